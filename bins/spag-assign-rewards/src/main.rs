@@ -1,0 +1,3 @@
+//! The `spag-assign-rewards` program: see `spag_cli`.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The `spag-play` program: see `spag_cli`.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The `spag-train` program: see `spag_cli`.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The `spag` program: see `spag_cli`.
+
+fn main() {}
