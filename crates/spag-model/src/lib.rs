@@ -1,1 +1,49 @@
-//! spag-model
+//! LLaMA on candle tensors: hand-written forward and backward passes, Hugging Face folders, batched generation.
+//!
+//! This crate knows tokens, never games.
+//!
+//! ```
+//! use spag_model::{Activations, FlatBuffers, Llama, LlamaConfig, Packed, Targets};
+//! use candle_core::Device;
+//!
+//! # fn main() -> spag_model::Result<()> {
+//! let config: LlamaConfig = serde_json::from_str(
+//!     r#"{"hidden_size": 8, "intermediate_size": 16, "vocab_size": 11, "num_hidden_layers": 2,
+//!         "num_attention_heads": 2, "max_position_embeddings": 32}"#,
+//! ).expect("valid JSON");
+//! let model = Llama::init(&config, 7)?;
+//! // Two sequences, packed; predict the last token of each.
+//! let batch = Packed::new([&[1u32, 4, 5][..], &[1, 6][..]]);
+//! let targets = Targets { rows: vec![1, 3], tokens: vec![5, 6] };
+//! let forward = model.forward(batch, targets, Activations::Keep)?;
+//! assert_eq!(forward.log_probs().len(), 2);
+//! // The gradient of the sum of both log-probabilities.
+//! let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu)?;
+//! model.backward(forward, &[1.0, 1.0], &gradients)?;
+//! # Ok(())
+//! # }
+//! ```
+
+// ── What a model is ──
+mod config;
+mod error;
+mod params;
+
+// ── What it computes ──
+mod llama;
+pub mod ops;
+mod packed;
+
+// ── In and out ──
+mod checkpoint;
+mod generate;
+mod tokenizer;
+
+pub use checkpoint::{Checkpoint, SaveDtype, WriteOptions, load_model, write_file};
+pub use config::LlamaConfig;
+pub use error::{Error, Result};
+pub use generate::{Completion, GenerationConfig, GenerationStats, Generator, Request, Sampling};
+pub use llama::{Activations, Forward, Llama};
+pub use packed::{Packed, Targets};
+pub use params::{FlatBuffers, LayerLayout, Layout, View};
+pub use tokenizer::{SpecialIds, Tokenizer};

@@ -1,0 +1,9 @@
+//! The LLaMA architecture (Touvron et al. 2023) with a forward and a hand-written backward pass per layer.
+
+mod block;
+mod init;
+mod model;
+
+pub use model::{Activations, Forward, Llama};
+
+pub(crate) use block::{BlockWeights, mlp_forward, qkv_forward};

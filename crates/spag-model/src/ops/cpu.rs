@@ -1,0 +1,77 @@
+//! Plain slices out of candle tensors on the CPU, for reading and for writing in place.
+
+use std::cell::RefCell;
+
+use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Storage, Tensor, bail};
+
+fn span(layout: &Layout, what: &str) -> Result<std::ops::Range<usize>> {
+    match layout.contiguous_offsets() {
+        Some((start, end)) => Ok(start..end),
+        None => bail!("{what}: the tensor is not contiguous ({layout:?})"),
+    }
+}
+
+/// Calls `f` with the values of a contiguous f32 tensor on the CPU.
+pub(crate) fn read<R>(tensor: &Tensor, f: impl FnOnce(&[f32]) -> Result<R>) -> Result<R> {
+    let (storage, layout) = tensor.storage_and_layout();
+    match &*storage {
+        Storage::Cpu(CpuStorage::F32(values)) => f(&values[span(layout, "read")?]),
+        Storage::Cpu(other) => {
+            bail!("expected f32 values, got {:?}", candle_core::backend::BackendStorage::dtype(other))
+        }
+        _ => bail!("this op has no version for {:?} yet", tensor.device()),
+    }
+}
+
+/// Calls `f` with the values of a contiguous f32 tensor on the CPU, to be changed in place.
+///
+/// Views of one storage share its lock: never read another view of the same storage inside `f`.
+pub(crate) fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [f32]) -> Result<R>) -> Result<R> {
+    struct Update<F, R>(RefCell<(Option<F>, Option<R>)>);
+    impl<R, F: FnOnce(&mut [f32]) -> Result<R>> InplaceOp1 for Update<F, R> {
+        fn name(&self) -> &'static str {
+            "update"
+        }
+        fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+            let CpuStorage::F32(values) = storage else { bail!("expected f32 values to update") };
+            let range = span(layout, "update")?;
+            let mut cell = self.0.borrow_mut();
+            if let Some(f) = cell.0.take() {
+                cell.1 = Some(f(&mut values[range])?);
+            }
+            Ok(())
+        }
+    }
+    let op = Update(RefCell::new((Some(f), None)));
+    tensor.inplace_op1(&op)?;
+    match op.0.into_inner().1 {
+        Some(result) => Ok(result),
+        None => bail!("an in-place update did not run"),
+    }
+}
+
+/// A new tensor on the CPU from values.
+pub(crate) fn tensor(values: Vec<f32>, shape: impl candle_core::shape::ShapeWithOneHole) -> Result<Tensor> {
+    Tensor::from_vec(values, shape, &candle_core::Device::Cpu)
+}
+
+/// A pointer that worker threads may share. The code that makes one promises that no two threads touch one element.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedMut(*mut f32);
+
+// SAFETY: the pointer is only dereferenced in kernels whose tasks write disjoint elements (each says why).
+unsafe impl Send for SharedMut {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMut {}
+
+impl SharedMut {
+    /// Shares the elements of `values`, which must outlive every use.
+    pub(crate) fn new(values: &mut [f32]) -> Self {
+        Self(values.as_mut_ptr())
+    }
+
+    /// The address of element `offset`; it must lie inside the slice.
+    pub(crate) fn at(self, offset: usize) -> *mut f32 {
+        self.0.wrapping_add(offset)
+    }
+}

@@ -1,0 +1,120 @@
+//! RMSNorm: y = x / √(mean(x²) + ε) · w, row by row (Zhang and Sennrich 2019).
+
+use candle_core::{Result, Tensor, bail};
+use rayon::prelude::*;
+
+use super::{cpu, simd};
+
+/// Rows a task works through; also the unit in which weight gradients are summed, so that the order is fixed.
+const ROWS: usize = 64;
+
+fn check(x: &Tensor, w: &Tensor) -> Result<usize> {
+    let (n, d) = x.dims2()?;
+    if w.dims() != [d] || d == 0 {
+        bail!("rms_norm: x is [{n}, {d}], w is {:?}", w.dims());
+    }
+    Ok(d)
+}
+
+#[inline(always)]
+fn inverse_rms(x: &[f32], eps: f32) -> f32 {
+    1.0 / (simd::dot(x, x) / x.len() as f32 + eps).sqrt()
+}
+
+/// `x` [N, D], `w` [D] → [N, D].
+///
+/// # Errors
+/// Shapes that do not fit, or tensors that are not contiguous f32.
+pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+    let d = check(x, w)?;
+    let mut y = vec![0f32; x.elem_count()];
+    cpu::read(x, |x| {
+        cpu::read(w, |w| {
+            y.par_chunks_mut(d * ROWS).zip(x.par_chunks(d * ROWS)).for_each(|(y, x)| {
+                simd::vectorized(
+                    #[inline(always)]
+                    || {
+                        for (y, x) in y.chunks_exact_mut(d).zip(x.chunks_exact(d)) {
+                            let r = inverse_rms(x, eps);
+                            for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
+                                *y = x * r * w;
+                            }
+                        }
+                    },
+                );
+            });
+            Ok(())
+        })
+    })?;
+    cpu::tensor(y, x.dims2()?)
+}
+
+/// The gradient of the input plus `residual`; adds the gradient of the weight to `dw` in place.
+///
+/// `residual` is the gradient that reaches x around the norm, [N, D]; passing it here saves a pass over memory.
+///
+/// # Errors
+/// Shapes that do not fit, or tensors that are not contiguous f32.
+pub fn backward(
+    x: &Tensor,
+    w: &Tensor,
+    eps: f32,
+    dy: &Tensor,
+    residual: Option<&Tensor>,
+    dw: &Tensor,
+) -> Result<Tensor> {
+    let d = check(x, w)?;
+    if dy.dims() != x.dims() || dw.dims() != [d] || residual.is_some_and(|r| r.dims() != x.dims()) {
+        bail!("rms_norm backward: x is {:?}, dy is {:?}, dw is {:?}", x.dims(), dy.dims(), dw.dims());
+    }
+    let mut dx = match residual {
+        Some(r) => cpu::read(r, |r| Ok(r.to_vec()))?,
+        None => vec![0f32; x.elem_count()],
+    };
+    let tasks = x.dim(0)?.div_ceil(ROWS);
+    let mut partial = vec![0f32; tasks * d];
+    cpu::read(x, |x| {
+        cpu::read(w, |w| {
+            cpu::read(dy, |dy| {
+                dx.par_chunks_mut(d * ROWS)
+                    .zip(x.par_chunks(d * ROWS))
+                    .zip(dy.par_chunks(d * ROWS))
+                    .zip(partial.par_chunks_mut(d))
+                    .for_each(|(((dx, x), dy), dw)| {
+                        simd::vectorized(
+                            #[inline(always)]
+                            || rows_backward(x, w, eps, dy, dx, dw),
+                        );
+                    });
+                Ok(())
+            })
+        })
+    })?;
+    cpu::update(dw, |dw| {
+        for part in partial.chunks_exact(d) {
+            for (dw, p) in dw.iter_mut().zip(part) {
+                *dw += p;
+            }
+        }
+        Ok(())
+    })?;
+    cpu::tensor(dx, x.dims2()?)
+}
+
+/// With r = 1/√(mean x² + ε): dx = r·(g·w − x·r²·mean(g·w·x)), dw = Σ g·x·r.
+#[inline(always)]
+fn rows_backward(x: &[f32], w: &[f32], eps: f32, dy: &[f32], dx: &mut [f32], dw: &mut [f32]) {
+    let d = w.len();
+    let mut gw = vec![0f32; d];
+    for ((x, g), dx) in x.chunks_exact(d).zip(dy.chunks_exact(d)).zip(dx.chunks_exact_mut(d)) {
+        let r = inverse_rms(x, eps);
+        for i in 0..d {
+            gw[i] = g[i] * w[i];
+        }
+        let c = simd::dot(&gw, x) * r * r / d as f32;
+        for i in 0..d {
+            dw[i] += g[i] * x[i] * r;
+            dx[i] += r * (gw[i] - x[i] * c);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Loops that the compiler vectorises for the widest instruction set of the machine, chosen at run time.
+
+use std::sync::OnceLock;
+
+/// The machine's instruction set, detected once.
+fn arch() -> pulp::Arch {
+    static ARCH: OnceLock<pulp::Arch> = OnceLock::new();
+    *ARCH.get_or_init(pulp::Arch::new)
+}
+
+/// Runs `f` compiled for the widest instruction set that the processor has (AVX-512, AVX2 with FMA, or the baseline).
+#[inline]
+pub(crate) fn vectorized<R>(f: impl FnOnce() -> R) -> R {
+    struct Op<F>(F);
+    impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Op<F> {
+        type Output = R;
+        #[inline(always)]
+        fn call(self) -> R {
+            (self.0)()
+        }
+    }
+    arch().dispatch(Op(f))
+}
+
+/// Partial sums kept side by side so that a reduction vectorises; fixed, so results do not depend on the machine.
+const LANES: usize = 16;
+
+/// Σ a·b.
+#[inline(always)]
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let (a_chunks, a_rest) = a.as_chunks::<LANES>();
+    let (b_chunks, b_rest) = b.as_chunks::<LANES>();
+    for (x, y) in a_chunks.iter().zip(b_chunks) {
+        for i in 0..LANES {
+            lanes[i] += x[i] * y[i];
+        }
+    }
+    let mut sum = fold(&lanes);
+    for (x, y) in a_rest.iter().zip(b_rest) {
+        sum += x * y;
+    }
+    sum
+}
+
+/// Σ f(x), one lane-wise pass.
+#[inline(always)]
+pub(crate) fn sum_of(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for x in chunks {
+        for i in 0..LANES {
+            lanes[i] += f(x[i]);
+        }
+    }
+    let mut sum = fold(&lanes);
+    for &x in rest {
+        sum += f(x);
+    }
+    sum
+}
+
+/// The largest value; `-inf` for none. A NaN is passed over here and shows in the sums.
+#[inline(always)]
+pub(crate) fn max(values: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for x in chunks {
+        for i in 0..LANES {
+            lanes[i] = if x[i] > lanes[i] { x[i] } else { lanes[i] };
+        }
+    }
+    rest.iter().chain(&lanes).copied().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// Adds the lanes as a balanced tree.
+#[inline(always)]
+fn fold(lanes: &[f32; LANES]) -> f32 {
+    let mut lanes = *lanes;
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] += lanes[i + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// eˣ to about 2 ulp without branches, so that loops over it vectorise. Saturates outside [-87, 88]; NaN stays NaN.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    // Comparisons rather than f32::max/min, which would turn NaN into a number and hide it.
+    let x = if x < -87.0 { -87.0 } else { x };
+    let x = if x > 88.0 { 88.0 } else { x };
+    // Round x/ln 2 to a whole number by adding and taking away 1.5·2²³.
+    const MAGIC: f32 = 12_582_912.0;
+    let n = (x * std::f32::consts::LOG2_E + MAGIC) - MAGIC;
+    // ln 2 in two parts, so that x - n·ln 2 keeps its low bits.
+    let r = x - n * 0.693_145_75 - n * 1.428_606_8e-6;
+    // Taylor's polynomial; |r| ≤ 0.347, so the remainder is below 2e-7 of the value.
+    let p = 1.0
+        + r * (1.0
+            + r * (0.5
+                + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0 + r * (1.0 / 5040.0)))))));
+    // 2ⁿ by writing the exponent's bits.
+    let scale = f32::from_bits((((n as i32) + 127) as u32) << 23);
+    scale * p
+}
+
+/// 1 / (1 + e⁻ˣ).
+#[inline(always)]
+pub(crate) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_agrees_with_the_library_and_keeps_nan() {
+        let mut worst = 0f64;
+        for i in -86_000..87_000 {
+            let x = i as f32 / 1000.0;
+            let want = f64::from(x).exp();
+            worst = worst.max((f64::from(exp(x)) / want - 1.0).abs());
+        }
+        assert!(worst < 4e-7, "worst relative error {worst}");
+        assert!(exp(f32::NAN).is_nan());
+        assert!(exp(f32::NEG_INFINITY) < 2e-38);
+    }
+
+    #[test]
+    fn reductions_agree_with_plain_loops() {
+        for n in [0usize, 1, 15, 16, 17, 100] {
+            let a: Vec<f32> = (0..n).map(|i| (i as f32 * 0.7).sin()).collect();
+            let b: Vec<f32> = (0..n).map(|i| (i as f32 * 0.3).cos()).collect();
+            let want: f64 = a.iter().zip(&b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
+            assert!((f64::from(vectorized(|| dot(&a, &b))) - want).abs() < 1e-5);
+            let want = a.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            assert_eq!(vectorized(|| max(&a)), want);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Parameters in flat buffers, one per layer, addressed by named views.
+//!
+//! A layer (the embedding, each block, the head) is the unit that is updated, and the unit that can be recomputed,
+//! sharded, offloaded or reduced. Gradients and optimizer state use the same layout.
+
+use candle_core::{DType, Device, Tensor};
+
+use crate::config::LlamaConfig;
+use crate::error::Result;
+
+/// One tensor inside a layer's buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Hugging Face name, e.g. `model.layers.0.self_attn.q_proj.weight`.
+    pub name: String,
+    /// Shape, rows first.
+    pub shape: Vec<usize>,
+    /// First element in the layer's buffer.
+    pub offset: usize,
+}
+
+/// The views of one layer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayerLayout {
+    /// The views in the order of their offsets.
+    pub views: Vec<View>,
+    /// Elements of the buffer.
+    pub len: usize,
+}
+
+impl LayerLayout {
+    fn push(&mut self, name: String, shape: Vec<usize>) {
+        let offset = self.len;
+        self.len += shape.iter().product::<usize>();
+        self.views.push(View { name, shape, offset });
+    }
+}
+
+/// The layers of a model: the embedding, the blocks, and the head with the final norm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// All layers in the order of the forward pass.
+    pub layers: Vec<LayerLayout>,
+}
+
+/// Views in a block's layer, in order.
+pub(crate) const BLOCK_VIEWS: [&str; 9] = [
+    "input_layernorm",
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.o_proj",
+    "post_attention_layernorm",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "mlp.down_proj",
+];
+
+impl Layout {
+    /// The layout of a configuration. With tied embeddings the head layer holds the final norm alone.
+    pub fn new(config: &LlamaConfig) -> Self {
+        let (d, f, v, kv) = (config.hidden_size, config.intermediate_size, config.vocab_size, config.kv_size());
+        let mut embedding = LayerLayout::default();
+        embedding.push("model.embed_tokens.weight".into(), vec![v, d]);
+        let mut layers = vec![embedding];
+        for block in 0..config.num_hidden_layers {
+            let mut layer = LayerLayout::default();
+            let shapes = [
+                vec![d],
+                vec![d, d],
+                vec![kv, d],
+                vec![kv, d],
+                vec![d, d],
+                vec![d],
+                vec![f, d],
+                vec![f, d],
+                vec![d, f],
+            ];
+            for (part, shape) in BLOCK_VIEWS.iter().zip(shapes) {
+                layer.push(format!("model.layers.{block}.{part}.weight"), shape);
+            }
+            layers.push(layer);
+        }
+        let mut head = LayerLayout::default();
+        head.push("model.norm.weight".into(), vec![d]);
+        if !config.tie_word_embeddings {
+            head.push("lm_head.weight".into(), vec![v, d]);
+        }
+        layers.push(head);
+        Self { layers }
+    }
+
+    /// Number of parameters.
+    pub fn len(&self) -> usize {
+        self.layers.iter().map(|l| l.len).sum()
+    }
+
+    /// Whether there are no parameters.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One flat f32 buffer per layer of a [`Layout`]: parameters, gradients or a moment of the optimizer.
+#[derive(Clone, Debug)]
+pub struct FlatBuffers {
+    layout: Layout,
+    layers: Vec<Tensor>,
+}
+
+impl FlatBuffers {
+    /// Buffers of zeros.
+    ///
+    /// # Errors
+    /// The device cannot hold them.
+    pub fn zeros(layout: &Layout, device: &Device) -> Result<Self> {
+        let layers = layout
+            .layers
+            .iter()
+            .map(|l| Tensor::zeros(l.len, DType::F32, device))
+            .collect::<candle_core::Result<_>>()?;
+        Ok(Self { layout: layout.clone(), layers })
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The buffers, one a layer, each [elements].
+    pub fn layers(&self) -> &[Tensor] {
+        &self.layers
+    }
+
+    /// A view that shares the buffer's memory: what is written through one is seen through the other.
+    ///
+    /// # Errors
+    /// A layer or view outside the layout.
+    pub fn view(&self, layer: usize, view: usize) -> Result<Tensor> {
+        let (Some(buffer), Some(at)) =
+            (self.layers.get(layer), self.layout.layers.get(layer).and_then(|l| l.views.get(view)))
+        else {
+            return Err(crate::Error::Config(format!("no view {view} in layer {layer}")));
+        };
+        Ok(buffer.narrow(0, at.offset, at.shape.iter().product())?.reshape(at.shape.as_slice())?)
+    }
+
+    /// Every view with its Hugging Face name, in the order of the forward pass.
+    ///
+    /// # Errors
+    /// None in practice: the views are those of the layout.
+    pub fn named(&self) -> Result<Vec<(String, Tensor)>> {
+        let mut all = Vec::new();
+        for (l, layer) in self.layout.layers.iter().enumerate() {
+            for (v, view) in layer.views.iter().enumerate() {
+                all.push((view.name.clone(), self.view(l, v)?));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Sets every element to zero, in place.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn set_zero(&self) -> Result<()> {
+        for layer in &self.layers {
+            layer.zero_set()?;
+        }
+        Ok(())
+    }
+
+    /// A copy in memory of its own.
+    ///
+    /// # Errors
+    /// The device cannot hold it.
+    pub fn deep_copy(&self) -> Result<Self> {
+        let layers = self.layers.iter().map(Tensor::copy).collect::<candle_core::Result<_>>()?;
+        Ok(Self { layout: self.layout.clone(), layers })
+    }
+}
