@@ -7,7 +7,7 @@ use serde::Deserialize;
 use spag_model::{Checkpoint, Completion, GenerationConfig, Generator, Request, Sampling};
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
 }
 
 #[derive(Deserialize)]
@@ -67,14 +67,10 @@ fn greedy_tokens_equal_the_references_alone_and_batched() {
 
 #[test]
 fn sampled_tokens_do_not_depend_on_the_batch() {
-    let requests: Vec<Request> = cases()
-        .into_iter()
-        .enumerate()
-        .map(|(i, c)| Request { prompt: c.prompt, seed: 1000 + i as u64 })
-        .collect();
+    let requests: Vec<Request> =
+        cases().into_iter().enumerate().map(|(i, c)| Request { prompt: c.prompt, seed: 1000 + i as u64 }).collect();
     let config = config(Sampling::at_temperature(1.2));
-    let alone: Vec<Completion> =
-        requests.iter().map(|r| run(1, config, std::slice::from_ref(r)).remove(0)).collect();
+    let alone: Vec<Completion> = requests.iter().map(|r| run(1, config, std::slice::from_ref(r)).remove(0)).collect();
     assert!(alone.iter().any(|c| c.token_ids.len() > 4));
     for slots in [2, 11, 30] {
         assert_eq!(run(slots, config, &requests), alone, "slots {slots}");

@@ -1,0 +1,236 @@
+//! Every backward pass against central finite differences, and the whole model against candle's autograd.
+
+mod oracle;
+
+use candle_core::{Device, Tensor};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use spag_model::ops::attention::{self, Heads};
+use spag_model::ops::rope::{self, Direction, RopeTable};
+use spag_model::ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
+use spag_model::{Activations, FlatBuffers, Llama, LlamaConfig, Packed, Targets};
+
+fn random(shape: (usize, usize), rng: &mut ChaCha8Rng) -> Tensor {
+    let values: Vec<f32> = (0..shape.0 * shape.1).map(|_| rng.random::<f32>() * 2.0 - 1.0).collect();
+    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+}
+
+fn values(t: &Tensor) -> Vec<f32> {
+    t.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+/// Σ output·weights in f64: a scalar whose gradient with respect to the output is `weights`.
+fn scalar(output: &Tensor, weights: &Tensor) -> f64 {
+    values(output).iter().zip(values(weights)).map(|(o, w)| f64::from(*o) * f64::from(w)).sum()
+}
+
+/// Compares `analytic` with central differences of `f` at `x`, element by element.
+fn differences(x: &Tensor, analytic: &Tensor, f: impl Fn(&Tensor) -> f64, what: &str) {
+    let (base, got, h) = (values(x), values(analytic), 1e-2f32);
+    let scale = got.iter().fold(1e-3f32, |m, g| m.max(g.abs()));
+    for i in 0..base.len() {
+        let at = |delta: f32| {
+            let mut moved = base.clone();
+            moved[i] += delta;
+            f(&Tensor::from_vec(moved, x.dims(), &Device::Cpu).unwrap())
+        };
+        // Fourth order, so that a step large enough for f32 has no error of its own worth naming.
+        let (h1, h2) = (at(h) - at(-h), at(2.0 * h) - at(-2.0 * h));
+        let numeric = (8.0 * h1 - h2) / (12.0 * f64::from(h));
+        let error = (numeric - f64::from(got[i])).abs();
+        assert!(error <= 2e-3 * f64::from(scale), "{what}[{i}]: {numeric} against {}", got[i]);
+    }
+}
+
+/// A gradient buffer that already holds ones, to prove that gradients are added and not written.
+fn ones(shape: &[usize]) -> Tensor {
+    Tensor::ones(shape, candle_core::DType::F32, &Device::Cpu).unwrap()
+}
+
+fn minus_ones(t: &Tensor) -> Tensor {
+    (t - 1.0).unwrap()
+}
+
+#[test]
+fn linear() {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    for (n, i, o) in [(5, 7, 3), (1, 4, 9), (17, 16, 33)] {
+        let (x, w, g) = (random((n, i), &mut rng), random((o, i), &mut rng), random((n, o), &mut rng));
+        let dw = ones(&[o, i]);
+        matmul::linear_backward_weight(&g, &x, &dw).unwrap();
+        let dx = matmul::linear_backward_input(&[(&g, &w)]).unwrap();
+        differences(&x, &dx, |x| scalar(&matmul::linear(x, &w).unwrap(), &g), "dx");
+        differences(&w, &minus_ones(&dw), |w| scalar(&matmul::linear(&x, w).unwrap(), &g), "dw");
+    }
+}
+
+#[test]
+fn rms_norm() {
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    for (n, d) in [(3, 5), (70, 8), (1, 33)] {
+        let (x, g, r) = (random((n, d), &mut rng), random((n, d), &mut rng), random((n, d), &mut rng));
+        let w = random((1, d), &mut rng).flatten_all().unwrap();
+        let dw = ones(&[d]);
+        let dx = rms_norm::backward(&x, &w, 1e-5, &g, Some(&r), &dw).unwrap();
+        let dx = (dx - r).unwrap();
+        differences(&x, &dx, |x| scalar(&rms_norm::forward(x, &w, 1e-5).unwrap(), &g), "dx");
+        differences(&w, &minus_ones(&dw), |w| scalar(&rms_norm::forward(&x, w, 1e-5).unwrap(), &g), "dw");
+    }
+}
+
+#[test]
+fn swiglu() {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let (gate, up, g) = (random((4, 9), &mut rng), random((4, 9), &mut rng), random((4, 9), &mut rng));
+    let (dgate, dup) = swiglu::backward(&gate, &up, &g).unwrap();
+    differences(&gate, &dgate, |x| scalar(&swiglu::forward(x, &up).unwrap(), &g), "dgate");
+    differences(&up, &dup, |x| scalar(&swiglu::forward(&gate, x).unwrap(), &g), "dup");
+}
+
+#[test]
+fn rope() {
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    let table = RopeTable::new(6, 10000.0, 50);
+    let positions = [0, 3, 49, 7];
+    let turn = |x: &Tensor, direction| {
+        let y = x.copy().unwrap();
+        rope::rotate(&y, &positions, &table, direction).unwrap();
+        y
+    };
+    let (x, g) = (random((4, 12), &mut rng), random((4, 12), &mut rng));
+    let dx = turn(&g, Direction::Backward);
+    differences(&x, &dx, |x| scalar(&turn(x, Direction::Forward), &g), "dx");
+    assert!(rope::rotate(&x, &[0, 1, 2, 50], &table, Direction::Forward).is_err(), "a position outside the table");
+}
+
+#[test]
+fn attention() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    // Grouped heads, and lengths around the block of 64, an empty sequence among them.
+    for (heads, bounds) in [
+        (Heads { query: 2, kv: 2, dim: 4 }, vec![0, 3, 4, 9]),
+        (Heads { query: 4, kv: 2, dim: 2 }, vec![0, 0, 6]),
+        (Heads { query: 2, kv: 1, dim: 2 }, vec![0, 66, 69]),
+    ] {
+        let n = *bounds.last().unwrap() as usize;
+        let (qd, kd) = (heads.query * heads.dim, heads.kv * heads.dim);
+        let (q, k, v) = (random((n, qd), &mut rng), random((n, kd), &mut rng), random((n, kd), &mut rng));
+        let g = random((n, qd), &mut rng);
+        let (out, lse) = attention::forward(&q, &k, &v, &bounds, heads).unwrap();
+        let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &g, &bounds, heads).unwrap();
+        let f =
+            |q: &Tensor, k: &Tensor, v: &Tensor| scalar(&attention::forward(q, k, v, &bounds, heads).unwrap().0, &g);
+        differences(&q, &dq, |q| f(q, &k, &v), "dq");
+        differences(&k, &dk, |k| f(&q, k, &v), "dk");
+        differences(&v, &dv, |v| f(&q, &k, v), "dv");
+    }
+}
+
+#[test]
+fn log_prob() {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let (hidden, head) = (random((5, 6), &mut rng), random((11, 6), &mut rng));
+    let (targets, upstream) = ([3, 0, 10, 3, 7], [0.5f32, -1.0, 2.0, 0.0, 0.25]);
+    let dhead = ones(&[11, 6]);
+    let forward = log_prob::forward(&hidden, &head, &targets).unwrap();
+    let dhidden = log_prob::backward(&forward, &hidden, &head, &targets, &upstream, &dhead).unwrap();
+    let f = |hidden: &Tensor, head: &Tensor| {
+        let values = log_prob::forward(hidden, head, &targets).unwrap().values;
+        values.iter().zip(upstream).map(|(v, u)| f64::from(*v) * f64::from(u)).sum()
+    };
+    differences(&hidden, &dhidden, |x| f(x, &head), "dhidden");
+    differences(&head, &minus_ones(&dhead), |x| f(&hidden, x), "dhead");
+}
+
+#[test]
+fn log_prob_in_chunks_equals_the_whole() {
+    // A vocabulary so large that logits go in chunks and are not kept.
+    let (m, d, v) = (600, 4, 40_000);
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let (hidden, head) = (random((m, d), &mut rng), random((v, d), &mut rng));
+    let targets: Vec<u32> = (0..m).map(|_| rng.random_range(0..v as u32)).collect();
+    let upstream: Vec<f32> = (0..m).map(|_| rng.random::<f32>() - 0.5).collect();
+    let dhead = ones(&[v, d]);
+    let forward = log_prob::forward(&hidden, &head, &targets).unwrap();
+    let dhidden = log_prob::backward(&forward, &hidden, &head, &targets, &upstream, &dhead).unwrap();
+    for row in [0, 1, 300, m - 1] {
+        let one = hidden.narrow(0, row, 1).unwrap();
+        let want = log_prob::forward(&one, &head, &targets[row..=row]).unwrap();
+        assert!((want.values[0] - forward.values[row]).abs() < 1e-5);
+        let dhead = ones(&[v, d]);
+        let want = log_prob::backward(&want, &one, &head, &targets[row..=row], &upstream[row..=row], &dhead).unwrap();
+        let got = dhidden.narrow(0, row, 1).unwrap();
+        assert!(values(&(got - want).unwrap()).iter().all(|d| d.abs() < 1e-5));
+    }
+}
+
+#[test]
+fn embedding() {
+    let mut rng = ChaCha8Rng::seed_from_u64(8);
+    let table = random((6, 3), &mut rng);
+    let ids = [5, 0, 5, 5, 2];
+    let g = random((5, 3), &mut rng);
+    let dtable = ones(&[6, 3]);
+    embedding::backward(&ids, &g, &dtable).unwrap();
+    differences(&table, &minus_ones(&dtable), |t| scalar(&embedding::forward(&ids, t).unwrap(), &g), "dtable");
+    assert!(embedding::forward(&[6], &table).is_err(), "a token outside the vocabulary");
+}
+
+#[test]
+fn squared_norm() {
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let x = random((101, 97), &mut rng);
+    let want: f64 = values(&x).iter().map(|x| f64::from(*x).powi(2)).sum();
+    assert!((squared_norm::squared_norm(&x).unwrap() / want - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn invariant_rows_do_not_depend_on_their_companions() {
+    let mut rng = ChaCha8Rng::seed_from_u64(10);
+    for (i, o) in [(64, 64), (64, 172), (172, 64), (128, 1000), (1100, 8), (1100, 300), (2050, 70)] {
+        let (x, w) = (random((200, i), &mut rng), random((o, i), &mut rng));
+        let all = matmul::linear_invariant(&x, &w).unwrap();
+        for n in (1..=80).chain([127, 128, 129, 200]) {
+            let some = matmul::linear_invariant(&x.narrow(0, 200 - n, n).unwrap(), &w).unwrap();
+            assert_eq!(values(&all.narrow(0, 200 - n, n).unwrap()), values(&some), "{i} → {o}, {n} rows");
+        }
+    }
+}
+
+fn config(kv: usize, tied: bool) -> LlamaConfig {
+    serde_json::from_value(serde_json::json!({
+        "hidden_size": 24, "intermediate_size": 40, "vocab_size": 50, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": kv, "max_position_embeddings": 64,
+        "initializer_range": 0.3, "tie_word_embeddings": tied,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn every_parameters_gradient_equals_autograds() {
+    for (kv, tied) in [(4, false), (2, false), (1, true)] {
+        let config = config(kv, tied);
+        let model = Llama::init(&config, 11).unwrap();
+        let sequences: [&[u32]; 3] = [&[1, 5, 9, 30, 2, 7, 7], &[1, 49], &[1, 3, 3, 3, 8]];
+        let batch = Packed::new(sequences);
+        let targets = Targets { rows: vec![2, 3, 5, 7, 9, 12], tokens: vec![30, 2, 7, 49, 3, 8] };
+        let upstream = [0.3f32, -1.0, 0.7, 1.5, -0.2, 0.9];
+        let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu).unwrap();
+        for keep in [Activations::Keep, Activations::Recompute] {
+            gradients.set_zero().unwrap();
+            let forward = model.forward(batch.clone(), targets.clone(), keep).unwrap();
+            let want = oracle::gradients(&model, &sequences, &targets, &upstream);
+            for (got, want) in forward.log_probs().iter().zip(&want.log_probs) {
+                assert!((got - want).abs() < 1e-5, "{got} {want}");
+            }
+            model.backward(forward, &upstream, &gradients).unwrap();
+            for (name, got) in gradients.named().unwrap() {
+                let want = &want.by_name[&name];
+                let scale = values(want).iter().fold(0f32, |m, x| m.max(x.abs()));
+                assert!(scale > 0.0, "{name} has no gradient in the oracle");
+                let worst = values(&(&got - want).unwrap()).iter().fold(0f32, |m, x| m.max(x.abs())) / scale;
+                assert!(worst < 1e-5, "{name}: {worst:e} of the largest element");
+            }
+        }
+    }
+}
