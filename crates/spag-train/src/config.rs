@@ -1,0 +1,254 @@
+//! What a training run is told: the reference's flags, with Hugging Face's defaults.
+
+use serde::{Deserialize, Serialize};
+use spag_model::{Activations, SaveDtype};
+
+use crate::error::{Error, Result};
+
+/// Which loss is trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TrainMethod {
+    /// Cross-entropy over target tokens.
+    #[default]
+    #[serde(rename = "SFT", alias = "sft")]
+    Sft,
+    /// Imitation: weighted log-likelihood with a KL term against the reference model.
+    #[serde(rename = "SFTwithKL")]
+    SftWithKl,
+    /// Offline policy optimisation: clipped importance-weighted rewards with a KL term, mixed with SFT data.
+    #[serde(rename = "OfflinePO")]
+    OfflinePo,
+}
+
+impl TrainMethod {
+    /// Whether the loss compares with a frozen reference model.
+    pub fn needs_reference(self) -> bool {
+        self != Self::Sft
+    }
+}
+
+impl std::str::FromStr for TrainMethod {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "SFT" | "sft" => Ok(Self::Sft),
+            "SFTwithKL" => Ok(Self::SftWithKl),
+            "OfflinePO" => Ok(Self::OfflinePo),
+            other => Err(format!("unknown training method \"{other}\"; SFT, SFTwithKL and OfflinePO are known")),
+        }
+    }
+}
+
+/// How the learning rate moves after the warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SchedulerType {
+    /// Straight down to 0: Hugging Face's default.
+    #[default]
+    Linear,
+    /// Half a cosine down to 0.
+    Cosine,
+    /// No warm-up, no decay.
+    Constant,
+    /// Warm-up, then no decay.
+    ConstantWithWarmup,
+}
+
+impl std::str::FromStr for SchedulerType {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "linear" => Ok(Self::Linear),
+            "cosine" => Ok(Self::Cosine),
+            "constant" => Ok(Self::Constant),
+            "constant_with_warmup" => Ok(Self::ConstantWithWarmup),
+            other => Err(format!(
+                "unknown scheduler \"{other}\"; linear, cosine, constant and constant_with_warmup are known"
+            )),
+        }
+    }
+}
+
+/// In which order samples are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DataOrder {
+    /// As they lie in the files, every epoch.
+    Sequential,
+    /// Shuffled anew each epoch from the seed.
+    #[default]
+    Shuffled,
+}
+
+impl std::str::FromStr for DataOrder {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "sequential" => Ok(Self::Sequential),
+            "shuffled" => Ok(Self::Shuffled),
+            other => Err(format!("unknown data order \"{other}\"; sequential and shuffled are known")),
+        }
+    }
+}
+
+/// When checkpoints are written besides the final one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SaveStrategy {
+    /// Only at the end.
+    #[default]
+    No,
+    /// `checkpoint-<step>` after each epoch.
+    Epoch,
+}
+
+impl std::str::FromStr for SaveStrategy {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "no" => Ok(Self::No),
+            "epoch" => Ok(Self::Epoch),
+            other => Err(format!("unknown save strategy \"{other}\"; no and epoch are known")),
+        }
+    }
+}
+
+/// All settings of a training run; every key has the reference's flag name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainConfig {
+    /// The loss.
+    #[serde(rename = "train_method")]
+    pub method: TrainMethod,
+    /// β: weight of the KL term.
+    pub lm_kl_coeff: f64,
+    /// α: weight of the SFT part of OfflinePO.
+    pub lm_sft_coeff: f64,
+    /// ε: the importance ratio is clipped to [1 − ε, 1 + ε].
+    pub clip_range: f64,
+    /// Samples of a micro-batch.
+    pub per_device_train_batch_size: usize,
+    /// Micro-batches of an optimizer step.
+    pub gradient_accumulation_steps: usize,
+    /// Passes over the data; may be a fraction.
+    pub num_train_epochs: f64,
+    /// Optimizer steps, overriding the epochs.
+    pub max_steps: Option<usize>,
+    /// Peak learning rate.
+    pub learning_rate: f64,
+    /// Shape of the schedule.
+    pub lr_scheduler_type: SchedulerType,
+    /// Share of the steps for linear warm-up, rounded up.
+    pub warmup_ratio: f64,
+    /// Steps of warm-up, overriding the ratio.
+    pub warmup_steps: Option<usize>,
+    /// AdamW's decoupled decay.
+    pub weight_decay: f64,
+    /// Decay of the first moment.
+    pub adam_beta1: f64,
+    /// Decay of the second moment.
+    pub adam_beta2: f64,
+    /// Added to the root of the second moment.
+    pub adam_epsilon: f64,
+    /// Gradients are scaled down to this global norm; 0 leaves them.
+    pub max_grad_norm: f64,
+    /// Samples keep their last `max_length` tokens.
+    pub max_length: usize,
+    /// Order of the samples.
+    pub data_order: DataOrder,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Steps between lines of metrics.
+    pub logging_steps: usize,
+    /// Checkpoints besides the final one.
+    pub save_strategy: SaveStrategy,
+    /// Number format of saved weights.
+    pub save_dtype: SaveDtype,
+    /// Keep only layer inputs and compute the rest again in the backward pass.
+    pub gradient_checkpointing: bool,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            method: TrainMethod::Sft,
+            lm_kl_coeff: 0.0,
+            lm_sft_coeff: 0.0,
+            clip_range: 0.2,
+            per_device_train_batch_size: 8,
+            gradient_accumulation_steps: 1,
+            num_train_epochs: 3.0,
+            max_steps: None,
+            learning_rate: 5e-5,
+            lr_scheduler_type: SchedulerType::Linear,
+            warmup_ratio: 0.0,
+            warmup_steps: None,
+            weight_decay: 0.0,
+            adam_beta1: 0.9,
+            adam_beta2: 0.999,
+            adam_epsilon: 1e-8,
+            max_grad_norm: 1.0,
+            max_length: 256,
+            data_order: DataOrder::Shuffled,
+            seed: 42,
+            logging_steps: 1,
+            save_strategy: SaveStrategy::No,
+            save_dtype: SaveDtype::F32,
+            gradient_checkpointing: false,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// Rejects numbers that nobody means.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] naming the flag.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |name: &'static str, reason: String| Err(Error::Setting { name, reason });
+        for (name, value) in [
+            ("per_device_train_batch_size", self.per_device_train_batch_size),
+            ("gradient_accumulation_steps", self.gradient_accumulation_steps),
+            ("logging_steps", self.logging_steps),
+        ] {
+            if value == 0 {
+                return wrong(name, "must be at least 1".into());
+            }
+        }
+        if self.max_length < 2 {
+            return wrong("max_length", format!("{} tokens leave nothing to predict; 2 is the least", self.max_length));
+        }
+        if !(self.num_train_epochs.is_finite() && self.num_train_epochs > 0.0) {
+            return wrong("num_train_epochs", format!("must be above 0, not {}", self.num_train_epochs));
+        }
+        for (name, value) in [
+            ("learning_rate", self.learning_rate),
+            ("weight_decay", self.weight_decay),
+            ("max_grad_norm", self.max_grad_norm),
+            ("adam_epsilon", self.adam_epsilon),
+            ("lm_kl_coeff", self.lm_kl_coeff),
+            ("lm_sft_coeff", self.lm_sft_coeff),
+            ("clip_range", self.clip_range),
+        ] {
+            if !(value.is_finite() && value >= 0.0) {
+                return wrong(name, format!("must be a number of at least 0, not {value}"));
+            }
+        }
+        for (name, value) in [("adam_beta1", self.adam_beta1), ("adam_beta2", self.adam_beta2)] {
+            if !(0.0..1.0).contains(&value) {
+                return wrong(name, format!("must lie in [0, 1), not {value}"));
+            }
+        }
+        match (0.0..=1.0).contains(&self.warmup_ratio) {
+            true => Ok(()),
+            false => wrong("warmup_ratio", format!("must lie in [0, 1], not {}", self.warmup_ratio)),
+        }
+    }
+
+    pub(crate) fn activations(&self) -> Activations {
+        match self.gradient_checkpointing {
+            true => Activations::Recompute,
+            false => Activations::Keep,
+        }
+    }
+}

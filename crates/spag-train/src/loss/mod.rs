@@ -1,0 +1,159 @@
+//! The losses, as functions of each sample's mean log-probability. One loss a file.
+
+mod offline_po;
+mod sft;
+mod sft_with_kl;
+
+use serde::Serialize;
+use spag_rewards::SampleKind;
+
+use crate::config::{TrainConfig, TrainMethod};
+
+pub use offline_po::OfflinePo;
+pub use sft::Sft;
+pub use sft_with_kl::SftWithKl;
+
+/// A sample of a micro-batch as a loss sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scored {
+    /// ℓ: mean log-probability of the labels.
+    pub log_prob: f64,
+    /// ℓ_ref: the same under the reference model; 0 where the loss has none.
+    pub ref_log_prob: f64,
+    /// r.
+    pub reward: f64,
+    /// w.
+    pub weight: f64,
+    /// Labels, the denominator of ℓ.
+    pub labels: usize,
+    /// Labels that are predicted.
+    pub predicted: usize,
+    /// Game or SFT.
+    pub kind: SampleKind,
+}
+
+/// The value of a loss on a micro-batch.
+#[derive(Clone, Debug, Default)]
+pub struct Evaluated {
+    /// The loss.
+    pub loss: f64,
+    /// ∂loss/∂ℓ of each sample.
+    pub gradient: Vec<f64>,
+    /// What the loss is made of, for the metrics.
+    pub parts: Parts,
+}
+
+/// Parts of a loss, averaged over what they speak of; absent where the method has no such part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Parts {
+    /// The policy part of OfflinePO.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<f64>,
+    /// Mean negative log-probability: of SFT rows in OfflinePO, of all rows else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sft: Option<f64>,
+    /// Mean ℓ − ℓ_ref (OfflinePO) or e^ℓ·(ℓ − ℓ_ref) (SFTwithKL).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kl: Option<f64>,
+    /// Mean importance ratio of game samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub importance_ratio: Option<f64>,
+    /// Share of game samples whose ratio lies outside the clip range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clipped_fraction: Option<f64>,
+}
+
+/// A loss over the samples of one micro-batch.
+pub trait Loss: Send + Sync {
+    /// The loss and its gradient with respect to each ℓ.
+    fn evaluate(&self, batch: &[Scored]) -> Evaluated;
+}
+
+/// The loss of a configuration.
+pub fn of(config: &TrainConfig) -> Box<dyn Loss> {
+    match config.method {
+        TrainMethod::Sft => Box::new(Sft),
+        TrainMethod::SftWithKl => Box::new(SftWithKl { kl: config.lm_kl_coeff }),
+        TrainMethod::OfflinePo => {
+            Box::new(OfflinePo { kl: config.lm_kl_coeff, sft: config.lm_sft_coeff, clip: config.clip_range })
+        }
+    }
+}
+
+/// The mean of an iterator, if it has any element.
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0usize), |(sum, count), x| (sum + x, count + 1));
+    (count > 0).then(|| sum / count as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn scored() -> impl Strategy<Value = Scored> {
+        (-8.0..-0.01f64, -8.0..-0.01f64, 0.0..2.0f64, 0.1..3.0f64, 1..20usize, any::<bool>()).prop_map(
+            |(log_prob, ref_log_prob, reward, weight, labels, sft)| Scored {
+                log_prob,
+                ref_log_prob,
+                reward,
+                weight,
+                labels,
+                predicted: labels,
+                kind: if sft { SampleKind::Sft } else { SampleKind::Game },
+            },
+        )
+    }
+
+    /// Central differences against the hand-written gradient; points within `h` of a kink of the clip are passed over.
+    fn differences(loss: &dyn Loss, batch: &[Scored], clip: Option<f64>) {
+        let h = 1e-6;
+        let analytic = loss.evaluate(batch).gradient;
+        for i in 0..batch.len() {
+            let at = |delta: f64| {
+                let mut moved = batch.to_vec();
+                moved[i].log_prob += delta;
+                loss.evaluate(&moved).loss
+            };
+            let ratio = (batch[i].log_prob - batch[i].ref_log_prob).exp();
+            if clip.is_some_and(|c| (ratio - 1.0 - c).abs() < 1e-4 || (ratio - 1.0 + c).abs() < 1e-4) {
+                continue;
+            }
+            let numeric = (at(h) - at(-h)) / (2.0 * h);
+            assert!(
+                (numeric - analytic[i]).abs() <= 1e-5 * (1.0 + numeric.abs()),
+                "sample {i}: {numeric} against {}",
+                analytic[i]
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn gradients_equal_finite_differences(batch in prop::collection::vec(scored(), 1..6)) {
+            differences(&Sft, &batch, None);
+            differences(&SftWithKl { kl: 0.1 }, &batch, None);
+            differences(&OfflinePo { kl: 0.2, sft: 0.5, clip: 0.2 }, &batch, Some(0.2));
+        }
+    }
+
+    #[test]
+    fn a_missing_kind_adds_nothing() {
+        let loss = OfflinePo { kl: 0.2, sft: 0.5, clip: 0.2 };
+        let game = Scored {
+            log_prob: -1.0,
+            ref_log_prob: -1.0,
+            reward: 0.5,
+            weight: 2.0,
+            labels: 3,
+            predicted: 3,
+            kind: SampleKind::Game,
+        };
+        let only_games = loss.evaluate(&[game]);
+        assert!((only_games.loss - -1.0).abs() < 1e-12 && only_games.parts.sft.is_none());
+        let only_sft = loss.evaluate(&[Scored { kind: SampleKind::Sft, weight: 1.0, ..game }]);
+        assert!((only_sft.loss - 0.5).abs() < 1e-12 && only_sft.parts.policy.is_none());
+        assert_eq!(loss.evaluate(&[]).loss, 0.0);
+    }
+}

@@ -1,0 +1,72 @@
+//! The learning rate of each step, as transformers' schedulers compute it.
+
+use crate::config::{SchedulerType, TrainConfig};
+
+/// Learning rates of a run of a known number of steps.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    kind: SchedulerType,
+    peak: f64,
+    warmup: usize,
+    total: usize,
+}
+
+impl Schedule {
+    /// The schedule of `config` over `total` optimizer steps.
+    pub fn new(config: &TrainConfig, total: usize) -> Self {
+        let warmup = match (config.lr_scheduler_type, config.warmup_steps) {
+            (SchedulerType::Constant, _) => 0,
+            (_, Some(steps)) if steps > 0 => steps,
+            _ => (total as f64 * config.warmup_ratio).ceil() as usize,
+        };
+        Self { kind: config.lr_scheduler_type, peak: config.learning_rate, warmup, total }
+    }
+
+    /// The rate that step `step` (0 for the first) is taken with. With warm-up the first step's rate is 0.
+    ///
+    /// transformers logs a step with the rate of the step after it.
+    pub fn rate(&self, step: usize) -> f64 {
+        if step < self.warmup {
+            return self.peak * (step as f64 / self.warmup.max(1) as f64);
+        }
+        let decay = (self.total.saturating_sub(self.warmup)).max(1) as f64;
+        let done = (step - self.warmup) as f64 / decay;
+        let factor = match self.kind {
+            SchedulerType::Linear => (self.total.saturating_sub(step)) as f64 / decay,
+            // The half cycle of transformers: cos(π · 0.5 · 2 · progress).
+            SchedulerType::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * 0.5 * 2.0 * done).cos()),
+            SchedulerType::Constant | SchedulerType::ConstantWithWarmup => 1.0,
+        };
+        self.peak * factor.max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(kind: SchedulerType, warmup_ratio: f64) -> Schedule {
+        let config = TrainConfig { lr_scheduler_type: kind, warmup_ratio, learning_rate: 1e-3, ..TrainConfig::default() };
+        Schedule::new(&config, 12)
+    }
+
+    #[test]
+    fn cosine_is_the_references() {
+        let s = schedule(SchedulerType::Cosine, 0.1);
+        // Rates that transformers logged after steps 1, 2, 3, 7 and 12.
+        for (step, want) in [(1, 5e-4), (2, 1e-3), (3, 0.0009755282581475768), (7, 5e-4), (12, 0.0)] {
+            assert!((s.rate(step) - want).abs() < 1e-18, "{step}: {}", s.rate(step));
+        }
+        assert_eq!(s.rate(0), 0.0);
+    }
+
+    #[test]
+    fn linear_and_constant() {
+        let s = schedule(SchedulerType::Linear, 0.0);
+        assert_eq!((s.rate(0), s.rate(6), s.rate(12)), (1e-3, 5e-4, 0.0));
+        let s = schedule(SchedulerType::Constant, 0.5);
+        assert_eq!((s.rate(0), s.rate(11)), (1e-3, 1e-3));
+        let s = schedule(SchedulerType::ConstantWithWarmup, 0.5);
+        assert_eq!((s.rate(0), s.rate(3), s.rate(11)), (0.0, 5e-4, 1e-3));
+    }
+}

@@ -1,0 +1,258 @@
+//! Training against the reference implementation: batches, log-probabilities, losses, gradients, curves and weights,
+//! all computed in f32 on a CPU with PyTorch.
+//!
+//! `cargo test --release -p spag-train --test parity` reproduces it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use candle_core::{Device, Tensor};
+use serde::Deserialize;
+use spag_model::{Activations, Checkpoint, FlatBuffers, Llama, load_model};
+use spag_rewards::{Sample, read_samples};
+use spag_train::loss::{self, Scored};
+use spag_train::{
+    Batch, DataOrder, Encoded, Record, SchedulerType, Silent, TrainConfig, TrainMethod, encode, global_norm,
+    reference_log_probs, train_samples,
+};
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    hyperparameters: Hyperparameters,
+    first_batches: Vec<ExpectedBatch>,
+    loss: Option<f64>,
+    curve: Vec<Point>,
+}
+
+#[derive(Deserialize)]
+struct Hyperparameters {
+    lm_kl_coeff: f64,
+    lm_sft_coeff: f64,
+    clip_range: f64,
+    per_device_train_batch_size: usize,
+    gradient_accumulation_steps: usize,
+    max_length: usize,
+    learning_rate: f64,
+    warmup_ratio: f64,
+    weight_decay: f64,
+    adam_beta1: f64,
+    adam_beta2: f64,
+    adam_epsilon: f64,
+    max_grad_norm: f64,
+}
+
+#[derive(Deserialize)]
+struct ExpectedBatch {
+    input_ids: Vec<Vec<u32>>,
+    labels: Vec<Vec<i64>>,
+    attention_mask: Vec<Vec<f64>>,
+    weights: Vec<f64>,
+    rewards: Vec<f64>,
+    sft_mask: Vec<f64>,
+    logprob: Vec<f64>,
+    ref_logprob: Vec<f64>,
+    loss: f64,
+    #[serde(default)]
+    grad_norms: BTreeMap<String, f64>,
+}
+
+#[derive(Deserialize)]
+struct Point {
+    step: usize,
+    loss: f64,
+    learning_rate: f64,
+    grad_norm: f64,
+}
+
+struct Case {
+    name: &'static str,
+    expected: Expected,
+    config: TrainConfig,
+    checkpoint: Checkpoint,
+    reference: Llama,
+    samples: Vec<Sample>,
+}
+
+fn case(name: &'static str, method: TrainMethod) -> Case {
+    let dir = fixtures();
+    let text = std::fs::read_to_string(dir.join(format!("training/{name}.json"))).unwrap();
+    let expected: Expected = serde_json::from_str(&text).unwrap();
+    let h = &expected.hyperparameters;
+    let config = TrainConfig {
+        method,
+        lm_kl_coeff: h.lm_kl_coeff,
+        lm_sft_coeff: h.lm_sft_coeff,
+        clip_range: h.clip_range,
+        per_device_train_batch_size: h.per_device_train_batch_size,
+        gradient_accumulation_steps: h.gradient_accumulation_steps,
+        max_length: h.max_length,
+        learning_rate: h.learning_rate,
+        lr_scheduler_type: SchedulerType::Cosine,
+        warmup_ratio: h.warmup_ratio,
+        weight_decay: h.weight_decay,
+        adam_beta1: h.adam_beta1,
+        adam_beta2: h.adam_beta2,
+        adam_epsilon: h.adam_epsilon,
+        max_grad_norm: h.max_grad_norm,
+        num_train_epochs: 1.0,
+        data_order: DataOrder::Sequential,
+        ..TrainConfig::default()
+    };
+    let checkpoint = Checkpoint::load(dir.join("tiny-llama")).unwrap();
+    let reference = load_model(dir.join("tiny-llama/ref")).unwrap();
+    let samples = read_samples(dir.join("training/train_items.json")).unwrap();
+    Case { name, expected, config, checkpoint, reference, samples }
+}
+
+fn cases() -> [Case; 2] {
+    [case("SFTwithKL", TrainMethod::SftWithKl), case("OfflinePO", TrainMethod::OfflinePo)]
+}
+
+fn close(got: f64, want: f64, relative: f64, what: &str) {
+    assert!((got - want).abs() <= relative * want.abs().max(1e-3), "{what}: {got} against the reference's {want}");
+}
+
+fn encoded(case: &Case) -> Vec<Encoded> {
+    encode(&case.samples, &case.checkpoint.tokenizer, case.config.max_length).unwrap()
+}
+
+fn scored(samples: &[&Encoded], means: &[f64], refs: &[f64]) -> Vec<Scored> {
+    let rows = samples.iter().zip(means).zip(refs);
+    rows.map(|((s, log_prob), ref_log_prob)| Scored {
+        log_prob: *log_prob,
+        ref_log_prob: *ref_log_prob,
+        reward: s.reward,
+        weight: s.weight,
+        labels: s.labels(),
+        predicted: s.predicted(),
+        kind: s.kind,
+    })
+    .collect()
+}
+
+/// Loss of the first micro-batch and its gradients.
+fn first_gradient(case: &Case, keep: Activations) -> (f64, FlatBuffers) {
+    let all = encoded(case);
+    let samples: Vec<&Encoded> = all.iter().take(case.config.per_device_train_batch_size).collect();
+    let owned: Vec<Encoded> = samples.iter().map(|s| (*s).clone()).collect();
+    let refs = reference_log_probs(&case.reference, &owned, &mut Silent).unwrap();
+    let model = &case.checkpoint.model;
+    let batch = Batch::new(samples.iter().copied());
+    let forward = model.forward(batch.packed.clone(), batch.targets.clone(), keep).unwrap();
+    let means = batch.means(forward.log_probs(), &samples);
+    let value = loss::of(&case.config).evaluate(&scored(&samples, &means, &refs));
+    let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu).unwrap();
+    model.backward(forward, &batch.spread(&value.gradient, &samples), &gradients).unwrap();
+    (value.loss, gradients)
+}
+
+fn max_abs(t: &Tensor) -> f64 {
+    f64::from(t.abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar::<f32>().unwrap())
+}
+
+#[test]
+fn batches_have_the_references_ids_labels_and_masks() {
+    for case in cases() {
+        let all = encoded(&case);
+        let mut rows = all.iter();
+        for batch in &case.expected.first_batches {
+            for i in 0..batch.input_ids.len() {
+                let sample = rows.next().unwrap();
+                let length = batch.attention_mask[i].iter().filter(|m| **m == 1.0).count();
+                assert!(batch.attention_mask[i][..length].iter().all(|m| *m == 1.0), "padding is on the right");
+                assert_eq!(sample.ids, batch.input_ids[i][..length], "{} row {}", case.name, sample.row);
+                assert_eq!(sample.label_ids(), batch.labels[i][..length], "{} row {}", case.name, sample.row);
+                assert!(batch.labels[i][length..].iter().all(|l| *l == -100));
+                assert_eq!(sample.weight as f32, batch.weights[i] as f32);
+                assert_eq!(sample.reward as f32, batch.rewards[i] as f32);
+                assert_eq!(sample.kind == spag_rewards::SampleKind::Sft, batch.sft_mask[i] == 1.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn log_probabilities_and_losses_equal_the_references() {
+    for case in cases() {
+        let all = encoded(&case);
+        let refs = reference_log_probs(&case.reference, &all, &mut Silent).unwrap();
+        let loss = loss::of(&case.config);
+        let size = case.config.per_device_train_batch_size;
+        for (index, want) in case.expected.first_batches.iter().enumerate() {
+            let samples: Vec<&Encoded> = all.iter().skip(index * size).take(size).collect();
+            let batch = Batch::new(samples.iter().copied());
+            let log_probs = case.checkpoint.model.log_probs(&batch.packed, &batch.targets).unwrap();
+            let means = batch.means(&log_probs, &samples);
+            let refs = &refs[index * size..][..samples.len()];
+            for i in 0..samples.len() {
+                close(means[i], want.logprob[i], 1e-5, &format!("{} batch {index} ℓ", case.name));
+                close(refs[i], want.ref_logprob[i], 1e-5, &format!("{} batch {index} ℓ_ref", case.name));
+            }
+            let value = loss.evaluate(&scored(&samples, &means, refs));
+            close(value.loss, want.loss, 1e-5, &format!("{} batch {index} loss", case.name));
+        }
+    }
+}
+
+#[test]
+fn the_first_gradient_equals_the_references() {
+    for case in cases() {
+        for keep in [Activations::Keep, Activations::Recompute] {
+            let (loss, gradients) = first_gradient(&case, keep);
+            close(loss, case.expected.loss.unwrap_or(case.expected.first_batches[0].loss), 1e-5, "loss");
+            let file = fixtures().join(format!("training/{}_grad0.safetensors", case.name));
+            let want = candle_core::safetensors::load(file, &Device::Cpu).unwrap();
+            let norms = &case.expected.first_batches[0].grad_norms;
+            let named = gradients.named().unwrap();
+            assert_eq!(named.len(), want.len());
+            for (name, got) in named {
+                let want = &want[&name];
+                let worst = max_abs(&(&got - want).unwrap()) / max_abs(want);
+                assert!(worst <= 1e-5, "{} {name}: {worst:e} of the largest element", case.name);
+                let norm = got.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap().sqrt();
+                close(f64::from(norm), norms[&name], 1e-5, &name);
+            }
+            assert!(global_norm(&gradients).unwrap() > 0.0);
+        }
+    }
+}
+
+/// Twelve steps: the curve, and the final weights.
+fn follow(case: &Case, config: &TrainConfig) {
+    let model = case.checkpoint.model.deep_copy().unwrap();
+    let mut records: Vec<Record> = Vec::new();
+    let tokenizer = &case.checkpoint.tokenizer;
+    train_samples(&model, tokenizer, &case.samples, Some(&case.reference), config, &mut records, &mut Silent).unwrap();
+    assert_eq!(records.len(), case.expected.curve.len());
+    for (got, want) in records.iter().zip(&case.expected.curve) {
+        assert_eq!(got.step, want.step);
+        // The reference logs losses with four decimals.
+        assert!((got.loss - want.loss).abs() < 1e-4, "{} step {}: {} {}", case.name, got.step, got.loss, want.loss);
+        assert!((got.learning_rate - want.learning_rate).abs() < 1e-15, "step {}", got.step);
+        close(got.grad_norm, want.grad_norm, 1e-4, &format!("{} step {} gradient norm", case.name, got.step));
+    }
+    let file = fixtures().join(format!("training/{}_final.safetensors", case.name));
+    let want = candle_core::safetensors::load(file, &Device::Cpu).unwrap();
+    for (name, got) in model.parameters().named().unwrap() {
+        let worst = max_abs(&(&got - &want[&name]).unwrap());
+        assert!(worst <= 1e-4, "{} {name}: {worst:e}", case.name);
+    }
+}
+
+#[test]
+fn twelve_steps_follow_the_references_curve_and_end_at_its_weights() {
+    for case in cases() {
+        follow(&case, &case.config);
+    }
+}
+
+#[test]
+fn recomputed_activations_train_the_same() {
+    for case in cases() {
+        follow(&case, &TrainConfig { gradient_checkpointing: true, ..case.config.clone() });
+    }
+}
