@@ -1,1 +1,3 @@
-//! Shared helpers.
+//! Criterion benchmarks of every layer: `cargo bench -p spag-benches`.
+//!
+//! `game` times what knows no tensors (judge, pluraliser, credit), `model` a training step, a decode step and a game.

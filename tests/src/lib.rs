@@ -1,1 +1,58 @@
-//! Shared helpers.
+//! What the tests that start the real programs share.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A file or folder of `tests/fixtures`.
+pub fn fixture(name: &str) -> PathBuf {
+    root().join("tests/fixtures").join(name)
+}
+
+/// Builds the programs once, in the profile of the tests, and returns their folder.
+fn programs() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let mut folder = PathBuf::new();
+        for (package, program) in [
+            ("spag-bin", "spag"),
+            ("spag-play-bin", "spag-play"),
+            ("spag-assign-rewards-bin", "spag-assign-rewards"),
+            ("spag-train-bin", "spag-train"),
+        ] {
+            let build = escargot::CargoBuild::new()
+                .manifest_path(root().join("Cargo.toml"))
+                .package(package)
+                .bin(program)
+                .current_target();
+            let build = if cfg!(debug_assertions) { build } else { build.release() };
+            let built = build.run().unwrap_or_else(|e| panic!("{program} does not build: {e}"));
+            folder = built.path().parent().map(Path::to_owned).unwrap_or_default();
+        }
+        folder
+    })
+}
+
+/// A program of the repository, ready to be given arguments. Launcher variables of the environment are cleared.
+pub fn program(name: &str) -> Command {
+    let mut command = Command::new(programs().join(name));
+    command.current_dir(root());
+    for variable in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs a program to its end; fails the test with everything it printed unless it exits with `code`.
+pub fn run(command: &mut Command, code: i32) -> (String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let (out, err) = (String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned());
+    assert_eq!(status.code(), Some(code), "{command:?}\nstdout:\n{out}\nstderr:\n{err}");
+    assert!(!err.contains("panicked"), "{command:?} panicked:\n{err}");
+    (out, err)
+}

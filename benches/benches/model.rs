@@ -1,0 +1,132 @@
+//! The parts with tensors, on the shape of the shipped base model (about one million parameters): a training step, a
+//! decode step, a whole game.
+
+#![allow(missing_docs, reason = "criterion's macros make undocumented items")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use candle_core::Device;
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use spag_game::{AfterDecision, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, game_seed, play_games};
+use spag_model::{
+    Activations, Checkpoint, FlatBuffers, GenerationConfig, Generator, Packed, Request, Sampling, Targets,
+};
+use spag_pipeline::ModelPlayer;
+use spag_train::{AdamW, TrainConfig, global_norm};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn checkpoint() -> Arc<Checkpoint> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/tiny-llama");
+    Arc::new(Checkpoint::load(dir).expect("the base model is part of the repository"))
+}
+
+fn prompts() -> PromptSet {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/tiny-prompts.json");
+    PromptSet::load(path).expect("the prompts are part of the repository")
+}
+
+/// Forward, backward, norm and update on 32 sequences of 100 tokens, all of them predicted.
+fn train_step(c: &mut Criterion) {
+    let checkpoint = checkpoint();
+    let model = &checkpoint.model;
+    let layout = model.parameters().layout().clone();
+    let gradients = FlatBuffers::zeros(&layout, &Device::Cpu).expect("memory for gradients");
+    let mut optimizer = AdamW::new(&TrainConfig::default(), &layout, &Device::Cpu).expect("memory for moments");
+    let (rows, length, vocabulary) = (32u32, 100u32, model.config().vocab_size as u32);
+    let sequences: Vec<Vec<u32>> =
+        (0..rows).map(|r| (0..length).map(|t| (r * 31 + t * 17) % vocabulary).collect()).collect();
+    let batch = Packed::new(sequences.iter().map(Vec::as_slice));
+    let mut targets = Targets::default();
+    for (row, sequence) in sequences.iter().enumerate() {
+        targets.rows.extend((0..length - 1).map(|t| row as u32 * length + t));
+        targets.tokens.extend(&sequence[1..]);
+    }
+    let upstream = vec![-1.0 / targets.rows.len() as f32; targets.rows.len()];
+    let mut group = c.benchmark_group("train step");
+    group.throughput(Throughput::Elements(u64::from(rows * length)));
+    for (name, keep) in [("keep", Activations::Keep), ("recompute", Activations::Recompute)] {
+        group.bench_function(format!("1M, 32 × 100 tokens, {name}"), |b| {
+            b.iter_batched(
+                || (batch.clone(), targets.clone()),
+                |(batch, targets)| -> spag_train::Result<()> {
+                    gradients.set_zero()?;
+                    let forward = model.forward(batch, targets, keep)?;
+                    model.backward(forward, &upstream, &gradients)?;
+                    global_norm(&gradients)?;
+                    optimizer.update(model.parameters(), &gradients, 0.0, 1.0)
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+/// 24 new tokens for 1 and for 256 sequences at a time, prompts found in the cache.
+fn decode(c: &mut Criterion) {
+    let checkpoint = checkpoint();
+    let config = GenerationConfig {
+        max_new_tokens: 24,
+        min_new_tokens: 24,
+        max_length: 384,
+        sampling: Sampling::at_temperature(1.0),
+    };
+    let mut group = c.benchmark_group("decode");
+    for batch in [1u64, 256] {
+        let mut generator = Generator::new(checkpoint.clone(), config, batch as usize).expect("sound settings");
+        let prompt = prompts().playing_query(&[], "horse", 5);
+        let requests: Vec<Request> = (0..batch).map(|seed| Request { prompt: prompt.clone(), seed }).collect();
+        group.throughput(Throughput::Elements(24 * batch));
+        group.bench_function(format!("24 tokens, batch {batch}"), |b| {
+            b.iter(|| generator.generate(&requests).map(|c| c.len()).unwrap_or(0));
+        });
+    }
+    group.finish();
+}
+
+/// Self-play games of the base model, alone and 64 at a time.
+fn game(c: &mut Criterion) {
+    let checkpoint = checkpoint();
+    let prompts = prompts();
+    let generation = GenerationConfig {
+        max_new_tokens: 24,
+        min_new_tokens: 0,
+        max_length: 384,
+        sampling: Sampling::at_temperature(1.0),
+    };
+    let mut group = c.benchmark_group("self-play");
+    for games in [1usize, 64] {
+        let config =
+            PlayConfig { judge: JudgeKind::Paper, games_in_flight: games, after_decision: AfterDecision::Stop };
+        let mut player = ModelPlayer::new(checkpoint.clone(), generation, games).expect("sound settings");
+        group.throughput(Throughput::Elements(games as u64));
+        group.bench_function(format!("{games} games at once"), |b| {
+            b.iter(|| {
+                let specs = (0..games).map(|game| GameSpec {
+                    game,
+                    target_word: "horse".into(),
+                    max_turns: 5,
+                    seed: game_seed(1, game),
+                });
+                let mut finished = 0;
+                play_games(specs, Seats::SelfPlay(&mut player), &prompts, &config, &mut |_| {
+                    finished += 1;
+                    Ok(())
+                })
+                .map(|()| finished)
+                .unwrap_or(0)
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().sample_size(20);
+    targets = train_step, decode, game
+}
+criterion_main!(benches);
