@@ -1,3 +1,10 @@
-//! The `spag-assign-rewards` program: see `spag_cli`.
+//! The `spag-assign-rewards` program: see `spag_cli::assign_rewards`.
 
-fn main() {}
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    spag_cli::assign_rewards::main()
+}

@@ -1,3 +1,10 @@
-//! The `spag-play` program: see `spag_cli`.
+//! The `spag-play` program: see `spag_cli::play`.
 
-fn main() {}
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    spag_cli::play::main()
+}

@@ -1,3 +1,10 @@
-//! The `spag-train` program: see `spag_cli`.
+//! The `spag-train` program: see `spag_cli::train`.
 
-fn main() {}
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    spag_cli::train::main()
+}

@@ -1,3 +1,10 @@
-//! The `spag` program: see `spag_cli`.
+//! The `spag` program: see `spag_cli::spag`.
 
-fn main() {}
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    spag_cli::spag::main()
+}

@@ -1,1 +1,26 @@
-//! spag-cli
+//! The programs, as library functions, and what they share.
+//!
+//! Each program of `bins/` is one call of [`assign_rewards::main`], [`play::main`], [`train::main`] or [`spag::main`].
+//! They take the reference's flags in snake_case or kebab-case, print errors as `error: …` with their causes, and exit
+//! with 0 for success, 2 for a command line or an input that cannot be used, and 1 for any other failure.
+//!
+//! ```no_run
+//! fn main() -> std::process::ExitCode {
+//!     spag_cli::assign_rewards::main()
+//! }
+//! ```
+
+mod deepspeed;
+mod error;
+mod exit;
+mod exit_code;
+mod flags;
+mod launch;
+mod playing;
+mod programs;
+mod progress;
+mod prompts;
+mod sampling;
+
+pub use error::{Error, Result};
+pub use programs::{assign_rewards, play, spag, train};

@@ -1,1 +1,43 @@
-//! spag-dist
+//! Ranks and buffers: how the processes of one run find each other and exchange flat arrays of numbers.
+//!
+//! - [`LaunchEnv`] reads what a launcher (`torchrun`, `srun`, `mpirun`) put into the environment:
+//!   which rank this process is, out of how many, and where the others meet.
+//! - [`ProcessGroup`] is the set of collectives that training needs, on flat `f32` buffers.
+//!   [`Single`] is the group of one process.
+//!
+//! This crate knows nothing of models, tokens or games; buffers have lengths, not shapes.
+//!
+//! ```
+//! use spag_dist::{LaunchEnv, ProcessGroup, Single};
+//!
+//! // The environment of the second of two processes, as torchrun would set it.
+//! let env = LaunchEnv::detect_with(|name| {
+//!     let value = match name {
+//!         "RANK" | "LOCAL_RANK" => "1",
+//!         "WORLD_SIZE" => "2",
+//!         "MASTER_ADDR" => "127.0.0.1",
+//!         "MASTER_PORT" => "29500",
+//!         _ => return None,
+//!     };
+//!     Some(value.into())
+//! })?;
+//! assert_eq!((env.rank, env.world_size), (1, 2));
+//!
+//! // A process on its own: summing over all ranks changes nothing.
+//! let mut group = Single;
+//! let mut gradient = [1.0, 2.0];
+//! group.all_reduce(&mut gradient)?;
+//! assert_eq!(gradient, [1.0, 2.0]);
+//! # Ok::<(), spag_dist::Error>(())
+//! ```
+
+mod env;
+mod error;
+mod group;
+mod hostlist;
+mod single;
+
+pub use env::{DEFAULT_PORT, LaunchEnv, Launcher, Rendezvous};
+pub use error::{Error, Result};
+pub use group::ProcessGroup;
+pub use single::Single;

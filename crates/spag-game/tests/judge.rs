@@ -44,7 +44,10 @@ fn whole_words_only() {
 fn special_characters_in_a_word_are_plain_text() {
     for word in ["c++", "(", "[a-", "a.b", "\\", "*", "$^"] {
         let referee = Referee::new(JudgeKind::Paper, word).unwrap();
-        assert_eq!(referee.rule(Role::Defender, &format!("I know the word! It is {word}")), Some(Outcome::DefenderWins));
+        assert_eq!(
+            referee.rule(Role::Defender, &format!("I know the word! It is {word}")),
+            Some(Outcome::DefenderWins)
+        );
         assert_eq!(referee.rule(Role::Attacker, &format!("say {word} now")), Some(Outcome::AttackerBreaksRules));
         assert_eq!(referee.rule(Role::Defender, "nothing"), None);
     }

@@ -1,1 +1,53 @@
-//! spag-pipeline
+//! The whole loop: base → imitation → self-play, rewards and training in turn → evaluation → report.
+//!
+//! `spag run CONFIG.toml` is [`RunConfig::load`], [`run()`] and [`render_text`]; `spag make-base CONFIG.toml` is
+//! [`BaseConfig::load`] and [`make_base`].
+//!
+//! ```no_run
+//! use spag_pipeline::{RunConfig, render_text, run};
+//! use spag_train::Silent;
+//!
+//! # fn main() -> spag_pipeline::Result<()> {
+//! let config = RunConfig::load("configs/tiny.toml", &["run_dir=runs/short".into(), "epochs=1".into()])?;
+//! let report = run(&config, &mut Silent)?;
+//! println!("{}", render_text(&report));
+//! # Ok(())
+//! # }
+//! ```
+
+// ── What a run is told ──
+mod config;
+mod error;
+mod seeds;
+
+// ── The loop ──
+mod files;
+mod model_player;
+mod progress;
+mod run;
+
+// ── What it found out ──
+mod play_stats;
+mod report;
+mod stats;
+mod tally;
+
+// ── The model that it starts from ──
+mod base;
+
+pub use base::{BaseReport, make_base};
+pub use config::{
+    BaseConfig, DocumentSettings, EvaluationSettings, ImitationSettings, ProbeSettings, RewardSettings, RunConfig,
+    SelfPlaySettings, SftSettings, ShapeSettings, TokenizerSettings,
+};
+pub use error::{Error, Result};
+pub use model_player::ModelPlayer;
+pub use play_stats::PlayStats;
+pub use progress::RunProgress;
+pub use report::{
+    LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds, render_html,
+    render_text,
+};
+pub use run::run;
+pub use seeds::stage_seed;
+pub use stats::{Change, Rate};

@@ -1,32 +1,30 @@
 //! The forms of a target word that count as the word.
 
+use super::first_word::first_word;
 use crate::plural::pluralize;
 
 /// Quotation marks that a form may stand in.
-const QUOTES: [char; 3] = ['"', '\'', '`'];
-
-/// The first word of a text for the plural: letters, digits, hyphens and apostrophes, without punctuation around them.
-fn first_word(text: &str) -> &str {
-    let outer = |c: char| !c.is_alphanumeric();
-    text.split_whitespace().map(|word| word.trim_matches(outer)).find(|word| !word.is_empty()).unwrap_or("")
-}
+pub(super) const QUOTES: [char; 3] = ['"', '\'', '`'];
 
 /// The word, +"ing", +"ed" and its plural, all in lower case, each plain and inside "…", '…' and `…`.
 ///
-/// The plural is that of the word's first word, as in the reference.
+/// The plural is that of the word's first word, as in the reference: "ices" for "ice cream".
+///
+/// ```
+/// let forms = spag_game::word_forms("Lady");
+/// assert_eq!(forms[..4], ["lady", "ladying", "ladyed", "ladies"]);
+/// assert!(forms.contains(&"`ladies`".to_owned()));
+/// ```
 pub fn word_forms(word: &str) -> Vec<String> {
     let plain = plain_forms(word);
-    let quoted = plain.iter().flat_map(|form| QUOTES.map(|q| format!("{q}{form}{q}"))).collect::<Vec<_>>();
+    let quoted: Vec<String> = plain.iter().flat_map(|form| QUOTES.map(|q| format!("{q}{form}{q}"))).collect();
     plain.into_iter().chain(quoted).collect()
 }
 
-fn plain_forms(word: &str) -> Vec<String> {
+/// The forms without quotation marks; the first is the word itself. A target without any letter has no plural.
+pub(super) fn plain_forms(word: &str) -> Vec<String> {
     let word = word.to_lowercase();
-    let plural = pluralize(first_word(&word));
-    let mut forms = vec![format!("{word}ing"), format!("{word}ed"), word];
-    forms.rotate_right(1);
-    if !plural.is_empty() {
-        forms.push(plural);
-    }
-    forms
+    let plural = first_word(&word).map(|first| pluralize(&first));
+    let (ing, ed) = (format!("{word}ing"), format!("{word}ed"));
+    [word, ing, ed].into_iter().chain(plural).collect()
 }

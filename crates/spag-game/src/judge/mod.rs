@@ -1,5 +1,6 @@
 //! The rules: who has won, by text alone.
 
+mod first_word;
 mod forms;
 mod prediction;
 mod referee;

@@ -5,28 +5,33 @@ const STEM: &str = "i know the word! it";
 /// Characters that may stand between the stem and the word.
 const MOST: usize = 8;
 
-/// The places after each stem's 1 to 8 following characters (none of them a newline), stem by stem.
-fn places(lower: &str) -> impl Iterator<Item = &str> {
-    lower.match_indices(STEM).flat_map(move |(at, _)| {
-        let after = &lower[at + STEM.len()..];
+/// A place where a prediction's word may begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guess<'a> {
+    /// The character before.
+    pub(super) before: char,
+    /// The text from there on.
+    pub(super) text: &'a str,
+}
+
+/// Every place where a word may be predicted in a lower-cased text: behind each stem and 1 to 8 further characters, none
+/// of them a newline. A text that has no such place predicts nothing.
+pub(super) fn guesses(lower: &str) -> impl Iterator<Item = Guess<'_>> {
+    lower.match_indices(STEM).flat_map(|(at, stem)| {
+        let after = &lower[at + stem.len()..];
         let skipped = after.char_indices().take(MOST).take_while(|(_, c)| *c != '\n');
-        skipped.map(move |(offset, c)| &after[offset + c.len_utf8()..])
+        skipped.map(move |(offset, before)| Guess { before, text: &after[offset + before.len_utf8()..] })
     })
 }
 
 /// Whether a text, in any case, holds a prediction.
+///
+/// ```
+/// assert!(spag_game::is_prediction("Well, I know the word! It is tea."));
+/// assert!(!spag_game::is_prediction("I know the word."));
+/// ```
 pub fn is_prediction(text: &str) -> bool {
-    predicts(&text.to_lowercase())
-}
-
-/// Whether a lower-cased text holds a prediction.
-pub(crate) fn predicts(lower: &str) -> bool {
-    places(lower).next().is_some()
-}
-
-/// Whether some prediction in a lower-cased text is followed at once by what `matches` accepts.
-pub(crate) fn predicts_right(lower: &str, matches: impl Fn(&str) -> bool) -> bool {
-    places(lower).any(matches)
+    guesses(&text.to_lowercase()).next().is_some()
 }
 
 #[cfg(test)]
@@ -38,7 +43,7 @@ mod tests {
         assert!(!is_prediction("I know the word! It"));
         assert!(!is_prediction("I know the word! It\n is x"));
         assert!(is_prediction("oh. I KNOW the word! It."));
-        let right = |text: &str| predicts_right(text, |rest| rest.starts_with("cat"));
+        let right = |text: &str| guesses(text).any(|guess| guess.text.starts_with("cat"));
         assert!(right("i know the word! it is cat"));
         assert!(right("i know the word! it 1234567cat"));
         assert!(!right("i know the word! it 12345678cat"));

@@ -1,22 +1,33 @@
 //! The one referee: asked after each utterance while a game is played, and over a whole history afterwards.
 
-use std::ops::ControlFlow;
-
 use super::JudgeKind;
-use super::forms::word_forms;
-use super::prediction::{predicts, predicts_right};
+use super::forms::{QUOTES, plain_forms};
+use super::prediction::{Guess, guesses};
 use crate::episode::{Episode, Role, Utterance};
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Verdict};
 
 /// The rules for one target word.
+///
+/// ```
+/// use spag_game::{JudgeKind, Outcome, Referee, Role};
+///
+/// # fn main() -> spag_game::Result<()> {
+/// let referee = Referee::new(JudgeKind::Paper, "art")?;
+/// assert_eq!(referee.rule(Role::Defender, "Hello!"), None);
+/// assert_eq!(referee.rule(Role::Defender, "Let us start."), Some(Outcome::AttackerWins));
+/// let whole_word = Referee::new(JudgeKind::WholeWord, "art")?;
+/// assert_eq!(whole_word.rule(Role::Defender, "Let us start."), None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Referee {
     kind: JudgeKind,
-    /// Every form, in lower case.
+    /// Every form without quotation marks, in lower case. Those in quotation marks hold these.
     forms: Vec<String>,
-    /// Forms none of which begins with another: enough to find any.
-    shortest: Vec<String>,
+    /// The forms that a search has to look for: where "cat" is found anyway, "cats" need not be.
+    searched: Vec<String>,
 }
 
 impl Referee {
@@ -28,22 +39,22 @@ impl Referee {
         if target_word.trim().is_empty() {
             return Err(Error::TargetWord { word: target_word.to_owned(), reason: "it is empty" });
         }
-        let forms = word_forms(target_word);
-        let mut shortest: Vec<String> = Vec::new();
-        for form in &forms {
-            if !shortest.iter().any(|s| form.contains(s.as_str())) {
-                shortest.push(form.clone());
-            }
-        }
-        Ok(Self { kind, forms, shortest })
+        let forms = plain_forms(target_word);
+        let searched = match kind {
+            JudgeKind::Paper => without_longer(&forms),
+            JudgeKind::WholeWord => forms.clone(),
+        };
+        Ok(Self { kind, forms, searched })
     }
 
     /// The outcome if this utterance decides the game.
     pub fn rule(&self, role: Role, content: &str) -> Option<Outcome> {
         let lower = content.to_lowercase();
+        let mut guesses = guesses(&lower).peekable();
+        let predicts = guesses.peek().is_some();
         match role {
-            Role::Attacker => (self.utters(&lower) || predicts(&lower)).then_some(Outcome::AttackerBreaksRules),
-            Role::Defender if predicts(&lower) => Some(match predicts_right(&lower, |rest| self.begins(rest)) {
+            Role::Attacker => (predicts || self.utters(&lower)).then_some(Outcome::AttackerBreaksRules),
+            Role::Defender if predicts => Some(match guesses.any(|guess| self.is_right(guess)) {
                 true => Outcome::DefenderWins,
                 false => Outcome::AttackerWins,
             }),
@@ -55,42 +66,60 @@ impl Referee {
     pub fn judge(&self, history: &[Utterance], max_turns: usize) -> Verdict {
         // The reference looks at one utterance even where max_turns is 0.
         let most = max_turns.saturating_mul(2).max(1);
-        let decided =
-            history.iter().take(most).enumerate().try_for_each(|(index, u)| match self.rule(u.role, &u.content) {
-                Some(outcome) => ControlFlow::Break(Verdict { outcome, history_length: index + 1 }),
-                None => ControlFlow::Continue(()),
-            });
-        match decided {
-            ControlFlow::Break(verdict) => verdict,
-            ControlFlow::Continue(()) => Verdict { outcome: Outcome::Tie, history_length: history.len().min(most) },
-        }
+        let decided = history.iter().take(most).enumerate().find_map(|(index, utterance)| {
+            let outcome = self.rule(utterance.role, &utterance.content)?;
+            Some(Verdict { outcome, history_length: index + 1 })
+        });
+        decided.unwrap_or(Verdict { outcome: Outcome::Tie, history_length: history.len().min(most) })
     }
 
     /// Whether a lower-cased text holds a form of the word.
     fn utters(&self, lower: &str) -> bool {
-        match self.kind {
-            JudgeKind::Paper => self.shortest.iter().any(|form| lower.contains(form.as_str())),
-            JudgeKind::WholeWord => self.forms.iter().any(|form| {
-                lower.match_indices(form.as_str()).any(|(at, _)| {
-                    let before = lower[..at].chars().next_back();
-                    !before.is_some_and(char::is_alphanumeric) && ends_word(&lower[at + form.len()..])
-                })
+        self.searched.iter().any(|form| match self.kind {
+            JudgeKind::Paper => lower.contains(form.as_str()),
+            JudgeKind::WholeWord => lower.match_indices(form.as_str()).any(|(at, _)| {
+                let (before, rest) = lower.split_at(at);
+                stands_alone(before.chars().next_back(), form, &rest[form.len()..])
             }),
-        }
+        })
     }
 
-    /// Whether a lower-cased text begins with a form of the word.
-    fn begins(&self, lower: &str) -> bool {
-        self.forms.iter().any(|form| match (self.kind, lower.strip_prefix(form.as_str())) {
-            (JudgeKind::Paper, rest) => rest.is_some(),
-            (JudgeKind::WholeWord, rest) => rest.is_some_and(ends_word),
+    /// Whether a guess is a form of the word, plain or in quotation marks.
+    fn is_right(&self, guess: Guess<'_>) -> bool {
+        let closed = |form: &str| {
+            QUOTES.iter().any(|q| {
+                let rest = guess.text.strip_prefix(*q).and_then(|rest| rest.strip_prefix(form));
+                rest.is_some_and(|rest| rest.starts_with(*q))
+            })
+        };
+        self.forms.iter().any(|form| {
+            let plain = guess.text.strip_prefix(form.as_str());
+            let plain = plain.is_some_and(|rest| match self.kind {
+                JudgeKind::Paper => true,
+                JudgeKind::WholeWord => stands_alone(Some(guess.before), form, rest),
+            });
+            plain || closed(form)
         })
     }
 }
 
-/// Whether a word ends where this text begins.
-fn ends_word(rest: &str) -> bool {
-    !rest.chars().next().is_some_and(char::is_alphanumeric)
+/// The forms that hold no other form.
+fn without_longer(forms: &[String]) -> Vec<String> {
+    let mut shortest: Vec<String> = Vec::new();
+    for form in forms {
+        if !shortest.iter().any(|found| form.contains(found.as_str())) {
+            shortest.push(form.clone());
+        }
+    }
+    shortest
+}
+
+/// Whether a form between `before` and `rest` is no part of a longer word.
+fn stands_alone(before: Option<char>, form: &str, rest: &str) -> bool {
+    let joined = |left: Option<char>, right: Option<char>| {
+        left.is_some_and(char::is_alphanumeric) && right.is_some_and(char::is_alphanumeric)
+    };
+    !joined(before, form.chars().next()) && !joined(form.chars().next_back(), rest.chars().next())
 }
 
 /// Judges one episode.

@@ -1,0 +1,111 @@
+//! Which errors are the user's to mend, and which are not.
+
+use std::io::{self, ErrorKind};
+
+use crate::Error;
+
+/// Exit code for a command line or an input that cannot be used.
+pub(crate) const BAD_INPUT: u8 = 2;
+/// Exit code for everything else that fails.
+pub(crate) const FAILURE: u8 = 1;
+
+/// 1 when the same command may succeed on another day or machine, 2 when what it was given has to change.
+pub(crate) fn exit_code(error: &Error) -> u8 {
+    match error {
+        Error::Stdout(_) => FAILURE,
+        Error::Io { source, .. } => io_code(source),
+        Error::Game(error) => game_code(error),
+        Error::Rewards(error) => rewards_code(error),
+        Error::Model(error) => model_code(error),
+        Error::Train(error) => train_code(error),
+        Error::Pipeline(error) => pipeline_code(error),
+        _ => BAD_INPUT,
+    }
+}
+
+/// A wrong name or a locked door is for the user to mend; a full or failing disk is not.
+fn io_code(error: &io::Error) -> u8 {
+    match error.kind() {
+        ErrorKind::NotFound
+        | ErrorKind::PermissionDenied
+        | ErrorKind::AlreadyExists
+        | ErrorKind::NotADirectory
+        | ErrorKind::IsADirectory
+        | ErrorKind::ReadOnlyFilesystem
+        | ErrorKind::InvalidFilename
+        | ErrorKind::InvalidInput
+        | ErrorKind::InvalidData
+        | ErrorKind::UnexpectedEof => BAD_INPUT,
+        _ => FAILURE,
+    }
+}
+
+fn game_code(error: &spag_game::Error) -> u8 {
+    match error {
+        spag_game::Error::Io { source, .. } => io_code(source),
+        spag_game::Error::Player { .. } | spag_game::Error::Replies { .. } => FAILURE,
+        _ => BAD_INPUT,
+    }
+}
+
+fn rewards_code(error: &spag_rewards::Error) -> u8 {
+    match error {
+        spag_rewards::Error::Game(error) => game_code(error),
+        _ => BAD_INPUT,
+    }
+}
+
+fn model_code(error: &spag_model::Error) -> u8 {
+    match error {
+        spag_model::Error::Io { source, .. } => io_code(source),
+        spag_model::Error::Candle(_) => FAILURE,
+        _ => BAD_INPUT,
+    }
+}
+
+fn train_code(error: &spag_train::Error) -> u8 {
+    match error {
+        spag_train::Error::Io { source, .. } | spag_train::Error::Metrics(source) => io_code(source),
+        spag_train::Error::Data(error) => rewards_code(error),
+        spag_train::Error::Model(error) => model_code(error),
+        spag_train::Error::NotFinite { .. } | spag_train::Error::Candle(_) => FAILURE,
+        _ => BAD_INPUT,
+    }
+}
+
+fn pipeline_code(error: &spag_pipeline::Error) -> u8 {
+    match error {
+        spag_pipeline::Error::Io { source, .. } => io_code(source),
+        spag_pipeline::Error::Game(error) => game_code(error),
+        spag_pipeline::Error::Rewards(error) => rewards_code(error),
+        spag_pipeline::Error::Model(error) => model_code(error),
+        spag_pipeline::Error::Train(error) => train_code(error),
+        spag_pipeline::Error::RunLocked { .. }
+        | spag_pipeline::Error::NothingToLearn { .. }
+        | spag_pipeline::Error::Tokenizer { .. } => FAILURE,
+        _ => BAD_INPUT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn io(kind: ErrorKind) -> Error {
+        Error::Io { path: "a".into(), source: kind.into() }
+    }
+
+    #[test]
+    fn a_missing_file_is_bad_input_and_a_full_disk_a_failure() {
+        assert_eq!([exit_code(&io(ErrorKind::NotFound)), exit_code(&io(ErrorKind::StorageFull))], [BAD_INPUT, FAILURE]);
+        let nested = spag_game::Error::Io { path: "a".into(), source: ErrorKind::StorageFull.into() };
+        let nested = spag_train::Error::Data(spag_rewards::Error::Game(nested));
+        assert_eq!(exit_code(&Error::Train(nested)), FAILURE);
+    }
+
+    #[test]
+    fn bad_rows_and_settings_are_bad_input() {
+        assert_eq!(exit_code(&Error::Rewards(spag_rewards::Error::DecayWeight { given: 0.0 })), BAD_INPUT);
+        assert_eq!(exit_code(&Error::Train(spag_train::Error::NoSamples("none".into()))), BAD_INPUT);
+    }
+}

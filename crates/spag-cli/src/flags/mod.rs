@@ -1,0 +1,63 @@
+//! Flags as the reference's scripts write them.
+//!
+//! Three things stand between such a command line and clap: `--kebab-case` is turned into `--snake_case`
+//! ([`spelling`]), flags that mean nothing here are taken out and named ([`idle`], by the table in
+//! [`reference`]), and a flag that nobody knows gets the nearest known name ([`nearest`]).
+
+mod idle;
+mod nearest;
+mod reference;
+mod spelling;
+mod value;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser, error::ErrorKind};
+
+use crate::{Error, Result};
+use idle::{Known, Sibling};
+pub(crate) use idle::{Notes, Task};
+pub(crate) use spelling::snake_case_flags;
+pub(crate) use value::{below_one, count, not_negative, positive, share, truth};
+
+/// Parses the arguments of a program that takes no flags but its own.
+///
+/// `args` starts with the program's name, as [`std::env::args_os`] does.
+pub(crate) fn parse<T: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<T> {
+    T::try_parse_from(snake_case_flags(args)).map_err(|error| explain::<T>(error, &[]))
+}
+
+/// Parses the arguments of a program that the reference starts with all of `transformers`' training flags.
+///
+/// `S` is the program beside it, which shares the reference's one big set of flags: what belongs to it alone is
+/// accepted here without effect. The notes say which flags were, and why.
+pub(crate) fn parse_reference<T: Parser, S: CommandFactory>(
+    task: Task,
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<(T, Notes)> {
+    let known = Known { task, own: T::command(), sibling: Sibling::of(S::command()) };
+    let (args, notes) = known.take_idle(snake_case_flags(args))?;
+    let parsed = T::try_parse_from(args).map_err(|error| explain::<T>(error, &known.names()))?;
+    Ok((parsed, notes))
+}
+
+/// Turns clap's complaint about an unknown flag into ours, which knows the accepted ones too.
+fn explain<T: CommandFactory>(error: clap::Error, also_known: &[String]) -> Error {
+    use clap::error::{ContextKind, ContextValue};
+    if error.kind() != ErrorKind::UnknownArgument {
+        return Error::Flags(error);
+    }
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
+        return Error::Flags(error);
+    };
+    let Some(name) = flag.strip_prefix("--") else { return Error::Flags(error) };
+    // clap has looked among the flags of the very subcommand; those of a program without subcommands are ours to look at.
+    if let Some(ContextValue::String(suggested)) = error.get(ContextKind::SuggestedArg) {
+        return Error::UnknownFlag { flag: flag.clone(), nearest: Some(suggested.clone()) };
+    }
+    let command = T::command();
+    let own = command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned));
+    let names: Vec<String> = own.chain(also_known.iter().cloned()).collect();
+    let nearest = nearest::nearest(name, names.iter().map(String::as_str)).map(|name| format!("--{name}"));
+    Error::UnknownFlag { flag: flag.clone(), nearest }
+}

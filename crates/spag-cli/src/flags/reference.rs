@@ -1,0 +1,226 @@
+//! The flags of the reference's scripts that this project does not have: those of `transformers` 4.37's
+//! `TrainingArguments`, and those of its own.
+//!
+//! A launch script may name any of them. Each is one of three kinds: it cannot change a result here, so it is
+//! accepted and said to be idle; one value describes what happens here anyway and any other would change the
+//! result, so only that value is accepted; or the flag itself asks for something that is not done here.
+
+/// How many values follow a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// None or one truth value: `--tf32`, `--tf32 True`.
+    Switch,
+    /// Exactly one.
+    One,
+    /// All up to the next flag.
+    Many,
+}
+
+/// What a flag of the reference means here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Whatever its value, nothing changes; the text says why.
+    Idle(&'static str),
+    /// These values say what is done anyway; the text says why no other will do.
+    Only(&'static [&'static str], &'static str),
+    /// Not done here; the text says what to do instead.
+    Never(&'static str),
+}
+
+/// One flag of the reference.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReferenceFlag {
+    /// The name, without dashes.
+    pub(crate) name: &'static str,
+    /// How many values follow it.
+    pub(crate) values: Values,
+    /// What it means to training.
+    pub(crate) meaning: Meaning,
+}
+
+const fn flag(name: &'static str, values: Values, meaning: Meaning) -> ReferenceFlag {
+    ReferenceFlag { name, values, meaning }
+}
+
+use Meaning::{Idle, Never, Only};
+use Values::{Many, One, Switch};
+
+const OFF: &[&str] = &["False"];
+const CPU: &str = "everything is computed on the CPU";
+const F32: &str = "arithmetic is f32";
+const ONE_PROCESS: &str = "training runs in one process";
+const ALL_IN_MEMORY: &str = "samples are read once, before the first step";
+const NO_EVAL: &str = "no evaluation runs while training";
+const NO_HUB: &str = "nothing is uploaded anywhere";
+const PLAIN_LOGS: &str = "progress goes to stderr, metrics to metrics.jsonl in --output_dir";
+const EAGER: &str = "there is no graph compiler here";
+const TO_FOLDER: &str = "the finished model is written to --output_dir";
+const UNUSED: &str = "the reference's scripts do not read it either";
+const NO_SHARDING: &str = "parameters are not sharded; leave it out";
+const NO_FP16: &str = "half precision needs loss scaling, which is not done here; use --bf16 True";
+const FULL_TRAINING: &str = "all weights are trained; adapters are not supported";
+
+/// Every such flag. Where a program has a flag of the same name, its own comes first.
+pub(crate) const REFERENCE_FLAGS: &[ReferenceFlag] = &[
+    // The tokenizer and the rows.
+    flag("padding_side", One, Only(&["right"], "the losses are defined on rows padded on the right")),
+    flag("truncation_side", One, Only(&["left"], "too long rows lose their beginning, so that the target stays")),
+    flag("add_sep_token", Switch, Only(OFF, "query and target are joined with nothing between them")),
+    flag("resize_vocab", Switch, Only(OFF, "the vocabulary stays as the checkpoint has it; padding needs no token")),
+    flag("tokenizer_path", One, Idle("the tokenizer is the one in the model's folder")),
+    flag("remove_unused_columns", Switch, Idle("rows are read by key; other keys do no harm")),
+    flag("label_names", Many, Idle("rows are read by key")),
+    flag("length_column_name", One, Idle("rows are not grouped by length")),
+    flag("group_by_length", Switch, Only(OFF, "it changes the order of samples; see --data_order")),
+    flag("length_penalty", One, Idle(UNUSED)),
+    // The model.
+    flag("model_type", One, Idle("the architecture is read from config.json")),
+    flag("pooling_type", One, Idle(UNUSED)),
+    flag("trust_remote_code", Switch, Idle("no code is ever loaded from a checkpoint")),
+    flag("cache_dir", One, Idle("models are folders; nothing is downloaded")),
+    flag("lora", Switch, Never(FULL_TRAINING)),
+    flag("use_lora", Switch, Never(FULL_TRAINING)),
+    flag("load_in_8bit", Switch, Only(OFF, FULL_TRAINING)),
+    flag("load_in_4bit", Switch, Only(OFF, FULL_TRAINING)),
+    flag("neftune_noise_alpha", One, Only(&["0", "None"], "no noise is added to embeddings")),
+    // Data.
+    flag("data_dir", One, Idle(UNUSED)),
+    flag("data_type", One, Idle(UNUSED)),
+    flag("data_prefix", One, Idle(UNUSED)),
+    flag("valid_data_size", One, Idle(UNUSED)),
+    flag("batch_size", One, Idle("the reference's scripts do not read it either; see --gradient_accumulation_steps")),
+    flag(
+        "micro_batch_size",
+        One,
+        Idle("the reference's scripts do not read it either; see --per_device_train_batch_size"),
+    ),
+    flag("per_gpu_train_batch_size", One, Never("use --per_device_train_batch_size")),
+    flag("per_gpu_eval_batch_size", One, Never("use --per_device_eval_batch_size")),
+    flag("per_device_eval_batch_size", One, Idle(NO_EVAL)),
+    flag(
+        "auto_find_batch_size",
+        Switch,
+        Only(OFF, "the batch is the one asked for; set --per_device_train_batch_size"),
+    ),
+    flag("data_seed", One, Never("one seed orders everything; use --seed")),
+    flag("full_determinism", Switch, Idle("a run is deterministic on a CPU as it is")),
+    flag("dataloader_drop_last", Switch, Only(OFF, "the last, smaller batch is trained on")),
+    flag("dataloader_num_workers", One, Idle(ALL_IN_MEMORY)),
+    flag("dataloader_pin_memory", Switch, Idle(ALL_IN_MEMORY)),
+    flag("dataloader_persistent_workers", Switch, Idle(ALL_IN_MEMORY)),
+    flag("dataloader_prefetch_factor", One, Idle(ALL_IN_MEMORY)),
+    flag("dispatch_batches", Switch, Idle(ONE_PROCESS)),
+    flag("split_batches", Switch, Idle(ONE_PROCESS)),
+    flag("ignore_data_skip", Switch, Idle("a run starts with the first sample")),
+    // What is done at all.
+    flag("do_train", Switch, Idle("the program trains, whatever is said")),
+    flag("do_eval", Switch, Idle(NO_EVAL)),
+    flag("do_predict", Switch, Idle(NO_EVAL)),
+    flag("overwrite_output_dir", Switch, Idle(TO_FOLDER)),
+    flag("resume_from_checkpoint", One, Never("a run cannot be resumed yet; leave it out to train from the start")),
+    // Evaluation.
+    flag("evaluation_strategy", One, Only(&["no"], NO_EVAL)),
+    flag("eval_strategy", One, Only(&["no"], NO_EVAL)),
+    flag("eval_data_path", Many, Idle(NO_EVAL)),
+    flag("eval_steps", One, Idle(NO_EVAL)),
+    flag("eval_delay", One, Idle(NO_EVAL)),
+    flag("eval_accumulation_steps", One, Idle(NO_EVAL)),
+    flag("prediction_loss_only", Switch, Idle(NO_EVAL)),
+    flag("include_inputs_for_metrics", Switch, Idle(NO_EVAL)),
+    flag("bf16_full_eval", Switch, Idle(NO_EVAL)),
+    flag("fp16_full_eval", Switch, Idle(NO_EVAL)),
+    flag("use_legacy_prediction_loop", Switch, Idle(NO_EVAL)),
+    flag("load_best_model_at_end", Switch, Only(OFF, NO_EVAL)),
+    flag("metric_for_best_model", One, Idle(NO_EVAL)),
+    flag("greater_is_better", Switch, Idle(NO_EVAL)),
+    // The optimizer.
+    flag("optim", One, Only(&["adamw_torch", "adamw_torch_fused"], "the optimizer is AdamW as PyTorch has it")),
+    flag(
+        "optim_args",
+        One,
+        Never("the optimizer is AdamW as PyTorch has it; see --adam_beta1, --adam_beta2, --adam_epsilon"),
+    ),
+    flag("adafactor", Switch, Only(OFF, "the optimizer is AdamW")),
+    flag("lr_scheduler_kwargs", One, Only(&["{}"], "the schedules have no further settings")),
+    flag("label_smoothing_factor", One, Only(&["0"], "the losses are defined without label smoothing")),
+    flag("past_index", One, Only(&["-1"], "no hidden state is carried from batch to batch")),
+    // Number formats and devices.
+    flag("bf16", Switch, Idle(F32)),
+    flag("tf32", Switch, Idle(F32)),
+    flag("fp16", Switch, Only(OFF, NO_FP16)),
+    flag("fp16_opt_level", One, Idle(F32)),
+    flag("fp16_backend", One, Idle(F32)),
+    flag("half_precision_backend", One, Idle(F32)),
+    flag("no_cuda", Switch, Idle(CPU)),
+    flag("use_cpu", Switch, Idle(CPU)),
+    flag("use_mps_device", Switch, Only(OFF, CPU)),
+    flag("use_ipex", Switch, Idle(EAGER)),
+    flag("jit_mode_eval", Switch, Idle(EAGER)),
+    flag("torchdynamo", One, Idle(EAGER)),
+    flag("torch_compile", Switch, Idle(EAGER)),
+    flag("torch_compile_backend", One, Idle(EAGER)),
+    flag("torch_compile_mode", One, Idle(EAGER)),
+    flag("tpu_num_cores", One, Idle(CPU)),
+    flag("tpu_metrics_debug", Switch, Idle(CPU)),
+    flag("mp_parameters", One, Idle(ONE_PROCESS)),
+    flag("ray_scope", One, Idle("there is no hyper-parameter search here")),
+    flag("gradient_checkpointing", Switch, Idle("nothing is differentiated")),
+    flag("gradient_checkpointing_kwargs", One, Idle("there is one way to recompute activations")),
+    // Processes. The launcher's environment says which rank this is.
+    flag("local_rank", One, Idle("ranks are read from the launcher's environment")),
+    flag("ddp_backend", One, Idle(ONE_PROCESS)),
+    flag("ddp_timeout", One, Idle(ONE_PROCESS)),
+    flag("ddp_bucket_cap_mb", One, Idle(ONE_PROCESS)),
+    flag("ddp_broadcast_buffers", Switch, Idle(ONE_PROCESS)),
+    flag("ddp_find_unused_parameters", Switch, Idle(ONE_PROCESS)),
+    flag("fsdp", Many, Only(&[""], NO_SHARDING)),
+    flag("fsdp_config", One, Never(NO_SHARDING)),
+    flag("fsdp_min_num_params", One, Only(&["0"], NO_SHARDING)),
+    flag("fsdp_transformer_layer_cls_to_wrap", One, Never(NO_SHARDING)),
+    // Saving.
+    flag("save_steps", One, Idle(TO_FOLDER)),
+    flag("save_total_limit", One, Idle(TO_FOLDER)),
+    flag("save_only_model", Switch, Idle(TO_FOLDER)),
+    flag("save_on_each_node", Switch, Idle(ONE_PROCESS)),
+    flag("save_safetensors", Switch, Only(&["True"], "weights are always written as model.safetensors")),
+    flag("push_to_hub", Switch, Only(OFF, NO_HUB)),
+    flag("push_to_hub_model_id", One, Idle(NO_HUB)),
+    flag("push_to_hub_organization", One, Idle(NO_HUB)),
+    flag("push_to_hub_token", One, Idle(NO_HUB)),
+    flag("hub_model_id", One, Idle(NO_HUB)),
+    flag("hub_strategy", One, Idle(NO_HUB)),
+    flag("hub_token", One, Idle(NO_HUB)),
+    flag("hub_private_repo", Switch, Idle(NO_HUB)),
+    flag("hub_always_push", Switch, Idle(NO_HUB)),
+    // Logging.
+    flag("report_to", Many, Idle(PLAIN_LOGS)),
+    flag("run_name", One, Idle(PLAIN_LOGS)),
+    flag("logging_dir", One, Idle(PLAIN_LOGS)),
+    flag("logging_strategy", One, Only(&["steps"], "metrics are written every --logging_steps steps")),
+    flag("logging_first_step", Switch, Idle(PLAIN_LOGS)),
+    flag("logging_nan_inf_filter", Switch, Idle("losses are logged as they are")),
+    flag("log_level", One, Idle(PLAIN_LOGS)),
+    flag("log_level_replica", One, Idle(PLAIN_LOGS)),
+    flag("log_on_each_node", Switch, Idle(ONE_PROCESS)),
+    flag("disable_tqdm", Switch, Idle("a bar is drawn on a terminal only, plain lines elsewhere")),
+    flag("skip_memory_metrics", Switch, Idle(PLAIN_LOGS)),
+    flag("include_tokens_per_second", Switch, Idle(PLAIN_LOGS)),
+    flag("include_num_input_tokens_seen", Switch, Idle(PLAIN_LOGS)),
+    flag("debug", Many, Idle(PLAIN_LOGS)),
+    flag("debug_mode", Switch, Idle(PLAIN_LOGS)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_name_stands_once_and_is_snake_case() {
+        let mut seen = HashSet::new();
+        for flag in REFERENCE_FLAGS {
+            assert!(seen.insert(flag.name), "{} stands twice", flag.name);
+            assert!(!flag.name.contains('-') && flag.name == flag.name.to_lowercase(), "{}", flag.name);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Values of flags, as Python programs write and read them.
+
+/// A truth value in any of the spellings that `transformers` accepts: True, t, yes, y, 1 and their opposites, in any case.
+pub(crate) fn truth(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "1" => Ok(true),
+        "false" | "f" | "no" | "n" | "0" => Ok(false),
+        _ => Err("expected True or False".into()),
+    }
+}
+
+fn number(text: &str, expected: &str, fits: impl Fn(f64) -> bool) -> Result<f64, String> {
+    text.parse::<f64>().ok().filter(|number| number.is_finite() && fits(*number)).ok_or_else(|| expected.to_owned())
+}
+
+/// A number above 0.
+pub(crate) fn positive(text: &str) -> Result<f64, String> {
+    number(text, "expected a number above 0", |number| number > 0.0)
+}
+
+/// A number of at least 0.
+pub(crate) fn not_negative(text: &str) -> Result<f64, String> {
+    number(text, "expected a number of at least 0", |number| number >= 0.0)
+}
+
+/// A share: from 0 to 1.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    number(text, "expected a number from 0 to 1", |number| (0.0..=1.0).contains(&number))
+}
+
+/// A factor of a moving average: from 0 to below 1.
+pub(crate) fn below_one(text: &str) -> Result<f64, String> {
+    number(text, "expected a number from 0 to below 1", |number| (0.0..1.0).contains(&number))
+}
+
+/// A number of things of which there is at least one.
+pub(crate) fn count(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "expected a whole number of at least 1".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truth_in_every_spelling() {
+        for text in ["True", "true", "TRUE", "1", "yes", "Y", "t"] {
+            assert_eq!(truth(text), Ok(true), "{text}");
+        }
+        for text in ["False", "false", "0", "no", "N", "F"] {
+            assert_eq!(truth(text), Ok(false), "{text}");
+        }
+        assert!(truth("maybe").is_err() && truth("").is_err());
+    }
+
+    #[test]
+    fn numbers_as_python_writes_them() {
+        assert_eq!((positive("5e-6"), positive("1."), not_negative("0.")), (Ok(5e-6), Ok(1.0), Ok(0.0)));
+    }
+
+    #[test]
+    fn numbers_out_of_range() {
+        assert!(["0", "-1", "inf", "nan", "x", ""].iter().all(|text| positive(text).is_err()));
+        assert!(["-0.1", "inf"].iter().all(|text| not_negative(text).is_err()));
+        assert!(["-0.1", "1.1", "nan"].iter().all(|text| share(text).is_err()) && share("1").is_ok());
+        assert!(below_one("1").is_err() && below_one("0.999").is_ok());
+        assert!(["0", "-1", "1.5"].iter().all(|text| count(text).is_err()) && count("8") == Ok(8));
+    }
+}

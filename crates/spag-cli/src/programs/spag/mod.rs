@@ -1,0 +1,49 @@
+//! `spag`: the whole loop, and the tools around it, as subcommands.
+
+mod data;
+mod generate;
+mod init_model;
+mod make_base;
+mod run;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use crate::{Result, exit, flags};
+
+/// Self-play of an adversarial language game: words, games, rewards, training, a better player.
+#[derive(Debug, Parser)]
+#[command(name = "spag", version, rename_all = "snake_case", max_term_width = 110)]
+pub(crate) struct SpagArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::RunArgs),
+    Generate(generate::GenerateArgs),
+    #[command(name = "init-model")]
+    InitModel(init_model::InitModelArgs),
+    #[command(name = "make-base")]
+    MakeBase(make_base::MakeBaseArgs),
+    #[command(subcommand)]
+    Data(data::DataCommand),
+}
+
+/// Runs the program on the arguments of this process.
+pub fn main() -> ExitCode {
+    exit::run(|| run(std::env::args_os()))
+}
+
+fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
+    let args: SpagArgs = flags::parse(args)?;
+    match args.command {
+        Command::Run(args) => run::run(args),
+        Command::Generate(args) => generate::run(args),
+        Command::InitModel(args) => init_model::run(args),
+        Command::MakeBase(args) => make_base::run(args),
+        Command::Data(command) => data::run(command),
+    }
+}

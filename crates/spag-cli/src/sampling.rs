@@ -1,0 +1,105 @@
+//! How a checkpoint chooses its tokens, as flags say it.
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use spag_model::{GenerationConfig, Llama, Sampling};
+
+use crate::{exit, flags};
+
+/// The flags of everything that generates text.
+#[derive(Clone, Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct SamplingArgs {
+    /// How tokens are chosen.
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = TaskType::Sampling, help_heading = "Tokens")]
+    pub(crate) task_type: TaskType,
+    /// Sampling temperature.
+    #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::positive, help_heading = "Tokens")]
+    temperature: f64,
+    /// Draw from this many likeliest tokens only.
+    #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Tokens")]
+    top_k: Option<usize>,
+    /// Draw from the likeliest tokens that together have this probability only.
+    #[arg(long, value_name = "X", value_parser = flags::share, help_heading = "Tokens")]
+    top_p: Option<f64>,
+    /// Tokens of a prompt and its completion together at most, by default what the model can hold; a longer prompt
+    /// loses its beginning.
+    #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Tokens")]
+    max_length: Option<usize>,
+    /// Tokens of a completion at most.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::count, help_heading = "Tokens")]
+    max_new_tokens: usize,
+    /// Seed of everything drawn.
+    #[arg(long, value_name = "N", default_value_t = 42, help_heading = "Tokens")]
+    pub(crate) seed: u64,
+}
+
+/// `--task_type`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TaskType {
+    /// Drawn at random, at --temperature.
+    Sampling,
+    /// The likeliest one, always.
+    Testing,
+}
+
+impl TaskType {
+    /// Its name in the names of files.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sampling => "sampling",
+            Self::Testing => "testing",
+        }
+    }
+}
+
+impl SamplingArgs {
+    /// The settings for one model.
+    ///
+    /// The reference's commands ask for `--max_length 2048`; a model with fewer positions gets what it has, and that
+    /// is said.
+    pub(crate) fn config(&self, model: &Llama, folder: &Path) -> GenerationConfig {
+        let positions = model.config().max_position_embeddings;
+        let asked = self.max_length.unwrap_or(positions);
+        if asked > positions {
+            exit::note(format_args!("note: --max_length {positions}: {} has no more positions", folder.display()));
+        }
+        let sampling = match self.task_type {
+            TaskType::Sampling => {
+                Sampling::Random { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p }
+            }
+            TaskType::Testing => Sampling::Greedy,
+        };
+        let max_length = asked.min(positions);
+        GenerationConfig { max_new_tokens: self.max_new_tokens, min_new_tokens: 0, max_length, sampling }
+    }
+}
+
+/// Keeps an utterance to a quarter of what the model can hold, and says so, so that the rules and the game before it
+/// fit in front of it. Of 2,048 positions the paper's 256 new tokens are an eighth.
+pub(crate) fn leave_room_for_game(config: GenerationConfig, folder: &Path) -> GenerationConfig {
+    let most = (config.max_length / 4).max(1);
+    if config.max_new_tokens <= most {
+        return config;
+    }
+    exit::note(format_args!(
+        "note: --max_new_tokens {most}: more would push the game out of {}'s context",
+        folder.display()
+    ));
+    GenerationConfig { max_new_tokens: most, ..config }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_utterance_leaves_room_for_the_game() {
+        let asked =
+            GenerationConfig { max_new_tokens: 256, min_new_tokens: 0, max_length: 2048, sampling: Sampling::Greedy };
+        assert_eq!(leave_room_for_game(asked, Path::new("m")), asked);
+        let small = leave_room_for_game(GenerationConfig { max_length: 384, ..asked }, Path::new("m"));
+        assert_eq!(small.max_new_tokens, 96);
+    }
+}

@@ -1,0 +1,107 @@
+//! What each launcher's environment is read as, and what is said of a broken one.
+
+use spag_dist::{DEFAULT_PORT, Error, LaunchEnv, Launcher, Rendezvous, Result};
+
+fn detect(variables: &[(&str, &str)]) -> Result<LaunchEnv> {
+    LaunchEnv::detect_with(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into()))
+}
+
+const TORCH: [(&str, &str); 5] =
+    [("RANK", "3"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "10.0.0.1"), ("MASTER_PORT", "6000")];
+
+fn torch_but(name: &str, value: Option<&str>) -> Error {
+    let mut variables: Vec<_> = TORCH.into_iter().filter(|(key, _)| *key != name).collect();
+    variables.extend(value.map(|value| (name, value)));
+    detect(&variables).unwrap_err()
+}
+
+#[test]
+fn nothing_set_is_one_process() {
+    assert_eq!(detect(&[]).unwrap(), LaunchEnv::single());
+    assert_eq!(detect(&[("RANK", ""), ("WORLD_SIZE", " ")]).unwrap(), LaunchEnv::single());
+}
+
+#[test]
+fn torchrun() {
+    let rendezvous = Some(Rendezvous { address: "10.0.0.1".into(), port: 6000 });
+    assert_eq!(
+        detect(&TORCH).unwrap(),
+        LaunchEnv { launcher: Launcher::Torch, rank: 3, world_size: 8, local_rank: 1, rendezvous }
+    );
+    let alone = detect(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap();
+    assert_eq!((alone.launcher, alone.local_rank, alone.rendezvous), (Launcher::Torch, 0, None));
+}
+
+#[test]
+fn torchrun_comes_before_slurm_and_slurm_before_mpi() {
+    let mpi = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_LOCAL_RANK", "1")];
+    let slurm = [("SLURM_PROCID", "2"), ("SLURM_NTASKS", "4"), ("SLURM_LOCALID", "0"), ("MASTER_ADDR", "h")];
+    let all = [&TORCH[..3], &slurm, &mpi, &[("MASTER_PORT", "7")]].concat();
+    assert_eq!(detect(&all).unwrap().launcher, Launcher::Torch);
+    assert_eq!(detect(&[&slurm[..], &mpi].concat()).unwrap().launcher, Launcher::Slurm);
+    assert_eq!(detect(&[&mpi[..], &[("MASTER_ADDR", "h")]].concat()).unwrap().launcher, Launcher::OpenMpi);
+}
+
+#[test]
+fn slurm_meets_on_its_first_host() {
+    let step = [
+        ("SLURM_PROCID", "2"),
+        ("SLURM_STEP_NUM_TASKS", "3"),
+        ("SLURM_NTASKS", "9"),
+        ("SLURM_LOCALID", "0"),
+        ("SLURM_STEP_NODELIST", "gpu[03-05]"),
+    ];
+    let env = detect(&step).unwrap();
+    assert_eq!((env.rank, env.world_size, env.local_rank), (2, 3, 0));
+    assert_eq!(env.rendezvous, Some(Rendezvous { address: "gpu03".into(), port: DEFAULT_PORT }));
+    // An allocation in which nothing was started with srun.
+    assert_eq!(detect(&[("SLURM_NTASKS", "8")]).unwrap(), LaunchEnv::single());
+}
+
+#[test]
+fn open_mpi_on_one_machine_needs_no_address() {
+    let variables = [
+        ("OMPI_COMM_WORLD_RANK", "1"),
+        ("OMPI_COMM_WORLD_SIZE", "2"),
+        ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+    ];
+    assert_eq!(
+        detect(&variables).unwrap().rendezvous,
+        Some(Rendezvous { address: "127.0.0.1".into(), port: DEFAULT_PORT })
+    );
+    let two_machines = [&variables[..3], &[("OMPI_COMM_WORLD_LOCAL_SIZE", "1")]].concat();
+    assert_eq!(
+        detect(&two_machines),
+        Err(Error::MissingVariable { name: "MASTER_ADDR", implied_by: "OMPI_COMM_WORLD_SIZE" })
+    );
+}
+
+#[test]
+fn errors_name_the_variable_and_the_value() {
+    assert_eq!(torch_but("RANK", None), Error::MissingVariable { name: "RANK", implied_by: "WORLD_SIZE" });
+    assert_eq!(torch_but("WORLD_SIZE", None), Error::MissingVariable { name: "WORLD_SIZE", implied_by: "RANK" });
+    for name in ["LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"] {
+        assert!(torch_but(name, None).to_string().contains(name), "{name}");
+    }
+    for (name, value) in [
+        ("RANK", "two"),
+        ("RANK", "-1"),
+        ("WORLD_SIZE", "0"),
+        ("WORLD_SIZE", "8.0"),
+        ("LOCAL_RANK", "x"),
+        ("MASTER_PORT", "70000"),
+        ("MASTER_PORT", "0"),
+    ] {
+        let message = torch_but(name, Some(value)).to_string();
+        assert!(message.contains(name) && message.contains(&format!("{value:?}")), "{message}");
+    }
+    assert_eq!(
+        torch_but("RANK", Some("8")),
+        Error::RankOutOfRange { name: "RANK", rank: 8, size_name: "WORLD_SIZE", size: 8 }
+    );
+    assert_eq!(
+        torch_but("LOCAL_RANK", Some("9")).to_string(),
+        "environment variable LOCAL_RANK is 9, but WORLD_SIZE is 8: ranks count from 0 to 7"
+    );
+}

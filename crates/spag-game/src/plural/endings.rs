@@ -1,0 +1,119 @@
+//! Plurals by how a word ends. The order of the tables and of their rows is the order of the rules: the first that fits
+//! decides.
+
+/// An ending, and what it becomes in the plural.
+type Ending = (&'static str, &'static str);
+
+/// Endings that stay as they are.
+const UNCHANGED: &[&str] = &[
+    "fish",
+    "ois",
+    "sheep",
+    "deer",
+    "pox",
+    "itis",
+    "fructose",
+    "glucose",
+    "galactose",
+    "lactose",
+    "ketose",
+    "maltose",
+    "ribose",
+    "saccharose",
+    "cellulose",
+];
+
+/// Irregular nouns, also at the end of longer words ("grandchild", "snowman", "dormouse").
+/// "octopus" stands before "opus", which it ends in.
+const IRREGULAR: &[Ending] = &[
+    ("atlas", "atlantes"),
+    ("beef", "beeves"),
+    ("brother", "brethren"),
+    ("child", "children"),
+    ("corpus", "corpora"),
+    ("ephemeris", "ephemerides"),
+    ("ganglion", "ganglia"),
+    ("genie", "genii"),
+    ("genus", "genera"),
+    ("graffito", "graffiti"),
+    ("loaf", "loaves"),
+    ("lynx", "lynxes"),
+    ("money", "monies"),
+    ("mongoose", "mongooses"),
+    ("mythos", "mythoi"),
+    ("octopus", "octopodes"),
+    ("opus", "opera"),
+    ("penis", "penes"),
+    ("quiz", "quizzes"),
+    ("soliloquy", "soliloquies"),
+    ("testis", "testes"),
+    ("trilby", "trilbys"),
+    ("turf", "turves"),
+    ("numen", "numena"),
+    ("occiput", "occipita"),
+    ("man", "men"),
+    ("person", "people"),
+    ("louse", "lice"),
+    ("mouse", "mice"),
+    ("tooth", "teeth"),
+    ("goose", "geese"),
+    ("foot", "feet"),
+    ("zoon", "zoa"),
+    // Greek: glacis, analysis, axis.
+    ("cis", "ces"),
+    ("sis", "ses"),
+    ("xis", "xes"),
+    // Latin and French.
+    ("trix", "trices"),
+    ("eau", "eaux"),
+    ("ieu", "ieu"),
+    ("inx", "inges"),
+    ("anx", "anges"),
+    ("ynx", "ynges"),
+];
+
+/// Regular endings.
+const REGULAR: &[Ending] = &[
+    ("ch", "ches"),
+    ("sh", "shes"),
+    ("ss", "sses"),
+    ("x", "xes"),
+    ("alf", "alves"),
+    ("elf", "elves"),
+    ("olf", "olves"),
+    ("deaf", "deafs"),
+    ("eaf", "eaves"),
+    ("arf", "arves"),
+    ("nife", "nives"),
+    ("life", "lives"),
+    ("wife", "wives"),
+    ("ay", "ays"),
+    ("ey", "eys"),
+    ("iy", "iys"),
+    ("oy", "oys"),
+    ("uy", "uys"),
+    ("y", "ies"),
+    ("ao", "aos"),
+    ("eo", "eos"),
+    ("io", "ios"),
+    ("oo", "oos"),
+    ("uo", "uos"),
+    ("o", "oes"),
+];
+
+/// The plural of a word by its ending; `None` where it just takes -s.
+pub(super) fn plural(word: &str) -> Option<String> {
+    let proper = word.contains(|c: char| c.is_ascii_uppercase());
+    if (proper && word.ends_with("ese")) || UNCHANGED.iter().any(|ending| word.ends_with(ending)) {
+        return Some(word.to_owned());
+    }
+    change(word, IRREGULAR).or_else(|| match proper && word.ends_with('y') {
+        // Names keep their letters: Marys, Kennedys.
+        true => None,
+        false => change(word, REGULAR),
+    })
+}
+
+fn change(word: &str, endings: &[Ending]) -> Option<String> {
+    endings.iter().find_map(|(ending, becomes)| word.strip_suffix(ending).map(|stem| format!("{stem}{becomes}")))
+}

@@ -1,0 +1,174 @@
+//! The base model: a tokenizer and a small LLaMA, made from the lexicon and a seed.
+
+mod coverage;
+mod folder;
+mod probes;
+mod tokenizer;
+
+use std::time::Instant;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use spag_game::{PromptSet, write_json_atomically};
+use spag_model::{Checkpoint, Llama, LlamaConfig, SpecialIds, Tokenizer, WriteOptions};
+use spag_rewards::Sample;
+use spag_train::{Progress, Record, TrainConfig, train_samples};
+use spag_world::Lexicon;
+
+use crate::config::{BaseConfig, ShapeSettings};
+use crate::error::Result;
+use crate::files::{write_jsonl, write_text};
+use crate::progress::RunProgress;
+use crate::seeds::stage_seed;
+use crate::stats::Rate;
+
+use coverage::coverage;
+use folder::Unfinished;
+
+/// What the making of a base model gave; written as `base_report.json` beside the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BaseReport {
+    /// Pieces of the tokenizer.
+    pub pieces: usize,
+    /// Target words that are one piece after a space.
+    pub whole_target_words: Rate,
+    /// Words of the clues that are one piece after a space.
+    pub whole_clue_words: Rate,
+    /// Parameters of the model.
+    pub parameters: usize,
+    /// Documents that were read.
+    pub documents: usize,
+    /// Tokens that were read.
+    pub tokens: u64,
+    /// Optimizer steps.
+    pub steps: usize,
+    /// Loss of the first step, in nats per token.
+    pub first_loss: f64,
+    /// Mean loss of the last logged steps.
+    pub last_loss: f64,
+    /// Words named right from three clues in the form of a game, greedily.
+    pub named_in_game: Rate,
+    /// Words named right from three clues in the form of a question, greedily.
+    pub named_in_question: Rate,
+    /// True clues among those that it gives as attacker, sampled.
+    pub true_clues: Rate,
+    /// Seconds for the documents and the tokenizer.
+    pub tokenizer_seconds: f64,
+    /// Seconds of training.
+    pub train_seconds: f64,
+}
+
+/// Makes the base model of `config`: documents, tokenizer, training, probes; then the folder appears as a whole.
+///
+/// The same configuration makes the same files, times in the report aside.
+///
+/// # Errors
+/// Inputs that cannot be read, settings that cannot be trained with, a folder that cannot be written.
+pub fn make_base(config: &BaseConfig, progress: &mut dyn RunProgress) -> Result<BaseReport> {
+    let lexicon = match &config.lexicon {
+        Some(path) => Lexicon::load(path)?,
+        None => Lexicon::embedded()?,
+    };
+    let prompts = match &config.prompts {
+        Some(path) => PromptSet::load(path)?,
+        None => PromptSet::default(),
+    };
+    let folder = Unfinished::create(&config.output_dir)?;
+    let start = Instant::now();
+    let documents = documents(config, &lexicon, &prompts, progress);
+    make_tokenizer(config, &lexicon, &documents, &folder)?;
+    let tokenizer = Tokenizer::from_dir(folder.path(), SpecialIds::default())?;
+    let words = coverage(&tokenizer, &lexicon)?;
+    let tokenizer_seconds = start.elapsed().as_secs_f64();
+    progress.say(&format!(
+        "tokenizer: {} pieces; whole: {} of {} target words, {} of {} words in clues",
+        tokenizer.vocab_size(),
+        words.targets.count,
+        words.targets.total,
+        words.clues.count,
+        words.clues.total
+    ));
+
+    let shape = llama_config(&config.model, &tokenizer);
+    let model = Llama::init(&shape, stage_seed(config.seed, "base/weights"))?;
+    let checkpoint = Checkpoint { model, tokenizer };
+    let samples: Vec<Sample> = documents.into_iter().map(|text| Sample::sft("", text)).collect();
+    let train = TrainConfig { seed: stage_seed(config.seed, "base/train"), ..config.train.clone() };
+    let mut metrics: Vec<Record> = Vec::new();
+    let Checkpoint { model, tokenizer } = &checkpoint;
+    let summary = train_samples(model, tokenizer, &samples, None, &train, &mut metrics, progress)?;
+    checkpoint.save(folder.path(), WriteOptions::new(train.save_dtype))?;
+    write_jsonl(&folder.path().join("base_metrics.jsonl"), &metrics)?;
+
+    let probed = probes::probe(config, &lexicon, &prompts, checkpoint, progress)?;
+    let report = BaseReport {
+        pieces: shape.vocab_size,
+        whole_target_words: words.targets,
+        whole_clue_words: words.clues,
+        parameters: spag_model::Layout::new(&shape).len(),
+        documents: samples.len(),
+        tokens: summary.tokens,
+        steps: summary.steps,
+        first_loss: summary.first_loss,
+        last_loss: metrics.last().map_or(summary.last_loss, |record| record.loss),
+        named_in_game: probed.named_in_game,
+        named_in_question: probed.named_in_question,
+        true_clues: probed.true_clues,
+        tokenizer_seconds,
+        train_seconds: summary.seconds,
+    };
+    write_json_atomically(&folder.path().join("base_report.json"), &report)?;
+    folder.finish()?;
+    Ok(report)
+}
+
+fn documents(config: &BaseConfig, lexicon: &Lexicon, prompts: &PromptSet, progress: &mut dyn Progress) -> Vec<String> {
+    let count = config.documents.count.max(config.tokenizer.documents);
+    let mut rng = ChaCha8Rng::seed_from_u64(stage_seed(config.seed, "base/documents"));
+    progress.begin("documents", count as u64);
+    let documents = (1..=count)
+        .map(|done| {
+            if done % 1000 == 0 {
+                progress.advance(done as u64, "");
+            }
+            spag_world::base_document(lexicon, prompts, &config.documents.mix, &mut rng)
+        })
+        .collect();
+    progress.advance(count as u64, "");
+    progress.end();
+    documents
+}
+
+/// Trains the tokenizer and writes its files.
+fn make_tokenizer(config: &BaseConfig, lexicon: &Lexicon, documents: &[String], folder: &Unfinished) -> Result<()> {
+    let read = documents.iter().take(config.tokenizer.documents).map(String::as_str);
+    // Counted on top of the documents, so that no target word falls to pieces because it was drawn rarely.
+    let words: Vec<&str> = lexicon.words().collect();
+    let weighted: Vec<&str> = words.iter().flat_map(|word| std::iter::repeat_n(*word, config.tokenizer.word_weight)).collect();
+    let json = tokenizer::train(read.chain(weighted.iter().copied()), config.tokenizer.pieces)?;
+    write_text(&folder.path().join("tokenizer.json"), &json)?;
+    for (name, contents) in tokenizer::companions(config.model.max_position_embeddings) {
+        write_json_atomically(&folder.path().join(name), &contents)?;
+    }
+    Ok(())
+}
+
+fn llama_config(shape: &ShapeSettings, tokenizer: &Tokenizer) -> LlamaConfig {
+    LlamaConfig {
+        hidden_size: shape.hidden_size,
+        intermediate_size: shape.intermediate_size,
+        vocab_size: tokenizer.vocab_size(),
+        num_hidden_layers: shape.num_hidden_layers,
+        num_attention_heads: shape.num_attention_heads,
+        num_key_value_heads: None,
+        max_position_embeddings: shape.max_position_embeddings,
+        rms_norm_eps: shape.rms_norm_eps,
+        rope_theta: shape.rope_theta,
+        tie_word_embeddings: false,
+        initializer_range: shape.initializer_range,
+        bos_token_id: Some(tokenizer.bos()),
+        eos_token_id: Some(tokenizer.eos()),
+        extra: serde_json::Map::new(),
+    }
+}

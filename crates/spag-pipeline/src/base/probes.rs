@@ -1,0 +1,104 @@
+//! What the finished base model knows: three clues to a word, and a word to its clues.
+
+use std::sync::Arc;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use spag_game::{PromptSet, game_seed};
+use spag_model::{Checkpoint, GenerationConfig, Generator, Request, Sampling};
+use spag_train::Progress;
+use spag_world::{Lexicon, Probe, attacker_clue_probe, naming_probe, qa_probe};
+
+use crate::config::BaseConfig;
+use crate::error::Result;
+use crate::seeds::stage_seed;
+use crate::stats::Rate;
+
+/// Tokens of an answer: room for two clues.
+const ANSWER_TOKENS: usize = 16;
+/// Answers at a time.
+const SLOTS: usize = 64;
+
+/// Shares of right answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Probed {
+    pub(super) named_in_game: Rate,
+    pub(super) named_in_question: Rate,
+    pub(super) true_clues: Rate,
+}
+
+pub(super) fn probe(
+    config: &BaseConfig,
+    lexicon: &Lexicon,
+    prompts: &PromptSet,
+    checkpoint: Checkpoint,
+    progress: &mut dyn Progress,
+) -> Result<Probed> {
+    let seed = stage_seed(config.seed, "base/probes");
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let count = config.probes.count;
+    let games: Vec<Probe> = (0..count).map(|_| naming_probe(lexicon, prompts, &mut rng)).collect();
+    let questions: Vec<Probe> = (0..count).map(|_| qa_probe(lexicon, &mut rng)).collect();
+    let attacks: Vec<Probe> = (0..count).map(|_| attacker_clue_probe(lexicon, prompts, &mut rng)).collect();
+
+    let checkpoint = Arc::new(checkpoint);
+    let ask = |probes: &[Probe], sampling| answers(&checkpoint, probes, sampling, seed);
+    progress.begin("probes", 3);
+    let named_in_game = named(&games, &ask(&games, Sampling::Greedy)?);
+    progress.advance(1, "");
+    let named_in_question = named(&questions, &ask(&questions, Sampling::Greedy)?);
+    progress.advance(2, "");
+    let true_clues = truth(lexicon, &attacks, &ask(&attacks, Sampling::at_temperature(1.0))?);
+    progress.advance(3, "");
+    progress.end();
+    Ok(Probed { named_in_game, named_in_question, true_clues })
+}
+
+fn answers(checkpoint: &Arc<Checkpoint>, probes: &[Probe], sampling: Sampling, seed: u64) -> Result<Vec<String>> {
+    let generation = GenerationConfig {
+        max_new_tokens: ANSWER_TOKENS,
+        min_new_tokens: 1,
+        max_length: checkpoint.model.config().max_position_embeddings,
+        sampling,
+    };
+    let mut generator = Generator::new(checkpoint.clone(), generation, SLOTS)?;
+    let requests: Vec<Request> = probes
+        .iter()
+        .enumerate()
+        .map(|(i, probe)| Request { prompt: probe.prompt.clone(), seed: game_seed(seed, i) })
+        .collect();
+    Ok(generator.generate(&requests)?.into_iter().map(|completion| completion.text).collect())
+}
+
+/// Answers that begin with the right word.
+fn named(probes: &[Probe], answers: &[String]) -> Rate {
+    let right = probes.iter().zip(answers).filter(|(probe, answer)| {
+        answer.trim_start().strip_prefix(probe.word.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    });
+    Rate::new(right.count(), probes.len())
+}
+
+/// True clues among those in the answers.
+fn truth(lexicon: &Lexicon, probes: &[Probe], answers: &[String]) -> Rate {
+    let (mut given, mut correct) = (0, 0);
+    for (probe, answer) in probes.iter().zip(answers) {
+        for clue in lexicon.clues_in(answer) {
+            given += 1;
+            correct += usize::from(lexicon.clue_is_true(&probe.word, clue));
+        }
+    }
+    Rate::new(correct, given)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_word_at_the_beginning_counts() {
+        let probe = |word: &str| Probe { prompt: String::new(), word: word.to_owned() };
+        let probes = [probe("tiger"), probe("tiger"), probe("tiger")];
+        let answers = [" tiger!", "tigers!", "the tiger"].map(str::to_owned);
+        assert_eq!(named(&probes, &answers), Rate::new(1, 3));
+    }
+}

@@ -1,0 +1,171 @@
+//! The tiny model's tokenizer: byte pair encoding trained on the world's own texts.
+//!
+//! Text is cut before every space and around every punctuation mark, and the model merges within the pieces alone. A
+//! word has therefore the same tokens wherever it follows a space, and a frequent word is one token: `▁tiger`. Every
+//! encoded text gets one leading `▁`, which decoding takes off again, so a query ending in "Response:" and its target
+//! can be encoded apart and give the tokens of the whole.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+use tokenizers::decoders::DecoderWrapper;
+use tokenizers::decoders::fuse::Fuse;
+use tokenizers::decoders::sequence::Sequence as DecoderSequence;
+use tokenizers::decoders::strip::Strip;
+use tokenizers::models::bpe::{BPE, BpeTrainer};
+use tokenizers::normalizers::replace::Replace;
+use tokenizers::normalizers::utils::Sequence as NormalizerSequence;
+use tokenizers::normalizers::{NormalizerWrapper, Prepend};
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::punctuation::Punctuation;
+use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizerSequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::processors::template::TemplateProcessing;
+use tokenizers::{AddedToken, PostProcessorWrapper, SplitDelimiterBehavior, TokenizerBuilder, TokenizerImpl};
+
+use crate::error::{Error, Result};
+
+/// Stands for a space inside pieces, as in LLaMA's tokenizer.
+const SPACE: &str = "▁";
+/// Unknown character, begin, and end of sequence: ids 0, 1 and 2, as in LLaMA's tokenizer.
+pub(crate) const SPECIALS: [&str; 3] = ["<unk>", "<s>", "</s>"];
+
+type Trained = TokenizerImpl<BPE, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
+
+/// Trains a tokenizer of at most `pieces` pieces on `texts`; the same texts give the same file, byte for byte.
+///
+/// Returns the contents of `tokenizer.json`. All printable ASCII characters and the line break are pieces, so that any
+/// English text can be written; other characters become `<unk>`.
+pub(crate) fn train<I, S>(texts: I, pieces: usize) -> Result<String>
+where
+    I: Iterator<Item = S> + Send,
+    S: AsRef<str> + Send,
+{
+    let mut alphabet: HashSet<char> = (' '..='~').filter(|c| *c != ' ').collect();
+    alphabet.insert('\n');
+    alphabet.extend(SPACE.chars());
+    let mut trainer = BpeTrainer::builder()
+        .vocab_size(pieces)
+        .limit_alphabet(alphabet.len())
+        .initial_alphabet(alphabet)
+        .special_tokens(SPECIALS.map(|token| AddedToken::from(token, true)).to_vec())
+        .show_progress(false)
+        .build();
+    let mut tokenizer = untrained().map_err(failed)?;
+    tokenizer.train(&mut trainer, texts).map_err(failed)?;
+    tokenizer.to_string(true).map(|json| json + "\n").map_err(failed)
+}
+
+fn failed(error: tokenizers::Error) -> Error {
+    Error::Tokenizer { message: error.to_string() }
+}
+
+fn untrained() -> tokenizers::Result<Trained> {
+    let model = BPE::builder().unk_token(SPECIALS[0].to_owned()).fuse_unk(true).build()?;
+    let normalizer =
+        NormalizerSequence::new(vec![Prepend::new(SPACE.to_owned()).into(), Replace::new(" ", SPACE)?.into()]);
+    let before_spaces = Split::new(SplitPattern::String(SPACE.to_owned()), SplitDelimiterBehavior::MergedWithNext, false)?;
+    let pre_tokenizer = PreTokenizerSequence::new(vec![before_spaces.into(), Punctuation::default().into()]);
+    let post_processor = TemplateProcessing::builder()
+        .try_single("<s> $A")?
+        .try_pair("<s> $A <s>:1 $B:1")?
+        .special_tokens(vec![("<s>", 1)])
+        .build()?;
+    let decoder = DecoderSequence::new(vec![
+        Replace::new(SPACE, " ")?.into(),
+        Fuse::new().into(),
+        Strip::new(' ', 1, 0).into(),
+    ]);
+    TokenizerBuilder::new()
+        .with_model(model)
+        .with_normalizer(Some(normalizer.into()))
+        .with_pre_tokenizer(Some(pre_tokenizer.into()))
+        .with_post_processor(Some(post_processor.into()))
+        .with_decoder(Some(decoder.into()))
+        .build()
+}
+
+/// The files that transformers wants beside `tokenizer.json`, as (name, contents).
+pub(crate) fn companions(max_length: usize) -> Vec<(&'static str, Value)> {
+    let [unk, bos, eos] = SPECIALS;
+    vec![
+        (
+            "tokenizer_config.json",
+            json!({
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "unk_token": unk, "bos_token": bos, "eos_token": eos,
+                "model_max_length": max_length,
+                "clean_up_tokenization_spaces": false,
+            }),
+        ),
+        ("special_tokens_map.json", json!({"unk_token": unk, "bos_token": bos, "eos_token": eos})),
+        ("generation_config.json", json!({"bos_token_id": 1, "eos_token_id": 2})),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokenizers::Tokenizer;
+
+    fn texts() -> Vec<String> {
+        let words = ["tiger", "horse", "banana", "violin"];
+        (0..200)
+            .map(|i| format!("Which animal has {} stripes? That is the {}. `{}`!", i % 7, words[i % 4], words[i / 4 % 4]))
+            .collect()
+    }
+
+    fn trained() -> Tokenizer {
+        Tokenizer::from_bytes(train(texts().iter(), 220).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_same_texts_give_the_same_file() {
+        let first = train(texts().iter(), 220).unwrap();
+        for _ in 0..5 {
+            assert_eq!(train(texts().iter(), 220).unwrap(), first);
+        }
+    }
+
+    #[test]
+    fn specials_come_first_and_the_size_is_kept() {
+        let tokenizer = trained();
+        for (id, token) in SPECIALS.iter().enumerate() {
+            assert_eq!(tokenizer.token_to_id(token), Some(id as u32));
+        }
+        let limited = Tokenizer::from_bytes(train(texts().iter(), 130).unwrap()).unwrap();
+        assert_eq!(limited.get_vocab_size(true), 130);
+        assert_eq!(tokenizer.encode("tiger", true).unwrap().get_ids()[0], 1);
+    }
+
+    #[test]
+    fn printable_text_survives_and_the_rest_is_unknown() {
+        let tokenizer = trained();
+        let ascii: String = (' '..='~').chain(['\n']).collect();
+        for text in [ascii.as_str(), "  two  spaces ", "I know the word! It is `tiger`.", "x"] {
+            let ids = tokenizer.encode(text, false).unwrap();
+            assert!(!ids.get_ids().contains(&0), "{text:?}");
+            assert_eq!(tokenizer.decode(ids.get_ids(), true).unwrap(), text);
+        }
+        assert_eq!(tokenizer.encode("é", false).unwrap().get_ids().last(), Some(&0));
+    }
+
+    #[test]
+    fn a_word_after_a_space_is_the_same_token_everywhere() {
+        let tokenizer = trained();
+        let tiger = tokenizer.token_to_id("▁tiger").unwrap();
+        for text in ["tiger", "the tiger.", "tiger?", "Response: tiger, tiger"] {
+            assert!(tokenizer.encode(text, false).unwrap().get_ids().contains(&tiger), "{text}");
+        }
+        // Query and target apart are the whole.
+        let ids = |text: &str| tokenizer.encode(text, false).unwrap().get_ids().to_vec();
+        assert_eq!([ids("Which animal? Response:"), ids("That is")].concat(), ids("Which animal? Response: That is"));
+    }
+
+    #[test]
+    fn special_tokens_in_a_text_separate_documents() {
+        let tokenizer = trained();
+        let ids = |text: &str| tokenizer.encode(text, false).unwrap().get_ids().to_vec();
+        assert_eq!(ids("That is</s><s>Which animal"), [ids("That is"), vec![2, 1], ids("Which animal")].concat());
+    }
+}

@@ -1,0 +1,42 @@
+//! A language model at the table.
+
+use std::sync::Arc;
+
+use spag_game::{Player, PlayerError, TurnRequest};
+use spag_model::{Checkpoint, GenerationConfig, GenerationStats, Generator, Request};
+
+use crate::error::Result;
+
+/// A model that answers turn requests: the bridge from the game, which knows no tokens, to the generator, which knows
+/// no games.
+///
+/// Each reply is drawn from its request's own seed, so a game goes the same way however many others run beside it.
+pub struct ModelPlayer {
+    generator: Generator,
+}
+
+impl ModelPlayer {
+    /// A player with room for `slots` games at a time.
+    ///
+    /// # Errors
+    /// Settings that the model cannot generate with.
+    pub fn new(checkpoint: Arc<Checkpoint>, config: GenerationConfig, slots: usize) -> Result<Self> {
+        Ok(Self { generator: Generator::new(checkpoint, config, slots)? })
+    }
+
+    /// What its generator has done so far.
+    pub fn stats(&self) -> GenerationStats {
+        self.generator.stats()
+    }
+}
+
+impl Player for ModelPlayer {
+    fn respond(&mut self, requests: &[TurnRequest<'_>]) -> Result<Vec<String>, PlayerError> {
+        let requests: Vec<Request> = requests
+            .iter()
+            .map(|request| Request { prompt: request.prompt.to_owned(), seed: request.seed })
+            .collect();
+        let completions = self.generator.generate(&requests).map_err(PlayerError::caused_by)?;
+        Ok(completions.into_iter().map(|completion| completion.text).collect())
+    }
+}

@@ -1,0 +1,76 @@
+//! Text made safe for HTML, and the few elements that the page repeats.
+
+/// Escapes text for element content and quoted attributes.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // Control characters are not allowed in HTML at all.
+            c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A table with a caption; the first column names its row. `head` and `rows` are plain text.
+pub(super) fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> String {
+    let head: String = head
+        .iter()
+        .map(|cell| format!(r#"<th scope="col">{}</th>"#, escape(cell)))
+        .collect();
+    let rows: String = rows
+        .iter()
+        .map(|row| {
+            let cells: String = row
+                .iter()
+                .enumerate()
+                .map(|(column, cell)| match column {
+                    0 => format!(r#"<th scope="row">{}</th>"#, escape(cell)),
+                    _ => format!("<td>{}</td>", escape(cell)),
+                })
+                .collect();
+            format!("<tr>{cells}</tr>")
+        })
+        .collect();
+    format!(
+        r#"<div class="scroll" tabindex="0"><table><caption>{}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#,
+        escape(caption)
+    )
+}
+
+/// A figure: heading, legend, chart, and a line on how to read it.
+pub(super) fn figure(title: &str, legend: &[(&str, &str, &str)], svg: &str, note: &str) -> String {
+    let legend: String = legend
+        .iter()
+        .map(|(colour, shape, name)| {
+            format!(
+                r#"<li><span class="key {shape}" style="--key:var(--{colour})"></span>{}</li>"#,
+                escape(name)
+            )
+        })
+        .collect();
+    format!(
+        r#"<figure><h3>{}</h3><ul class="legend">{legend}</ul>{svg}<figcaption>{}</figcaption></figure>"#,
+        escape(title),
+        escape(note)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escape;
+
+    #[test]
+    fn markup_becomes_text() {
+        assert_eq!(
+            escape("<script>alert('a & \"b\"')</script>\u{7}"),
+            "&lt;script&gt;alert(&#39;a &amp; &quot;b&quot;&#39;)&lt;/script&gt;\u{fffd}"
+        );
+    }
+}

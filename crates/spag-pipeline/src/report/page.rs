@@ -1,0 +1,161 @@
+//! The report as one self-contained HTML page: no scripts, no fonts, no links to anywhere.
+
+use super::charts;
+use super::data::{Report, SamplePair, ShownGame};
+use super::html::{escape, table};
+use super::numbers::{change, percent, rate, seconds};
+use super::text::pairings;
+
+const STYLE: &str = include_str!("page.css");
+
+/// The whole page. Every text from the run is escaped; colours follow the reader's light or dark scheme.
+pub fn render_html(report: &Report) -> String {
+    let title = format!("SPAG run {}", report.run_dir);
+    let charts = [
+        charts::win_rates(report),
+        charts::clue_truth(report),
+        charts::all_endings(report),
+        charts::losses(report),
+    ]
+    .concat();
+    format!(
+        r#"<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+{STYLE}</style>
+</head>
+<body>
+<main>
+<header>
+<h1>Self-play of Adversarial Taboo</h1>
+<p class="soft">Run <code>{run}</code>, seed {seed}, evaluation seed {evaluation_seed}</p>
+{tiles}
+</header>
+<section aria-labelledby="charts"><h2 id="charts">Charts</h2><div class="charts">{charts}</div></section>
+<section aria-labelledby="numbers"><h2 id="numbers">All numbers</h2>{tables}</section>
+<section aria-labelledby="games"><h2 id="games">Games side by side</h2>{samples}</section>
+<section aria-labelledby="run"><h2 id="run">The run</h2>{run_tables}</section>
+</main>
+</body>
+</html>
+"#,
+        title = escape(&title),
+        run = escape(&report.run_dir),
+        seed = report.seed,
+        evaluation_seed = report.evaluation_seed,
+        tiles = tiles(report),
+        tables = tables(report),
+        samples = report.samples.iter().map(sample).collect::<String>(),
+        run_tables = run_tables(report),
+    )
+}
+
+/// The headline: the last model against IM.
+fn tiles(report: &Report) -> String {
+    let Some(last) = report.matches.last() else { return String::new() };
+    let name = &last.name;
+    let tiles = [
+        (format!("{} %", percent(last.win.share)), format!("of decided games {name} wins against IM {}", brackets(&rate(last.win)))),
+        (points(&change(last.attacker_change)), "points won as attacker, against IM in that seat".to_owned()),
+        (points(&change(last.defender_change)), "points won as defender, against IM in that seat".to_owned()),
+        (format!("{} %", percent(last.as_attacker.true_clues.share)), format!("of {name}'s clues are true; IM: {} %", percent(report.baseline.true_clues.share))),
+    ];
+    let items: String =
+        tiles.iter().map(|(big, small)| format!("<li><b>{}</b><span>{}</span></li>", escape(big), escape(small))).collect();
+    format!(r#"<ul class="tiles">{items}</ul>"#)
+}
+
+/// "61.2 [57.3, 65.0]" → "[57.3, 65.0]"
+fn brackets(rate: &str) -> &str {
+    rate.find('[').and_then(|at| rate.get(at..)).unwrap_or("")
+}
+
+/// "+5.1 [−0.2, +10.3]" → "+5.1"
+fn points(change: &str) -> String {
+    change.split(' ').next().unwrap_or(change).to_owned()
+}
+
+fn tables(report: &Report) -> String {
+    let baseline = vec![
+        "IM itself".to_owned(),
+        "–".to_owned(),
+        rate(report.baseline.attacker_win),
+        "–".to_owned(),
+        rate(report.baseline.defender_win),
+        "–".to_owned(),
+    ];
+    let matches = report.matches.iter().map(|game| {
+        vec![
+            game.name.clone(),
+            rate(game.win),
+            rate(game.as_attacker.attacker_win),
+            change(game.attacker_change),
+            rate(game.as_defender.defender_win),
+            change(game.defender_change),
+        ]
+    });
+    let wins: Vec<Vec<String>> = std::iter::once(baseline).chain(matches).collect();
+    let endings: Vec<Vec<String>> = pairings(report)
+        .into_iter()
+        .map(|(name, play)| {
+            let shares = [play.right_guess, play.wrong_guess, play.said_unknowingly, play.broken_rule, play.tie];
+            let mut row = vec![name, play.games.to_string()];
+            row.extend(shares.map(rate));
+            row.extend([format!("{:.2}", play.mean_turns), rate(play.true_clues)]);
+            row
+        })
+        .collect();
+    table(
+        "Win rates against IM, % of decided games [95% Wilson interval], and the change against IM playing itself, in points",
+        &["model", "both seats", "as attacker", "against IM–IM", "as defender", "against IM–IM"],
+        &wins,
+    ) + &table(
+        "How games ended, % of games [95%]; true clues, % of clues given",
+        &["attacker – defender", "games", "right guess", "wrong guess", "said unknowingly", "broken rule", "tie", "turns", "true clues"],
+        &endings,
+    )
+}
+
+fn sample(pair: &SamplePair) -> String {
+    format!(
+        r#"<article class="pair"><h3>Target word: {}</h3><div>{}{}</div></article>"#,
+        escape(&pair.target_word),
+        game(&pair.before),
+        game(&pair.after)
+    )
+}
+
+fn game(game: &ShownGame) -> String {
+    let said: String = game
+        .utterances
+        .iter()
+        .map(|utterance| {
+            let class = if utterance.role == "defender" { "defender" } else { "attacker" };
+            format!(r#"<dt>{}</dt><dd class="{class}">{}</dd>"#, escape(&utterance.role), escape(&utterance.content))
+        })
+        .collect();
+    format!(
+        r#"<section class="game"><b>{} attacks, {} defends</b><dl>{said}</dl><p class="end">{}</p></section>"#,
+        escape(&game.attacker),
+        escape(&game.defender),
+        escape(&game.ending)
+    )
+}
+
+fn run_tables(report: &Report) -> String {
+    let stages: Vec<Vec<String>> = report
+        .stages
+        .iter()
+        .map(|stage| vec![stage.stage.clone(), seconds(stage.total()), stage.describe()])
+        .collect();
+    let pairs = |pairs: &[(String, String)]| -> Vec<Vec<String>> {
+        pairs.iter().map(|(a, b)| vec![a.clone(), b.clone()]).collect()
+    };
+    table("Seconds per stage", &["stage", "seconds", "of which"], &stages)
+        + &table("Settings", &["setting", "value"], &pairs(&report.settings))
+        + &table("Files in the run folder", &["path", "what it is"], &pairs(&report.files))
+}

@@ -1,0 +1,121 @@
+//! From the games of a stage to its model: credit, mixing in general text, training.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use spag_game::{Episode, read_episodes};
+use spag_model::{Checkpoint, WriteOptions};
+use spag_rewards::{CreditConfig, Sample, assign_rewards, convert_imitation, read_samples, write_samples};
+use spag_train::{Record, TrainConfig, train_samples};
+
+use super::folder::{StageDone, StageFolder};
+use super::table::Table;
+use crate::config::RunConfig;
+use crate::error::{Error, Result};
+use crate::progress::{RunProgress, Staged};
+use crate::seeds::stage_seed;
+
+/// What is learned from the games.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Learning {
+    /// The winners' utterances as they are.
+    Imitation,
+    /// The winners' utterances by their rewards, with SFT rows among them.
+    OfflinePo,
+}
+
+/// Writes the stage's samples, trains the model in `from` on them, and saves it as the stage's model.
+pub(super) fn learn(
+    learning: Learning,
+    config: &RunConfig,
+    table: &Table,
+    from: &Path,
+    stage: &StageFolder,
+    done: &mut StageDone,
+    progress: &mut dyn RunProgress,
+) -> Result<()> {
+    let seed = |part: &str| stage_seed(config.seed, &format!("{}/{part}", stage.name()));
+    let seeds = [("wordings", seed("wordings")), ("sft", seed("sft")), ("train", seed("train"))];
+    for (part, seed) in seeds {
+        done.note_seed(part, seed);
+    }
+    done.timed("credit", || match learning {
+        // Every utterance has the same say here: rewards and balance are for self-play.
+        Learning::Imitation => {
+            convert_imitation(stage.episodes(), stage.samples(), &table.prompts, config.judge, seed("wordings"))?;
+            Ok(())
+        }
+        Learning::OfflinePo => {
+            let episodes = read_episodes(stage.episodes())?;
+            let samples = credit(config, table, &episodes, seed("wordings"), seed("sft"))?;
+            Ok(write_samples(stage.samples(), &samples)?)
+        }
+    })?;
+    // Read back, so that what is trained on is exactly what lies in the file.
+    let samples = read_samples(stage.samples())?;
+    if samples.is_empty() {
+        return Err(Error::NothingToLearn { stage: stage.name().to_owned(), episodes: stage.episodes() });
+    }
+    let base = match learning {
+        Learning::Imitation => &config.imitation.train,
+        Learning::OfflinePo => &config.train,
+    };
+    let train = TrainConfig { seed: seed("train"), ..base.clone() };
+    let steps = done.timed("train", || {
+        let checkpoint = Checkpoint::load(from)?;
+        let mut metrics = MetricsFile::create(stage.metrics())?;
+        let mut progress = Staged { stage: stage.name(), inner: progress };
+        let Checkpoint { model, tokenizer } = &checkpoint;
+        // The model as it is before the first step is the reference.
+        let summary = train_samples(model, tokenizer, &samples, None, &train, &mut metrics, &mut progress)?;
+        checkpoint.save(stage.model(), WriteOptions::new(train.save_dtype))?;
+        Ok(summary.steps)
+    })?;
+    done.note_count("samples", samples.len());
+    done.note_count("steps", steps);
+    Ok(())
+}
+
+/// The winners' utterances with their rewards and weights, and general text after them.
+fn credit(config: &RunConfig, table: &Table, episodes: &[Episode], wordings: u64, sft: u64) -> Result<Vec<Sample>> {
+    let credit = CreditConfig {
+        decay_weight: config.rewards.decay_weight,
+        norm: config.rewards.reward_norm,
+        judge: config.judge,
+        seed: wordings,
+    };
+    let mut samples = assign_rewards(episodes, &table.prompts, &credit)?.samples;
+    let rows = (config.sft.share * samples.len() as f64).round() as usize;
+    let mut rng = ChaCha8Rng::seed_from_u64(sft);
+    samples.extend((0..rows).map(|_| {
+        let (question, answer) = spag_world::general_qa(&table.lexicon, &mut rng);
+        Sample::sft(question, answer)
+    }));
+    Ok(samples)
+}
+
+/// `metrics.jsonl`, a line at a time, so that a run can be watched.
+struct MetricsFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl MetricsFile {
+    fn create(path: PathBuf) -> Result<Self> {
+        let file = File::create(&path).map_err(Error::io("create it", &path))?;
+        Ok(Self { path, file })
+    }
+}
+
+impl spag_train::Observer for MetricsFile {
+    fn record(&mut self, record: &Record) -> spag_train::Result<()> {
+        let written = serde_json::to_vec(record).map_err(std::io::Error::from).and_then(|mut line| {
+            line.push(b'\n');
+            self.file.write_all(&line)
+        });
+        written.map_err(|source| spag_train::Error::Io { path: self.path.clone(), source })
+    }
+}

@@ -1,0 +1,209 @@
+//! The last stage: from the files of the run to its report.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use spag_game::{Episode, read_episodes, write_json_atomically};
+
+use super::evaluate::{Model, Pairing, pairings};
+use super::folder::{RunFolder, StageDone, StageFolder};
+use super::table::Table;
+use crate::config::RunConfig;
+use crate::error::{Error, Result};
+use crate::files::write_text;
+use crate::play_stats::PlayStats;
+use crate::report::{
+    LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds, render_html,
+    render_text,
+};
+use crate::tally::{Tally, ending};
+
+/// Gathers the report and writes it as `report.json`, `report.txt` and `report.html`.
+///
+/// Always done anew: it is quick, and then fits the program that is running.
+pub(super) fn summarize(config: &RunConfig, table: &Table, folder: &RunFolder, stages: &[StageDone]) -> Result<Report> {
+    let gather = Gather { config, table, folder, eval: folder.stage("eval")? };
+    let report = gather.report(stages)?;
+    write_json_atomically(&folder.path().join("report.json"), &report)?;
+    write_text(&folder.path().join("report.txt"), &render_text(&report))?;
+    write_text(&folder.path().join("report.html"), &render_html(&report))?;
+    Ok(report)
+}
+
+struct Gather<'a> {
+    config: &'a RunConfig,
+    table: &'a Table,
+    folder: &'a RunFolder,
+    eval: StageFolder,
+}
+
+impl Gather<'_> {
+    fn report(&self, stages: &[StageDone]) -> Result<Report> {
+        let baseline = self.play(&self.games(Model::Im, Model::Im)?)?;
+        let mut matches = Vec::new();
+        for epoch in self.config.evaluation.epochs.iter().flatten() {
+            let model = Model::Spag(*epoch);
+            let attacking = self.play(&self.games(model, Model::Im)?)?;
+            let defending = self.play(&self.games(Model::Im, model)?)?;
+            matches.push(Match::new(*epoch, attacking, defending, &baseline));
+        }
+        Ok(Report {
+            run_dir: self.folder.path().display().to_string(),
+            seed: self.config.seed,
+            evaluation_seed: self.config.evaluation.seed,
+            settings: settings(self.config),
+            training_games: self.training_games()?,
+            baseline,
+            matches,
+            losses: self.losses()?,
+            samples: self.samples()?,
+            stages: stages.iter().filter(|stage| !stage.seconds.is_empty()).map(seconds).collect(),
+            files: self.files(),
+        })
+    }
+
+    fn games(&self, attacker: Model, defender: Model) -> Result<Vec<Episode>> {
+        Ok(read_episodes(Pairing { attacker, defender }.file(&self.eval))?)
+    }
+
+    fn play(&self, episodes: &[Episode]) -> Result<PlayStats> {
+        let mut tally = Tally::default();
+        for episode in episodes {
+            tally.add(episode, self.config.judge, &self.table.lexicon)?;
+        }
+        Ok(tally.finish())
+    }
+
+    /// The games of each stage bear the name of who played them: those of spag-1 are IM's.
+    fn training_games(&self) -> Result<Vec<NamedPlay>> {
+        let mut all = Vec::new();
+        let mut player = "scripted".to_owned();
+        for model in self.models() {
+            let episodes = read_episodes(self.folder.stage(&model.stage())?.episodes())?;
+            all.push(NamedPlay { name: player, play: self.play(&episodes)? });
+            player = model.name();
+        }
+        let last = Model::Spag(self.config.epochs);
+        if pairings(self.config).iter().any(|(pairing, _)| *pairing == Pairing { attacker: last, defender: last }) {
+            all.push(NamedPlay { name: player, play: self.play(&self.games(last, last)?)? });
+        }
+        Ok(all)
+    }
+
+    fn models(&self) -> impl Iterator<Item = Model> {
+        std::iter::once(Model::Im).chain((1..=self.config.epochs).map(Model::Spag))
+    }
+
+    fn losses(&self) -> Result<Vec<LossCurve>> {
+        self.models()
+            .map(|model| {
+                let points = loss_points(&self.folder.stage(&model.stage())?.metrics())?;
+                Ok(LossCurve { name: model.name(), points })
+            })
+            .collect()
+    }
+
+    /// IM's game and the last evaluated model's on the same word, that model attacking and defending in turn. Words are
+    /// spread over the list, so that the choice favours nobody.
+    fn samples(&self) -> Result<Vec<SamplePair>> {
+        let Some(last) = self.config.evaluation.epochs.iter().flatten().last().map(|epoch| Model::Spag(*epoch)) else {
+            return Ok(Vec::new());
+        };
+        let before = self.games(Model::Im, Model::Im)?;
+        let seats = [(last, Model::Im), (Model::Im, last)];
+        let after = [self.games(seats[0].0, seats[0].1)?, self.games(seats[1].0, seats[1].1)?];
+        let wanted = self.config.evaluation.sample_games.min(before.len());
+        let mut samples = Vec::with_capacity(wanted);
+        for i in 0..wanted {
+            let game = i * before.len() / wanted;
+            let ((attacker, defender), games) = if i % 2 == 0 { (seats[0], &after[0]) } else { (seats[1], &after[1]) };
+            if let (Some(old), Some(new)) = (before.get(game), games.get(game)) {
+                samples.push(SamplePair {
+                    target_word: old.target_word.clone(),
+                    before: self.shown(old, Model::Im, Model::Im)?,
+                    after: self.shown(new, attacker, defender)?,
+                });
+            }
+        }
+        Ok(samples)
+    }
+
+    fn shown(&self, episode: &Episode, attacker: Model, defender: Model) -> Result<ShownGame> {
+        let (ending, length) = ending(episode, self.config.judge)?;
+        let said = episode.history.iter().take(length);
+        Ok(ShownGame {
+            attacker: attacker.name(),
+            defender: defender.name(),
+            utterances: said
+                .map(|utterance| ShownUtterance {
+                    role: utterance.role.to_string(),
+                    content: utterance.content.clone(),
+                })
+                .collect(),
+            ending: ending.describe().to_owned(),
+        })
+    }
+
+    fn files(&self) -> Vec<(String, String)> {
+        let mut files = vec![
+            ("report.html".to_owned(), "this report as a page".to_owned()),
+            ("report.json".to_owned(), "this report as data".to_owned()),
+            ("config.resolved.toml".to_owned(), "every setting of the run".to_owned()),
+        ];
+        for model in self.models() {
+            let (stage, name) = (model.stage(), model.name());
+            files.push((format!("{stage}/model"), format!("{name}, a Hugging Face folder")));
+            files.push((format!("{stage}/episodes.jsonl"), format!("the games that {name} learned from")));
+            files.push((format!("{stage}/samples.jsonl"), "the samples made of them".to_owned()));
+            files.push((format!("{stage}/metrics.jsonl"), "loss, learning rate, gradient norm by step".to_owned()));
+        }
+        for (pairing, _) in pairings(self.config) {
+            let path = pairing.file(&self.eval);
+            let path = path.strip_prefix(self.folder.path()).unwrap_or(&path).display().to_string();
+            files.push((path, format!("{} attacks, {} defends", pairing.attacker.name(), pairing.defender.name())));
+        }
+        files
+    }
+}
+
+fn loss_points(path: &Path) -> Result<Vec<LossPoint>> {
+    // A loss that was not finite is written as null.
+    #[derive(Deserialize)]
+    struct Line {
+        step: u64,
+        loss: Option<f64>,
+    }
+    let text = std::fs::read_to_string(path).map_err(Error::io("read it", path))?;
+    let mut points = Vec::new();
+    for (row, line) in text.lines().enumerate() {
+        let line: Line = serde_json::from_str(line).map_err(|error| Error::DamagedRun {
+            path: path.to_path_buf(),
+            message: format!("line {}: {error}", row + 1),
+        })?;
+        points.extend(line.loss.map(|loss| LossPoint { step: line.step, loss }));
+    }
+    Ok(points)
+}
+
+fn settings(config: &RunConfig) -> Vec<(String, String)> {
+    let settings = [
+        ("imitation.games", config.imitation.games.to_string()),
+        ("imitation.train.learning_rate", config.imitation.train.learning_rate.to_string()),
+        ("self_play.games", config.self_play.games.to_string()),
+        ("self_play.temperature", config.self_play.temperature.to_string()),
+        ("rewards.decay_weight", config.rewards.decay_weight.to_string()),
+        ("rewards.reward_norm", config.rewards.reward_norm.to_string()),
+        ("sft.share", config.sft.share.to_string()),
+        ("train.learning_rate", config.train.learning_rate.to_string()),
+        ("train.lm_kl_coeff", config.train.lm_kl_coeff.to_string()),
+        ("train.lm_sft_coeff", config.train.lm_sft_coeff.to_string()),
+        ("train.clip_range", config.train.clip_range.to_string()),
+        ("evaluation.games", format!("{} per seat", config.evaluation.games)),
+        ("evaluation.temperature", config.evaluation.temperature.to_string()),
+    ];
+    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn seconds(stage: &StageDone) -> StageSeconds {
+    StageSeconds { stage: stage.stage.clone(), parts: stage.seconds.clone(), resumed: stage.resumed }
+}

@@ -1,0 +1,161 @@
+//! What can be typed into a configuration, and what is said when it is wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use spag_pipeline::{BaseConfig, Error, RunConfig};
+use spag_rewards::RewardNorm;
+use spag_train::TrainMethod;
+use tempfile::TempDir;
+
+/// A folder like the repository: `configs/` and `data/tiny-llama/` in it.
+struct Repository(TempDir);
+
+impl Repository {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("configs")).unwrap();
+        fs::create_dir_all(folder.path().join("data/tiny-llama")).unwrap();
+        Self(folder)
+    }
+
+    fn config(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join("configs").join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn load(&self, text: &str, overrides: &[&str]) -> Result<RunConfig, Error> {
+        load(&self.config("a.toml", text), overrides)
+    }
+}
+
+fn load(path: &Path, overrides: &[&str]) -> Result<RunConfig, Error> {
+    RunConfig::load(path, &overrides.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+}
+
+fn message(text: &str, overrides: &[&str]) -> String {
+    Repository::new().load(text, overrides).unwrap_err().to_string()
+}
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    let config = Repository::new().load("", &[]).unwrap();
+    assert_eq!((config.epochs, config.max_turns), (3, 5));
+    assert_eq!(config.imitation.train.method, TrainMethod::SftWithKl);
+    assert_eq!((config.train.method, config.train.lm_kl_coeff), (TrainMethod::OfflinePo, 0.2));
+    assert_eq!(config.evaluation.epochs, Some(vec![1, 2, 3]));
+}
+
+#[test]
+fn a_sparse_table_keeps_the_stage_s_own_defaults() {
+    let config = Repository::new().load("[imitation.train]\nlearning_rate = 1e-3\n", &[]).unwrap();
+    assert_eq!(config.imitation.train.method, TrainMethod::SftWithKl);
+    assert_eq!((config.imitation.train.learning_rate, config.imitation.train.lm_kl_coeff), (1e-3, 0.1));
+}
+
+#[test]
+fn the_shipped_configurations_are_valid_and_differ_as_they_say() {
+    let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    // The base model and the prompts may not be there yet when this crate is tested alone.
+    let here = format!("base_model={}", configs.display());
+    let prompts = format!("prompts={}", configs.display());
+    let overrides = [here.as_str(), prompts.as_str()];
+    let tiny = load(&configs.join("tiny.toml"), &overrides).unwrap();
+    let paper = load(&configs.join("tiny-paper.toml"), &overrides).unwrap();
+    assert_eq!((tiny.rewards.reward_norm, paper.rewards.reward_norm), (RewardNorm::Mean, RewardNorm::Sum));
+    let same = RunConfig { rewards: tiny.rewards.clone(), run_dir: tiny.run_dir.clone(), ..paper };
+    assert_eq!(same, tiny);
+    BaseConfig::load(configs.join("tiny-base.toml"), &[prompts]).unwrap();
+}
+
+#[test]
+fn unknown_keys_name_themselves_their_line_and_the_nearest() {
+    let text = message("seed = 1\n\n[imitation]\ngmaes = 5\n", &[]);
+    assert!(text.contains("a.toml, line 4"), "{text}");
+    assert!(text.contains("unknown setting `gmaes`; did you mean `games`?"), "{text}");
+
+    let text = message("[train]\nlerning_rate = 1e-3\n", &[]);
+    assert!(text.contains("`lerning_rate`; did you mean `learning_rate`?"), "{text}");
+
+    // Nothing resembles this one: all that is known is listed.
+    let text = message("[sft]\nxyzzyx = 1\n", &[]);
+    assert!(text.contains("unknown setting `xyzzyx`; known here: share"), "{text}");
+}
+
+#[test]
+fn wrong_types_and_broken_toml_name_their_line() {
+    let text = message("seed = 1\nepochs = \"three\"\n", &[]);
+    assert!(text.contains("line 2") && text.contains("epochs = \"three\""), "{text}");
+    let text = message("seed = 1\n[train\n", &[]);
+    assert!(text.contains("line 2"), "{text}");
+    let text = message("judge = \"strict\"\n", &[]);
+    assert!(text.contains("line 1") && text.contains("whole-word"), "{text}");
+}
+
+#[test]
+fn overrides_are_toml_or_else_strings() {
+    let overrides = ["seed=7", "run_dir=runs/b", "self_play.temperature=0.5", "evaluation.epochs=[3, 1]", "rewards.reward_norm=mean"];
+    let config = Repository::new().load("seed = 1\n", &overrides).unwrap();
+    assert_eq!((config.seed, config.run_dir.to_str()), (7, Some("runs/b")));
+    assert_eq!(config.self_play.temperature, 0.5);
+    assert_eq!(config.evaluation.epochs, Some(vec![1, 3]));
+    assert_eq!(config.rewards.reward_norm, RewardNorm::Mean);
+}
+
+#[test]
+fn bad_overrides_are_named() {
+    for text in ["seed", "=3", "train..x=1"] {
+        let said = message("", &[text]);
+        assert!(said.contains(&format!("--set {text}: an override is written key=value")), "{said}");
+    }
+    let said = message("", &["self_play.gams=3"]);
+    assert!(said.contains("--set self_play.gams=3: unknown setting `gams`; did you mean `games`?"), "{said}");
+    let said = message("", &["epochs=many"]);
+    assert!(said.contains("--set epochs=many"), "{said}");
+}
+
+#[test]
+fn values_that_cannot_be_used_are_refused() {
+    for (text, setting) in [
+        ("[imitation]\ngames = 0", "imitation.games"),
+        ("max_turns = 0", "max_turns"),
+        ("[self_play]\ntemperature = -1.0", "self_play.temperature"),
+        ("[rewards]\ndecay_weight = 0.0", "rewards.decay_weight"),
+        ("[evaluation]\nepochs = [4]", "evaluation.epochs"),
+        ("[train]\nlearning_rate = -1.0", "learning_rate"),
+    ] {
+        let said = message(text, &[]);
+        assert!(said.contains(setting), "{text}: {said}");
+    }
+}
+
+#[test]
+fn one_file_extends_another_and_not_itself() {
+    let repository = Repository::new();
+    repository.config("below.toml", "seed = 3\n[self_play]\ngames = 10\ntemperature = 0.7\n");
+    let config = repository.load("extends = \"below.toml\"\n[self_play]\ngames = 20\n", &[]).unwrap();
+    assert_eq!((config.seed, config.self_play.games, config.self_play.temperature), (3, 20, 0.7));
+
+    let loops = repository.load("extends = \"a.toml\"\n", &[]).unwrap_err();
+    assert!(matches!(loops, Error::ExtendsItself { .. }), "{loops}");
+    let missing = repository.load("extends = \"nowhere.toml\"\n", &[]).unwrap_err().to_string();
+    assert!(missing.contains("nowhere.toml"), "{missing}");
+}
+
+#[test]
+fn inputs_are_found_beside_the_configuration_s_folder() {
+    let repository = Repository::new();
+    let config = repository.load("base_model = \"data/tiny-llama\"\n", &[]).unwrap();
+    assert!(config.base_model.ends_with("data/tiny-llama") && config.base_model.is_dir());
+    let said = repository.load("words = \"data/no-words.txt\"\n", &[]).unwrap_err().to_string();
+    assert!(said.contains("setting `words`") && said.matches("data/no-words.txt").count() == 2, "{said}");
+}
+
+#[test]
+fn a_resolved_configuration_reads_back_as_itself() {
+    let repository = Repository::new();
+    let config = repository.load("seed = 5\n[train]\nmax_steps = 7\n", &[]).unwrap();
+    let again = repository.load(&config.to_toml().unwrap(), &[]).unwrap();
+    assert_eq!(again, config);
+}

@@ -1,0 +1,87 @@
+//! What is drawn from a report.
+
+mod common;
+
+use std::process::Command;
+
+use common::report::made_up;
+use spag_pipeline::{Report, render_html, render_text};
+
+#[test]
+fn the_text_has_every_number_that_is_promised() {
+    let report = made_up(1);
+    let text = render_text(&report);
+    for heading in ["both seats", "as attacker", "as defender", "against IM-IM", "right guess", "wrong guess"] {
+        assert!(text.contains(heading), "{heading}\n{text}");
+    }
+    for heading in ["said unknowingly", "broken rule", "tie", "turns", "true clues", "Seconds per stage"] {
+        assert!(text.contains(heading), "{heading}\n{text}");
+    }
+    let last = report.matches.last().unwrap();
+    let win = format!(
+        "{:.1} [{:.1}, {:.1}]",
+        100.0 * last.win.share.unwrap(),
+        100.0 * last.win.low,
+        100.0 * last.win.high
+    );
+    assert!(text.contains(&win), "{win}\n{text}");
+    assert!(text.lines().all(|line| line == line.trim_end()));
+}
+
+#[test]
+fn the_report_survives_its_json() {
+    let report = made_up(2);
+    let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
+    assert_eq!(render_html(&again), render_html(&report));
+}
+
+#[test]
+fn the_page_holds_all_by_itself_and_escapes_what_was_said() {
+    let page = render_html(&made_up(3));
+    for outside in ["http:", "https:", "<script", "<link", "@import", "url(", "src=", "<img"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    assert!(page.contains("prefers-color-scheme: dark"));
+    assert!(!page.contains("NaN") && !page.contains("inf"));
+    let opened = page.matches("<svg").count();
+    assert_eq!((opened, page.matches("</svg>").count()), (6, 6));
+}
+
+#[test]
+fn an_empty_run_still_makes_a_page() {
+    let full = made_up(4);
+    let empty = Report { matches: vec![], losses: vec![], samples: vec![], training_games: vec![], ..full };
+    assert!(!render_html(&empty).contains("NaN"));
+    assert!(render_text(&empty).contains("IM itself"));
+}
+
+/// The page as a browser understands it. Skipped, and said so, where there is no Chromium.
+#[test]
+fn chromium_reads_the_page() {
+    let found = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success()));
+    let Some(browser) = found else {
+        eprintln!("skipped: no Chromium on this machine");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("report.html");
+    std::fs::write(&page, render_html(&made_up(5))).unwrap();
+    let profile = folder.path().join("profile");
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"])
+        .args(["--disable-sync", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(dom.matches("<figure>").count(), 6);
+    assert_eq!(dom.matches("</article>").count(), 2);
+    // What a player said is text, never an element.
+    assert!(!dom.contains("<script"));
+    assert!(dom.trim_end().ends_with("</html>"));
+}

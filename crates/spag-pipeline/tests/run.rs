@@ -1,0 +1,261 @@
+//! The loop in small: whole, interrupted, and refused.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use common::tiny::{base, base_config, run_config};
+use serde_json::Value;
+use spag_pipeline::{Error, Report, RunConfig, RunProgress, make_base, run};
+use spag_train::{Progress, Silent};
+
+/// Falls dead after a number of steps of progress, as if the process were killed there.
+struct Mortal {
+    steps: usize,
+}
+
+impl Progress for Mortal {
+    fn begin(&mut self, _: &str, _: u64) {}
+    fn advance(&mut self, _: u64, _: &str) {
+        self.steps = self.steps.checked_sub(1).expect("killed by the test");
+    }
+    fn end(&mut self) {}
+}
+
+impl RunProgress for Mortal {
+    fn say(&mut self, _: &str) {}
+}
+
+/// Everything in a run folder that must not depend on how often it was interrupted: seconds and rates taken out.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<Value>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            if ["lock", "report.html", "report.txt", "config.resolved.toml"].contains(&name.as_str()) {
+                continue;
+            }
+            let bytes = fs::read(&path).unwrap();
+            let values = match String::from_utf8(bytes.clone()) {
+                Ok(text) => serde_json::Deserializer::from_str(&text).into_iter::<Value>().map(|v| timeless(v.unwrap())).collect(),
+                Err(_) => vec![Value::from(bytes)],
+            };
+            files.insert(name, values);
+        }
+    }
+    files
+}
+
+fn timeless(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(map) => {
+            for key in ["seconds", "resumed", "tokens_per_second", "stages", "run_dir"] {
+                map.remove(key);
+            }
+        }
+        Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    value
+}
+
+fn straight() -> (tempfile::TempDir, RunConfig, Report) {
+    let root = tempfile::tempdir().unwrap();
+    let config = run_config(&root.path().join("straight"), &[]);
+    let report = run(&config, &mut Silent).unwrap();
+    (root, config, report)
+}
+
+#[test]
+fn a_run_leaves_plain_files_and_a_report() {
+    let (_root, config, report) = straight();
+    let there = |name: &str| config.run_dir.join(name).exists();
+    for stage in ["im", "spag-1"] {
+        for file in ["episodes.jsonl", "samples.jsonl", "metrics.jsonl", "done.json", "model/model.safetensors"] {
+            assert!(there(&format!("{stage}/{file}")), "{stage}/{file}");
+        }
+    }
+    for file in ["eval/im-vs-im.jsonl", "eval/spag-1-vs-im.jsonl", "eval/im-vs-spag-1.jsonl", "eval/spag-1-vs-spag-1.jsonl"] {
+        assert!(there(file), "{file}");
+    }
+    for file in ["report.json", "report.html", "report.txt", "config.resolved.toml", "inputs.json", "base/where.txt"] {
+        assert!(there(file), "{file}");
+    }
+    assert_eq!((report.baseline.games, report.matches.len(), report.samples.len()), (10, 1, 3));
+    let names: Vec<&str> = report.training_games.iter().map(|named| named.name.as_str()).collect();
+    assert_eq!(names, ["scripted", "IM", "SPAG-1"]);
+    // Scripted attackers never lie.
+    assert_eq!(report.training_games[0].play.true_clues.share, Some(1.0));
+    for (path, _) in &report.files {
+        assert!(there(path), "{path}");
+    }
+    // Seeds go with the games.
+    let games = spag_game::read_episodes(config.run_dir.join("spag-1/episodes.jsonl")).unwrap();
+    for (number, game) in games.iter().enumerate() {
+        assert_eq!(game.extra["game"], Value::from(number));
+        assert!(game.extra["seed"].is_u64());
+    }
+    let samples = spag_rewards::read_samples(config.run_dir.join("spag-1/samples.jsonl")).unwrap();
+    let sft = samples.iter().filter(|sample| sample.kind == spag_rewards::SampleKind::Sft).count();
+    assert_eq!(sft, ((samples.len() - sft) as f64 * 0.25).round() as usize);
+}
+
+#[test]
+fn killed_again_and_again_it_ends_in_the_same_files() {
+    let (root, config, _) = straight();
+    let interrupted = run_config(&root.path().join("interrupted"), &[]);
+    let mut kills = 0;
+    loop {
+        let mut progress = Mortal { steps: 3 + 13 * kills };
+        match catch_unwind(AssertUnwindSafe(|| run(&interrupted, &mut progress))) {
+            Ok(result) => {
+                result.unwrap();
+                break;
+            }
+            Err(_) => kills += 1,
+        }
+        // A kill may tear the line that is being written.
+        for file in ["im/episodes.jsonl", "spag-1/episodes.jsonl", "eval/im-vs-im.jsonl"] {
+            let path = interrupted.run_dir.join(file);
+            let stage_done = path.parent().unwrap().join("done.json").exists();
+            if let (false, Ok(bytes)) = (stage_done, fs::read(&path)) {
+                fs::write(&path, &bytes[..bytes.len() - bytes.len().min(7)]).unwrap();
+            }
+        }
+    }
+    assert!(kills > 5, "{kills}");
+    let (straight, interrupted) = (contents(&config.run_dir), contents(&interrupted.run_dir));
+    assert_eq!(straight.keys().collect::<Vec<_>>(), interrupted.keys().collect::<Vec<_>>());
+    for (name, file) in &straight {
+        assert!(interrupted[name] == *file, "{name} differs");
+    }
+}
+
+#[test]
+fn what_is_done_is_not_done_again() {
+    struct Counting(usize);
+    impl Progress for Counting {
+        fn begin(&mut self, _: &str, _: u64) {
+            self.0 += 1;
+        }
+        fn advance(&mut self, _: u64, _: &str) {}
+        fn end(&mut self) {}
+    }
+    impl RunProgress for Counting {
+        fn say(&mut self, line: &str) {
+            assert!(line.ends_with("done before"), "{line}");
+        }
+    }
+    let (_root, config, report) = straight();
+    let mut counting = Counting(0);
+    assert_eq!(run(&config, &mut counting).unwrap(), report);
+    assert_eq!(counting.0, 0);
+}
+
+#[test]
+fn other_settings_or_inputs_are_refused_by_name() {
+    let (_root, config, _) = straight();
+    let other = run_config(&config.run_dir, &["self_play.temperature=0.5"]);
+    let said = run(&other, &mut Silent).unwrap_err().to_string();
+    assert!(said.contains("`self_play.temperature` = 1.0, but it is now 0.5"), "{said}");
+
+    let elsewhere = tempfile::tempdir().unwrap();
+    let copy = elsewhere.path().join("model");
+    copy_folder(&base().1, &copy);
+    // The same model in another place is the same input …
+    let moved = run_config(&config.run_dir, &[&format!("base_model={}", copy.display())]);
+    run(&moved, &mut Silent).unwrap();
+    // … another model in the same place is not.
+    let mut weights = fs::read(copy.join("model.safetensors")).unwrap();
+    *weights.last_mut().unwrap() ^= 1;
+    fs::write(copy.join("model.safetensors"), weights).unwrap();
+    let said = run(&moved, &mut Silent).unwrap_err().to_string();
+    assert!(said.contains("`base_model`"), "{said}");
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn two_runs_in_one_folder_are_refused() {
+    /// Starts the same run from within.
+    struct Greedy(RunConfig, Option<Error>);
+    impl Progress for Greedy {
+        fn begin(&mut self, _: &str, _: u64) {
+            if self.1.is_none() {
+                self.1 = Some(run(&self.0, &mut Silent).unwrap_err());
+            }
+        }
+        fn advance(&mut self, _: u64, _: &str) {}
+        fn end(&mut self) {}
+    }
+    impl RunProgress for Greedy {
+        fn say(&mut self, _: &str) {}
+    }
+    let root = tempfile::tempdir().unwrap();
+    let config = run_config(&root.path().join("locked"), &[]);
+    // The lock of a process that is gone holds nobody up.
+    fs::create_dir_all(&config.run_dir).unwrap();
+    fs::write(config.run_dir.join("lock"), "4194304\n").unwrap();
+    let mut greedy = Greedy(config.clone(), None);
+    run(&config, &mut greedy).unwrap();
+    let said = greedy.1.unwrap().to_string();
+    assert!(said.contains(&format!("process {} is running here", std::process::id())), "{said}");
+}
+
+#[test]
+fn games_of_another_run_are_not_taken_for_one_s_own() {
+    let (_root, config, _) = straight();
+    fs::remove_file(config.run_dir.join("spag-1/done.json")).unwrap();
+    let path = config.run_dir.join("spag-1/episodes.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"seed\":", "\"seed\":1", 1)).unwrap();
+    let said = run(&config, &mut Silent).unwrap_err().to_string();
+    assert!(said.contains("row 1 is no game of this run"), "{said}");
+}
+
+#[test]
+fn a_run_folder_that_cannot_be_written_is_an_error() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("file");
+    fs::write(&file, "").unwrap();
+    let said = run(&run_config(&file.join("run"), &[]), &mut Silent).unwrap_err().to_string();
+    assert!(said.contains("could not create this run folder"), "{said}");
+}
+
+#[test]
+fn words_without_an_entry_are_named() {
+    let root = tempfile::tempdir().unwrap();
+    let words = root.path().join("words.txt");
+    fs::write(&words, "tiger\nunicorn\n").unwrap();
+    let config = run_config(&root.path().join("words"), &[&format!("words={}", words.display())]);
+    let said = run(&config, &mut Silent).unwrap_err().to_string();
+    assert!(said.contains("\"unicorn\""), "{said}");
+}
+
+#[test]
+fn a_base_model_is_made_the_same_way_twice() {
+    let (_, first, report) = base();
+    let folder = tempfile::tempdir().unwrap();
+    let second = folder.path().join("model");
+    let again = make_base(&base_config(folder.path(), &second), &mut Silent).unwrap();
+    assert_eq!((again.tokens, again.named_in_game), (report.tokens, report.named_in_game));
+    assert_eq!(report.whole_target_words.count, 8);
+    assert!(report.last_loss < 0.5 * report.first_loss, "{report:?}");
+    for file in ["tokenizer.json", "tokenizer_config.json", "config.json", "model.safetensors"] {
+        assert!(fs::read(first.join(file)).unwrap() == fs::read(second.join(file)).unwrap(), "{file} differs");
+    }
+}

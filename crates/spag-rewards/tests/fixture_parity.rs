@@ -1,0 +1,91 @@
+//! The reference's rewards for 3,000 games, row by row: in memory, and from file to file.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use spag_game::{JudgeKind, PromptSet, Role, read_episodes};
+use spag_rewards::{
+    AssignJob, CreditConfig, RewardNorm, Sample, assign_rewards, assign_rewards_in_files, read_samples,
+};
+
+#[derive(Deserialize)]
+struct Expected {
+    decay_weight: f64,
+    samples: Vec<ExpectedSample>,
+}
+
+#[derive(Deserialize)]
+struct ExpectedSample {
+    target: String,
+    reward: f64,
+    role: Role,
+    weight: f64,
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+fn expected() -> Expected {
+    serde_json::from_str(&std::fs::read_to_string(fixture("reward_cases.json")).unwrap()).unwrap()
+}
+
+fn config() -> CreditConfig {
+    CreditConfig { decay_weight: expected().decay_weight, norm: RewardNorm::Sum, judge: JudgeKind::Paper, seed: 1 }
+}
+
+fn assert_as_expected(samples: &[Sample]) {
+    let expected = expected().samples;
+    assert_eq!(samples.len(), expected.len());
+    for (row, (sample, expected)) in samples.iter().zip(&expected).enumerate() {
+        assert_eq!(sample.target, expected.target, "row {row}");
+        assert_eq!(sample.role, Some(expected.role), "row {row}");
+        // To the last bit: the arithmetic is the same.
+        assert_eq!((sample.reward, sample.weight), (expected.reward, expected.weight), "row {row}");
+    }
+}
+
+#[test]
+fn in_memory() {
+    let episodes = read_episodes(fixture("judge_cases.jsonl")).unwrap();
+    let credited = assign_rewards(&episodes, &PromptSet::default(), &config()).unwrap();
+    assert_as_expected(&credited.samples);
+    assert_eq!((credited.verdicts.len(), credited.summary.episodes()), (episodes.len(), episodes.len()));
+    assert_eq!(credited.summary.samples(), credited.samples.len());
+}
+
+#[test]
+fn from_file_to_file_gives_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let episodes = read_episodes(fixture("judge_cases.jsonl")).unwrap();
+    let in_memory = assign_rewards(&episodes, &PromptSet::default(), &config()).unwrap();
+    for name in ["samples.json", "samples.jsonl"] {
+        let job = AssignJob {
+            input: fixture("judge_cases.jsonl"),
+            sft: None,
+            output: folder.path().join(name),
+            outcomes: Some(folder.path().join("outcomes.jsonl")),
+        };
+        let summary = assign_rewards_in_files(&job, &PromptSet::default(), &config()).unwrap();
+        assert_eq!(summary, in_memory.summary);
+        assert_eq!(read_samples(&job.output).unwrap(), in_memory.samples);
+        let outcomes = std::fs::read_to_string(job.outcomes.unwrap()).unwrap();
+        let verdicts = in_memory.verdicts.iter().map(|verdict| serde_json::to_string(verdict).unwrap());
+        assert_eq!(outcomes.lines().map(str::to_owned).collect::<Vec<_>>(), verdicts.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn mean_scales_each_game_by_its_length() {
+    let episodes = read_episodes(fixture("judge_cases.jsonl")).unwrap();
+    let prompts = PromptSet::default();
+    let sum = assign_rewards(&episodes, &prompts, &config()).unwrap().samples;
+    let mean =
+        assign_rewards(&episodes, &prompts, &CreditConfig { norm: RewardNorm::Mean, ..config() }).unwrap().samples;
+    assert!((mean.iter().map(|sample| sample.reward).sum::<f64>() / mean.len() as f64 - 1.0).abs() < 1e-9);
+    for (sum, mean) in sum.iter().zip(&mean) {
+        assert_eq!((&sum.query, &sum.target, sum.weight), (&mean.query, &mean.target, mean.weight));
+        let utterances = mean.reward / sum.reward;
+        assert!((utterances - utterances.round()).abs() < 1e-9 && utterances > 0.5, "{utterances}");
+    }
+}

@@ -1,0 +1,176 @@
+//! Texts that the base model learns the world from, and general questions with answers.
+
+use rand::Rng;
+use rand::seq::{IndexedRandom, SliceRandom};
+use serde::{Deserialize, Serialize};
+use spag_game::{
+    AfterDecision, Episode, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, play_games,
+};
+
+use crate::lexicon::{Entry, Lexicon};
+use crate::players::{ScriptedAttacker, ScriptedDefender};
+use crate::texts;
+
+/// Shares of the kinds of base texts; they need not sum to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BaseMix {
+    /// A turn of a scripted game, won or lost: prompt and utterance.
+    pub games: f64,
+    /// Clues one after another, a fitting word named after each.
+    pub running: f64,
+    /// A word with all its clues.
+    pub facts: f64,
+    /// Questions and answers.
+    pub questions: f64,
+    /// Clues, then the word.
+    pub riddles: f64,
+}
+
+impl Default for BaseMix {
+    fn default() -> Self {
+        Self { games: 0.3, running: 0.28, facts: 0.1, questions: 0.16, riddles: 0.16 }
+    }
+}
+
+/// A random word with its clues in random order.
+fn draw<'a>(lexicon: &'a Lexicon, rng: &mut impl Rng) -> (&'a Entry, Vec<&'a str>) {
+    // A lexicon is never empty.
+    let entry = &lexicon.entries()[rng.random_range(0..lexicon.entries().len())];
+    let mut clues: Vec<&str> = entry.clues.iter().map(String::as_str).collect();
+    clues.shuffle(rng);
+    (entry, clues)
+}
+
+/// One text for the base model.
+pub fn base_document(lexicon: &Lexicon, prompts: &PromptSet, mix: &BaseMix, rng: &mut impl Rng) -> String {
+    let total = mix.games + mix.running + mix.facts + mix.questions + mix.riddles;
+    let mut draw = rng.random::<f64>() * total;
+    let mut is = |share: f64| {
+        draw -= share;
+        draw < 0.0
+    };
+    if is(mix.games) {
+        game_turn(lexicon, prompts, rng)
+    } else if is(mix.running) {
+        running(lexicon, rng)
+    } else if is(mix.facts) {
+        facts(lexicon, rng)
+    } else if is(mix.questions) {
+        let (question, answer) = general_qa(lexicon, rng);
+        format!("{question} {answer}")
+    } else {
+        riddle(lexicon, rng)
+    }
+}
+
+/// A scripted game of a random word.
+pub fn scripted_game(lexicon: &Lexicon, rng: &mut impl Rng) -> Option<Episode> {
+    let (entry, _) = draw(lexicon, rng);
+    let spec = GameSpec { game: 0, target_word: entry.word.clone(), max_turns: 5, seed: rng.random() };
+    let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
+    let config = PlayConfig { judge: JudgeKind::Paper, games_in_flight: 1, after_decision: AfterDecision::Stop };
+    let mut played = None;
+    let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+    play_games([spec], seats, &PromptSet::default(), &config, &mut |game| {
+        played = Some(game.episode);
+        Ok(())
+    })
+    .ok()?;
+    played
+}
+
+/// Prompt and utterance of one turn of a scripted game: its last, or any.
+fn game_turn(lexicon: &Lexicon, prompts: &PromptSet, rng: &mut impl Rng) -> String {
+    let Some(episode) = scripted_game(lexicon, rng) else { return texts::small_talk(rng) };
+    let turns = episode.history.len();
+    let at = if rng.random::<bool>() { turns - 1 } else { rng.random_range(0..turns) };
+    let prompt = prompts.playing_query(&episode.history[..at], &episode.target_word, episode.max_turns);
+    format!("{prompt} {}", episode.history[at].content)
+}
+
+/// Clues one after another; after each a word is named that fits all of them so far.
+fn running(lexicon: &Lexicon, rng: &mut impl Rng) -> String {
+    let (entry, clues) = draw(lexicon, rng);
+    let mut said: Vec<String> = Vec::new();
+    let mut known = String::new();
+    if rng.random::<f64>() < 0.3 {
+        let talk = texts::about_category(&entry.category, rng);
+        known.push_str(&talk);
+        said.push(talk);
+    }
+    for clue in clues.iter().take(rng.random_range(2..=4)) {
+        let talk = match rng.random::<f64>() < 0.7 {
+            true => texts::one_clue(clue, rng),
+            false => texts::ask_one(&entry.category, clue, rng),
+        };
+        known.push(' ');
+        known.push_str(&talk);
+        said.push(talk);
+        let candidates = lexicon.candidates(&known);
+        let word = candidates.choose(rng).copied().unwrap_or(&entry.word);
+        said.push(match rng.random::<f64>() {
+            f if f < 0.75 => texts::name(word, rng),
+            f if f < 0.9 => texts::guess(word),
+            _ => texts::hedge(rng),
+        });
+    }
+    said.join(" ")
+}
+
+/// A word with its category and all its clues.
+fn facts(lexicon: &Lexicon, rng: &mut impl Rng) -> String {
+    let (entry, clues) = draw(lexicon, rng);
+    let Entry { word, category, .. } = entry;
+    format!("The {word} is {} {category}. It {}.", texts::article(category), clues.join(", it "))
+}
+
+/// Clues, then the word.
+fn riddle(lexicon: &Lexicon, rng: &mut impl Rng) -> String {
+    let (entry, clues) = draw(lexicon, rng);
+    let mut said: Vec<String> =
+        clues.iter().take(rng.random_range(1..=4)).map(|clue| texts::one_clue(clue, rng)).collect();
+    if rng.random::<f64>() < 0.7 {
+        said.insert(rng.random_range(0..=said.len()), texts::about_category(&entry.category, rng));
+    }
+    if rng.random::<f64>() < 0.4 {
+        said.insert(rng.random_range(1..=said.len()), texts::hedge(rng));
+    }
+    format!("{} It is the {}.", said.join(" "), entry.word)
+}
+
+/// A question about the world and its answer, as (query, target).
+pub fn general_qa(lexicon: &Lexicon, rng: &mut impl Rng) -> (String, String) {
+    let (entry, clues) = draw(lexicon, rng);
+    let Entry { word, category, .. } = entry;
+    let a = texts::article(category);
+    let clue = |i: usize| clues.get(i).copied().unwrap_or("");
+    let any = |fits: &dyn Fn(&Entry) -> bool, rng: &mut _| {
+        let all: Vec<&Entry> = lexicon.entries().iter().filter(|e| e.category == *category && fits(e)).collect();
+        all.choose(rng).map_or(word.clone(), |e| e.word.clone())
+    };
+    let (question, answer) = match rng.random::<f64>() {
+        f if f < 0.25 => (
+            format!("What is the {word}?"),
+            format!("The {word} is {a} {category} that {} and {}.", clue(0), clue(1)),
+        ),
+        f if f < 0.45 => {
+            (format!("Which {category} {} and {} and {}?", clue(0), clue(1), clue(2)), format!("That is the {word}."))
+        }
+        f if f < 0.6 => (
+            format!("What do you call {a} {category} that {} and {} and {}?", clue(0), clue(1), clue(2)),
+            format!("That is the {word}."),
+        ),
+        f if f < 0.7 => {
+            let other = any(&|e| e.clues.iter().any(|c| c == clue(0)), rng);
+            (format!("Can you name {a} {category} that {}?", clue(0)), format!("Maybe you mean the {other}."))
+        }
+        f if f < 0.8 => {
+            let other = any(&|_| true, rng);
+            (format!("Can you name {a} {category}?"), format!("I would say the {other}."))
+        }
+        f if f < 0.9 => (format!("What kind of thing is the {word}?"), format!("The {word} is {a} {category}.")),
+        _ => (texts::small_talk(rng), texts::hedge(rng)),
+    };
+    (format!("Question: {question} Response:"), answer)
+}

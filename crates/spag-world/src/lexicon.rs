@@ -1,0 +1,218 @@
+//! The words of the world: each with its category and true, short clues.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+
+/// A target word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The word.
+    pub word: String,
+    /// Its category.
+    pub category: String,
+    /// Its clues: phrases that complete "it …".
+    pub clues: Vec<String>,
+}
+
+/// All words, by category in the order of the file.
+///
+/// A clue fits a few words of one category, and two words share at most two clues: any three clues of a word single
+/// it out. No word occurs inside a clue, a category or another word, since the paper's judge looks at substrings.
+#[derive(Clone, Debug)]
+pub struct Lexicon {
+    entries: Vec<Entry>,
+    by_word: BTreeMap<String, usize>,
+    categories: Vec<String>,
+    /// Every clue with the words it fits, the longest clue first so that none hides another.
+    clues: Vec<(String, Vec<usize>)>,
+}
+
+/// A category in the file: the words with their clues.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CategoryRow {
+    name: String,
+    words: toml::Table,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LexiconFile {
+    category: Vec<CategoryRow>,
+}
+
+const EMBEDDED: &str = include_str!("../data/lexicon.toml");
+
+/// Most clues that two words may share.
+const SHARED: usize = 2;
+/// Fewest clues of a word.
+const FEWEST: usize = 3;
+
+impl Lexicon {
+    /// The lexicon that comes with this crate.
+    ///
+    /// # Errors
+    /// None in practice: a test holds the embedded file against every rule.
+    pub fn embedded() -> Result<Self> {
+        Self::parse(Path::new("the embedded lexicon"), EMBEDDED)
+    }
+
+    /// Reads a lexicon file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or one that breaks a rule: the error names word and clue.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self> {
+        let format = |reason: String| Error::Format { path: path.to_owned(), reason };
+        let file: LexiconFile = toml::from_str(text).map_err(|e| format(e.to_string()))?;
+        let mut entries = Vec::new();
+        let mut categories = Vec::new();
+        for row in file.category {
+            for (word, clues) in row.words {
+                let clues: Vec<String> = clues
+                    .try_into()
+                    .map_err(|e| format(format!("the clues of `{word}` are not a list of texts: {e}")))?;
+                entries.push(Entry { word, category: row.name.clone(), clues });
+            }
+            categories.push(row.name);
+        }
+        let by_word = entries.iter().enumerate().map(|(i, e)| (e.word.clone(), i)).collect();
+        let mut clues: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (index, entry) in entries.iter().enumerate() {
+            for clue in &entry.clues {
+                clues.entry(clue).or_default().push(index);
+            }
+        }
+        let mut clues: Vec<(String, Vec<usize>)> = clues.into_iter().map(|(c, w)| (c.to_owned(), w)).collect();
+        clues.sort_by_key(|(clue, _)| std::cmp::Reverse(clue.len()));
+        let lexicon = Self { entries, by_word, categories, clues };
+        lexicon.check().map_err(|reason| Error::Rule { path: path.to_owned(), reason })?;
+        Ok(lexicon)
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        if self.entries.len() != self.by_word.len() {
+            return Err("a word stands twice".into());
+        }
+        if self.entries.is_empty() {
+            return Err("there are no words".into());
+        }
+        for (index, entry) in self.entries.iter().enumerate() {
+            let Entry { word, category, clues } = entry;
+            let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == ' ');
+            if !plain(word) || word.contains(' ') || !plain(category) || !clues.iter().all(|c| plain(c)) {
+                return Err(format!("`{word}`: words, categories and clues are lower-case ASCII letters"));
+            }
+            if clues.iter().collect::<BTreeSet<_>>().len() < FEWEST.max(clues.len()) {
+                return Err(format!("`{word}` needs at least {FEWEST} clues, all different"));
+            }
+            for other in &self.entries[index + 1..] {
+                let shared = clues.iter().filter(|c| other.clues.contains(c)).count();
+                if shared > SHARED {
+                    return Err(format!("`{word}` and `{}` share {shared} clues; {SHARED} are the most", other.word));
+                }
+            }
+            let hidden = |text: &str| text.contains(word.as_str());
+            if let Some(other) = self.entries.iter().find(|o| o.word != *word && hidden(&o.word)) {
+                return Err(format!("`{word}` stands inside the word `{}`", other.word));
+            }
+            if let Some((clue, _)) = self.clues.iter().find(|(clue, _)| hidden(clue)) {
+                return Err(format!("`{word}` stands inside the clue `{clue}`"));
+            }
+            if let Some(category) = self.categories.iter().find(|c| hidden(c)) {
+                return Err(format!("`{word}` stands inside the category `{category}`"));
+            }
+        }
+        for (clue, words) in &self.clues {
+            let categories: BTreeSet<&str> = words.iter().map(|w| self.entries[*w].category.as_str()).collect();
+            if categories.len() > 1 {
+                return Err(format!("the clue `{clue}` stands in several categories: {categories:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// All words, by category.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|e| e.word.as_str())
+    }
+
+    /// All entries, by category.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The categories in order.
+    pub fn categories(&self) -> &[String] {
+        &self.categories
+    }
+
+    /// The entry of a word.
+    pub fn get(&self, word: &str) -> Option<&Entry> {
+        self.by_word.get(word).map(|index| &self.entries[*index])
+    }
+
+    /// The clues of a word; none for a word that is not in the lexicon.
+    pub fn clues(&self, word: &str) -> &[String] {
+        self.get(word).map_or(&[], |entry| &entry.clues)
+    }
+
+    /// Whether a clue is true of a word.
+    pub fn clue_is_true(&self, word: &str, clue: &str) -> bool {
+        self.clues(word).iter().any(|c| c == clue)
+    }
+
+    /// The clues that occur in a text as whole words, each as often as it occurs.
+    pub fn clues_in(&self, text: &str) -> Vec<&str> {
+        let mut lower = text.to_lowercase();
+        let mut found = Vec::new();
+        for (clue, _) in &self.clues {
+            while let Some(at) = find_whole(&lower, clue) {
+                found.push(clue.as_str());
+                // Taken out, so that a shorter clue inside a longer one is not counted as well.
+                lower.replace_range(at..at + clue.len(), &" ".repeat(clue.len()));
+            }
+        }
+        found
+    }
+
+    /// The words that fit every clue and category in a text. If no word fits all, those that fit the clues of its last
+    /// sentence; if none does, all words.
+    pub fn candidates(&self, text: &str) -> Vec<&str> {
+        let fitting = self.fitting(text);
+        if !fitting.is_empty() {
+            return fitting;
+        }
+        let last = text.trim_end_matches(['.', '?', '!']).rsplit(['.', '?', '!']).next().unwrap_or(text);
+        let fitting = self.fitting(last);
+        if fitting.is_empty() { self.words().collect() } else { fitting }
+    }
+
+    fn fitting(&self, text: &str) -> Vec<&str> {
+        let lower = text.to_lowercase();
+        let named: Vec<&String> = self.categories.iter().filter(|c| find_whole(&lower, c).is_some()).collect();
+        let clues = self.clues_in(text);
+        let fits = |entry: &&Entry| {
+            (named.is_empty() || named.contains(&&entry.category))
+                && clues.iter().all(|clue| entry.clues.iter().any(|c| c == clue))
+        };
+        self.entries.iter().filter(fits).map(|e| e.word.as_str()).collect()
+    }
+}
+
+/// Where `needle` stands in `text` between non-letters.
+fn find_whole(text: &str, needle: &str) -> Option<usize> {
+    let letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    text.match_indices(needle).map(|(at, _)| at).find(|at| {
+        !letter(text[..*at].chars().next_back()) && !letter(text[at + needle.len()..].chars().next())
+    })
+}
