@@ -51,16 +51,6 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// A row of a file is not what it should be.
-    #[error("{}: row {row}", path.display())]
-    Row {
-        /// The file.
-        path: PathBuf,
-        /// The row, counted from 1.
-        row: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
     /// A JSON file that a flag names does not parse.
     #[error("{}: not a valid JSON file", path.display())]
     Json {

@@ -10,6 +10,7 @@
 //! }
 //! ```
 
+mod context;
 mod deepspeed;
 mod error;
 mod exit;

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use spag_model::{GenerationConfig, Llama, Sampling};
 
-use crate::{exit, flags};
+use crate::{context::fit_max_length, exit, flags};
 
 /// The flags of everything that generates text.
 #[derive(Clone, Debug, Args)]
@@ -56,22 +56,15 @@ impl TaskType {
 
 impl SamplingArgs {
     /// The settings for one model.
-    ///
-    /// The reference's commands ask for `--max_length 2048`; a model with fewer positions gets what it has, and that
-    /// is said.
     pub(crate) fn config(&self, model: &Llama, folder: &Path) -> GenerationConfig {
         let positions = model.config().max_position_embeddings;
-        let asked = self.max_length.unwrap_or(positions);
-        if asked > positions {
-            exit::note(format_args!("note: --max_length {positions}: {} has no more positions", folder.display()));
-        }
+        let max_length = fit_max_length(self.max_length.unwrap_or(positions), positions, folder);
         let sampling = match self.task_type {
             TaskType::Sampling => {
                 Sampling::Random { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p }
             }
             TaskType::Testing => Sampling::Greedy,
         };
-        let max_length = asked.min(positions);
         GenerationConfig { max_new_tokens: self.max_new_tokens, min_new_tokens: 0, max_length, sampling }
     }
 }

@@ -91,7 +91,7 @@ impl Episode {
 
     /// Whose turn it is.
     pub fn next_role(&self) -> Role {
-        self.history.last().map_or(Role::Attacker, |last| last.role.opponent())
+        next_role(&self.history)
     }
 
     /// Appends an utterance.
@@ -113,4 +113,9 @@ impl Episode {
             None => Ok(()),
         }
     }
+}
+
+/// Whose turn it is after a history.
+pub(crate) fn next_role(history: &[Utterance]) -> Role {
+    history.last().map_or(Role::Attacker, |last| last.role.opponent())
 }

@@ -49,10 +49,16 @@ pub enum Error {
         /// What is wrong.
         reason: &'static str,
     },
+    /// A judge that there is not.
+    #[error("unknown judge {name:?}; there are \"paper\" and \"whole-word\"")]
+    UnknownJudge {
+        /// What was asked for.
+        name: String,
+    },
     /// An episode whose utterances do not alternate, attacker first.
-    #[error("utterance {index} (0-based) is the {found}'s, but it was the {expected}'s turn")]
+    #[error("utterance {number} is the {found}'s, but it was the {expected}'s turn", number = index + 1)]
     RolesOutOfOrder {
-        /// Place in the history.
+        /// 0-based place in the history; the message counts from 1.
         index: usize,
         /// Whose utterance it is.
         found: crate::Role,

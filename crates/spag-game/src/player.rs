@@ -50,12 +50,40 @@ pub trait Player {
 }
 
 /// A player that follows a rule: for tests and for scripted opponents.
+///
+/// ```
+/// use spag_game::{
+///     AfterDecision, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, ScriptedPlayer, Seats, play_games,
+/// };
+///
+/// # fn main() -> spag_game::Result<()> {
+/// let mut player = ScriptedPlayer::lines(["What do you drink?", "Hot things.", "With milk?", "Tea, yes."]);
+/// let game = GameSpec { game: 0, target_word: "tea".into(), max_turns: 5, seed: 1 };
+/// let config = PlayConfig { judge: JudgeKind::Paper, games_in_flight: 8, after_decision: AfterDecision::Stop };
+/// play_games([game], Seats::SelfPlay(&mut player), &PromptSet::default(), &config, &mut |finished| {
+///     assert_eq!(finished.verdict.outcome, Outcome::AttackerWins);
+///     assert_eq!(finished.episode.history.len(), 4);
+///     Ok(())
+/// })
+/// # }
+/// ```
+#[derive(Clone, Debug)]
 pub struct ScriptedPlayer<F>(F);
 
 impl<F: FnMut(&TurnRequest<'_>) -> String> ScriptedPlayer<F> {
     /// Answers every turn with what `reply` returns.
     pub fn new(reply: F) -> Self {
         Self(reply)
+    }
+}
+
+impl ScriptedPlayer<()> {
+    /// Says the same lines in every game: the k-th as the k-th utterance of the game, and nothing after the last.
+    pub fn lines(
+        lines: impl IntoIterator<Item = impl Into<String>>,
+    ) -> ScriptedPlayer<impl FnMut(&TurnRequest<'_>) -> String> {
+        let lines: Vec<String> = lines.into_iter().map(Into::into).collect();
+        ScriptedPlayer(move |turn: &TurnRequest<'_>| lines.get(turn.episode.history.len()).cloned().unwrap_or_default())
     }
 }
 

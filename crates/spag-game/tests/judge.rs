@@ -1,8 +1,12 @@
-//! The paper's judge against the reference implementation's verdicts on 3,000 episodes.
+//! The paper's judge against the reference implementation's verdicts on 3,000 episodes, and both judges on hard texts.
 
 use std::path::Path;
 
-use spag_game::{EpisodeReader, JudgeKind, Outcome, Referee, Role, Verdict, judge_episode};
+use spag_game::{Episode, EpisodeReader, JudgeKind, Outcome, Referee, Role, Verdict, judge_episode};
+
+fn rule(kind: JudgeKind, word: &str, role: Role, text: &str) -> Option<Outcome> {
+    Referee::new(kind, word).unwrap().rule(role, text)
+}
 
 #[test]
 fn every_fixture_is_judged_as_the_reference_does() {
@@ -22,34 +26,91 @@ fn every_fixture_is_judged_as_the_reference_does() {
 
 #[test]
 fn whole_words_only() {
-    let paper = Referee::new(JudgeKind::Paper, "art").unwrap();
-    let whole = Referee::new(JudgeKind::WholeWord, "art").unwrap();
     for (text, by_paper, by_whole) in [
         ("Let us start.", true, false),
         ("I like art!", true, true),
         ("The arts are fine.", true, true),
         ("'art'", true, true),
+        ("It is art's end.", true, true),
+        ("state_of_the_art_thing", true, true),
+        ("partarts artists", true, false),
+        ("partart art", true, true),
         ("Nothing of the kind.", false, false),
     ] {
         let outcome = |hit: bool| hit.then_some(Outcome::AttackerWins);
-        assert_eq!(paper.rule(Role::Defender, text), outcome(by_paper), "{text}");
-        assert_eq!(whole.rule(Role::Defender, text), outcome(by_whole), "{text}");
+        assert_eq!(rule(JudgeKind::Paper, "art", Role::Defender, text), outcome(by_paper), "{text}");
+        assert_eq!(rule(JudgeKind::WholeWord, "art", Role::Defender, text), outcome(by_whole), "{text}");
     }
-    let guess = "I know the word! It is artist";
-    assert_eq!(paper.rule(Role::Defender, guess), Some(Outcome::DefenderWins));
-    assert_eq!(whole.rule(Role::Defender, guess), Some(Outcome::AttackerWins));
+    for (guess, by_paper, by_whole) in [
+        ("I know the word! It is art.", true, true),
+        ("I know the word! It is `art`!", true, true),
+        ("I know the word! It is artist", true, false),
+        ("I know the word! It is smart", true, false),
+        ("I know the word! It is a start, I know the word! It is art", true, true),
+        ("I know the word! It 1234567\"art\"", true, true),
+        ("I know the word! It 12345678art", false, false),
+        ("I know the word! It is something else: art", false, false),
+    ] {
+        let outcome = |right: bool| Some(if right { Outcome::DefenderWins } else { Outcome::AttackerWins });
+        assert_eq!(rule(JudgeKind::Paper, "art", Role::Defender, guess), outcome(by_paper), "{guess}");
+        assert_eq!(rule(JudgeKind::WholeWord, "art", Role::Defender, guess), outcome(by_whole), "{guess}");
+    }
+    // A word that ends in signs may stand before letters: nothing is joined there.
+    assert_eq!(rule(JudgeKind::WholeWord, "c++", Role::Attacker, "in c++11"), Some(Outcome::AttackerBreaksRules));
 }
 
 #[test]
 fn special_characters_in_a_word_are_plain_text() {
-    for word in ["c++", "(", "[a-", "a.b", "\\", "*", "$^"] {
-        let referee = Referee::new(JudgeKind::Paper, word).unwrap();
+    for word in ["c++", "(", "[a-", "a.b", "\\", "*", "$^", "{word}", "a|b"] {
+        let say = |role, text: &str| rule(JudgeKind::Paper, word, role, text);
         assert_eq!(
-            referee.rule(Role::Defender, &format!("I know the word! It is {word}")),
-            Some(Outcome::DefenderWins)
+            say(Role::Defender, &format!("I know the word! It is {word}")),
+            Some(Outcome::DefenderWins),
+            "{word}"
         );
-        assert_eq!(referee.rule(Role::Attacker, &format!("say {word} now")), Some(Outcome::AttackerBreaksRules));
-        assert_eq!(referee.rule(Role::Defender, "nothing"), None);
+        assert_eq!(say(Role::Attacker, &format!("say {word} now")), Some(Outcome::AttackerBreaksRules), "{word}");
+        assert_eq!(say(Role::Defender, "nothing"), None, "{word}");
     }
-    assert!(Referee::new(JudgeKind::Paper, "  ").is_err());
+    assert_eq!(rule(JudgeKind::Paper, "a.b", Role::Defender, "axb"), None);
+    for word in ["", "  ", "\n"] {
+        assert!(Referee::new(JudgeKind::Paper, word).is_err());
+    }
+}
+
+#[test]
+fn letters_of_every_language_are_lower_cased() {
+    let breaks = Some(Outcome::AttackerBreaksRules);
+    assert_eq!(rule(JudgeKind::Paper, "Straße", Role::Attacker, "DIE STRASSE"), None);
+    assert_eq!(rule(JudgeKind::Paper, "ÉCOLE", Role::Attacker, "l'école"), breaks);
+    // The last letter is a final sigma in the word and in the text.
+    assert_eq!(rule(JudgeKind::Paper, "ΣΟΦΌΣ", Role::Attacker, "Ο ΣΟΦΌΣ ΕΊΠΕ"), breaks);
+    assert_eq!(rule(JudgeKind::Paper, "İ", Role::Attacker, "i\u{307}"), breaks);
+}
+
+#[test]
+fn only_the_turns_of_the_game_count() {
+    let mut episode = Episode::new("tea", 1);
+    episode.push(Role::Attacker, "Hello.");
+    episode.push(Role::Defender, "Hello.");
+    episode.push(Role::Attacker, "tea");
+    let verdict = judge_episode(JudgeKind::Paper, &episode).unwrap();
+    assert_eq!(verdict, Verdict { outcome: Outcome::Tie, history_length: 2 });
+    episode.max_turns = 2;
+    let verdict = judge_episode(JudgeKind::Paper, &episode).unwrap();
+    assert_eq!(verdict, Verdict { outcome: Outcome::AttackerBreaksRules, history_length: 3 });
+    episode.push(Role::Attacker, "Hello again.");
+    let message = judge_episode(JudgeKind::Paper, &episode).unwrap_err().to_string();
+    assert_eq!(message, "utterance 4 is the attacker's, but it was the defender's turn");
+}
+
+#[test]
+fn outcomes_and_judges_have_the_references_names() {
+    for outcome in Outcome::ALL {
+        assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.to_string());
+    }
+    for kind in [JudgeKind::Paper, JudgeKind::WholeWord] {
+        assert_eq!(kind.to_string().parse::<JudgeKind>().unwrap(), kind);
+        assert_eq!(serde_json::to_value(kind).unwrap(), kind.to_string());
+    }
+    assert!("papre".parse::<JudgeKind>().unwrap_err().to_string().contains("whole-word"));
 }

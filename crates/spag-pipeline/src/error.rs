@@ -152,16 +152,9 @@ pub enum Error {
 
 impl Error {
     /// Wraps an operating system error: `.map_err(Error::io("create it", &path))`.
-    pub(crate) fn io(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io {
-            path,
-            action,
-            source,
-        }
+        move |source| Self::Io { path, action, source }
     }
 }
 

@@ -64,7 +64,8 @@ pub(crate) fn fingerprint(path: &Path) -> Result<String> {
     for file in &files {
         add(file)?;
     }
-    let names: Vec<&[u8]> = files.iter().filter_map(|file| file.file_name()).map(|name| name.as_encoded_bytes()).collect();
+    let names: Vec<&[u8]> =
+        files.iter().filter_map(|file| file.file_name()).map(|name| name.as_encoded_bytes()).collect();
     hash.update(names.join(&b"/"[..]));
     Ok(hex(&hash.finalize()))
 }

@@ -32,10 +32,8 @@ impl ModelPlayer {
 
 impl Player for ModelPlayer {
     fn respond(&mut self, requests: &[TurnRequest<'_>]) -> Result<Vec<String>, PlayerError> {
-        let requests: Vec<Request> = requests
-            .iter()
-            .map(|request| Request { prompt: request.prompt.to_owned(), seed: request.seed })
-            .collect();
+        let requests: Vec<Request> =
+            requests.iter().map(|request| Request { prompt: request.prompt.to_owned(), seed: request.seed }).collect();
         let completions = self.generator.generate(&requests).map_err(PlayerError::caused_by)?;
         Ok(completions.into_iter().map(|completion| completion.text).collect())
     }

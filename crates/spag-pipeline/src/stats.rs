@@ -36,13 +36,7 @@ impl Rate {
     pub fn new(count: usize, total: usize) -> Self {
         let count = count.min(total);
         if total == 0 {
-            return Self {
-                count,
-                total,
-                share: None,
-                low: 0.0,
-                high: 1.0,
-            };
+            return Self { count, total, share: None, low: 0.0, high: 1.0 };
         }
         let n = total as f64;
         let p = count as f64 / n;
@@ -94,11 +88,7 @@ impl Change {
         let d = p_new - p_old;
         let below = ((p_new - new.low).powi(2) + (old.high - p_old).powi(2)).sqrt();
         let above = ((new.high - p_new).powi(2) + (p_old - old.low).powi(2)).sqrt();
-        Some(Self {
-            points: 100.0 * d,
-            low: 100.0 * (d - below),
-            high: 100.0 * (d + above),
-        })
+        Some(Self { points: 100.0 * d, low: 100.0 * (d - below), high: 100.0 * (d + above) })
     }
 }
 

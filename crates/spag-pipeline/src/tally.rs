@@ -106,3 +106,53 @@ pub(crate) fn ending(episode: &Episode, judge: JudgeKind) -> Result<(Ending, usi
     };
     Ok((ending, verdict.history_length))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lexicon() -> Lexicon {
+        Lexicon::load(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/lexicon.toml")).unwrap()
+    }
+
+    fn game(said: &[&str]) -> Episode {
+        let mut episode = Episode::new("tiger", 5);
+        for utterance in said {
+            episode.push(episode.next_role(), *utterance);
+        }
+        episode
+    }
+
+    #[test]
+    fn every_ending_is_told_apart() {
+        for (said, expected, length) in [
+            (&["Mine has stripes.", "I know the word! It is tiger!"][..], Ending::RightGuess, 2),
+            (&["Mine has stripes.", "I know the word! It is zebra!"], Ending::WrongGuess, 2),
+            (&["Mine has stripes.", "Maybe you mean the tiger."], Ending::SaidUnknowingly, 2),
+            (&["Hello.", "Well.", "My tiger has stripes."], Ending::BrokenRule, 3),
+            (&["Hello.", "Well."], Ending::Tie, 2),
+            // What comes after the deciding utterance changes nothing.
+            (&["A", "I know the word! It is zebra!", "B", "tiger"], Ending::WrongGuess, 2),
+        ] {
+            assert_eq!(ending(&game(said), JudgeKind::Paper).unwrap(), (expected, length), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_broken_rule_is_the_attacker_s_loss_and_a_tie_decides_nothing() {
+        let mut tally = Tally::default();
+        for said in [
+            &["It has stripes. It eats grass.", "Well.", "It is dangerous.", "I know the word! It is tiger!"][..],
+            &["Mine jumps well.", "I know the word! It is goat!"],
+            &["Say tiger."],
+            &["Hello.", "Well."],
+        ] {
+            tally.add(&game(said), JudgeKind::Paper, &lexicon()).unwrap();
+        }
+        let stats = tally.finish();
+        assert_eq!((stats.games, stats.tie.count), (4, 1));
+        assert_eq!((stats.attacker_win, stats.defender_win), (Rate::new(1, 3), Rate::new(2, 3)));
+        // 2 + 1 + 1 + 1 turns; a tiger has stripes, is dangerous and jumps well, but eats no grass.
+        assert_eq!((stats.mean_turns, stats.true_clues), (1.25, Rate::new(3, 4)));
+    }
+}

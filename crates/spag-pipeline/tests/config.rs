@@ -95,7 +95,13 @@ fn wrong_types_and_broken_toml_name_their_line() {
 
 #[test]
 fn overrides_are_toml_or_else_strings() {
-    let overrides = ["seed=7", "run_dir=runs/b", "self_play.temperature=0.5", "evaluation.epochs=[3, 1]", "rewards.reward_norm=mean"];
+    let overrides = [
+        "seed=7",
+        "run_dir=runs/b",
+        "self_play.temperature=0.5",
+        "evaluation.epochs=[3, 1]",
+        "rewards.reward_norm=mean",
+    ];
     let config = Repository::new().load("seed = 1\n", &overrides).unwrap();
     assert_eq!((config.seed, config.run_dir.to_str()), (7, Some("runs/b")));
     assert_eq!(config.self_play.temperature, 0.5);

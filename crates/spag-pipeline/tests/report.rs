@@ -18,12 +18,8 @@ fn the_text_has_every_number_that_is_promised() {
         assert!(text.contains(heading), "{heading}\n{text}");
     }
     let last = report.matches.last().unwrap();
-    let win = format!(
-        "{:.1} [{:.1}, {:.1}]",
-        100.0 * last.win.share.unwrap(),
-        100.0 * last.win.low,
-        100.0 * last.win.high
-    );
+    let win =
+        format!("{:.1} [{:.1}, {:.1}]", 100.0 * last.win.share.unwrap(), 100.0 * last.win.low, 100.0 * last.win.high);
     assert!(text.contains(&win), "{win}\n{text}");
     assert!(text.lines().all(|line| line == line.trim_end()));
 }

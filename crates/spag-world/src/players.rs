@@ -24,7 +24,7 @@ pub struct Skills {
 
 impl Default for Skills {
     fn default() -> Self {
-        Self { attackers: [3.0, 3.0, 2.0, 3.0], defenders: [3.0, 3.0, 5.0], small_talk: 0.05, timid: 0.25 }
+        Self { attackers: [3.0, 3.0, 2.0, 3.0], defenders: [2.5, 4.0, 5.0], small_talk: 0.05, timid: 0.25 }
     }
 }
 

@@ -12,7 +12,7 @@ mod value;
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::{Arg, Command, CommandFactory, Parser, error::ErrorKind};
 
 use crate::{Error, Result};
 use idle::{Known, Sibling};
@@ -24,7 +24,7 @@ pub(crate) use value::{below_one, count, not_negative, positive, share, truth};
 ///
 /// `args` starts with the program's name, as [`std::env::args_os`] does.
 pub(crate) fn parse<T: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<T> {
-    T::try_parse_from(snake_case_flags(args)).map_err(|error| explain::<T>(error, &[]))
+    from_args(snake_case_flags(args), &[])
 }
 
 /// Parses the arguments of a program that the reference starts with all of `transformers`' training flags.
@@ -37,8 +37,22 @@ pub(crate) fn parse_reference<T: Parser, S: CommandFactory>(
 ) -> Result<(T, Notes)> {
     let known = Known { task, own: T::command(), sibling: Sibling::of(S::command()) };
     let (args, notes) = known.take_idle(snake_case_flags(args))?;
-    let parsed = T::try_parse_from(args).map_err(|error| explain::<T>(error, &known.names()))?;
-    Ok((parsed, notes))
+    Ok((from_args(args, &known.names())?, notes))
+}
+
+fn from_args<T: Parser>(args: Vec<OsString>, also_known: &[String]) -> Result<T> {
+    let matches = negative_values(T::command()).try_get_matches_from(args);
+    let parsed = matches.and_then(|matches| T::from_arg_matches(&matches));
+    parsed.map_err(|error| explain::<T>(error.format(&mut T::command()), also_known))
+}
+
+/// Lets `-1` be a value, so that a flag that wants another number can say so.
+fn negative_values(command: Command) -> Command {
+    let with_values = |arg: Arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(with_values).mut_subcommands(negative_values)
 }
 
 /// Turns clap's complaint about an unknown flag into ours, which knows the accepted ones too.

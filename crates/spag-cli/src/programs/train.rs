@@ -3,11 +3,13 @@
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{ArgAction, Parser};
-use spag_model::SaveDtype;
+use spag_model::{LlamaConfig, SaveDtype};
 use spag_train::{DataOrder, SaveStrategy, SchedulerType, TrainConfig, TrainJob, TrainMethod, TrainSummary};
 
 use crate::{
-    Result, deepspeed, exit,
+    Result,
+    context::fit_max_length,
+    deepspeed, exit,
     flags::{self, Notes, Task},
     launch,
     programs::play::PlayArgs,
@@ -66,7 +68,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "X", default_value_t = TrainConfig::default().num_train_epochs, value_parser = flags::positive, help_heading = "Steps")]
     num_train_epochs: f64,
     /// Optimizer steps in all, in place of --num_train_epochs; -1 for none.
-    #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, help_heading = "Steps")]
+    #[arg(long, value_name = "N", default_value_t = -1, help_heading = "Steps")]
     max_steps: i64,
     /// Compute activations again in the backward pass rather than keep them: less memory, more time, same result.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = flags::truth, help_heading = "Steps")]
@@ -130,7 +132,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
 /// What the flags ask for; says on stderr which of them have no effect.
 fn job(args: TrainArgs, mut notes: Notes) -> Result<TrainJob> {
     // The reference's scripts pass an empty name for "none".
-    let mut reference = args.ref_model_name_or_path.filter(|path| !path.as_os_str().is_empty());
+    let mut reference = args.ref_model_name_or_path.clone().filter(|path| !path.as_os_str().is_empty());
     if reference.is_some() && !args.train_method.needs_reference() {
         notes.add_idle("ref_model_name_or_path", "SFT has no KL term");
         reference = None;
@@ -143,7 +145,19 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<TrainJob> {
         notes.add_remark("--bf16: the weights are saved as bf16; arithmetic is f32");
     }
     notes.say();
-    let config = TrainConfig {
+    let positions = LlamaConfig::from_file(args.model_name_or_path.join("config.json"))?.max_position_embeddings;
+    let max_length = fit_max_length(args.max_length, positions, &args.model_name_or_path);
+    Ok(TrainJob {
+        config: train_config(&args, max_length),
+        model_name_or_path: args.model_name_or_path,
+        ref_model_name_or_path: reference,
+        train_data_path: args.train_data_path,
+        output_dir: args.output_dir,
+    })
+}
+
+fn train_config(args: &TrainArgs, max_length: usize) -> TrainConfig {
+    TrainConfig {
         method: args.train_method,
         lm_kl_coeff: args.lm_kl_coeff,
         lm_sft_coeff: args.lm_sft_coeff,
@@ -161,21 +175,14 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<TrainJob> {
         adam_beta2: args.adam_beta2,
         adam_epsilon: args.adam_epsilon,
         max_grad_norm: args.max_grad_norm,
-        max_length: args.max_length,
+        max_length,
         data_order: args.data_order,
         seed: args.seed,
         logging_steps: args.logging_steps,
         save_strategy: args.save_strategy,
         save_dtype: if args.bf16 { SaveDtype::Bf16 } else { SaveDtype::F32 },
         gradient_checkpointing: args.gradient_checkpointing,
-    };
-    Ok(TrainJob {
-        model_name_or_path: args.model_name_or_path,
-        ref_model_name_or_path: reference,
-        train_data_path: args.train_data_path,
-        output_dir: args.output_dir,
-        config,
-    })
+    }
 }
 
 /// The result in a few lines.
@@ -194,10 +201,15 @@ fn told(summary: &TrainSummary, job: &TrainJob) -> String {
         let rows = summary.dropped.iter().take(8).map(usize::to_string).collect::<Vec<_>>().join(", ");
         let more = if summary.dropped.len() > 8 { ", …" } else { "" };
         let count = summary.dropped.len();
-        text += &format!("\nleft out: {count} samples whose target does not fit into --max_length (rows {rows}{more})");
+        text += &format!(
+            "\nleft out: {count} samples whose target does not fit into --max_length (rows, from 0: {rows}{more})"
+        );
     }
     if summary.skipped_steps > 0 {
         text += &format!("\nskipped: {} steps whose loss or gradients were not finite", summary.skipped_steps);
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

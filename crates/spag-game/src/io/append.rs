@@ -1,14 +1,15 @@
 //! A JSONL file that grows line by line and survives a kill.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::rows::RowReader;
+use super::rows::{Layout, RowReader};
+use super::write::create_parent;
 use crate::error::{Error, Result};
 
 /// Appends values to a JSONL file; every line reaches the operating system before the call returns.
@@ -25,15 +26,10 @@ impl<T: Serialize> JsonlAppender<T> {
     /// # Errors
     /// The file cannot be created.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_owned();
-        let open = || {
-            if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
-                std::fs::create_dir_all(dir)?;
-            }
-            File::create(&path)
-        };
-        let file = open().map_err(|source| Error::Io { path: path.clone(), source })?;
-        Ok(Self { path, file, kind: PhantomData })
+        let path = path.as_ref();
+        let file = create_parent(path).and_then(|()| File::create(path));
+        let file = file.map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), file, kind: PhantomData })
     }
 
     /// Goes on with a file that an earlier run may have left: drops a torn last line and returns the whole ones.
@@ -44,21 +40,20 @@ impl<T: Serialize> JsonlAppender<T> {
     where
         T: DeserializeOwned,
     {
-        let path = path.as_ref().to_owned();
+        let path = path.as_ref();
         if !path.exists() {
-            return Ok((Self::create(&path)?, Vec::new()));
+            return Ok((Self::create(path)?, Vec::new()));
         }
-        let io = |source| Error::Io { path: path.clone(), source };
-        let bytes = std::fs::read(&path).map_err(io)?;
-        // A line is whole once its newline is written.
-        let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        let mut file = OpenOptions::new().write(true).open(&path).map_err(io)?;
-        file.set_len(whole as u64).map_err(io)?;
-        file.seek(SeekFrom::End(0)).map_err(io)?;
-        let kept = std::io::Cursor::new(bytes[..whole].to_vec());
-        let rows =
-            RowReader::from_reader(&path, kept)?.map(|row| row.map(|(_, value)| value)).collect::<Result<_>>()?;
-        Ok((Self { path, file, kind: PhantomData }, rows))
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let mut file = File::options().read(true).write(true).open(path).map_err(io)?;
+        let whole = whole_lines(&file).map_err(io)?;
+        // Read before anything is cut off: a file that holds something else stays as it is.
+        file.rewind().map_err(io)?;
+        let lines = file.try_clone().map_err(io)?.take(whole);
+        let rows = RowReader::with_layout(path, lines, Layout::Lines).map(|row| row.map(|(_, value)| value));
+        let rows = rows.collect::<Result<_>>()?;
+        file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0))).map_err(io)?;
+        Ok((Self { path: path.to_owned(), file, kind: PhantomData }, rows))
     }
 
     /// Appends one line.
@@ -78,5 +73,22 @@ impl<T: Serialize> JsonlAppender<T> {
     /// The disk reports a failure.
     pub fn sync(&self) -> Result<()> {
         self.file.sync_all().map_err(|source| Error::Io { path: self.path.clone(), source })
+    }
+}
+
+/// Bytes up to and with the last newline: a line is whole once its newline is written.
+fn whole_lines(file: &File) -> io::Result<u64> {
+    let (mut input, mut read, mut whole) = (BufReader::with_capacity(1 << 16, file), 0, 0);
+    loop {
+        let buffer = input.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(whole);
+        }
+        if let Some(at) = buffer.iter().rposition(|byte| *byte == b'\n') {
+            whole = read + at as u64 + 1;
+        }
+        let length = buffer.len();
+        read += length as u64;
+        input.consume(length);
     }
 }

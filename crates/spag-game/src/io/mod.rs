@@ -1,6 +1,7 @@
 //! Files in and out: rows of JSON, word lists, lines appended as they come.
 
 mod append;
+mod cause;
 mod rows;
 mod words;
 mod write;
@@ -8,6 +9,7 @@ mod write;
 use std::path::Path;
 
 pub use append::JsonlAppender;
+pub(crate) use cause::cause;
 pub use rows::RowReader;
 pub use words::{parse_words, read_words};
 pub use write::{AtomicFile, write_json_atomically};

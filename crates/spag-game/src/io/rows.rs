@@ -1,34 +1,30 @@
 //! Rows of a JSON list or of JSONL, one at a time.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+use super::cause::cause;
 use crate::error::{Error, Result};
 
 /// Reads rows of type `T` from a JSON list or JSONL; memory does not grow with the file.
 ///
-/// Yields the 1-based row (an element of the list, a line of JSONL) with each value.
+/// Yields the 1-based row (an element of the list, a line of JSONL) with each value, and ends after the first error.
 pub struct RowReader<T> {
     path: PathBuf,
     input: Box<dyn BufRead + Send>,
     layout: Layout,
+    /// Rows begun so far.
     row: usize,
     done: bool,
     kind: PhantomData<fn() -> T>,
 }
 
-impl<T> std::fmt::Debug for RowReader<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RowReader").field("path", &self.path).field("row", &self.row).finish()
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
+pub(super) enum Layout {
     List,
     Lines,
 }
@@ -40,29 +36,35 @@ impl<T: DeserializeOwned> RowReader<T> {
     /// The file cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let io = |source| Error::Io { path: path.to_owned(), source };
-        let file = File::open(path).map_err(io)?;
-        if file.metadata().map_err(io)?.is_dir() {
-            return Err(io(std::io::Error::new(std::io::ErrorKind::IsADirectory, "this is a folder, not a file")));
-        }
-        Self::new(path, Box::new(BufReader::with_capacity(1 << 16, file)))
+        let open = || {
+            let file = File::open(path)?;
+            match file.metadata()?.is_dir() {
+                true => Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder, not a file")),
+                false => Ok(file),
+            }
+        };
+        let file = open().map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        Self::from_reader(path, file)
     }
 
-    fn new(path: &Path, mut input: Box<dyn BufRead + Send>) -> Result<Self> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
-        // A byte-order mark says nothing in UTF-8 and is tolerated.
-        if input.fill_buf().map_err(io)?.starts_with(b"\xef\xbb\xbf") {
-            input.consume(3);
+    /// Reads rows from anything; `path` is what errors name.
+    ///
+    /// # Errors
+    /// The input cannot be read.
+    pub fn from_reader(path: impl AsRef<Path>, input: impl Read + Send + 'static) -> Result<Self> {
+        let mut reader = Self::with_layout(path.as_ref(), input, Layout::Lines);
+        reader.skip_byte_order_mark()?;
+        if reader.peek()? == Some(b'[') {
+            reader.input.consume(1);
+            reader.layout = Layout::List;
         }
-        skip_space(&mut input).map_err(io)?;
-        let layout = match input.fill_buf().map_err(io)?.first() {
-            Some(b'[') => {
-                input.consume(1);
-                Layout::List
-            }
-            _ => Layout::Lines,
-        };
-        Ok(Self { path: path.to_owned(), input, layout, row: 0, done: false, kind: PhantomData })
+        Ok(reader)
+    }
+
+    /// Reads rows of a layout that is known.
+    pub(super) fn with_layout(path: &Path, input: impl Read + Send + 'static, layout: Layout) -> Self {
+        let input = Box::new(BufReader::with_capacity(1 << 16, input));
+        Self { path: path.to_owned(), input, layout, row: 0, done: false, kind: PhantomData }
     }
 
     /// The file that is read.
@@ -70,27 +72,40 @@ impl<T: DeserializeOwned> RowReader<T> {
         &self.path
     }
 
+    /// In UTF-8 the mark says nothing, but some editors write it.
+    fn skip_byte_order_mark(&mut self) -> Result<()> {
+        let buffer = self.input.fill_buf().map_err(|source| Error::Io { path: self.path.clone(), source })?;
+        if buffer.starts_with(b"\xef\xbb\xbf") {
+            self.input.consume(3);
+        }
+        Ok(())
+    }
+
     fn fail(&self, reason: impl Into<String>) -> Error {
         Error::Row { path: self.path.clone(), row: self.row, reason: reason.into() }
     }
 
-    fn io(&self, source: std::io::Error) -> Error {
+    fn io(&self, source: io::Error) -> Error {
         Error::Io { path: self.path.clone(), source }
     }
 
     fn parse(&self, bytes: &[u8]) -> Result<T> {
-        serde_json::from_slice(bytes).map_err(|e| {
-            let truncated = if e.is_eof() { " (is the file cut off?)" } else { "" };
-            self.fail(format!("{}{truncated}", without_line(&e)))
+        serde_json::from_slice(bytes).map_err(|error| {
+            let cut_off = match self.layout {
+                Layout::List => "is the file cut off?",
+                Layout::Lines => "is the file cut off, or one object spread over several lines?",
+            };
+            let hint = if error.is_eof() { format!("; {cut_off}") } else { String::new() };
+            self.fail(format!("{}{hint}", cause::<T>(bytes, "row", &error)))
         })
     }
 
     /// The next line that is not blank.
     fn next_line(&mut self) -> Result<Option<T>> {
+        let mut line = Vec::new();
         loop {
-            let mut line = Vec::new();
-            let read = self.input.read_until(b'\n', &mut line).map_err(|e| self.io(e))?;
-            if read == 0 {
+            line.clear();
+            if self.input.read_until(b'\n', &mut line).map_err(|e| self.io(e))? == 0 {
                 return Ok(None);
             }
             self.row += 1;
@@ -100,35 +115,46 @@ impl<T: DeserializeOwned> RowReader<T> {
         }
     }
 
-    /// The next element of the list.
+    /// The next element of the list, or what follows the last one.
     fn next_element(&mut self) -> Result<Option<T>> {
         self.row += 1;
-        let Some(byte) = self.peek()? else {
-            return Err(self.fail("the list has no closing `]`; is the file cut off?"));
-        };
-        if byte == b']' {
-            self.input.consume(1);
-            return match self.peek()? {
-                None => Ok(None),
-                Some(_) => Err(self.fail("there is something after the list's closing `]`")),
-            };
-        }
-        if self.row > 1 {
-            if byte != b',' {
-                return Err(self.fail("expected `,` or `]` between the elements of the list"));
+        match self.peek()? {
+            None => return Err(self.fail("the list has no closing `]`; is the file cut off?")),
+            Some(b']') => {
+                self.input.consume(1);
+                return match self.peek()? {
+                    None => Ok(None),
+                    Some(_) => Err(self.fail("there is something after the list's closing `]`")),
+                };
             }
-            self.input.consume(1);
-            self.peek()?;
+            Some(b',') if self.row > 1 => {
+                self.input.consume(1);
+                self.peek()?;
+            }
+            Some(_) if self.row > 1 => {
+                return Err(self.fail("`,` or `]` is missing before this element of the list"));
+            }
+            Some(_) => {}
         }
-        let bytes = self.element()?;
-        self.parse(&bytes).map(Some)
+        match self.element()? {
+            bytes if bytes.is_empty() && self.peek()?.is_some() => {
+                Err(self.fail("an element is missing before this `,` or `]`"))
+            }
+            bytes => self.parse(&bytes).map(Some),
+        }
     }
 
     /// The next byte that is not white space, left where it is.
     fn peek(&mut self) -> Result<Option<u8>> {
-        skip_space(&mut self.input).map_err(|e| self.io(e))?;
-        let next = self.input.fill_buf().map(|buffer| buffer.first().copied());
-        next.map_err(|e| self.io(e))
+        loop {
+            let buffer = self.input.fill_buf().map_err(|source| Error::Io { path: self.path.clone(), source })?;
+            let (length, next) = (buffer.len(), buffer.iter().position(|byte| !byte.is_ascii_whitespace()));
+            let found = next.and_then(|at| buffer.get(at).copied());
+            self.input.consume(next.unwrap_or(length));
+            if found.is_some() || length == 0 {
+                return Ok(found);
+            }
+        }
     }
 
     /// The bytes of one element: up to a `,` or `]` outside strings and brackets.
@@ -138,7 +164,7 @@ impl<T: DeserializeOwned> RowReader<T> {
             let buffer = match self.input.fill_buf() {
                 Ok([]) => return Ok(bytes),
                 Ok(buffer) => buffer,
-                Err(e) => return Err(Error::Io { path: self.path.clone(), source: e }),
+                Err(source) => return Err(Error::Io { path: self.path.clone(), source }),
             };
             let end = buffer.iter().position(|byte| {
                 match byte {
@@ -174,46 +200,14 @@ impl<T: DeserializeOwned> Iterator for RowReader<T> {
             Layout::Lines => self.next_line(),
             Layout::List => self.next_element(),
         };
-        match next {
-            Ok(Some(value)) => Some(Ok((self.row, value))),
-            Ok(None) => {
-                self.done = true;
-                None
-            }
-            Err(error) => {
-                self.done = true;
-                Some(Err(error))
-            }
-        }
+        let item = next.map(|value| value.map(|value| (self.row, value))).transpose();
+        self.done = !matches!(item, Some(Ok(_)));
+        item
     }
 }
 
-/// serde_json's message without its " at line 1 column 17", which counts within the row and misleads.
-fn without_line(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let end = text.rfind(" at line ").unwrap_or(text.len());
-    format!("{} (column {} of the row)", &text[..end], error.column())
-}
-
-fn skip_space(input: &mut impl BufRead) -> std::io::Result<()> {
-    loop {
-        let buffer = input.fill_buf()?;
-        let space = buffer.iter().take_while(|b| b.is_ascii_whitespace()).count();
-        let more = space == buffer.len() && space > 0;
-        input.consume(space);
-        if !more {
-            return Ok(());
-        }
-    }
-}
-
-/// Lets tests read from memory.
-impl<T: DeserializeOwned> RowReader<T> {
-    /// Reads rows from anything; `path` is what errors name.
-    ///
-    /// # Errors
-    /// The input cannot be read.
-    pub fn from_reader(path: impl AsRef<Path>, input: impl Read + Send + 'static) -> Result<Self> {
-        Self::new(path.as_ref(), Box::new(BufReader::new(input)))
+impl<T> std::fmt::Debug for RowReader<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowReader").field("path", &self.path).field("row", &self.row).finish_non_exhaustive()
     }
 }

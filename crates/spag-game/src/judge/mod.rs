@@ -14,6 +14,8 @@ pub use forms::word_forms;
 pub use prediction::is_prediction;
 pub use referee::{Referee, judge_episode};
 
+use crate::error::{Error, Result};
+
 /// Which rules decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -26,12 +28,13 @@ pub enum JudgeKind {
 }
 
 impl FromStr for JudgeKind {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
         match text {
             "paper" => Ok(Self::Paper),
             "whole-word" | "whole_word" => Ok(Self::WholeWord),
-            other => Err(format!("unknown judge \"{other}\"; paper and whole-word are known")),
+            other => Err(Error::UnknownJudge { name: other.to_owned() }),
         }
     }
 }

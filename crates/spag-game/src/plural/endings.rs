@@ -59,7 +59,7 @@ const IRREGULAR: &[Ending] = &[
     ("goose", "geese"),
     ("foot", "feet"),
     ("zoon", "zoa"),
-    // Greek: glacis, analysis, axis.
+    // Greek, and what ends alike: analysis, axis.
     ("cis", "ces"),
     ("sis", "ses"),
     ("xis", "xes"),

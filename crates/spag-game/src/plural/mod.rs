@@ -7,10 +7,10 @@ mod endings;
 mod words;
 
 /// Words between the parts of a compound whose first part is the noun ("mothers-in-law", "men at arms").
-const PREPOSITIONS: [&str; 39] = [
+const PREPOSITIONS: [&str; 40] = [
     "about", "above", "across", "after", "among", "around", "at", "athwart", "before", "behind", "below", "beneath",
     "beside", "besides", "between", "betwixt", "beyond", "but", "by", "during", "except", "for", "from", "in", "into",
-    "near", "of", "off", "on", "onto", "out", "over", "since", "till", "to", "under", "until", "unto", "upon",
+    "near", "of", "off", "on", "onto", "out", "over", "since", "till", "to", "under", "until", "unto", "upon", "with",
 ];
 
 /// Ranks that a general can have; in capitals, the general is the noun ("Major Generals").
@@ -61,10 +61,7 @@ fn possessive(owner: &str) -> String {
 
 /// Whether a compound's first part takes the plural, by its first two parts.
 fn first_is_noun(first: &str, second: &str) -> bool {
-    second == "general"
-        || (second == "General" && !RANKS.contains(&first))
-        || second == "with"
-        || PREPOSITIONS.contains(&second)
+    second == "general" || (second == "General" && !RANKS.contains(&first)) || PREPOSITIONS.contains(&second)
 }
 
 /// The plural of a word that is no compound.

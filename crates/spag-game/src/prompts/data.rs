@@ -2,7 +2,32 @@
 
 use serde::Deserialize;
 
-/// A text for each role.
+use crate::episode::Role;
+
+/// A whole prompt file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PromptFile {
+    /// Texts of the rules, with `{max_turns}`; the first is the playing one.
+    pub(super) rules: Vec<String>,
+    pub(super) playing: Playing,
+    pub(super) training: Training,
+}
+
+/// The playing wording: rules, then the history or that there is none, then the instruction.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Playing {
+    /// In place of a history that is empty.
+    pub(super) beginning: String,
+    /// Before the first entry of the history.
+    pub(super) history: String,
+    /// One utterance: `{role}` and `{content}`.
+    pub(super) entry: String,
+    pub(super) instruction: PerRole,
+}
+
+/// What the player to move is told; the attacker also the `{target_word}`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PerRole {
@@ -10,31 +35,16 @@ pub(super) struct PerRole {
     pub(super) defender: String,
 }
 
-/// A whole prompt file.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PromptFile {
-    /// Texts of the rules with `{max_turns}`; the first is the playing one.
-    pub(super) rules: Vec<String>,
-    pub(super) playing: Playing,
-    pub(super) training: Training,
+impl PerRole {
+    pub(super) fn of(&self, role: Role) -> &str {
+        match role {
+            Role::Attacker => &self.attacker,
+            Role::Defender => &self.defender,
+        }
+    }
 }
 
-/// The playing wording: rules, beginning or history, instruction.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Playing {
-    /// In place of a history that is empty.
-    pub(super) beginning: String,
-    /// Before the first entry.
-    pub(super) history: String,
-    /// One utterance: `{role}` and `{content}`.
-    pub(super) entry: String,
-    /// What the player to move is told; the attacker's has `{target_word}`.
-    pub(super) instruction: PerRole,
-}
-
-/// The training wordings and how they are drawn.
+/// The training wordings and how they are drawn. A list is drawn from evenly: repeat an entry to draw it more often.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Training {
@@ -42,21 +52,27 @@ pub(super) struct Training {
     #[serde(default)]
     pub(super) playing_share: f64,
     pub(super) layouts: Layouts,
-    /// Before every utterance and name.
+    /// Before every name.
     pub(super) dialogue_prefixes: Vec<String>,
-    /// Names of (the player to move, the other); `{self}` and `{other}` are the role names.
+    /// Names of the player to move and of the other; `{self}` and `{other}` stand for their roles.
     pub(super) names: Vec<(String, String)>,
-    /// Names of the rules' section.
+    /// Names of the section with the rules.
     pub(super) system_names: Vec<String>,
     pub(super) instruction: PerRole,
+    /// Between the rules and the instruction, in the chat layouts.
     pub(super) before_instruction: String,
+    /// Where the history is empty: after the instruction in the chat layouts, after the rules in the alpaca layout.
     pub(super) beginning: String,
+    /// Before the first utterance in the alpaca layout.
     pub(super) history: String,
+    /// After the last utterance in the alpaca layout.
     pub(super) after_history: String,
+    /// After every name.
     pub(super) after_name: String,
-    /// Probability that the alpaca layout names the rules' section.
+    /// Probability that the alpaca layout names the section with the rules.
     pub(super) alpaca_system_share: f64,
-    /// Probability that the alpaca layout ends with the instruction instead of a name.
+    /// Probability that the alpaca layout ends in the instruction, its full stop replaced by `after_name`, and not in
+    /// the name of the player to move.
     pub(super) alpaca_nameless_share: f64,
 }
 
@@ -64,59 +80,13 @@ pub(super) struct Training {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Layouts {
-    /// Rules, then history.
+    /// Rules and instruction, history, name.
     #[serde(default)]
     pub(super) chat: f64,
-    /// History, then rules.
+    /// History, rules and instruction, name.
     #[serde(default)]
     pub(super) chat_inverse: f64,
-    /// One instruction block.
+    /// Rules, history, instruction, name: one block.
     #[serde(default)]
     pub(super) alpaca: f64,
-}
-
-impl PromptFile {
-    /// Says which key cannot be used and why.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let t = &self.training;
-        for (key, empty) in [
-            ("rules", self.rules.is_empty()),
-            ("training.dialogue_prefixes", t.dialogue_prefixes.is_empty()),
-            ("training.names", t.names.is_empty()),
-            ("training.system_names", t.system_names.is_empty()),
-        ] {
-            if empty {
-                return Err(format!("`{key}` is empty; it needs at least one entry"));
-            }
-        }
-        let needs = |key: &str, text: &str, placeholder: &str| match text.contains(placeholder) {
-            true => Ok(()),
-            false => Err(format!("`{key}` lacks {placeholder}")),
-        };
-        needs("playing.entry", &self.playing.entry, "{content}")?;
-        needs("playing.instruction.attacker", &self.playing.instruction.attacker, "{target_word}")?;
-        needs("training.instruction.attacker", &t.instruction.attacker, "{target_word}")?;
-        for (key, text) in [
-            ("playing.instruction.defender", &self.playing.instruction.defender),
-            ("training.instruction.defender", &t.instruction.defender),
-        ] {
-            if text.contains("{target_word}") {
-                return Err(format!("`{key}` has {{target_word}}, which would tell the defender the word"));
-            }
-        }
-        for (key, share) in [
-            ("training.playing_share", t.playing_share),
-            ("training.alpaca_system_share", t.alpaca_system_share),
-            ("training.alpaca_nameless_share", t.alpaca_nameless_share),
-        ] {
-            if !(0.0..=1.0).contains(&share) {
-                return Err(format!("`{key}` is {share}; a probability lies between 0 and 1"));
-            }
-        }
-        let weights = [t.layouts.chat, t.layouts.chat_inverse, t.layouts.alpaca];
-        match weights.iter().all(|w| w.is_finite() && *w >= 0.0) && weights.iter().sum::<f64>() > 0.0 {
-            true => Ok(()),
-            false => Err("`training.layouts` needs weights of at least 0, one of them above".into()),
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! How a game is put into words for a model: one wording while playing, many while training.
 
+mod check;
 mod data;
 mod fill;
 mod render;
@@ -8,13 +9,41 @@ use std::path::Path;
 
 use rand::Rng;
 
-use crate::episode::{Role, Utterance};
+use crate::episode::Utterance;
 use crate::error::{Error, Result};
+use crate::io::cause;
 use data::PromptFile;
 
 /// All wordings of a prompt file.
 ///
-/// The default is embedded; `--prompts FILE` replaces it. `data/prompts.json` of this crate shows every key.
+/// The default is the crate's `data/prompts.json`, which is embedded and shows every key; `--prompts FILE` replaces it.
+/// A prompt is its parts put together as they are: blanks and line breaks belong to the file.
+///
+/// | Key | What it is |
+/// |---|---|
+/// | `rules` | texts with `{max_turns}`; the first is played with, training draws one of them |
+/// | `playing.beginning` | after the rules, where nothing has been said yet |
+/// | `playing.history`, `.entry` | otherwise: the header, and each utterance with `{role}` and `{content}` |
+/// | `playing.instruction` | the end: an `attacker`'s with `{target_word}`, and a `defender`'s |
+/// | `training.playing_share` | probability of the playing wording (0 where the key is missing) |
+/// | `training.layouts` | weights of `chat`, `chat_inverse` and `alpaca` |
+/// | `training.dialogue_prefixes` | what may stand before every name |
+/// | `training.names` | pairs: the player to move, the other; `{self}` and `{other}` are their roles |
+/// | `training.system_names` | names of the section with the rules |
+/// | `training.after_name` | what follows every name |
+/// | `training.before_instruction` | between rules and instruction in the chat layouts |
+/// | `training.beginning` | where nothing has been said yet: after the instruction (chat), after the rules (alpaca) |
+/// | `training.history`, `.after_history` | around the utterances in the alpaca layout |
+/// | `training.alpaca_system_share` | probability that the alpaca layout begins with the system name |
+/// | `training.alpaca_nameless_share` | probability that it ends in the instruction, its full stop replaced by `after_name` |
+///
+/// With P a prefix, N the name of the player to move and S the system name, each name followed by `after_name`, and U
+/// the utterances as P, name, content:
+///
+/// - playing: rules, `beginning` or `history` and entries, instruction;
+/// - chat: P S rules `before_instruction` instruction (`beginning`) U P N;
+/// - chat inverse: U P S rules `before_instruction` instruction (`beginning`) P N;
+/// - alpaca: (S) rules, `beginning` or P `history` U `after_history`, instruction, P N.
 #[derive(Clone, Debug)]
 pub struct PromptSet(PromptFile);
 
@@ -34,10 +63,14 @@ impl PromptSet {
     /// A file that cannot be read, an unknown or missing key, an empty list, or a text that lacks its placeholder.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        let fail = |reason: String| Error::Prompts { path: path.to_owned(), reason };
-        let file: PromptFile = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
-        file.check().map_err(fail)?;
+        let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        Self::parse(&bytes).map_err(|reason| Error::Prompts { path: path.to_owned(), reason })
+    }
+
+    fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let file: PromptFile = serde_json::from_slice(bytes).map_err(|e| cause::<PromptFile>(bytes, "file", &e))?;
+        check::check(&file)?;
         Ok(Self(file))
     }
 
@@ -58,19 +91,14 @@ impl PromptSet {
     }
 }
 
-/// Whose turn it is after a history.
-fn next_role(history: &[Utterance]) -> Role {
-    history.last().map_or(Role::Attacker, |last| last.role.opponent())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_embedded_file_passes_every_check() {
-        let file: PromptFile = serde_json::from_str(EMBEDDED).unwrap();
-        file.check().unwrap();
-        assert_eq!(file.rules.len(), 8);
+        let set = PromptSet::parse(EMBEDDED.as_bytes()).unwrap();
+        assert_eq!(set.0.rules.len(), 8);
+        assert!(set.0.rules.iter().all(|text| text.contains("{max_turns}")));
     }
 }

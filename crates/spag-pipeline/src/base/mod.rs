@@ -118,7 +118,7 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn RunProgress) -> Result<
         tokenizer_seconds,
         train_seconds: summary.seconds,
     };
-    write_json_atomically(&folder.path().join("base_report.json"), &report)?;
+    write_json_atomically(folder.path().join("base_report.json"), &report)?;
     folder.finish()?;
     Ok(report)
 }
@@ -145,11 +145,12 @@ fn make_tokenizer(config: &BaseConfig, lexicon: &Lexicon, documents: &[String], 
     let read = documents.iter().take(config.tokenizer.documents).map(String::as_str);
     // Counted on top of the documents, so that no target word falls to pieces because it was drawn rarely.
     let words: Vec<&str> = lexicon.words().collect();
-    let weighted: Vec<&str> = words.iter().flat_map(|word| std::iter::repeat_n(*word, config.tokenizer.word_weight)).collect();
+    let weighted: Vec<&str> =
+        words.iter().flat_map(|word| std::iter::repeat_n(*word, config.tokenizer.word_weight)).collect();
     let json = tokenizer::train(read.chain(weighted.iter().copied()), config.tokenizer.pieces)?;
     write_text(&folder.path().join("tokenizer.json"), &json)?;
     for (name, contents) in tokenizer::companions(config.model.max_position_embeddings) {
-        write_json_atomically(&folder.path().join(name), &contents)?;
+        write_json_atomically(folder.path().join(name), &contents)?;
     }
     Ok(())
 }

@@ -73,7 +73,10 @@ fn answers(checkpoint: &Arc<Checkpoint>, probes: &[Probe], sampling: Sampling, s
 /// Answers that begin with the right word.
 fn named(probes: &[Probe], answers: &[String]) -> Rate {
     let right = probes.iter().zip(answers).filter(|(probe, answer)| {
-        answer.trim_start().strip_prefix(probe.word.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+        answer
+            .trim_start()
+            .strip_prefix(probe.word.as_str())
+            .is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
     });
     Rate::new(right.count(), probes.len())
 }

@@ -64,18 +64,16 @@ fn untrained() -> tokenizers::Result<Trained> {
     let model = BPE::builder().unk_token(SPECIALS[0].to_owned()).fuse_unk(true).build()?;
     let normalizer =
         NormalizerSequence::new(vec![Prepend::new(SPACE.to_owned()).into(), Replace::new(" ", SPACE)?.into()]);
-    let before_spaces = Split::new(SplitPattern::String(SPACE.to_owned()), SplitDelimiterBehavior::MergedWithNext, false)?;
+    let before_spaces =
+        Split::new(SplitPattern::String(SPACE.to_owned()), SplitDelimiterBehavior::MergedWithNext, false)?;
     let pre_tokenizer = PreTokenizerSequence::new(vec![before_spaces.into(), Punctuation::default().into()]);
     let post_processor = TemplateProcessing::builder()
         .try_single("<s> $A")?
         .try_pair("<s> $A <s>:1 $B:1")?
         .special_tokens(vec![("<s>", 1)])
         .build()?;
-    let decoder = DecoderSequence::new(vec![
-        Replace::new(SPACE, " ")?.into(),
-        Fuse::new().into(),
-        Strip::new(' ', 1, 0).into(),
-    ]);
+    let decoder =
+        DecoderSequence::new(vec![Replace::new(SPACE, " ")?.into(), Fuse::new().into(), Strip::new(' ', 1, 0).into()]);
     TokenizerBuilder::new()
         .with_model(model)
         .with_normalizer(Some(normalizer.into()))
@@ -111,7 +109,9 @@ mod tests {
     fn texts() -> Vec<String> {
         let words = ["tiger", "horse", "banana", "violin"];
         (0..200)
-            .map(|i| format!("Which animal has {} stripes? That is the {}. `{}`!", i % 7, words[i % 4], words[i / 4 % 4]))
+            .map(|i| {
+                format!("Which animal has {} stripes? That is the {}. `{}`!", i % 7, words[i % 4], words[i / 4 % 4])
+            })
             .collect()
     }
 

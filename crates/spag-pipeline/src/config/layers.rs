@@ -24,27 +24,21 @@ impl Layers {
     pub(crate) fn read<S: DeserializeOwned>(file: &Path) -> Result<Self> {
         let mut seen = Vec::new();
         let table = read_file::<S>(file, &mut seen)?;
-        Ok(Self {
-            table,
-            file: file.to_path_buf(),
-        })
+        Ok(Self { table, file: file.to_path_buf() })
     }
 
     /// Lays one `key.path=value` over the rest. The value is read as TOML; what is no TOML is a string, so that
     /// `--set run_dir=runs/b` needs no quotes.
     pub(crate) fn set<S: DeserializeOwned>(&mut self, text: &str) -> Result<()> {
-        let bad = || Error::BadOverride {
-            text: text.to_owned(),
-        };
+        let bad = || Error::BadOverride { text: text.to_owned() };
         let (key, value) = text.split_once('=').ok_or_else(bad)?;
         let keys: Vec<&str> = key.split('.').map(str::trim).collect();
         if keys.iter().any(|key| key.is_empty()) {
             return Err(bad());
         }
         let value = parse_value(value.trim());
-        let tree = keys.iter().rev().fold(value, |inner, key| {
-            Value::Table(Table::from_iter([((*key).to_owned(), inner)]))
-        });
+        let tree =
+            keys.iter().rev().fold(value, |inner, key| Value::Table(Table::from_iter([((*key).to_owned(), inner)])));
         let Value::Table(tree) = tree else {
             return Err(bad());
         };
@@ -58,8 +52,7 @@ impl Layers {
     pub(crate) fn settle<S: DeserializeOwned>(&self, defaults: Table) -> Result<S> {
         let mut table = defaults;
         lay_over(&mut table, self.table.clone());
-        S::deserialize(table)
-            .map_err(|error| explain(&error, self.file.display().to_string(), None))
+        S::deserialize(table).map_err(|error| explain(&error, self.file.display().to_string(), None))
     }
 }
 
@@ -74,21 +67,15 @@ fn parse_value(text: &str) -> Value {
 }
 
 fn read_file<S: DeserializeOwned>(path: &Path, seen: &mut Vec<PathBuf>) -> Result<Table> {
-    let canonical = path
-        .canonicalize()
-        .map_err(Error::io("read this configuration", path))?;
+    let canonical = path.canonicalize().map_err(Error::io("read this configuration", path))?;
     if seen.contains(&canonical) {
-        return Err(Error::ExtendsItself {
-            path: path.to_path_buf(),
-        });
+        return Err(Error::ExtendsItself { path: path.to_path_buf() });
     }
     seen.push(canonical);
 
     let text = std::fs::read_to_string(path).map_err(Error::io("read this configuration", path))?;
     let place = path.display().to_string();
-    let mut table: Table = text
-        .parse()
-        .map_err(|error| explain(&error, place.clone(), Some(&text)))?;
+    let mut table: Table = text.parse().map_err(|error| explain(&error, place.clone(), Some(&text)))?;
     // Read from the text and not from the tree, since only the text knows its lines.
     toml::from_str::<S>(&text).map_err(|error| explain(&error, place, Some(&text)))?;
 
@@ -101,8 +88,7 @@ fn read_file<S: DeserializeOwned>(path: &Path, seen: &mut Vec<PathBuf>) -> Resul
         }
         Some(_) => Err(Error::Malformed {
             place: path.display().to_string(),
-            message: "`extends` must be the path of another configuration, relative to this one"
-                .to_owned(),
+            message: "`extends` must be the path of another configuration, relative to this one".to_owned(),
         }),
         None => Ok(table),
     }
@@ -122,9 +108,7 @@ fn lay_over(below: &mut Table, above: Table) {
 /// Turns a TOML error into one that says where and, for an unknown key, which known one was probably meant.
 fn explain(error: &toml::de::Error, place: String, text: Option<&str>) -> Error {
     let line = match (error.span(), text) {
-        (Some(span), Some(text)) => text
-            .get(..span.start)
-            .map(|before| before.matches('\n').count() + 1),
+        (Some(span), Some(text)) => text.get(..span.start).map(|before| before.matches('\n').count() + 1),
         _ => None,
     };
     let place = match line {
@@ -132,20 +116,12 @@ fn explain(error: &toml::de::Error, place: String, text: Option<&str>) -> Error 
         None => place,
     };
     match unknown_field(error.message()) {
-        Some((key, known)) => Error::UnknownSetting {
-            nearest: nearest(&key, &known),
-            place,
-            key,
-            known,
-        },
+        Some((key, known)) => Error::UnknownSetting { nearest: nearest(&key, &known), place, key, known },
         None => {
             let quoted = line
                 .and_then(|line| text?.lines().nth(line.checked_sub(1)?))
                 .map(|line| format!(" in `{}`", line.trim()));
-            Error::Malformed {
-                place,
-                message: format!("{}{}", error.message(), quoted.unwrap_or_default()),
-            }
+            Error::Malformed { place, message: format!("{}{}", error.message(), quoted.unwrap_or_default()) }
         }
     }
 }

@@ -8,6 +8,4 @@ mod sections;
 
 pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenizerSettings};
 pub use run::RunConfig;
-pub use sections::{
-    EvaluationSettings, ImitationSettings, RewardSettings, SelfPlaySettings, SftSettings,
-};
+pub use sections::{EvaluationSettings, ImitationSettings, RewardSettings, SelfPlaySettings, SftSettings};

@@ -11,10 +11,7 @@ use crate::error::{Error, Result};
 pub(crate) fn find_input(setting: &'static str, path: &Path, config_file: &Path) -> Result<PathBuf> {
     let mut tried = vec![path.to_path_buf()];
     if path.is_relative() {
-        let beside = config_file
-            .canonicalize()
-            .ok()
-            .and_then(|file| Some(file.parent()?.parent()?.join(path)));
+        let beside = config_file.canonicalize().ok().and_then(|file| Some(file.parent()?.parent()?.join(path)));
         tried.extend(beside);
     }
     match tried.iter().find(|path| path.exists()) {

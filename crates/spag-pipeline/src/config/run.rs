@@ -9,9 +9,7 @@ use toml::Table;
 
 use super::layers::Layers;
 use super::paths::find_input;
-use super::sections::{
-    EvaluationSettings, ImitationSettings, RewardSettings, SelfPlaySettings, SftSettings,
-};
+use super::sections::{EvaluationSettings, ImitationSettings, RewardSettings, SelfPlaySettings, SftSettings};
 use crate::error::{Error, Result};
 
 /// What one file may say. Everything may be left out; [`RunConfig`] is what it resolves to.
@@ -138,11 +136,8 @@ impl RunConfig {
 }
 
 fn resolve(typed: RunFile, file: &Path) -> Result<RunConfig> {
-    let found = |setting, path: &Option<PathBuf>| {
-        path.as_deref()
-            .map(|path| find_input(setting, path, file))
-            .transpose()
-    };
+    let found =
+        |setting, path: &Option<PathBuf>| path.as_deref().map(|path| find_input(setting, path, file)).transpose();
     let mut config = RunConfig {
         base_model: find_input("base_model", &typed.base_model, file)?,
         lexicon: found("lexicon", &typed.lexicon)?,
@@ -192,10 +187,7 @@ fn check(config: &RunConfig) -> Result<()> {
     ];
     for (setting, value) in positive {
         if value == 0 {
-            return Err(Error::BadSetting {
-                setting,
-                message: "must be at least 1".to_owned(),
-            });
+            return Err(Error::BadSetting { setting, message: "must be at least 1".to_owned() });
         }
     }
     let not_negative = [
@@ -205,10 +197,7 @@ fn check(config: &RunConfig) -> Result<()> {
     ];
     for (setting, value) in not_negative {
         if !(value.is_finite() && value >= 0.0) {
-            return Err(Error::BadSetting {
-                setting,
-                message: format!("must be a number of 0 or more, not {value}"),
-            });
+            return Err(Error::BadSetting { setting, message: format!("must be a number of 0 or more, not {value}") });
         }
     }
     if !(config.rewards.decay_weight > 0.0 && config.rewards.decay_weight <= 1.0) {

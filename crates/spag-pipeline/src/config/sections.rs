@@ -20,11 +20,7 @@ impl Default for ImitationSettings {
     fn default() -> Self {
         Self {
             games: 2400,
-            train: TrainConfig {
-                method: TrainMethod::SftWithKl,
-                lm_kl_coeff: 0.1,
-                ..TrainConfig::default()
-            },
+            train: TrainConfig { method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default() },
         }
     }
 }
@@ -45,12 +41,7 @@ pub struct SelfPlaySettings {
 
 impl Default for SelfPlaySettings {
     fn default() -> Self {
-        Self {
-            games: 1440,
-            temperature: 1.2,
-            max_new_tokens: 256,
-            games_in_flight: 64,
-        }
+        Self { games: 1440, temperature: 1.2, max_new_tokens: 256, games_in_flight: 64 }
     }
 }
 
@@ -66,10 +57,7 @@ pub struct RewardSettings {
 
 impl Default for RewardSettings {
     fn default() -> Self {
-        Self {
-            decay_weight: 0.8,
-            reward_norm: RewardNorm::Sum,
-        }
+        Self { decay_weight: 0.8, reward_norm: RewardNorm::Sum }
     }
 }
 
@@ -108,13 +96,6 @@ pub struct EvaluationSettings {
 
 impl Default for EvaluationSettings {
     fn default() -> Self {
-        Self {
-            games: 600,
-            self_play_games: 300,
-            seed: 1_000_003,
-            temperature: 1.0,
-            epochs: None,
-            sample_games: 6,
-        }
+        Self { games: 600, self_play_games: 300, seed: 1_000_003, temperature: 1.0, epochs: None, sample_games: 6 }
     }
 }

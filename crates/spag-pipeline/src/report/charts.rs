@@ -19,52 +19,62 @@ const ENDINGS: [EndingSeries; 5] = [
     (|play| play.tie, "grey", "tie"),
 ];
 
-/// Win rates against IM by epoch, with their intervals as bands; the baseline stands at epoch 0.
+/// One line of the win-rate chart.
+struct Series {
+    name: &'static str,
+    colour: &'static str,
+    dash: &'static str,
+    /// Epoch (0 is IM) and rate, where there is one.
+    points: Vec<(usize, Rate)>,
+}
+
+/// The three lines: both seats, and each. At epoch 0 stands IM against itself, which over both seats wins half its
+/// games by construction.
+fn win_series(report: &Report) -> [Series; 3] {
+    let half = Rate { count: 0, total: 0, share: Some(0.5), low: 0.5, high: 0.5 };
+    let series = |name, colour, dash, baseline: Rate, of: fn(&Match) -> Rate| {
+        let later = report.matches.iter().map(|game| (game.epoch, of(game)));
+        let points = std::iter::once((0, baseline)).chain(later).filter(|(_, rate)| rate.share.is_some()).collect();
+        Series { name, colour, dash, points }
+    };
+    [
+        series("both seats", "blue", "", half, |game| game.win),
+        series("as attacker", "orange", "7 4", report.baseline.attacker_win, |game| game.as_attacker.attacker_win),
+        series("as defender", "green", "2 4", report.baseline.defender_win, |game| game.as_defender.defender_win),
+    ]
+}
+
+/// Win rates against IM by epoch, with their intervals as bands.
 pub(super) fn win_rates(report: &Report) -> String {
+    let all = win_series(report);
     let last = report.matches.iter().map(|game| game.epoch).max().unwrap_or(1).max(1);
     let ticks = (0..=last).map(|epoch| (epoch as f64, model_name(epoch))).collect();
     let x = Axis { from: -0.15, to: last as f64 + 0.15, label: "model".to_owned(), ticks };
-    let series: [(&str, &str, &str, Option<Rate>, fn(&Match) -> Rate); 3] = [
-        ("both seats", "blue", "", None, |game| game.win),
-        ("as attacker", "orange", "7 4", Some(report.baseline.attacker_win), |game| game.as_attacker.attacker_win),
-        ("as defender", "green", "2 4", Some(report.baseline.defender_win), |game| game.as_defender.defender_win),
-    ];
-    let all = series.map(|(name, colour, dash, baseline, of)| {
-        // IM over both seats against itself wins half its games by construction.
-        let start = baseline.or(Some(Rate { count: 0, total: 0, share: Some(0.5), low: 0.5, high: 0.5 }));
-        let start = start.map(|rate| (0, rate));
-        let points: Vec<(f64, Rate)> = start
-            .into_iter()
-            .chain(report.matches.iter().map(|game| (game.epoch, of(game))))
-            .map(|(epoch, rate)| (epoch as f64, rate))
-            .collect();
-        (name, colour, dash, points)
-    });
-    let bounds = all.iter().flat_map(|(_, _, _, points)| points).filter(|(_, rate)| rate.share.is_some());
-    let (low, high) = bounds.fold((0.4, 0.6), |(low, high): (f64, f64), (_, rate)| (low.min(rate.low), high.max(rate.high)));
-    let y = Axis::round(100.0 * low, 100.0 * high, 5, "won, % of decided games");
+    let rates = all.iter().flat_map(|series| &series.points);
+    let (low, high) =
+        rates.fold((0.4, 0.6), |(low, high): (f64, f64), (_, rate)| (low.min(rate.low), high.max(rate.high)));
     let mut chart = Chart::new(
         "Win rates against IM by epoch",
         "Lines with 95% interval bands: the model in both seats, as attacker, as defender.",
         x,
-        y,
+        Axis::round(100.0 * low, 100.0 * high, 5, "won, % of decided games"),
     );
     chart.rule(50.0);
-    for (_, colour, _, points) in &all {
-        let band: Vec<_> = points.iter().map(|(x, rate)| (*x, 100.0 * rate.low, 100.0 * rate.high)).collect();
-        chart.band(&band, colour);
+    for Series { colour, points, .. } in &all {
+        let band = points.iter().map(|(epoch, rate)| (*epoch as f64, 100.0 * rate.low, 100.0 * rate.high));
+        chart.band(&band.collect::<Vec<_>>(), colour);
     }
-    for (name, colour, dash, points) in &all {
-        let shown = || points.iter().filter_map(|(x, rate)| Some((*x, 100.0 * rate.share?, *rate)));
-        chart.line(&shown().map(|(x, y, _)| (x, y)).collect::<Vec<_>>(), colour, dash);
-        let marks: Vec<_> = shown()
-            .map(|(x, y, of)| (x, y, format!("{}, {name}: {} %", model_name(x as usize), rate(of))))
-            .collect();
+    for Series { name, colour, dash, points } in &all {
+        let shown = points.iter().filter_map(|(epoch, rate)| Some((*epoch, 100.0 * rate.share?, *rate)));
+        let line: Vec<_> = shown.clone().map(|(epoch, percent, _)| (epoch as f64, percent)).collect();
+        chart.line(&line, colour, dash);
+        let hint = |epoch, of| format!("{}, {name}: {} %", model_name(epoch), rate(of));
+        let marks: Vec<_> = shown.map(|(epoch, percent, of)| (epoch as f64, percent, hint(epoch, of))).collect();
         chart.marks(&marks, colour);
     }
     figure(
         "Win rates against IM",
-        &all.each_ref().map(|(name, colour, dash, _)| (*colour, line_key(dash), *name)),
+        &all.each_ref().map(|series| (series.colour, line_key(series.dash), series.name)),
         &chart.finish(),
         "Bands are 95% Wilson intervals. A broken rule is the attacker's loss; ties are not counted. \
          At IM stands IM against itself.",
@@ -75,8 +85,12 @@ pub(super) fn win_rates(report: &Report) -> String {
 fn endings(title: &str, note: &str, across: &str, bars: &[(String, &PlayStats)]) -> String {
     let ticks = bars.iter().enumerate().map(|(i, (name, _))| (i as f64 + 0.5, name.clone())).collect();
     let x = Axis { from: 0.0, to: bars.len().max(1) as f64, label: across.to_owned(), ticks };
-    let mut chart =
-        Chart::new(title, "Stacked bars: shares of games by how they ended.", x, Axis::round(0.0, 100.0, 5, "% of games"));
+    let mut chart = Chart::new(
+        title,
+        "Stacked bars: shares of games by how they ended.",
+        x,
+        Axis::round(0.0, 100.0, 5, "% of games"),
+    );
     for (i, (name, play)) in bars.iter().enumerate() {
         let mut below = 0.0;
         for (of, colour, ending) in ENDINGS {
@@ -93,12 +107,15 @@ fn endings(title: &str, note: &str, across: &str, bars: &[(String, &PlayStats)])
 /// Loss by step: imitation and offline policy optimisation apart, since their losses do not compare.
 pub(super) fn losses(report: &Report) -> String {
     let (imitation, spag): (Vec<_>, Vec<_>) = report.losses.iter().partition(|curve| curve.name == "IM");
-    loss_chart("Training loss, imitation", &imitation, "Negative log-likelihood of the winners' utterances, and the KL term.")
-        + &loss_chart(
-            "Training loss, SPAG",
-            &spag,
-            "Clipped rewards of the winners' utterances, KL term and SFT; below 0 once good utterances become likelier.",
-        )
+    loss_chart(
+        "Training loss, imitation",
+        &imitation,
+        "Negative log-likelihood of the winners' utterances, and the KL term.",
+    ) + &loss_chart(
+        "Training loss, SPAG",
+        &spag,
+        "Clipped rewards of the winners' utterances, KL term and SFT: the lower, the likelier what won.",
+    )
 }
 
 fn loss_chart(title: &str, curves: &[&LossCurve], note: &str) -> String {
@@ -111,17 +128,30 @@ fn loss_chart(title: &str, curves: &[&LossCurve], note: &str) -> String {
     let mut chart = Chart::new(
         title,
         "A line per training stage.",
-        Axis::round(0.0, steps as f64, 5, "optimizer step"),
+        Axis::until(steps as f64, 5, "optimizer step"),
         Axis::round(low, high, 5, "loss"),
     );
     let styled = || curves.iter().zip(STYLES.iter().cycle());
     for (curve, (colour, dash)) in styled() {
         let finite = curve.points.iter().filter(|point| point.loss.is_finite());
-        chart.line(&finite.map(|point| (point.step as f64, point.loss)).collect::<Vec<_>>(), colour, dash);
+        let line: Vec<(f64, f64)> = finite.map(|point| (point.step as f64, point.loss)).collect();
+        chart.faint_line(&line, colour);
+        chart.line(&smooth(&line), colour, dash);
     }
     let legend: Vec<_> =
         styled().map(|(curve, (colour, dash))| (*colour, line_key(dash), curve.name.as_str())).collect();
     figure(title, &legend, &chart.finish(), note)
+}
+
+/// Each point's mean with its neighbours, a sixteenth of all points to either side.
+fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let reach = points.len() / 16;
+    let mean = |(i, (x, _)): (usize, &(f64, f64))| {
+        let near = points.iter().skip(i.saturating_sub(reach)).take(i.min(reach) + reach + 1);
+        let (sum, count) = near.fold((0.0, 0.0), |(sum, count), (_, y)| (sum + y, count + 1.0));
+        (*x, sum / count)
+    };
+    points.iter().enumerate().map(mean).collect()
 }
 
 /// Share of true clues of each attacker.

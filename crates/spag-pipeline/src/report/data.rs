@@ -69,12 +69,7 @@ pub struct Match {
 
 impl Match {
     /// Joins the two seats and compares them with the baseline.
-    pub fn new(
-        epoch: usize,
-        as_attacker: PlayStats,
-        as_defender: PlayStats,
-        baseline: &PlayStats,
-    ) -> Self {
+    pub fn new(epoch: usize, as_attacker: PlayStats, as_defender: PlayStats, baseline: &PlayStats) -> Self {
         Self {
             name: format!("SPAG-{epoch}"),
             epoch,
@@ -136,6 +131,8 @@ pub struct ShownUtterance {
     pub role: String,
     /// What was said.
     pub content: String,
+    /// Clues in it that do not hold for the target word; always empty for a defender.
+    pub untrue: Vec<String>,
 }
 
 /// Where the time of one stage went.

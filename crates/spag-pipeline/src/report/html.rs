@@ -20,10 +20,7 @@ pub(super) fn escape(text: &str) -> String {
 
 /// A table with a caption; the first column names its row. `head` and `rows` are plain text.
 pub(super) fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> String {
-    let head: String = head
-        .iter()
-        .map(|cell| format!(r#"<th scope="col">{}</th>"#, escape(cell)))
-        .collect();
+    let head: String = head.iter().map(|cell| format!(r#"<th scope="col">{}</th>"#, escape(cell))).collect();
     let rows: String = rows
         .iter()
         .map(|row| {
@@ -49,10 +46,7 @@ pub(super) fn figure(title: &str, legend: &[(&str, &str, &str)], svg: &str, note
     let legend: String = legend
         .iter()
         .map(|(colour, shape, name)| {
-            format!(
-                r#"<li><span class="key {shape}" style="--key:var(--{colour})"></span>{}</li>"#,
-                escape(name)
-            )
+            format!(r#"<li><span class="key {shape}" style="--key:var(--{colour})"></span>{}</li>"#, escape(name))
         })
         .collect();
     format!(

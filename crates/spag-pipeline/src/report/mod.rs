@@ -8,9 +8,6 @@ mod page;
 mod svg;
 mod text;
 
-pub use data::{
-    LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance,
-    StageSeconds,
-};
+pub use data::{LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
 pub use page::render_html;
 pub use text::render_text;

@@ -5,12 +5,7 @@ use crate::stats::{Change, Rate};
 /// "61.2 [57.3, 65.0]", in per cent; a dash where there is nothing to divide by.
 pub(super) fn rate(rate: Rate) -> String {
     match rate.share {
-        Some(share) => format!(
-            "{:.1} [{:.1}, {:.1}]",
-            100.0 * share,
-            100.0 * rate.low,
-            100.0 * rate.high
-        ),
+        Some(share) => format!("{:.1} [{:.1}, {:.1}]", 100.0 * share, 100.0 * rate.low, 100.0 * rate.high),
         None => "–".to_owned(),
     }
 }
@@ -27,12 +22,7 @@ pub(super) fn change(change: Option<Change>) -> String {
         format!("{sign}{:.1}", points.abs())
     };
     change.map_or("–".to_owned(), |change| {
-        format!(
-            "{} [{}, {}]",
-            signed(change.points),
-            signed(change.low),
-            signed(change.high)
-        )
+        format!("{} [{}, {}]", signed(change.points), signed(change.low), signed(change.high))
     })
 }
 

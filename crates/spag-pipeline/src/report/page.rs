@@ -11,13 +11,9 @@ const STYLE: &str = include_str!("page.css");
 /// The whole page. Every text from the run is escaped; colours follow the reader's light or dark scheme.
 pub fn render_html(report: &Report) -> String {
     let title = format!("SPAG run {}", report.run_dir);
-    let charts = [
-        charts::win_rates(report),
-        charts::clue_truth(report),
-        charts::all_endings(report),
-        charts::losses(report),
-    ]
-    .concat();
+    let charts =
+        [charts::win_rates(report), charts::clue_truth(report), charts::all_endings(report), charts::losses(report)]
+            .concat();
     format!(
         r#"<!DOCTYPE html>
 <html lang="en">
@@ -59,13 +55,21 @@ fn tiles(report: &Report) -> String {
     let Some(last) = report.matches.last() else { return String::new() };
     let name = &last.name;
     let tiles = [
-        (format!("{} %", percent(last.win.share)), format!("of decided games {name} wins against IM {}", brackets(&rate(last.win)))),
+        (
+            format!("{} %", percent(last.win.share)),
+            format!("of decided games {name} wins against IM {}", brackets(&rate(last.win))),
+        ),
         (points(&change(last.attacker_change)), "points won as attacker, against IM in that seat".to_owned()),
         (points(&change(last.defender_change)), "points won as defender, against IM in that seat".to_owned()),
-        (format!("{} %", percent(last.as_attacker.true_clues.share)), format!("of {name}'s clues are true; IM: {} %", percent(report.baseline.true_clues.share))),
+        (
+            format!("{} %", percent(last.as_attacker.true_clues.share)),
+            format!("of {name}'s clues are true; IM: {} %", percent(report.baseline.true_clues.share)),
+        ),
     ];
-    let items: String =
-        tiles.iter().map(|(big, small)| format!("<li><b>{}</b><span>{}</span></li>", escape(big), escape(small))).collect();
+    let items: String = tiles
+        .iter()
+        .map(|(big, small)| format!("<li><b>{}</b><span>{}</span></li>", escape(big), escape(small)))
+        .collect();
     format!(r#"<ul class="tiles">{items}</ul>"#)
 }
 
@@ -115,7 +119,17 @@ fn tables(report: &Report) -> String {
         &wins,
     ) + &table(
         "How games ended, % of games [95%]; true clues, % of clues given",
-        &["attacker – defender", "games", "right guess", "wrong guess", "said unknowingly", "broken rule", "tie", "turns", "true clues"],
+        &[
+            "attacker – defender",
+            "games",
+            "right guess",
+            "wrong guess",
+            "said unknowingly",
+            "broken rule",
+            "tie",
+            "turns",
+            "true clues",
+        ],
         &endings,
     )
 }
@@ -135,7 +149,12 @@ fn game(game: &ShownGame) -> String {
         .iter()
         .map(|utterance| {
             let class = if utterance.role == "defender" { "defender" } else { "attacker" };
-            format!(r#"<dt>{}</dt><dd class="{class}">{}</dd>"#, escape(&utterance.role), escape(&utterance.content))
+            let untrue = match utterance.untrue.is_empty() {
+                true => String::new(),
+                false => format!(r#"<small>untrue: {}</small>"#, escape(&utterance.untrue.join(", "))),
+            };
+            let content = escape(&utterance.content);
+            format!(r#"<dt>{}</dt><dd class="{class}">{content}{untrue}</dd>"#, escape(&utterance.role))
         })
         .collect();
     format!(
@@ -147,11 +166,8 @@ fn game(game: &ShownGame) -> String {
 }
 
 fn run_tables(report: &Report) -> String {
-    let stages: Vec<Vec<String>> = report
-        .stages
-        .iter()
-        .map(|stage| vec![stage.stage.clone(), seconds(stage.total()), stage.describe()])
-        .collect();
+    let stages: Vec<Vec<String>> =
+        report.stages.iter().map(|stage| vec![stage.stage.clone(), seconds(stage.total()), stage.describe()]).collect();
     let pairs = |pairs: &[(String, String)]| -> Vec<Vec<String>> {
         pairs.iter().map(|(a, b)| vec![a.clone(), b.clone()]).collect()
     };

@@ -34,11 +34,8 @@ impl Axis {
         let span = if to > from { to - from } else { 1.0 };
         let raw = span / count.max(1) as f64;
         let magnitude = 10f64.powf(raw.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0]
-            .into_iter()
-            .map(|factor| factor * magnitude)
-            .find(|step| *step >= raw)
-            .unwrap_or(raw);
+        let step =
+            [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * magnitude).find(|step| *step >= raw).unwrap_or(raw);
         let (low, high) = ((from / step).floor(), (from + span) / step);
         let high = high.ceil();
         let decimals = (-step.log10().floor()).max(0.0) as usize;
@@ -46,12 +43,14 @@ impl Axis {
             .map(|i| (low + i as f64) * step)
             .map(|value| (value, format!("{value:.decimals$}")))
             .collect();
-        Self {
-            from: low * step,
-            to: high * step,
-            label: label.to_owned(),
-            ticks,
-        }
+        Self { from: low * step, to: high * step, label: label.to_owned(), ticks }
+    }
+
+    /// As [`Axis::round`], but ending where the data end.
+    pub(super) fn until(to: f64, count: usize, label: &str) -> Self {
+        let mut axis = Self::round(0.0, to, count, label);
+        axis.ticks.retain(|(value, _)| *value <= to);
+        Self { to: to.max(1.0), ..axis }
     }
 
     fn place(&self, value: f64) -> f64 {
@@ -71,13 +70,8 @@ pub(super) struct Chart {
 impl Chart {
     /// A frame with grid lines, ticks and axis labels.
     pub(super) fn new(title: &str, description: &str, x: Axis, y: Axis) -> Self {
-        let mut chart = Self {
-            x,
-            y,
-            body: String::new(),
-            title: title.to_owned(),
-            description: description.to_owned(),
-        };
+        let mut chart =
+            Self { x, y, body: String::new(), title: title.to_owned(), description: description.to_owned() };
         chart.frame();
         chart
     }
@@ -134,6 +128,12 @@ impl Chart {
         );
     }
 
+    /// A thin, pale line: what a bolder line beside it is the mean of.
+    pub(super) fn faint_line(&mut self, points: &[(f64, f64)], colour: &str) {
+        let path = self.path(points.iter().copied());
+        let _ = write!(self.body, r#"<path class="line faint" d="{path}" style="stroke:var(--{colour})"/>"#);
+    }
+
     /// Round marks at `points`, each with a text that appears on hovering.
     pub(super) fn marks(&mut self, points: &[(f64, f64, String)], colour: &str) {
         for (x, y, hint) in points {
@@ -152,10 +152,7 @@ impl Chart {
         let upper = points.iter().map(|(x, _, high)| (*x, *high));
         let lower = points.iter().rev().map(|(x, low, _)| (*x, *low));
         let path = self.path(upper.chain(lower));
-        let _ = write!(
-            self.body,
-            r#"<path class="band" d="{path} Z" style="fill:var(--{colour})"/>"#
-        );
+        let _ = write!(self.body, r#"<path class="band" d="{path} Z" style="fill:var(--{colour})"/>"#);
     }
 
     /// A filled box from (x0, y0) to (x1, y1) with a hint, and a text inside where it fits.

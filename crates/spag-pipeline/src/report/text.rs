@@ -1,6 +1,6 @@
 //! The report as plain text, for the terminal and `report.txt`.
 
-use super::data::{Report, SamplePair, ShownGame};
+use super::data::{Report, SamplePair, ShownGame, ShownUtterance};
 use super::numbers::{change, percent, rate, seconds};
 use crate::play_stats::PlayStats;
 
@@ -16,15 +16,10 @@ pub fn render_text(report: &Report) -> String {
 }
 
 fn win_rates(report: &Report, out: &mut String) {
-    out.push_str("Win rates against IM, % of decided games [95% Wilson interval]; a broken rule is the attacker's loss\n\n");
-    let mut rows = vec![cells([
-        "model",
-        "both seats",
-        "as attacker",
-        "against IM-IM",
-        "as defender",
-        "against IM-IM",
-    ])];
+    out.push_str(
+        "Win rates against IM, % of decided games [95% Wilson interval]; a broken rule is the attacker's loss\n\n",
+    );
+    let mut rows = vec![cells(["model", "both seats", "as attacker", "against IM-IM", "as defender", "against IM-IM"])];
     rows.push(vec![
         "IM itself".to_owned(),
         "–".to_owned(),
@@ -82,12 +77,7 @@ pub(super) fn pairings(report: &Report) -> Vec<(String, &PlayStats)> {
         all.push((format!("{} – IM", game.name), &game.as_attacker));
         all.push((format!("IM – {}", game.name), &game.as_defender));
     }
-    all.extend(
-        report
-            .training_games
-            .iter()
-            .map(|named| (format!("{} self-play", named.name), &named.play)),
-    );
+    all.extend(report.training_games.iter().map(|named| (format!("{} self-play", named.name), &named.play)));
     all
 }
 
@@ -105,8 +95,9 @@ fn samples(samples: &[SamplePair], out: &mut String) {
 
 fn game(game: &ShownGame, out: &mut String) {
     out.push_str(&format!("    {} attacks, {} defends\n", game.attacker, game.defender));
-    for utterance in &game.utterances {
-        out.push_str(&format!("      {:<9} {}\n", format!("{}:", utterance.role), utterance.content));
+    for ShownUtterance { role, content, untrue } in &game.utterances {
+        let untrue = if untrue.is_empty() { String::new() } else { format!("   (untrue: {})", untrue.join(", ")) };
+        out.push_str(&format!("      {:<9} {content}{untrue}\n", format!("{role}:")));
     }
     out.push_str(&format!("      → {}\n", game.ending));
 }
@@ -124,11 +115,7 @@ fn times(report: &Report, out: &mut String) {
 
 fn files(report: &Report, out: &mut String) {
     out.push_str(&format!("\nEverything lies in {}\n\n", report.run_dir));
-    let rows: Vec<Vec<String>> = report
-        .files
-        .iter()
-        .map(|(path, what)| vec![path.clone(), what.clone()])
-        .collect();
+    let rows: Vec<Vec<String>> = report.files.iter().map(|(path, what)| vec![path.clone(), what.clone()]).collect();
     table(&rows, out);
 }
 
@@ -146,11 +133,7 @@ fn table(rows: &[Vec<String>], out: &mut String) {
         })
         .collect();
     for row in rows {
-        let line: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
+        let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         out.push_str(&format!("  {}\n", line.join("  ").trim_end()));
     }
 }

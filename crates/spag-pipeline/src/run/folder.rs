@@ -67,7 +67,9 @@ impl RunFolder {
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => write_text(
                 &path,
-                &format!("# Every setting of this run as it was resolved; made by `spag run`, compared when it goes on.\n\n{now}"),
+                &format!(
+                    "# Every setting of this run as it was resolved; made by `spag run`, compared when it goes on.\n\n{now}"
+                ),
             ),
             Err(error) => Err(Error::io("read it", path)(error)),
         }
@@ -87,7 +89,9 @@ impl RunFolder {
                 now.insert(name.to_owned(), Input { path: path.clone(), sha256: fingerprint(path)? });
             }
         }
-        let Some(was) = read_json::<BTreeMap<String, Input>>(&path)? else { return Ok(write_json_atomically(&path, &now)?) };
+        let Some(was) = read_json::<BTreeMap<String, Input>>(&path)? else {
+            return Ok(write_json_atomically(&path, &now)?);
+        };
         let contents = |inputs: &BTreeMap<String, Input>| -> BTreeMap<String, String> {
             inputs.iter().map(|(name, input)| (name.clone(), format!("contents {:.12}…", input.sha256))).collect()
         };
@@ -237,7 +241,7 @@ impl StageFolder {
     /// Marks the stage as finished.
     pub(crate) fn finish(&self, done: StageDone) -> Result<StageDone> {
         let done = StageDone { stage: self.name.clone(), resumed: self.began_before, ..done };
-        write_json_atomically(&self.file("done.json"), &done)?;
+        write_json_atomically(self.file("done.json"), &done)?;
         Ok(done)
     }
 }

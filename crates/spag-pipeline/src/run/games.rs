@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use spag_game::{
-    AfterDecision, Episode, FinishedGame, GameSpec, JsonlAppender, Outcome, PlayConfig, PromptSet, Seats,
-    game_seed, play_games,
+    AfterDecision, Episode, FinishedGame, GameSpec, JsonlAppender, Outcome, PlayConfig, PromptSet, Seats, game_seed,
+    play_games,
 };
 use spag_train::Progress;
 

@@ -80,7 +80,8 @@ fn base(config: &RunConfig, folder: &RunFolder) -> Result<StageDone> {
         return Ok(done);
     }
     Checkpoint::load(&config.base_model)?;
-    let note = format!("The base model of this run is {}; inputs.json has its fingerprint.\n", config.base_model.display());
+    let note =
+        format!("The base model of this run is {}; inputs.json has its fingerprint.\n", config.base_model.display());
     crate::files::write_text(&stage.file("where.txt"), &note)?;
     stage.finish(StageDone::default())
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use spag_game::{Episode, read_episodes, write_json_atomically};
+use spag_game::{Episode, Role, Utterance, read_episodes, write_json_atomically};
 
 use super::evaluate::{Model, Pairing, pairings};
 use super::folder::{RunFolder, StageDone, StageFolder};
@@ -24,7 +24,7 @@ use crate::tally::{Tally, ending};
 pub(super) fn summarize(config: &RunConfig, table: &Table, folder: &RunFolder, stages: &[StageDone]) -> Result<Report> {
     let gather = Gather { config, table, folder, eval: folder.stage("eval")? };
     let report = gather.report(stages)?;
-    write_json_atomically(&folder.path().join("report.json"), &report)?;
+    write_json_atomically(folder.path().join("report.json"), &report)?;
     write_text(&folder.path().join("report.txt"), &render_text(&report))?;
     write_text(&folder.path().join("report.html"), &render_html(&report))?;
     Ok(report)
@@ -134,34 +134,42 @@ impl Gather<'_> {
         Ok(ShownGame {
             attacker: attacker.name(),
             defender: defender.name(),
-            utterances: said
-                .map(|utterance| ShownUtterance {
-                    role: utterance.role.to_string(),
-                    content: utterance.content.clone(),
-                })
-                .collect(),
+            utterances: said.map(|utterance| self.shown_utterance(utterance, &episode.target_word)).collect(),
             ending: ending.describe().to_owned(),
         })
     }
 
+    fn shown_utterance(&self, utterance: &Utterance, target_word: &str) -> ShownUtterance {
+        let lexicon = &self.table.lexicon;
+        let clues = match utterance.role {
+            Role::Attacker => lexicon.clues_in(&utterance.content),
+            // A defender may ask about anything.
+            Role::Defender => Vec::new(),
+        };
+        let untrue = clues.into_iter().filter(|clue| !lexicon.clue_is_true(target_word, clue));
+        ShownUtterance {
+            role: utterance.role.to_string(),
+            content: utterance.content.clone(),
+            untrue: untrue.map(str::to_owned).collect(),
+        }
+    }
+
     fn files(&self) -> Vec<(String, String)> {
-        let mut files = vec![
-            ("report.html".to_owned(), "this report as a page".to_owned()),
-            ("report.json".to_owned(), "this report as data".to_owned()),
-            ("config.resolved.toml".to_owned(), "every setting of the run".to_owned()),
-        ];
+        let mut files =
+            vec![("report.html", "this report as a page, with charts"), ("report.json", "the same as data")]
+                .into_iter()
+                .map(|(path, what)| (path.to_owned(), what.to_owned()))
+                .collect::<Vec<_>>();
         for model in self.models() {
-            let (stage, name) = (model.stage(), model.name());
-            files.push((format!("{stage}/model"), format!("{name}, a Hugging Face folder")));
-            files.push((format!("{stage}/episodes.jsonl"), format!("the games that {name} learned from")));
-            files.push((format!("{stage}/samples.jsonl"), "the samples made of them".to_owned()));
-            files.push((format!("{stage}/metrics.jsonl"), "loss, learning rate, gradient norm by step".to_owned()));
+            let what = match model {
+                Model::Im => "games of the scripted players (episodes.jsonl), samples.jsonl, metrics.jsonl",
+                Model::Spag(_) => "games of the model before against itself, samples.jsonl, metrics.jsonl",
+            };
+            files.push((format!("{}/model", model.stage()), format!("{}, a Hugging Face folder", model.name())));
+            files.push((model.stage(), what.to_owned()));
         }
-        for (pairing, _) in pairings(self.config) {
-            let path = pairing.file(&self.eval);
-            let path = path.strip_prefix(self.folder.path()).unwrap_or(&path).display().to_string();
-            files.push((path, format!("{} attacks, {} defends", pairing.attacker.name(), pairing.defender.name())));
-        }
+        files.push(("eval".to_owned(), "games of the evaluation: ATTACKER-vs-DEFENDER.jsonl".to_owned()));
+        files.push(("config.resolved.toml".to_owned(), "every setting of the run".to_owned()));
         files
     }
 }

@@ -30,18 +30,23 @@ pub fn made_up(seed: u64) -> Report {
             NamedPlay { name: name.to_owned(), play: play(&mut rng, 1440, shares, 3.4 - 0.1 * k, 0.9 - 0.05 * k) }
         })
         .collect();
-    let losses = [("IM", 150, 2.1, 0.9), ("SPAG-1", 110, -0.1, -0.35), ("SPAG-2", 105, -0.15, -0.4), ("SPAG-3", 100, -0.2, -0.42)]
-        .into_iter()
-        .map(|(name, steps, from, to)| LossCurve {
-            name: name.to_owned(),
-            points: (1..=steps)
-                .map(|step| {
-                    let rest = (-4.0 * step as f64 / steps as f64).exp();
-                    LossPoint { step, loss: to + (from - to) * rest + rng.random_range(-0.05..0.05) }
-                })
-                .collect(),
-        })
-        .collect();
+    let losses = [
+        ("IM", 150, 2.1, 0.9),
+        ("SPAG-1", 110, -0.1, -0.35),
+        ("SPAG-2", 105, -0.15, -0.4),
+        ("SPAG-3", 100, -0.2, -0.42),
+    ]
+    .into_iter()
+    .map(|(name, steps, from, to)| LossCurve {
+        name: name.to_owned(),
+        points: (1..=steps)
+            .map(|step| {
+                let rest = (-4.0 * step as f64 / steps as f64).exp();
+                LossPoint { step, loss: to + (from - to) * rest + rng.random_range(-0.05..0.05) }
+            })
+            .collect(),
+    })
+    .collect();
     Report {
         run_dir: "runs/tiny".to_owned(),
         seed: 0,
@@ -112,7 +117,11 @@ fn game(attacker: &str, defender: &str, word: &str, ending: &str) -> ShownGame {
     let said = [
         ("attacker", "Which animal has stripes & claws?".to_owned()),
         ("defender", "There are many things like that.".to_owned()),
-        ("attacker", "People say it lives in the jungle and hunts at night, long after everyone else has gone to sleep.".to_owned()),
+        (
+            "attacker",
+            "People say it lives in the jungle and hunts at night, long after everyone else has gone to sleep."
+                .to_owned(),
+        ),
         ("defender", format!("I know the word! It is {word}.")),
     ];
     ShownGame {
@@ -120,7 +129,10 @@ fn game(attacker: &str, defender: &str, word: &str, ending: &str) -> ShownGame {
         defender: defender.to_owned(),
         utterances: said
             .into_iter()
-            .map(|(role, content)| ShownUtterance { role: role.to_owned(), content })
+            .map(|(role, content)| {
+                let untrue = if content.contains("jungle") { vec!["lives in the jungle".to_owned()] } else { vec![] };
+                ShownUtterance { role: role.to_owned(), content, untrue }
+            })
             .collect(),
         ending: ending.to_owned(),
     }

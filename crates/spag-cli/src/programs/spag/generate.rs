@@ -1,15 +1,10 @@
 //! `spag generate`: completions for a file of prompts.
 
-use std::{
-    fs::File,
-    io::{BufRead, BufReader, BufWriter, Write},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io::Write, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use spag_game::game_seed;
+use spag_game::{AtomicFile, RowReader, game_seed};
 use spag_model::{Checkpoint, Generator, Request};
 use spag_train::Progress;
 
@@ -45,7 +40,7 @@ struct PromptRow {
     prompt: String,
 }
 
-/// A line of the output.
+/// A line of the output. As in the reference, `output_ids` ends with EOS where the model ended its text itself.
 #[derive(Serialize)]
 struct CompletionRow<'a> {
     prompt: &'a str,
@@ -54,12 +49,14 @@ struct CompletionRow<'a> {
 }
 
 pub(crate) fn run(args: GenerateArgs) -> Result<()> {
-    let prompts = read_prompts(&args.input)?;
+    let rows = RowReader::<PromptRow>::open(&args.input)?.map(|row| row.map(|(_, row)| row.prompt));
+    let prompts: Vec<String> = rows.collect::<spag_game::Result<_>>()?;
     let checkpoint = Arc::new(Checkpoint::load(&args.model)?);
+    let eos = checkpoint.tokenizer.eos();
     let config = args.sampling.config(&checkpoint.model, &args.model);
     let mut generator = Generator::new(checkpoint, config, args.per_device_eval_batch_size.min(prompts.len().max(1)))?;
     let write_error = |source| Error::Io { path: args.output.clone(), source };
-    let mut out = BufWriter::new(File::create(&args.output).map_err(write_error)?);
+    let mut out = AtomicFile::create(&args.output)?;
 
     let mut progress = TerminalProgress::new();
     progress.begin("generate", prompts.len() as u64);
@@ -70,37 +67,23 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
             .enumerate()
             .map(|(at, prompt)| Request { prompt: prompt.clone(), seed: game_seed(args.sampling.seed, done + at) });
         for (prompt, completion) in chunk.iter().zip(generator.generate(&requests.collect::<Vec<_>>())?) {
-            let row = CompletionRow { prompt, output_ids: &completion.token_ids, text: &completion.text };
+            let mut output_ids = completion.token_ids;
+            if output_ids.len() < config.max_new_tokens {
+                output_ids.push(eos);
+            }
+            let row = CompletionRow { prompt, output_ids: &output_ids, text: &completion.text };
             serde_json::to_writer(&mut out, &row).map_err(|error| write_error(error.into()))?;
             out.write_all(b"\n").map_err(write_error)?;
             cut += usize::from(completion.cut_tokens > 0);
         }
-        out.flush().map_err(write_error)?;
         done += chunk.len();
         progress.advance(done as u64, "");
     }
+    out.commit()?;
     progress.end();
     if cut > 0 {
         exit::note(format_args!("note: {cut} prompts were longer than the model can read and lost their beginning"));
     }
     let stats = generator.stats();
     exit::say(format_args!("{done} prompts, {} new tokens in {}", stats.new_tokens, args.output.display()))
-}
-
-fn read_prompts(path: &Path) -> Result<Vec<String>> {
-    let read_error = |source| Error::Io { path: path.to_owned(), source };
-    let mut prompts = Vec::new();
-    for (index, line) in BufReader::new(File::open(path).map_err(read_error)?).lines().enumerate() {
-        let line = line.map_err(read_error)?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        let row: PromptRow = serde_json::from_str(&line).map_err(|source| Error::Row {
-            path: path.to_owned(),
-            row: index + 1,
-            source,
-        })?;
-        prompts.push(row.prompt);
-    }
-    Ok(prompts)
 }

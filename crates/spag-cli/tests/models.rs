@@ -1,0 +1,140 @@
+//! The programs that need a checkpoint, on the tiny one.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::{Value, json};
+use spag_tests::{fixture, program, run};
+
+fn tiny() -> PathBuf {
+    fixture("tiny-llama").canonicalize().unwrap()
+}
+
+fn json_of(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn generation_agrees_with_the_reference_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = json_of(&fixture("generate.json"));
+    let cases = cases.as_array().or_else(|| cases["cases"].as_array()).unwrap();
+    let prompts: Vec<String> =
+        cases.iter().map(|case| json!({"prompt": case["prompt"], "id": 1}).to_string()).collect();
+    fs::write(folder.path().join("in.jsonl"), prompts.join("\n")).unwrap();
+    let flags = ["--input", "in.jsonl", "--output", "out.jsonl", "--max_new_tokens", "48", "--task_type", "testing"];
+    let mut command = program("spag");
+    run(command.current_dir(folder.path()).args(["generate", "--model"]).arg(tiny()).args(flags), 0);
+    let rows = lines(&folder.path().join("out.jsonl"));
+    assert_eq!(rows.len(), cases.len());
+    for (row, case) in rows.iter().zip(cases) {
+        assert_eq!(row.as_object().unwrap().keys().collect::<Vec<_>>(), ["prompt", "output_ids", "text"]);
+        assert_eq!(row["prompt"], case["prompt"]);
+        assert_eq!(row["output_ids"], case["output_ids"]);
+    }
+}
+
+#[test]
+fn generation_names_a_bad_row() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("in.jsonl"), "{\"prompt\": \"a\"}\n\n{\"text\": \"a\"}\n").unwrap();
+    let mut command = program("spag");
+    command.current_dir(folder.path()).args(["generate", "--model"]).arg(tiny());
+    let (_, err) = run(command.args(["--input", "in.jsonl", "--output", "out.jsonl"]), 2);
+    assert!(err.contains("in.jsonl: row 3") && err.contains("prompt"), "{err}");
+}
+
+#[test]
+fn a_random_checkpoint_is_a_matter_of_its_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = |name: &str, flags: &[&str]| {
+        let mut command = program("spag");
+        command.current_dir(folder.path()).args(["init-model", "--config"]).arg(tiny().join("config.json"));
+        run(command.args(["--output_dir", name]).args(flags), 0);
+        fs::read(folder.path().join(name).join("model.safetensors")).unwrap()
+    };
+    let first = make("a", &["--seed", "1"]);
+    assert!(first == make("b", &["--seed", "1"]) && first != make("c", &["--seed", "2"]));
+    let half = make("d", &["--seed", "1", "--dtype", "bf16"]);
+    assert!(half.len() < first.len() * 6 / 10);
+    assert_eq!(json_of(&folder.path().join("d/config.json"))["torch_dtype"], "bfloat16");
+    for file in ["config.json", "tokenizer.json"] {
+        assert!(folder.path().join("a").join(file).is_file(), "{file}");
+    }
+}
+
+fn play(dir: &Path, flags: &[&str]) -> Command {
+    let mut command = program("spag-play");
+    command.current_dir(dir).arg("--attacker_model_name_or_path").arg(tiny());
+    command.arg("--defender_model_name_or_path").arg(tiny());
+    command.args(["--model_prefix", "im", "--data_path", "words.txt", "--output_dir", "out", "--max_new_tokens", "8"]);
+    command.args(["--data_suffix", "few"]).args(flags);
+    command
+}
+
+#[test]
+fn a_stopped_run_of_games_goes_on_with_the_same_command() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("words.txt"), "apple\nriver\nchair\n").unwrap();
+    let (record, results) =
+        (folder.path().join("out/im_sampling_few_rank0.jsonl"), folder.path().join("out/im_sampling_few_results.json"));
+    let flags = ["--games_per_word", "2", "--taboo_max_turns", "2"];
+    run(&mut play(folder.path(), &flags), 0);
+    let (games, whole) = (json_of(&results), fs::read(&results).unwrap());
+    let words = games.as_array().unwrap().iter().map(|game| game["target_word"].as_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!(words, ["apple", "apple", "river", "river", "chair", "chair"]);
+    for (number, game) in games.as_array().unwrap().iter().enumerate() {
+        assert_eq!((&game["game"], game["history"].as_array().unwrap().len()), (&json!(number), 4));
+    }
+
+    // Killed in the middle of the third game's line.
+    let lines = fs::read_to_string(&record).unwrap();
+    let third = lines.match_indices('\n').nth(1).unwrap().0 + 40;
+    fs::write(&record, &lines[..third]).unwrap();
+    fs::remove_file(&results).unwrap();
+    let (_, err) = run(&mut play(folder.path(), &[&flags[..], &["--per_device_eval_batch_size", "1"]].concat()), 0);
+    assert!(err.contains("2 of 6 games"), "{err}");
+    assert_eq!(fs::read(&results).unwrap(), whole);
+
+    // Other games are not mixed in.
+    let (_, err) = run(&mut play(folder.path(), &[&flags[..], &["--seed", "1"]].concat()), 2);
+    assert!(err.contains("im_sampling_few_rank0.jsonl: row 1"), "{err}");
+}
+
+#[test]
+fn many_processes_are_refused_for_now() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("words.txt"), "apple\n").unwrap();
+    let (_, err) = run(
+        play(folder.path(), &[]).envs([
+            ("RANK", "1"),
+            ("WORLD_SIZE", "2"),
+            ("LOCAL_RANK", "1"),
+            ("MASTER_ADDR", "a"),
+            ("MASTER_PORT", "1"),
+        ]),
+        2,
+    );
+    assert!(err.contains("WORLD_SIZE") && err.contains("one process"), "{err}");
+    let (_, err) = run(play(folder.path(), &[]).envs([("RANK", "2"), ("WORLD_SIZE", "2")]), 2);
+    assert!(err.contains("RANK is 2") && err.contains("WORLD_SIZE is 2"), "{err}");
+}
+
+#[test]
+fn a_context_shorter_than_asked_for_is_used_and_said() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("data.json"), r#"[{"query": "a", "target": "b"}]"#).unwrap();
+    let mut command = program("spag-train");
+    command.current_dir(folder.path()).arg("--model_name_or_path").arg(tiny());
+    command.args(["--train-data-path", "data.json", "data.json", "--output_dir", "o", "--max_length", "2048"]);
+    let (out, err) = run(command.args(["--num_train_epochs", "1", "--lr_scheduler_type", "constant", "--tf32"]), 0);
+    assert!(err.contains("--max_length 512") && err.contains("--tf32 ("), "{err}");
+    assert!(out.contains("1 steps") && folder.path().join("o/model.safetensors").is_file(), "{out}");
+}

@@ -1,0 +1,217 @@
+//! Episodes, word lists and appended lines: what comes in, what goes out, and what is said about bad files.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use spag_game::{
+    AtomicFile, Episode, EpisodeReader, JsonlAppender, Role, read_episodes, read_words, write_json_atomically,
+};
+use tempfile::TempDir;
+
+const GAME: &str = r#"{"history": [{"role": "attacker", "content": "Hi"}], "target_word": "tea", "max_turns": 5}"#;
+
+fn file(folder: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// The message of the error that a file of episodes gives, without the folder.
+fn complaint(bytes: impl AsRef<[u8]>) -> String {
+    let folder = TempDir::new().unwrap();
+    let path = file(&folder, "e.json", bytes);
+    let message = read_episodes(&path).unwrap_err().to_string();
+    message.replace(&format!("{}/", folder.path().display()), "")
+}
+
+#[test]
+fn a_list_and_lines_are_told_apart_by_content() {
+    let folder = TempDir::new().unwrap();
+    let other = GAME.replace("Hi", "[{\\\"]},");
+    for text in [
+        format!("[{GAME},{other}]"),
+        format!(" \n[\n  {GAME}  ,\n {other}\n]\n\n"),
+        format!("\u{feff}[{GAME}, {other}]"),
+        format!("{GAME}\n{other}"),
+        format!("\u{feff}\n{GAME}\r\n\r\n{other}\r\n"),
+    ] {
+        let path = file(&folder, "episodes", &text);
+        let episodes = read_episodes(&path).unwrap();
+        let contents: Vec<&str> = episodes.iter().map(|e| e.history[0].content.as_str()).collect();
+        assert_eq!(contents, ["Hi", "[{\"]},"], "{text}");
+    }
+    for empty in ["", "[]", " [ ] \n", "\n\n"] {
+        assert!(read_episodes(file(&folder, "empty", empty)).unwrap().is_empty(), "{empty}");
+    }
+}
+
+#[test]
+fn unknown_keys_survive_in_their_order() {
+    let row = json!({
+        "history": [{"role": "attacker", "content": "Hé", "z": 1, "a": {"deep": [null, 0.1234567890123456]}}],
+        "target_word": "tea", "max_turns": 3,
+        "zeta": "last", "alpha": [1, 2.5, 18446744073709551615u64], "id": null,
+    });
+    let episode: Episode = serde_json::from_value(row.clone()).unwrap();
+    assert_eq!(serde_json::to_string(&episode).unwrap(), row.to_string());
+    // max_turns is the paper's where it is missing.
+    let short: Episode = serde_json::from_value(json!({"history": [], "target_word": "tea"})).unwrap();
+    assert_eq!((short.max_turns, short.next_role()), (5, Role::Attacker));
+}
+
+#[test]
+fn complaints_name_file_row_and_cause() {
+    for (text, message) in [
+        (format!("[{GAME}, {{\"history\": []}}]"), "e.json: row 2: missing field `target_word` (column 15 of the row)"),
+        (
+            format!("{GAME}\n{}", GAME.replace("\"Hi\"", "7")),
+            "e.json: row 2: history[0].content: invalid type: integer `7`, expected a string (column 46 of the row)",
+        ),
+        (
+            GAME.replace("attacker", "Attacker"),
+            "e.json: row 1: history[0].role: unknown variant `Attacker`, expected `attacker` or `defender` (column 32 of \
+             the row)",
+        ),
+        (
+            GAME.replace("attacker", "defender"),
+            "e.json: row 1: utterance 1 is the defender's, but it was the attacker's turn",
+        ),
+        (GAME.replace("tea", " "), "e.json: row 1: target word \" \": it is empty"),
+        (
+            GAME.replace(": 5", ": -5"),
+            "e.json: row 1: max_turns: invalid value: integer `-5`, expected usize (column 90 of the row)",
+        ),
+        (GAME.replace(": 5", ": NaN"), "e.json: row 1: NaN is no JSON; write a number or null (column 89 of the row)"),
+        (
+            GAME.replace(": 5", ": 5, \"loss\": -Infinity"),
+            "e.json: row 1: -Infinity is no JSON; write a number or null (column 101 of the row)",
+        ),
+        (
+            format!("[{GAME}, {}", &GAME[..50]),
+            "e.json: row 2: EOF while parsing a list (column 50 of the row); is the file cut off?",
+        ),
+        (format!("[{GAME}"), "e.json: row 2: the list has no closing `]`; is the file cut off?"),
+        (format!("[{GAME},"), "e.json: row 2: EOF while parsing a value (column 0 of the row); is the file cut off?"),
+        (format!("[{GAME},]"), "e.json: row 2: an element is missing before this `,` or `]`"),
+        (format!("[,{GAME}]"), "e.json: row 1: an element is missing before this `,` or `]`"),
+        (format!("[{GAME} {GAME}]"), "e.json: row 1: trailing characters (column 92 of the row)"),
+        (format!("[{GAME}] {GAME}"), "e.json: row 2: there is something after the list's closing `]`"),
+        (
+            "{\n\"history\": []}".to_owned(),
+            "e.json: row 1: EOF while parsing an object (column 1 of the row); is the file cut off, or one object spread \
+             over several lines?",
+        ),
+        ("hello".to_owned(), "e.json: row 1: expected value (column 1 of the row)"),
+        (
+            "[\n {\n  \"history\": [],\n  \"target_word\": 5\n }\n]".to_owned(),
+            "e.json: row 1: target_word: invalid type: integer `5`, expected a string (line 3, column 18 of the row)",
+        ),
+    ] {
+        assert_eq!(complaint(&text), message, "{text}");
+    }
+    assert!(complaint(b"{\"history\": [], \"target_word\": \"\xff\"}").starts_with("e.json: row 1: "));
+    let deep = format!("{{\"x\": {}", "[".repeat(100_000));
+    assert!(complaint(deep).starts_with("e.json: row 1: recursion limit exceeded"));
+    let folder = TempDir::new().unwrap();
+    assert!(read_episodes(folder.path().join("absent")).unwrap_err().to_string().contains("absent: "));
+    assert!(read_episodes(folder.path()).unwrap_err().to_string().contains("a folder, not a file"));
+}
+
+#[test]
+fn a_reader_gives_the_rows_before_the_bad_one_and_then_ends() {
+    let folder = TempDir::new().unwrap();
+    let path = file(&folder, "e.jsonl", format!("{GAME}\n\n{GAME}\n{{\n{GAME}\n"));
+    let rows: Vec<_> = EpisodeReader::open(&path).unwrap().map(|row| row.map(|(row, _)| row).ok()).collect();
+    assert_eq!(rows, [Some(1), Some(3), None]);
+}
+
+#[test]
+fn an_appended_file_goes_on_after_a_torn_line() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("new/folder/e.jsonl");
+    let game = |word: &str| Episode::new(word, 5);
+    let (mut lines, before) = JsonlAppender::<Episode>::resume(&path).unwrap();
+    assert!(before.is_empty());
+    lines.append(&game("one")).unwrap();
+    lines.append(&game("two\nlines")).unwrap();
+    lines.sync().unwrap();
+    drop(lines);
+    let whole = std::fs::read(&path).unwrap();
+
+    // Killed anywhere in the third line.
+    let third = serde_json::to_vec(&game("three")).unwrap();
+    for torn in 0..=third.len() {
+        std::fs::write(&path, [&whole, &third[..torn]].concat()).unwrap();
+        let (mut lines, before) = JsonlAppender::<Episode>::resume(&path).unwrap();
+        assert_eq!(before, [game("one"), game("two\nlines")], "{torn}");
+        lines.append(&game("again")).unwrap();
+        let words: Vec<String> = read_episodes(&path).unwrap().into_iter().map(|e| e.target_word).collect();
+        assert_eq!(words, ["one", "two\nlines", "again"]);
+    }
+
+    // A file that holds something else is left alone.
+    let other = file(&folder, "notes.txt", "my notes\nunfinished");
+    assert!(JsonlAppender::<Episode>::resume(&other).unwrap_err().to_string().contains("notes.txt: row 1: "));
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "my notes\nunfinished");
+    assert!(JsonlAppender::<Episode>::create(&path).is_ok());
+    assert_eq!(std::fs::read(&path).unwrap(), b"");
+}
+
+#[test]
+fn a_file_appears_whole_or_not_at_all() {
+    let folder = TempDir::new().unwrap();
+    let names = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
+    let path = folder.path().join("a.json");
+    let mut dropped = AtomicFile::create(&path).unwrap();
+    dropped.write_all(b"half").unwrap();
+    drop(dropped);
+    assert_eq!(names(folder.path()), 0);
+
+    write_json_atomically(&path, &[Episode::new("thé", 5)]).unwrap();
+    assert_eq!(read_episodes(&path).unwrap(), [Episode::new("thé", 5)]);
+    assert!(
+        std::fs::read_to_string(&path)
+            .unwrap()
+            .starts_with("[\n  {\n    \"history\": [],\n    \"target_word\": \"thé\"")
+    );
+
+    let mut second = AtomicFile::create(&path).unwrap();
+    second.write_all(b"half").unwrap();
+    assert_eq!(read_episodes(&path).unwrap().len(), 1);
+    drop(second);
+    assert_eq!(read_episodes(&path).unwrap().len(), 1);
+    assert_eq!(names(folder.path()), 1);
+
+    assert!(AtomicFile::create(folder.path()).unwrap_err().to_string().contains("this is a folder"));
+    assert!(write_json_atomically(path.join("below/a/file"), &[0]).is_err());
+    #[cfg(unix)]
+    {
+        let link = folder.path().join("link.json");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write_json_atomically(&link, &[Episode::new("other", 5)]).unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(read_episodes(&path).unwrap()[0].target_word, "other");
+        write_json_atomically("/dev/null", &[0]).unwrap();
+    }
+}
+
+#[test]
+fn word_lists() {
+    let folder = TempDir::new().unwrap();
+    let read = |bytes: &[u8]| {
+        let words = read_words(file(&folder, "words.txt", bytes));
+        words.map_err(|e| e.to_string().split_once("words.txt: ").unwrap().1.to_owned())
+    };
+    assert_eq!(read("\u{feff}thé\r\n new york \nc++\n\n".as_bytes()).unwrap(), ["thé", "new york", "c++"]);
+    for (bytes, message) in [
+        (&b"a\n\nb\n"[..], "line 2: this line is empty"),
+        (b"a\nb\na\n", "line 3: \"a\" stands on line 1 already"),
+        (b"a\nb\xff\n", "line 2: this line is not UTF-8"),
+        (b"", "line 1: the file holds no words"),
+    ] {
+        let complaint = read(bytes).unwrap_err();
+        assert!(complaint.starts_with(message), "{complaint}");
+    }
+    assert!(read("x".repeat(201).as_bytes()).is_err());
+}

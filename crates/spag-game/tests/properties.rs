@@ -1,0 +1,137 @@
+//! What holds for every input.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use spag_game::{
+    AfterDecision, Episode, EpisodeReader, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Role,
+    ScriptedPlayer, Seats, TurnRequest, judge_episode, play_games, pluralize, read_episodes, word_forms,
+};
+
+const KINDS: [JudgeKind; 2] = [JudgeKind::Paper, JudgeKind::WholeWord];
+
+/// Texts near what decides a game: pieces of predictions, of the word's forms, of anything.
+fn utterance(word: &str) -> impl Strategy<Value = String> + use<> {
+    let forms = word_forms(word);
+    let piece = prop_oneof![
+        Just("I know the word! It".to_owned()),
+        Just(" is ".to_owned()),
+        prop::sample::select(forms),
+        "\\PC{0,6}",
+        "[a-zé'\"` \n!.]{0,9}",
+    ];
+    prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+}
+
+fn word() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z]{1,8}", "[A-Zé][a-z]{2,6}", "[a-z]{1,5}[ '-][a-z]{1,5}", "\\PC{1,5}"]
+        .prop_filter("a target word has to hold something", |word| !word.trim().is_empty())
+}
+
+fn game() -> impl Strategy<Value = (String, Vec<String>)> {
+    word().prop_flat_map(|word| {
+        let talk = prop::collection::vec(utterance(&word), 0..9);
+        (Just(word), talk)
+    })
+}
+
+fn episode() -> impl Strategy<Value = Episode> {
+    let extra = prop::collection::btree_map("[x-z]{1,3}", any::<f64>().prop_filter("JSON", |f| f.is_finite()), 0..4);
+    (game(), 0usize..9, extra).prop_map(|((word, talk), max_turns, extra)| {
+        let mut episode = Episode::new(word, max_turns);
+        for text in talk {
+            episode.push(episode.next_role(), text);
+        }
+        episode.extra.extend(extra.into_iter().map(|(key, value)| (key, value.into())));
+        episode
+    })
+}
+
+proptest! {
+    #[test]
+    fn judging_never_fails_on_a_game(episode in episode()) {
+        for kind in KINDS {
+            let verdict = judge_episode(kind, &episode).unwrap();
+            prop_assert!(verdict.history_length <= episode.history.len());
+            // What decided is the last utterance that counts.
+            let referee = Referee::new(kind, &episode.target_word).unwrap();
+            let rulings: Vec<_> = episode.history.iter().map(|u| referee.rule(u.role, &u.content)).collect();
+            let counted = &rulings[..verdict.history_length];
+            let before = counted.split_last().map_or(&[][..], |(_, before)| before);
+            prop_assert!(before.iter().all(Option::is_none));
+            let last = counted.last().copied().flatten();
+            prop_assert_eq!(verdict.outcome, last.unwrap_or(Outcome::Tie));
+        }
+    }
+
+    #[test]
+    fn whole_words_are_words(word in word(), texts in prop::collection::vec("\\PC{0,30}", 4)) {
+        let [paper, whole] = KINDS.map(|kind| Referee::new(kind, &word).unwrap());
+        for text in texts {
+            for role in [Role::Attacker, Role::Defender] {
+                // A text that breaks the strict rules breaks the loose ones.
+                if whole.rule(role, &text).is_some() {
+                    prop_assert!(paper.rule(role, &text).is_some());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn stopping_early_and_judging_afterwards_agree((word, talk) in game(), max_turns in 1usize..5) {
+        let mut verdicts = Vec::new();
+        for after_decision in [AfterDecision::Stop, AfterDecision::PlayOn] {
+            let lines = talk.clone();
+            let mut player = ScriptedPlayer::new(move |turn: &TurnRequest<'_>| {
+                lines.get(turn.episode.history.len()).cloned().unwrap_or_default()
+            });
+            let config = PlayConfig { judge: JudgeKind::Paper, games_in_flight: 3, after_decision };
+            let spec = GameSpec { game: 0, target_word: word.clone(), max_turns, seed: 0 };
+            let played = Cell::new(None);
+            play_games([spec], Seats::SelfPlay(&mut player), &PromptSet::default(), &config, &mut |game| {
+                played.set(Some(game));
+                Ok(())
+            }).unwrap();
+            let game = played.into_inner().unwrap();
+            prop_assert_eq!(game.verdict, judge_episode(config.judge, &game.episode).unwrap());
+            verdicts.push(game.verdict);
+        }
+        prop_assert_eq!(verdicts[0], verdicts[1]);
+    }
+
+    #[test]
+    fn episodes_come_back_from_both_layouts(episodes in prop::collection::vec(episode(), 0..5)) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("episodes");
+        let lines: Vec<String> = episodes.iter().map(|e| serde_json::to_string(e).unwrap()).collect();
+        let list = serde_json::to_string_pretty(&episodes).unwrap();
+        for text in [list, format!("[{}]", lines.join(" ,")), lines.join("\n")] {
+            std::fs::write(&path, text).unwrap();
+            prop_assert_eq!(&read_episodes(&path).unwrap(), &episodes);
+            let rows: Vec<usize> = EpisodeReader::open(&path).unwrap().map(|row| row.unwrap().0).collect();
+            prop_assert_eq!(rows, (1..=episodes.len()).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_reader_never_panics(bytes in prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..60),
+        "[\\[\\]{}\",:\\\\ 0-9aN\n]{0,40}".prop_map(String::into_bytes),
+    ]) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("episodes");
+        std::fs::write(&path, bytes).unwrap();
+        for row in EpisodeReader::open(&path).unwrap() {
+            if let Err(error) = row {
+                prop_assert!(error.to_string().contains("episodes: row "));
+            }
+        }
+    }
+
+    #[test]
+    fn plurals(word in "[a-z]{1,12}", text in "\\PC{0,20}") {
+        prop_assert!(!pluralize(&word).is_empty());
+        prop_assert_eq!(word_forms(&word).len(), 16);
+        let _ = (pluralize(&text), word_forms(&text));
+    }
+}

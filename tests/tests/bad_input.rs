@@ -1,0 +1,178 @@
+//! Bad input: a clear error that names file, row and cause, exit code 2, and never a panic.
+
+use std::fs;
+use std::path::Path;
+
+use spag_tests::{fixture, program, root, run};
+
+/// Runs a program that must refuse its input and name all of `words`.
+fn refused(name: &str, arguments: &[&str], dir: &Path, words: &[&str]) {
+    let (_, err) = run(program(name).current_dir(dir).args(arguments), 2);
+    for word in words {
+        assert!(err.contains(word), "{name} {arguments:?} should say {word:?}:\n{err}");
+    }
+    assert!(err.starts_with("error:") || err.contains("\nerror:"), "{err}");
+}
+
+fn credit(input: &str, words: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    fs::write(dir.join("in.json"), input).unwrap();
+    fs::write(dir.join("out.json"), "kept").unwrap();
+    let mut all = vec!["in.json"];
+    all.extend(words);
+    refused("spag-assign-rewards", &["--input_data_path", "in.json", "--output_data_path", "out.json"], dir, &all);
+    assert_eq!(fs::read_to_string(dir.join("out.json")).unwrap(), "kept", "nothing is overwritten by a failed run");
+}
+
+const GOOD: &str = r#"{"history": [{"role": "attacker", "content": "a"}], "target_word": "cat", "max_turns": 5}"#;
+
+#[test]
+fn episodes() {
+    credit(&format!("[{GOOD}, {{\"history\": ["), &["row 2"]);
+    credit(&format!("[{GOOD}, {GOOD}"), &["cut off"]);
+    credit(&format!("{GOOD}\n{{\"target_word\": 3}}\n"), &["row 2"]);
+    credit(r#"[{"history": "none", "target_word": "cat", "max_turns": 5}]"#, &["row 1", "history"]);
+    credit(r#"[{"history": [{"role": "defender", "content": "a"}], "target_word": "cat"}]"#, &["row 1", "attacker"]);
+    credit(r#"[{"history": [{"role": "umpire", "content": "a"}], "target_word": "cat"}]"#, &["row 1", "umpire"]);
+    credit(r#"[{"history": [], "target_word": "", "max_turns": 5}]"#, &["row 1", "empty"]);
+    credit("[1, 2]", &["row 1"]);
+    credit("{]", &["row 1"]);
+}
+
+#[test]
+fn a_target_word_full_of_special_characters_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let episode = r#"[{"history": [{"role": "attacker", "content": "Go on."}, {"role": "defender", "content": "(a+)[\\"}],
+        "target_word": "(a+)[\\", "max_turns": 5}]"#;
+    fs::write(dir.join("in.json"), episode).unwrap();
+    let arguments =
+        ["--input_data_path", "in.json", "--output_data_path", "out.json", "--outcomes_path", "outcomes.jsonl"];
+    run(program("spag-assign-rewards").current_dir(dir).args(arguments), 0);
+    assert!(fs::read_to_string(dir.join("outcomes.jsonl")).unwrap().contains("attacker wins"));
+}
+
+#[test]
+fn flags() {
+    let dir = tempfile::tempdir().unwrap();
+    refused("spag-train", &["--lm_kl_coef", "0.1"], dir.path(), &["lm_kl_coef", "lm_kl_coeff"]);
+    refused("spag-train", &["--learning-rate", "fast"], dir.path(), &["fast"]);
+    refused("spag-play", &["--taboo_max_turn", "5"], dir.path(), &["taboo_max_turns"]);
+    refused("spag-assign-rewards", &["--input_data_path", "missing.json", "--output_data_path", "o.json"], dir.path(), &[
+        "missing.json",
+    ]);
+    refused("spag", &["runn"], dir.path(), &["runn"]);
+}
+
+fn copy_model(to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(fixture("tiny-llama")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.path().is_file() {
+            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+fn generate(dir: &Path, words: &[&str]) {
+    fs::write(dir.join("in.jsonl"), "{\"prompt\": \"Hello\"}\n").unwrap();
+    let arguments = ["generate", "--model", "model", "--input", "in.jsonl", "--output", "out.jsonl", "--max_new_tokens", "4"];
+    refused("spag", &arguments, dir, words);
+}
+
+#[test]
+fn checkpoints() {
+    for (change, words) in [
+        ("no config", vec!["config.json"]),
+        ("broken config", vec!["config.json"]),
+        ("another size", vec!["shape", "[64"]),
+        ("more layers", vec!["missing", "layers.3"]),
+        ("truncated weights", vec!["model.safetensors"]),
+        ("no weights", vec!["model.safetensors"]),
+        ("no tokenizer", vec!["tokenizer.json"]),
+        ("no eos", vec!["eos_token"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model");
+        copy_model(&model);
+        let config = fs::read_to_string(model.join("config.json")).unwrap();
+        let weights = fs::read(model.join("model.safetensors")).unwrap();
+        match change {
+            "no config" => fs::remove_file(model.join("config.json")).unwrap(),
+            "broken config" => fs::write(model.join("config.json"), &config[..100]).unwrap(),
+            "another size" => {
+                fs::write(model.join("config.json"), config.replace("\"hidden_size\": 64", "\"hidden_size\": 32")).unwrap();
+            }
+            "more layers" => {
+                let more = config.replace("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
+                fs::write(model.join("config.json"), more).unwrap();
+            }
+            "truncated weights" => fs::write(model.join("model.safetensors"), &weights[..weights.len() / 2]).unwrap(),
+            "no weights" => fs::remove_file(model.join("model.safetensors")).unwrap(),
+            "no tokenizer" => fs::remove_file(model.join("tokenizer.json")).unwrap(),
+            _ => {
+                // A tokenizer and configuration in which nothing is called the end of a sequence.
+                for file in ["tokenizer_config.json", "special_tokens_map.json"] {
+                    fs::remove_file(model.join(file)).unwrap();
+                }
+                let tokenizer = fs::read_to_string(model.join("tokenizer.json")).unwrap();
+                fs::write(model.join("tokenizer.json"), tokenizer.replace("</s>", "<end>")).unwrap();
+                fs::write(model.join("config.json"), config.replace("\"eos_token_id\": 2,", "")).unwrap();
+            }
+        }
+        generate(folder.path(), &words);
+    }
+}
+
+#[test]
+fn configurations() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    refused("spag", &["run", "missing.toml"], dir, &["missing.toml"]);
+    let tiny = fs::read_to_string(root().join("configs/tiny.toml")).unwrap();
+    fs::write(dir.join("unknown.toml"), format!("sead = 1\n{tiny}")).unwrap();
+    refused("spag", &["run", "unknown.toml"], dir, &["sead", "seed"]);
+    fs::write(dir.join("type.toml"), tiny.replace("games = 2400", "games = \"many\"")).unwrap();
+    refused("spag", &["run", "type.toml"], dir, &["games"]);
+    refused("spag", &["run", &root().join("configs/tiny.toml").to_string_lossy(), "--set", "self_play.gmaes=3"], dir, &[
+        "gmaes", "games",
+    ]);
+}
+
+#[test]
+fn word_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    copy_model(&dir.join("model"));
+    for (bytes, words) in [
+        (&b"horse\n\ncat\n"[..], ["line 2", "empty"]),
+        (b"horse\ncat\nhorse\n", ["line 3", "horse"]),
+        (b"horse\n\xff\xfe\n", ["line 2", "UTF-8"]),
+        (b"", ["line 1", "no words"]),
+    ] {
+        fs::write(dir.join("words.txt"), bytes).unwrap();
+        let arguments = [
+            "--attacker_model_name_or_path", "model", "--defender_model_name_or_path", "model", "--data_path",
+            "words.txt", "--output_dir", "out", "--task_type", "testing", "--max_length", "512", "--max_new_tokens", "4",
+        ];
+        refused("spag-play", &arguments, dir, &words);
+    }
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    copy_model(&dir.join("model"));
+    // A file where a folder should be: unwritable for root as well.
+    fs::write(dir.join("taken"), "").unwrap();
+    fs::write(dir.join("data.json"), r#"[{"query": "a", "target": "b"}]"#).unwrap();
+    let arguments = ["--model_name_or_path", "model", "--train_data_path", "data.json", "--output_dir", "taken/out"];
+    let (_, err) = {
+        let output = program("spag-train").current_dir(dir).args(arguments).output().unwrap();
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{output:?}");
+        (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert!(err.contains("taken"), "{err}");
+}

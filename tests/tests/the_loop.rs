@@ -1,0 +1,105 @@
+//! `spag run configs/tiny.toml` in small: one epoch, few games; run through, and killed again and again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use spag_tests::{program, run};
+
+/// The loop in small, into `dir`.
+fn small_run(dir: &Path) -> Command {
+    let mut command = program("spag");
+    command.args(["run", "configs/tiny.toml"]);
+    for setting in [
+        &format!("run_dir={}", dir.display()),
+        "epochs=1",
+        "imitation.games=160",
+        "self_play.games=120",
+        "evaluation.games=40",
+        "evaluation.self_play_games=20",
+    ] {
+        command.args(["--set", setting]);
+    }
+    command
+}
+
+/// Every file below `dir` that must not depend on when the run was stopped, with its contents.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if name == "episodes.jsonl"
+                || name == "samples.jsonl"
+                || name == "model.safetensors"
+                || path.parent().is_some_and(|p| p.ends_with("eval"))
+            {
+                files.insert(path.strip_prefix(dir).unwrap().to_owned(), std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn runs_through_and_ends_alike_when_killed_at_any_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, broken) = (folder.path().join("whole"), folder.path().join("broken"));
+
+    let started = std::time::Instant::now();
+    let (out, _) = run(&mut small_run(&whole), 0);
+    let took = started.elapsed();
+    for words in ["IM", "SPAG-1", "%"] {
+        assert!(out.contains(words), "the final table says {words}:\n{out}");
+    }
+    for file in [
+        "config.resolved.toml",
+        "im/episodes.jsonl",
+        "im/samples.jsonl",
+        "im/metrics.jsonl",
+        "im/model/model.safetensors",
+        "spag-1/episodes.jsonl",
+        "spag-1/samples.jsonl",
+        "spag-1/metrics.jsonl",
+        "spag-1/model/model.safetensors",
+        "report.json",
+        "report.txt",
+        "report.html",
+    ] {
+        assert!(whole.join(file).is_file(), "{file}");
+    }
+
+    // kill -9 at moments spread over the whole run, each time a little later.
+    let mut killed = 0;
+    for attempt in 1..=8u32 {
+        let mut child = small_run(&broken).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(took.mul_f64(0.02 + 0.045 * f64::from(attempt)).max(Duration::from_millis(50)));
+        if child.try_wait().unwrap().is_none() {
+            child.kill().unwrap();
+            killed += 1;
+        }
+        child.wait().unwrap();
+    }
+    assert!(killed >= 2, "the run was killed {killed} times only");
+    run(&mut small_run(&broken), 0);
+
+    let (want, got) = (contents(&whole), contents(&broken));
+    assert_eq!(want.keys().collect::<Vec<_>>(), got.keys().collect::<Vec<_>>());
+    assert!(want.len() >= 6, "{:?}", want.keys());
+    for (path, bytes) in &want {
+        assert!(got[path] == *bytes, "{} differs between a run and one that was killed", path.display());
+    }
+
+    // A finished run is not run again, and another configuration is refused in its folder.
+    let before = std::fs::metadata(whole.join("im/model/model.safetensors")).unwrap().modified().unwrap();
+    run(&mut small_run(&whole), 0);
+    let after = std::fs::metadata(whole.join("im/model/model.safetensors")).unwrap().modified().unwrap();
+    assert_eq!(before, after);
+    let (_, err) = run(small_run(&whole).args(["--set", "seed=5"]), 2);
+    assert!(err.contains("seed"), "{err}");
+}
