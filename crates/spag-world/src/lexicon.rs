@@ -18,7 +18,7 @@ pub struct Entry {
     pub clues: Vec<String>,
 }
 
-/// All words, by category in the order of the file.
+/// All words, by category in the order of the file, alphabetically within one.
 ///
 /// A clue fits a few words of one category, and two words share at most two clues: any three clues of a word single
 /// it out. No word occurs inside a clue, a category or another word, since the paper's judge looks at substrings.

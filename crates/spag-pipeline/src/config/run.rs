@@ -99,7 +99,7 @@ pub struct RunConfig {
     pub rewards: RewardSettings,
     /// General text mixed into the games.
     pub sft: SftSettings,
-    /// Training after each round of self-play; the model before it is the reference.
+    /// Training after each round of self-play; the model before it is the reference. The seed is drawn from the run's.
     pub train: TrainConfig,
     /// Measuring the trained models; `epochs` is always filled here.
     pub evaluation: EvaluationSettings,

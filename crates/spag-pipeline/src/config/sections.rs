@@ -12,7 +12,8 @@ use spag_train::{TrainConfig, TrainMethod};
 pub struct ImitationSettings {
     /// How many games the scripted players play; words are taken in turn.
     pub games: usize,
-    /// How the base learns from the winners' utterances; the base itself is the reference.
+    /// How the base learns from the winners' utterances; the base itself is the reference. The seed is drawn from the
+    /// run's.
     pub train: TrainConfig,
 }
 

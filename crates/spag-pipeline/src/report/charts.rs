@@ -110,11 +110,11 @@ pub(super) fn losses(report: &Report) -> String {
     loss_chart(
         "Training loss, imitation",
         &imitation,
-        "Negative log-likelihood of the winners' utterances, and the KL term.",
+        "Negative log-likelihood of the winners' utterances, and the KL term. Pale: step by step; bold: smoothed.",
     ) + &loss_chart(
         "Training loss, SPAG",
         &spag,
-        "Clipped rewards of the winners' utterances, KL term and SFT: the lower, the likelier what won.",
+        "Clipped rewards of the winners' utterances, KL term and SFT. Mostly the batches' mean rewards: read its fall, not its level.",
     )
 }
 

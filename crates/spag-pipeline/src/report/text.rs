@@ -68,6 +68,9 @@ fn endings(report: &Report, out: &mut String) {
         ]);
     }
     table(&rows, out);
+    out.push_str(
+        "\n  The rules do not forbid untrue clues: where their share grows, part of the attacker's gain is lying.\n",
+    );
 }
 
 /// Every set of games of the report with its players' names, evaluation first.

@@ -1,0 +1,143 @@
+//! The world keeps its promises: clues single words out, talk never breaks the rules by itself, players are honest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use spag_game::{
+    AfterDecision, FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Role, Seats, game_seed,
+    play_games, read_words, word_forms,
+};
+use spag_world::{
+    BaseMix, HEDGES, Lexicon, SMALL_TALK, ScriptedAttacker, ScriptedDefender, attacker_clue_probe, base_document,
+    clue_truth, general_qa, naming_probe, qa_probe,
+};
+
+fn lexicon() -> Lexicon {
+    Lexicon::embedded().unwrap()
+}
+
+fn prompts() -> PromptSet {
+    PromptSet::load(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/tiny-prompts.json")).unwrap()
+}
+
+fn scripted(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
+    let words: Vec<&str> = lexicon.words().collect();
+    let specs = (0..games).map(|game| GameSpec {
+        game,
+        target_word: words[game % words.len()].to_owned(),
+        max_turns: 5,
+        seed: game_seed(seed, game),
+    });
+    let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
+    let config = PlayConfig { judge: JudgeKind::Paper, games_in_flight: 64, after_decision: AfterDecision::Stop };
+    let mut played = Vec::new();
+    let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+    play_games(specs, seats, &prompts(), &config, &mut |game| {
+        played.push(game);
+        Ok(())
+    })
+    .unwrap();
+    played
+}
+
+#[test]
+fn there_are_enough_words_and_clues_that_single_them_out() {
+    let lexicon = lexicon();
+    assert!(lexicon.entries().len() >= 120 && lexicon.categories().len() >= 8);
+    let mut fits: BTreeMap<&str, usize> = BTreeMap::new();
+    for entry in lexicon.entries() {
+        assert_eq!(entry.clues.len(), 4, "{}", entry.word);
+        entry.clues.iter().for_each(|clue| *fits.entry(clue).or_default() += 1);
+        for without in 0..4 {
+            let three = entry.clues.iter().enumerate().filter(|(i, _)| *i != without);
+            let text: String = three.map(|(_, clue)| format!("It {clue}. ")).collect();
+            assert_eq!(lexicon.candidates(&text), [entry.word.as_str()]);
+        }
+    }
+    for (clue, words) in fits {
+        assert!((3..=5).contains(&words), "`{clue}` fits {words} words");
+    }
+}
+
+#[test]
+fn the_word_list_is_the_lexicons() {
+    let list = read_words(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/words.txt")).unwrap();
+    assert_eq!(list, lexicon().words().collect::<Vec<_>>());
+}
+
+/// The judge looks at substrings: no form of any word may stand in talk that does not name it.
+#[test]
+fn ordinary_talk_never_says_a_word() {
+    let (lexicon, prompts) = (lexicon(), prompts());
+    let mut talk: Vec<String> = HEDGES.iter().chain(&SMALL_TALK).map(|s| s.to_string()).collect();
+    talk.push(prompts.playing_query(&[], "@", 5));
+    for game in scripted(&lexicon, 2400, 3) {
+        let said = game.episode.history.into_iter().filter(|u| u.role == Role::Attacker);
+        talk.extend(said.map(|u| u.content));
+    }
+    let all: BTreeSet<String> = talk.into_iter().map(|text| text.to_lowercase()).collect();
+    for word in lexicon.words() {
+        let own: Vec<String> = word_forms(word);
+        for text in &all {
+            assert!(!own.iter().any(|form| text.contains(form.as_str())), "`{word}` in `{text}`");
+        }
+        let referee = Referee::new(JudgeKind::Paper, word).unwrap();
+        for other in lexicon.words().filter(|other| *other != word) {
+            assert_eq!(referee.rule(Role::Defender, &format!("That is the {other}.")), None, "{word} {other}");
+        }
+    }
+}
+
+#[test]
+fn scripted_games_are_honest_and_mixed() {
+    let lexicon = lexicon();
+    let games = scripted(&lexicon, 4000, 1);
+    let count = |outcome| games.iter().filter(|g| g.verdict.outcome == outcome).count() as f64;
+    let (attacker, defender) = (count(Outcome::AttackerWins), count(Outcome::DefenderWins));
+    assert_eq!(count(Outcome::AttackerBreaksRules), 0.0);
+    let share = attacker / (attacker + defender);
+    assert!((0.4..=0.62).contains(&share), "attackers win {share}");
+    assert!(count(Outcome::Tie) / 4000.0 <= 0.12);
+    for game in &games {
+        let truth = clue_truth(&lexicon, &game.episode);
+        assert_eq!(truth.true_clues, truth.clues, "{:?}", game.episode);
+    }
+    assert_eq!(games, scripted(&lexicon, 4000, 1), "the same seeds give the same games");
+}
+
+#[test]
+fn probes_and_questions_are_answerable() {
+    let (lexicon, prompts) = (lexicon(), prompts());
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    for _ in 0..500 {
+        for probe in [naming_probe(&lexicon, &prompts, &mut rng), qa_probe(&lexicon, &mut rng)] {
+            assert_eq!(lexicon.candidates(&probe.prompt), [probe.word.as_str()], "{}", probe.prompt);
+            assert!(!probe.prompt.contains(&probe.word));
+        }
+        let attack = attacker_clue_probe(&lexicon, &prompts, &mut rng);
+        assert!(attack.prompt.contains(&attack.word));
+        let (query, target) = general_qa(&lexicon, &mut rng);
+        assert!(query.starts_with("Question:") && query.ends_with("Response:") && !target.is_empty());
+    }
+}
+
+proptest! {
+    #[test]
+    fn documents_are_plain_and_come_from_their_seed(seed in any::<u64>()) {
+        let (lexicon, prompts) = (lexicon(), prompts());
+        let draw = || base_document(&lexicon, &prompts, &BaseMix::default(), &mut ChaCha8Rng::seed_from_u64(seed));
+        let text = draw();
+        prop_assert!(text.is_ascii() && !text.trim().is_empty());
+        prop_assert_eq!(text, draw());
+    }
+
+    #[test]
+    fn a_broken_lexicon_is_refused(text in ".{0,200}") {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        prop_assert!(Lexicon::load(file.path()).is_err());
+    }
+}
