@@ -18,23 +18,18 @@ pub fn fixture(name: &str) -> PathBuf {
 fn programs() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let mut folder = PathBuf::new();
-        for (package, program) in [
-            ("spag-bin", "spag"),
-            ("spag-play-bin", "spag-play"),
-            ("spag-assign-rewards-bin", "spag-assign-rewards"),
-            ("spag-train-bin", "spag-train"),
-        ] {
-            let build = escargot::CargoBuild::new()
-                .manifest_path(root().join("Cargo.toml"))
-                .package(package)
-                .bin(program)
-                .current_target();
-            let build = if cfg!(debug_assertions) { build } else { build.release() };
-            let built = build.run().unwrap_or_else(|e| panic!("{program} does not build: {e}"));
-            folder = built.path().parent().map(Path::to_owned).unwrap_or_default();
+        // The whole workspace at once, as the tests themselves are built: one set of features, so nothing heavy is
+        // compiled a second time.
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--workspace", "--bins"]).current_dir(root());
+        if !cfg!(debug_assertions) {
+            build.arg("--release");
         }
-        folder
+        let status = build.status().unwrap_or_else(|e| panic!("cargo does not start: {e}"));
+        assert!(status.success(), "the programs do not build");
+        // A test lies in target/PROFILE/deps.
+        let test = std::env::current_exe().unwrap_or_else(|e| panic!("no path of this test: {e}"));
+        test.ancestors().nth(2).map(Path::to_owned).unwrap_or_default()
     })
 }
 

@@ -59,9 +59,12 @@ fn flags() {
     refused("spag-train", &["--lm_kl_coef", "0.1"], dir.path(), &["lm_kl_coef", "lm_kl_coeff"]);
     refused("spag-train", &["--learning-rate", "fast"], dir.path(), &["fast"]);
     refused("spag-play", &["--taboo_max_turn", "5"], dir.path(), &["taboo_max_turns"]);
-    refused("spag-assign-rewards", &["--input_data_path", "missing.json", "--output_data_path", "o.json"], dir.path(), &[
-        "missing.json",
-    ]);
+    refused(
+        "spag-assign-rewards",
+        &["--input_data_path", "missing.json", "--output_data_path", "o.json"],
+        dir.path(),
+        &["missing.json"],
+    );
     refused("spag", &["runn"], dir.path(), &["runn"]);
 }
 
@@ -77,7 +80,8 @@ fn copy_model(to: &Path) {
 
 fn generate(dir: &Path, words: &[&str]) {
     fs::write(dir.join("in.jsonl"), "{\"prompt\": \"Hello\"}\n").unwrap();
-    let arguments = ["generate", "--model", "model", "--input", "in.jsonl", "--output", "out.jsonl", "--max_new_tokens", "4"];
+    let arguments =
+        ["generate", "--model", "model", "--input", "in.jsonl", "--output", "out.jsonl", "--max_new_tokens", "4"];
     refused("spag", &arguments, dir, words);
 }
 
@@ -102,7 +106,8 @@ fn checkpoints() {
             "no config" => fs::remove_file(model.join("config.json")).unwrap(),
             "broken config" => fs::write(model.join("config.json"), &config[..100]).unwrap(),
             "another size" => {
-                fs::write(model.join("config.json"), config.replace("\"hidden_size\": 64", "\"hidden_size\": 32")).unwrap();
+                fs::write(model.join("config.json"), config.replace("\"hidden_size\": 64", "\"hidden_size\": 32"))
+                    .unwrap();
             }
             "more layers" => {
                 let more = config.replace("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
@@ -135,9 +140,12 @@ fn configurations() {
     refused("spag", &["run", "unknown.toml"], dir, &["sead", "seed"]);
     fs::write(dir.join("type.toml"), tiny.replace("games = 2400", "games = \"many\"")).unwrap();
     refused("spag", &["run", "type.toml"], dir, &["games"]);
-    refused("spag", &["run", &root().join("configs/tiny.toml").to_string_lossy(), "--set", "self_play.gmaes=3"], dir, &[
-        "gmaes", "games",
-    ]);
+    refused(
+        "spag",
+        &["run", &root().join("configs/tiny.toml").to_string_lossy(), "--set", "self_play.gmaes=3"],
+        dir,
+        &["gmaes", "games"],
+    );
 }
 
 #[test]
@@ -153,8 +161,20 @@ fn word_lists() {
     ] {
         fs::write(dir.join("words.txt"), bytes).unwrap();
         let arguments = [
-            "--attacker_model_name_or_path", "model", "--defender_model_name_or_path", "model", "--data_path",
-            "words.txt", "--output_dir", "out", "--task_type", "testing", "--max_length", "512", "--max_new_tokens", "4",
+            "--attacker_model_name_or_path",
+            "model",
+            "--defender_model_name_or_path",
+            "model",
+            "--data_path",
+            "words.txt",
+            "--output_dir",
+            "out",
+            "--task_type",
+            "testing",
+            "--max_length",
+            "512",
+            "--max_new_tokens",
+            "4",
         ];
         refused("spag-play", &arguments, dir, &words);
     }

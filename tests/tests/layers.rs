@@ -5,16 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Crates from the bottom up; a crate may depend on those before it alone.
-const ORDER: [&str; 8] = [
-    "spag-game",
-    "spag-rewards",
-    "spag-world",
-    "spag-dist",
-    "spag-model",
-    "spag-train",
-    "spag-pipeline",
-    "spag-cli",
-];
+const ORDER: [&str; 8] =
+    ["spag-game", "spag-rewards", "spag-world", "spag-dist", "spag-model", "spag-train", "spag-pipeline", "spag-cli"];
 
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = MetadataCommand::new().manifest_path(spag_tests::root().join("Cargo.toml")).exec().unwrap();

@@ -1,11 +1,12 @@
 //! How far a long piece of work is: a bar with rate and ETA on a terminal, plain lines in a log.
 
 use std::{
+    fmt,
     io::{IsTerminal, stderr},
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use spag_pipeline::RunProgress;
 use spag_train::Progress;
 
@@ -106,10 +107,14 @@ impl Drop for TerminalProgress {
 
 fn bar(what: &str, total: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    let template = "{prefix} {wide_bar:.cyan/dim} {pos}/{len}  {per_sec}  {elapsed} < {eta}  {msg}";
+    let template = "{prefix} {wide_bar:.cyan/dim} {pos}/{len}  {rate}  {elapsed} < {eta}  {msg}";
     // A template that indicatif cannot read would cost the looks only.
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.set_style(style.progress_chars("━╸─"));
+    let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
+        // A rate that cannot be drawn is left out.
+        let _ = write!(out, "{:.1}/s", state.per_sec());
+    };
+    bar.set_style(style.with_key("rate", rate).progress_chars("━╸─"));
     bar.set_prefix(what.to_owned());
     bar.enable_steady_tick(Duration::from_millis(250));
     bar

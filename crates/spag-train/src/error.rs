@@ -17,7 +17,9 @@ pub enum Error {
     #[error("no samples to train on: {0}")]
     NoSamples(String),
     /// Loss or gradients were not finite several steps in a row.
-    #[error("{what} was not finite in {count} steps in a row, the last being step {step} with samples {samples:?} (0-based rows of the training data, in order of the files); lower the learning rate or look at these rows")]
+    #[error(
+        "{what} was not finite in {count} steps in a row, the last being step {step} with samples {samples:?} (0-based rows of the training data, in order of the files); lower the learning rate or look at these rows"
+    )]
     NotFinite {
         /// Loss or gradient norm.
         what: &'static str,

@@ -49,8 +49,7 @@ pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> 
     };
     let mut files = Files::create(job, &checkpoint)?;
     let Checkpoint { model, tokenizer } = &checkpoint;
-    let summary =
-        train_samples(model, tokenizer, &samples, reference.as_ref(), &job.config, &mut files, progress)?;
+    let summary = train_samples(model, tokenizer, &samples, reference.as_ref(), &job.config, &mut files, progress)?;
     files.finish()?;
     checkpoint.save(&job.output_dir, WriteOptions::new(job.config.save_dtype))?;
     Ok(summary)

@@ -29,7 +29,8 @@ impl Plan {
     pub fn new(config: &TrainConfig, samples: usize) -> Self {
         let per_epoch = samples.div_ceil(config.per_device_train_batch_size).max(1);
         let steps_per_epoch = (per_epoch / config.gradient_accumulation_steps).max(1);
-        let steps = config.max_steps.unwrap_or_else(|| (config.num_train_epochs * steps_per_epoch as f64).ceil() as usize);
+        let steps =
+            config.max_steps.unwrap_or_else(|| (config.num_train_epochs * steps_per_epoch as f64).ceil() as usize);
         Self {
             samples,
             batch: config.per_device_train_batch_size,

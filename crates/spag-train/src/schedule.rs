@@ -46,7 +46,8 @@ mod tests {
     use super::*;
 
     fn schedule(kind: SchedulerType, warmup_ratio: f64) -> Schedule {
-        let config = TrainConfig { lr_scheduler_type: kind, warmup_ratio, learning_rate: 1e-3, ..TrainConfig::default() };
+        let config =
+            TrainConfig { lr_scheduler_type: kind, warmup_ratio, learning_rate: 1e-3, ..TrainConfig::default() };
         Schedule::new(&config, 12)
     }
 

@@ -182,8 +182,7 @@ impl Run<'_> {
             let samples: Vec<&Encoded> = micro.iter().filter_map(|i| self.samples.get(*i)).collect();
             let batch = Batch::new(samples.iter().copied());
             tokens += batch.packed.len() as u64;
-            let forward =
-                self.model.forward(batch.packed.clone(), batch.targets.clone(), self.config.activations())?;
+            let forward = self.model.forward(batch.packed.clone(), batch.targets.clone(), self.config.activations())?;
             let means = batch.means(forward.log_probs(), &samples);
             let scored: Vec<Scored> = micro
                 .iter()

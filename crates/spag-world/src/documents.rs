@@ -3,9 +3,7 @@
 use rand::Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use serde::{Deserialize, Serialize};
-use spag_game::{
-    AfterDecision, Episode, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, play_games,
-};
+use spag_game::{AfterDecision, Episode, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, play_games};
 
 use crate::lexicon::{Entry, Lexicon};
 use crate::players::{ScriptedAttacker, ScriptedDefender};
@@ -150,10 +148,9 @@ pub fn general_qa(lexicon: &Lexicon, rng: &mut impl Rng) -> (String, String) {
         all.choose(rng).map_or(word.clone(), |e| e.word.clone())
     };
     let (question, answer) = match rng.random::<f64>() {
-        f if f < 0.25 => (
-            format!("What is the {word}?"),
-            format!("The {word} is {a} {category} that {} and {}.", clue(0), clue(1)),
-        ),
+        f if f < 0.25 => {
+            (format!("What is the {word}?"), format!("The {word} is {a} {category} that {} and {}.", clue(0), clue(1)))
+        }
         f if f < 0.45 => {
             (format!("Which {category} {} and {} and {}?", clue(0), clue(1), clue(2)), format!("That is the {word}."))
         }

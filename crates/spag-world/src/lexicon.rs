@@ -212,7 +212,7 @@ impl Lexicon {
 /// Where `needle` stands in `text` between non-letters.
 fn find_whole(text: &str, needle: &str) -> Option<usize> {
     let letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-    text.match_indices(needle).map(|(at, _)| at).find(|at| {
-        !letter(text[..*at].chars().next_back()) && !letter(text[at + needle.len()..].chars().next())
-    })
+    text.match_indices(needle)
+        .map(|(at, _)| at)
+        .find(|at| !letter(text[..*at].chars().next_back()) && !letter(text[at + needle.len()..].chars().next()))
 }
