@@ -34,7 +34,11 @@ pub struct LogSumExp(Vec<f32>);
 fn check(q: &Tensor, k: &Tensor, v: &Tensor, bounds: &[u32], heads: Heads) -> Result<usize> {
     let n = q.dim(0)?;
     let (qd, kd) = (heads.query * heads.dim, heads.kv * heads.dim);
-    if q.dims() != [n, qd] || k.dims() != [n, kd] || v.dims() != [n, kd] || heads.kv == 0 || heads.query % heads.kv != 0
+    if q.dims() != [n, qd]
+        || k.dims() != [n, kd]
+        || v.dims() != [n, kd]
+        || heads.kv == 0
+        || !heads.query.is_multiple_of(heads.kv)
     {
         bail!("attention: q {:?}, k {:?}, v {:?} do not fit {heads:?}", q.dims(), k.dims(), v.dims());
     }
