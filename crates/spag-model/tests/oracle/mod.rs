@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use candle_core::{D, DType, Device, Tensor, Var};
 use spag_model::{Llama, Targets};
 
-pub struct Oracle {
-    pub log_probs: Vec<f32>,
-    pub by_name: HashMap<String, Tensor>,
+pub(crate) struct Oracle {
+    pub(crate) log_probs: Vec<f32>,
+    pub(crate) by_name: HashMap<String, Tensor>,
 }
 
 /// Log-probabilities of the targets, and the gradients of Σ upstream·log-probability.
-pub fn gradients(model: &Llama, sequences: &[&[u32]], targets: &Targets, upstream: &[f32]) -> Oracle {
+pub(crate) fn gradients(model: &Llama, sequences: &[&[u32]], targets: &Targets, upstream: &[f32]) -> Oracle {
     let vars: HashMap<String, Var> = model
         .parameters()
         .named()
