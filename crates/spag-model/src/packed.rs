@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 /// Sequences packed without padding: N tokens in all. Made by batchers; read by [`crate::Llama`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packed {
-    /// Token ids, [N].
+    /// Token ids, `[N]`.
     pub ids: Vec<u32>,
-    /// Position of each token in its sequence, [N].
+    /// Position of each token in its sequence, `[N]`.
     pub positions: Vec<u32>,
     /// First token of each sequence and, last, N.
     pub bounds: Vec<u32>,
@@ -39,9 +39,9 @@ impl Packed {
 /// Which rows predict which tokens: M pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
-    /// Row of the packed batch whose output predicts, [M].
+    /// Row of the packed batch whose output predicts, `[M]`.
     pub rows: Vec<u32>,
-    /// The token that comes next there, [M].
+    /// The token that comes next there, `[M]`.
     pub tokens: Vec<u32>,
 }
 

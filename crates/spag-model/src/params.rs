@@ -127,7 +127,7 @@ impl FlatBuffers {
         &self.layout
     }
 
-    /// The buffers, one a layer, each [elements].
+    /// The buffers, one a layer, each `[elements]`.
     pub fn layers(&self) -> &[Tensor] {
         &self.layers
     }

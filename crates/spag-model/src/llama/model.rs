@@ -48,7 +48,7 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// ln p(target) of each target, [M].
+    /// ln p(target) of each target, `[M]`.
     pub fn log_probs(&self) -> &[f32] {
         &self.log_probs.values
     }
@@ -100,7 +100,7 @@ impl Llama {
         Ok(Self { config: self.config.clone(), parameters: self.parameters.deep_copy()?, rope: self.rope.clone() })
     }
 
-    /// The final norm's weight, [D].
+    /// The final norm's weight, `[D]`.
     pub(crate) fn final_norm(&self, buffers: &FlatBuffers) -> Result<Tensor> {
         buffers.view(self.config.num_hidden_layers + 1, 0)
     }
@@ -166,7 +166,7 @@ impl Llama {
         Ok(Forward { batch, targets, blocks, rows_md, normed_md, log_probs })
     }
 
-    /// Adds the gradients of all parameters to `grads`, given ∂loss/∂(log-probability) of each target, [M].
+    /// Adds the gradients of all parameters to `grads`, given ∂loss/∂(log-probability) of each target, `[M]`.
     ///
     /// # Errors
     /// Lengths that do not fit, or gradient buffers of another layout.

@@ -19,7 +19,7 @@ const KEEP_ELEMENTS: usize = 1 << 24;
 /// Log-probabilities of the targets and what the backward pass needs.
 #[derive(Debug)]
 pub struct LogProbs {
-    /// ln p(target) under the softmax of the row's logits, [M].
+    /// ln p(target) under the softmax of the row's logits, `[M]`.
     pub values: Vec<f32>,
     lse: Vec<f32>,
     kept: Vec<Tensor>,

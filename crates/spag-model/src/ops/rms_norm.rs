@@ -21,7 +21,7 @@ fn inverse_rms(x: &[f32], eps: f32) -> f32 {
     1.0 / (simd::dot(x, x) / x.len() as f32 + eps).sqrt()
 }
 
-/// `x` [N, D], `w` [D] → [N, D].
+/// `x` [N, D], `w` `[D]` → [N, D].
 ///
 /// # Errors
 /// Shapes that do not fit, or tensors that are not contiguous f32.
