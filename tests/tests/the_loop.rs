@@ -37,7 +37,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             } else if name == "episodes.jsonl"
                 || name == "samples.jsonl"
                 || name == "model.safetensors"
-                || path.parent().is_some_and(|p| p.ends_with("eval"))
+                || (name.ends_with(".jsonl") && folder.ends_with("eval"))
             {
                 files.insert(path.strip_prefix(dir).unwrap().to_owned(), std::fs::read(&path).unwrap());
             }

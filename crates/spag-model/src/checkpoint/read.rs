@@ -34,7 +34,10 @@ pub(super) fn model(dir: &Path, config: LlamaConfig) -> Result<Llama> {
         let bytes = std::fs::read(&file).map_err(Error::io(&file))?;
         let tensors = SafeTensors::deserialize(&bytes)
             .map_err(|e| Error::Safetensors { path: file.clone(), reason: e.to_string() })?;
-        for name in tensors.names() {
+        // In order, so that of several faults the same one is reported each time.
+        let mut names: Vec<&str> = tensors.names().into_iter().collect();
+        names.sort_unstable();
+        for name in names {
             // Tensors that the architecture does not have (old rotary tables, a second tied head) are passed over.
             let Some((l, v)) = missing.remove(name) else { continue };
             let tensor =
