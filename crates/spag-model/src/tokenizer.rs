@@ -55,7 +55,7 @@ impl Tokenizer {
         if !path.is_file() {
             let hint = match dir.join("tokenizer.model").is_file() {
                 true => {
-                    "only tokenizer.model is here; save a fast tokenizer with transformers: \
+                    "there is tokenizer.model here but no tokenizer.json; save one with transformers: \
                          AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
                 }
                 false => "no tokenizer.json in this folder",
