@@ -76,6 +76,14 @@ pub enum Error {
         /// The format in the file.
         dtype: String,
     },
+    /// A file is not the one that was written.
+    #[error("{path}: damaged: {reason}", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// How it differs.
+        reason: String,
+    },
     /// A tokenizer file that cannot be used.
     #[error("{path}: {reason}", path = path.display())]
     Tokenizer {

@@ -39,7 +39,9 @@ mod checkpoint;
 mod generate;
 mod tokenizer;
 
-pub use checkpoint::{Checkpoint, SaveDtype, WriteOptions, load_model, write_file};
+pub use checkpoint::{
+    Checkpoint, WeightDtype, WriteOptions, WrittenFile, load_model, read_buffers, write_buffers, write_file,
+};
 pub use config::LlamaConfig;
 pub use error::{Error, Result};
 pub use generate::{Completion, GenerationConfig, GenerationStats, Generator, Request, Sampling};

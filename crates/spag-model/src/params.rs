@@ -5,8 +5,10 @@
 
 use candle_core::{DType, Device, Tensor};
 
+use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
 use crate::error::Result;
+use crate::ops::cast;
 
 /// One tensor inside a layer's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +103,7 @@ impl Layout {
     }
 }
 
-/// One flat f32 buffer per layer of a [`Layout`]: parameters, gradients or a moment of the optimizer.
+/// One flat buffer per layer of a [`Layout`]: parameters (f32 or bf16), gradients or a moment of the optimizer (f32).
 #[derive(Clone, Debug)]
 pub struct FlatBuffers {
     layout: Layout,
@@ -109,7 +111,7 @@ pub struct FlatBuffers {
 }
 
 impl FlatBuffers {
-    /// Buffers of zeros.
+    /// Buffers of f32 zeros.
     ///
     /// # Errors
     /// The device cannot hold them.
@@ -120,6 +122,24 @@ impl FlatBuffers {
             .map(|l| Tensor::zeros(l.len, DType::F32, device))
             .collect::<candle_core::Result<_>>()?;
         Ok(Self { layout: layout.clone(), layers })
+    }
+
+    /// The same values in another number format; shares the memory where it is the same already.
+    ///
+    /// # Errors
+    /// The device cannot hold the copy.
+    pub fn to_dtype(&self, dtype: WeightDtype) -> Result<Self> {
+        let convert = |layer: &Tensor| match (layer.dtype() == dtype.into(), dtype) {
+            (true, _) => Ok(layer.clone()),
+            (false, WeightDtype::F32) => cast::widened(layer),
+            (false, WeightDtype::Bf16) => {
+                let narrow = Tensor::zeros(layer.dims(), DType::BF16, layer.device())?;
+                cast::round_into(layer, &narrow)?;
+                Ok(narrow)
+            }
+        };
+        let layers = self.layers.iter().map(convert).collect::<candle_core::Result<_>>()?;
+        Ok(Self { layout: self.layout.clone(), layers })
     }
 
     /// The layout.

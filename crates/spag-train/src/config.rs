@@ -1,7 +1,7 @@
 //! What a training run is told: the reference's flags, with Hugging Face's defaults.
 
 use serde::{Deserialize, Serialize};
-use spag_model::{Activations, SaveDtype};
+use spag_model::{Activations, WeightDtype};
 
 use crate::error::{Error, Result};
 
@@ -163,7 +163,7 @@ pub struct TrainConfig {
     /// Checkpoints besides the final one.
     pub save_strategy: SaveStrategy,
     /// Number format of saved weights.
-    pub save_dtype: SaveDtype,
+    pub save_dtype: WeightDtype,
     /// Keep only layer inputs and compute the rest again in the backward pass.
     pub gradient_checkpointing: bool,
 }
@@ -193,7 +193,7 @@ impl Default for TrainConfig {
             seed: 42,
             logging_steps: 1,
             save_strategy: SaveStrategy::No,
-            save_dtype: SaveDtype::F32,
+            save_dtype: WeightDtype::F32,
             gradient_checkpointing: false,
         }
     }

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{ArgAction, Parser};
-use spag_model::{LlamaConfig, SaveDtype};
+use spag_model::{LlamaConfig, WeightDtype};
 use spag_train::{DataOrder, SaveStrategy, SchedulerType, TrainConfig, TrainJob, TrainMethod, TrainSummary};
 
 use crate::{
@@ -180,7 +180,7 @@ fn train_config(args: &TrainArgs, max_length: usize) -> TrainConfig {
         seed: args.seed,
         logging_steps: args.logging_steps,
         save_strategy: args.save_strategy,
-        save_dtype: if args.bf16 { SaveDtype::Bf16 } else { SaveDtype::F32 },
+        save_dtype: if args.bf16 { WeightDtype::Bf16 } else { WeightDtype::F32 },
         gradient_checkpointing: args.gradient_checkpointing,
     }
 }

@@ -1,6 +1,8 @@
 //! Hugging Face checkpoint folders, in and out.
 
+mod dtype;
 mod read;
+mod tensor_file;
 mod write;
 
 use std::path::Path;
@@ -8,9 +10,12 @@ use std::path::Path;
 use crate::config::LlamaConfig;
 use crate::error::Result;
 use crate::llama::Llama;
+use crate::params::FlatBuffers;
 use crate::tokenizer::{SpecialIds, Tokenizer};
 
-pub use write::{SaveDtype, WriteOptions, write_file};
+pub use dtype::WeightDtype;
+pub use tensor_file::WrittenFile;
+pub use write::{WriteOptions, write_file};
 
 /// A model with its tokenizer: what a folder holds and what plays.
 #[derive(Clone, Debug)]
@@ -52,6 +57,29 @@ impl Checkpoint {
 pub fn load_model(dir: impl AsRef<Path>) -> Result<Llama> {
     let dir = dir.as_ref();
     read::model(dir, read::config(dir)?)
+}
+
+/// Writes flat buffers (weights, master weights, moments) as `stem.safetensors`, or in shards with an index, each file
+/// beside its place, synced and renamed. Returns what was written, for [`WrittenFile::check_on_disk`].
+///
+/// # Errors
+/// The folder cannot be written.
+pub fn write_buffers(
+    buffers: &FlatBuffers,
+    dir: impl AsRef<Path>,
+    stem: &str,
+    options: WriteOptions,
+) -> Result<Vec<WrittenFile>> {
+    write::buffers(buffers, dir.as_ref(), stem, options)
+}
+
+/// Reads what [`write_buffers`] wrote into `buffers`, whose layout and number format may be another's than the writer's
+/// only in the latter.
+///
+/// # Errors
+/// Missing or malformed files, missing or misshapen tensors.
+pub fn read_buffers(buffers: &FlatBuffers, dir: impl AsRef<Path>, stem: &str) -> Result<()> {
+    read::buffers(buffers, dir.as_ref(), stem)
 }
 
 fn check_vocabulary(config: &LlamaConfig, tokenizer: &Tokenizer, dir: &Path) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use candle_core::Device;
+use candle_core::{DType, Device, Tensor};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::config::LlamaConfig;
@@ -21,16 +21,22 @@ pub(super) fn config(dir: &Path) -> Result<LlamaConfig> {
 }
 
 pub(super) fn model(dir: &Path, config: LlamaConfig) -> Result<Llama> {
-    let layout = Layout::new(&config);
-    let parameters = FlatBuffers::zeros(&layout, &Device::Cpu)?;
-    let mut missing: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let parameters = FlatBuffers::zeros(&Layout::new(&config), &Device::Cpu)?;
+    buffers(&parameters, dir, "model")?;
+    Llama::from_parameters(&config, parameters)
+}
+
+/// Fills every view of `buffers` from the files of `stem`.
+pub(super) fn buffers(buffers: &FlatBuffers, dir: &Path, stem: &str) -> Result<()> {
+    let layout = buffers.layout();
+    let mut missing: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (l, layer) in layout.layers.iter().enumerate() {
         for (v, view) in layer.views.iter().enumerate() {
-            missing.insert(view.name.clone(), (l, v));
+            missing.insert(&view.name, (l, v));
         }
     }
-    for file in weight_files(dir)? {
-        // One file at a time in memory beside the parameters.
+    for file in weight_files(dir, stem)? {
+        // One file at a time in memory beside the buffers.
         let bytes = std::fs::read(&file).map_err(Error::io(&file))?;
         let tensors = SafeTensors::deserialize(&bytes)
             .map_err(|e| Error::Safetensors { path: file.clone(), reason: e.to_string() })?;
@@ -42,7 +48,7 @@ pub(super) fn model(dir: &Path, config: LlamaConfig) -> Result<Llama> {
             let Some((l, v)) = missing.remove(name) else { continue };
             let tensor =
                 tensors.tensor(name).map_err(|e| Error::Safetensors { path: file.clone(), reason: e.to_string() })?;
-            let view = parameters.view(l, v)?;
+            let view = buffers.view(l, v)?;
             if tensor.shape() != view.dims() {
                 return Err(Error::Shape {
                     path: dir.to_owned(),
@@ -55,18 +61,26 @@ pub(super) fn model(dir: &Path, config: LlamaConfig) -> Result<Llama> {
         }
     }
     match missing.into_keys().next() {
-        Some(name) => Err(Error::MissingTensor { path: dir.to_owned(), name, layers: config.num_hidden_layers }),
-        None => Llama::from_parameters(&config, parameters),
+        // The embedding and the head are layers too.
+        Some(name) => Err(Error::MissingTensor {
+            path: dir.to_owned(),
+            name: name.to_owned(),
+            layers: layout.layers.len().saturating_sub(2),
+        }),
+        None => Ok(()),
     }
 }
 
 /// The safetensors files of a folder: the single file, or every shard that the index names.
-fn weight_files(dir: &Path) -> Result<Vec<PathBuf>> {
-    let single = dir.join("model.safetensors");
+fn weight_files(dir: &Path, stem: &str) -> Result<Vec<PathBuf>> {
+    let single = dir.join(format!("{stem}.safetensors"));
     if single.is_file() {
         return Ok(vec![single]);
     }
-    let index = dir.join("model.safetensors.index.json");
+    let index = dir.join(format!("{stem}.safetensors.index.json"));
+    if !index.is_file() && stem != "model" {
+        return Err(Error::Io { path: single, source: std::io::ErrorKind::NotFound.into() });
+    }
     if !index.is_file() {
         return Err(Error::MissingFile {
             path: dir.to_owned(),
@@ -86,32 +100,30 @@ fn weight_files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| dir.join(name)).collect())
 }
 
-/// Converts a stored tensor to f32 into its place.
-fn copy_into(dir: &Path, name: &str, from: &TensorView<'_>, to: &candle_core::Tensor) -> Result<()> {
-    let bytes = from.data();
-    let convert: fn(&[u8], &mut [f32]) = match from.dtype() {
-        Dtype::F32 => |bytes, out| {
-            for (b, o) in bytes.as_chunks::<4>().0.iter().zip(out) {
-                *o = f32::from_le_bytes(*b);
-            }
-        },
-        Dtype::BF16 => |bytes, out| {
-            for (b, o) in bytes.as_chunks::<2>().0.iter().zip(out) {
-                *o = half::bf16::from_le_bytes(*b).to_f32();
-            }
-        },
-        Dtype::F16 => |bytes, out| {
-            for (b, o) in bytes.as_chunks::<2>().0.iter().zip(out) {
-                *o = half::f16::from_le_bytes(*b).to_f32();
-            }
-        },
-        other => {
-            return Err(Error::Dtype { path: dir.to_owned(), name: name.to_owned(), dtype: format!("{other:?}") });
-        }
+/// Converts a stored tensor into its place.
+fn copy_into(dir: &Path, name: &str, from: &TensorView<'_>, to: &Tensor) -> Result<()> {
+    let known = match to.dtype() {
+        DType::BF16 => cpu::update_bf16(to, |out| Ok(fill(from, out, half::bf16::from_f32)))?,
+        _ => cpu::update(to, |out| Ok(fill(from, out, |x| x)))?,
     };
-    cpu::update(to, |out| {
-        convert(bytes, out);
-        Ok(())
-    })?;
-    Ok(())
+    known.ok_or_else(|| Error::Dtype {
+        path: dir.to_owned(),
+        name: name.to_owned(),
+        dtype: format!("{:?}", from.dtype()),
+    })
+}
+
+/// Every stored number as a `T`; `None` for a number format that is not read.
+fn fill<T>(from: &TensorView<'_>, out: &mut [T], narrow: impl Fn(f32) -> T) -> Option<()> {
+    fn each<T, const N: usize>(bytes: &[u8], out: &mut [T], read: impl Fn([u8; N]) -> T) {
+        bytes.as_chunks().0.iter().zip(out).for_each(|(bytes, out)| *out = read(*bytes));
+    }
+    let bytes = from.data();
+    match from.dtype() {
+        Dtype::F32 => each(bytes, out, |b| narrow(f32::from_le_bytes(b))),
+        Dtype::BF16 => each(bytes, out, |b| narrow(half::bf16::from_le_bytes(b).to_f32())),
+        Dtype::F16 => each(bytes, out, |b| narrow(half::f16::from_le_bytes(b).to_f32())),
+        _ => return None,
+    }
+    Some(())
 }

@@ -4,48 +4,25 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use safetensors::tensor::{Dtype, TensorView};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Checkpoint;
+use super::tensor_file::{self, WrittenFile};
+use super::{Checkpoint, WeightDtype};
 use crate::error::{Error, Result};
-use crate::ops::cpu;
-
-/// Number format of saved weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SaveDtype {
-    /// 32 bits: exactly what was trained.
-    #[default]
-    F32,
-    /// 16 bits with f32's range, rounded to nearest even.
-    Bf16,
-}
-
-impl std::str::FromStr for SaveDtype {
-    type Err = String;
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "f32" | "float32" => Ok(Self::F32),
-            "bf16" | "bfloat16" => Ok(Self::Bf16),
-            other => Err(format!("unknown number format \"{other}\"; f32 and bf16 are known")),
-        }
-    }
-}
+use crate::params::FlatBuffers;
 
 /// How a checkpoint is written.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOptions {
     /// Number format of the weights.
-    pub dtype: SaveDtype,
+    pub dtype: WeightDtype,
     /// Weights beyond this many bytes go to a further shard.
     pub max_shard_bytes: u64,
 }
 
 impl WriteOptions {
     /// The given dtype, and Hugging Face's usual 5 GB a shard.
-    pub fn new(dtype: SaveDtype) -> Self {
+    pub fn new(dtype: WeightDtype) -> Self {
         Self { dtype, max_shard_bytes: 5_000_000_000 }
     }
 }
@@ -78,35 +55,36 @@ pub(super) fn save(checkpoint: &Checkpoint, dir: &Path, options: WriteOptions) -
     weights(checkpoint, dir, options)
 }
 
-fn config_json(checkpoint: &Checkpoint, dtype: SaveDtype) -> String {
+fn config_json(checkpoint: &Checkpoint, dtype: WeightDtype) -> String {
     let mut config = checkpoint.model.config().clone();
     config.num_key_value_heads = Some(config.kv_heads());
     config.bos_token_id = Some(checkpoint.tokenizer.bos());
     config.eos_token_id = Some(checkpoint.tokenizer.eos());
-    let dtype = match dtype {
-        SaveDtype::F32 => "float32",
-        SaveDtype::Bf16 => "bfloat16",
-    };
     let defaults =
         [("architectures", json!(["LlamaForCausalLM"])), ("model_type", json!("llama")), ("hidden_act", json!("silu"))];
     for (key, value) in defaults {
         config.extra.entry(key).or_insert(value);
     }
-    config.extra.insert("torch_dtype".into(), Value::from(dtype));
+    config.extra.insert("torch_dtype".into(), Value::from(dtype.torch_name()));
     // Serialising plain numbers and strings cannot fail.
     serde_json::to_string_pretty(&config).unwrap_or_default() + "\n"
 }
 
 fn weights(checkpoint: &Checkpoint, dir: &Path, options: WriteOptions) -> Result<()> {
-    let size = match options.dtype {
-        SaveDtype::F32 => 4,
-        SaveDtype::Bf16 => 2,
-    };
-    let named = checkpoint.model.parameters().named()?;
+    buffers(checkpoint.model.parameters(), dir, "model", options).map(drop)
+}
+
+/// Every view of `buffers` under its Hugging Face name in `stem.safetensors`, or in shards with their index.
+pub(super) fn buffers(
+    buffers: &FlatBuffers,
+    dir: &Path,
+    stem: &str,
+    options: WriteOptions,
+) -> Result<Vec<WrittenFile>> {
     let mut shards: Vec<Vec<(String, candle_core::Tensor)>> = vec![Vec::new()];
     let mut filled = 0u64;
-    for (name, tensor) in named {
-        let bytes = (tensor.elem_count() * size) as u64;
+    for (name, tensor) in buffers.named()? {
+        let bytes = (tensor.elem_count() * options.dtype.bytes()) as u64;
         if filled > 0 && filled + bytes > options.max_shard_bytes {
             shards.push(Vec::new());
             filled = 0;
@@ -116,45 +94,22 @@ fn weights(checkpoint: &Checkpoint, dir: &Path, options: WriteOptions) -> Result
             shard.push((name, tensor));
         }
     }
-    if let [single] = shards.as_slice() {
-        write_file(dir, "model.safetensors", &shard_bytes(dir, single, options.dtype)?)?;
+    let (single, index) = (format!("{stem}.safetensors"), format!("{stem}.safetensors.index.json"));
+    if let [shard] = shards.as_slice() {
+        let written = tensor_file::write(dir, &single, shard, options.dtype)?;
         // An index of an earlier, larger checkpoint would be read no more, but would mislead.
-        let _ = std::fs::remove_file(dir.join("model.safetensors.index.json"));
-        return Ok(());
+        let _ = std::fs::remove_file(dir.join(index));
+        return Ok(vec![written]);
     }
-    let (mut map, count) = (BTreeMap::new(), shards.len());
-    for (index, shard) in shards.iter().enumerate() {
-        let file = format!("model-{:05}-of-{count:05}.safetensors", index + 1);
-        write_file(dir, &file, &shard_bytes(dir, shard, options.dtype)?)?;
+    let (mut map, mut written, count) = (BTreeMap::new(), Vec::new(), shards.len());
+    for (number, shard) in shards.iter().enumerate() {
+        let file = format!("{stem}-{:05}-of-{count:05}.safetensors", number + 1);
+        written.push(tensor_file::write(dir, &file, shard, options.dtype)?);
         map.extend(shard.iter().map(|(name, _)| (name.clone(), file.clone())));
     }
-    let total = checkpoint.model.parameters().layout().len() * size;
-    let index = json!({"metadata": {"total_size": total}, "weight_map": map});
-    write_file(dir, "model.safetensors.index.json", format!("{index:#}\n").as_bytes())?;
-    let _ = std::fs::remove_file(dir.join("model.safetensors"));
-    Ok(())
-}
-
-fn shard_bytes(dir: &Path, shard: &[(String, candle_core::Tensor)], dtype: SaveDtype) -> Result<Vec<u8>> {
-    let mut data = Vec::with_capacity(shard.len());
-    for (_, tensor) in shard {
-        data.push(cpu::read(tensor, |values| {
-            Ok(match dtype {
-                SaveDtype::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>(),
-                SaveDtype::Bf16 => values.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect(),
-            })
-        })?);
-    }
-    let kind = match dtype {
-        SaveDtype::F32 => Dtype::F32,
-        SaveDtype::Bf16 => Dtype::BF16,
-    };
-    let failed = |e: safetensors::SafeTensorError| Error::Safetensors { path: dir.to_owned(), reason: e.to_string() };
-    let mut views = Vec::with_capacity(shard.len());
-    for ((name, tensor), bytes) in shard.iter().zip(&data) {
-        views.push((name.as_str(), TensorView::new(kind, tensor.dims().to_vec(), bytes).map_err(failed)?));
-    }
-    // transformers refuses files without this entry.
-    let metadata = [("format".to_owned(), "pt".to_owned())].into_iter().collect();
-    safetensors::serialize(views, Some(metadata)).map_err(failed)
+    let total = buffers.layout().len() * options.dtype.bytes();
+    let text = json!({"metadata": {"total_size": total}, "weight_map": map});
+    write_file(dir, &index, format!("{text:#}\n").as_bytes())?;
+    let _ = std::fs::remove_file(dir.join(single));
+    Ok(written)
 }

@@ -6,6 +6,7 @@ use candle_core::{Result, Tensor};
 
 use crate::config::LlamaConfig;
 use crate::ops::attention::{self, Heads, LogSumExp};
+use crate::ops::cast::widened;
 use crate::ops::matmul::{linear, linear_backward_input, linear_backward_weight};
 use crate::ops::rope::{Direction, RopeTable, rotate};
 use crate::ops::{rms_norm, swiglu};
@@ -26,11 +27,11 @@ pub(crate) struct BlockWeights {
 }
 
 impl BlockWeights {
-    /// Views of block `index` in `buffers`.
+    /// Views of block `index` in `buffers`; f32 copies of them where the buffers are bf16.
     pub(crate) fn of(buffers: &FlatBuffers, index: usize) -> crate::Result<Self> {
         let view = |part: &str| {
             let at = BLOCK_VIEWS.iter().position(|p| *p == part).unwrap_or(usize::MAX);
-            buffers.view(index + 1, at)
+            Ok::<_, crate::Error>(widened(&buffers.view(index + 1, at)?)?)
         };
         Ok(Self {
             input_norm: view("input_layernorm")?,

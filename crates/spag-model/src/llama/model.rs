@@ -6,8 +6,10 @@ use candle_core::Tensor;
 
 use super::block::{self, BlockActivations, BlockWeights, Shape};
 use super::init;
+use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
+use crate::ops::cast::widened;
 use crate::ops::log_prob::{self, LogProbs};
 use crate::ops::rope::RopeTable;
 use crate::ops::{embedding, rms_norm};
@@ -100,17 +102,27 @@ impl Llama {
         Ok(Self { config: self.config.clone(), parameters: self.parameters.deep_copy()?, rope: self.rope.clone() })
     }
 
+    /// The same model with its parameters rounded to another number format; arithmetic stays f32.
+    ///
+    /// # Errors
+    /// The device cannot hold the copy.
+    pub fn to_dtype(&self, dtype: WeightDtype) -> Result<Self> {
+        let parameters = self.parameters.to_dtype(dtype)?;
+        Ok(Self { config: self.config.clone(), parameters, rope: self.rope.clone() })
+    }
+
     /// The final norm's weight, `[D]`.
     pub(crate) fn final_norm(&self, buffers: &FlatBuffers) -> Result<Tensor> {
-        buffers.view(self.config.num_hidden_layers + 1, 0)
+        Ok(widened(&buffers.view(self.config.num_hidden_layers + 1, 0)?)?)
     }
 
     /// The output head, [V, D]: the embedding itself when they are tied.
     pub(crate) fn head(&self, buffers: &FlatBuffers) -> Result<Tensor> {
-        match self.config.tie_word_embeddings {
-            true => buffers.view(0, 0),
-            false => buffers.view(self.config.num_hidden_layers + 1, 1),
-        }
+        let view = match self.config.tie_word_embeddings {
+            true => buffers.view(0, 0)?,
+            false => buffers.view(self.config.num_hidden_layers + 1, 1)?,
+        };
+        Ok(widened(&view)?)
     }
 
     /// Rejects a batch that the model cannot read, before anything is computed.

@@ -1,10 +1,13 @@
 //! Plain slices out of candle tensors on the CPU, for reading and for writing in place.
 
 use std::cell::RefCell;
+use std::ops::Range;
+
+use half::bf16;
 
 use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Storage, Tensor, bail};
 
-fn span(layout: &Layout, what: &str) -> Result<std::ops::Range<usize>> {
+fn span(layout: &Layout, what: &str) -> Result<Range<usize>> {
     match layout.contiguous_offsets() {
         Some((start, end)) => Ok(start..end),
         None => bail!("{what}: the tensor is not contiguous ({layout:?})"),
@@ -27,17 +30,31 @@ pub(crate) fn read<R>(tensor: &Tensor, f: impl FnOnce(&[f32]) -> Result<R>) -> R
 ///
 /// Views of one storage share its lock: never read another view of the same storage inside `f`.
 pub(crate) fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [f32]) -> Result<R>) -> Result<R> {
+    in_place(tensor, |storage, range| match storage {
+        CpuStorage::F32(values) => f(&mut values[range]),
+        _ => bail!("expected f32 values to update"),
+    })
+}
+
+/// As [`update`], for a bf16 tensor.
+pub(crate) fn update_bf16<R>(tensor: &Tensor, f: impl FnOnce(&mut [bf16]) -> Result<R>) -> Result<R> {
+    in_place(tensor, |storage, range| match storage {
+        CpuStorage::BF16(values) => f(&mut values[range]),
+        _ => bail!("expected bf16 values to update"),
+    })
+}
+
+fn in_place<R>(tensor: &Tensor, f: impl FnOnce(&mut CpuStorage, Range<usize>) -> Result<R>) -> Result<R> {
     struct Update<F, R>(RefCell<(Option<F>, Option<R>)>);
-    impl<R, F: FnOnce(&mut [f32]) -> Result<R>> InplaceOp1 for Update<F, R> {
+    impl<R, F: FnOnce(&mut CpuStorage, Range<usize>) -> Result<R>> InplaceOp1 for Update<F, R> {
         fn name(&self) -> &'static str {
             "update"
         }
         fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
-            let CpuStorage::F32(values) = storage else { bail!("expected f32 values to update") };
             let range = span(layout, "update")?;
             let mut cell = self.0.borrow_mut();
             if let Some(f) = cell.0.take() {
-                cell.1 = Some(f(&mut values[range])?);
+                cell.1 = Some(f(storage, range)?);
             }
             Ok(())
         }
@@ -47,6 +64,15 @@ pub(crate) fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [f32]) -> Result<R>
     match op.0.into_inner().1 {
         Some(result) => Ok(result),
         None => bail!("an in-place update did not run"),
+    }
+}
+
+/// Calls `f` with the values of a contiguous bf16 tensor on the CPU.
+pub(crate) fn read_bf16<R>(tensor: &Tensor, f: impl FnOnce(&[bf16]) -> Result<R>) -> Result<R> {
+    let (storage, layout) = tensor.storage_and_layout();
+    match &*storage {
+        Storage::Cpu(CpuStorage::BF16(values)) => f(&values[span(layout, "read")?]),
+        _ => bail!("expected bf16 values on the CPU, got {:?} on {:?}", tensor.dtype(), tensor.device()),
     }
 }
 

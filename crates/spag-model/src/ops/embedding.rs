@@ -1,6 +1,7 @@
 //! The embedding: a row of the table for each token, and its gradient scattered back.
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
+use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
 use super::cpu;
@@ -13,20 +14,24 @@ fn check(ids: &[u32], table: &Tensor) -> Result<(usize, usize)> {
     Ok((v, d))
 }
 
-/// Rows `ids` of `table` [V, D] → [N, D].
+/// Rows `ids` of `table` [V, D], f32 or bf16 → [N, D], f32.
 ///
 /// # Errors
-/// A token outside the vocabulary, or a table that is not contiguous f32.
+/// A token outside the vocabulary, or a table that is not contiguous.
 pub fn forward(ids: &[u32], table: &Tensor) -> Result<Tensor> {
     let (_, d) = check(ids, table)?;
     let mut x = vec![0f32; ids.len() * d];
-    cpu::read(table, |table| {
-        x.par_chunks_mut(d).zip(ids).for_each(|(x, id)| {
-            let at = *id as usize * d;
-            x.copy_from_slice(&table[at..at + d]);
-        });
-        Ok(())
-    })?;
+    let rows = x.par_chunks_mut(d.max(1)).zip(ids.par_iter().map(|id| *id as usize * d));
+    match table.dtype() {
+        DType::BF16 => cpu::read_bf16(table, |table| {
+            rows.for_each(|(x, at)| table[at..at + d].convert_to_f32_slice(x));
+            Ok(())
+        })?,
+        _ => cpu::read(table, |table| {
+            rows.for_each(|(x, at)| x.copy_from_slice(&table[at..at + d]));
+            Ok(())
+        })?,
+    }
     cpu::tensor(x, (ids.len(), d))
 }
 

@@ -9,6 +9,7 @@
 pub mod adamw;
 pub mod attention;
 pub mod cached_attention;
+pub mod cast;
 pub mod embedding;
 pub mod log_prob;
 pub mod matmul;

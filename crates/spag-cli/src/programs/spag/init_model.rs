@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use spag_model::{Checkpoint, Llama, LlamaConfig, SaveDtype, SpecialIds, Tokenizer, WriteOptions};
+use spag_model::{Checkpoint, Llama, LlamaConfig, WeightDtype, SpecialIds, Tokenizer, WriteOptions};
 
 use crate::{Error, Result, exit};
 
@@ -58,8 +58,8 @@ pub(crate) fn run(args: InitModelArgs) -> Result<()> {
     let model = Llama::init(&config, args.seed)?;
     let parameters = model.parameters().layout().len();
     let dtype = match args.dtype {
-        Dtype::F32 => SaveDtype::F32,
-        Dtype::Bf16 => SaveDtype::Bf16,
+        Dtype::F32 => WeightDtype::F32,
+        Dtype::Bf16 => WeightDtype::Bf16,
     };
     Checkpoint { model, tokenizer }.save(&args.output_dir, WriteOptions::new(dtype))?;
     exit::say(format_args!("{parameters} parameters drawn from seed {} in {}", args.seed, args.output_dir.display()))

@@ -44,7 +44,7 @@ fn the_reference_command_word_for_word() {
         logging_steps: 1,
         weight_decay: 0.0,
         gradient_checkpointing: true,
-        save_dtype: SaveDtype::Bf16,
+        save_dtype: WeightDtype::Bf16,
         ..TrainConfig::default()
     };
     assert_eq!(train_config(&args, 2048), expected);
@@ -81,7 +81,7 @@ fn truth_values_in_every_spelling() {
     for (flags, truth) in
         [("--bf16", true), ("--bf16 1", true), ("--bf16=true", true), ("--bf16 False", false), ("--bf16 0", false)]
     {
-        let wanted = if truth { SaveDtype::Bf16 } else { SaveDtype::F32 };
+        let wanted = if truth { WeightDtype::Bf16 } else { WeightDtype::F32 };
         assert_eq!(config(&format!("{MINIMAL} {flags}")).save_dtype, wanted, "{flags}");
     }
     assert!(refusal("--bf16 maybe").contains("True or False"));

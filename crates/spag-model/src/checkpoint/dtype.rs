@@ -1,0 +1,60 @@
+//! The number formats that weights are held and saved in.
+
+use candle_core::DType;
+use serde::{Deserialize, Serialize};
+
+/// Number format of weights, in memory and in a file. Arithmetic is f32 either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WeightDtype {
+    /// 32 bits.
+    #[default]
+    F32,
+    /// 16 bits with f32's range, rounded to nearest even.
+    Bf16,
+}
+
+impl WeightDtype {
+    /// Bytes of a weight.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+
+    /// PyTorch's name of the format, as `config.json` has it.
+    pub(crate) fn torch_name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::Bf16 => "bfloat16",
+        }
+    }
+
+    pub(crate) fn safetensors(self) -> safetensors::Dtype {
+        match self {
+            Self::F32 => safetensors::Dtype::F32,
+            Self::Bf16 => safetensors::Dtype::BF16,
+        }
+    }
+}
+
+impl From<WeightDtype> for DType {
+    fn from(dtype: WeightDtype) -> Self {
+        match dtype {
+            WeightDtype::F32 => Self::F32,
+            WeightDtype::Bf16 => Self::BF16,
+        }
+    }
+}
+
+impl std::str::FromStr for WeightDtype {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "f32" | "float32" => Ok(Self::F32),
+            "bf16" | "bfloat16" => Ok(Self::Bf16),
+            other => Err(format!("unknown number format \"{other}\"; f32 and bf16 are known")),
+        }
+    }
+}
