@@ -34,7 +34,7 @@ fn train_step(c: &mut Criterion) {
     let model = &checkpoint.model;
     let layout = model.parameters().layout().clone();
     let gradients = FlatBuffers::zeros(&layout, &Device::Cpu).expect("memory for gradients");
-    let mut optimizer = AdamW::new(&TrainConfig::default(), &layout, &Device::Cpu).expect("memory for moments");
+    let mut optimizer = AdamW::new(&TrainConfig::default(), model.parameters()).expect("memory for moments");
     let (rows, length, vocabulary) = (32u32, 100u32, model.config().vocab_size as u32);
     let sequences: Vec<Vec<u32>> =
         (0..rows).map(|r| (0..length).map(|t| (r * 31 + t * 17) % vocabulary).collect()).collect();

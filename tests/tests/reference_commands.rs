@@ -193,7 +193,7 @@ fn imitation_self_play_rewards_and_policy_optimisation() {
     );
     check_model(&path("spag-1"), "float32");
     let line = &metrics(&path("spag-1"))[0];
-    for key in ["policy", "sft", "kl", "importance_ratio", "clipped_fraction"] {
+    for key in ["policy", "sft", "kl", "importance_ratio_mean", "clipped_fraction"] {
         assert!(line[key].is_number(), "{key}: {line}");
     }
 }

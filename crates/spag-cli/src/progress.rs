@@ -58,12 +58,20 @@ impl TerminalProgress {
 
 impl Progress for TerminalProgress {
     fn begin(&mut self, what: &str, total: u64) {
+        self.resume(what, total, 0);
+    }
+
+    fn resume(&mut self, what: &str, total: u64, done: u64) {
         self.end();
         self.stage = Some(if self.on_terminal {
-            Stage::Bar(bar(what, total))
+            Stage::Bar(bar(what, total).with_position(done))
         } else {
-            Stage::Log(LogLines::begin(what, total, self.every))
+            Stage::Log(LogLines::begin(what, total, done, self.every))
         });
+        if let Some(Stage::Bar(bar)) = &self.stage {
+            // What was done before says nothing about how long the rest takes.
+            bar.reset_eta();
+        }
     }
 
     fn advance(&mut self, done: u64, note: &str) {
@@ -128,15 +136,18 @@ struct LogLines {
     started: Instant,
     /// When the last line was written, and how much was done then.
     last_line: (Instant, u64),
+    /// Units done before the stage began here.
+    before: u64,
     done: u64,
     note: String,
 }
 
 impl LogLines {
-    fn begin(what: &str, total: u64, every: LineEvery) -> Self {
+    fn begin(what: &str, total: u64, done: u64, every: LineEvery) -> Self {
         let now = Instant::now();
-        exit::note(format_args!("{what}: 0/{total}"));
-        Self { what: what.into(), total, every, started: now, last_line: (now, 0), done: 0, note: String::new() }
+        exit::note(format_args!("{what}: {done}/{total}"));
+        let last_line = (now, done);
+        Self { what: what.into(), total, every, started: now, last_line, before: done, done, note: String::new() }
     }
 
     fn advance(&mut self, done: u64, note: &str) {
@@ -155,7 +166,7 @@ impl LogLines {
 
     fn line(&self) -> String {
         let elapsed = self.started.elapsed().as_secs_f64();
-        let rate = self.done as f64 / elapsed.max(1e-9);
+        let rate = self.done.saturating_sub(self.before) as f64 / elapsed.max(1e-9);
         let left = self.total.saturating_sub(self.done) as f64 / rate;
         let eta =
             if self.done < self.total && left.is_finite() { format!(", {} left", clock(left)) } else { String::new() };
@@ -195,9 +206,11 @@ mod tests {
         let started = Instant::now() - Duration::from_secs(10);
         let (every, last_line) = (LineEvery::Seconds(10), (started, 0));
         let (what, note) = ("train".into(), "loss 1.5".into());
-        let lines = LogLines { what, total: 30, every, started, last_line, done: 10, note };
+        let lines = LogLines { what, total: 30, every, started, last_line, before: 0, done: 10, note };
         assert_eq!(lines.line(), "train: 10/30  1.0/s, 0:10 passed, 0:20 left  loss 1.5");
-        let finished = LogLines { done: 30, note: String::new(), ..lines };
+        let resumed = LogLines { before: 5, note: String::new(), ..lines };
+        assert_eq!(resumed.line(), "train: 10/30  0.5/s, 0:10 passed, 0:40 left");
+        let finished = LogLines { before: 0, done: 30, ..resumed };
         assert_eq!(finished.line(), "train: 30/30  3.0/s, 0:10 passed");
     }
 }

@@ -40,7 +40,8 @@ mod generate;
 mod tokenizer;
 
 pub use checkpoint::{
-    Checkpoint, WeightDtype, WriteOptions, WrittenFile, load_model, read_buffers, write_buffers, write_file,
+    Checkpoint, WeightDtype, WriteOptions, WrittenFile, load_model, load_tokenizer, read_buffers, weights_digest,
+    write_buffers, write_file,
 };
 pub use config::LlamaConfig;
 pub use error::{Error, Result};

@@ -142,6 +142,19 @@ impl FlatBuffers {
         Ok(Self { layout: self.layout.clone(), layers })
     }
 
+    /// Number format of the elements.
+    pub fn dtype(&self) -> WeightDtype {
+        match self.layers.first().map(Tensor::dtype) {
+            Some(DType::BF16) => WeightDtype::Bf16,
+            _ => WeightDtype::F32,
+        }
+    }
+
+    /// The device that holds them.
+    pub fn device(&self) -> &Device {
+        self.layers.first().map_or(&Device::Cpu, Tensor::device)
+    }
+
     /// The layout.
     pub fn layout(&self) -> &Layout {
         &self.layout

@@ -23,6 +23,10 @@ impl Progress for Staged<'_> {
         self.inner.begin(&format!("{}: {what}", self.stage), total);
     }
 
+    fn resume(&mut self, what: &str, total: u64, done: u64) {
+        self.inner.resume(&format!("{}: {what}", self.stage), total, done);
+    }
+
     fn advance(&mut self, done: u64, note: &str) {
         self.inner.advance(done, note);
     }

@@ -30,7 +30,62 @@ pub enum Error {
         /// The samples of the last of them.
         samples: Vec<usize>,
     },
-    /// A file or folder could not be written.
+    /// The reference model gives a sample no probability that can be computed with.
+    #[error(
+        "the reference model gives row {row} (0-based, in order of the files) a log-probability of {value}; are its weights whole?"
+    )]
+    Reference {
+        /// The row.
+        row: usize,
+        /// Its ℓ_ref.
+        value: f64,
+    },
+    /// A folder is no checkpoint that a run can go on from.
+    #[error("{path}: not a checkpoint to resume from: {reason}", path = path.display())]
+    Checkpoint {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// A run would go on from a checkpoint of another run.
+    #[error(
+        "{path}: this checkpoint is of another run: {}; start it again with the same settings, or anew in another --output_dir",
+        differences.join("; "),
+        path = path.display()
+    )]
+    OtherRun {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Every difference that would change the result.
+        differences: Vec<String>,
+    },
+    /// The output folder holds checkpoints of an earlier run.
+    #[error(
+        "{path}: holds checkpoints up to step {step}; go on with --resume_from_checkpoint latest, choose another --output_dir, or pass --overwrite_output_dir True to delete them",
+        path = path.display()
+    )]
+    OutputHolds {
+        /// The output folder.
+        path: PathBuf,
+        /// The last checkpoint's step.
+        step: usize,
+    },
+    /// Another process is writing to the output folder.
+    #[error("{path}: another run is writing here", path = path.display())]
+    OutputInUse {
+        /// The output folder.
+        path: PathBuf,
+    },
+    /// A file of the output folder is not what this run would have written.
+    #[error("{path}: does not hold the {what}; delete it", path = path.display())]
+    ForeignFile {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold.
+        what: &'static str,
+    },
+    /// A file or folder could not be read or written.
     #[error("{path}: {source}", path = path.display())]
     Io {
         /// The file or folder.
@@ -41,6 +96,9 @@ pub enum Error {
     /// Metrics could not be written.
     #[error("metrics could not be written: {0}")]
     Metrics(std::io::Error),
+    /// A line-by-line file of the run could not be read or written.
+    #[error(transparent)]
+    Lines(#[from] spag_game::Error),
     /// Training data that cannot be read.
     #[error(transparent)]
     Data(#[from] spag_rewards::Error),
@@ -54,3 +112,11 @@ pub enum Error {
 
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Wraps an I/O error with the path it happened at.
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}

@@ -4,16 +4,9 @@
 //! use spag_train::{Silent, TrainConfig, TrainJob, TrainMethod, run};
 //!
 //! # fn main() -> spag_train::Result<()> {
-//! let summary = run(
-//!     &TrainJob {
-//!         model_name_or_path: "data/tiny-llama".into(),
-//!         ref_model_name_or_path: None,
-//!         train_data_path: vec!["train_imitation.json".into()],
-//!         output_dir: "imitation".into(),
-//!         config: TrainConfig { method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default() },
-//!     },
-//!     &mut Silent,
-//! )?;
+//! let config = TrainConfig { method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default() };
+//! let job = TrainJob::new("data/tiny-llama", "train_imitation.json", "imitation", config);
+//! let summary = run(&job, &mut Silent)?;
 //! println!("{} steps, loss {} → {}", summary.steps, summary.first_loss, summary.last_loss);
 //! # Ok(())
 //! # }
@@ -25,28 +18,45 @@ mod error;
 
 // ── From samples to gradients ──
 mod batch;
+mod dataset;
 mod encode;
+mod evaluate;
 pub mod loss;
 mod order;
 mod reference;
+mod step;
 
 // ── The loop ──
-mod job;
-mod metrics;
 mod optimizer;
+mod position;
 mod progress;
 mod schedule;
+mod summary;
+mod timing;
 mod trainer;
 
+// ── Files ──
+mod checkpoint;
+mod job;
+mod metrics;
+mod tensorboard;
+
 pub use batch::Batch;
-pub use config::{DataOrder, SaveStrategy, SchedulerType, TrainConfig, TrainMethod};
+pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
+pub use config::{DataOrder, EvaluationStrategy, SaveStrategy, SchedulerType, TrainConfig, TrainMethod};
+pub use dataset::Dataset;
 pub use encode::{Encoded, encode};
 pub use error::{Error, Result};
-pub use job::{TrainJob, run};
-pub use metrics::Record;
+pub use evaluate::evaluate;
+pub use job::{Start, TrainJob, run};
+pub use metrics::{EvalRecord, Record, peak_memory};
 pub use optimizer::{AdamW, clip_factor, global_norm};
 pub use order::Plan;
+pub use position::{Position, StepLoss};
 pub use progress::{Progress, Silent};
-pub use reference::reference_log_probs;
+pub use reference::{ReferenceKey, reference_log_probs};
 pub use schedule::Schedule;
-pub use trainer::{Observer, TrainSummary, train_samples};
+pub use step::TrainData;
+pub use summary::TrainSummary;
+pub use timing::{StepTiming, TimingConfig, time_steps};
+pub use trainer::{Observer, Trainer, train_samples};

@@ -1,21 +1,22 @@
 //! AdamW over the flat buffers of a model, with state of our own, and clipping by the global norm.
 
-use candle_core::Device;
 use spag_model::ops::adamw::{AdamWStep, adamw};
+use spag_model::ops::cast::round_into;
 use spag_model::ops::squared_norm::squared_norm;
-use spag_model::{FlatBuffers, LayerLayout, Layout};
+use spag_model::{FlatBuffers, LayerLayout, WeightDtype};
 
 use crate::config::TrainConfig;
 use crate::error::Result;
 
-/// AdamW's moments and step count.
+/// AdamW's moments, update count and, where the parameters are bf16, the f32 master weights.
 ///
 /// Norm weights are never decayed.
 #[derive(Debug)]
 pub struct AdamW {
     first: FlatBuffers,
     second: FlatBuffers,
-    step: u64,
+    master: Option<FlatBuffers>,
+    updates: u64,
     beta1: f64,
     beta2: f64,
     epsilon: f64,
@@ -23,20 +24,42 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// Moments of zero for a model of this layout.
+    /// Moments of zero for these parameters; master weights from them where they are bf16.
     ///
     /// # Errors
-    /// The device cannot hold the moments.
-    pub fn new(config: &TrainConfig, layout: &Layout, device: &Device) -> Result<Self> {
+    /// The device cannot hold the state.
+    pub fn new(config: &TrainConfig, parameters: &FlatBuffers) -> Result<Self> {
+        let zeros = || FlatBuffers::zeros(parameters.layout(), parameters.device());
+        let master = match parameters.dtype() {
+            WeightDtype::F32 => None,
+            WeightDtype::Bf16 => Some(parameters.to_dtype(WeightDtype::F32)?),
+        };
         Ok(Self {
-            first: FlatBuffers::zeros(layout, device)?,
-            second: FlatBuffers::zeros(layout, device)?,
-            step: 0,
+            first: zeros()?,
+            second: zeros()?,
+            master,
+            updates: 0,
             beta1: config.adam_beta1,
             beta2: config.adam_beta2,
             epsilon: config.adam_epsilon,
             weight_decay: config.weight_decay,
         })
+    }
+
+    /// Updates done so far: the exponent of the bias correction.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Goes on from a saved count; the buffers of [`AdamW::state`] are filled by whoever reads them.
+    pub(crate) fn resume_at(&mut self, updates: u64) {
+        self.updates = updates;
+    }
+
+    /// The buffers that are saved with a checkpoint, by the stem of their files. All f32.
+    pub fn state(&self) -> impl Iterator<Item = (&'static str, &FlatBuffers)> {
+        let moments = [("exp_avg", &self.first), ("exp_avg_sq", &self.second)];
+        moments.into_iter().chain(self.master.as_ref().map(|master| ("master", master)))
     }
 
     /// One update of `parameters` in place. `gradient_scale` multiplies the gradients first.
@@ -50,9 +73,9 @@ impl AdamW {
         learning_rate: f64,
         gradient_scale: f64,
     ) -> Result<()> {
-        self.step += 1;
+        self.updates += 1;
         let at = AdamWStep {
-            step: self.step,
+            step: self.updates,
             learning_rate,
             beta1: self.beta1,
             beta2: self.beta2,
@@ -60,12 +83,16 @@ impl AdamW {
             weight_decay: self.weight_decay,
             gradient_scale,
         };
+        let weights = self.master.as_ref().unwrap_or(parameters);
         for (index, layer) in parameters.layout().layers.iter().enumerate() {
             for span in decay_spans(layer) {
                 let part = |buffers: &FlatBuffers| buffers.layers()[index].narrow(0, span.start, span.len);
                 let weight_decay = if span.decays { self.weight_decay } else { 0.0 };
                 let at = AdamWStep { weight_decay, ..at };
-                adamw(&part(parameters)?, &part(gradients)?, &part(&self.first)?, &part(&self.second)?, &at)?;
+                adamw(&part(weights)?, &part(gradients)?, &part(&self.first)?, &part(&self.second)?, &at)?;
+            }
+            if self.master.is_some() {
+                round_into(&weights.layers()[index], &parameters.layers()[index])?;
             }
         }
         Ok(())

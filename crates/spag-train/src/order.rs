@@ -55,11 +55,26 @@ impl Plan {
         order
     }
 
+    /// Passes over the data after so many steps, as a fraction.
+    pub fn epochs_after(&self, step: usize) -> f64 {
+        step as f64 / self.steps_per_epoch as f64
+    }
+
+    /// Micro-batches taken after so many steps.
+    pub fn micro_batches_after(&self, step: usize) -> usize {
+        step * self.per_step
+    }
+
     /// All steps: each a list of micro-batches, each a list of sample indices.
     pub fn iter(&self) -> impl Iterator<Item = Vec<Vec<usize>>> + use<> {
+        self.iter_from(0)
+    }
+
+    /// The steps after the first `start`: the same as those of [`Plan::iter`].
+    pub fn iter_from(&self, start: usize) -> impl Iterator<Item = Vec<Vec<usize>>> + use<> {
         let plan = *self;
         let mut cached: Option<(usize, Vec<usize>)> = None;
-        (0..self.steps).map(move |step| {
+        (start..self.steps).map(move |step| {
             (0..plan.per_step)
                 .map(|micro| {
                     let global = step * plan.per_step + micro;
@@ -125,6 +140,15 @@ mod tests {
         }
         assert!(first != second && first != &b[..40]);
         assert_eq!(a, run(1));
+    }
+
+    #[test]
+    fn a_later_start_gives_the_same_steps() {
+        let plan = Plan::new(&config(3, 2, 3.0, DataOrder::Shuffled), 20);
+        let all: Vec<_> = plan.iter().collect();
+        for start in 0..=all.len() {
+            assert_eq!(plan.iter_from(start).collect::<Vec<_>>(), all[start..]);
+        }
     }
 
     #[test]

@@ -2,43 +2,26 @@
 
 use std::time::Instant;
 
-use candle_core::Device;
 use spag_model::{FlatBuffers, Llama, Tokenizer};
 use spag_rewards::Sample;
 
-use crate::batch::Batch;
-use crate::config::TrainConfig;
-use crate::encode::{Encoded, encode};
+use crate::config::{EvaluationStrategy, SaveStrategy, TrainConfig};
+use crate::dataset::Dataset;
 use crate::error::{Error, Result};
-use crate::loss::{self, Loss, Parts, Scored};
-use crate::metrics::{Record, mean_parts};
+use crate::evaluate::evaluate;
+use crate::loss::{self, Loss};
+use crate::metrics::{EvalRecord, Record, gib, peak_memory};
 use crate::optimizer::{AdamW, clip_factor, global_norm};
 use crate::order::Plan;
+use crate::position::{Position, StepLoss};
 use crate::progress::Progress;
 use crate::reference::reference_log_probs;
 use crate::schedule::Schedule;
+use crate::step::{TrainData, passes};
+use crate::summary::TrainSummary;
 
 /// Steps in a row that may be skipped because loss or gradients are not finite.
 const TOLERATED: usize = 2;
-
-/// What a run did.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TrainSummary {
-    /// Optimizer steps.
-    pub steps: usize,
-    /// Tokens read by them.
-    pub tokens: u64,
-    /// Wall time, without reading and writing files.
-    pub seconds: f64,
-    /// Loss of the first step.
-    pub first_loss: f64,
-    /// Loss of the last step.
-    pub last_loss: f64,
-    /// Rows (0-based) left out because nothing of their target could be predicted within `max_length`.
-    pub dropped: Vec<usize>,
-    /// Steps skipped because loss or gradients were not finite.
-    pub skipped_steps: usize,
-}
 
 /// Told about a run while it goes on.
 pub trait Observer {
@@ -48,11 +31,19 @@ pub trait Observer {
     /// The line could not be kept; the run stops.
     fn record(&mut self, record: &Record) -> Result<()>;
 
-    /// An epoch has ended after `step` steps, and it is not the last thing the run does.
+    /// The loss on the evaluation data has been measured.
     ///
     /// # Errors
-    /// A checkpoint could not be written; the run stops.
-    fn epoch_end(&mut self, _model: &Llama, _step: usize) -> Result<()> {
+    /// The line could not be kept; the run stops.
+    fn evaluated(&mut self, _record: &EvalRecord) -> Result<()> {
+        Ok(())
+    }
+
+    /// A checkpoint is due.
+    ///
+    /// # Errors
+    /// It could not be written; the run stops.
+    fn save(&mut self, _trainer: &Trainer<'_>) -> Result<()> {
         Ok(())
     }
 }
@@ -65,7 +56,189 @@ impl Observer for Vec<Record> {
     }
 }
 
-/// Trains `model` in place on `samples`.
+/// A run in progress: the model with its optimizer, and where in the data it is.
+pub struct Trainer<'a> {
+    model: &'a Llama,
+    data: TrainData<'a>,
+    config: &'a TrainConfig,
+    loss: Box<dyn Loss>,
+    gradients: FlatBuffers,
+    optimizer: AdamW,
+    schedule: Schedule,
+    plan: Plan,
+    position: Position,
+}
+
+/// Time and tokens since the last line of metrics, saving and evaluating apart.
+#[derive(Default)]
+struct Clock {
+    seconds: f64,
+    tokens: u64,
+}
+
+impl<'a> Trainer<'a> {
+    /// A run that has not begun. `model` is trained in place.
+    ///
+    /// # Errors
+    /// A setting that cannot be trained with, or no memory for gradients and moments.
+    pub fn new(model: &'a Llama, data: TrainData<'a>, config: &'a TrainConfig) -> Result<Self> {
+        config.check()?;
+        let parameters = model.parameters();
+        let plan = Plan::new(config, data.dataset.samples.len());
+        Ok(Self {
+            model,
+            data,
+            config,
+            loss: loss::of(config),
+            gradients: FlatBuffers::zeros(parameters.layout(), parameters.device())?,
+            optimizer: AdamW::new(config, parameters)?,
+            schedule: Schedule::new(config, plan.steps),
+            plan,
+            position: Position::default(),
+        })
+    }
+
+    /// Goes on from `position`, after `updates` updates of the optimizer, whose state is already in place.
+    pub(crate) fn resume_at(&mut self, position: Position, updates: u64) {
+        self.position = position;
+        self.optimizer.resume_at(updates);
+    }
+
+    /// The model as it is now.
+    pub fn model(&self) -> &Llama {
+        self.model
+    }
+
+    /// The optimizer's state as it is now.
+    pub fn optimizer(&self) -> &AdamW {
+        &self.optimizer
+    }
+
+    /// How far the run is.
+    pub fn position(&self) -> &Position {
+        &self.position
+    }
+
+    /// Which samples come when.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Takes every step that is left.
+    ///
+    /// # Errors
+    /// Sequences that the model cannot read, a loss that stays NaN or infinite, or what `observer` reports.
+    pub fn run(
+        &mut self,
+        eval: Option<TrainData<'_>>,
+        observer: &mut dyn Observer,
+        progress: &mut dyn Progress,
+    ) -> Result<()> {
+        let total = self.plan.steps;
+        progress.resume("training", total as u64, self.position.step as u64);
+        let mut clock = Clock::default();
+        for micro_batches in self.plan.iter_from(self.position.step) {
+            let started = Instant::now();
+            let grad_norm = self.step(&micro_batches, &mut clock)?;
+            clock.seconds += started.elapsed().as_secs_f64();
+            let step = self.position.step;
+            let epoch_ends = step.is_multiple_of(self.plan.steps_per_epoch);
+            if step.is_multiple_of(self.config.logging_steps) || step == total {
+                observer.record(&self.record(grad_norm, std::mem::take(&mut clock)))?;
+            }
+            progress.advance(step as u64, &self.position.last_loss.map(|l| format!("loss {l:.4}")).unwrap_or_default());
+            let every = self.config.eval_steps.unwrap_or(self.config.logging_steps);
+            let eval_due = match self.config.evaluation_strategy {
+                EvaluationStrategy::No => false,
+                EvaluationStrategy::Steps => step.is_multiple_of(every),
+                EvaluationStrategy::Epoch => epoch_ends || step == total,
+            };
+            if let (Some(eval), true) = (eval, eval_due) {
+                observer.evaluated(&self.evaluate(eval, progress)?)?;
+                progress.resume("training", total as u64, step as u64);
+            }
+            let save_due = match self.config.save_strategy {
+                SaveStrategy::No => false,
+                SaveStrategy::Steps => step.is_multiple_of(self.config.save_steps),
+                SaveStrategy::Epoch => epoch_ends,
+            };
+            if save_due {
+                observer.save(self)?;
+            }
+        }
+        progress.end();
+        Ok(())
+    }
+
+    /// Takes every step that is left and tells how many seconds each took.
+    pub(crate) fn timed_steps(&mut self) -> Result<Vec<f64>> {
+        let steps = self.plan.iter_from(self.position.step);
+        steps
+            .map(|micro_batches| {
+                let started = Instant::now();
+                self.step(&micro_batches, &mut Clock::default())?;
+                Ok(started.elapsed().as_secs_f64())
+            })
+            .collect()
+    }
+
+    /// One step; returns the norm of its gradients.
+    fn step(&mut self, micro_batches: &[Vec<usize>], clock: &mut Clock) -> Result<f64> {
+        let keep = self.config.activations();
+        let done = passes(self.model, self.data, &*self.loss, keep, micro_batches, &self.gradients)?;
+        clock.tokens += done.tokens;
+        let norm = if done.loss.is_finite() { global_norm(&self.gradients)? } else { f64::NAN };
+        if norm.is_finite() {
+            let (rate, factor) = (self.schedule.rate(self.position.step), clip_factor(norm, self.config.max_grad_norm));
+            self.optimizer.update(self.model.parameters(), &self.gradients, rate, factor)?;
+            self.position.take(StepLoss { loss: done.loss, parts: done.parts }, done.tokens);
+            return Ok(norm);
+        }
+        self.position.skip(done.tokens);
+        if self.position.unsound_in_a_row > TOLERATED {
+            let (what, samples) = match done.loss.is_finite() {
+                true => {
+                    ("gradient norm", micro_batches.iter().flat_map(|m| self.data.select(m)).map(|s| s.row).collect())
+                }
+                false => ("loss", done.unsound_rows),
+            };
+            let (count, step) = (self.position.unsound_in_a_row, self.position.step);
+            return Err(Error::NotFinite { what, count, step, samples });
+        }
+        Ok(norm)
+    }
+
+    fn record(&mut self, grad_norm: f64, clock: Clock) -> Record {
+        let StepLoss { loss, parts } = self.position.close_window();
+        let tokens_per_second = clock.tokens as f64 / clock.seconds.max(1e-9);
+        Record {
+            step: self.position.step,
+            epoch: self.plan.epochs_after(self.position.step),
+            loss,
+            learning_rate: self.schedule.rate(self.position.step),
+            grad_norm,
+            parts,
+            tokens_per_second,
+            model_tflops: 6.0 * self.model.parameters().layout().len() as f64 * tokens_per_second / 1e12,
+            peak_memory_gib: peak_memory().map(gib),
+            skipped_steps: self.position.skipped_steps,
+        }
+    }
+
+    fn evaluate(&self, eval: TrainData<'_>, progress: &mut dyn Progress) -> Result<EvalRecord> {
+        let started = Instant::now();
+        let eval_loss = evaluate(self.model, eval, &*self.loss, self.config.per_device_eval_batch_size, progress)?;
+        Ok(EvalRecord {
+            step: self.position.step,
+            epoch: self.plan.epochs_after(self.position.step),
+            eval_loss,
+            eval_samples: eval.dataset.samples.len(),
+            eval_runtime: started.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+/// Trains `model` in place on `samples`, in memory alone: [`crate::run`] is the same from files to files.
 ///
 /// ℓ_ref comes from `reference`, or from `model` itself as it is before the first step. It is computed once, so the
 /// reference model need not stay in memory.
@@ -83,135 +256,13 @@ pub fn train_samples(
     progress: &mut dyn Progress,
 ) -> Result<TrainSummary> {
     config.check()?;
-    let start = Instant::now();
-    let (usable, dropped): (Vec<Encoded>, Vec<Encoded>) =
-        encode(samples, tokenizer, config.max_length)?.into_iter().partition(|s| s.predicted() > 0);
-    if usable.is_empty() {
-        return Err(Error::NoSamples(format!("{} rows, none with a target to predict", samples.len())));
-    }
+    let started = Instant::now();
+    let dataset = Dataset::new(samples, tokenizer, config.max_length)?;
     let ref_log_probs = match config.method.needs_reference() {
-        true => reference_log_probs(reference.unwrap_or(model), &usable, progress)?,
-        false => vec![0.0; usable.len()],
+        true => reference_log_probs(reference.unwrap_or(model), &dataset.samples, progress)?,
+        false => Vec::new(),
     };
-    let plan = Plan::new(config, usable.len());
-    let device = Device::Cpu;
-    let layout = model.parameters().layout().clone();
-    let mut run = Run {
-        model,
-        samples: &usable,
-        ref_log_probs: &ref_log_probs,
-        loss: loss::of(config),
-        gradients: FlatBuffers::zeros(&layout, &device)?,
-        optimizer: AdamW::new(config, &layout, &device)?,
-        schedule: Schedule::new(config, plan.steps),
-        config,
-    };
-    let mut summary = TrainSummary { dropped: dropped.iter().map(|s| s.row).collect(), ..TrainSummary::default() };
-    progress.begin("training", plan.steps as u64);
-    let (mut window, mut window_start, mut window_tokens) = (Vec::new(), Instant::now(), 0u64);
-    let mut unsound = 0;
-    for (index, step) in plan.iter().enumerate() {
-        let done = run.step(index, &step)?;
-        summary.tokens += done.tokens;
-        window_tokens += done.tokens;
-        let finite = done.loss.is_finite() && done.grad_norm.is_finite();
-        unsound = if finite { 0 } else { unsound + 1 };
-        summary.skipped_steps += usize::from(!finite);
-        if unsound > TOLERATED {
-            let what = if done.loss.is_finite() { "gradient norm" } else { "loss" };
-            let samples = step.iter().flatten().filter_map(|i| usable.get(*i)).map(|s| s.row).collect();
-            return Err(Error::NotFinite { what, count: unsound, step: index + 1, samples });
-        }
-        if index == 0 {
-            summary.first_loss = done.loss;
-        }
-        summary.last_loss = done.loss;
-        summary.steps = index + 1;
-        window.push(done.loss);
-        if (index + 1) % config.logging_steps == 0 || index + 1 == plan.steps {
-            observer.record(&Record {
-                step: index + 1,
-                epoch: (index + 1) as f64 / plan.steps_per_epoch as f64,
-                loss: window.iter().sum::<f64>() / window.len() as f64,
-                learning_rate: run.schedule.rate(index + 1),
-                grad_norm: done.grad_norm,
-                parts: done.parts,
-                tokens_per_second: window_tokens as f64 / window_start.elapsed().as_secs_f64().max(1e-9),
-                skipped_steps: summary.skipped_steps,
-            })?;
-            (window_start, window_tokens) = (Instant::now(), 0);
-            window.clear();
-        }
-        progress.advance(index as u64 + 1, &format!("loss {:.4}", done.loss));
-        if (index + 1) % plan.steps_per_epoch == 0 && index + 1 < plan.steps {
-            observer.epoch_end(model, index + 1)?;
-        }
-    }
-    progress.end();
-    summary.seconds = start.elapsed().as_secs_f64();
-    Ok(summary)
-}
-
-/// What every step needs.
-struct Run<'a> {
-    model: &'a Llama,
-    samples: &'a [Encoded],
-    ref_log_probs: &'a [f64],
-    loss: Box<dyn Loss>,
-    gradients: FlatBuffers,
-    optimizer: AdamW,
-    schedule: Schedule,
-    config: &'a TrainConfig,
-}
-
-/// What one step did.
-struct Done {
-    loss: f64,
-    grad_norm: f64,
-    parts: Parts,
-    tokens: u64,
-}
-
-impl Run<'_> {
-    /// Gradients of all micro-batches, clipping and the update; no update where something is not finite.
-    fn step(&mut self, index: usize, micro_batches: &[Vec<usize>]) -> Result<Done> {
-        self.gradients.set_zero()?;
-        let scale = 1.0 / micro_batches.len().max(1) as f64;
-        let (mut loss, mut parts, mut tokens) = (0.0, Vec::new(), 0);
-        for micro in micro_batches {
-            let samples: Vec<&Encoded> = micro.iter().filter_map(|i| self.samples.get(*i)).collect();
-            let batch = Batch::new(samples.iter().copied());
-            tokens += batch.packed.len() as u64;
-            let forward = self.model.forward(batch.packed.clone(), batch.targets.clone(), self.config.activations())?;
-            let means = batch.means(forward.log_probs(), &samples);
-            let scored: Vec<Scored> = micro
-                .iter()
-                .zip(&samples)
-                .zip(means)
-                .map(|((i, sample), log_prob)| Scored {
-                    log_prob,
-                    ref_log_prob: self.ref_log_probs[*i],
-                    reward: sample.reward,
-                    weight: sample.weight,
-                    labels: sample.labels(),
-                    predicted: sample.predicted(),
-                    kind: sample.kind,
-                })
-                .collect();
-            let mut value = self.loss.evaluate(&scored);
-            loss += value.loss * scale;
-            parts.push(value.parts);
-            if !loss.is_finite() {
-                return Ok(Done { loss, grad_norm: f64::NAN, parts: mean_parts(&parts), tokens });
-            }
-            value.gradient.iter_mut().for_each(|g| *g *= scale);
-            self.model.backward(forward, &batch.spread(&value.gradient, &samples), &self.gradients)?;
-        }
-        let grad_norm = global_norm(&self.gradients)?;
-        if grad_norm.is_finite() {
-            let factor = clip_factor(grad_norm, self.config.max_grad_norm);
-            self.optimizer.update(self.model.parameters(), &self.gradients, self.schedule.rate(index), factor)?;
-        }
-        Ok(Done { loss, grad_norm, parts: mean_parts(&parts), tokens })
-    }
+    let mut trainer = Trainer::new(model, TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs }, config)?;
+    trainer.run(None, observer, progress)?;
+    Ok(TrainSummary::new(trainer.position(), &dataset.dropped, started.elapsed()))
 }

@@ -47,8 +47,6 @@ pub(crate) struct Notes {
     idle: Vec<(String, String)>,
     /// Flags, with their values, that ask for what is done anyway.
     always: Vec<String>,
-    /// Other things to know of a flag.
-    remarks: Vec<String>,
 }
 
 impl Notes {
@@ -57,11 +55,6 @@ impl Notes {
         if *self != Self::default() {
             exit::note(self);
         }
-    }
-
-    /// Adds something to know of a flag.
-    pub(crate) fn add_remark(&mut self, remark: impl Into<String>) {
-        self.remarks.push(remark.into());
     }
 
     /// Adds a flag that turned out to mean nothing after its value was read.
@@ -81,7 +74,6 @@ impl fmt::Display for Notes {
         if !self.always.is_empty() {
             lines.push(format!("note: no effect, always so here: {}", self.always.join(", ")));
         }
-        lines.extend(self.remarks.iter().map(|remark| format!("note: {remark}")));
         f.write_str(&lines.join("\n"))
     }
 }
@@ -146,8 +138,7 @@ impl Known {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (flag, None),
         };
-        let has = |command: &Command| command.get_arguments().any(|arg| arg.get_long() == Some(name));
-        if has(&self.own) {
+        if self.own.get_arguments().any(|arg| is_named(arg, name)) {
             return None;
         }
         let foreign = if let Some(known) = REFERENCE_FLAGS.iter().find(|flag| flag.name == name) {
@@ -157,12 +148,17 @@ impl Known {
             };
             Foreign { values: known.values, meaning, of_sibling: None }
         } else {
-            let arg = self.sibling.command.get_arguments().find(|arg| arg.get_long() == Some(name))?;
+            let arg = self.sibling.command.get_arguments().find(|arg| is_named(arg, name))?;
             let of_sibling = Some(self.sibling.reason.as_str());
             Foreign { values: values_of(arg), meaning: Meaning::Idle(""), of_sibling }
         };
         Some((name.to_owned(), inline, foreign))
     }
+}
+
+/// Whether a flag has this name, or another of the same meaning.
+fn is_named(arg: &Arg, name: &str) -> bool {
+    arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
 }
 
 fn lossy(value: OsString) -> String {
@@ -259,12 +255,13 @@ mod tests {
 
     #[test]
     fn own_flags_stay_and_known_ones_go() {
-        let line = "own --learning_rate 1 --tf32 True --local_rank -1 --report_to a b --remove_unused_columns --per_device_eval_batch_size 2 --optim=adamw_torch x";
+        let line = "own --learning_rate 1 --tf32 True --local_rank -1 --label_names a b --remove_unused_columns --per_device_eval_batch_size 2 --optim=adamw_torch x";
         let (kept, notes) = take(line).unwrap();
         assert_eq!(kept, "own --learning_rate 1 --per_device_eval_batch_size 2 x");
         let said = notes.to_string();
         assert_eq!(said.lines().count(), 2, "{said}");
-        for name in ["--tf32 (", "--local_rank (", "--report_to (", "--remove_unused_columns (", "--optim adamw_torch"]
+        for name in
+            ["--tf32 (", "--local_rank (", "--label_names (", "--remove_unused_columns (", "--optim adamw_torch"]
         {
             assert!(said.contains(name), "{name} in {said}");
         }
@@ -287,9 +284,8 @@ mod tests {
             "own --fp16 True",
             "own --optim adafactor",
             "own --lora",
-            "own --evaluation_strategy steps",
             "own --fsdp full_shard auto_wrap",
-            "own --resume_from_checkpoint x",
+            "own --data_seed 7",
         ] {
             let message = take(line).unwrap_err().to_string();
             let flag = line.split([' ', '=']).nth(1).unwrap();

@@ -50,11 +50,10 @@ const CPU: &str = "everything is computed on the CPU";
 const F32: &str = "arithmetic is f32";
 const ONE_PROCESS: &str = "training runs in one process";
 const ALL_IN_MEMORY: &str = "samples are read once, before the first step";
-const NO_EVAL: &str = "no evaluation runs while training";
+const NO_EVAL: &str = "evaluation measures the loss on --eval_data_path and nothing else";
 const NO_HUB: &str = "nothing is uploaded anywhere";
-const PLAIN_LOGS: &str = "progress goes to stderr, metrics to metrics.jsonl in --output_dir";
+const PLAIN_LOGS: &str = "progress goes to stderr, metrics to metrics.jsonl and TensorBoard events";
 const EAGER: &str = "there is no graph compiler here";
-const TO_FOLDER: &str = "the finished model is written to --output_dir";
 const UNUSED: &str = "the reference's scripts do not read it either";
 const NO_SHARDING: &str = "parameters are not sharded; leave it out";
 const NO_FP16: &str = "half precision needs loss scaling, which is not done here; use --bf16 True";
@@ -96,7 +95,6 @@ pub(crate) const REFERENCE_FLAGS: &[ReferenceFlag] = &[
     ),
     flag("per_gpu_train_batch_size", One, Never("use --per_device_train_batch_size")),
     flag("per_gpu_eval_batch_size", One, Never("use --per_device_eval_batch_size")),
-    flag("per_device_eval_batch_size", One, Idle(NO_EVAL)),
     flag(
         "auto_find_batch_size",
         Switch,
@@ -111,18 +109,12 @@ pub(crate) const REFERENCE_FLAGS: &[ReferenceFlag] = &[
     flag("dataloader_prefetch_factor", One, Idle(ALL_IN_MEMORY)),
     flag("dispatch_batches", Switch, Idle(ONE_PROCESS)),
     flag("split_batches", Switch, Idle(ONE_PROCESS)),
-    flag("ignore_data_skip", Switch, Idle("a run starts with the first sample")),
+    flag("ignore_data_skip", Switch, Only(OFF, "a run goes on with the next sample, as if it had not been stopped")),
     // What is done at all.
     flag("do_train", Switch, Idle("the program trains, whatever is said")),
-    flag("do_eval", Switch, Idle(NO_EVAL)),
+    flag("do_eval", Switch, Idle("evaluation runs where --eval_data_path is given")),
     flag("do_predict", Switch, Idle(NO_EVAL)),
-    flag("overwrite_output_dir", Switch, Idle(TO_FOLDER)),
-    flag("resume_from_checkpoint", One, Never("a run cannot be resumed yet; leave it out to train from the start")),
     // Evaluation.
-    flag("evaluation_strategy", One, Only(&["no"], NO_EVAL)),
-    flag("eval_strategy", One, Only(&["no"], NO_EVAL)),
-    flag("eval_data_path", Many, Idle(NO_EVAL)),
-    flag("eval_steps", One, Idle(NO_EVAL)),
     flag("eval_delay", One, Idle(NO_EVAL)),
     flag("eval_accumulation_steps", One, Idle(NO_EVAL)),
     flag("prediction_loss_only", Switch, Idle(NO_EVAL)),
@@ -178,9 +170,7 @@ pub(crate) const REFERENCE_FLAGS: &[ReferenceFlag] = &[
     flag("fsdp_min_num_params", One, Only(&["0"], NO_SHARDING)),
     flag("fsdp_transformer_layer_cls_to_wrap", One, Never(NO_SHARDING)),
     // Saving.
-    flag("save_steps", One, Idle(TO_FOLDER)),
-    flag("save_total_limit", One, Idle(TO_FOLDER)),
-    flag("save_only_model", Switch, Idle(TO_FOLDER)),
+    flag("save_only_model", Switch, Only(OFF, "a checkpoint holds what the run needs to go on")),
     flag("save_on_each_node", Switch, Idle(ONE_PROCESS)),
     flag("save_safetensors", Switch, Only(&["True"], "weights are always written as model.safetensors")),
     flag("push_to_hub", Switch, Only(OFF, NO_HUB)),
@@ -193,9 +183,7 @@ pub(crate) const REFERENCE_FLAGS: &[ReferenceFlag] = &[
     flag("hub_private_repo", Switch, Idle(NO_HUB)),
     flag("hub_always_push", Switch, Idle(NO_HUB)),
     // Logging.
-    flag("report_to", Many, Idle(PLAIN_LOGS)),
     flag("run_name", One, Idle(PLAIN_LOGS)),
-    flag("logging_dir", One, Idle(PLAIN_LOGS)),
     flag("logging_strategy", One, Only(&["steps"], "metrics are written every --logging_steps steps")),
     flag("logging_first_step", Switch, Idle(PLAIN_LOGS)),
     flag("logging_nan_inf_filter", Switch, Idle("losses are logged as they are")),

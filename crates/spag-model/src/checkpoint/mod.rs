@@ -34,20 +34,35 @@ impl Checkpoint {
     pub fn load(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref();
         let config = read::config(dir)?;
-        let ids = SpecialIds { bos: config.bos_token_id, eos: config.eos_token_id };
-        let tokenizer = Tokenizer::from_dir(dir, ids)?;
-        check_vocabulary(&config, &tokenizer, dir)?;
+        let tokenizer = tokenizer(dir, &config)?;
         let model = read::model(dir, config)?;
         Ok(Self { model, tokenizer })
     }
 
-    /// Writes the folder; every file is written beside its place and renamed, the weights last.
+    /// Writes the folder; every file is written beside its place and renamed, the weights last. Returns the files of
+    /// the weights.
     ///
     /// # Errors
     /// The folder cannot be created or written.
-    pub fn save(&self, dir: impl AsRef<Path>, options: WriteOptions) -> Result<()> {
+    pub fn save(&self, dir: impl AsRef<Path>, options: WriteOptions) -> Result<Vec<WrittenFile>> {
         write::save(self, dir.as_ref(), options)
     }
+}
+
+/// Reads the tokenizer of a checkpoint folder without its weights.
+///
+/// # Errors
+/// A missing or malformed file, or more pieces than `config.json` has embeddings.
+pub fn load_tokenizer(dir: impl AsRef<Path>) -> Result<Tokenizer> {
+    let dir = dir.as_ref();
+    tokenizer(dir, &read::config(dir)?)
+}
+
+fn tokenizer(dir: &Path, config: &LlamaConfig) -> Result<Tokenizer> {
+    let ids = SpecialIds { bos: config.bos_token_id, eos: config.eos_token_id };
+    let tokenizer = Tokenizer::from_dir(dir, ids)?;
+    check_vocabulary(config, &tokenizer, dir)?;
+    Ok(tokenizer)
 }
 
 /// Reads a model without its tokenizer, e.g. a reference model.
@@ -57,6 +72,14 @@ impl Checkpoint {
 pub fn load_model(dir: impl AsRef<Path>) -> Result<Llama> {
     let dir = dir.as_ref();
     read::model(dir, read::config(dir)?)
+}
+
+/// SHA-256, in hexadecimal, of a folder's `config.json` and weight files: what the model computes.
+///
+/// # Errors
+/// A missing or unreadable file.
+pub fn weights_digest(dir: impl AsRef<Path>) -> Result<String> {
+    read::digest(dir.as_ref())
 }
 
 /// Writes flat buffers (weights, master weights, moments) as `stem.safetensors`, or in shards with an index, each file

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use sha2::{Digest, Sha256};
 
+use super::tensor_file::in_pieces;
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
 use crate::llama::Llama;
@@ -69,6 +71,16 @@ pub(super) fn buffers(buffers: &FlatBuffers, dir: &Path, stem: &str) -> Result<(
         }),
         None => Ok(()),
     }
+}
+
+pub(super) fn digest(dir: &Path) -> Result<String> {
+    let mut hash = Sha256::new();
+    let mut files = vec![dir.join("config.json")];
+    files.extend(weight_files(dir, "model")?);
+    for path in files {
+        in_pieces(&path, |piece| hash.update(piece))?;
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The safetensors files of a folder: the single file, or every shard that the index names.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use candle_core::{DType, Tensor};
@@ -24,42 +24,17 @@ pub struct WrittenFile {
 }
 
 impl WrittenFile {
-    /// Whether `contents` are those that were written; where not, says how they differ.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] with the path.
-    pub fn check(&self, dir: &Path, contents: &[u8]) -> Result<()> {
-        let damaged = |reason| Err(Error::Damaged { path: dir.join(&self.name), reason });
-        if contents.len() as u64 != self.bytes {
-            return damaged(format!("it has {} bytes, {} were written", contents.len(), self.bytes));
-        }
-        match crc32c::crc32c(contents) == self.crc32c {
-            true => Ok(()),
-            false => damaged("its contents are not those that were written (CRC-32C differs)".into()),
-        }
-    }
-
-    /// The same for a file on the disk, read in pieces.
+    /// Whether the file in `dir` is what was written; where not, says how it differs.
     ///
     /// # Errors
     /// [`Error::Damaged`], or [`Error::Io`] where it cannot be read.
     pub fn check_on_disk(&self, dir: &Path) -> Result<()> {
         let path = dir.join(&self.name);
         let (mut bytes, mut crc) = (0u64, 0u32);
-        let mut read = || -> io::Result<()> {
-            let mut file = File::open(&path)?;
-            let mut buffer = vec![0u8; 1 << 20];
-            loop {
-                match io::Read::read(&mut file, &mut buffer)? {
-                    0 => return Ok(()),
-                    n => {
-                        crc = crc32c::crc32c_append(crc, &buffer[..n]);
-                        bytes += n as u64;
-                    }
-                }
-            }
-        };
-        read().map_err(Error::io(&path))?;
+        in_pieces(&path, |piece| {
+            crc = crc32c::crc32c_append(crc, piece);
+            bytes += piece.len() as u64;
+        })?;
         let damaged = |reason| Err(Error::Damaged { path: path.clone(), reason });
         if bytes != self.bytes {
             return damaged(format!("it has {bytes} bytes, {} were written", self.bytes));
@@ -68,6 +43,18 @@ impl WrittenFile {
             return damaged("its contents are not those that were written (CRC-32C differs)".into());
         }
         Ok(())
+    }
+}
+
+/// Hands a file's contents to `each`, a piece at a time.
+pub(super) fn in_pieces(path: &Path, mut each: impl FnMut(&[u8])) -> Result<()> {
+    let mut file = File::open(path).map_err(Error::io(path))?;
+    let mut buffer = vec![0u8; 1 << 20];
+    loop {
+        match file.read(&mut buffer).map_err(Error::io(path))? {
+            0 => return Ok(()),
+            n => each(&buffer[..n]),
+        }
     }
 }
 
@@ -126,8 +113,7 @@ fn header(path: &Path, tensors: &[(String, Tensor)], dtype: WeightDtype) -> Resu
     let infos = tensors.iter().map(|(name, tensor)| {
         let start = at;
         at += tensor.elem_count() * dtype.bytes();
-        let info =
-            TensorInfo { dtype: dtype.safetensors(), shape: tensor.dims().to_vec(), data_offsets: (start, at) };
+        let info = TensorInfo { dtype: dtype.safetensors(), shape: tensor.dims().to_vec(), data_offsets: (start, at) };
         (name.clone(), info)
     });
     // transformers refuses files without this entry.
@@ -141,12 +127,12 @@ fn header(path: &Path, tensors: &[(String, Tensor)], dtype: WeightDtype) -> Resu
 
 fn little_endian(tensor: &Tensor, dtype: WeightDtype) -> Result<Vec<u8>> {
     Ok(match (tensor.dtype(), dtype) {
-        (DType::BF16, WeightDtype::Bf16) => cpu::read_bf16(tensor, |values| {
-            Ok(values.iter().flat_map(|x| x.to_le_bytes()).collect())
-        })?,
-        (DType::BF16, WeightDtype::F32) => cpu::read_bf16(tensor, |values| {
-            Ok(values.iter().flat_map(|x| x.to_f32().to_le_bytes()).collect())
-        })?,
+        (DType::BF16, WeightDtype::Bf16) => {
+            cpu::read_bf16(tensor, |values| Ok(values.iter().flat_map(|x| x.to_le_bytes()).collect()))?
+        }
+        (DType::BF16, WeightDtype::F32) => {
+            cpu::read_bf16(tensor, |values| Ok(values.iter().flat_map(|x| x.to_f32().to_le_bytes()).collect()))?
+        }
         (_, WeightDtype::F32) => cpu::read(tensor, |values| Ok(values.iter().flat_map(|x| x.to_le_bytes()).collect()))?,
         (_, WeightDtype::Bf16) => cpu::read(tensor, |values| {
             Ok(values.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect())

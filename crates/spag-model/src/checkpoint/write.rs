@@ -46,13 +46,13 @@ pub fn write_file(dir: &Path, name: &str, contents: &[u8]) -> Result<()> {
     })
 }
 
-pub(super) fn save(checkpoint: &Checkpoint, dir: &Path, options: WriteOptions) -> Result<()> {
+pub(super) fn save(checkpoint: &Checkpoint, dir: &Path, options: WriteOptions) -> Result<Vec<WrittenFile>> {
     std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
     for (name, contents) in checkpoint.tokenizer.files() {
         write_file(dir, name, contents)?;
     }
     write_file(dir, "config.json", config_json(checkpoint, options.dtype).as_bytes())?;
-    weights(checkpoint, dir, options)
+    buffers(checkpoint.model.parameters(), dir, "model", options)
 }
 
 fn config_json(checkpoint: &Checkpoint, dtype: WeightDtype) -> String {
@@ -68,10 +68,6 @@ fn config_json(checkpoint: &Checkpoint, dtype: WeightDtype) -> String {
     config.extra.insert("torch_dtype".into(), Value::from(dtype.torch_name()));
     // Serialising plain numbers and strings cannot fail.
     serde_json::to_string_pretty(&config).unwrap_or_default() + "\n"
-}
-
-fn weights(checkpoint: &Checkpoint, dir: &Path, options: WriteOptions) -> Result<()> {
-    buffers(checkpoint.model.parameters(), dir, "model", options).map(drop)
 }
 
 /// Every view of `buffers` under its Hugging Face name in `stem.safetensors`, or in shards with their index.

@@ -91,14 +91,14 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn RunProgress) -> Result<
     ));
 
     let shape = llama_config(&config.model, &tokenizer);
-    let model = Llama::init(&shape, stage_seed(config.seed, "base/weights"))?;
+    let model = Llama::init(&shape, stage_seed(config.seed, "base/weights"))?.to_dtype(config.train.dtype())?;
     let checkpoint = Checkpoint { model, tokenizer };
     let samples: Vec<Sample> = documents.into_iter().map(|text| Sample::sft("", text)).collect();
     let train = TrainConfig { seed: stage_seed(config.seed, "base/train"), ..config.train.clone() };
     let mut metrics: Vec<Record> = Vec::new();
     let Checkpoint { model, tokenizer } = &checkpoint;
     let summary = train_samples(model, tokenizer, &samples, None, &train, &mut metrics, progress)?;
-    checkpoint.save(folder.path(), WriteOptions::new(train.save_dtype))?;
+    checkpoint.save(folder.path(), WriteOptions::new(train.dtype()))?;
     write_jsonl(&folder.path().join("base_metrics.jsonl"), &metrics)?;
 
     let probed = probes::probe(config, &lexicon, &prompts, checkpoint, progress)?;

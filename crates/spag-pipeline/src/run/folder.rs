@@ -213,6 +213,10 @@ impl StageFolder {
         &self.name
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.dir
+    }
+
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }

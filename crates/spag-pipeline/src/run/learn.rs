@@ -1,15 +1,12 @@
 //! From the games of a stage to its model: credit, mixing in general text, training.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use spag_game::{Episode, read_episodes};
-use spag_model::{Checkpoint, WriteOptions};
 use spag_rewards::{CreditConfig, Sample, assign_rewards, convert_imitation, read_samples, write_samples};
-use spag_train::{Record, TrainConfig, train_samples};
+use spag_train::{Start, TrainConfig, TrainJob};
 
 use super::folder::{StageDone, StageFolder};
 use super::table::Table;
@@ -63,18 +60,20 @@ pub(super) fn learn(
         Learning::Imitation => &config.imitation.train,
         Learning::OfflinePo => &config.train,
     };
-    let train = TrainConfig { seed: seed("train"), ..base.clone() };
+    let count = samples.len();
+    drop(samples);
+    let job = TrainJob {
+        model_dir: Some(stage.model()),
+        // An interrupted stage goes on from its last checkpoint, where it has one.
+        start: Start::Latest,
+        ..TrainJob::new(from, stage.samples(), stage.path(), TrainConfig { seed: seed("train"), ..base.clone() })
+    };
     let steps = done.timed("train", || {
-        let checkpoint = Checkpoint::load(from)?;
-        let mut metrics = MetricsFile::create(stage.metrics())?;
         let mut progress = Staged { stage: stage.name(), inner: progress };
-        let Checkpoint { model, tokenizer } = &checkpoint;
         // The model as it is before the first step is the reference.
-        let summary = train_samples(model, tokenizer, &samples, None, &train, &mut metrics, &mut progress)?;
-        checkpoint.save(stage.model(), WriteOptions::new(train.save_dtype))?;
-        Ok(summary.steps)
+        Ok(spag_train::run(&job, &mut progress)?.steps)
     })?;
-    done.note_count("samples", samples.len());
+    done.note_count("samples", count);
     done.note_count("steps", steps);
     Ok(())
 }
@@ -95,27 +94,4 @@ fn credit(config: &RunConfig, table: &Table, episodes: &[Episode], wordings: u64
         Sample::sft(question, answer)
     }));
     Ok(samples)
-}
-
-/// `metrics.jsonl`, a line at a time, so that a run can be watched.
-struct MetricsFile {
-    path: PathBuf,
-    file: File,
-}
-
-impl MetricsFile {
-    fn create(path: PathBuf) -> Result<Self> {
-        let file = File::create(&path).map_err(Error::io("create it", &path))?;
-        Ok(Self { path, file })
-    }
-}
-
-impl spag_train::Observer for MetricsFile {
-    fn record(&mut self, record: &Record) -> spag_train::Result<()> {
-        let written = serde_json::to_vec(record).map_err(std::io::Error::from).and_then(|mut line| {
-            line.push(b'\n');
-            self.file.write_all(&line)
-        });
-        written.map_err(|source| spag_train::Error::Io { path: self.path.clone(), source })
-    }
 }

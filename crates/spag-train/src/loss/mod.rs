@@ -4,7 +4,7 @@ mod offline_po;
 mod sft;
 mod sft_with_kl;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spag_rewards::SampleKind;
 
 use crate::config::{TrainConfig, TrainMethod};
@@ -44,7 +44,8 @@ pub struct Evaluated {
 }
 
 /// Parts of a loss, averaged over what they speak of; absent where the method has no such part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Parts {
     /// The policy part of OfflinePO.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,10 +58,47 @@ pub struct Parts {
     pub kl: Option<f64>,
     /// Mean importance ratio of game samples.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub importance_ratio: Option<f64>,
+    pub importance_ratio_mean: Option<f64>,
+    /// The smallest of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub importance_ratio_min: Option<f64>,
+    /// The largest of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub importance_ratio_max: Option<f64>,
     /// Share of game samples whose ratio lies outside the clip range.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clipped_fraction: Option<f64>,
+}
+
+impl Parts {
+    /// The parts of several micro-batches together: means over those that have the part, extremes over all.
+    pub fn together(all: &[Self]) -> Self {
+        let values = |get: fn(&Self) -> Option<f64>| all.iter().filter_map(get);
+        let average = |get: fn(&Self) -> Option<f64>| mean(values(get));
+        Self {
+            policy: average(|p| p.policy),
+            sft: average(|p| p.sft),
+            kl: average(|p| p.kl),
+            importance_ratio_mean: average(|p| p.importance_ratio_mean),
+            importance_ratio_min: values(|p| p.importance_ratio_min).reduce(f64::min),
+            importance_ratio_max: values(|p| p.importance_ratio_max).reduce(f64::max),
+            clipped_fraction: average(|p| p.clipped_fraction),
+        }
+    }
+
+    /// Each part that is there, by its name in the metrics.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let all = [
+            ("policy", self.policy),
+            ("sft", self.sft),
+            ("kl", self.kl),
+            ("importance_ratio_mean", self.importance_ratio_mean),
+            ("importance_ratio_min", self.importance_ratio_min),
+            ("importance_ratio_max", self.importance_ratio_max),
+            ("clipped_fraction", self.clipped_fraction),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    }
 }
 
 /// A loss over the samples of one micro-batch.

@@ -57,11 +57,14 @@ impl Loss for OfflinePo {
             }
         }
         let games = || batch.iter().filter(|s| !is_sft(s));
+        let ratios = || games().map(|s| (s.log_prob - s.ref_log_prob).exp());
         let parts = Parts {
             policy: (sft_rows < batch.len()).then_some(policy),
             sft: (sft_rows > 0).then_some(sft),
             kl: mean(games().map(|s| s.log_prob - s.ref_log_prob)),
-            importance_ratio: mean(games().map(|s| (s.log_prob - s.ref_log_prob).exp())),
+            importance_ratio_mean: mean(ratios()),
+            importance_ratio_min: ratios().reduce(f64::min),
+            importance_ratio_max: ratios().reduce(f64::max),
             clipped_fraction: mean(games().map(|s| f64::from(u8::from(self.clips(s))))),
         };
         Evaluated { loss: policy + self.sft * sft, gradient, parts }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use spag_model::{Checkpoint, Llama, LlamaConfig, WeightDtype, SpecialIds, Tokenizer, WriteOptions};
+use spag_model::{Checkpoint, Llama, LlamaConfig, SpecialIds, Tokenizer, WeightDtype, WriteOptions};
 
 use crate::{Error, Result, exit};
 

@@ -1,6 +1,8 @@
 use super::*;
 
-use spag_train::TrainMethod;
+use std::path::PathBuf;
+
+use spag_train::{EvaluationStrategy, SaveStrategy, SchedulerType, Start, TrainConfig, TrainMethod};
 
 const IMITATION: &str = "--output_dir im --model_name_or_path Llama-2-7b-hf --ref_model_name_or_path Llama-2-7b-hf \
     --lm_kl_coeff 0.1 --train_method SFTwithKL --train_data_path ./data/train_imitation_gpt4.json \
@@ -18,7 +20,7 @@ fn parse(line: &str) -> Result<(TrainArgs, Notes)> {
 
 fn config(line: &str) -> TrainConfig {
     let (args, _) = parse(line).unwrap();
-    train_config(&args, args.max_length)
+    args.config(args.max_length)
 }
 
 fn refusal(flags: &str) -> String {
@@ -44,18 +46,12 @@ fn the_reference_command_word_for_word() {
         logging_steps: 1,
         weight_decay: 0.0,
         gradient_checkpointing: true,
-        save_dtype: WeightDtype::Bf16,
+        bf16: true,
         ..TrainConfig::default()
     };
-    assert_eq!(train_config(&args, 2048), expected);
+    assert_eq!(args.config(2048), expected);
     let said = notes.to_string();
-    for flag in [
-        "--remove_unused_columns (",
-        "--tf32 (",
-        "--evaluation_strategy no",
-        "--padding_side right",
-        "--truncation_side left",
-    ] {
+    for flag in ["--remove_unused_columns (", "--tf32 (", "--padding_side right", "--truncation_side left"] {
         assert!(said.contains(flag), "{flag} in {said}");
     }
 }
@@ -81,8 +77,7 @@ fn truth_values_in_every_spelling() {
     for (flags, truth) in
         [("--bf16", true), ("--bf16 1", true), ("--bf16=true", true), ("--bf16 False", false), ("--bf16 0", false)]
     {
-        let wanted = if truth { WeightDtype::Bf16 } else { WeightDtype::F32 };
-        assert_eq!(config(&format!("{MINIMAL} {flags}")).save_dtype, wanted, "{flags}");
+        assert_eq!(config(&format!("{MINIMAL} {flags}")).bf16, truth, "{flags}");
     }
     assert!(refusal("--bf16 maybe").contains("True or False"));
 }
@@ -99,6 +94,42 @@ fn steps_and_several_files() {
 }
 
 #[test]
+fn evaluation_data_are_evaluated_on() {
+    let strategy = |flags: &str| config(&format!("{MINIMAL} {flags}")).evaluation_strategy;
+    assert_eq!(strategy("--evaluation_strategy steps"), EvaluationStrategy::No);
+    assert_eq!(strategy("--eval_data_path e.json"), EvaluationStrategy::Epoch);
+    assert_eq!(strategy("--eval_data_path e.json f.json --eval_strategy steps"), EvaluationStrategy::Steps);
+    assert_eq!(strategy("--eval_data_path e.json --evaluation_strategy no"), EvaluationStrategy::No);
+}
+
+#[test]
+fn how_a_run_begins() {
+    let start = |flags: &str| parse(&format!("{MINIMAL} {flags}")).unwrap().0.start();
+    assert_eq!(start("").unwrap(), Start::Anew);
+    assert_eq!(start("--overwrite_output_dir").unwrap(), Start::Overwrite);
+    for latest in ["latest", "True"] {
+        assert_eq!(start(&format!("--resume_from_checkpoint {latest}")).unwrap(), Start::Latest);
+    }
+    assert_eq!(start("--resume_from_checkpoint o/checkpoint-8").unwrap(), Start::From("o/checkpoint-8".into()));
+    assert_eq!(start("--resume_from_checkpoint False").unwrap(), Start::Anew);
+    let both = start("--resume_from_checkpoint latest --overwrite_output_dir True").unwrap_err().to_string();
+    assert!(both.contains("--resume_from_checkpoint"), "{both}");
+}
+
+#[test]
+fn events_go_where_they_are_asked_to() {
+    let events = |flags: &str| {
+        let (args, _) = parse(&format!("{MINIMAL} {flags}")).unwrap();
+        let (dir, others) = args.events();
+        (dir, others.len())
+    };
+    assert_eq!(events(""), (Some("o/runs".into()), 0));
+    assert_eq!(events("--logging_dir e"), (Some("e".into()), 0));
+    assert_eq!(events("--report_to none"), (None, 0));
+    assert_eq!(events("--report_to wandb tensorboard"), (Some("o/runs".into()), 1));
+}
+
+#[test]
 fn what_would_change_the_result_is_refused_with_a_reason() {
     for (flags, why) in [
         ("--label_smoothing_factor 0.1", "label smoothing"),
@@ -107,8 +138,10 @@ fn what_would_change_the_result_is_refused_with_a_reason() {
         ("--fp16 True", "--bf16"),
         ("--optim adafactor", "AdamW"),
         ("--lora True", "adapters"),
-        ("--evaluation_strategy epoch", "no evaluation"),
-        ("--save_strategy steps", "epoch"),
+        ("--evaluation_strategy sometimes", "epoch"),
+        ("--save_strategy always", "epoch"),
+        ("--load_best_model_at_end True", "--eval_data_path"),
+        ("--save_total_limit 0", "at least 1"),
         ("--train_method DPO", "OfflinePO"),
         ("--lr_scheduler_type polynomial", "cosine"),
         ("--add_sep_token True", "nothing between"),

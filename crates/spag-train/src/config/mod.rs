@@ -1,117 +1,13 @@
 //! What a training run is told: the reference's flags, with Hugging Face's defaults.
 
+mod choices;
+
 use serde::{Deserialize, Serialize};
 use spag_model::{Activations, WeightDtype};
 
 use crate::error::{Error, Result};
 
-/// Which loss is trained.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TrainMethod {
-    /// Cross-entropy over target tokens.
-    #[default]
-    #[serde(rename = "SFT", alias = "sft")]
-    Sft,
-    /// Imitation: weighted log-likelihood with a KL term against the reference model.
-    #[serde(rename = "SFTwithKL")]
-    SftWithKl,
-    /// Offline policy optimisation: clipped importance-weighted rewards with a KL term, mixed with SFT data.
-    #[serde(rename = "OfflinePO")]
-    OfflinePo,
-}
-
-impl TrainMethod {
-    /// Whether the loss compares with a frozen reference model.
-    pub fn needs_reference(self) -> bool {
-        self != Self::Sft
-    }
-}
-
-impl std::str::FromStr for TrainMethod {
-    type Err = String;
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "SFT" | "sft" => Ok(Self::Sft),
-            "SFTwithKL" => Ok(Self::SftWithKl),
-            "OfflinePO" => Ok(Self::OfflinePo),
-            other => Err(format!("unknown training method \"{other}\"; SFT, SFTwithKL and OfflinePO are known")),
-        }
-    }
-}
-
-/// How the learning rate moves after the warm-up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SchedulerType {
-    /// Straight down to 0: Hugging Face's default.
-    #[default]
-    Linear,
-    /// Half a cosine down to 0.
-    Cosine,
-    /// No warm-up, no decay.
-    Constant,
-    /// Warm-up, then no decay.
-    ConstantWithWarmup,
-}
-
-impl std::str::FromStr for SchedulerType {
-    type Err = String;
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "linear" => Ok(Self::Linear),
-            "cosine" => Ok(Self::Cosine),
-            "constant" => Ok(Self::Constant),
-            "constant_with_warmup" => Ok(Self::ConstantWithWarmup),
-            other => Err(format!(
-                "unknown scheduler \"{other}\"; linear, cosine, constant and constant_with_warmup are known"
-            )),
-        }
-    }
-}
-
-/// In which order samples are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DataOrder {
-    /// As they lie in the files, every epoch.
-    Sequential,
-    /// Shuffled anew each epoch from the seed.
-    #[default]
-    Shuffled,
-}
-
-impl std::str::FromStr for DataOrder {
-    type Err = String;
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "sequential" => Ok(Self::Sequential),
-            "shuffled" => Ok(Self::Shuffled),
-            other => Err(format!("unknown data order \"{other}\"; sequential and shuffled are known")),
-        }
-    }
-}
-
-/// When checkpoints are written besides the final one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SaveStrategy {
-    /// Only at the end.
-    #[default]
-    No,
-    /// `checkpoint-<step>` after each epoch.
-    Epoch,
-}
-
-impl std::str::FromStr for SaveStrategy {
-    type Err = String;
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "no" => Ok(Self::No),
-            "epoch" => Ok(Self::Epoch),
-            other => Err(format!("unknown save strategy \"{other}\"; no and epoch are known")),
-        }
-    }
-}
+pub use choices::{DataOrder, EvaluationStrategy, SaveStrategy, SchedulerType, TrainMethod};
 
 /// All settings of a training run; every key has the reference's flag name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -160,10 +56,22 @@ pub struct TrainConfig {
     pub seed: u64,
     /// Steps between lines of metrics.
     pub logging_steps: usize,
-    /// Checkpoints besides the final one.
+    /// Checkpoints besides the final model.
     pub save_strategy: SaveStrategy,
-    /// Number format of saved weights.
-    pub save_dtype: WeightDtype,
+    /// Steps between checkpoints, for [`SaveStrategy::Steps`].
+    pub save_steps: usize,
+    /// Older checkpoints beyond so many are deleted; all are kept where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub save_total_limit: Option<usize>,
+    /// When the loss on evaluation data is measured.
+    pub evaluation_strategy: EvaluationStrategy,
+    /// Steps between evaluations, for [`EvaluationStrategy::Steps`]; `logging_steps` where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eval_steps: Option<usize>,
+    /// Samples of an evaluation micro-batch.
+    pub per_device_eval_batch_size: usize,
+    /// Parameters in bf16, in memory and in files, with f32 master weights and moments. Arithmetic is f32 either way.
+    pub bf16: bool,
     /// Keep only layer inputs and compute the rest again in the backward pass.
     pub gradient_checkpointing: bool,
 }
@@ -192,8 +100,13 @@ impl Default for TrainConfig {
             data_order: DataOrder::Shuffled,
             seed: 42,
             logging_steps: 1,
-            save_strategy: SaveStrategy::No,
-            save_dtype: WeightDtype::F32,
+            save_strategy: SaveStrategy::Steps,
+            save_steps: 500,
+            save_total_limit: None,
+            evaluation_strategy: EvaluationStrategy::No,
+            eval_steps: None,
+            per_device_eval_batch_size: 8,
+            bf16: false,
             gradient_checkpointing: false,
         }
     }
@@ -210,6 +123,10 @@ impl TrainConfig {
             ("per_device_train_batch_size", self.per_device_train_batch_size),
             ("gradient_accumulation_steps", self.gradient_accumulation_steps),
             ("logging_steps", self.logging_steps),
+            ("save_steps", self.save_steps),
+            ("save_total_limit", self.save_total_limit.unwrap_or(1)),
+            ("eval_steps", self.eval_steps.unwrap_or(1)),
+            ("per_device_eval_batch_size", self.per_device_eval_batch_size),
         ] {
             if value == 0 {
                 return wrong(name, "must be at least 1".into());
@@ -242,6 +159,14 @@ impl TrainConfig {
         match (0.0..=1.0).contains(&self.warmup_ratio) {
             true => Ok(()),
             false => wrong("warmup_ratio", format!("must lie in [0, 1], not {}", self.warmup_ratio)),
+        }
+    }
+
+    /// Number format of the parameters, in memory and in files.
+    pub fn dtype(&self) -> WeightDtype {
+        match self.bf16 {
+            true => WeightDtype::Bf16,
+            false => WeightDtype::F32,
         }
     }
 

@@ -1,0 +1,180 @@
+//! A training run from files to files: what `spag-train` does, and every training stage of the loop.
+
+mod folder;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use spag_model::{Checkpoint, Llama, Tokenizer, WriteOptions, load_model};
+use spag_rewards::{Sample, read_samples};
+
+use crate::checkpoint::{Origin, SavedRun, latest_checkpoint};
+use crate::config::TrainConfig;
+use crate::dataset::Dataset;
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+use crate::reference::{ReferenceKey, cached};
+use crate::step::TrainData;
+use crate::summary::TrainSummary;
+use crate::trainer::Trainer;
+
+use folder::RunFolder;
+
+/// Which files a run reads and writes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainJob {
+    /// Folder of the model that is trained.
+    pub model_name_or_path: PathBuf,
+    /// Folder of the frozen reference; the model itself, as it is before the first step, where none is named.
+    pub ref_model_name_or_path: Option<PathBuf>,
+    /// Sample files, JSON lists or JSONL, read one after another.
+    pub train_data_path: Vec<PathBuf>,
+    /// Sample files whose loss is measured and never trained on.
+    pub eval_data_path: Vec<PathBuf>,
+    /// Folder of `metrics.jsonl`, TensorBoard events, ℓ_ref and checkpoints.
+    pub output_dir: PathBuf,
+    /// Folder of the finished model; `output_dir` where none is named.
+    pub model_dir: Option<PathBuf>,
+    /// Where TensorBoard events go; nowhere where none is named.
+    pub logging_dir: Option<PathBuf>,
+    /// Whether an earlier start of the run goes on.
+    pub start: Start,
+    /// The settings.
+    pub config: TrainConfig,
+}
+
+/// How a run begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// From the model; an output folder that holds checkpoints is left alone and the run refused.
+    #[default]
+    Anew,
+    /// From the model; checkpoints of an earlier run in the output folder are deleted.
+    Overwrite,
+    /// From the last checkpoint in the output folder; from the model where there is none yet.
+    Latest,
+    /// From this checkpoint.
+    From(PathBuf),
+}
+
+impl TrainJob {
+    /// A run of `config` on one file of samples, begun anew, whose output all goes to one folder.
+    pub fn new(
+        model: impl Into<PathBuf>,
+        samples: impl Into<PathBuf>,
+        output_dir: impl Into<PathBuf>,
+        config: TrainConfig,
+    ) -> Self {
+        Self {
+            model_name_or_path: model.into(),
+            ref_model_name_or_path: None,
+            train_data_path: vec![samples.into()],
+            eval_data_path: Vec::new(),
+            output_dir: output_dir.into(),
+            model_dir: None,
+            logging_dir: None,
+            start: Start::Anew,
+            config,
+        }
+    }
+
+    /// Folder of the frozen reference model.
+    fn reference(&self) -> &Path {
+        self.ref_model_name_or_path.as_deref().unwrap_or(&self.model_name_or_path)
+    }
+}
+
+/// Reads, trains and writes. The weights are written last, so a folder with `model.safetensors` is a finished one.
+///
+/// Killed at any moment, the same job with [`Start::Latest`] ends with the same weights, bit by bit, on the same number
+/// of threads.
+///
+/// # Errors
+/// Files that cannot be read or written, a checkpoint that is damaged or of another run, and everything that
+/// [`Trainer::run`] reports.
+pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> {
+    let started = Instant::now();
+    job.config.check()?;
+    let (samples, eval_samples) = (read_all(&job.train_data_path)?, read_all(&job.eval_data_path)?);
+    // Before the long part, so that an unwritable folder costs nothing.
+    let mut folder = RunFolder::open(job)?;
+    let saved = match &job.start {
+        Start::Anew | Start::Overwrite => None,
+        Start::Latest => latest_checkpoint(&job.output_dir)?.map(SavedRun::open).transpose()?,
+        Start::From(dir) => Some(SavedRun::open(dir)?),
+    };
+    // The tokenizer first: what the data are decides whether the run can go on.
+    let tokenizer = spag_model::load_tokenizer(saved.as_ref().map_or(job.model_name_or_path.as_path(), SavedRun::dir))?;
+    let dataset = Dataset::new(&samples, &tokenizer, job.config.max_length)?;
+    let data_sha256 = dataset.content_digest();
+    if let Some(saved) = &saved {
+        let differences = saved.state().differences(&job.config, &data_sha256, dataset.samples.len());
+        if !differences.is_empty() {
+            return Err(Error::OtherRun { path: saved.dir().to_owned(), differences });
+        }
+    }
+    let eval = match eval_samples.is_empty() {
+        true => None,
+        false => Some(Dataset::new(&eval_samples, &tokenizer, job.config.max_length)?),
+    };
+    drop((samples, eval_samples));
+
+    // The reference model is loaded, asked and dropped before the model that is trained is there.
+    let mut of_reference = |dataset: &Dataset| match job.config.method.needs_reference() {
+        true => reference(job, &folder, dataset, progress),
+        false => Ok(Vec::new()),
+    };
+    let ref_log_probs = of_reference(&dataset)?;
+    let eval_ref_log_probs = eval.as_ref().map(&mut of_reference).transpose()?.unwrap_or_default();
+
+    let model = match &saved {
+        Some(saved) => saved.load_checkpoint()?.model,
+        None => load_model(&job.model_name_or_path)?,
+    };
+    let model = model.to_dtype(job.config.dtype())?;
+    let mut trainer =
+        Trainer::new(&model, TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs }, &job.config)?;
+    if let Some(saved) = &saved {
+        saved.restore(&mut trainer)?;
+    }
+    let resumed_at = trainer.position().step;
+    let origin = Origin {
+        tokenizer: &tokenizer,
+        config: &job.config,
+        data_sha256: &data_sha256,
+        samples: dataset.samples.len(),
+    };
+    let mut writer = folder.writer(job, origin, resumed_at)?;
+    let eval = eval.as_ref().map(|dataset| TrainData { dataset, ref_log_probs: &eval_ref_log_probs });
+    trainer.run(eval, &mut writer, progress)?;
+    writer.finish()?;
+    let summary =
+        TrainSummary { resumed_at, ..TrainSummary::new(trainer.position(), &dataset.dropped, started.elapsed()) };
+    drop(trainer);
+    finish(job, model, tokenizer)?;
+    Ok(summary)
+}
+
+fn read_all(paths: &[PathBuf]) -> Result<Vec<Sample>> {
+    let mut samples: Vec<Sample> = Vec::new();
+    for path in paths {
+        samples.append(&mut read_samples(path)?);
+    }
+    Ok(samples)
+}
+
+/// ℓ_ref of a data set, from the run's folder or from the reference model.
+fn reference(job: &TrainJob, folder: &RunFolder, dataset: &Dataset, progress: &mut dyn Progress) -> Result<Vec<f64>> {
+    // A reference in bf16 beside a model in bf16: before the first step both say the same.
+    let dtype = job.config.dtype();
+    let key = ReferenceKey::new(dataset, job.config.max_length, job.reference(), dtype)?;
+    let load = || -> Result<Llama> { Ok(load_model(job.reference())?.to_dtype(dtype)?) };
+    cached(&folder.reference_dir(), &key, dataset, load, progress)
+}
+
+/// Writes the finished model.
+fn finish(job: &TrainJob, model: Llama, tokenizer: Tokenizer) -> Result<()> {
+    let dir = job.model_dir.as_ref().unwrap_or(&job.output_dir);
+    Checkpoint { model, tokenizer }.save(dir, WriteOptions::new(job.config.dtype()))?;
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! `metrics.jsonl`, line by line, in step with the checkpoint that a run goes on from.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+use spag_game::{AtomicFile, JsonlAppender};
+
+use crate::error::{Error, Result};
+
+/// Keeps the metrics of a run in its folder.
+#[derive(Debug)]
+pub(crate) struct MetricsLog {
+    lines: JsonlAppender<Value>,
+}
+
+impl MetricsLog {
+    /// Begins `metrics.jsonl` in `dir`, or goes on with it after `step` steps: lines about later ones, which are taken
+    /// again, go.
+    pub(crate) fn open(dir: &Path, step: usize) -> Result<Self> {
+        let path = dir.join("metrics.jsonl");
+        if step == 0 {
+            return Ok(Self { lines: JsonlAppender::create(path)? });
+        }
+        let (lines, mut rows) = JsonlAppender::<Value>::resume(&path)?;
+        let count = rows.len();
+        rows.retain(|row| row.get("step").and_then(Value::as_u64).is_some_and(|at| at <= step as u64));
+        if rows.len() == count {
+            return Ok(Self { lines });
+        }
+        let mut file = AtomicFile::create(&path)?;
+        for row in rows {
+            writeln!(file, "{row}").map_err(Error::io(&path))?;
+        }
+        file.commit()?;
+        Ok(Self { lines: JsonlAppender::resume(&path)?.0 })
+    }
+
+    /// Writes one line; it has reached the operating system when this returns.
+    pub(crate) fn append(&mut self, line: &impl Serialize) -> Result<()> {
+        let line = serde_json::to_value(line).map_err(|e| Error::Metrics(e.into()))?;
+        Ok(self.lines.append(&line)?)
+    }
+
+    pub(crate) fn sync(&self) -> Result<()> {
+        Ok(self.lines.sync()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_about_steps_that_are_taken_again_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |step: usize| serde_json::json!({"step": step, "loss": step as f64 / 3.0});
+        let mut log = MetricsLog::open(dir.path(), 0).unwrap();
+        (1..=5).for_each(|step| log.append(&line(step)).unwrap());
+        drop(log);
+        let path = dir.path().join("metrics.jsonl");
+        // A kill tore the last line.
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() - 4]).unwrap();
+        let mut log = MetricsLog::open(dir.path(), 3).unwrap();
+        log.append(&line(4)).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let steps: Vec<Value> =
+            text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["step"].clone()).collect();
+        assert_eq!(steps, [1, 2, 3, 4]);
+        // From the start, nothing of it stays.
+        MetricsLog::open(dir.path(), 0).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+    }
+}

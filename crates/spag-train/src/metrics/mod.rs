@@ -1,0 +1,11 @@
+//! What a run tells about itself: lines of `metrics.jsonl` and TensorBoard events.
+
+mod log;
+mod memory;
+mod record;
+
+pub use memory::peak_memory;
+pub use record::{EvalRecord, Record};
+
+pub(crate) use log::MetricsLog;
+pub(crate) use memory::gib;

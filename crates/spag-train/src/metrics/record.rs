@@ -1,0 +1,70 @@
+//! The lines of `metrics.jsonl`.
+
+use serde::Serialize;
+
+use crate::loss::Parts;
+
+/// A line of `metrics.jsonl` about the steps since the line before. Made by the trainer; read by reports and people.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Record {
+    /// Optimizer steps taken, this one included.
+    pub step: usize,
+    /// Passes over the data so far, as a fraction.
+    pub epoch: f64,
+    /// Mean loss of the steps since the last line whose loss was finite; `null` in the file where none was.
+    pub loss: f64,
+    /// Learning rate after the step, as transformers logs it.
+    pub learning_rate: f64,
+    /// Global norm of the step's gradients before clipping.
+    pub grad_norm: f64,
+    /// What the loss is made of, over the same steps.
+    #[serde(flatten)]
+    pub parts: Parts,
+    /// Tokens trained on per second, saving and evaluating apart.
+    pub tokens_per_second: f64,
+    /// Floating-point operations per second in units of 10¹², counted as 6 · parameters · tokens: recomputation and
+    /// attention scores are not counted.
+    pub model_tflops: f64,
+    /// The most memory that the process has held, in GiB; absent where the system does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_memory_gib: Option<f64>,
+    /// Steps skipped so far because loss or gradients were not finite.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped_steps: usize,
+}
+
+impl Record {
+    /// Every number of the line by its name, but the step.
+    pub fn named(&self) -> Vec<(&'static str, f64)> {
+        let own = [
+            ("epoch", Some(self.epoch)),
+            ("loss", Some(self.loss)),
+            ("learning_rate", Some(self.learning_rate)),
+            ("grad_norm", Some(self.grad_norm)),
+            ("tokens_per_second", Some(self.tokens_per_second)),
+            ("model_tflops", Some(self.model_tflops)),
+            ("peak_memory_gib", self.peak_memory_gib),
+            ("skipped_steps", Some(self.skipped_steps as f64)),
+        ];
+        own.into_iter().filter_map(|(name, value)| Some((name, value?))).chain(self.parts.named()).collect()
+    }
+}
+
+/// A line of `metrics.jsonl` about an evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct EvalRecord {
+    /// Optimizer steps taken before it.
+    pub step: usize,
+    /// Passes over the training data so far, as a fraction.
+    pub epoch: f64,
+    /// The method's loss on the evaluation data: of each micro-batch, averaged over its samples.
+    pub eval_loss: f64,
+    /// Samples evaluated.
+    pub eval_samples: usize,
+    /// Wall time of the evaluation, in seconds.
+    pub eval_runtime: f64,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}

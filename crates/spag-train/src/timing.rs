@@ -1,0 +1,120 @@
+//! How long a training step of a model takes: the same code path as a run, on made-up tokens.
+
+use std::time::Instant;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use spag_model::Llama;
+use spag_rewards::SampleKind;
+
+use crate::config::{SaveStrategy, SchedulerType, TrainConfig, TrainMethod};
+use crate::dataset::Dataset;
+use crate::encode::Encoded;
+use crate::error::{Error, Result};
+use crate::progress::Silent;
+use crate::reference::reference_log_probs;
+use crate::step::TrainData;
+use crate::trainer::Trainer;
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimingConfig {
+    /// Sequences of a step.
+    pub batch: usize,
+    /// Tokens of a sequence; all but the first are predicted.
+    pub seq: usize,
+    /// Steps that are timed.
+    pub steps: usize,
+    /// Steps before them that are not.
+    pub warmup: usize,
+    /// Seed of the tokens.
+    pub seed: u64,
+    /// Compute activations again in the backward pass.
+    pub gradient_checkpointing: bool,
+    /// Parameters in bf16.
+    pub bf16: bool,
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepTiming {
+    /// Parameters of the model.
+    pub parameters: usize,
+    /// Median wall time of a step in seconds, with its share of the reference pass.
+    pub seconds: f64,
+    /// The share of the reference pass in it.
+    pub reference_seconds: f64,
+    /// Loss of the last step.
+    pub loss: f64,
+}
+
+/// Times training steps of `model` on random tokens: forward, backward, clipping, AdamW.
+///
+/// With `reference`, the loss is SFTwithKL and ℓ_ref of all steps' sequences is computed first, as a run does it; that
+/// time is shared out over the steps. `reference` is dropped before the first step.
+///
+/// # Errors
+/// Sequences that the model cannot read.
+pub fn time_steps(model: &Llama, reference: Option<Llama>, timing: &TimingConfig) -> Result<StepTiming> {
+    if timing.batch * timing.steps == 0 || timing.seq < 2 {
+        let reason = "a step needs a sequence of at least two tokens, and a timing at least one step".into();
+        return Err(Error::Setting { name: "batch", reason });
+    }
+    let config = config(reference.is_some(), timing);
+    let dataset = dataset(model.config().vocab_size, timing);
+    let started = Instant::now();
+    let ref_log_probs = match &reference {
+        Some(reference) => reference_log_probs(reference, &dataset.samples, &mut Silent)?,
+        None => Vec::new(),
+    };
+    let reference_seconds = started.elapsed().as_secs_f64() / (timing.warmup + timing.steps) as f64;
+    drop(reference);
+    let mut trainer = Trainer::new(model, TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs }, &config)?;
+    let mut seconds = trainer.timed_steps()?;
+    seconds.drain(..timing.warmup);
+    seconds.sort_by(f64::total_cmp);
+    Ok(StepTiming {
+        parameters: model.parameters().layout().len(),
+        seconds: median(&seconds) + if config.method.needs_reference() { reference_seconds } else { 0.0 },
+        reference_seconds,
+        loss: trainer.position().last_loss.unwrap_or(f64::NAN),
+    })
+}
+
+fn config(with_reference: bool, timing: &TimingConfig) -> TrainConfig {
+    TrainConfig {
+        method: if with_reference { TrainMethod::SftWithKl } else { TrainMethod::Sft },
+        lm_kl_coeff: 0.1,
+        per_device_train_batch_size: timing.batch,
+        max_steps: Some(timing.warmup + timing.steps),
+        learning_rate: 1e-6,
+        lr_scheduler_type: SchedulerType::Constant,
+        save_strategy: SaveStrategy::No,
+        gradient_checkpointing: timing.gradient_checkpointing,
+        bf16: timing.bf16,
+        ..TrainConfig::default()
+    }
+}
+
+/// Sequences of random tokens, enough for every step to see new ones.
+fn dataset(vocabulary: usize, timing: &TimingConfig) -> Dataset {
+    let mut rng = ChaCha8Rng::seed_from_u64(timing.seed);
+    let mut sample = |row| Encoded {
+        row,
+        ids: (0..timing.seq).map(|_| rng.random_range(0..vocabulary as u32)).collect(),
+        prompt_len: 1,
+        weight: 1.0,
+        reward: 1.0,
+        kind: SampleKind::Game,
+    };
+    let samples = (0..timing.batch * (timing.warmup + timing.steps)).map(&mut sample).collect();
+    Dataset { samples, dropped: Vec::new() }
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    match sorted.len() % 2 {
+        0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
+        _ => sorted[middle],
+    }
+}
