@@ -21,6 +21,7 @@
 
 // ── What a run is told ──
 mod config;
+pub mod deepspeed;
 mod error;
 
 // ── From samples to gradients ──
@@ -36,6 +37,7 @@ mod metrics;
 mod optimizer;
 mod progress;
 mod schedule;
+mod tensorboard;
 mod trainer;
 
 pub use batch::Batch;
@@ -49,4 +51,5 @@ pub use order::Plan;
 pub use progress::{Progress, Silent};
 pub use reference::reference_log_probs;
 pub use schedule::Schedule;
+pub use tensorboard::EventWriter;
 pub use trainer::{Observer, TrainSummary, train_samples};
