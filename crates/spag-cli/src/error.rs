@@ -51,14 +51,6 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// A JSON file that a flag names does not parse.
-    #[error("{}: not a valid JSON file", path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// Where and why parsing stopped.
-        source: serde_json::Error,
-    },
     /// The file that games are appended to holds games of another run.
     #[error(
         "{}: row {row} is not a game of this run (its word, turns or seed differ); delete the file, or choose another --data_suffix or --model_prefix",

@@ -11,7 +11,6 @@
 //! ```
 
 mod context;
-mod deepspeed;
 mod error;
 mod exit;
 mod exit_code;

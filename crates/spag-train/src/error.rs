@@ -85,6 +85,9 @@ pub enum Error {
         /// What it should hold.
         what: &'static str,
     },
+    /// A DeepSpeed file that cannot be trained with.
+    #[error(transparent)]
+    DeepSpeed(#[from] crate::deepspeed::DeepSpeedError),
     /// A file or folder could not be read or written.
     #[error("{path}: {source}", path = path.display())]
     Io {

@@ -14,6 +14,7 @@
 
 // ── What a run is told ──
 mod config;
+pub mod deepspeed;
 mod error;
 
 // ── From samples to gradients ──
@@ -58,5 +59,6 @@ pub use reference::{ReferenceKey, reference_log_probs};
 pub use schedule::Schedule;
 pub use step::TrainData;
 pub use summary::TrainSummary;
+pub use tensorboard::EventWriter;
 pub use timing::{StepTiming, TimingConfig, time_steps};
 pub use trainer::{Observer, Trainer, train_samples};

@@ -1,10 +1,13 @@
 //! The learning rate of each step, as transformers' schedulers compute it.
 
 use crate::config::{SchedulerType, TrainConfig};
+use crate::deepspeed::Scheduler;
 
 /// Learning rates of a run of a known number of steps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Schedule {
+    /// Takes the place of everything else.
+    given: Option<Scheduler>,
     kind: SchedulerType,
     peak: f64,
     warmup: usize,
@@ -19,13 +22,26 @@ impl Schedule {
             (_, Some(steps)) if steps > 0 => steps,
             _ => (total as f64 * config.warmup_ratio).ceil() as usize,
         };
-        Self { kind: config.lr_scheduler_type, peak: config.learning_rate, warmup, total }
+        Self { given: None, kind: config.lr_scheduler_type, peak: config.learning_rate, warmup, total }
+    }
+
+    /// The schedule of a DeepSpeed file, which under transformers takes the place of the flags'.
+    pub fn of_deepspeed(self, scheduler: Scheduler) -> Self {
+        Self { given: Some(scheduler), ..self }
+    }
+
+    /// Steps of warm-up, by the flags.
+    pub fn warmup_steps(&self) -> usize {
+        self.warmup
     }
 
     /// The rate that step `step` (0 for the first) is taken with. With warm-up the first step's rate is 0.
     ///
     /// transformers logs a step with the rate of the step after it.
     pub fn rate(&self, step: usize) -> f64 {
+        if let Some(scheduler) = &self.given {
+            return scheduler.rate(step as u64);
+        }
         if step < self.warmup {
             return self.peak * (step as f64 / self.warmup.max(1) as f64);
         }

@@ -7,6 +7,7 @@ use spag_rewards::Sample;
 
 use crate::config::{EvaluationStrategy, SaveStrategy, TrainConfig};
 use crate::dataset::Dataset;
+use crate::deepspeed::Scheduler;
 use crate::error::{Error, Result};
 use crate::evaluate::evaluate;
 use crate::loss::{self, Loss};
@@ -96,6 +97,14 @@ impl<'a> Trainer<'a> {
             plan,
             position: Position::default(),
         })
+    }
+
+    /// The same run with the learning rates of a DeepSpeed file.
+    pub(crate) fn with_scheduler(mut self, scheduler: Option<Scheduler>) -> Self {
+        if let Some(scheduler) = scheduler {
+            self.schedule = self.schedule.of_deepspeed(scheduler);
+        }
+        self
     }
 
     /// Goes on from `position`, after `updates` updates of the optimizer, whose state is already in place.

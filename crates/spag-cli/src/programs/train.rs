@@ -10,7 +10,7 @@ use spag_train::{TrainJob, TrainSummary};
 use crate::{
     Result,
     context::fit_max_length,
-    deepspeed, exit,
+    exit,
     flags::{self, Notes, Task},
     launch,
     programs::play::PlayArgs,
@@ -40,9 +40,8 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<TrainJob> {
         notes.add_idle("ref_model_name_or_path", "SFT has no KL term");
         reference = None;
     }
-    if let Some(path) = &args.deepspeed {
-        deepspeed::check(path)?;
-        notes.add_idle("deepspeed", "one process has no state to split");
+    if args.deepspeed.is_some() {
+        notes.add_idle("deepspeed", "checked and resolved; one process has no state to split");
     }
     let (logging_dir, others) = args.events();
     for name in others {
@@ -60,6 +59,7 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<TrainJob> {
         eval_data_path: args.eval_data_path,
         output_dir: args.output_dir,
         model_dir: None,
+        deepspeed: args.deepspeed,
         logging_dir,
         start,
     })

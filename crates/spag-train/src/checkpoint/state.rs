@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use spag_model::WrittenFile;
 
+use super::write::Origin;
 use crate::config::TrainConfig;
 use crate::position::Position;
 
@@ -37,6 +38,9 @@ pub struct SavedState {
     pub optimizer_updates: u64,
     /// The settings, resolved; the seed of the data order is one of them.
     pub config: TrainConfig,
+    /// The schedule of a DeepSpeed file, where one took the place of the settings'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<Value>,
     /// Digest of the encoded samples.
     pub data_sha256: String,
     /// Number of them.
@@ -55,22 +59,25 @@ pub struct DataPosition {
 }
 
 impl SavedState {
-    /// How the run that wrote this differs from one of `config` on a data set; empty where it can go on.
-    pub(crate) fn differences(&self, config: &TrainConfig, data_sha256: &str, samples: usize) -> Vec<String> {
+    /// How the run that wrote this differs from one of this origin; empty where it can go on.
+    pub(crate) fn differences(&self, now: &Origin<'_>) -> Vec<String> {
         let mut found = Vec::new();
-        let (was, now) = (settings(&self.config), settings(config));
-        for (key, now) in &now {
+        let (was, is) = (settings(&self.config), settings(now.config));
+        for (key, now) in &is {
             let was = was.get(key).unwrap_or(&Value::Null);
             if was != now && !FREE.contains(&key.as_str()) {
                 found.push(format!("--{key} was {was} and is {now}"));
             }
         }
-        for key in was.keys().filter(|key| !now.contains_key(*key) && !FREE.contains(&key.as_str())) {
+        for key in was.keys().filter(|key| !is.contains_key(*key) && !FREE.contains(&key.as_str())) {
             found.push(format!("--{key} was {} and is not set", was[key]));
         }
-        if self.samples != samples {
-            found.push(format!("the training data had {} usable samples and have {samples}", self.samples));
-        } else if self.data_sha256 != data_sha256 {
+        if self.scheduler != now.scheduler_value() {
+            found.push("the scheduler of the --deepspeed file is another".into());
+        }
+        if self.samples != now.samples {
+            found.push(format!("the training data had {} usable samples and have {}", self.samples, now.samples));
+        } else if self.data_sha256 != now.data_sha256 {
             found.push("the training data (or the tokenizer) are others".into());
         }
         found

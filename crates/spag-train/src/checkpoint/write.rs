@@ -8,6 +8,7 @@ use spag_model::{Checkpoint, Tokenizer, WeightDtype, WriteOptions, WrittenFile, 
 use super::state::{DataPosition, FORMAT, SavedState};
 use super::{STATE_FILE, TRAINER_STATE, folders};
 use crate::config::TrainConfig;
+use crate::deepspeed::Scheduler;
 use crate::error::{Error, Result};
 use crate::trainer::Trainer;
 
@@ -15,8 +16,17 @@ use crate::trainer::Trainer;
 pub(crate) struct Origin<'a> {
     pub(crate) tokenizer: &'a Tokenizer,
     pub(crate) config: &'a TrainConfig,
+    /// The schedule of a DeepSpeed file, where one takes the place of the settings'.
+    pub(crate) scheduler: Option<&'a Scheduler>,
     pub(crate) data_sha256: &'a str,
     pub(crate) samples: usize,
+}
+
+impl Origin<'_> {
+    pub(super) fn scheduler_value(&self) -> Option<serde_json::Value> {
+        // Plain numbers and names always have a value.
+        self.scheduler.and_then(|scheduler| serde_json::to_value(scheduler).ok())
+    }
 }
 
 /// Writes `checkpoint-<step>` in `output_dir`. Whatever goes wrong, the checkpoints that are there stay.
@@ -53,6 +63,7 @@ fn fill(dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<()> {
         },
         optimizer_updates: trainer.optimizer().updates(),
         config: origin.config.clone(),
+        scheduler: origin.scheduler_value(),
         data_sha256: origin.data_sha256.to_owned(),
         samples: origin.samples,
         files,

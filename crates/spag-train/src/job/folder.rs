@@ -8,6 +8,7 @@ use spag_game::write_json_atomically;
 use super::{Start, TrainJob};
 use crate::checkpoint::{self, Origin, checkpoint_folders};
 use crate::config::SaveStrategy;
+use crate::deepspeed::DeepSpeed;
 use crate::error::{Error, Result};
 use crate::metrics::{EvalRecord, MetricsLog, Record};
 use crate::tensorboard::EventWriter;
@@ -46,9 +47,18 @@ impl RunFolder {
     }
 
     /// What keeps the run's metrics and checkpoints, from the step on where it begins.
-    pub(super) fn writer<'a>(&'a mut self, job: &'a TrainJob, origin: Origin<'a>, step: usize) -> Result<Writer<'a>> {
+    pub(super) fn writer<'a>(
+        &'a mut self,
+        job: &'a TrainJob,
+        deepspeed: Option<&DeepSpeed>,
+        origin: Origin<'a>,
+        step: usize,
+    ) -> Result<Writer<'a>> {
         // The settings as they were resolved, beside what they led to.
         write_json_atomically(self.dir.join("train_config.json"), &job.config)?;
+        if let Some(settings) = deepspeed {
+            write_json_atomically(self.dir.join("deepspeed_config.json"), settings)?;
+        }
         let events = job.logging_dir.as_ref().map(|dir| EventWriter::create(dir, step)).transpose()?;
         Ok(Writer { metrics: MetricsLog::open(&self.dir, step)?, events, dir: &self.dir, origin })
     }

@@ -5,15 +5,18 @@ mod folder;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use spag_model::{Checkpoint, Llama, Tokenizer, WriteOptions, load_model};
+use spag_model::{Checkpoint, Llama, LlamaConfig, Tokenizer, WriteOptions, load_model};
 use spag_rewards::{Sample, read_samples};
 
 use crate::checkpoint::{Origin, SavedRun, latest_checkpoint};
 use crate::config::TrainConfig;
 use crate::dataset::Dataset;
+use crate::deepspeed::{DeepSpeed, Flags};
 use crate::error::{Error, Result};
+use crate::order::Plan;
 use crate::progress::Progress;
 use crate::reference::{ReferenceKey, cached};
+use crate::schedule::Schedule;
 use crate::step::TrainData;
 use crate::summary::TrainSummary;
 use crate::trainer::Trainer;
@@ -35,6 +38,9 @@ pub struct TrainJob {
     pub output_dir: PathBuf,
     /// Folder of the finished model; `output_dir` where none is named.
     pub model_dir: Option<PathBuf>,
+    /// ZeRO settings in DeepSpeed's JSON: checked against the settings here and written resolved; one process has no
+    /// state to split.
+    pub deepspeed: Option<PathBuf>,
     /// Where TensorBoard events go; nowhere where none is named.
     pub logging_dir: Option<PathBuf>,
     /// Whether an earlier start of the run goes on.
@@ -72,6 +78,7 @@ impl TrainJob {
             eval_data_path: Vec::new(),
             output_dir: output_dir.into(),
             model_dir: None,
+            deepspeed: None,
             logging_dir: None,
             start: Start::Anew,
             config,
@@ -106,9 +113,18 @@ pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> 
     // The tokenizer first: what the data are decides whether the run can go on.
     let tokenizer = spag_model::load_tokenizer(saved.as_ref().map_or(job.model_name_or_path.as_path(), SavedRun::dir))?;
     let dataset = Dataset::new(&samples, &tokenizer, job.config.max_length)?;
+    let deepspeed = deepspeed(job, dataset.samples.len())?;
+    let scheduler = deepspeed.as_ref().and_then(|settings| settings.scheduler.clone());
     let data_sha256 = dataset.content_digest();
+    let origin = Origin {
+        tokenizer: &tokenizer,
+        config: &job.config,
+        scheduler: scheduler.as_ref(),
+        data_sha256: &data_sha256,
+        samples: dataset.samples.len(),
+    };
     if let Some(saved) = &saved {
-        let differences = saved.state().differences(&job.config, &data_sha256, dataset.samples.len());
+        let differences = saved.state().differences(&origin);
         if !differences.is_empty() {
             return Err(Error::OtherRun { path: saved.dir().to_owned(), differences });
         }
@@ -132,19 +148,13 @@ pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> 
         None => load_model(&job.model_name_or_path)?,
     };
     let model = model.to_dtype(job.config.dtype())?;
-    let mut trainer =
-        Trainer::new(&model, TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs }, &job.config)?;
+    let data = TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs };
+    let mut trainer = Trainer::new(&model, data, &job.config)?.with_scheduler(scheduler.clone());
     if let Some(saved) = &saved {
         saved.restore(&mut trainer)?;
     }
     let resumed_at = trainer.position().step;
-    let origin = Origin {
-        tokenizer: &tokenizer,
-        config: &job.config,
-        data_sha256: &data_sha256,
-        samples: dataset.samples.len(),
-    };
-    let mut writer = folder.writer(job, origin, resumed_at)?;
+    let mut writer = folder.writer(job, deepspeed.as_ref(), origin, resumed_at)?;
     let eval = eval.as_ref().map(|dataset| TrainData { dataset, ref_log_probs: &eval_ref_log_probs });
     trainer.run(eval, &mut writer, progress)?;
     writer.finish()?;
@@ -161,6 +171,30 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<Sample>> {
         samples.append(&mut read_samples(path)?);
     }
     Ok(samples)
+}
+
+/// The settings of the DeepSpeed file, checked against those of the run.
+fn deepspeed(job: &TrainJob, samples: usize) -> Result<Option<DeepSpeed>> {
+    let Some(path) = &job.deepspeed else { return Ok(None) };
+    let config = &job.config;
+    let total_steps = Plan::new(config, samples).steps;
+    let flags = Flags {
+        per_device_train_batch_size: config.per_device_train_batch_size,
+        gradient_accumulation_steps: config.gradient_accumulation_steps,
+        world_size: 1,
+        max_grad_norm: config.max_grad_norm,
+        bf16: config.bf16,
+        fp16: false,
+        learning_rate: config.learning_rate,
+        adam_beta1: config.adam_beta1,
+        adam_beta2: config.adam_beta2,
+        adam_epsilon: config.adam_epsilon,
+        weight_decay: config.weight_decay,
+        warmup_steps: Schedule::new(config, total_steps).warmup_steps(),
+        total_steps,
+        hidden_size: LlamaConfig::from_file(job.model_name_or_path.join("config.json"))?.hidden_size,
+    };
+    Ok(Some(DeepSpeed::load(path, &flags)?))
 }
 
 /// ℓ_ref of a data set, from the run's folder or from the reference model.

@@ -1,0 +1,64 @@
+//! Whatever the file holds, there is an answer.
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::{super::*, at, flags};
+
+/// JSON made of names that mean something, so that values of every kind meet every check.
+fn any_json() -> impl Strategy<Value = Value> {
+    let names: Vec<String> = table::SECTIONS
+        .iter()
+        .flat_map(|section| {
+            let refused = section.refused.iter().map(|refusal| refusal.key);
+            section.path.split('.').chain(section.read.iter().copied()).chain(refused).map(str::to_owned)
+        })
+        .collect();
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        prop::sample::select(vec!["auto", "", "cpu", "nvme", "none", "AdamW", "WarmupDecayLR", "日本", "log"])
+            .prop_map(Value::from),
+        ".{0,80}".prop_map(Value::from),
+    ];
+    let name = prop_oneof![9 => prop::sample::select(names), 1 => ".{0,12}"];
+    leaf.prop_recursive(5, 200, 12, move |inner| {
+        prop_oneof![
+            1 => prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            4 => prop::collection::vec((name.clone(), inner), 0..16)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_json_panics(file in any_json(), size in any::<usize>()) {
+        let flags = Flags { hidden_size: size, world_size: size, warmup_steps: size, total_steps: size, ..flags() };
+        match DeepSpeed::resolve(&file, &flags) {
+            Ok(settings) => drop(serde_json::to_string(&settings)),
+            Err(problems) => prop_assert!(!problems.iter().any(|problem| problem.to_string().is_empty())),
+        }
+    }
+
+    #[test]
+    fn no_section_s_values_panic(values in prop::collection::vec(any_json(), 64)) {
+        let keys = table::SECTIONS.iter().flat_map(|section| {
+            section.read.iter().chain(["type", "device", "enabled", ""].iter()).map(|name| (section.path, *name))
+        });
+        for ((path, name), value) in keys.zip(values.iter().cycle()) {
+            let key = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+            drop(DeepSpeed::resolve(&at(&key, value.clone()), &flags()));
+        }
+    }
+
+    #[test]
+    fn no_text_panics(text in "[\\[\\]{}\":,\\\\a-z0-9 .-]{0,60}") {
+        drop(json::parse(&text));
+    }
+}

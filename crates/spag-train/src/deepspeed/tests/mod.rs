@@ -1,0 +1,175 @@
+//! Whole files in, settings or problems out.
+
+use std::{error::Error, path::Path};
+
+use serde_json::{Value, json};
+
+use super::*;
+
+mod any;
+mod faults;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// The paper's imitation run on 8 processes, with LLaMA-2's 7B model.
+fn flags() -> Flags {
+    Flags {
+        per_device_train_batch_size: 2,
+        gradient_accumulation_steps: 8,
+        world_size: 8,
+        bf16: true,
+        learning_rate: 5e-6,
+        warmup_steps: 30,
+        total_steps: 1000,
+        hidden_size: 4096,
+        ..Flags::default()
+    }
+}
+
+fn problems(file: Value) -> Vec<String> {
+    match DeepSpeed::resolve(&file, &flags()) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().map(Problem::to_string).collect(),
+    }
+}
+
+fn resolved(file: Value) -> DeepSpeed {
+    DeepSpeed::resolve(&file, &flags()).unwrap_or_else(|problems| panic!("{file}: {problems:?}"))
+}
+
+/// A file with nothing but `value` at a path.
+fn at(key: &str, value: Value) -> Value {
+    key.rsplit('.').fold(value, |inner, name| json!({ name: inner }))
+}
+
+#[test]
+fn the_paper_s_file_resolves() -> Outcome {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/default_offload_opt_param.json");
+    let settings = DeepSpeed::load(&path, &flags())?;
+    let cpu = Offload { device: Device::Cpu, pin_memory: true };
+    let expected = DeepSpeed {
+        train_batch_size: 128,
+        train_micro_batch_size_per_gpu: 2,
+        gradient_accumulation_steps: 8,
+        gradient_clipping: 1.0,
+        bf16: Switch { enabled: true },
+        fp16: Switch { enabled: false },
+        optimizer: Optimizer::AdamW(AdamWParams { lr: 5e-6, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.0 }),
+        scheduler: None,
+        zero_optimization: Zero {
+            stage: ZeroStage::Weights,
+            offload_optimizer: cpu,
+            offload_param: cpu,
+            overlap_comm: true,
+            contiguous_gradients: true,
+            allgather_bucket_size: 500_000_000,
+            reduce_bucket_size: 16_777_216,
+            sub_group_size: 1_000_000_000,
+            stage3_prefetch_bucket_size: 15_099_494,
+            stage3_param_persistence_threshold: 40_960,
+            stage3_model_persistence_threshold: i64::MAX as u64,
+            stage3_max_live_parameters: 1_000_000_000,
+            stage3_max_reuse_distance: 1_000_000_000,
+            stage3_gather_16bit_weights_on_model_save: true,
+        },
+    };
+    assert_eq!(settings, expected);
+    Ok(())
+}
+
+#[test]
+fn resolved_settings_are_a_file_of_the_same_settings() -> Outcome {
+    let scheduler = json!({"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto", "warmup_type": "linear"}});
+    for file in [json!({}), json!({"zero_optimization": {"stage": 2}}), json!({"scheduler": scheduler})] {
+        let settings = resolved(file);
+        assert_eq!(resolved(serde_json::to_value(&settings)?), settings);
+    }
+    Ok(())
+}
+
+#[test]
+fn defaults_are_deepspeed_s() {
+    let zero = resolved(json!({"zero_optimization": {"stage": 2}})).zero_optimization;
+    assert!(!zero.overlap_comm && zero.contiguous_gradients && !zero.stage3_gather_16bit_weights_on_model_save);
+    assert_eq!(zero.offload_optimizer, Offload { device: Device::None, pin_memory: false });
+    assert_eq!((zero.reduce_bucket_size, zero.stage3_prefetch_bucket_size), (500_000_000, 50_000_000));
+    assert!(resolved(json!({"zero_optimization": {"stage": 3}})).zero_optimization.overlap_comm);
+    assert_eq!(resolved(json!({})).zero_optimization.stage, ZeroStage::Disabled);
+    // transformers leaves these two alone below stage 3, and DeepSpeed takes its default for what is left "auto".
+    let auto = json!({"stage": 2, "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"});
+    let zero = resolved(json!({"zero_optimization": auto})).zero_optimization;
+    assert_eq!((zero.stage3_prefetch_bucket_size, zero.stage3_param_persistence_threshold), (50_000_000, 100_000));
+}
+
+#[test]
+fn numbers_may_be_written_as_floats() {
+    let zero = resolved(json!({"zero_optimization": {"stage": 2.0, "reduce_bucket_size": 2e8}})).zero_optimization;
+    assert_eq!((zero.stage, zero.reduce_bucket_size), (ZeroStage::Gradients, 200_000_000));
+    resolved(json!({"gradient_clipping": 1, "train_batch_size": 128.0, "optimizer": {"params": {"weight_decay": 0}}}));
+}
+
+#[test]
+fn what_is_turned_off_or_has_no_influence_is_accepted() {
+    for (key, value) in [
+        ("amp", json!({"enabled": false, "opt_level": "O1"})),
+        ("amp", json!({"enabled": "auto"})),
+        ("fp16", json!({"enabled": false, "loss_scale": 0, "loss_scale_window": 1000, "hysteresis": 2})),
+        ("fp16.enabled", json!("auto")),
+        ("bf16", Value::Null),
+        ("sparse_attention", json!({"mode": "dense"})),
+        ("pipeline", json!({"stages": "auto", "partition": "best"})),
+        ("activation_checkpointing", json!({"partition_activations": false, "number_checkpoints": null})),
+        ("compression_training", json!({"weight_quantization": {"shared_parameters": {"enabled": false}}})),
+        ("data_efficiency", json!({"enabled": false, "data_sampling": {"enabled": true}})),
+        ("communication_data_type", Value::Null),
+        ("optimizer", json!({"type": "Adam", "params": {"torch_adam": true, "adam_w_mode": true}})),
+        ("zero_optimization", json!({"zero_hpz_partition_size": 1, "mics_shard_size": -1, "zeropp_loco_param": null})),
+        ("zero_optimization.offload_param", json!({"device": "none", "nvme_path": "/local_nvme"})),
+        ("zero_optimization.overlap_comm", json!("auto")),
+        ("steps_per_print", json!(2000)),
+        ("wall_clock_breakdown", json!(true)),
+        ("flops_profiler", json!({"enabled": true, "profile_step": 1})),
+        ("tensorboard", json!({"enabled": true})),
+        ("wandb", json!({"enabled": true})),
+    ] {
+        assert_eq!(problems(at(key, value)), Vec::<String>::new(), "{key}");
+    }
+}
+
+#[test]
+fn a_scheduler_of_autos_takes_the_flags_numbers() {
+    let params = json!({"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"});
+    let expected = SchedulerParams {
+        warmup_min_lr: 0.0,
+        warmup_max_lr: 5e-6,
+        warmup_num_steps: 30,
+        warmup_type: WarmupType::Log,
+        total_num_steps: None,
+    };
+    let file = |name: &str| resolved(json!({"scheduler": {"type": name, "params": params}})).scheduler;
+    assert_eq!(file("WarmupLR"), Some(Scheduler::WarmupLR(expected.clone())));
+    let decay = SchedulerParams { total_num_steps: Some(1000), ..expected };
+    assert_eq!(file("WarmupDecayLR"), Some(Scheduler::WarmupDecayLR(decay)));
+}
+
+#[test]
+fn schedules_move_as_deepspeed_s() {
+    let file = |name: &str, shape: &str| {
+        let params = json!({"warmup_min_lr": 1e-6, "warmup_num_steps": "auto", "warmup_type": shape});
+        resolved(json!({"scheduler": {"type": name, "params": params}})).scheduler.expect("a scheduler is given")
+    };
+    let near = |rate: f64, expected: f64| assert!((rate - expected).abs() < 1e-18, "{rate} is not {expected}");
+    let log = file("WarmupLR", "log");
+    // The minimum at first, and again at DeepSpeed's iteration 0, of which the logarithm is 0.
+    near(log.rate(0), 1e-6);
+    near(log.rate(1), 1e-6);
+    near(log.rate(30), 5e-6);
+    near(log.rate(10), 1e-6 + 4e-6 * 10_f64.ln() / 30_f64.ln());
+    near(log.rate(u64::MAX), 5e-6);
+    let linear = file("WarmupDecayLR", "linear");
+    near(linear.rate(16), 1e-6 + 4e-6 * 0.5);
+    near(linear.rate(31), 5e-6);
+    near(linear.rate(516), 1e-6 + 4e-6 * 0.5);
+    near(linear.rate(1001), 1e-6);
+    near(linear.rate(5000), 1e-6);
+}
