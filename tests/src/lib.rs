@@ -18,10 +18,10 @@ pub fn fixture(name: &str) -> PathBuf {
 fn programs() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        // The whole workspace at once, as the tests themselves are built: one set of features, so nothing heavy is
+        // With the tests, which are there already: they decide the features of what is shared, so nothing heavy is
         // compiled a second time.
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--workspace", "--bins"]).current_dir(root());
+        build.args(["build", "--quiet", "--workspace", "--bins", "--tests"]).current_dir(root());
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }
