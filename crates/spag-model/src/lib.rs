@@ -40,8 +40,8 @@ mod generate;
 mod tokenizer;
 
 pub use checkpoint::{
-    Checkpoint, WeightDtype, WriteOptions, WrittenFile, load_model, load_tokenizer, read_buffers, weights_digest,
-    write_buffers, write_file,
+    Checkpoint, WeightDtype, WriteOptions, WrittenFile, load_model, load_tokenizer, read_buffers, save_model,
+    weights_digest, write_buffers, write_file,
 };
 pub use config::LlamaConfig;
 pub use error::{Error, Result};

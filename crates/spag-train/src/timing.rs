@@ -27,12 +27,12 @@ pub struct TimingConfig {
     pub steps: usize,
     /// Steps before them that are not.
     pub warmup: usize,
+    /// Pieces of the model's vocabulary, among which tokens are drawn.
+    pub vocab_size: usize,
     /// Seed of the tokens.
     pub seed: u64,
     /// Compute activations again in the backward pass.
     pub gradient_checkpointing: bool,
-    /// Parameters in bf16.
-    pub bf16: bool,
 }
 
 /// What was measured.
@@ -48,20 +48,24 @@ pub struct StepTiming {
     pub loss: f64,
 }
 
-/// Times training steps of `model` on random tokens: forward, backward, clipping, AdamW.
+/// Times training steps of the model that `load` gives on random tokens: forward, backward, clipping, AdamW.
 ///
 /// With `reference`, the loss is SFTwithKL and ℓ_ref of all steps' sequences is computed first, as a run does it; that
-/// time is shared out over the steps. `reference` is dropped before the first step.
+/// time is shared out over the steps. `reference` is dropped before the model that is trained is loaded.
 ///
 /// # Errors
-/// Sequences that the model cannot read.
-pub fn time_steps(model: &Llama, reference: Option<Llama>, timing: &TimingConfig) -> Result<StepTiming> {
-    if timing.batch * timing.steps == 0 || timing.seq < 2 {
-        let reason = "a step needs a sequence of at least two tokens, and a timing at least one step".into();
-        return Err(Error::Setting { name: "batch", reason });
+/// Sequences that the model cannot read, or what `load` reports.
+pub fn time_steps<E: From<Error>>(
+    load: impl FnOnce() -> Result<Llama, E>,
+    reference: Option<Llama>,
+    timing: &TimingConfig,
+) -> Result<StepTiming, E> {
+    if timing.batch * timing.steps * timing.vocab_size == 0 || timing.seq < 2 {
+        let reason = "a step needs a sequence of at least two tokens of a vocabulary, and a timing a step".into();
+        return Err(Error::Setting { name: "batch", reason }.into());
     }
     let config = config(reference.is_some(), timing);
-    let dataset = dataset(model.config().vocab_size, timing);
+    let dataset = dataset(timing);
     let started = Instant::now();
     let ref_log_probs = match &reference {
         Some(reference) => reference_log_probs(reference, &dataset.samples, &mut Silent)?,
@@ -69,7 +73,8 @@ pub fn time_steps(model: &Llama, reference: Option<Llama>, timing: &TimingConfig
     };
     let reference_seconds = started.elapsed().as_secs_f64() / (timing.warmup + timing.steps) as f64;
     drop(reference);
-    let mut trainer = Trainer::new(model, TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs }, &config)?;
+    let model = load()?;
+    let mut trainer = Trainer::new(&model, TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs }, &config)?;
     let mut seconds = trainer.timed_steps()?;
     seconds.drain(..timing.warmup);
     seconds.sort_by(f64::total_cmp);
@@ -91,17 +96,16 @@ fn config(with_reference: bool, timing: &TimingConfig) -> TrainConfig {
         lr_scheduler_type: SchedulerType::Constant,
         save_strategy: SaveStrategy::No,
         gradient_checkpointing: timing.gradient_checkpointing,
-        bf16: timing.bf16,
         ..TrainConfig::default()
     }
 }
 
 /// Sequences of random tokens, enough for every step to see new ones.
-fn dataset(vocabulary: usize, timing: &TimingConfig) -> Dataset {
+fn dataset(timing: &TimingConfig) -> Dataset {
     let mut rng = ChaCha8Rng::seed_from_u64(timing.seed);
     let mut sample = |row| Encoded {
         row,
-        ids: (0..timing.seq).map(|_| rng.random_range(0..vocabulary as u32)).collect(),
+        ids: (0..timing.seq).map(|_| rng.random_range(0..timing.vocab_size as u32)).collect(),
         prompt_len: 1,
         weight: 1.0,
         reward: 1.0,

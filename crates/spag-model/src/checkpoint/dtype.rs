@@ -48,6 +48,12 @@ impl From<WeightDtype> for DType {
     }
 }
 
+impl std::fmt::Display for WeightDtype {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.torch_name())
+    }
+}
+
 impl std::str::FromStr for WeightDtype {
     type Err = String;
     fn from_str(text: &str) -> std::result::Result<Self, String> {

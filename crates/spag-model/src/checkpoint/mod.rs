@@ -49,6 +49,14 @@ impl Checkpoint {
     }
 }
 
+/// Writes a model without a tokenizer: `config.json` and the weights.
+///
+/// # Errors
+/// As [`Checkpoint::save`].
+pub fn save_model(model: &Llama, dir: impl AsRef<Path>, options: WriteOptions) -> Result<Vec<WrittenFile>> {
+    write::model(model, model.config().clone(), dir.as_ref(), options)
+}
+
 /// Reads the tokenizer of a checkpoint folder without its weights.
 ///
 /// # Errors

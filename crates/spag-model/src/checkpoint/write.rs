@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::tensor_file::{self, WrittenFile};
 use super::{Checkpoint, WeightDtype};
+use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
+use crate::llama::Llama;
 use crate::params::FlatBuffers;
 
 /// How a checkpoint is written.
@@ -51,15 +53,21 @@ pub(super) fn save(checkpoint: &Checkpoint, dir: &Path, options: WriteOptions) -
     for (name, contents) in checkpoint.tokenizer.files() {
         write_file(dir, name, contents)?;
     }
-    write_file(dir, "config.json", config_json(checkpoint, options.dtype).as_bytes())?;
-    buffers(checkpoint.model.parameters(), dir, "model", options)
-}
-
-fn config_json(checkpoint: &Checkpoint, dtype: WeightDtype) -> String {
     let mut config = checkpoint.model.config().clone();
-    config.num_key_value_heads = Some(config.kv_heads());
     config.bos_token_id = Some(checkpoint.tokenizer.bos());
     config.eos_token_id = Some(checkpoint.tokenizer.eos());
+    model(&checkpoint.model, config, dir, options)
+}
+
+/// `config.json` and, after it, the weights.
+pub(super) fn model(model: &Llama, config: LlamaConfig, dir: &Path, options: WriteOptions) -> Result<Vec<WrittenFile>> {
+    std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
+    write_file(dir, "config.json", config_json(config, options.dtype).as_bytes())?;
+    buffers(model.parameters(), dir, "model", options)
+}
+
+fn config_json(mut config: LlamaConfig, dtype: WeightDtype) -> String {
+    config.num_key_value_heads = Some(config.kv_heads());
     let defaults =
         [("architectures", json!(["LlamaForCausalLM"])), ("model_type", json!("llama")), ("hidden_act", json!("silu"))];
     for (key, value) in defaults {

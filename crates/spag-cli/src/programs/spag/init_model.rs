@@ -1,9 +1,9 @@
 //! `spag init-model`: a checkpoint of random weights.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
-use spag_model::{Checkpoint, Llama, LlamaConfig, SpecialIds, Tokenizer, WeightDtype, WriteOptions};
+use clap::Args;
+use spag_model::{Checkpoint, Llama, LlamaConfig, SpecialIds, Tokenizer, WeightDtype, WriteOptions, save_model};
 
 use crate::{Error, Result, exit};
 
@@ -14,53 +14,54 @@ pub(crate) struct InitModelArgs {
     /// The architecture, as Hugging Face writes it.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The tokenizer.json to go with it; by default the one beside --config.
+    /// The tokenizer.json to go with it; by default the one beside --config, if there is one. Without a tokenizer the
+    /// folder can be timed, not trained on text.
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
     /// Seed of the weights.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
-    /// Number format of the saved weights.
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t = Dtype::F32)]
-    dtype: Dtype,
+    /// Number format of the saved weights: f32 or bf16.
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    dtype: WeightDtype,
     /// Folder of the checkpoint.
     #[arg(long, value_name = "DIR")]
     output_dir: PathBuf,
 }
 
-/// `--dtype`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Dtype {
-    /// 32 bits.
-    F32,
-    /// 16 bits with the range of f32.
-    Bf16,
-}
-
 pub(crate) fn run(args: InitModelArgs) -> Result<()> {
     let config = LlamaConfig::from_file(&args.config)?;
     let beside = args.config.with_file_name("tokenizer.json");
-    let path = match args.tokenizer {
-        Some(path) => path,
-        None if beside.is_file() => beside,
+    let path = args.tokenizer.or_else(|| beside.is_file().then_some(beside));
+    let tokenizer = path.map(|path| tokenizer(&path, &config, &args.config)).transpose()?;
+    let model = Llama::init(&config, args.seed)?;
+    let parameters = model.parameters().layout().len();
+    let options = WriteOptions::new(args.dtype);
+    let without = match tokenizer {
+        Some(tokenizer) => {
+            Checkpoint { model, tokenizer }.save(&args.output_dir, options)?;
+            ""
+        }
         None => {
-            let problem = format!("none is named, and there is no {}", beside.display());
-            return Err(Error::BadValue { flag: "--tokenizer".into(), problem });
+            save_model(&model, &args.output_dir, options)?;
+            ", without a tokenizer"
         }
     };
-    let tokenizer = Tokenizer::from_file(&path, SpecialIds { bos: config.bos_token_id, eos: config.eos_token_id })?;
+    exit::say(format_args!(
+        "{parameters} parameters drawn from seed {} in {}{without}",
+        args.seed,
+        args.output_dir.display()
+    ))
+}
+
+/// The tokenizer in `path`, which must fit the model.
+fn tokenizer(path: &Path, config: &LlamaConfig, config_path: &Path) -> Result<Tokenizer> {
+    let tokenizer = Tokenizer::from_file(path, SpecialIds { bos: config.bos_token_id, eos: config.eos_token_id })?;
     if tokenizer.vocab_size() > config.vocab_size {
         let (pieces, rows) = (tokenizer.vocab_size(), config.vocab_size);
         let problem =
-            format!("it has {pieces} pieces, more than the {rows} of vocab_size in {}", args.config.display());
+            format!("it has {pieces} pieces, more than the {rows} of vocab_size in {}", config_path.display());
         return Err(Error::BadValue { flag: format!("--tokenizer {}", path.display()), problem });
     }
-    let model = Llama::init(&config, args.seed)?;
-    let parameters = model.parameters().layout().len();
-    let dtype = match args.dtype {
-        Dtype::F32 => WeightDtype::F32,
-        Dtype::Bf16 => WeightDtype::Bf16,
-    };
-    Checkpoint { model, tokenizer }.save(&args.output_dir, WriteOptions::new(dtype))?;
-    exit::say(format_args!("{parameters} parameters drawn from seed {} in {}", args.seed, args.output_dir.display()))
+    Ok(tokenizer)
 }

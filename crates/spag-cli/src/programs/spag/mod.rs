@@ -1,5 +1,6 @@
 //! `spag`: the whole loop, and the tools around it, as subcommands.
 
+mod bench;
 mod data;
 mod generate;
 mod init_model;
@@ -30,6 +31,8 @@ enum Command {
     MakeBase(make_base::MakeBaseArgs),
     #[command(subcommand)]
     Data(data::DataCommand),
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
 }
 
 /// Runs the program on the arguments of this process.
@@ -45,5 +48,6 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::InitModel(args) => init_model::run(args),
         Command::MakeBase(args) => make_base::run(args),
         Command::Data(command) => data::run(command),
+        Command::Bench(command) => bench::run(command),
     }
 }

@@ -1,0 +1,99 @@
+//! `spag bench`: how fast this machine trains a model.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use spag_model::{LlamaConfig, WeightDtype, load_model};
+use spag_train::{TimingConfig, peak_memory, time_steps};
+
+use crate::{Result, exit, flags};
+
+/// Time a part of the loop on a model and print one line of JSON.
+#[derive(Debug, Subcommand)]
+#[command(rename_all = "snake_case")]
+pub(crate) enum BenchCommand {
+    /// Training steps on random tokens: forward, backward, clipping at 1.0, AdamW.
+    Train(TrainArgs),
+}
+
+/// The flags of `spag bench train`.
+#[derive(Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct TrainArgs {
+    /// The model: a Hugging Face folder; its tokenizer is not needed.
+    #[arg(long, value_name = "DIR")]
+    model_name_or_path: PathBuf,
+    /// Sequences of a step.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::count)]
+    batch: usize,
+    /// Tokens of a sequence.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::count)]
+    seq: usize,
+    /// Steps that are timed; their median is printed.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count)]
+    steps: usize,
+    /// Steps before them that are not.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    warmup: usize,
+    /// Threads.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::count)]
+    threads: usize,
+    /// Add the forward pass of a frozen reference model, and the KL term.
+    #[arg(long = "ref")]
+    reference: bool,
+    /// Compute activations again in the backward pass.
+    #[arg(long)]
+    checkpointing: bool,
+    /// Number format of the parameters: float32 or bfloat16.
+    #[arg(long, value_name = "TYPE", default_value = "float32")]
+    dtype: WeightDtype,
+    /// Seed of the tokens.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+pub(super) fn run(command: BenchCommand) -> Result<()> {
+    let BenchCommand::Train(args) = command;
+    let timing = TimingConfig {
+        batch: args.batch,
+        seq: args.seq,
+        steps: args.steps,
+        warmup: args.warmup,
+        vocab_size: LlamaConfig::from_file(args.model_name_or_path.join("config.json"))?.vocab_size,
+        seed: args.seed,
+        gradient_checkpointing: args.checkpointing,
+    };
+    let load = || -> Result<_> { Ok(load_model(&args.model_name_or_path)?.to_dtype(args.dtype)?) };
+    let measured = rayon::ThreadPoolBuilder::new()
+        .num_threads(args.threads)
+        .build()
+        .map_err(|e| crate::Error::BadValue { flag: format!("--threads {}", args.threads), problem: e.to_string() })?
+        .install(|| -> Result<_> {
+            let reference = args.reference.then(load).transpose()?;
+            Ok(time_steps(load, reference, &timing)?)
+        })?;
+    let tokens = (args.batch * args.seq) as f64;
+    let passes = if args.reference { 8.0 } else { 6.0 };
+    let flops = passes * measured.parameters as f64 * tokens / measured.seconds;
+    let round = |x: f64, digits: i32| (x * 10f64.powi(digits)).round() / 10f64.powi(digits);
+    exit::say(json!({
+        "what": "spag train step",
+        "params": measured.parameters,
+        "seconds": round(measured.seconds, 5),
+        "tokens_per_s": round(tokens / measured.seconds, 1),
+        "model_tflops": round(flops / 1e12, 3),
+        "peak_gib": peak_memory().map(|bytes| round(bytes as f64 / f64::from(1u32 << 30), 2)),
+        "loss": round(measured.loss, 4),
+        "checkpoint": args.model_name_or_path,
+        "device": "cpu",
+        "dtype": args.dtype.to_string(),
+        "batch": args.batch,
+        "seq": args.seq,
+        "steps": args.steps,
+        "warmup": args.warmup,
+        "threads": args.threads,
+        "ref": args.reference,
+        "checkpointing": args.checkpointing,
+    }))
+}
