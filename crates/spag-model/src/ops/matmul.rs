@@ -5,19 +5,16 @@
 use candle_core::{Result, Tensor, bail};
 
 use super::cpu;
+pub(crate) use super::product::Output;
+#[cfg(target_arch = "x86_64")]
+use super::product::large;
+use super::product::{Side, wide};
 
 /// A matrix inside a slice: element (i, j) lies at `i * row + j * col`.
 #[derive(Clone, Copy)]
 pub(crate) struct Strides {
     pub(crate) row: usize,
     pub(crate) col: usize,
-}
-
-/// What happens to the values that the output holds.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Output {
-    Overwrite,
-    Accumulate,
 }
 
 /// How many threads one product may use.
@@ -84,20 +81,29 @@ pub(crate) fn transposed(cols: usize) -> Strides {
     Strides { row: 1, col: cols }
 }
 
+/// Where the matrix library finds a side with `rows` rows and `columns` columns.
+fn strides(side: Side, rows: usize, columns: usize) -> Strides {
+    match side {
+        Side::Rows => row_major(columns),
+        Side::Columns => transposed(rows),
+    }
+}
+
 /// Checked product over slices: `c[m,n] = [c +] a[m,k]·b[k,n]`.
 fn product(
     (m, k, n): (usize, usize, usize),
     c: &mut [f32],
     output: Output,
-    (a, a_strides): (&[f32], Strides),
-    (b, b_strides): (&[f32], Strides),
+    a: (&[f32], Side),
+    b: (&[f32], Side),
 ) -> Result<()> {
-    let last = |rows: usize, cols: usize, s: Strides| rows.max(1).wrapping_sub(1) * s.row + (cols.max(1) - 1) * s.col;
-    if c.len() < m * n || a.len() <= last(m, k, a_strides) || b.len() <= last(k, n, b_strides) {
-        if m * n == 0 {
-            return Ok(());
-        }
-        bail!("matmul: {m}×{k} by {k}×{n} does not fit slices of {}, {} and {}", a.len(), b.len(), c.len());
+    if c.len() < m * n || a.0.len() < m * k || b.0.len() < k * n {
+        bail!("matmul: {m}×{k} by {k}×{n} does not fit slices of {}, {} and {}", a.0.len(), b.0.len(), c.len());
+    }
+    #[cfg(target_arch = "x86_64")]
+    if wide() {
+        large::product((m, k, n), a, b, c, output);
+        return Ok(());
     }
     // SAFETY: the extents were checked above; `c` is borrowed mutably.
     unsafe {
@@ -106,10 +112,10 @@ fn product(
             c.as_mut_ptr(),
             row_major(n),
             output,
-            a.as_ptr(),
-            a_strides,
-            b.as_ptr(),
-            b_strides,
+            a.0.as_ptr(),
+            strides(a.1, m, k),
+            b.0.as_ptr(),
+            strides(b.1, k, n),
             Threads::All,
         )
     }
@@ -127,7 +133,7 @@ pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     }
     let mut y = vec![0f32; n * o];
     cpu::read(x, |x| {
-        cpu::read(w, |w| product((n, i, o), &mut y, Output::Overwrite, (x, row_major(i)), (w, transposed(i))))
+        cpu::read(w, |w| product((n, i, o), &mut y, Output::Overwrite, (x, Side::Rows), (w, Side::Columns)))
     })?;
     cpu::tensor(y, (n, o))
 }
@@ -147,7 +153,7 @@ pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
         }
         let output = if index == 0 { Output::Overwrite } else { Output::Accumulate };
         cpu::read(dy, |dy| {
-            cpu::read(w, |w| product((n, o, i), &mut dx, output, (dy, row_major(o)), (w, row_major(i))))
+            cpu::read(w, |w| product((n, o, i), &mut dx, output, (dy, Side::Rows), (w, Side::Rows)))
         })?;
     }
     cpu::tensor(dx, (n, i))
@@ -164,7 +170,7 @@ pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor) -> Result<()
     }
     cpu::read(dy, |dy| {
         cpu::read(x, |x| {
-            cpu::update(dw, |dw| product((o, n, i), dw, Output::Accumulate, (dy, transposed(o)), (x, row_major(i))))
+            cpu::update(dw, |dw| product((o, n, i), dw, Output::Accumulate, (dy, Side::Columns), (x, Side::Rows)))
         })
     })
 }

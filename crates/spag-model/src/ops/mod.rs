@@ -18,4 +18,5 @@ pub mod squared_norm;
 pub mod swiglu;
 
 pub(crate) mod cpu;
+pub(crate) mod product;
 pub(crate) mod simd;
