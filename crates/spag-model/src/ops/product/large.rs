@@ -10,7 +10,8 @@
 
 use rayon::prelude::*;
 
-use super::pack::{self, Buffer, LANES};
+use super::buffer::{Buffer, LANES};
+use super::pack;
 use super::tile::avx512::tile;
 use super::tile::{COLUMNS, ROWS};
 use super::{Left, Output, Right, Side, Target};

@@ -1,11 +1,13 @@
 //! Products of f32 matrices: the tiles that attention works with, and the large products of linear layers.
 
+mod buffer;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod large;
 #[cfg(target_arch = "x86_64")]
 mod pack;
 mod tile;
 
+pub(crate) use buffer::{Buffer, LANES};
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 
 /// What happens to the values that the output holds.
@@ -82,5 +84,30 @@ pub(crate) fn wide() -> bool {
     #[cfg(not(target_arch = "x86_64"))]
     {
         false
+    }
+}
+
+/// `to[columns, width]` = the transpose of the row-major matrix `[rows, columns]` at `from`, whose rows lie `stride`
+/// apart; what lies beyond its rows up to `width`, a multiple of [`LANES`], is zero.
+///
+/// # Safety
+/// The elements must be readable and `to` writable.
+pub(crate) unsafe fn transpose(
+    (rows, columns): (usize, usize),
+    from: *const f32,
+    stride: usize,
+    to: *mut f32,
+    width: usize,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if wide() {
+        // SAFETY: the processor has AVX-512; the caller vouches for the extents.
+        return unsafe { pack::columns((columns, rows, width), from, stride, to) };
+    }
+    for column in 0..columns {
+        for row in 0..width {
+            // SAFETY: the caller vouches for the extents.
+            unsafe { *to.add(column * width + row) = if row < rows { *from.add(row * stride + column) } else { 0.0 } }
+        }
     }
 }
