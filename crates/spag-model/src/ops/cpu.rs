@@ -70,11 +70,6 @@ impl SharedMut {
         Self(values.as_mut_ptr())
     }
 
-    /// Shares the elements at `values`, which must outlive every use.
-    pub(crate) fn from_ptr(values: *mut f32) -> Self {
-        Self(values)
-    }
-
     /// The address of element `offset`; it must lie inside the slice.
     pub(crate) fn at(self, offset: usize) -> *mut f32 {
         self.0.wrapping_add(offset)

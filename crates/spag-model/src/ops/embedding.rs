@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::cpu;
+use super::{cpu, pool};
 
 fn check(ids: &[u32], table: &Tensor) -> Result<(usize, usize)> {
     let (v, d) = table.dims2()?;
@@ -19,7 +19,7 @@ fn check(ids: &[u32], table: &Tensor) -> Result<(usize, usize)> {
 /// A token outside the vocabulary, or a table that is not contiguous f32.
 pub fn forward(ids: &[u32], table: &Tensor) -> Result<Tensor> {
     let (_, d) = check(ids, table)?;
-    let mut x = vec![0f32; ids.len() * d];
+    let mut x = pool::values(ids.len() * d);
     cpu::read(table, |table| {
         x.par_chunks_mut(d).zip(ids).for_each(|(x, id)| {
             let at = *id as usize * d;

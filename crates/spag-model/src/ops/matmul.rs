@@ -4,96 +4,16 @@
 
 use candle_core::{Result, Tensor, bail};
 
-use super::cpu;
-pub(crate) use super::product::Output;
 #[cfg(target_arch = "x86_64")]
 use super::product::large;
-use super::product::{Side, wide};
+use super::product::{Side, Start, wide};
+use super::{cpu, pool};
 
-/// A matrix inside a slice: element (i, j) lies at `i * row + j * col`.
-#[derive(Clone, Copy)]
-pub(crate) struct Strides {
-    pub(crate) row: usize,
-    pub(crate) col: usize,
-}
-
-/// How many threads one product may use.
-#[derive(Clone, Copy)]
-pub(crate) enum Threads {
-    One,
-    All,
-}
-
-/// c = [c +] a·b for strided f32 matrices, m×k by k×n.
-///
-/// # Safety
-/// For each matrix the largest element reached, `(rows-1)*row + (cols-1)*col`, must lie inside the memory that its
-/// pointer may be used for, and nothing else may use the elements of `c` meanwhile.
-#[expect(clippy::too_many_arguments, reason = "the three matrices of a product with their layouts")]
-pub(crate) unsafe fn gemm(
-    (m, k, n): (usize, usize, usize),
-    c: *mut f32,
-    c_strides: Strides,
-    output: Output,
-    a: *const f32,
-    a_strides: Strides,
-    b: *const f32,
-    b_strides: Strides,
-    threads: Threads,
-) {
-    let parallelism = match threads {
-        Threads::One => gemm::Parallelism::None,
-        Threads::All => gemm::Parallelism::Rayon(rayon::current_num_threads()),
-    };
-    // SAFETY: the caller vouches for the extents; the strides are passed on unchanged.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            c,
-            c_strides.col as isize,
-            c_strides.row as isize,
-            output == Output::Accumulate,
-            a,
-            a_strides.col as isize,
-            a_strides.row as isize,
-            b,
-            b_strides.col as isize,
-            b_strides.row as isize,
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            parallelism,
-        )
-    }
-}
-
-/// Row-major strides of a matrix with `cols` columns.
-pub(crate) fn row_major(cols: usize) -> Strides {
-    Strides { row: cols, col: 1 }
-}
-
-/// The transpose of a row-major matrix with `cols` columns.
-pub(crate) fn transposed(cols: usize) -> Strides {
-    Strides { row: 1, col: cols }
-}
-
-/// Where the matrix library finds a side with `rows` rows and `columns` columns.
-fn strides(side: Side, rows: usize, columns: usize) -> Strides {
-    match side {
-        Side::Rows => row_major(columns),
-        Side::Columns => transposed(rows),
-    }
-}
-
-/// Checked product over slices: `c[m,n] = [c +] a[m,k]·b[k,n]`.
+/// Checked product over slices: `c[m,n] = start + a[m,k]·b[k,n]`.
 fn product(
     (m, k, n): (usize, usize, usize),
     c: &mut [f32],
-    output: Output,
+    start: Start<'_>,
     a: (&[f32], Side),
     b: (&[f32], Side),
 ) -> Result<()> {
@@ -102,24 +22,59 @@ fn product(
     }
     #[cfg(target_arch = "x86_64")]
     if wide() {
-        large::product((m, k, n), a, b, c, output);
+        large::product((m, k, n), a, b, c, start);
         return Ok(());
     }
-    // SAFETY: the extents were checked above; `c` is borrowed mutably.
+    library_product((m, k, n), c, start, a, b);
+    Ok(())
+}
+
+/// The same by the matrix library; the slices have been checked.
+fn library_product(
+    (m, k, n): (usize, usize, usize),
+    c: &mut [f32],
+    start: Start<'_>,
+    a: (&[f32], Side),
+    b: (&[f32], Side),
+) {
+    match start {
+        Start::Zero if k == 0 => return c.fill(0.0),
+        Start::Of(base) => c.copy_from_slice(base),
+        Start::Zero | Start::Output => {}
+    }
+    let (a_strides, b_strides) = (strides(a.1, m, k), strides(b.1, k, n));
+    // SAFETY: the caller checked the extents; `c` is borrowed mutably.
     unsafe {
-        gemm(
-            (m, k, n),
+        gemm::gemm(
+            m,
+            n,
+            k,
             c.as_mut_ptr(),
-            row_major(n),
-            output,
+            1,
+            n as isize,
+            start != Start::Zero,
             a.0.as_ptr(),
-            strides(a.1, m, k),
+            a_strides.1,
+            a_strides.0,
             b.0.as_ptr(),
-            strides(b.1, k, n),
-            Threads::All,
+            b_strides.1,
+            b_strides.0,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            gemm::Parallelism::Rayon(rayon::current_num_threads()),
         )
     }
-    Ok(())
+}
+
+/// Distances between the rows and between the columns of a side with `rows` rows and `columns` columns.
+fn strides(side: Side, rows: usize, columns: usize) -> (isize, isize) {
+    match side {
+        Side::Rows => (columns as isize, 1),
+        Side::Columns => (1, rows as isize),
+    }
 }
 
 /// y = x·Wᵀ. `x` [N, I], `w` [O, I] → [N, O].
@@ -127,14 +82,27 @@ fn product(
 /// # Errors
 /// Shapes that do not fit, or tensors that are not contiguous f32.
 pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    linear_from(Start::Zero, x, w)
+}
+
+/// y = residual + x·Wᵀ, without a pass of its own for the sum. `residual` [N, O].
+///
+/// # Errors
+/// As [`linear`].
+pub fn linear_add(residual: &Tensor, x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    if residual.dims() != [x.dim(0)?, w.dim(0)?] {
+        bail!("linear: the residual is {:?}, x {:?}, w {:?}", residual.dims(), x.dims(), w.dims());
+    }
+    cpu::read(residual, |residual| linear_from(Start::Of(residual), x, w))
+}
+
+fn linear_from(start: Start<'_>, x: &Tensor, w: &Tensor) -> Result<Tensor> {
     let ((n, i), (o, wi)) = (x.dims2()?, w.dims2()?);
     if i != wi {
         bail!("linear: x is [{n}, {i}], w is [{o}, {wi}]");
     }
-    let mut y = vec![0f32; n * o];
-    cpu::read(x, |x| {
-        cpu::read(w, |w| product((n, i, o), &mut y, Output::Overwrite, (x, Side::Rows), (w, Side::Columns)))
-    })?;
+    let mut y = pool::values(n * o);
+    cpu::read(x, |x| cpu::read(w, |w| product((n, i, o), &mut y, start, (x, Side::Rows), (w, Side::Columns))))?;
     cpu::tensor(y, (n, o))
 }
 
@@ -145,15 +113,15 @@ pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
 pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
     let Some((dy, w)) = layers.first() else { bail!("linear backward: no layers") };
     let (n, i) = (dy.dim(0)?, w.dim(1)?);
-    let mut dx = vec![0f32; n * i];
+    let mut dx = pool::values(n * i);
     for (index, (dy, w)) in layers.iter().enumerate() {
         let ((dn, o), (wo, wi)) = (dy.dims2()?, w.dims2()?);
         if dn != n || wo != o || wi != i {
             bail!("linear backward: dy is [{dn}, {o}], w is [{wo}, {wi}], expected [{n}, _] and [_, {i}]");
         }
-        let output = if index == 0 { Output::Overwrite } else { Output::Accumulate };
+        let start = if index == 0 { Start::Zero } else { Start::Output };
         cpu::read(dy, |dy| {
-            cpu::read(w, |w| product((n, o, i), &mut dx, output, (dy, Side::Rows), (w, Side::Rows)))
+            cpu::read(w, |w| product((n, o, i), &mut dx, start, (dy, Side::Rows), (w, Side::Rows)))
         })?;
     }
     cpu::tensor(dx, (n, i))
@@ -170,7 +138,7 @@ pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor) -> Result<()
     }
     cpu::read(dy, |dy| {
         cpu::read(x, |x| {
-            cpu::update(dw, |dw| product((o, n, i), dw, Output::Accumulate, (dy, Side::Columns), (x, Side::Rows)))
+            cpu::update(dw, |dw| product((o, n, i), dw, Start::Output, (dy, Side::Columns), (x, Side::Rows)))
         })
     })
 }

@@ -5,7 +5,7 @@ use super::forward::{copy_rows, row_products};
 use super::{Heads, LogSumExp, Task, check, key_stride, tasks};
 use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile, transpose};
-use crate::ops::simd;
+use crate::ops::{pool, simd};
 
 /// Queries whose probabilities are kept at a time, for the gradients of keys and values; a whole number of tiles.
 const BLOCK: usize = 8 * ROWS;
@@ -30,7 +30,7 @@ pub fn backward(
     if out.dims() != [n, qd] || dout.dims() != [n, qd] || lse.0.len() != n * heads.query {
         bail!("attention backward: out {:?}, dout {:?} do not fit {heads:?}", out.dims(), dout.dims());
     }
-    let (mut dq, mut dk, mut dv) = (vec![0f32; n * qd], vec![0f32; n * kd], vec![0f32; n * kd]);
+    let (mut dq, mut dk, mut dv) = (pool::values(n * qd), pool::values(n * kd), pool::values(n * kd));
     let grads = Gradients { q: SharedMut::new(&mut dq), k: SharedMut::new(&mut dk), v: SharedMut::new(&mut dv) };
     cpu::read(q, |q| {
         cpu::read(k, |k| {
@@ -121,7 +121,7 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, grads: Gra
                     for column in (0..hd).step_by(COLUMNS) {
                         let extents = (rows, seen, COLUMNS.min(hd - column));
                         let right = Right { at: keys, k: hd }.columns(column);
-                        let target = Target { at: grads.q.at(at + column), row: qd };
+                        let target = Target::new(grads.q.at(at + column), qd);
                         tile(extents, Left { at: ds, row: stride, k: 1 }, right, target, Output::Overwrite);
                     }
                 }
@@ -139,7 +139,7 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, grads: Gra
                     let right = Right { at: right[at + from * qd..].as_ptr(), k: qd };
                     for column in (0..hd).step_by(COLUMNS) {
                         let extents = (rows, count - from, COLUMNS.min(hd - column));
-                        let target = Target { at: target.at(kv_at + key * kd + column), row: kd };
+                        let target = Target::new(target.at(kv_at + key * kd + column), kd);
                         // SAFETY: as above; the columns of this key/value head belong to this task.
                         unsafe { tile(extents, left, right.columns(column), target, output) }
                     }

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use super::{Heads, LogSumExp, Task, check, key_stride, tasks};
 use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile, transpose};
-use crate::ops::simd;
+use crate::ops::{pool, simd};
 
 /// The attention output [N, H·head size] and what the backward pass needs.
 ///
@@ -15,7 +15,7 @@ use crate::ops::simd;
 pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, bounds: &[u32], heads: Heads) -> Result<(Tensor, LogSumExp)> {
     let n = check(q, k, v, bounds, heads)?;
     let qd = heads.query * heads.dim;
-    let mut out = vec![0f32; n * qd];
+    let mut out = pool::values(n * qd);
     let mut lse = vec![0f32; n * heads.query];
     let targets = (SharedMut::new(&mut out), SharedMut::new(&mut lse));
     cpu::read(q, |q| {
@@ -79,7 +79,7 @@ unsafe fn task_forward(
                 );
                 let probabilities = Left { at: scores, row: stride, k: 1 };
                 for column in (0..hd).step_by(COLUMNS) {
-                    let target = Target { at: out.at(q_at + column), row: qd };
+                    let target = Target::new(out.at(q_at + column), qd);
                     let extents = (rows, seen, COLUMNS.min(hd - column));
                     tile(extents, probabilities, Right { at: values, k: hd }.columns(column), target, Output::Overwrite);
                 }
@@ -119,7 +119,7 @@ pub(super) unsafe fn row_products(
 ) {
     for column in (0..n).step_by(COLUMNS) {
         let right = Right { at: keys_t, k: stride }.columns(column);
-        let target = Target { at: scores.wrapping_add(column), row: stride };
+        let target = Target::new(scores.wrapping_add(column), stride);
         // SAFETY: the caller vouches for the extents.
         unsafe { tile((rows, k, COLUMNS.min(n - column)), left, right, target, Output::Overwrite) }
     }

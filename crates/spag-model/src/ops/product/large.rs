@@ -14,7 +14,7 @@ use super::buffer::{Buffer, LANES};
 use super::pack;
 use super::tile::avx512::tile;
 use super::tile::{COLUMNS, ROWS};
-use super::{Left, Output, Right, Side, Target};
+use super::{Left, Output, Right, Side, Start, Target};
 use crate::ops::cpu::SharedMut;
 
 /// Most steps of a sum between two visits to the output.
@@ -33,7 +33,7 @@ struct Operands<'a> {
     extents: (usize, usize, usize),
     a: (&'a [f32], Side),
     b: (&'a [f32], Side),
-    output: Output,
+    start: Start<'a>,
 }
 
 /// Rows and panels of the output that one task computes.
@@ -42,7 +42,7 @@ struct Part {
     panels: std::ops::Range<usize>,
 }
 
-/// `c[m, n] = [c +] a[m, k]·b[k, n]`.
+/// `c[m, n] = start + a[m, k]·b[k, n]`.
 ///
 /// # Panics
 /// If a slice is shorter than its extents.
@@ -51,10 +51,11 @@ pub(crate) fn product(
     a: (&[f32], Side),
     b: (&[f32], Side),
     c: &mut [f32],
-    output: Output,
+    start: Start<'_>,
 ) {
+    assert!(!matches!(start, Start::Of(base) if base.len() < m * n), "product: the base is too short");
     assert!(a.0.len() >= m * k && b.0.len() >= k * n && c.len() >= m * n, "product: a side is too short");
-    let operands = Operands { extents: (m, k, n), a, b, output };
+    let operands = Operands { extents: (m, k, n), a, b, start };
     let (tiles, panels) = (m.div_ceil(ROWS), n.div_ceil(COLUMNS));
     let c = SharedMut::new(c);
     // SAFETY: the extents were checked; no two parts share an element.
@@ -86,7 +87,7 @@ fn grid(tiles: usize, panels: usize, parts: usize) -> (usize, usize) {
 /// # Safety
 /// The slices must have the extents, and nothing else may use the part's elements of `c`.
 unsafe fn compute(operands: &Operands<'_>, part: Part, c: SharedMut) {
-    let Operands { extents: (m, k, n), a: (a, a_side), b: (b, b_side), output } = *operands;
+    let Operands { extents: (m, k, n), a: (a, a_side), b: (b, b_side), start } = *operands;
     let blocks = k.div_ceil(DEPTH).max(1);
     let depth = k.div_ceil(blocks).next_multiple_of(LANES);
     let mut buffer = match b_side {
@@ -95,7 +96,7 @@ unsafe fn compute(operands: &Operands<'_>, part: Part, c: SharedMut) {
     };
     for step in (0..blocks).map(|block| block * depth) {
         let steps = depth.min(k.saturating_sub(step));
-        let output = if step == 0 { output } else { Output::Accumulate };
+        let output = if step == 0 && start == Start::Zero { Output::Overwrite } else { Output::Accumulate };
         for first in part.panels.clone().step_by(BLOCK_PANELS) {
             let column = first * COLUMNS;
             let columns = (part.panels.end * COLUMNS).min(n).min(column + BLOCK_PANELS * COLUMNS) - column;
@@ -116,7 +117,11 @@ unsafe fn compute(operands: &Operands<'_>, part: Part, c: SharedMut) {
                 };
                 let rows = ROWS.min(part.rows.end - row);
                 for panel in (0..columns).step_by(COLUMNS) {
-                    let target = Target { at: c.at(row * n + column + panel), row: n };
+                    let offset = row * n + column + panel;
+                    let mut target = Target::new(c.at(offset), n);
+                    if let (0, Start::Of(base)) = (step, start) {
+                        target.base = base.as_ptr().wrapping_add(offset);
+                    }
                     let extents = (rows, steps, COLUMNS.min(columns - panel));
                     // SAFETY: the tile lies inside the extents that the caller vouches for.
                     unsafe { tile(extents, left, right.columns(panel), target, output) }

@@ -17,6 +17,17 @@ pub(crate) enum Output {
     Accumulate,
 }
 
+/// What a product is added to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Start<'a> {
+    /// Nothing: the output is overwritten.
+    Zero,
+    /// What the output holds.
+    Output,
+    /// Another matrix of the output's shape.
+    Of(&'a [f32]),
+}
+
 /// How a side of a product lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Side {
@@ -26,7 +37,7 @@ pub(crate) enum Side {
     Columns,
 }
 
-/// The left side of a product: element (i, k) lies at `i * row + k * k`.
+/// The left side of a product: element (i, k) lies at `i * row + k * self.k`.
 #[derive(Clone, Copy)]
 pub(crate) struct Left {
     pub(crate) at: *const f32,
@@ -34,25 +45,19 @@ pub(crate) struct Left {
     pub(crate) k: usize,
 }
 
-/// The right side of a product: element (k, j) lies at `k * k + j`.
+/// The right side of a product: element (k, j) lies at `k * self.k + j`.
 #[derive(Clone, Copy)]
 pub(crate) struct Right {
     pub(crate) at: *const f32,
     pub(crate) k: usize,
 }
 
-/// The result of a product: element (i, j) lies at `i * row + j`.
+/// The result of a product: element (i, j) lies at `i * row + j`, and what it adds to there in `base`.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) at: *mut f32,
+    pub(crate) base: *const f32,
     pub(crate) row: usize,
-}
-
-impl Left {
-    /// From row `row` and step `k` on.
-    pub(crate) fn from(self, row: usize, k: usize) -> Self {
-        Self { at: self.at.wrapping_add(row * self.row + k * self.k), ..self }
-    }
 }
 
 impl Right {
@@ -63,14 +68,14 @@ impl Right {
 }
 
 impl Target {
-    /// From column `column` on.
-    pub(crate) fn columns(self, column: usize) -> Self {
-        Self { at: self.at.wrapping_add(column), ..self }
+    /// A result that adds to itself, if it adds at all.
+    pub(crate) fn new(at: *mut f32, row: usize) -> Self {
+        Self { at, base: at, row }
     }
 
-    /// From row `row` on.
-    pub(crate) fn rows(self, row: usize) -> Self {
-        Self { at: self.at.wrapping_add(row * self.row), ..self }
+    /// From column `column` on.
+    pub(crate) fn columns(self, column: usize) -> Self {
+        Self { at: self.at.wrapping_add(column), base: self.base.wrapping_add(column), ..self }
     }
 }
 

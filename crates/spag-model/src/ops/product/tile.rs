@@ -98,13 +98,13 @@ pub(super) mod avx512 {
             }
             for (i, sums) in sums.iter().enumerate() {
                 for (v, sum) in sums.iter().enumerate() {
-                    let at = c.at.add(i * c.row + v * LANES);
+                    let offset = i * c.row + v * LANES;
                     let keep = if v + 1 == V { mask } else { u16::MAX };
                     let sum = match output {
                         Output::Overwrite => *sum,
-                        Output::Accumulate => _mm512_add_ps(_mm512_maskz_loadu_ps(keep, at), *sum),
+                        Output::Accumulate => _mm512_add_ps(_mm512_maskz_loadu_ps(keep, c.base.add(offset)), *sum),
                     };
-                    _mm512_mask_storeu_ps(at, keep, sum);
+                    _mm512_mask_storeu_ps(c.at.add(offset), keep, sum);
                 }
             }
         }
@@ -161,7 +161,7 @@ mod portable {
         }
         for (i, sums) in sums.iter().enumerate() {
             // SAFETY: row i of the extents.
-            unsafe { write(std::slice::from_raw_parts_mut(c.at.add(i * c.row), COLUMNS), sums, output) }
+            unsafe { write(c, i, sums, output) }
         }
     }
 
@@ -182,16 +182,22 @@ mod portable {
                 }
             }
             // SAFETY: row i of the extents.
-            unsafe { write(std::slice::from_raw_parts_mut(c.at.add(i * c.row), n), &sums, output) }
+            unsafe { write(c, i, &sums[..n], output) }
         }
     }
 
+    /// # Safety
+    /// Row `i` of the target must have as many elements as there are sums.
     #[inline(always)]
-    fn write(row: &mut [f32], sums: &[f32], output: Output) {
-        for (c, sum) in row.iter_mut().zip(sums) {
-            match output {
-                Output::Overwrite => *c = *sum,
-                Output::Accumulate => *c += sum,
+    unsafe fn write(c: Target, i: usize, sums: &[f32], output: Output) {
+        for (j, sum) in sums.iter().enumerate() {
+            // SAFETY: the caller vouches for the extents.
+            unsafe {
+                let base = match output {
+                    Output::Overwrite => 0.0,
+                    Output::Accumulate => *c.base.add(i * c.row + j),
+                };
+                *c.at.add(i * c.row + j) = base + sum;
             }
         }
     }
