@@ -82,7 +82,9 @@ fn rms_norm() {
 fn swiglu() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let (gate, up, g) = (random((4, 9), &mut rng), random((4, 9), &mut rng), random((4, 9), &mut rng));
-    let (dgate, dup) = swiglu::backward(&gate, &up, &g).unwrap();
+    let (dgate, dup, y) = (gate.copy().unwrap(), up.copy().unwrap(), g.copy().unwrap());
+    swiglu::backward(&dgate, &dup, &y).unwrap();
+    assert_eq!(values(&y), values(&swiglu::forward(&gate, &up).unwrap()), "the output once more");
     differences(&gate, &dgate, |x| scalar(&swiglu::forward(x, &up).unwrap(), &g), "dgate");
     differences(&up, &dup, |x| scalar(&swiglu::forward(&gate, x).unwrap(), &g), "dup");
 }
@@ -133,7 +135,7 @@ fn log_prob() {
     let (targets, upstream) = ([3, 0, 10, 3, 7], [0.5f32, -1.0, 2.0, 0.0, 0.25]);
     let dhead = ones(&[11, 6]);
     let forward = log_prob::forward(&hidden, &head, &targets).unwrap();
-    let dhidden = log_prob::backward(&forward, &hidden, &head, &targets, &upstream, &dhead).unwrap();
+    let dhidden = log_prob::backward(forward, &hidden, &head, &targets, &upstream, &dhead).unwrap();
     let f = |hidden: &Tensor, head: &Tensor| {
         let values = log_prob::forward(hidden, head, &targets).unwrap().values;
         values.iter().zip(upstream).map(|(v, u)| f64::from(*v) * f64::from(u)).sum()
@@ -152,13 +154,15 @@ fn log_prob_in_chunks_equals_the_whole() {
     let upstream: Vec<f32> = (0..m).map(|_| rng.random::<f32>() - 0.5).collect();
     let dhead = ones(&[v, d]);
     let forward = log_prob::forward(&hidden, &head, &targets).unwrap();
-    let dhidden = log_prob::backward(&forward, &hidden, &head, &targets, &upstream, &dhead).unwrap();
+    let forward_values = forward.values.clone();
+    assert_eq!(log_prob::values(&hidden, &head, &targets).unwrap(), forward_values);
+    let dhidden = log_prob::backward(forward, &hidden, &head, &targets, &upstream, &dhead).unwrap();
     for row in [0, 1, 300, m - 1] {
         let one = hidden.narrow(0, row, 1).unwrap();
         let want = log_prob::forward(&one, &head, &targets[row..=row]).unwrap();
-        assert!((want.values[0] - forward.values[row]).abs() < 1e-5);
+        assert!((want.values[0] - forward_values[row]).abs() < 1e-5);
         let dhead = ones(&[v, d]);
-        let want = log_prob::backward(&want, &one, &head, &targets[row..=row], &upstream[row..=row], &dhead).unwrap();
+        let want = log_prob::backward(want, &one, &head, &targets[row..=row], &upstream[row..=row], &dhead).unwrap();
         let got = dhidden.narrow(0, row, 1).unwrap();
         assert!(values(&(got - want).unwrap()).iter().all(|d| d.abs() < 1e-5));
     }

@@ -7,7 +7,8 @@ use candle_core::{Result, Tensor};
 use crate::config::LlamaConfig;
 use crate::ops::attention::{self, Heads, LogSumExp};
 use crate::ops::cast::widened;
-use crate::ops::matmul::{linear, linear_backward_input, linear_backward_weight};
+use crate::ops::matmul::{linear, linear_add, linear_backward_input, linear_backward_weight};
+use crate::ops::pool::recycle;
 use crate::ops::rope::{Direction, RopeTable, rotate};
 use crate::ops::{rms_norm, swiglu};
 use crate::packed::Packed;
@@ -47,20 +48,28 @@ impl BlockWeights {
     }
 }
 
-/// What the backward pass of a block reads.
+/// What the backward pass of a block reads. Norms and the activated values are computed again: they cost little time
+/// and a third of the memory.
 pub(crate) struct BlockActivations {
     x_nd: Tensor,
-    normed_nd: Tensor,
     q_nd: Tensor,
     k_nkv: Tensor,
     v_nkv: Tensor,
     lse: LogSumExp,
     attended_nd: Tensor,
     middle_nd: Tensor,
-    middle_normed_nd: Tensor,
     gate_nf: Tensor,
     up_nf: Tensor,
-    activated_nf: Tensor,
+}
+
+impl BlockActivations {
+    /// The block's input; the rest goes back to the pool.
+    pub(crate) fn into_input(self) -> Result<Tensor> {
+        for tensor in [self.q_nd, self.k_nkv, self.v_nkv, self.attended_nd, self.middle_nd, self.gate_nf, self.up_nf] {
+            recycle(tensor)?;
+        }
+        Ok(self.x_nd)
+    }
 }
 
 /// Sizes that every layer's functions need.
@@ -91,7 +100,7 @@ pub(crate) fn qkv_forward(
     Ok((q, k, v))
 }
 
-/// down(silu(gate(x))·up(x)) with what the backward pass needs: (gate, up, activated, output).
+/// down(silu(gate(x))·up(x)): (gate, up, activated, output).
 pub(crate) fn mlp_forward(
     normed: &Tensor,
     w: &BlockWeights,
@@ -103,71 +112,88 @@ pub(crate) fn mlp_forward(
     Ok((gate, up, activated, output))
 }
 
-/// `x` [N, D] → the block's output [N, D] and what its backward pass needs.
+/// `x` [N, D] → the block's output [N, D] and what its backward pass needs, `x` among it.
 pub(crate) fn forward(
-    x: &Tensor,
+    x: Tensor,
     w: &BlockWeights,
     batch: &Packed,
     shape: &Shape<'_>,
 ) -> Result<(Tensor, BlockActivations)> {
-    let normed = rms_norm::forward(x, &w.input_norm, shape.eps)?;
+    let normed = rms_norm::forward(&x, &w.input_norm, shape.eps)?;
     let (q, k, v) = qkv_forward(&normed, w, &batch.positions, shape.rope, linear)?;
+    recycle(normed)?;
     let (attended, lse) = attention::forward(&q, &k, &v, &batch.bounds, shape.heads)?;
-    let middle = (x + linear(&attended, &w.o)?)?;
-    let middle_normed = rms_norm::forward(&middle, &w.post_norm, shape.eps)?;
-    let (gate, up, activated, output) = mlp_forward(&middle_normed, w, linear)?;
-    let y = (&middle + output)?;
+    let middle = linear_add(&x, &attended, &w.o)?;
+    let normed = rms_norm::forward(&middle, &w.post_norm, shape.eps)?;
+    let (gate, up) = (linear(&normed, &w.gate)?, linear(&normed, &w.up)?);
+    recycle(normed)?;
+    let activated = swiglu::forward(&gate, &up)?;
+    let y = linear_add(&middle, &activated, &w.down)?;
+    recycle(activated)?;
     let saved = BlockActivations {
-        x_nd: x.clone(),
-        normed_nd: normed,
+        x_nd: x,
         q_nd: q,
         k_nkv: k,
         v_nkv: v,
         lse,
         attended_nd: attended,
         middle_nd: middle,
-        middle_normed_nd: middle_normed,
         gate_nf: gate,
         up_nf: up,
-        activated_nf: activated,
     };
     Ok((y, saved))
 }
 
 /// The gradient of the block's input, given that of its output; adds the gradients of the weights to `grads`.
+///
+/// Consumes what was saved: each tensor's memory goes back to the pool after its last use.
 pub(crate) fn backward(
-    saved: &BlockActivations,
-    dy: &Tensor,
+    saved: BlockActivations,
+    dy: Tensor,
     w: &BlockWeights,
     grads: &BlockWeights,
     batch: &Packed,
     shape: &Shape<'_>,
 ) -> Result<Tensor> {
-    linear_backward_weight(dy, &saved.activated_nf, &grads.down)?;
-    let dactivated = linear_backward_input(&[(dy, &w.down)])?;
-    let (dgate, dup) = swiglu::backward(&saved.gate_nf, &saved.up_nf, &dactivated)?;
-    linear_backward_weight(&dgate, &saved.middle_normed_nd, &grads.gate)?;
-    linear_backward_weight(&dup, &saved.middle_normed_nd, &grads.up)?;
-    let dnormed = linear_backward_input(&[(&dgate, &w.gate), (&dup, &w.up)])?;
-    let dmiddle = rms_norm::backward(&saved.middle_nd, &w.post_norm, shape.eps, &dnormed, Some(dy), &grads.post_norm)?;
+    let BlockActivations { x_nd, q_nd, k_nkv, v_nkv, lse, attended_nd, middle_nd, gate_nf, up_nf } = saved;
+    // In place: gate and up become their gradients, the gradient of the activated values these values.
+    let activated = linear_backward_input(&[(&dy, &w.down)])?;
+    swiglu::backward(&gate_nf, &up_nf, &activated)?;
+    linear_backward_weight(&dy, &activated, &grads.down)?;
+    recycle(activated)?;
+    let normed = rms_norm::forward(&middle_nd, &w.post_norm, shape.eps)?;
+    linear_backward_weight(&gate_nf, &normed, &grads.gate)?;
+    linear_backward_weight(&up_nf, &normed, &grads.up)?;
+    recycle(normed)?;
+    let dnormed = linear_backward_input(&[(&gate_nf, &w.gate), (&up_nf, &w.up)])?;
+    recycle(gate_nf)?;
+    recycle(up_nf)?;
+    let dmiddle = rms_norm::backward(&middle_nd, &w.post_norm, shape.eps, &dnormed, Some(&dy), &grads.post_norm)?;
+    for tensor in [dnormed, middle_nd, dy] {
+        recycle(tensor)?;
+    }
 
-    linear_backward_weight(&dmiddle, &saved.attended_nd, &grads.o)?;
+    linear_backward_weight(&dmiddle, &attended_nd, &grads.o)?;
     let dattended = linear_backward_input(&[(&dmiddle, &w.o)])?;
-    let (dq, dk, dv) = attention::backward(
-        &saved.q_nd,
-        &saved.k_nkv,
-        &saved.v_nkv,
-        &saved.attended_nd,
-        &saved.lse,
-        &dattended,
-        &batch.bounds,
-        shape.heads,
-    )?;
+    let (dq, dk, dv) =
+        attention::backward(&q_nd, &k_nkv, &v_nkv, &attended_nd, &lse, &dattended, &batch.bounds, shape.heads)?;
+    for tensor in [q_nd, k_nkv, v_nkv, attended_nd, dattended] {
+        recycle(tensor)?;
+    }
     rotate(&dq, &batch.positions, shape.rope, Direction::Backward)?;
     rotate(&dk, &batch.positions, shape.rope, Direction::Backward)?;
-    linear_backward_weight(&dq, &saved.normed_nd, &grads.q)?;
-    linear_backward_weight(&dk, &saved.normed_nd, &grads.k)?;
-    linear_backward_weight(&dv, &saved.normed_nd, &grads.v)?;
+    let normed = rms_norm::forward(&x_nd, &w.input_norm, shape.eps)?;
+    linear_backward_weight(&dq, &normed, &grads.q)?;
+    linear_backward_weight(&dk, &normed, &grads.k)?;
+    linear_backward_weight(&dv, &normed, &grads.v)?;
+    recycle(normed)?;
     let dnormed = linear_backward_input(&[(&dq, &w.q), (&dk, &w.k), (&dv, &w.v)])?;
-    rms_norm::backward(&saved.x_nd, &w.input_norm, shape.eps, &dnormed, Some(&dmiddle), &grads.input_norm)
+    for tensor in [dq, dk, dv] {
+        recycle(tensor)?;
+    }
+    let dx = rms_norm::backward(&x_nd, &w.input_norm, shape.eps, &dnormed, Some(&dmiddle), &grads.input_norm)?;
+    for tensor in [dnormed, dmiddle, x_nd] {
+        recycle(tensor)?;
+    }
+    Ok(dx)
 }

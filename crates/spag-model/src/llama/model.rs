@@ -11,8 +11,9 @@ use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
 use crate::ops::cast::widened;
 use crate::ops::log_prob::{self, LogProbs};
+use crate::ops::pool::{self, Pool, recycle};
 use crate::ops::rope::RopeTable;
-use crate::ops::{embedding, rms_norm};
+use crate::ops::{cpu, embedding, rms_norm};
 use crate::packed::{Packed, Targets};
 use crate::params::{FlatBuffers, Layout};
 
@@ -22,6 +23,7 @@ pub struct Llama {
     config: LlamaConfig,
     parameters: FlatBuffers,
     rope: Arc<RopeTable>,
+    pool: Arc<Pool>,
 }
 
 /// What a training forward pass keeps of each block.
@@ -77,7 +79,7 @@ impl Llama {
             return Err(Error::Config("the parameters have another layout than the configuration".into()));
         }
         let rope = RopeTable::new(config.head_dim(), config.rope_theta, config.max_position_embeddings);
-        Ok(Self { config: config.clone(), parameters, rope: Arc::new(rope) })
+        Ok(Self { config: config.clone(), parameters, rope: Arc::new(rope), pool: Arc::default() })
     }
 
     /// The configuration.
@@ -99,7 +101,12 @@ impl Llama {
     /// # Errors
     /// The device cannot hold the copy.
     pub fn deep_copy(&self) -> Result<Self> {
-        Ok(Self { config: self.config.clone(), parameters: self.parameters.deep_copy()?, rope: self.rope.clone() })
+        Ok(Self {
+            config: self.config.clone(),
+            parameters: self.parameters.deep_copy()?,
+            rope: self.rope.clone(),
+            pool: Arc::default(),
+        })
     }
 
     /// The same model with its parameters rounded to another number format; arithmetic stays f32.
@@ -108,7 +115,7 @@ impl Llama {
     /// The device cannot hold the copy.
     pub fn to_dtype(&self, dtype: WeightDtype) -> Result<Self> {
         let parameters = self.parameters.to_dtype(dtype)?;
-        Ok(Self { config: self.config.clone(), parameters, rope: self.rope.clone() })
+        Self::from_parameters(&self.config, parameters)
     }
 
     /// The final norm's weight, `[D]`.
@@ -138,20 +145,30 @@ impl Llama {
         }
     }
 
+    /// Runs a pass on a thread of rayon's pool, where handing work to the other threads costs least, and with `pool`.
+    fn run<R: Send>(pool: &Arc<Pool>, pass: impl FnOnce() -> R + Send) -> R {
+        rayon::scope(|_| pool.during(pass))
+    }
+
     /// ln p(target) of each target, without keeping anything for a backward pass.
     ///
     /// # Errors
     /// A token outside the vocabulary, a sequence longer than the model's positions, or rows outside the batch.
     pub fn log_probs(&self, batch: &Packed, targets: &Targets) -> Result<Vec<f32>> {
         self.check(batch, targets)?;
-        let shape = Shape::new(&self.config, &self.rope);
-        let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
-        for index in 0..self.config.num_hidden_layers {
-            x = block::forward(&x, &BlockWeights::of(&self.parameters, index)?, batch, &shape)?.0;
-        }
-        let rows = embedding::forward(&targets.rows, &x)?;
-        let normed = rms_norm::forward(&rows, &self.final_norm(&self.parameters)?, shape.eps)?;
-        Ok(log_prob::forward(&normed, &self.head(&self.parameters)?, &targets.tokens)?.values)
+        // A pool of its own, gone afterwards: a reference model holds no memory between its passes.
+        Self::run(&Arc::default(), || {
+            let shape = Shape::new(&self.config, &self.rope);
+            let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
+            for index in 0..self.config.num_hidden_layers {
+                let (y, saved) = block::forward(x, &BlockWeights::of(&self.parameters, index)?, batch, &shape)?;
+                recycle(saved.into_input()?)?;
+                x = y;
+            }
+            let rows = embedding::forward(&targets.rows, &x)?;
+            let normed = rms_norm::forward(&rows, &self.final_norm(&self.parameters)?, shape.eps)?;
+            Ok(log_prob::values(&normed, &self.head(&self.parameters)?, &targets.tokens)?)
+        })
     }
 
     /// As [`Llama::log_probs`], keeping what [`Llama::backward`] needs.
@@ -160,22 +177,25 @@ impl Llama {
     /// As [`Llama::log_probs`].
     pub fn forward(&self, batch: Packed, targets: Targets, keep: Activations) -> Result<Forward> {
         self.check(&batch, &targets)?;
-        let shape = Shape::new(&self.config, &self.rope);
-        let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
-        let mut blocks = Vec::with_capacity(self.config.num_hidden_layers);
-        for index in 0..self.config.num_hidden_layers {
-            let (y, saved) = block::forward(&x, &BlockWeights::of(&self.parameters, index)?, &batch, &shape)?;
-            blocks.push(match keep {
-                Activations::Keep => Saved::All(Box::new(saved)),
-                Activations::Recompute => Saved::Input(x),
-            });
-            x = y;
-        }
-        // Only rows that predict a target go through the final norm and the head.
-        let rows_md = embedding::forward(&targets.rows, &x)?;
-        let normed_md = rms_norm::forward(&rows_md, &self.final_norm(&self.parameters)?, shape.eps)?;
-        let log_probs = log_prob::forward(&normed_md, &self.head(&self.parameters)?, &targets.tokens)?;
-        Ok(Forward { batch, targets, blocks, rows_md, normed_md, log_probs })
+        Self::run(&self.pool, || {
+            let shape = Shape::new(&self.config, &self.rope);
+            let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
+            let mut blocks = Vec::with_capacity(self.config.num_hidden_layers);
+            for index in 0..self.config.num_hidden_layers {
+                let (y, saved) = block::forward(x, &BlockWeights::of(&self.parameters, index)?, &batch, &shape)?;
+                blocks.push(match keep {
+                    Activations::Keep => Saved::All(Box::new(saved)),
+                    Activations::Recompute => Saved::Input(saved.into_input()?),
+                });
+                x = y;
+            }
+            // Only rows that predict a target go through the final norm and the head.
+            let rows_md = embedding::forward(&targets.rows, &x)?;
+            recycle(x)?;
+            let normed_md = rms_norm::forward(&rows_md, &self.final_norm(&self.parameters)?, shape.eps)?;
+            let log_probs = log_prob::forward(&normed_md, &self.head(&self.parameters)?, &targets.tokens)?;
+            Ok(Forward { batch, targets, blocks, rows_md, normed_md, log_probs })
+        })
     }
 
     /// Adds the gradients of all parameters to `grads`, given ∂loss/∂(log-probability) of each target, `[M]`.
@@ -186,24 +206,40 @@ impl Llama {
         if grads.layout() != self.parameters.layout() {
             return Err(Error::Config("the gradients have another layout than the parameters".into()));
         }
+        Self::run(&self.pool, || self.blocks_backward(forward, upstream, grads))?;
+        self.pool.trim();
+        Ok(())
+    }
+
+    fn blocks_backward(&self, forward: Forward, upstream: &[f32], grads: &FlatBuffers) -> Result<()> {
         let shape = Shape::new(&self.config, &self.rope);
         let Forward { batch, targets, mut blocks, rows_md, normed_md, log_probs } = forward;
         let (head, norm) = (self.head(&self.parameters)?, self.final_norm(&self.parameters)?);
-        let dnormed = log_prob::backward(&log_probs, &normed_md, &head, &targets.tokens, upstream, &self.head(grads)?)?;
+        let dnormed = log_prob::backward(log_probs, &normed_md, &head, &targets.tokens, upstream, &self.head(grads)?)?;
         let drows = rms_norm::backward(&rows_md, &norm, shape.eps, &dnormed, None, &self.final_norm(grads)?)?;
-        let mut dx = Tensor::zeros((batch.len(), self.config.hidden_size), drows.dtype(), drows.device())?;
+        for tensor in [normed_md, rows_md, dnormed] {
+            recycle(tensor)?;
+        }
+        let dx = pool::values(batch.len() * self.config.hidden_size);
+        let mut dx = cpu::tensor(dx, (batch.len(), self.config.hidden_size))?;
+        dx.zero_set()?;
         embedding::backward(&targets.rows, &drows, &dx)?;
-        drop((log_probs, normed_md, rows_md));
+        recycle(drows)?;
         while let Some(saved) = blocks.pop() {
             let index = blocks.len();
             let weights = BlockWeights::of(&self.parameters, index)?;
             let saved = match saved {
-                Saved::All(saved) => saved,
-                Saved::Input(x) => Box::new(block::forward(&x, &weights, &batch, &shape)?.1),
+                Saved::All(saved) => *saved,
+                Saved::Input(x) => {
+                    let (y, saved) = block::forward(x, &weights, &batch, &shape)?;
+                    recycle(y)?;
+                    saved
+                }
             };
-            dx = block::backward(&saved, &dx, &weights, &BlockWeights::of(grads, index)?, &batch, &shape)?;
+            dx = block::backward(saved, dx, &weights, &BlockWeights::of(grads, index)?, &batch, &shape)?;
         }
         embedding::backward(&batch.ids, &dx, &grads.view(0, 0)?)?;
+        recycle(dx)?;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use candle_core::{DType, Result, Tensor, bail};
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use super::cpu;
+use super::{cpu, pool};
 
 fn check(ids: &[u32], table: &Tensor) -> Result<(usize, usize)> {
     let (v, d) = table.dims2()?;
@@ -20,7 +20,7 @@ fn check(ids: &[u32], table: &Tensor) -> Result<(usize, usize)> {
 /// A token outside the vocabulary, or a table that is not contiguous.
 pub fn forward(ids: &[u32], table: &Tensor) -> Result<Tensor> {
     let (_, d) = check(ids, table)?;
-    let mut x = vec![0f32; ids.len() * d];
+    let mut x = pool::values(ids.len() * d);
     let rows = x.par_chunks_mut(d.max(1)).zip(ids.par_iter().map(|id| *id as usize * d));
     match table.dtype() {
         DType::BF16 => cpu::read_bf16(table, |table| {

@@ -9,6 +9,7 @@
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
+use super::pool::recycle;
 use super::{cpu, matmul, simd};
 
 /// Logits of at most this many elements exist at a time (16 MiB of f32).
@@ -47,31 +48,59 @@ fn chunk_rows(v: usize) -> usize {
 pub fn forward(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<LogProbs> {
     let (m, v) = check(hidden, head, targets)?;
     let mut result = LogProbs { values: vec![0.0; m], lse: vec![0.0; m], kept: Vec::new() };
-    let rows = chunk_rows(v);
-    for start in (0..m).step_by(rows) {
-        let count = rows.min(m - start);
-        let logits = matmul::linear(&hidden.narrow(0, start, count)?, head)?;
-        cpu::read(&logits, |logits| {
-            let chunk = start..start + count;
-            result.values[chunk.clone()]
-                .par_iter_mut()
-                .zip(&mut result.lse[chunk.clone()])
-                .zip(logits.par_chunks_exact(v))
-                .zip(&targets[chunk])
-                .for_each(|(((value, lse), row), target)| {
-                    *lse = simd::vectorized(
-                        #[inline(always)]
-                        || log_sum_exp(row),
-                    );
-                    *value = row[*target as usize] - *lse;
-                });
-            Ok(())
-        })?;
-        if m * v <= KEEP_ELEMENTS {
-            result.kept.push(logits);
+    let chunks = result.values.chunks_mut(chunk_rows(v)).zip(result.lse.chunks_mut(chunk_rows(v)));
+    for ((values, lse), (start, targets)) in chunks.zip(chunks_of(targets, v)) {
+        let logits = chunk_forward(&hidden.narrow(0, start, targets.len())?, head, targets, values, lse)?;
+        match m * v <= KEEP_ELEMENTS {
+            true => result.kept.push(logits),
+            false => recycle(logits)?,
         }
     }
     Ok(result)
+}
+
+/// The log-probabilities alone, when no backward pass will follow; as [`forward`].
+///
+/// # Errors
+/// As [`forward`].
+pub fn values(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<Vec<f32>> {
+    let (m, v) = check(hidden, head, targets)?;
+    let (mut all, mut lse) = (vec![0.0; m], vec![0.0; chunk_rows(v)]);
+    for (values, (start, targets)) in all.chunks_mut(chunk_rows(v)).zip(chunks_of(targets, v)) {
+        let hidden = hidden.narrow(0, start, targets.len())?;
+        recycle(chunk_forward(&hidden, head, targets, values, &mut lse[..targets.len()])?)?;
+    }
+    Ok(all)
+}
+
+/// The chunks of the targets with the index of each one's first.
+fn chunks_of(targets: &[u32], v: usize) -> impl Iterator<Item = (usize, &[u32])> {
+    targets.chunks(chunk_rows(v)).enumerate().map(move |(index, chunk)| (index * chunk_rows(v), chunk))
+}
+
+/// The logits of one chunk; fills its log-probabilities and log-sum-exps.
+fn chunk_forward(
+    hidden: &Tensor,
+    head: &Tensor,
+    targets: &[u32],
+    values: &mut [f32],
+    lse: &mut [f32],
+) -> Result<Tensor> {
+    let logits = matmul::linear(hidden, head)?;
+    let v = head.dim(0)?;
+    cpu::read(&logits, |logits| {
+        values.par_iter_mut().zip(lse).zip(logits.par_chunks_exact(v)).zip(targets).for_each(
+            |(((value, lse), row), target)| {
+                *lse = simd::vectorized(
+                    #[inline(always)]
+                    || log_sum_exp(row),
+                );
+                *value = row[*target as usize] - *lse;
+            },
+        );
+        Ok(())
+    })?;
+    Ok(logits)
 }
 
 #[inline(always)]
@@ -85,7 +114,7 @@ fn log_sum_exp(row: &[f32]) -> f32 {
 /// # Errors
 /// Shapes that do not fit, or tensors that are not contiguous f32.
 pub fn backward(
-    forward: &LogProbs,
+    forward: LogProbs,
     hidden: &Tensor,
     head: &Tensor,
     targets: &[u32],
@@ -96,15 +125,15 @@ pub fn backward(
     if upstream.len() != m || forward.lse.len() != m {
         bail!("log_prob backward: {m} rows, {} gradients, {} log-sum-exps", upstream.len(), forward.lse.len());
     }
-    let rows = chunk_rows(v);
+    let mut kept = forward.kept.into_iter();
     let mut dhidden = Vec::new();
-    for (index, start) in (0..m).step_by(rows).enumerate() {
-        let count = rows.min(m - start);
-        let x = hidden.narrow(0, start, count)?;
-        let logits = match forward.kept.get(index) {
-            Some(kept) => kept.copy()?,
+    for (start, targets) in chunks_of(targets, v) {
+        let x = hidden.narrow(0, start, targets.len())?;
+        let logits = match kept.next() {
+            Some(kept) => kept,
             None => matmul::linear(&x, head)?,
         };
+        // In place: the logits become their gradients.
         cpu::update(&logits, |logits| {
             logits.par_chunks_exact_mut(v).enumerate().for_each(|(i, row)| {
                 let (lse, g) = (forward.lse[start + i], upstream[start + i]);
@@ -116,12 +145,13 @@ pub fn backward(
                         }
                     },
                 );
-                row[targets[start + i] as usize] += g;
+                row[targets[i] as usize] += g;
             });
             Ok(())
         })?;
         matmul::linear_backward_weight(&logits, &x, dhead)?;
         dhidden.push(matmul::linear_backward_input(&[(&logits, head)])?);
+        recycle(logits)?;
     }
     match dhidden.len() {
         0 => cpu::tensor(Vec::new(), (0, hidden.dim(1)?)),

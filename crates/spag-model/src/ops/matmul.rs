@@ -4,116 +4,77 @@
 
 use candle_core::{Result, Tensor, bail};
 
-use super::cpu;
+#[cfg(target_arch = "x86_64")]
+use super::product::large;
+use super::product::{Side, Start, wide};
+use super::{cpu, pool};
 
-/// A matrix inside a slice: element (i, j) lies at `i * row + j * col`.
-#[derive(Clone, Copy)]
-pub(crate) struct Strides {
-    pub(crate) row: usize,
-    pub(crate) col: usize,
-}
-
-/// What happens to the values that the output holds.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Output {
-    Overwrite,
-    Accumulate,
-}
-
-/// How many threads one product may use.
-#[derive(Clone, Copy)]
-pub(crate) enum Threads {
-    One,
-    All,
-}
-
-/// c = [c +] a·b for strided f32 matrices, m×k by k×n.
-///
-/// # Safety
-/// For each matrix the largest element reached, `(rows-1)*row + (cols-1)*col`, must lie inside the memory that its
-/// pointer may be used for, and nothing else may use the elements of `c` meanwhile.
-#[expect(clippy::too_many_arguments, reason = "the three matrices of a product with their layouts")]
-pub(crate) unsafe fn gemm(
+/// Checked product over slices: `c[m,n] = start + a[m,k]·b[k,n]`.
+fn product(
     (m, k, n): (usize, usize, usize),
-    c: *mut f32,
-    c_strides: Strides,
-    output: Output,
-    a: *const f32,
-    a_strides: Strides,
-    b: *const f32,
-    b_strides: Strides,
-    threads: Threads,
+    c: &mut [f32],
+    start: Start<'_>,
+    a: (&[f32], Side),
+    b: (&[f32], Side),
+) -> Result<()> {
+    if c.len() < m * n || a.0.len() < m * k || b.0.len() < k * n {
+        bail!("matmul: {m}×{k} by {k}×{n} does not fit slices of {}, {} and {}", a.0.len(), b.0.len(), c.len());
+    }
+    #[cfg(target_arch = "x86_64")]
+    if wide() {
+        large::product((m, k, n), a, b, c, start);
+        return Ok(());
+    }
+    library_product((m, k, n), c, start, a, b);
+    Ok(())
+}
+
+/// The same by the matrix library; the slices have been checked.
+fn library_product(
+    (m, k, n): (usize, usize, usize),
+    c: &mut [f32],
+    start: Start<'_>,
+    a: (&[f32], Side),
+    b: (&[f32], Side),
 ) {
-    let parallelism = match threads {
-        Threads::One => gemm::Parallelism::None,
-        Threads::All => gemm::Parallelism::Rayon(rayon::current_num_threads()),
-    };
-    // SAFETY: the caller vouches for the extents; the strides are passed on unchanged.
+    match start {
+        Start::Zero if k == 0 => return c.fill(0.0),
+        Start::Of(base) => c.copy_from_slice(base),
+        Start::Zero | Start::Output => {}
+    }
+    let (a_strides, b_strides) = (strides(a.1, m, k), strides(b.1, k, n));
+    // SAFETY: the caller checked the extents; `c` is borrowed mutably.
     unsafe {
         gemm::gemm(
             m,
             n,
             k,
-            c,
-            c_strides.col as isize,
-            c_strides.row as isize,
-            output == Output::Accumulate,
-            a,
-            a_strides.col as isize,
-            a_strides.row as isize,
-            b,
-            b_strides.col as isize,
-            b_strides.row as isize,
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            parallelism,
-        )
-    }
-}
-
-/// Row-major strides of a matrix with `cols` columns.
-pub(crate) fn row_major(cols: usize) -> Strides {
-    Strides { row: cols, col: 1 }
-}
-
-/// The transpose of a row-major matrix with `cols` columns.
-pub(crate) fn transposed(cols: usize) -> Strides {
-    Strides { row: 1, col: cols }
-}
-
-/// Checked product over slices: `c[m,n] = [c +] a[m,k]·b[k,n]`.
-fn product(
-    (m, k, n): (usize, usize, usize),
-    c: &mut [f32],
-    output: Output,
-    (a, a_strides): (&[f32], Strides),
-    (b, b_strides): (&[f32], Strides),
-) -> Result<()> {
-    let last = |rows: usize, cols: usize, s: Strides| rows.max(1).wrapping_sub(1) * s.row + (cols.max(1) - 1) * s.col;
-    if c.len() < m * n || a.len() <= last(m, k, a_strides) || b.len() <= last(k, n, b_strides) {
-        if m * n == 0 {
-            return Ok(());
-        }
-        bail!("matmul: {m}×{k} by {k}×{n} does not fit slices of {}, {} and {}", a.len(), b.len(), c.len());
-    }
-    // SAFETY: the extents were checked above; `c` is borrowed mutably.
-    unsafe {
-        gemm(
-            (m, k, n),
             c.as_mut_ptr(),
-            row_major(n),
-            output,
-            a.as_ptr(),
-            a_strides,
-            b.as_ptr(),
-            b_strides,
-            Threads::All,
+            1,
+            n as isize,
+            start != Start::Zero,
+            a.0.as_ptr(),
+            a_strides.1,
+            a_strides.0,
+            b.0.as_ptr(),
+            b_strides.1,
+            b_strides.0,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            gemm::Parallelism::Rayon(rayon::current_num_threads()),
         )
     }
-    Ok(())
+}
+
+/// Distances between the rows and between the columns of a side with `rows` rows and `columns` columns.
+fn strides(side: Side, rows: usize, columns: usize) -> (isize, isize) {
+    match side {
+        Side::Rows => (columns as isize, 1),
+        Side::Columns => (1, rows as isize),
+    }
 }
 
 /// y = x·Wᵀ. `x` [N, I], `w` [O, I] → [N, O].
@@ -121,14 +82,27 @@ fn product(
 /// # Errors
 /// Shapes that do not fit, or tensors that are not contiguous f32.
 pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    linear_from(Start::Zero, x, w)
+}
+
+/// y = residual + x·Wᵀ, without a pass of its own for the sum. `residual` [N, O].
+///
+/// # Errors
+/// As [`linear`].
+pub fn linear_add(residual: &Tensor, x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    if residual.dims() != [x.dim(0)?, w.dim(0)?] {
+        bail!("linear: the residual is {:?}, x {:?}, w {:?}", residual.dims(), x.dims(), w.dims());
+    }
+    cpu::read(residual, |residual| linear_from(Start::Of(residual), x, w))
+}
+
+fn linear_from(start: Start<'_>, x: &Tensor, w: &Tensor) -> Result<Tensor> {
     let ((n, i), (o, wi)) = (x.dims2()?, w.dims2()?);
     if i != wi {
         bail!("linear: x is [{n}, {i}], w is [{o}, {wi}]");
     }
-    let mut y = vec![0f32; n * o];
-    cpu::read(x, |x| {
-        cpu::read(w, |w| product((n, i, o), &mut y, Output::Overwrite, (x, row_major(i)), (w, transposed(i))))
-    })?;
+    let mut y = pool::values(n * o);
+    cpu::read(x, |x| cpu::read(w, |w| product((n, i, o), &mut y, start, (x, Side::Rows), (w, Side::Columns))))?;
     cpu::tensor(y, (n, o))
 }
 
@@ -139,16 +113,14 @@ pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
 pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
     let Some((dy, w)) = layers.first() else { bail!("linear backward: no layers") };
     let (n, i) = (dy.dim(0)?, w.dim(1)?);
-    let mut dx = vec![0f32; n * i];
+    let mut dx = pool::values(n * i);
     for (index, (dy, w)) in layers.iter().enumerate() {
         let ((dn, o), (wo, wi)) = (dy.dims2()?, w.dims2()?);
         if dn != n || wo != o || wi != i {
             bail!("linear backward: dy is [{dn}, {o}], w is [{wo}, {wi}], expected [{n}, _] and [_, {i}]");
         }
-        let output = if index == 0 { Output::Overwrite } else { Output::Accumulate };
-        cpu::read(dy, |dy| {
-            cpu::read(w, |w| product((n, o, i), &mut dx, output, (dy, row_major(o)), (w, row_major(i))))
-        })?;
+        let start = if index == 0 { Start::Zero } else { Start::Output };
+        cpu::read(dy, |dy| cpu::read(w, |w| product((n, o, i), &mut dx, start, (dy, Side::Rows), (w, Side::Rows))))?;
     }
     cpu::tensor(dx, (n, i))
 }
@@ -164,7 +136,7 @@ pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor) -> Result<()
     }
     cpu::read(dy, |dy| {
         cpu::read(x, |x| {
-            cpu::update(dw, |dw| product((o, n, i), dw, Output::Accumulate, (dy, transposed(o)), (x, row_major(i))))
+            cpu::update(dw, |dw| product((o, n, i), dw, Start::Output, (dy, Side::Columns), (x, Side::Rows)))
         })
     })
 }
@@ -174,16 +146,16 @@ const MIN_ROWS: usize = 4;
 
 /// [`linear`] whose rows do not depend on how many rows there are.
 ///
-/// The matrix library sums small products in another order (a vector path for one row, a dot-product path for outputs
-/// of up to 256 elements, another depth of blocking for outputs of up to 64×64). Few rows are therefore padded with
-/// zero rows until the general path is taken; a test compares every row count bit by bit.
+/// Our AVX-512 product keeps that promise by itself. The matrix library sums small products in another order (a vector
+/// path for one row, a dot-product path for outputs of up to 256 elements, another depth of blocking for outputs of up
+/// to 64×64); for it, few rows are padded with zero rows until the general path is taken.
 ///
 /// # Errors
 /// As [`linear`].
 pub fn linear_invariant(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     let (n, o) = (x.dim(0)?, w.dim(0)?);
     let least = if o <= 64 { 65 } else { MIN_ROWS.max(256 / o + 1) };
-    if n >= least {
+    if wide() || n >= least {
         return linear(x, w);
     }
     let padded = x.pad_with_zeros(0, 0, least - n)?.contiguous()?;

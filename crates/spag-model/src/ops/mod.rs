@@ -19,4 +19,6 @@ pub mod squared_norm;
 pub mod swiglu;
 
 pub(crate) mod cpu;
+pub(crate) mod pool;
+pub(crate) mod product;
 pub(crate) mod simd;

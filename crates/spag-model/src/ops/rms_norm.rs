@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::{cpu, simd};
+use super::{cpu, pool, simd};
 
 /// Rows a task works through; also the unit in which weight gradients are summed, so that the order is fixed.
 const ROWS: usize = 64;
@@ -27,7 +27,7 @@ fn inverse_rms(x: &[f32], eps: f32) -> f32 {
 /// Shapes that do not fit, or tensors that are not contiguous f32.
 pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
     let d = check(x, w)?;
-    let mut y = vec![0f32; x.elem_count()];
+    let mut y = pool::values(x.elem_count());
     cpu::read(x, |x| {
         cpu::read(w, |w| {
             y.par_chunks_mut(d * ROWS).zip(x.par_chunks(d * ROWS)).for_each(|(y, x)| {
@@ -67,29 +67,37 @@ pub fn backward(
     if dy.dims() != x.dims() || dw.dims() != [d] || residual.is_some_and(|r| r.dims() != x.dims()) {
         bail!("rms_norm backward: x is {:?}, dy is {:?}, dw is {:?}", x.dims(), dy.dims(), dw.dims());
     }
-    let mut dx = match residual {
-        Some(r) => cpu::read(r, |r| Ok(r.to_vec()))?,
-        None => vec![0f32; x.elem_count()],
-    };
+    let mut dx = pool::values(x.elem_count());
     let tasks = x.dim(0)?.div_ceil(ROWS);
     let mut partial = vec![0f32; tasks * d];
-    cpu::read(x, |x| {
-        cpu::read(w, |w| {
-            cpu::read(dy, |dy| {
-                dx.par_chunks_mut(d * ROWS)
-                    .zip(x.par_chunks(d * ROWS))
-                    .zip(dy.par_chunks(d * ROWS))
-                    .zip(partial.par_chunks_mut(d))
-                    .for_each(|(((dx, x), dy), dw)| {
-                        simd::vectorized(
-                            #[inline(always)]
-                            || rows_backward(x, w, eps, dy, dx, dw),
-                        );
-                    });
-                Ok(())
+    let mut run = |residual: Option<&[f32]>| {
+        cpu::read(x, |x| {
+            cpu::read(w, |w| {
+                cpu::read(dy, |dy| {
+                    dx.par_chunks_mut(d * ROWS)
+                        .zip(x.par_chunks(d * ROWS))
+                        .zip(dy.par_chunks(d * ROWS))
+                        .zip(partial.par_chunks_mut(d))
+                        .enumerate()
+                        .for_each(|(task, (((dx, x), dy), dw))| {
+                            match residual {
+                                Some(residual) => dx.copy_from_slice(&residual[task * d * ROWS..][..dx.len()]),
+                                None => dx.fill(0.0),
+                            }
+                            simd::vectorized(
+                                #[inline(always)]
+                                || rows_backward(x, w, eps, dy, dx, dw),
+                            );
+                        });
+                    Ok(())
+                })
             })
         })
-    })?;
+    };
+    match residual {
+        Some(residual) => cpu::read(residual, |residual| run(Some(residual)))?,
+        None => run(None)?,
+    }
     cpu::update(dw, |dw| {
         for part in partial.chunks_exact(d) {
             for (dw, p) in dw.iter_mut().zip(part) {

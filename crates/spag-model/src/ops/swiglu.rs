@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::{cpu, simd};
+use super::{cpu, pool, simd};
 
 /// Elements a task works through.
 const CHUNK: usize = 8192;
@@ -16,7 +16,7 @@ pub fn forward(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     if gate.dims() != up.dims() {
         bail!("swiglu: gate is {:?}, up is {:?}", gate.dims(), up.dims());
     }
-    let mut y = vec![0f32; gate.elem_count()];
+    let mut y = pool::values(gate.elem_count());
     cpu::read(gate, |g| {
         cpu::read(up, |u| {
             y.par_chunks_mut(CHUNK).zip(g.par_chunks(CHUNK)).zip(u.par_chunks(CHUNK)).for_each(|((y, g), u)| {
@@ -35,39 +35,37 @@ pub fn forward(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     cpu::tensor(y, gate.dims2()?)
 }
 
-/// The gradients of `gate` and `up`, in that order.
+/// The backward pass in place: `gate` and `up` become their gradients, and `dy`, the gradient of the output, becomes
+/// the output once more, which the layer that reads it needs for the gradient of its weight.
 ///
 /// # Errors
 /// Shapes that differ, or tensors that are not contiguous f32.
-pub fn backward(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<(Tensor, Tensor)> {
+pub fn backward(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
     if gate.dims() != up.dims() || dy.dims() != gate.dims() {
         bail!("swiglu backward: gate is {:?}, up is {:?}, dy is {:?}", gate.dims(), up.dims(), dy.dims());
     }
-    let count = gate.elem_count();
-    let (mut dg, mut du) = (vec![0f32; count], vec![0f32; count]);
-    cpu::read(gate, |g| {
-        cpu::read(up, |u| {
-            cpu::read(dy, |dy| {
-                dg.par_chunks_mut(CHUNK)
-                    .zip(du.par_chunks_mut(CHUNK))
-                    .zip(g.par_chunks(CHUNK).zip(u.par_chunks(CHUNK)).zip(dy.par_chunks(CHUNK)))
-                    .for_each(|((dg, du), ((g, u), dy))| {
+    cpu::update(gate, |g| {
+        cpu::update(up, |u| {
+            cpu::update(dy, |dy| {
+                g.par_chunks_mut(CHUNK).zip(u.par_chunks_mut(CHUNK)).zip(dy.par_chunks_mut(CHUNK)).for_each(
+                    |((g, u), dy)| {
                         simd::vectorized(
                             #[inline(always)]
                             || {
-                                for i in 0..g.len() {
-                                    let s = simd::sigmoid(g[i]);
-                                    let silu = g[i] * s;
-                                    du[i] = dy[i] * silu;
-                                    dg[i] = dy[i] * u[i] * (s + silu * (1.0 - s));
+                                for ((g, u), dy) in g.iter_mut().zip(u).zip(dy) {
+                                    let s = simd::sigmoid(*g);
+                                    let silu = *g * s;
+                                    let y = silu * *u;
+                                    *g = *dy * *u * (s + silu * (1.0 - s));
+                                    *u = *dy * silu;
+                                    *dy = y;
                                 }
                             },
                         );
-                    });
+                    },
+                );
                 Ok(())
             })
         })
-    })?;
-    let shape = gate.dims2()?;
-    Ok((cpu::tensor(dg, shape)?, cpu::tensor(du, shape)?))
+    })
 }

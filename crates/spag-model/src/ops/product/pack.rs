@@ -1,0 +1,77 @@
+//! Copies of matrix parts in the order in which the tiles read them. AVX-512 machines only.
+
+use std::arch::x86_64::*;
+
+use super::buffer::LANES;
+
+/// `panel[k, width]` = the transpose of the `n` ≤ width rows of a row-major matrix at `from`; columns beyond are zero.
+///
+/// # Safety
+/// The elements must be readable and the panel writable.
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn columns((k, n, width): (usize, usize, usize), from: *const f32, stride: usize, panel: *mut f32) {
+    for column in (0..width).step_by(LANES) {
+        let count = n.saturating_sub(column).min(LANES);
+        for step in (0..k).step_by(LANES) {
+            let steps = (k - step).min(LANES);
+            // SAFETY: `count` rows and `steps` columns are within the extents; the masks keep out of what is beyond.
+            unsafe {
+                let (from, to) = (from.add(column * stride + step), panel.add(step * width + column));
+                if count == LANES && steps == LANES {
+                    let mut block = [_mm512_setzero_ps(); LANES];
+                    for i in 0..LANES {
+                        block[i] = _mm512_loadu_ps(from.add(i * stride));
+                    }
+                    let block = transpose(block);
+                    for i in 0..LANES {
+                        _mm512_storeu_ps(to.add(i * width), block[i]);
+                    }
+                } else {
+                    let mut block = [_mm512_setzero_ps(); LANES];
+                    for i in 0..count {
+                        block[i] = _mm512_maskz_loadu_ps(mask(steps), from.add(i * stride));
+                    }
+                    let block = transpose(block);
+                    for i in 0..steps {
+                        _mm512_storeu_ps(to.add(i * width), block[i]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A mask of the first `count` lanes.
+fn mask(count: usize) -> __mmask16 {
+    if count >= LANES { u16::MAX } else { (1 << count) - 1 }
+}
+
+/// Transposes 16 × 16 floats: pairs, quadruples, then the 128-bit lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transpose(rows: [__m512; LANES]) -> [__m512; LANES] {
+    let zero = _mm512_setzero_ps();
+    let (mut pairs, mut quads, mut result) = ([zero; LANES], [zero; LANES], [zero; LANES]);
+    for i in 0..8 {
+        pairs[2 * i] = _mm512_unpacklo_ps(rows[2 * i], rows[2 * i + 1]);
+        pairs[2 * i + 1] = _mm512_unpackhi_ps(rows[2 * i], rows[2 * i + 1]);
+    }
+    for i in 0..4 {
+        let (a, b) = (_mm512_castps_pd(pairs[4 * i]), _mm512_castps_pd(pairs[4 * i + 1]));
+        let (c, d) = (_mm512_castps_pd(pairs[4 * i + 2]), _mm512_castps_pd(pairs[4 * i + 3]));
+        quads[4 * i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+        quads[4 * i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+        quads[4 * i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+        quads[4 * i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+    }
+    for i in 0..4 {
+        let (a, b, c, d) = (quads[i], quads[i + 4], quads[i + 8], quads[i + 12]);
+        let (ab_even, ab_odd) = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+        let (cd_even, cd_odd) = (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
+        result[i] = _mm512_shuffle_f32x4::<0x88>(ab_even, cd_even);
+        result[i + 8] = _mm512_shuffle_f32x4::<0xdd>(ab_even, cd_even);
+        result[i + 4] = _mm512_shuffle_f32x4::<0x88>(ab_odd, cd_odd);
+        result[i + 12] = _mm512_shuffle_f32x4::<0xdd>(ab_odd, cd_odd);
+    }
+    result
+}
