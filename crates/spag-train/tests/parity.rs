@@ -237,11 +237,22 @@ fn follow(case: &Case, config: &TrainConfig) {
     }
     let file = fixtures().join(format!("training/{}_final.safetensors", case.name));
     let want = candle_core::safetensors::load(file, &Device::Cpu).unwrap();
+    let mut beyond = Vec::new();
     for (name, got) in model.parameters().named().unwrap() {
-        let worst = max_abs(&(&got - &want[&name]).unwrap());
-        assert!(worst <= 1e-4, "{} {name}: {worst:e}", case.name);
+        let columns = got.dims().last().copied().unwrap_or(1);
+        let apart = (&got - &want[&name]).unwrap().abs().unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let far = apart.into_iter().enumerate().filter(|(_, apart)| *apart > 1e-5);
+        beyond.extend(far.map(|(at, apart)| (name.clone(), at / columns, at % columns, apart)));
     }
+    beyond.retain(|(name, row, column, apart)| {
+        !ILL_CONDITIONED.contains(&(case.name, name.as_str(), *row, *column)) || *apart > 1e-4
+    });
+    assert!(beyond.is_empty(), "{}: {beyond:?}", case.name);
 }
+
+/// Elements whose gradient is rounding noise, of which AdamW makes whole steps: PyTorch's own result in f64 lies 2.9e-5
+/// from its result in f32, and its results with one thread and with two lie 1.8e-5 apart.
+const ILL_CONDITIONED: [(&str, &str, usize, usize); 1] = [("SFTwithKL", "model.embed_tokens.weight", 862, 4)];
 
 #[test]
 fn twelve_steps_follow_the_references_curve_and_end_at_its_weights() {
