@@ -126,12 +126,12 @@ fn scalars_are_read_back() -> Outcome {
     writer.scalars(300, &[("train/loss", 1.25)])?;
 
     let events = read(writer.path())?;
-    assert_eq!(events.len(), 3);
+    assert_eq!(events.len(), 4);
     assert_eq!(events[0].version.as_deref(), Some("brain.Event:2"));
     assert_eq!((events[0].step, events[0].session, events[0].scalars.len()), (0, None, 0));
-    assert_eq!((events[1].step, events[2].step), (1, 300));
-    assert_eq!(events[1].scalars, [("train/loss".to_owned(), 2.5), ("train/grad_norm".to_owned(), 0.0)]);
-    assert_eq!(events[2].scalars, [("train/loss".to_owned(), 1.25)]);
+    assert_eq!((events[2].step, events[3].step), (1, 300));
+    assert_eq!(events[2].scalars, [("train/loss".to_owned(), 2.5), ("train/grad_norm".to_owned(), 0.0)]);
+    assert_eq!(events[3].scalars, [("train/loss".to_owned(), 1.25)]);
     // Some day after 2020, and in order.
     assert!(events[0].wall_time > 1.577e9);
     assert!(events.is_sorted_by_key(|event| event.wall_time));
@@ -141,10 +141,13 @@ fn scalars_are_read_back() -> Outcome {
 #[test]
 fn a_resumed_run_drops_the_steps_that_it_takes_again() -> Outcome {
     let folder = tempfile::tempdir()?;
-    let writer = EventWriter::create(folder.path(), 8)?;
-    let events = read(writer.path())?;
-    assert_eq!(events.len(), 2);
-    assert_eq!((events[1].session, events[1].step), (Some(1), 9));
+    // From the start, too: a run that was stopped before its first checkpoint has logged steps.
+    for start in [0, 8] {
+        let writer = EventWriter::create(folder.path(), start)?;
+        let events = read(writer.path())?;
+        assert_eq!(events.len(), 2);
+        assert_eq!((events[1].session, events[1].step), (Some(1), start as i64 + 1));
+    }
     Ok(())
 }
 
@@ -156,8 +159,8 @@ fn values_that_are_not_finite_are_left_out() -> Outcome {
     writer.scalars(2, &[("nan", f64::NAN)])?;
     writer.scalars(3, &[])?;
     let events = read(writer.path())?;
-    assert_eq!(events.len(), 2);
-    assert_eq!(events[1].scalars, [("loss".to_owned(), -1.0)]);
+    assert_eq!(events.len(), 3);
+    assert_eq!(events[2].scalars, [("loss".to_owned(), -1.0)]);
     Ok(())
 }
 

@@ -55,7 +55,7 @@ impl RunFolder {
         step: usize,
     ) -> Result<Writer<'a>> {
         // The settings as they were resolved, beside what they led to.
-        write_json_atomically(self.dir.join("train_config.json"), &job.config)?;
+        write_json_atomically(self.dir.join("train_config.json"), job)?;
         if let Some(settings) = deepspeed {
             write_json_atomically(self.dir.join("deepspeed_config.json"), settings)?;
         }

@@ -5,6 +5,7 @@ mod folder;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use serde::Serialize;
 use spag_model::{Checkpoint, Llama, LlamaConfig, Tokenizer, WriteOptions, load_model};
 use spag_rewards::{Sample, read_samples};
 
@@ -24,7 +25,7 @@ use crate::trainer::Trainer;
 use folder::RunFolder;
 
 /// Which files a run reads and writes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrainJob {
     /// Folder of the model that is trained.
     pub model_name_or_path: PathBuf,
@@ -44,8 +45,10 @@ pub struct TrainJob {
     /// Where TensorBoard events go; nowhere where none is named.
     pub logging_dir: Option<PathBuf>,
     /// Whether an earlier start of the run goes on.
+    #[serde(skip)]
     pub start: Start,
     /// The settings.
+    #[serde(flatten)]
     pub config: TrainConfig,
 }
 

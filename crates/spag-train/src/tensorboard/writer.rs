@@ -31,8 +31,8 @@ pub struct EventWriter {
 impl EventWriter {
     /// A new file in `dir`, which is made if it is missing, for a run that has `start_step` optimizer steps behind it.
     ///
-    /// Above 0 the run resumes an interrupted one. That one may have logged steps after its last checkpoint, which are
-    /// now taken again; an entry tells TensorBoard to drop them from the older files in `dir`.
+    /// An earlier start may have logged steps after its last checkpoint, which are now taken again; an entry tells
+    /// TensorBoard to drop them from the older files in `dir`.
     ///
     /// The name is TensorFlow's `events.out.tfevents.SECONDS.HOST.PID.N`: TensorBoard reads the files of a folder in
     /// the order of their names. `N` is the first number that is still free.
@@ -50,9 +50,7 @@ impl EventWriter {
         let (file, path) = create_unused(dir, &prefix)?;
         let mut writer = Self { file, path };
         writer.write(&Event::version(wall_time()))?;
-        if start_step > 0 {
-            writer.write(&Event::restart(wall_time(), start_step.saturating_add(1)))?;
-        }
+        writer.write(&Event::restart(wall_time(), start_step.saturating_add(1)))?;
         Ok(writer)
     }
 
