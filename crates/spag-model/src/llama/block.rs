@@ -64,9 +64,7 @@ pub(crate) struct BlockActivations {
 impl BlockActivations {
     /// The block's input; the rest goes back to the pool.
     pub(crate) fn into_input(self) -> Result<Tensor> {
-        for tensor in
-            [self.q_nd, self.k_nkv, self.v_nkv, self.attended_nd, self.middle_nd, self.gate_nf, self.up_nf]
-        {
+        for tensor in [self.q_nd, self.k_nkv, self.v_nkv, self.attended_nd, self.middle_nd, self.gate_nf, self.up_nf] {
             recycle(tensor)?;
         }
         Ok(self.x_nd)
@@ -176,16 +174,8 @@ pub(crate) fn backward(
 
     linear_backward_weight(&dmiddle, &attended_nd, &grads.o)?;
     let dattended = linear_backward_input(&[(&dmiddle, &w.o)])?;
-    let (dq, dk, dv) = attention::backward(
-        &q_nd,
-        &k_nkv,
-        &v_nkv,
-        &attended_nd,
-        &lse,
-        &dattended,
-        &batch.bounds,
-        shape.heads,
-    )?;
+    let (dq, dk, dv) =
+        attention::backward(&q_nd, &k_nkv, &v_nkv, &attended_nd, &lse, &dattended, &batch.bounds, shape.heads)?;
     for tensor in [q_nd, k_nkv, v_nkv, attended_nd, dattended] {
         recycle(tensor)?;
     }

@@ -10,7 +10,7 @@ use super::product::{Side, Start, wide};
 use super::{cpu, pool};
 
 /// Checked product over slices: `c[m,n] = start + a[m,k]·b[k,n]`.
-fn product(
+pub(super) fn product(
     (m, k, n): (usize, usize, usize),
     c: &mut [f32],
     start: Start<'_>,
@@ -30,7 +30,7 @@ fn product(
 }
 
 /// The same by the matrix library; the slices have been checked.
-fn library_product(
+pub(super) fn library_product(
     (m, k, n): (usize, usize, usize),
     c: &mut [f32],
     start: Start<'_>,
@@ -120,9 +120,7 @@ pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
             bail!("linear backward: dy is [{dn}, {o}], w is [{wo}, {wi}], expected [{n}, _] and [_, {i}]");
         }
         let start = if index == 0 { Start::Zero } else { Start::Output };
-        cpu::read(dy, |dy| {
-            cpu::read(w, |w| product((n, o, i), &mut dx, start, (dy, Side::Rows), (w, Side::Rows)))
-        })?;
+        cpu::read(dy, |dy| cpu::read(w, |w| product((n, o, i), &mut dx, start, (dy, Side::Rows), (w, Side::Rows))))?;
     }
     cpu::tensor(dx, (n, i))
 }

@@ -35,14 +35,7 @@ pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, bounds: &[u32], heads: Heads)
 
 /// # Safety
 /// The slices must have the shapes of the checked tensors; nothing else may use the task's outputs.
-unsafe fn task_forward(
-    task: &Task,
-    q: &[f32],
-    k: &[f32],
-    v: &[f32],
-    heads: Heads,
-    (out, lse): (SharedMut, SharedMut),
-) {
+unsafe fn task_forward(task: &Task, q: &[f32], k: &[f32], v: &[f32], heads: Heads, (out, lse): (SharedMut, SharedMut)) {
     let (qd, kd, hd) = (heads.query * heads.dim, heads.kv * heads.dim, heads.dim);
     let (group, scale) = (heads.query / heads.kv, 1.0 / (hd as f32).sqrt());
     let stride = key_stride(task.len);
@@ -81,7 +74,13 @@ unsafe fn task_forward(
                 for column in (0..hd).step_by(COLUMNS) {
                     let target = Target::new(out.at(q_at + column), qd);
                     let extents = (rows, seen, COLUMNS.min(hd - column));
-                    tile(extents, probabilities, Right { at: values, k: hd }.columns(column), target, Output::Overwrite);
+                    tile(
+                        extents,
+                        probabilities,
+                        Right { at: values, k: hd }.columns(column),
+                        target,
+                        Output::Overwrite,
+                    );
                 }
                 for (i, inverse) in inverse.iter().enumerate().take(rows) {
                     for o in std::slice::from_raw_parts_mut(out.at(q_at + i * qd), hd) {

@@ -49,13 +49,7 @@ pub(super) mod avx512 {
     /// # Safety
     /// As [`super::tile`], on a processor with AVX-512.
     #[inline]
-    pub(crate) unsafe fn tile(
-        (m, k, n): (usize, usize, usize),
-        a: Left,
-        b: Right,
-        c: Target,
-        output: Output,
-    ) {
+    pub(crate) unsafe fn tile((m, k, n): (usize, usize, usize), a: Left, b: Right, c: Target, output: Output) {
         debug_assert!(m <= ROWS && n <= COLUMNS);
         if m == 0 || n == 0 {
             return;
@@ -111,7 +105,7 @@ pub(super) mod avx512 {
     }
 }
 
-mod portable {
+pub(super) mod portable {
     use super::{Left, Output, Right, Target};
     use crate::ops::simd;
 
@@ -121,13 +115,7 @@ mod portable {
 
     /// # Safety
     /// As [`super::tile`].
-    pub(super) unsafe fn tile(
-        (m, k, n): (usize, usize, usize),
-        a: Left,
-        b: Right,
-        c: Target,
-        output: Output,
-    ) {
+    pub(crate) unsafe fn tile((m, k, n): (usize, usize, usize), a: Left, b: Right, c: Target, output: Output) {
         for first in (0..n).step_by(COLUMNS) {
             let width = COLUMNS.min(n - first);
             let (b, c) = (b.columns(first), c.columns(first));
