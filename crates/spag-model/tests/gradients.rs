@@ -144,11 +144,11 @@ fn attention_reference(q: &[f64], k: &[f64], v: &[f64], g: &[f64], dim: usize) -
         let p: Vec<f64> = weights.iter().map(|w| w / sum).collect();
         (0..=i).for_each(|j| add(&mut out, i, p[j], &row(v, j)));
         let delta = dot(&row(&out, i), &row(g, i));
-        for j in 0..=i {
-            let ds = p[j] * (dot(&row(g, i), &row(v, j)) - delta) * scale;
+        for (j, p) in p.iter().enumerate() {
+            let ds = p * (dot(&row(g, i), &row(v, j)) - delta) * scale;
             add(&mut dq, i, ds, &row(k, j));
             add(&mut dk, j, ds, &row(q, i));
-            add(&mut dv, j, p[j], &row(g, i));
+            add(&mut dv, j, *p, &row(g, i));
         }
     }
     [out, dq, dk, dv]

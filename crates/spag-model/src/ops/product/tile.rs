@@ -121,9 +121,10 @@ pub(super) mod portable {
             let (b, c) = (b.columns(first), c.columns(first));
             simd::vectorized(
                 #[inline(always)]
-                // SAFETY: the columns from `first` on are part of the caller's.
                 || match (m, width) {
+                    // SAFETY: the columns from `first` on are part of the caller's.
                     (ROWS, COLUMNS) => unsafe { full(k, a, b, c, output) },
+                    // SAFETY: as above.
                     _ => unsafe { edge((m, k, width), a, b, c, output) },
                 },
             );
