@@ -128,6 +128,77 @@ fn attention() {
     }
 }
 
+/// Output, and the gradients of q, k and v of one (sequence, query head) pair, all in f64.
+fn attention_reference(q: &[f64], k: &[f64], v: &[f64], g: &[f64], dim: usize) -> [Vec<f64>; 4] {
+    let len = q.len() / dim;
+    let scale = 1.0 / (dim as f64).sqrt();
+    let row = |x: &[f64], i: usize| x[i * dim..(i + 1) * dim].to_vec();
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let [mut out, mut dq, mut dk, mut dv] = [0; 4].map(|_| vec![0f64; len * dim]);
+    let add = |to: &mut [f64], i: usize, factor: f64, from: &[f64]| {
+        to[i * dim..(i + 1) * dim].iter_mut().zip(from).for_each(|(t, f)| *t += factor * f);
+    };
+    for i in 0..len {
+        let weights: Vec<f64> = (0..=i).map(|j| (dot(&row(q, i), &row(k, j)) * scale).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let p: Vec<f64> = weights.iter().map(|w| w / sum).collect();
+        (0..=i).for_each(|j| add(&mut out, i, p[j], &row(v, j)));
+        let delta = dot(&row(&out, i), &row(g, i));
+        for (j, p) in p.iter().enumerate() {
+            let ds = p * (dot(&row(g, i), &row(v, j)) - delta) * scale;
+            add(&mut dq, i, ds, &row(k, j));
+            add(&mut dk, j, ds, &row(q, i));
+            add(&mut dv, j, *p, &row(g, i));
+        }
+    }
+    [out, dq, dk, dv]
+}
+
+#[test]
+fn attention_agrees_with_f64_at_all_head_sizes() {
+    let mut rng = ChaCha8Rng::seed_from_u64(12);
+    let lengths = vec![0, 1, 8, 8, 55, 170];
+    for (query, kv, dim) in [(2, 2, 32), (4, 2, 64), (2, 1, 128), (3, 3, 20), (2, 2, 72), (1, 1, 1)] {
+        let heads = Heads { query, kv, dim };
+        let n = 170;
+        let (q, g) = (random((n, query * dim), &mut rng), random((n, query * dim), &mut rng));
+        let (k, v) = (random((n, kv * dim), &mut rng), random((n, kv * dim), &mut rng));
+        let (out, lse) = attention::forward(&q, &k, &v, &lengths, heads).unwrap();
+        let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &g, &lengths, heads).unwrap();
+        let columns = |t: &Tensor, first: usize, bounds: &[u32]| -> Vec<f64> {
+            let rows = t.narrow(0, bounds[0] as usize, (bounds[1] - bounds[0]) as usize).unwrap();
+            let part = rows.narrow(1, first * dim, dim).unwrap().contiguous().unwrap();
+            values(&part).into_iter().map(f64::from).collect()
+        };
+        for bounds in lengths.windows(2).filter(|b| b[0] < b[1]) {
+            for head in 0..kv {
+                let [mut dk_want, mut dv_want] = [0; 2].map(|_| vec![0f64; columns(&k, head, bounds).len()]);
+                let close = |got: Vec<f64>, want: &[f64], what: &str| {
+                    let scale = want.iter().fold(0.1f64, |m, x| m.max(x.abs()));
+                    let worst = got.iter().zip(want).map(|(g, w)| (g - w).abs()).fold(0.0, f64::max);
+                    assert!(worst <= 3e-6 * scale, "{heads:?} {bounds:?} {what}: {worst:e} of {scale}");
+                };
+                let group = query / kv;
+                for of_group in head * group..(head + 1) * group {
+                    let [o, dq_want, dk_part, dv_part] = attention_reference(
+                        &columns(&q, of_group, bounds),
+                        &columns(&k, head, bounds),
+                        &columns(&v, head, bounds),
+                        &columns(&g, of_group, bounds),
+                        dim,
+                    );
+                    close(columns(&out, of_group, bounds), &o, "out");
+                    close(columns(&dq, of_group, bounds), &dq_want, "dq");
+                    dk_want.iter_mut().zip(dk_part).for_each(|(a, b)| *a += b);
+                    dv_want.iter_mut().zip(dv_part).for_each(|(a, b)| *a += b);
+                }
+                close(columns(&dk, head, bounds), &dk_want, "dk");
+                close(columns(&dv, head, bounds), &dv_want, "dv");
+            }
+        }
+    }
+}
+
 #[test]
 fn log_prob() {
     let mut rng = ChaCha8Rng::seed_from_u64(6);

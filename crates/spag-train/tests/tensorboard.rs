@@ -146,7 +146,7 @@ fn a_resumed_run_drops_the_steps_that_it_takes_again() -> Outcome {
         let writer = EventWriter::create(folder.path(), start)?;
         let events = read(writer.path())?;
         assert_eq!(events.len(), 2);
-        assert_eq!((events[1].session, events[1].step), (Some(1), start as i64 + 1));
+        assert_eq!((events[1].session, events[1].step), (Some(1), start as u64 + 1));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::product::{Side, Start, wide};
 use super::{cpu, pool};
 
 /// Checked product over slices: `c[m,n] = start + a[m,k]·b[k,n]`.
-fn product(
+pub(super) fn product(
     (m, k, n): (usize, usize, usize),
     c: &mut [f32],
     start: Start<'_>,
@@ -30,7 +30,7 @@ fn product(
 }
 
 /// The same by the matrix library; the slices have been checked.
-fn library_product(
+pub(super) fn library_product(
     (m, k, n): (usize, usize, usize),
     c: &mut [f32],
     start: Start<'_>,

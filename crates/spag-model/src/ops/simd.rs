@@ -125,7 +125,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     let p = p.mul_add(r, 8.333_452e-3);
     let p = p.mul_add(r, 4.166_579_6e-2);
     let p = p.mul_add(r, 1.666_666_6e-1);
-    let p = p.mul_add(r, 5.000_000_1e-1);
+    let p = p.mul_add(r, 0.5);
     let p = p.mul_add(r * r, r) + 1.0;
     // 2ⁿ: n stands in the low bits of `shifted`; moved to the exponent's place, they need only its bias.
     let scale = f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23));

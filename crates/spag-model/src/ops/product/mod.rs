@@ -5,6 +5,8 @@ mod buffer;
 pub(crate) mod large;
 #[cfg(target_arch = "x86_64")]
 mod pack;
+#[cfg(test)]
+mod tests;
 mod tile;
 
 pub(crate) use buffer::{Buffer, LANES};

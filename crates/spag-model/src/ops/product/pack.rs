@@ -17,23 +17,20 @@ pub(super) unsafe fn columns((k, n, width): (usize, usize, usize), from: *const 
             // SAFETY: `count` rows and `steps` columns are within the extents; the masks keep out of what is beyond.
             unsafe {
                 let (from, to) = (from.add(column * stride + step), panel.add(step * width + column));
+                let mut block = [_mm512_setzero_ps(); LANES];
                 if count == LANES && steps == LANES {
-                    let mut block = [_mm512_setzero_ps(); LANES];
-                    for i in 0..LANES {
-                        block[i] = _mm512_loadu_ps(from.add(i * stride));
+                    for (i, row) in block.iter_mut().enumerate() {
+                        *row = _mm512_loadu_ps(from.add(i * stride));
                     }
-                    let block = transpose(block);
-                    for i in 0..LANES {
-                        _mm512_storeu_ps(to.add(i * width), block[i]);
+                    for (i, row) in transpose(block).iter().enumerate() {
+                        _mm512_storeu_ps(to.add(i * width), *row);
                     }
                 } else {
-                    let mut block = [_mm512_setzero_ps(); LANES];
-                    for i in 0..count {
-                        block[i] = _mm512_maskz_loadu_ps(mask(steps), from.add(i * stride));
+                    for (i, row) in block.iter_mut().enumerate().take(count) {
+                        *row = _mm512_maskz_loadu_ps(mask(steps), from.add(i * stride));
                     }
-                    let block = transpose(block);
-                    for i in 0..steps {
-                        _mm512_storeu_ps(to.add(i * width), block[i]);
+                    for (i, row) in transpose(block).iter().enumerate().take(steps) {
+                        _mm512_storeu_ps(to.add(i * width), *row);
                     }
                 }
             }

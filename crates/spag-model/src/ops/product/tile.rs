@@ -105,7 +105,7 @@ pub(super) mod avx512 {
     }
 }
 
-mod portable {
+pub(super) mod portable {
     use super::{Left, Output, Right, Target};
     use crate::ops::simd;
 
@@ -115,15 +115,16 @@ mod portable {
 
     /// # Safety
     /// As [`super::tile`].
-    pub(super) unsafe fn tile((m, k, n): (usize, usize, usize), a: Left, b: Right, c: Target, output: Output) {
+    pub(crate) unsafe fn tile((m, k, n): (usize, usize, usize), a: Left, b: Right, c: Target, output: Output) {
         for first in (0..n).step_by(COLUMNS) {
             let width = COLUMNS.min(n - first);
             let (b, c) = (b.columns(first), c.columns(first));
             simd::vectorized(
                 #[inline(always)]
-                // SAFETY: the columns from `first` on are part of the caller's.
                 || match (m, width) {
+                    // SAFETY: the columns from `first` on are part of the caller's.
                     (ROWS, COLUMNS) => unsafe { full(k, a, b, c, output) },
+                    // SAFETY: as above.
                     _ => unsafe { edge((m, k, width), a, b, c, output) },
                 },
             );

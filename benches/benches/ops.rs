@@ -1,0 +1,183 @@
+//! Every op of the model, forward and backward, at the sizes of an 8M and a 35M model.
+//!
+//! Products count one element a floating-point operation, so that criterion's Gelem/s are GFLOP/s; all other ops count
+//! the bytes that they must read and write.
+
+#![allow(missing_docs, reason = "criterion's macros make undocumented items")]
+
+use candle_core::{DType, Device, Tensor};
+use criterion::measurement::WallTime;
+use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use spag_model::ops::adamw::{AdamWStep, adamw};
+use spag_model::ops::attention::{self, Heads};
+use spag_model::ops::rope::{self, Direction, RopeTable};
+use spag_model::ops::squared_norm::squared_norm;
+use spag_model::ops::{embedding, log_prob, matmul, rms_norm, swiglu};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A model's sizes and its batch.
+struct Size {
+    name: &'static str,
+    hidden: usize,
+    feed_forward: usize,
+    vocabulary: usize,
+    sequences: usize,
+    length: usize,
+}
+
+const SIZES: [Size; 2] = [
+    Size { name: "8M", hidden: 256, feed_forward: 688, vocabulary: 4096, sequences: 8, length: 256 },
+    Size { name: "35M", hidden: 512, feed_forward: 1376, vocabulary: 8192, sequences: 4, length: 512 },
+];
+
+/// Query heads of both sizes, each with keys and values of its own.
+const HEADS: usize = 8;
+
+fn random(rows: usize, columns: usize) -> Tensor {
+    Tensor::randn(0f32, 1.0, (rows, columns), &Device::Cpu).expect("memory")
+}
+
+/// Runs `f`, an op whose result is not of interest, as criterion asks. Ops run as the model runs them: on a thread of
+/// rayon's pool.
+fn op<R>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: String,
+    throughput: Throughput,
+    f: impl Fn() -> candle_core::Result<R> + Sync,
+) {
+    group.throughput(throughput);
+    group.bench_function(name, |b| {
+        b.iter_custom(|rounds| {
+            let mut elapsed = std::time::Duration::ZERO;
+            rayon::scope(|_| {
+                let start = std::time::Instant::now();
+                for _ in 0..rounds {
+                    std::hint::black_box(f().expect("the shapes fit"));
+                }
+                elapsed = start.elapsed();
+            });
+            elapsed
+        });
+    });
+}
+
+fn flops(count: usize) -> Throughput {
+    Throughput::Elements(count as u64)
+}
+
+/// Bytes of that many f32.
+fn floats(count: usize) -> Throughput {
+    Throughput::Bytes(4 * count as u64)
+}
+
+/// y = x·Wᵀ, dx = dy·W and dW += dyᵀ·x, at the three shapes of a block.
+fn linear(c: &mut Criterion) {
+    let mut group = c.benchmark_group("linear");
+    for size in &SIZES {
+        let (n, d, f) = (size.sequences * size.length, size.hidden, size.feed_forward);
+        for (i, o) in [(d, d), (d, f), (f, d)] {
+            let (x, w, dy) = (random(n, i), random(o, i), random(n, o));
+            let residual = random(n, o);
+            let name = |pass: &str| format!("{} {i} to {o}, {pass}", size.name);
+            let count = 2 * n * i * o;
+            op(&mut group, name("forward"), flops(count), || matmul::linear(&x, &w));
+            op(&mut group, name("forward onto residual"), flops(count), || matmul::linear_add(&residual, &x, &w));
+            op(&mut group, name("backward input"), flops(count), || matmul::linear_backward_input(&[(&dy, &w)]));
+            op(&mut group, name("backward weight"), flops(count), || matmul::linear_backward_weight(&dy, &x, &w));
+        }
+    }
+    group.finish();
+}
+
+/// Half the flops of unmasked attention: two products forward, five backward.
+fn attention(c: &mut Criterion) {
+    let mut group = c.benchmark_group("attention");
+    for size in &SIZES {
+        let (n, d, t) = (size.sequences * size.length, size.hidden, size.length);
+        let (q, k, v, dout) = (random(n, d), random(n, d), random(n, d), random(n, d));
+        let bounds: Vec<u32> = (0..=size.sequences).map(|s| (s * t) as u32).collect();
+        let heads = Heads { query: HEADS, kv: HEADS, dim: d / HEADS };
+        let product = size.sequences * t * (t + 1) * d;
+        let name = |pass: &str| format!("{} {pass}", size.name);
+        op(&mut group, name("forward"), flops(2 * product), || attention::forward(&q, &k, &v, &bounds, heads));
+        let (out, lse) = attention::forward(&q, &k, &v, &bounds, heads).expect("the shapes fit");
+        op(&mut group, name("backward"), flops(5 * product), || {
+            attention::backward(&q, &k, &v, &out, &lse, &dout, &bounds, heads)
+        });
+    }
+    group.finish();
+}
+
+/// The head: one product forward, two backward.
+fn head(c: &mut Criterion) {
+    let mut group = c.benchmark_group("log_prob");
+    for size in &SIZES {
+        let (n, d, v) = (size.sequences * size.length, size.hidden, size.vocabulary);
+        let (hidden, head, dhead) = (random(n, d), random(v, d), random(v, d));
+        let targets: Vec<u32> = (0..n).map(|i| (i * 31 % v) as u32).collect();
+        let upstream = vec![0.1f32; n];
+        let name = |pass: &str| format!("{} {pass}", size.name);
+        op(&mut group, name("forward"), flops(2 * n * d * v), || log_prob::forward(&hidden, &head, &targets));
+        group.throughput(flops(4 * n * d * v));
+        group.bench_function(name("backward"), |b| {
+            b.iter_batched(
+                || log_prob::forward(&hidden, &head, &targets).expect("the shapes fit"),
+                |forward| log_prob::backward(forward, &hidden, &head, &targets, &upstream, &dhead),
+                BatchSize::PerIteration,
+            );
+        });
+    }
+    group.finish();
+}
+
+/// Ops that a pass over memory bounds.
+fn elementwise(c: &mut Criterion) {
+    let mut group = c.benchmark_group("elementwise");
+    for size in &SIZES {
+        let (n, d, f, t) = (size.sequences * size.length, size.hidden, size.feed_forward, size.length);
+        let name = |op: &str| format!("{} {op}", size.name);
+        let (x, dy, residual) = (random(n, d), random(n, d), random(n, d));
+        let (w, dw) = (Tensor::ones(d, DType::F32, &Device::Cpu), Tensor::zeros(d, DType::F32, &Device::Cpu));
+        let (w, dw) = (w.expect("memory"), dw.expect("memory"));
+        op(&mut group, name("rms_norm forward"), floats(2 * n * d), || rms_norm::forward(&x, &w, 1e-5));
+        op(&mut group, name("rms_norm backward"), floats(4 * n * d), || {
+            rms_norm::backward(&x, &w, 1e-5, &dy, Some(&residual), &dw)
+        });
+        let (gate, up, grad) = (random(n, f), random(n, f), random(n, f));
+        op(&mut group, name("swiglu forward"), floats(3 * n * f), || swiglu::forward(&gate, &up));
+        op(&mut group, name("swiglu backward"), floats(6 * n * f), || swiglu::backward(&gate, &up, &grad));
+        let table = RopeTable::new(d / HEADS, 1e4, t);
+        let positions: Vec<u32> = (0..n).map(|i| (i % t) as u32).collect();
+        op(&mut group, name("rope"), floats(2 * n * d), || rope::rotate(&x, &positions, &table, Direction::Forward));
+        let (embeddings, gradients) = (random(size.vocabulary, d), random(size.vocabulary, d));
+        let ids: Vec<u32> = (0..n).map(|i| (i * 31 % size.vocabulary) as u32).collect();
+        op(&mut group, name("embedding forward"), floats(2 * n * d), || embedding::forward(&ids, &embeddings));
+        op(&mut group, name("embedding backward"), floats(3 * n * d), || embedding::backward(&ids, &dy, &gradients));
+        let layer = 4 * d * d + 3 * d * f;
+        let [parameter, gradient, m, v] = [(); 4].map(|()| random(layer, 1).sqr().expect("memory"));
+        let at = AdamWStep {
+            step: 1,
+            learning_rate: 1e-6,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.0,
+            gradient_scale: 1.0,
+        };
+        op(&mut group, name("adamw, one block"), floats(7 * layer), || adamw(&parameter, &gradient, &m, &v, &at));
+        op(&mut group, name("squared_norm, one block"), floats(layer), || squared_norm(&gradient));
+        // What the machine can do, for comparison.
+        op(&mut group, name("copy of one block"), floats(2 * layer), || gradient.copy());
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().sample_size(20).measurement_time(std::time::Duration::from_secs(1))
+        .warm_up_time(std::time::Duration::from_millis(300));
+    targets = linear, attention, head, elementwise
+}
+criterion_main!(benches);

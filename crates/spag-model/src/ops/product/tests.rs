@@ -1,0 +1,122 @@
+//! Tiles and large products against sums in f64, and the AVX-512 path against the portable one.
+
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::tile::portable;
+use super::*;
+
+fn random(len: usize, seed: u64) -> Vec<f32> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (0..len).map(|_| rng.random::<f32>() * 2.0 - 1.0).collect()
+}
+
+/// Row-major `[rows, columns]` as `side` stores it.
+fn stored(values: &[f32], (rows, columns): (usize, usize), side: Side) -> Vec<f32> {
+    match side {
+        Side::Rows => values.to_vec(),
+        Side::Columns => (0..rows * columns).map(|i| values[i % rows * columns + i / rows]).collect(),
+    }
+}
+
+/// base + a·b in f64, with the sum of the terms' sizes as the measure of a permissible error.
+fn reference((m, k, n): (usize, usize, usize), a: &[f32], b: &[f32], base: &[f32]) -> Vec<(f64, f64)> {
+    let element = |i: usize, j: usize| {
+        let start = f64::from(base[i * n + j]);
+        (0..k).fold((start, start.abs()), |(sum, size), p| {
+            let term = f64::from(a[i * k + p]) * f64::from(b[p * n + j]);
+            (sum + term, size + term.abs())
+        })
+    };
+    (0..m * n).map(|at| element(at / n, at % n)).collect()
+}
+
+fn agrees(got: &[f32], want: &[(f64, f64)], what: &str) {
+    for (i, (got, (want, size))) in got.iter().zip(want).enumerate() {
+        assert!((f64::from(*got) - want).abs() <= 1e-6 * size + 1e-30, "{what}[{i}]: {got}, not {want}");
+    }
+}
+
+fn side() -> impl Strategy<Value = Side> {
+    prop_oneof![Just(Side::Rows), Just(Side::Columns)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Any path of the product: zero and one row, widths of no particular multiple, all sides and starts.
+    #[test]
+    fn products_agree_with_f64(
+        m in prop_oneof![0usize..20, 100usize..140],
+        k in prop_oneof![0usize..40, 250usize..600],
+        n in prop_oneof![0usize..80, 250usize..330],
+        (a_side, b_side) in (side(), side()),
+        seed in 0u64..1000,
+    ) {
+        let (a, b, base) = (random(m * k, seed), random(k * n, seed + 1), random(m * n, seed + 2));
+        let (a_stored, b_stored) = (stored(&a, (m, k), a_side), stored(&b, (k, n), b_side));
+        let (sum, zero) = (reference((m, k, n), &a, &b, &base), vec![0f32; m * n]);
+        let product_only = reference((m, k, n), &a, &b, &zero);
+        // A poisoned output proves that it is overwritten.
+        let poisoned = || vec![f32::NAN; m * n];
+        type Product = fn((usize, usize, usize), &mut [f32], Start<'_>, (&[f32], Side), (&[f32], Side));
+        let library: Product = crate::ops::matmul::library_product;
+        let chosen: Product = |extents, c, start, a, b| crate::ops::matmul::product(extents, c, start, a, b).unwrap();
+        for (run, what) in [(chosen, "own"), (library, "library")] {
+            let (a, b) = ((&a_stored[..], a_side), (&b_stored[..], b_side));
+            let mut c = poisoned();
+            run((m, k, n), &mut c, Start::Zero, a, b);
+            agrees(&c, &product_only, what);
+            let mut c = base.clone();
+            run((m, k, n), &mut c, Start::Output, a, b);
+            agrees(&c, &sum, what);
+            let mut c = poisoned();
+            run((m, k, n), &mut c, Start::Of(&base), a, b);
+            agrees(&c, &sum, what);
+        }
+    }
+
+    /// A tile writes its own columns and nothing beside them, on both paths alike.
+    #[test]
+    fn tiles_agree_with_f64(
+        m in 0usize..=ROWS, k in 0usize..70, n in 0usize..=COLUMNS, pad in 0usize..5, seed in 0u64..1000,
+    ) {
+        let (a, b, base) = (random(m * k, seed), random(k * n, seed + 1), random(m * n, seed + 2));
+        for output in [Output::Overwrite, Output::Accumulate] {
+            let zero = vec![0f32; m * n];
+            let want = reference((m, k, n), &a, &b, if output == Output::Accumulate { &base } else { &zero });
+            type Tile = unsafe fn((usize, usize, usize), Left, Right, Target, Output);
+            for (run, what) in [(tile as Tile, "chosen"), (portable::tile as Tile, "portable")] {
+                let row = n + pad;
+                let mut c = vec![f32::NAN; m * row];
+                if output == Output::Accumulate {
+                    for i in 0..m {
+                        c[i * row..i * row + n].copy_from_slice(&base[i * n..(i + 1) * n]);
+                    }
+                }
+                let target = Target::new(c.as_mut_ptr(), row);
+                // SAFETY: the matrices have the extents.
+                unsafe {
+                    run((m, k, n), Left { at: a.as_ptr(), row: k, k: 1 }, Right { at: b.as_ptr(), k: n }, target, output);
+                }
+                for i in 0..m {
+                    agrees(&c[i * row..i * row + n], &want[i * n..(i + 1) * n], what);
+                    assert!(c[i * row + n..(i + 1) * row].iter().all(|x| x.is_nan()), "{what} wrote beside its columns");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_transpose_is_padded_with_zeros(rows in 0usize..70, columns in 0usize..40, seed in 0u64..1000) {
+        let (from, width) = (random(rows * columns, seed), rows.next_multiple_of(LANES) + LANES);
+        let mut to = vec![f32::NAN; columns * width];
+        // SAFETY: the matrices have the extents.
+        unsafe { transpose((rows, columns), from.as_ptr(), columns, to.as_mut_ptr(), width) }
+        for (at, got) in to.iter().enumerate() {
+            let (column, row) = (at / width, at % width);
+            assert_eq!(*got, if row < rows { from[row * columns + column] } else { 0.0 });
+        }
+    }
+}
