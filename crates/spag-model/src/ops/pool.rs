@@ -48,10 +48,11 @@ impl Pool {
 
     fn take(&self, len: usize) -> Option<Vec<f32>> {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = spare.buffers.iter().enumerate().filter(|(_, (_, b))| b.capacity() >= len);
+        // The latest come first, for they are likely still in a cache.
+        let fits = spare.buffers.iter().enumerate().rev().filter(|(_, (_, b))| b.capacity() >= len);
         // The smallest that is large enough, unless most of it would lie idle.
         let (index, _) = fits.min_by_key(|(_, (_, b))| b.capacity()).filter(|(_, (_, b))| b.capacity() <= 2 * len)?;
-        Some(spare.buffers.swap_remove(index).1)
+        Some(spare.buffers.remove(index).1)
     }
 
     fn give(&self, buffer: Vec<f32>) {

@@ -22,7 +22,7 @@ const DEPTH: usize = 256;
 /// Panels of the right side that are used again for each tile of rows.
 const BLOCK_PANELS: usize = 4;
 /// Products of fewer multiplications than this stay on the calling thread: waking another takes longer.
-const SMALL: usize = 1 << 18;
+const SMALL: usize = 1 << 21;
 
 /// Parts for each thread, so that one that comes late finds less to do.
 const PARTS: usize = 2;
