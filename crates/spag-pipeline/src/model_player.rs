@@ -13,6 +13,7 @@ use crate::error::Result;
 /// Each reply is drawn from its request's own seed, so a game goes the same way however many others run beside it.
 pub struct ModelPlayer {
     generator: Generator,
+    cut_prompts: usize,
 }
 
 impl ModelPlayer {
@@ -21,12 +22,17 @@ impl ModelPlayer {
     /// # Errors
     /// Settings that the model cannot generate with.
     pub fn new(checkpoint: Arc<Checkpoint>, config: GenerationConfig, slots: usize) -> Result<Self> {
-        Ok(Self { generator: Generator::new(checkpoint, config, slots)? })
+        Ok(Self { generator: Generator::new(checkpoint, config, slots)?, cut_prompts: 0 })
     }
 
     /// What its generator has done so far.
     pub fn stats(&self) -> GenerationStats {
         self.generator.stats()
+    }
+
+    /// Prompts that were too long and lost their beginning.
+    pub fn cut_prompts(&self) -> usize {
+        self.cut_prompts
     }
 }
 
@@ -35,6 +41,7 @@ impl Player for ModelPlayer {
         let requests: Vec<Request> =
             requests.iter().map(|request| Request { prompt: request.prompt.to_owned(), seed: request.seed }).collect();
         let completions = self.generator.generate(&requests).map_err(PlayerError::caused_by)?;
+        self.cut_prompts += completions.iter().filter(|completion| completion.cut_tokens > 0).count();
         Ok(completions.into_iter().map(|completion| completion.text).collect())
     }
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use spag_model::{Checkpoint, WeightDtype, load_model};
 use spag_rewards::{Sample, read_samples, write_samples};
 use spag_train::{
-    DataOrder, Error, EvaluationStrategy, Record, SaveStrategy, Silent, Start, TrainConfig, TrainJob, TrainMethod, run,
-    train_samples,
+    DataOrder, Dataset, Error, EvaluationStrategy, Record, SaveStrategy, Silent, Start, TrainConfig, TrainJob,
+    TrainMethod, run, train_samples,
 };
 
 fn fixtures() -> PathBuf {
@@ -166,15 +166,17 @@ fn steps_that_are_not_finite_are_skipped_and_three_in_a_row_stop_the_run() {
 }
 
 #[test]
-fn a_target_that_is_cut_away_is_reported_and_left_out() {
+fn a_sample_with_nothing_to_predict_is_left_out_and_never_trained_on() {
     let dir = tempfile::tempdir().unwrap();
-    let mut rows: Vec<Sample> = samples().into_iter().take(6).collect();
+    let rows: Vec<Sample> = samples().into_iter().take(6).collect();
+    // Cut on the left, a sample of two tokens still ends with EOS, which is predicted.
     let config = TrainConfig { max_length: 2, ..config(TrainMethod::Sft) };
-    // Of two tokens the last is EOS; a target of none but EOS stays, one cut to nothing cannot be predicted.
-    rows[1].target = String::new();
-    rows[1].query = String::new();
     let summary = run(&job(dir.path(), config, &rows), &mut Silent).unwrap();
     assert!(summary.dropped.is_empty() && summary.steps == 2);
+    // Of one token nothing is left to predict it from.
+    let tokenizer = Checkpoint::load(fixtures().join("tiny-llama")).unwrap().tokenizer;
+    let error = Dataset::new(&rows, &tokenizer, 1).unwrap_err().to_string();
+    assert!(error.contains("6 rows, none with a target to predict"), "{error}");
     let one = TrainConfig { max_length: 1, ..self::config(TrainMethod::Sft) };
     assert!(matches!(run(&job(dir.path(), one, &rows), &mut Silent), Err(Error::Setting { name: "max_length", .. })));
 }

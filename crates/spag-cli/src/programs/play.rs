@@ -11,14 +11,15 @@ use clap::Parser;
 use spag_game::{
     AfterDecision, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, game_seed, judge_episode, play_games, read_words,
 };
-use spag_model::{Checkpoint, Generator};
+use spag_model::Checkpoint;
+use spag_pipeline::ModelPlayer;
 use spag_train::Progress;
 
 use crate::{
     Error, Result, exit,
     flags::{self, Task},
     launch,
-    playing::{GameRecord, ModelPlayer, Tally},
+    playing::{GameRecord, Tally},
     programs::train::TrainArgs,
     progress::{LineEvery, TerminalProgress},
     prompts,
@@ -177,5 +178,5 @@ fn stem(args: &PlayArgs) -> String {
 fn player(args: &PlayArgs, folder: &Path) -> Result<ModelPlayer> {
     let checkpoint = Arc::new(Checkpoint::load(folder)?);
     let config = leave_room_for_game(args.sampling.config(&checkpoint.model, folder), folder);
-    Ok(ModelPlayer::new(Generator::new(checkpoint, config, args.per_device_eval_batch_size)?))
+    Ok(ModelPlayer::new(checkpoint, config, args.per_device_eval_batch_size)?)
 }

@@ -69,7 +69,7 @@ pub(crate) fn cached(
     }
     if known.len() < dataset.samples.len() {
         let (model, start) = (load()?, known.len());
-        compute::from(&model, &dataset.samples, start, progress, &mut |range, part| {
+        compute::from(&model, &dataset.samples, start, progress, |range, part| {
             known.extend_from_slice(part);
             Ok(file.append(&Line::Part { first: range.start, log_probs: part.to_vec() })?)
         })?;

@@ -18,7 +18,7 @@ const TOKENS: usize = 4096;
 /// A sample that the model cannot read, or whose log-probability is not finite.
 pub fn reference_log_probs(model: &Llama, samples: &[Encoded], progress: &mut dyn Progress) -> Result<Vec<f64>> {
     let mut all = Vec::with_capacity(samples.len());
-    from(model, samples, 0, progress, &mut |_, part| {
+    from(model, samples, 0, progress, |_, part| {
         all.extend_from_slice(part);
         Ok(())
     })?;
@@ -33,7 +33,7 @@ pub(super) fn from(
     samples: &[Encoded],
     mut start: usize,
     progress: &mut dyn Progress,
-    keep: &mut dyn FnMut(Range<usize>, &[f64]) -> Result<()>,
+    mut keep: impl FnMut(Range<usize>, &[f64]) -> Result<()>,
 ) -> Result<()> {
     progress.resume("reference log-probabilities", samples.len() as u64, start as u64);
     while start < samples.len() {
