@@ -44,7 +44,7 @@ mod tensorboard;
 
 pub use batch::Batch;
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
-pub use config::{DataOrder, EvaluationStrategy, SaveStrategy, SchedulerType, TrainConfig, TrainMethod};
+pub use config::{DataOrder, IntervalStrategy, SchedulerType, TrainConfig, TrainMethod};
 pub use dataset::Dataset;
 pub use encode::{Encoded, encode};
 pub use error::{Error, Result};

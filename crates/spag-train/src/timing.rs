@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use spag_model::Llama;
 use spag_rewards::SampleKind;
 
-use crate::config::{SaveStrategy, SchedulerType, TrainConfig, TrainMethod};
+use crate::config::{IntervalStrategy, SchedulerType, TrainConfig, TrainMethod};
 use crate::dataset::Dataset;
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
@@ -94,7 +94,7 @@ fn config(with_reference: bool, timing: &TimingConfig) -> TrainConfig {
         max_steps: Some(timing.warmup + timing.steps),
         learning_rate: 1e-6,
         lr_scheduler_type: SchedulerType::Constant,
-        save_strategy: SaveStrategy::No,
+        save_strategy: IntervalStrategy::No,
         gradient_checkpointing: timing.gradient_checkpointing,
         ..TrainConfig::default()
     }

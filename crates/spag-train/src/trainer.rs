@@ -5,7 +5,7 @@ use std::time::Instant;
 use spag_model::{FlatBuffers, Llama, Tokenizer};
 use spag_rewards::Sample;
 
-use crate::config::{EvaluationStrategy, SaveStrategy, TrainConfig};
+use crate::config::{IntervalStrategy, TrainConfig};
 use crate::dataset::Dataset;
 use crate::deepspeed::Scheduler;
 use crate::error::{Error, Result};
@@ -158,18 +158,18 @@ impl<'a> Trainer<'a> {
             progress.advance(step as u64, &self.position.last_loss.map(|l| format!("loss {l:.4}")).unwrap_or_default());
             let every = self.config.eval_steps.unwrap_or(self.config.logging_steps);
             let eval_due = match self.config.evaluation_strategy {
-                EvaluationStrategy::No => false,
-                EvaluationStrategy::Steps => step.is_multiple_of(every),
-                EvaluationStrategy::Epoch => epoch_ends || step == total,
+                IntervalStrategy::No => false,
+                IntervalStrategy::Steps => step.is_multiple_of(every),
+                IntervalStrategy::Epoch => epoch_ends || step == total,
             };
             if let (Some(eval), true) = (eval, eval_due) {
                 observer.evaluated(&self.evaluate(eval, progress)?)?;
                 progress.resume("training", total as u64, step as u64);
             }
             let save_due = match self.config.save_strategy {
-                SaveStrategy::No => false,
-                SaveStrategy::Steps => step.is_multiple_of(self.config.save_steps),
-                SaveStrategy::Epoch => epoch_ends,
+                IntervalStrategy::No => false,
+                IntervalStrategy::Steps => step.is_multiple_of(self.config.save_steps),
+                IntervalStrategy::Epoch => epoch_ends,
             };
             if save_due {
                 observer.save(self)?;

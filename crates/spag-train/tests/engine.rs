@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use spag_model::{Checkpoint, WeightDtype, load_model};
 use spag_rewards::{Sample, read_samples, write_samples};
 use spag_train::{
-    DataOrder, Dataset, Error, EvaluationStrategy, Record, SaveStrategy, Silent, Start, TrainConfig, TrainJob,
-    TrainMethod, run, train_samples,
+    DataOrder, Dataset, Error, IntervalStrategy, Record, Silent, Start, TrainConfig, TrainJob, TrainMethod, run,
+    train_samples,
 };
 
 fn fixtures() -> PathBuf {
@@ -27,7 +27,7 @@ fn config(method: TrainMethod) -> TrainConfig {
         num_train_epochs: 1.0,
         learning_rate: 1e-3,
         max_length: 256,
-        save_strategy: SaveStrategy::No,
+        save_strategy: IntervalStrategy::No,
         ..TrainConfig::default()
     }
 }
@@ -190,7 +190,7 @@ fn evaluation_measures_the_methods_loss_and_trains_on_nothing() {
     let weights = std::fs::read(dir.path().join("out/model.safetensors")).unwrap();
     let eval = TrainJob {
         eval_data_path: plain.train_data_path.clone(),
-        config: TrainConfig { evaluation_strategy: EvaluationStrategy::Steps, eval_steps: Some(5), ..config },
+        config: TrainConfig { evaluation_strategy: IntervalStrategy::Steps, eval_steps: Some(5), ..config },
         start: Start::Overwrite,
         ..plain
     };

@@ -26,12 +26,14 @@ impl TrainMethod {
 
 impl std::str::FromStr for TrainMethod {
     type Err = String;
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "SFT" | "sft" => Ok(Self::Sft),
-            "SFTwithKL" => Ok(Self::SftWithKl),
-            "OfflinePO" => Ok(Self::OfflinePo),
-            other => Err(format!("unknown training method \"{other}\"; SFT, SFTwithKL and OfflinePO are known")),
+            "sft" => Ok(Self::Sft),
+            _ => one_of(
+                "training method",
+                text,
+                &[("SFT", Self::Sft), ("SFTwithKL", Self::SftWithKl), ("OfflinePO", Self::OfflinePo)],
+            ),
         }
     }
 }
@@ -53,16 +55,17 @@ pub enum SchedulerType {
 
 impl std::str::FromStr for SchedulerType {
     type Err = String;
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "linear" => Ok(Self::Linear),
-            "cosine" => Ok(Self::Cosine),
-            "constant" => Ok(Self::Constant),
-            "constant_with_warmup" => Ok(Self::ConstantWithWarmup),
-            other => Err(format!(
-                "unknown scheduler \"{other}\"; linear, cosine, constant and constant_with_warmup are known"
-            )),
-        }
+    fn from_str(text: &str) -> Result<Self, String> {
+        one_of(
+            "scheduler",
+            text,
+            &[
+                ("linear", Self::Linear),
+                ("cosine", Self::Cosine),
+                ("constant", Self::Constant),
+                ("constant_with_warmup", Self::ConstantWithWarmup),
+            ],
+        )
     }
 }
 
@@ -79,61 +82,35 @@ pub enum DataOrder {
 
 impl std::str::FromStr for DataOrder {
     type Err = String;
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "sequential" => Ok(Self::Sequential),
-            "shuffled" => Ok(Self::Shuffled),
-            other => Err(format!("unknown data order \"{other}\"; sequential and shuffled are known")),
-        }
+    fn from_str(text: &str) -> Result<Self, String> {
+        one_of("data order", text, &[("sequential", Self::Sequential), ("shuffled", Self::Shuffled)])
     }
 }
 
-/// When checkpoints are written besides the final model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// When something is done while training goes on: transformers' `IntervalStrategy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SaveStrategy {
-    /// Only at the end.
+pub enum IntervalStrategy {
+    /// Never.
     No,
-    /// After every `save_steps` steps: Hugging Face's default.
-    #[default]
+    /// After every so many steps.
     Steps,
     /// After each epoch.
     Epoch,
 }
 
-impl std::str::FromStr for SaveStrategy {
+impl std::str::FromStr for IntervalStrategy {
     type Err = String;
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "no" => Ok(Self::No),
-            "steps" => Ok(Self::Steps),
-            "epoch" => Ok(Self::Epoch),
-            other => Err(format!("unknown save strategy \"{other}\"; no, steps and epoch are known")),
-        }
+    fn from_str(text: &str) -> Result<Self, String> {
+        one_of("strategy", text, &[("no", Self::No), ("steps", Self::Steps), ("epoch", Self::Epoch)])
     }
 }
 
-/// When the loss on evaluation data is measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EvaluationStrategy {
-    /// Never: Hugging Face's default.
-    #[default]
-    No,
-    /// After every `eval_steps` steps.
-    Steps,
-    /// After each epoch.
-    Epoch,
-}
-
-impl std::str::FromStr for EvaluationStrategy {
-    type Err = String;
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "no" => Ok(Self::No),
-            "steps" => Ok(Self::Steps),
-            "epoch" => Ok(Self::Epoch),
-            other => Err(format!("unknown evaluation strategy \"{other}\"; no, steps and epoch are known")),
-        }
-    }
+/// The choice that `text` names among those that are known.
+fn one_of<T: Copy>(what: &str, text: &str, known: &[(&str, T)]) -> Result<T, String> {
+    known.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let (last, others) = names.split_last().map_or(("", &[][..]), |(last, others)| (*last, others));
+        format!("unknown {what} \"{text}\"; {} and {last} are known", others.join(", "))
+    })
 }

@@ -7,7 +7,7 @@ use spag_model::{Activations, WeightDtype};
 
 use crate::error::{Error, Result};
 
-pub use choices::{DataOrder, EvaluationStrategy, SaveStrategy, SchedulerType, TrainMethod};
+pub use choices::{DataOrder, IntervalStrategy, SchedulerType, TrainMethod};
 
 /// All settings of a training run; every key has the reference's flag name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,15 +57,15 @@ pub struct TrainConfig {
     /// Steps between lines of metrics.
     pub logging_steps: usize,
     /// Checkpoints besides the final model.
-    pub save_strategy: SaveStrategy,
-    /// Steps between checkpoints, for [`SaveStrategy::Steps`].
+    pub save_strategy: IntervalStrategy,
+    /// Steps between checkpoints, for [`IntervalStrategy::Steps`].
     pub save_steps: usize,
     /// Older checkpoints beyond so many are deleted; all are kept where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub save_total_limit: Option<usize>,
     /// When the loss on evaluation data is measured.
-    pub evaluation_strategy: EvaluationStrategy,
-    /// Steps between evaluations, for [`EvaluationStrategy::Steps`]; `logging_steps` where it is absent.
+    pub evaluation_strategy: IntervalStrategy,
+    /// Steps between evaluations, for [`IntervalStrategy::Steps`]; `logging_steps` where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eval_steps: Option<usize>,
     /// Samples of an evaluation micro-batch.
@@ -100,10 +100,10 @@ impl Default for TrainConfig {
             data_order: DataOrder::Shuffled,
             seed: 42,
             logging_steps: 1,
-            save_strategy: SaveStrategy::Steps,
+            save_strategy: IntervalStrategy::Steps,
             save_steps: 500,
             save_total_limit: None,
-            evaluation_strategy: EvaluationStrategy::No,
+            evaluation_strategy: IntervalStrategy::No,
             eval_steps: None,
             per_device_eval_batch_size: 8,
             bf16: false,

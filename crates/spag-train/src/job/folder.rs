@@ -7,7 +7,7 @@ use spag_game::write_json_atomically;
 
 use super::{Start, TrainJob};
 use crate::checkpoint::{self, Origin, checkpoint_folders};
-use crate::config::SaveStrategy;
+use crate::config::IntervalStrategy;
 use crate::deepspeed::DeepSpeed;
 use crate::error::{Error, Result};
 use crate::metrics::{EvalRecord, MetricsLog, Record};
@@ -113,7 +113,9 @@ impl Observer for Writer<'_> {
         self.metrics.sync()?;
         checkpoint::write(self.dir, trainer, &self.origin)?;
         match self.origin.config.save_total_limit {
-            Some(limit) if self.origin.config.save_strategy != SaveStrategy::No => checkpoint::prune(self.dir, limit),
+            Some(limit) if self.origin.config.save_strategy != IntervalStrategy::No => {
+                checkpoint::prune(self.dir, limit)
+            }
             _ => Ok(()),
         }
     }

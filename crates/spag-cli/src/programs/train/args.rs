@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use spag_train::{DataOrder, EvaluationStrategy, SaveStrategy, SchedulerType, Start, TrainConfig, TrainMethod};
+use spag_train::{DataOrder, IntervalStrategy, SchedulerType, Start, TrainConfig, TrainMethod};
 
 use crate::{Error, Result, flags};
 
@@ -107,7 +107,7 @@ pub(crate) struct TrainArgs {
     pub(super) report_to: Vec<String>,
     /// When the loss on --eval_data_path is measured: no, steps or epoch (where that flag is given, the default).
     #[arg(long, value_name = "WHEN", alias = "eval_strategy", help_heading = "Output")]
-    pub(super) evaluation_strategy: Option<EvaluationStrategy>,
+    pub(super) evaluation_strategy: Option<IntervalStrategy>,
     /// Steps between evaluations, for --evaluation_strategy steps; by default --logging_steps.
     #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Output")]
     pub(super) eval_steps: Option<usize>,
@@ -116,7 +116,7 @@ pub(crate) struct TrainArgs {
     pub(super) per_device_eval_batch_size: usize,
     /// When a checkpoint that training can go on from is written to checkpoint-<step>: no, steps or epoch.
     #[arg(long, value_name = "WHEN", default_value = "steps", help_heading = "Output")]
-    pub(super) save_strategy: SaveStrategy,
+    pub(super) save_strategy: IntervalStrategy,
     /// Steps between checkpoints, for --save_strategy steps.
     #[arg(long, value_name = "N", default_value_t = TrainConfig::default().save_steps, value_parser = flags::count, help_heading = "Output")]
     pub(super) save_steps: usize,
@@ -174,11 +174,11 @@ impl TrainArgs {
     }
 
     /// Data to evaluate on are given to be evaluated on; the flag says otherwise where it is given too.
-    fn evaluation_strategy(&self) -> EvaluationStrategy {
+    fn evaluation_strategy(&self) -> IntervalStrategy {
         match (self.evaluation_strategy, self.eval_data_path.is_empty()) {
-            (_, true) => EvaluationStrategy::No,
+            (_, true) => IntervalStrategy::No,
             (Some(asked), false) => asked,
-            (None, false) => EvaluationStrategy::Epoch,
+            (None, false) => IntervalStrategy::Epoch,
         }
     }
 

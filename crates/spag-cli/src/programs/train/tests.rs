@@ -2,7 +2,7 @@ use super::*;
 
 use std::path::PathBuf;
 
-use spag_train::{EvaluationStrategy, SaveStrategy, SchedulerType, Start, TrainConfig, TrainMethod};
+use spag_train::{IntervalStrategy, SchedulerType, Start, TrainConfig, TrainMethod};
 
 const IMITATION: &str = "--output_dir im --model_name_or_path Llama-2-7b-hf --ref_model_name_or_path Llama-2-7b-hf \
     --lm_kl_coeff 0.1 --train_method SFTwithKL --train_data_path ./data/train_imitation_gpt4.json \
@@ -39,7 +39,7 @@ fn the_reference_command_word_for_word() {
         per_device_train_batch_size: 2,
         gradient_accumulation_steps: 8,
         max_length: 2048,
-        save_strategy: SaveStrategy::Epoch,
+        save_strategy: IntervalStrategy::Epoch,
         learning_rate: 5e-6,
         lr_scheduler_type: SchedulerType::Cosine,
         warmup_ratio: 0.03,
@@ -96,10 +96,10 @@ fn steps_and_several_files() {
 #[test]
 fn evaluation_data_are_evaluated_on() {
     let strategy = |flags: &str| config(&format!("{MINIMAL} {flags}")).evaluation_strategy;
-    assert_eq!(strategy("--evaluation_strategy steps"), EvaluationStrategy::No);
-    assert_eq!(strategy("--eval_data_path e.json"), EvaluationStrategy::Epoch);
-    assert_eq!(strategy("--eval_data_path e.json f.json --eval_strategy steps"), EvaluationStrategy::Steps);
-    assert_eq!(strategy("--eval_data_path e.json --evaluation_strategy no"), EvaluationStrategy::No);
+    assert_eq!(strategy("--evaluation_strategy steps"), IntervalStrategy::No);
+    assert_eq!(strategy("--eval_data_path e.json"), IntervalStrategy::Epoch);
+    assert_eq!(strategy("--eval_data_path e.json f.json --eval_strategy steps"), IntervalStrategy::Steps);
+    assert_eq!(strategy("--eval_data_path e.json --evaluation_strategy no"), IntervalStrategy::No);
 }
 
 #[test]
