@@ -22,20 +22,13 @@ pub(super) struct RunFolder {
 }
 
 impl RunFolder {
-    /// Makes or opens the folder, and deals with what an earlier run left there.
+    /// Makes or opens the folder; refuses to begin anew among the checkpoints of an earlier run.
     pub(super) fn open(job: &TrainJob) -> Result<Self> {
         let dir = job.output_dir.clone();
         fs::create_dir_all(&dir).map_err(Error::io(&dir))?;
         let folder = Self { _lock: lock(&dir)?, dir };
-        let there = checkpoint_folders(&folder.dir)?;
-        match (&job.start, there.last()) {
-            (Start::Anew, Some((step, _))) => return Err(Error::OutputHolds { path: folder.dir, step: *step }),
-            (Start::Overwrite, Some(_)) => {
-                for (_, path) in &there {
-                    fs::remove_dir_all(path).map_err(Error::io(path))?;
-                }
-            }
-            _ => {}
+        if let (Start::Anew, Some((step, _))) = (&job.start, checkpoint_folders(&folder.dir)?.last()) {
+            return Err(Error::OutputHolds { path: folder.dir, step: *step });
         }
         checkpoint::remove_leftovers(&folder.dir)?;
         Ok(folder)
@@ -54,6 +47,12 @@ impl RunFolder {
         origin: Origin<'a>,
         step: usize,
     ) -> Result<Writer<'a>> {
+        if job.start == Start::Overwrite {
+            // Only now: a run that could not begin has deleted nothing.
+            for (_, path) in checkpoint_folders(&self.dir)? {
+                fs::remove_dir_all(&path).map_err(Error::io(&path))?;
+            }
+        }
         // The settings as they were resolved, beside what they led to.
         write_json_atomically(self.dir.join("train_config.json"), job)?;
         if let Some(settings) = deepspeed {
