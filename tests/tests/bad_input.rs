@@ -131,6 +131,42 @@ fn checkpoints() {
 }
 
 #[test]
+fn deepspeed_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    copy_model(&dir.join("model"));
+    fs::write(dir.join("data.json"), r#"[{"query": "a", "target": "b"}]"#).unwrap();
+    let train = |file: &str, words: &[&str]| {
+        fs::write(dir.join("zero.json"), file).unwrap();
+        let arguments = [
+            "--model_name_or_path",
+            "model",
+            "--train_data_path",
+            "data.json",
+            "--output_dir",
+            "out",
+            "--deepspeed",
+            "zero.json",
+            "--learning_rate",
+            "1e-4",
+            "--bf16",
+            "True",
+        ];
+        refused("spag-train", &arguments, dir, words);
+        assert!(!dir.join("out/model.safetensors").exists());
+    };
+    train("{\n  \"zero_optimization\": {", &["zero.json", "line 2"]);
+    train("[1]", &["zero.json"]);
+    // Everything that is wrong is said at once.
+    train(
+        r#"{"optimizer": {"type": "AdamW", "params": {"lr": 2e-4}}, "bf16": {"enabled": false}, "gradient_cliping": 1}"#,
+        &["optimizer.params.lr", "--learning_rate", "0.0001", "bf16.enabled", "gradient_cliping", "gradient_clipping"],
+    );
+    train(r#"{"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}}"#, &["offload_param", "nvme"]);
+    train(r#"{"zero_optimization": {"stage": 1, "offload_param": {"device": "cpu"}}}"#, &["offload_param", "stage"]);
+}
+
+#[test]
 fn configurations() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();

@@ -138,3 +138,47 @@ fn a_context_shorter_than_asked_for_is_used_and_said() {
     assert!(err.contains("--max_length 512") && err.contains("--tf32 ("), "{err}");
     assert!(out.contains("1 steps") && folder.path().join("o/model.safetensors").is_file(), "{out}");
 }
+
+#[test]
+fn a_training_step_is_timed_with_the_keys_of_the_baseline() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = tiny().join("config.json");
+    let model = folder.path().join("model");
+    let mut init = program("spag");
+    init.args(["init-model", "--config"]).arg(folder.path().join("alone.json")).arg("--output_dir").arg(&model);
+    fs::copy(config, folder.path().join("alone.json")).unwrap();
+    let (said, _) = run(&mut init, 0);
+    assert!(said.contains("without a tokenizer"), "{said}");
+    for flags in [&[][..], &["--ref"], &["--checkpointing", "--dtype", "bfloat16"]] {
+        let mut bench = program("spag");
+        bench.args(["bench", "train", "--model_name_or_path"]).arg(&model);
+        bench.args(["--batch", "2", "--seq", "16", "--steps", "2", "--warmup", "1"]).args(flags);
+        let (line, _) = run(&mut bench, 0);
+        let told: Value = serde_json::from_str(&line).unwrap();
+        let keys: Vec<&String> = told.as_object().unwrap().keys().collect();
+        let wanted = [
+            "what",
+            "params",
+            "seconds",
+            "tokens_per_s",
+            "model_tflops",
+            "peak_gib",
+            "loss",
+            "checkpoint",
+            "device",
+            "dtype",
+            "batch",
+            "seq",
+            "steps",
+            "warmup",
+            "threads",
+            "ref",
+            "checkpointing",
+        ];
+        assert_eq!(keys, wanted);
+        assert_eq!(told["what"], "spag train step");
+        // Random weights know nothing: the loss is that of guessing.
+        assert!((told["loss"].as_f64().unwrap() - 1000f64.ln()).abs() < 0.5, "{line}");
+        assert!(told["seconds"].as_f64().unwrap() > 0.0 && told["params"] == 276_672);
+    }
+}

@@ -4,11 +4,12 @@
 //! sharded, offloaded or reduced. Gradients and optimizer state use the same layout.
 
 use candle_core::{DType, Device, Tensor};
+use rayon::prelude::*;
 
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
 use crate::error::Result;
-use crate::ops::cast;
+use crate::ops::{cast, cpu};
 
 /// One tensor inside a layer's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,7 +199,14 @@ impl FlatBuffers {
     /// An error of the device.
     pub fn set_zero(&self) -> Result<()> {
         for layer in &self.layers {
-            layer.zero_set()?;
+            match (layer.device().is_cpu(), layer.dtype()) {
+                // On all threads, which a large buffer keeps busy for as long as an op.
+                (true, DType::F32) => cpu::update(layer, |values| {
+                    values.par_chunks_mut(1 << 16).for_each(|part| part.fill(0.0));
+                    Ok(())
+                })?,
+                _ => layer.zero_set()?,
+            }
         }
         Ok(())
     }

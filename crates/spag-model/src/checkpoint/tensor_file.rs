@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use candle_core::{DType, Tensor};
+use half::bf16;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::WeightDtype;
@@ -126,16 +127,15 @@ fn header(path: &Path, tensors: &[(String, Tensor)], dtype: WeightDtype) -> Resu
 }
 
 fn little_endian(tensor: &Tensor, dtype: WeightDtype) -> Result<Vec<u8>> {
+    fn each<T, const N: usize>(values: &[T], write: impl Fn(&T) -> [u8; N]) -> Vec<u8> {
+        let mut bytes = vec![0; values.len() * N];
+        bytes.as_chunks_mut().0.iter_mut().zip(values).for_each(|(bytes, value)| *bytes = write(value));
+        bytes
+    }
     Ok(match (tensor.dtype(), dtype) {
-        (DType::BF16, WeightDtype::Bf16) => {
-            cpu::read_bf16(tensor, |values| Ok(values.iter().flat_map(|x| x.to_le_bytes()).collect()))?
-        }
-        (DType::BF16, WeightDtype::F32) => {
-            cpu::read_bf16(tensor, |values| Ok(values.iter().flat_map(|x| x.to_f32().to_le_bytes()).collect()))?
-        }
-        (_, WeightDtype::F32) => cpu::read(tensor, |values| Ok(values.iter().flat_map(|x| x.to_le_bytes()).collect()))?,
-        (_, WeightDtype::Bf16) => cpu::read(tensor, |values| {
-            Ok(values.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect())
-        })?,
+        (DType::BF16, WeightDtype::Bf16) => cpu::read_bf16(tensor, |v| Ok(each(v, |x| x.to_le_bytes())))?,
+        (DType::BF16, WeightDtype::F32) => cpu::read_bf16(tensor, |v| Ok(each(v, |x| x.to_f32().to_le_bytes())))?,
+        (_, WeightDtype::F32) => cpu::read(tensor, |v| Ok(each(v, |x| x.to_le_bytes())))?,
+        (_, WeightDtype::Bf16) => cpu::read(tensor, |v| Ok(each(v, |x| bf16::from_f32(*x).to_le_bytes())))?,
     })
 }
