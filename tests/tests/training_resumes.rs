@@ -13,7 +13,7 @@ use spag_tests::{fixture, program, run};
 use spag_train::{SavedRun, checkpoint_folders, latest_checkpoint};
 
 /// Settings under which everything that a checkpoint has to keep differs from its beginning.
-const POLICY: &str = "--train_method OfflinePO --lm_kl_coeff 0.2 --lm_sft_coeff 0.5 --num_train_epochs 6 \
+const POLICY: &str = "--train_method OfflinePO --lm_kl_coeff 0.2 --lm_sft_coeff 0.5 --num_train_epochs 4 \
     --per_device_train_batch_size 4 --gradient_accumulation_steps 2 --learning_rate 1e-3 --lr_scheduler_type cosine \
     --warmup_ratio 0.1 --weight_decay 0.01 --max_length 256 --seed 3 --logging_steps 3 --save_strategy steps \
     --save_steps 2 --save_total_limit 2";
@@ -88,7 +88,7 @@ fn survives(settings: &str, kills: usize, limit: Option<usize>) {
         loop {
             let mut child = resumed(settings, &output).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             // Any moment from the first instruction to well into the run.
-            std::thread::sleep(took.mul_f64(rng.random_range(0.0..0.5)));
+            std::thread::sleep(took.mul_f64(rng.random_range(0.0..0.4)));
             let ended = child.try_wait().unwrap();
             child.kill().unwrap();
             child.wait().unwrap();

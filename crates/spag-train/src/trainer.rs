@@ -15,7 +15,7 @@ use crate::metrics::{EvalRecord, Record, gib, peak_memory};
 use crate::optimizer::{AdamW, clip_factor, global_norm};
 use crate::order::Plan;
 use crate::position::{Position, StepLoss};
-use crate::progress::Progress;
+use crate::progress::{Progress, Within};
 use crate::reference::reference_log_probs;
 use crate::schedule::Schedule;
 use crate::step::{TrainData, passes};
@@ -163,8 +163,7 @@ impl<'a> Trainer<'a> {
                 IntervalStrategy::Epoch => epoch_ends || step == total,
             };
             if let (Some(eval), true) = (eval, eval_due) {
-                observer.evaluated(&self.evaluate(eval, progress)?)?;
-                progress.resume("training", total as u64, step as u64);
+                observer.evaluated(&self.evaluate(eval, &mut Within::new(progress, step as u64))?)?;
             }
             let save_due = match self.config.save_strategy {
                 IntervalStrategy::No => false,
