@@ -51,17 +51,6 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// The file that games are appended to holds games of another run.
-    #[error(
-        "{}: row {row} is not a game of this run (its word, turns or seed differ); delete the file, or choose another --data_suffix or --model_prefix",
-        path.display()
-    )]
-    OtherGames {
-        /// The file.
-        path: PathBuf,
-        /// The row, counted from 1.
-        row: usize,
-    },
     /// Whoever read our standard output has gone away.
     #[error("standard output")]
     Stdout(#[source] std::io::Error),

@@ -34,6 +34,7 @@ mod prompts;
 
 // ── Files ──
 mod io;
+mod record;
 
 pub use driver::{AfterDecision, FinishedGame, GameSpec, PlayConfig, Seats, game_seed, play_games};
 pub use episode::{Episode, Role, Utterance};
@@ -46,3 +47,4 @@ pub use outcome::{Outcome, Verdict};
 pub use player::{Player, PlayerError, ScriptedPlayer, TurnRequest};
 pub use plural::pluralize;
 pub use prompts::PromptSet;
+pub use record::GameRecord;

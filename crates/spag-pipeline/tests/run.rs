@@ -232,7 +232,7 @@ fn games_of_another_run_are_not_taken_for_one_s_own() {
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("\"seed\":", "\"seed\":1", 1)).unwrap();
     let said = run(&config, &mut Silent).unwrap_err().to_string();
-    assert!(said.contains("row 1 is no game of this run"), "{said}");
+    assert!(said.contains("row 1: no game of this run"), "{said}");
 }
 
 #[test]

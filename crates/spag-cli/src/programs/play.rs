@@ -9,7 +9,8 @@ use std::{
 
 use clap::Parser;
 use spag_game::{
-    AfterDecision, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, game_seed, judge_episode, play_games, read_words,
+    AfterDecision, GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, game_seed, judge_episode, play_games,
+    read_words, write_json_atomically,
 };
 use spag_model::Checkpoint;
 use spag_pipeline::ModelPlayer;
@@ -19,7 +20,7 @@ use crate::{
     Error, Result, exit,
     flags::{self, Task},
     launch,
-    playing::{GameRecord, Tally},
+    playing::Tally,
     programs::train::TrainArgs,
     progress::{LineEvery, TerminalProgress},
     prompts,
@@ -93,22 +94,21 @@ fn play(args: &PlayArgs) -> Result<()> {
     let prompts = prompts::load(args.prompts.as_deref())?;
     let stem = stem(args);
     std::fs::create_dir_all(&args.output_dir).map_err(|source| Error::Io { path: args.output_dir.clone(), source })?;
-    let mut record = GameRecord::open(&args.output_dir.join(format!("{stem}_rank0.jsonl")), &specs)?;
+    let mut record = GameRecord::open(args.output_dir.join(format!("{stem}_rank0.jsonl")), specs)?;
     let mut tally = Tally::default();
     for episode in record.episodes() {
         tally.add(&judge_episode(args.judge, episode)?);
     }
-    let total = specs.len();
-    let missing: Vec<GameSpec> = specs.into_iter().filter(|spec| !record.holds(spec.game)).collect();
-    if missing.len() < total {
-        let (done, path) = (total - missing.len(), record.path().display());
+    let missing = record.missing();
+    if missing.len() < record.total() {
+        let (done, total, path) = (record.total() - missing.len(), record.total(), record.path().display());
         exit::note(format_args!("note: {done} of {total} games are in {path} already; delete it to play them again"));
     }
     if !missing.is_empty() {
         play_missing(args, &prompts, missing, &mut record, &mut tally)?;
     }
     let results = args.output_dir.join(format!("{stem}_results.json"));
-    record.write_results(&results)?;
+    write_json_atomically(&results, &record.into_episodes())?;
     exit::say(format_args!("{} games in {}\n{tally}", tally.games(), results.display()))
 }
 

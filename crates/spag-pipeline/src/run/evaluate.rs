@@ -90,7 +90,7 @@ pub(super) fn evaluate(
         done.note_seed(&name, seed);
         let set = GameSet { path: pairing.file(eval), words: &table.words, count, seed };
         done.timed("play", || {
-            let mut games = set.begin()?;
+            let mut games = set.begin(config.max_turns)?;
             if !games.is_complete() {
                 let stage = format!("eval: {} – {}", pairing.attacker.name(), pairing.defender.name());
                 let mut progress = Staged { stage: &stage, inner: &mut *progress };

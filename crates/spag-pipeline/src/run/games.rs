@@ -3,18 +3,16 @@
 //! Every finished game is appended at once. Games are independent of each other, each with its own seed, so going on
 //! means playing those that are missing; in the end the file is sorted, and equals that of a run never interrupted.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde_json::Value;
 use spag_game::{
-    AfterDecision, Episode, FinishedGame, GameSpec, JsonlAppender, Outcome, PlayConfig, PromptSet, Seats, game_seed,
+    AfterDecision, Episode, FinishedGame, GameRecord, GameSpec, Outcome, PlayConfig, PromptSet, Seats, game_seed,
     play_games,
 };
 use spag_train::Progress;
 
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::files::write_jsonl;
 
 /// Games to be played: which, and where to.
@@ -30,49 +28,30 @@ pub(crate) struct GameSet<'a> {
     pub(crate) seed: u64,
 }
 
-/// The part of a [`GameSet`] that lies in its file already.
+/// A [`GameSet`] with its file open.
 #[derive(Debug)]
-pub(crate) struct Begun<'a> {
-    set: GameSet<'a>,
-    file: JsonlAppender<Episode>,
-    done: BTreeMap<usize, Episode>,
+pub(crate) struct Begun {
+    record: GameRecord,
 }
 
-impl<'a> GameSet<'a> {
+impl GameSet<'_> {
     /// Reads what was played before; a line torn by a kill is dropped from the file.
-    pub(crate) fn begin(self) -> Result<Begun<'a>> {
-        let (file, episodes) = JsonlAppender::<Episode>::resume(&self.path)?;
-        let mut done = BTreeMap::new();
-        for (index, episode) in episodes.into_iter().enumerate() {
-            done.insert(self.identify(index + 1, &episode)?, episode);
-        }
-        Ok(Begun { set: self, file, done })
-    }
-
-    fn spec(&self, game: usize, max_turns: usize) -> Option<GameSpec> {
-        let target_word = self.words.get(game % self.words.len().max(1))?.clone();
-        Some(GameSpec { game, target_word, max_turns, seed: game_seed(self.seed, game) })
-    }
-
-    /// The game's number, after checking that it is one of this set.
-    fn identify(&self, row: usize, episode: &Episode) -> Result<usize> {
-        let number = |key| episode.extra.get(key).and_then(Value::as_u64);
-        let game = number("game").and_then(|game| usize::try_from(game).ok());
-        let spec = game.filter(|game| *game < self.count).and_then(|game| self.spec(game, episode.max_turns));
-        match spec {
-            Some(spec) if number("seed") == Some(spec.seed) && episode.target_word == spec.target_word => Ok(spec.game),
-            _ => Err(Error::DamagedRun {
-                path: self.path.clone(),
-                message: format!("row {row} is no game of this run (its `game`, `seed` or `target_word` is another)"),
-            }),
-        }
+    pub(crate) fn begin(self, max_turns: usize) -> Result<Begun> {
+        let words = self.words.iter().cycle().take(self.count).enumerate();
+        let specs = words.map(|(game, word)| GameSpec {
+            game,
+            target_word: word.clone(),
+            max_turns,
+            seed: game_seed(self.seed, game),
+        });
+        Ok(Begun { record: GameRecord::open(&self.path, specs.collect())? })
     }
 }
 
-impl Begun<'_> {
+impl Begun {
     /// Whether anything is left to play.
     pub(crate) fn is_complete(&self) -> bool {
-        self.done.len() >= self.set.count
+        self.record.episodes().len() >= self.record.total()
     }
 
     /// Plays the missing games.
@@ -83,27 +62,18 @@ impl Begun<'_> {
         config: &RunConfig,
         progress: &mut dyn Progress,
     ) -> Result<()> {
-        let missing: Vec<GameSpec> = (0..self.set.count)
-            .filter(|game| !self.done.contains_key(game))
-            .filter_map(|game| self.set.spec(game, config.max_turns))
-            .collect();
         let play_config = PlayConfig {
             judge: config.judge,
             games_in_flight: config.self_play.games_in_flight,
             after_decision: AfterDecision::Stop,
         };
         let mut score = Score::default();
-        let before = self.done.len();
-        progress.begin("games", self.set.count as u64);
-        progress.advance(before as u64, "");
+        let before = self.record.episodes().len();
+        progress.resume("games", self.record.total() as u64, before as u64);
         let mut played = 0;
-        play_games(missing, seats, prompts, &play_config, &mut |game: FinishedGame| {
+        play_games(self.record.missing(), seats, prompts, &play_config, &mut |game: FinishedGame| {
             score.add(game.verdict.outcome);
-            let mut episode = game.episode;
-            episode.extra.insert("game".to_owned(), Value::from(game.game));
-            episode.extra.insert("seed".to_owned(), Value::from(game.seed));
-            self.file.append(&episode)?;
-            self.done.insert(game.game, episode);
+            self.record.add(game)?;
             played += 1;
             progress.advance((before + played) as u64, &score.describe());
             Ok(())
@@ -114,8 +84,9 @@ impl Begun<'_> {
 
     /// Sorts the file and hands out its games in order.
     pub(crate) fn finish(self) -> Result<Vec<Episode>> {
-        let episodes: Vec<Episode> = self.done.into_values().collect();
-        write_jsonl(&self.set.path, &episodes)?;
+        let path = self.record.path().to_owned();
+        let episodes = self.record.into_episodes();
+        write_jsonl(&path, &episodes)?;
         Ok(episodes)
     }
 }

@@ -98,7 +98,7 @@ fn imitation(
     let mut done = StageDone::default();
     done.note_seed("play", seed);
     done.timed("play", || {
-        let mut games = set.begin()?;
+        let mut games = set.begin(config.max_turns)?;
         if !games.is_complete() {
             let mut attacker = ScriptedAttacker::new(&table.lexicon);
             let mut defender = ScriptedDefender::new(&table.lexicon);
@@ -125,7 +125,7 @@ fn spag(
     let mut done = StageDone::default();
     done.note_seed("play", seed);
     done.timed("play", || {
-        let mut games = set.begin()?;
+        let mut games = set.begin(config.max_turns)?;
         if !games.is_complete() {
             let mut player = player(config, &load(current)?, config.self_play.temperature)?;
             let mut progress = Staged { stage: stage.name(), inner: progress };
