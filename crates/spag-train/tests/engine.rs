@@ -58,6 +58,22 @@ fn recomputation_changes_no_bit() {
 }
 
 #[test]
+fn the_number_of_threads_changes_no_bit() {
+    // Elsewhere large products go through a library that splits its sums among the threads.
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        let end = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| end_of(&config(TrainMethod::OfflinePo), &samples()))
+        };
+        let one = end(1);
+        for threads in [2, 3, 7] {
+            assert_eq!(end(threads), one, "{threads} threads");
+        }
+    }
+}
+
+#[test]
 fn the_split_into_micro_batches_does_not_matter() {
     // Rows of one kind, and as many in each micro-batch: the mean of the micro-batches' means is the mean of all.
     let games: Vec<Sample> =
