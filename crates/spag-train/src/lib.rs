@@ -50,7 +50,7 @@ pub use encode::{Encoded, encode};
 pub use error::{Error, Result};
 pub use evaluate::evaluate;
 pub use job::{Start, TrainJob, run};
-pub use metrics::{EvalRecord, Record, peak_memory};
+pub use metrics::{EvalRecord, Record, gib, peak_memory};
 pub use optimizer::{AdamW, clip_factor, global_norm};
 pub use order::Plan;
 pub use position::{Position, StepLoss};

@@ -212,7 +212,7 @@ impl Generator {
             let attended = cached_attention::forward(&q, keys, values, &places, heads)?;
             x = (x + linear_invariant(&attended, &w.o)?)?;
             let normed = rms_norm::forward(&x, &w.post_norm, eps)?;
-            x = (x + mlp_forward(&normed, w, linear_invariant)?.3)?;
+            x = (x + mlp_forward(&normed, w, linear_invariant)?)?;
         }
         let normed = rms_norm::forward(&embedding::forward(&last, &x)?, &self.norm, eps)?;
         self.stats.steps += 1;

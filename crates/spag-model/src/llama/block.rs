@@ -100,16 +100,14 @@ pub(crate) fn qkv_forward(
     Ok((q, k, v))
 }
 
-/// down(silu(gate(x))·up(x)): (gate, up, activated, output).
+/// down(silu(gate(x))·up(x)), for generation, which keeps nothing of it.
 pub(crate) fn mlp_forward(
     normed: &Tensor,
     w: &BlockWeights,
     project: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
-) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+) -> Result<Tensor> {
     let (gate, up) = (project(normed, &w.gate)?, project(normed, &w.up)?);
-    let activated = swiglu::forward(&gate, &up)?;
-    let output = project(&activated, &w.down)?;
-    Ok((gate, up, activated, output))
+    project(&swiglu::forward(&gate, &up)?, &w.down)
 }
 
 /// `x` [N, D] → the block's output [N, D] and what its backward pass needs, `x` among it.

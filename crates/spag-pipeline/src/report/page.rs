@@ -4,7 +4,7 @@ use super::charts;
 use super::data::{Report, SamplePair, ShownGame};
 use super::html::{escape, table};
 use super::numbers::{change, percent, rate, seconds};
-use super::text::pairings;
+use super::text::{ENDING_COLUMNS, ending_row, pairings};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -103,35 +103,13 @@ fn tables(report: &Report) -> String {
         ]
     });
     let wins: Vec<Vec<String>> = std::iter::once(baseline).chain(matches).collect();
-    let endings: Vec<Vec<String>> = pairings(report)
-        .into_iter()
-        .map(|(name, play)| {
-            let shares = [play.right_guess, play.wrong_guess, play.said_unknowingly, play.broken_rule, play.tie];
-            let mut row = vec![name, play.games.to_string()];
-            row.extend(shares.map(rate));
-            row.extend([format!("{:.2}", play.mean_turns), rate(play.true_clues)]);
-            row
-        })
-        .collect();
+    let endings: Vec<Vec<String>> =
+        pairings(report).into_iter().map(|(name, play)| ending_row(name, play, rate)).collect();
     table(
         "Win rates against IM, % of decided games [95% Wilson interval], and the change against IM playing itself, in points",
         &["model", "both seats", "as attacker", "against IM–IM", "as defender", "against IM–IM"],
         &wins,
-    ) + &table(
-        "How games ended, % of games [95%]; true clues, % of clues given",
-        &[
-            "attacker – defender",
-            "games",
-            "right guess",
-            "wrong guess",
-            "said unknowingly",
-            "broken rule",
-            "tie",
-            "turns",
-            "true clues",
-        ],
-        &endings,
-    )
+    ) + &table("How games ended, % of games [95%]; true clues, % of clues given", &ENDING_COLUMNS, &endings)
 }
 
 fn sample(pair: &SamplePair) -> String {

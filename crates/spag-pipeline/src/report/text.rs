@@ -3,6 +3,7 @@
 use super::data::{Report, SamplePair, ShownGame, ShownUtterance};
 use super::numbers::{change, percent, rate, seconds};
 use crate::play_stats::PlayStats;
+use crate::stats::Rate;
 
 /// The whole report as plain text: win rates, how games ended, a few games, seconds, and where everything lies.
 pub fn render_text(report: &Report) -> String {
@@ -43,34 +44,34 @@ fn win_rates(report: &Report, out: &mut String) {
 
 fn endings(report: &Report, out: &mut String) {
     out.push_str("\nHow games ended, % of games; turns up to the end; true clues, % of the attackers' clues\n\n");
-    let mut rows = vec![cells([
-        "attacker – defender",
-        "games",
-        "right guess",
-        "wrong guess",
-        "said unknowingly",
-        "broken rule",
-        "tie",
-        "turns",
-        "true clues",
-    ])];
-    for (name, play) in pairings(report) {
-        rows.push(vec![
-            name,
-            play.games.to_string(),
-            percent(play.right_guess.share),
-            percent(play.wrong_guess.share),
-            percent(play.said_unknowingly.share),
-            percent(play.broken_rule.share),
-            percent(play.tie.share),
-            format!("{:.2}", play.mean_turns),
-            percent(play.true_clues.share),
-        ]);
-    }
+    let mut rows = vec![cells(ENDING_COLUMNS)];
+    rows.extend(pairings(report).into_iter().map(|(name, play)| ending_row(name, play, |rate| percent(rate.share))));
     table(&rows, out);
     out.push_str(
         "\n  The rules do not forbid untrue clues: where their share grows, part of the attacker's gain is lying.\n",
     );
+}
+
+/// Heads of the table of how games ended.
+pub(super) const ENDING_COLUMNS: [&str; 9] = [
+    "attacker – defender",
+    "games",
+    "right guess",
+    "wrong guess",
+    "said unknowingly",
+    "broken rule",
+    "tie",
+    "turns",
+    "true clues",
+];
+
+/// A row under [`ENDING_COLUMNS`]; `show` writes a share.
+pub(super) fn ending_row(name: String, play: &PlayStats, show: impl Fn(Rate) -> String) -> Vec<String> {
+    let shares = [play.right_guess, play.wrong_guess, play.said_unknowingly, play.broken_rule, play.tie];
+    let mut row = vec![name, play.games.to_string()];
+    row.extend(shares.map(&show));
+    row.extend([format!("{:.2}", play.mean_turns), show(play.true_clues)]);
+    row
 }
 
 /// Every set of games of the report with its players' names, evaluation first.

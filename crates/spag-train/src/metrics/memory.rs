@@ -10,7 +10,7 @@ pub fn peak_memory() -> Option<u64> {
 }
 
 /// Bytes as GiB.
-pub(crate) fn gib(bytes: u64) -> f64 {
+pub fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1u32 << 30)
 }
 

@@ -4,8 +4,7 @@ mod log;
 mod memory;
 mod record;
 
-pub use memory::peak_memory;
+pub use memory::{gib, peak_memory};
 pub use record::{EvalRecord, Record};
 
 pub(crate) use log::MetricsLog;
-pub(crate) use memory::gib;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use spag_model::{LlamaConfig, WeightDtype, load_model};
-use spag_train::{TimingConfig, peak_memory, time_steps};
+use spag_train::{TimingConfig, gib, peak_memory, time_steps};
 
 use crate::{Result, exit, flags};
 
@@ -83,7 +83,7 @@ pub(super) fn run(command: BenchCommand) -> Result<()> {
         "seconds": round(measured.seconds, 5),
         "tokens_per_s": round(tokens / measured.seconds, 1),
         "model_tflops": round(flops / 1e12, 3),
-        "peak_gib": peak_memory().map(|bytes| round(bytes as f64 / f64::from(1u32 << 30), 2)),
+        "peak_gib": peak_memory().map(|bytes| round(gib(bytes), 2)),
         "loss": round(measured.loss, 4),
         "checkpoint": args.model_name_or_path,
         "device": "cpu",
