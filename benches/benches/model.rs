@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use candle_core::Device;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use spag_game::{AfterDecision, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, game_seed, play_games};
+use spag_game::{FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
 use spag_model::{
     Activations, Checkpoint, FlatBuffers, GenerationConfig, Generator, Packed, Request, Sampling, Targets,
 };
@@ -99,8 +99,7 @@ fn game(c: &mut Criterion) {
     };
     let mut group = c.benchmark_group("self-play");
     for games in [1usize, 64] {
-        let config =
-            PlayConfig { judge: JudgeKind::Paper, games_in_flight: games, after_decision: AfterDecision::Stop };
+        let config = PlayConfig { games_in_flight: games, ..PlayConfig::default() };
         let mut player = ModelPlayer::new(checkpoint.clone(), generation, games).expect("sound settings");
         group.throughput(Throughput::Elements(games as u64));
         group.bench_function(format!("{games} games at once"), |b| {
@@ -112,7 +111,7 @@ fn game(c: &mut Criterion) {
                     seed: game_seed(1, game),
                 });
                 let mut finished = 0;
-                play_games(specs, Seats::SelfPlay(&mut player), &prompts, &config, &mut |_| {
+                play_games(specs, Seats::SelfPlay(&mut player), &prompts, &config, &mut |_: FinishedGame| {
                     finished += 1;
                     Ok(())
                 })

@@ -43,7 +43,12 @@ fn io_code(error: &io::Error) -> u8 {
 fn game_code(error: &spag_game::Error) -> u8 {
     match error {
         spag_game::Error::Io { source, .. } => io_code(source),
-        spag_game::Error::Player { .. } | spag_game::Error::Replies { .. } => FAILURE,
+        spag_game::Error::Player { .. }
+        | spag_game::Error::PlayerGone { .. }
+        | spag_game::Error::StrayReply { .. }
+        | spag_game::Error::GameFailed { .. }
+        | spag_game::Error::FailedInARow { .. }
+        | spag_game::Error::InUse { .. } => FAILURE,
         _ => BAD_INPUT,
     }
 }
@@ -85,6 +90,7 @@ fn pipeline_code(error: &spag_pipeline::Error) -> u8 {
         spag_pipeline::Error::Train(error) => train_code(error),
         spag_pipeline::Error::RunLocked { .. }
         | spag_pipeline::Error::NothingToLearn { .. }
+        | spag_pipeline::Error::GamesFailed { .. }
         | spag_pipeline::Error::Tokenizer { .. } => FAILURE,
         _ => BAD_INPUT,
     }

@@ -55,6 +55,20 @@ impl TaskType {
 }
 
 impl SamplingArgs {
+    /// Everything that decides what is drawn, but the seed.
+    pub(crate) fn describe(&self) -> String {
+        let chosen = match self.task_type {
+            TaskType::Testing => "greedy".to_owned(),
+            TaskType::Sampling => {
+                let top_k = self.top_k.map(|k| format!("; top_k={k}")).unwrap_or_default();
+                let top_p = self.top_p.map(|p| format!("; top_p={p}")).unwrap_or_default();
+                format!("temperature={}{top_k}{top_p}", self.temperature)
+            }
+        };
+        let max_length = self.max_length.map(|most| format!("; max_length={most}")).unwrap_or_default();
+        format!("{chosen}; max_new_tokens={}{max_length}", self.max_new_tokens)
+    }
+
     /// The settings for one model.
     pub(crate) fn config(&self, model: &Llama, folder: &Path) -> GenerationConfig {
         let positions = model.config().max_position_embeddings;

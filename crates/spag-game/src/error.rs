@@ -65,23 +65,75 @@ pub enum Error {
         /// Whose turn it was.
         expected: crate::Role,
     },
-    /// A player failed.
+    /// A player could not take a turn on.
     #[error("game {game}, {role}'s turn: {source}")]
     Player {
-        /// The first game of the batch that failed.
+        /// The game.
         game: usize,
         /// Whose turn it was.
         role: crate::Role,
         /// What the player said.
         source: crate::PlayerError,
     },
-    /// A player gave another number of replies than it was asked for.
-    #[error("a player was asked for {asked} replies and gave {given}")]
-    Replies {
-        /// Requests.
-        asked: usize,
-        /// Replies.
-        given: usize,
+    /// A player that had turns open cannot go on at all.
+    #[error("{who} cannot go on: {source}")]
+    PlayerGone {
+        /// Which player.
+        who: &'static str,
+        /// What it said.
+        source: crate::PlayerError,
+    },
+    /// A player answered where it was not asked.
+    #[error("{who} gave a reply in game {game}, where it has no turn open")]
+    StrayReply {
+        /// Which player.
+        who: &'static str,
+        /// The game.
+        game: usize,
+    },
+    /// A game that could not be played to its end, where no game may fail.
+    #[error("game {game}, {role}'s turn: {reason}")]
+    GameFailed {
+        /// The game.
+        game: usize,
+        /// Whose turn it was.
+        role: crate::Role,
+        /// Why there is no utterance.
+        reason: String,
+    },
+    /// One game after another failed.
+    #[error("{count} games in a row could not be played to their end, the last one: {last}")]
+    FailedInARow {
+        /// How many.
+        count: usize,
+        /// The last of them, a [`Error::GameFailed`].
+        last: Box<Error>,
+    },
+    /// Two games of the same number were to be played at the same time.
+    #[error("there are two games number {game} at a time; give each a number of its own")]
+    SameGame {
+        /// The number.
+        game: usize,
+    },
+    /// Another process appends to the file.
+    #[error("{path}: another run is writing to this file; wait for it, or write into another", path = path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Recorded games were played by others than those who would go on.
+    #[error(
+        "{path}: row {row}: played by others than now: {difference}; play with the same players and settings, delete \
+         the file to play its games again, or play into another",
+        path = path.display()
+    )]
+    OtherPlayers {
+        /// The record.
+        path: PathBuf,
+        /// 1-based line.
+        row: usize,
+        /// Each setting that differs, then and now.
+        difference: String,
     },
 }
 

@@ -36,7 +36,9 @@ mod prompts;
 mod io;
 mod record;
 
-pub use driver::{AfterDecision, FinishedGame, GameSpec, PlayConfig, Seats, game_seed, play_games};
+pub use driver::{
+    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, PlayConfig, Seats, game_seed, play_games,
+};
 pub use episode::{Episode, Role, Utterance};
 pub use error::{Error, Result};
 pub use io::{
@@ -44,7 +46,7 @@ pub use io::{
 };
 pub use judge::{JudgeKind, Referee, is_prediction, judge_episode, word_forms};
 pub use outcome::{Outcome, Verdict};
-pub use player::{Player, PlayerError, ScriptedPlayer, TurnRequest};
+pub use player::{Patience, Player, PlayerError, Reply, ScriptedPlayer, TurnFailure, TurnRequest};
 pub use plural::pluralize;
 pub use prompts::PromptSet;
 pub use record::GameRecord;

@@ -3,12 +3,17 @@
 use std::cell::RefCell;
 
 use spag_game::{
-    AfterDecision, FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, Player, PlayerError, PromptSet, Role,
-    ScriptedPlayer, Seats, TurnRequest, Verdict, game_seed, play_games,
+    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, JudgeKind, Outcome, Patience, PlayConfig, Player,
+    PlayerError, PromptSet, Reply, Role, ScriptedPlayer, Seats, TurnFailure, TurnRequest, Verdict, game_seed,
+    play_games,
 };
 
-const STOP: PlayConfig =
-    PlayConfig { judge: JudgeKind::Paper, games_in_flight: 4, after_decision: AfterDecision::Stop };
+const STOP: PlayConfig = PlayConfig {
+    judge: JudgeKind::Paper,
+    games_in_flight: 4,
+    after_decision: AfterDecision::Stop,
+    max_failed_in_a_row: 10,
+};
 
 fn specs(count: usize) -> impl Iterator<Item = GameSpec> {
     (0..count).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 3, seed: game_seed(7, game) })
@@ -17,7 +22,7 @@ fn specs(count: usize) -> impl Iterator<Item = GameSpec> {
 fn play(specs: impl Iterator<Item = GameSpec>, seats: Seats<'_>, config: &PlayConfig) -> Vec<FinishedGame> {
     let mut finished = Vec::new();
     let prompts = PromptSet::default();
-    let result = play_games(specs, seats, &prompts, config, &mut |game| {
+    let result = play_games(specs, seats, &prompts, config, &mut |game: FinishedGame| {
         finished.push(game);
         Ok(())
     });
@@ -67,22 +72,36 @@ fn played_on_games_have_the_same_verdicts() {
     }
 }
 
-/// Notes the batches it is asked.
-struct Noting<'a>(&'a RefCell<Vec<Vec<(usize, Role)>>>);
+/// Answers all open turns in a poll, and notes which they were.
+struct Noting<'a> {
+    batches: &'a RefCell<Vec<Vec<(usize, Role)>>>,
+    open: Vec<(usize, Role, String)>,
+}
+
+impl<'a> Noting<'a> {
+    fn new(batches: &'a RefCell<Vec<Vec<(usize, Role)>>>) -> Self {
+        Self { batches, open: Vec::new() }
+    }
+}
 
 impl Player for Noting<'_> {
-    fn respond(&mut self, requests: &[TurnRequest<'_>]) -> Result<Vec<String>, PlayerError> {
-        self.0.borrow_mut().push(requests.iter().map(|turn| (turn.game, turn.role)).collect());
-        Ok(requests.iter().map(ends_by_number).collect())
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        self.open.push((turn.game, turn.role, ends_by_number(turn)));
+        Ok(())
+    }
+
+    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+        self.batches.borrow_mut().push(self.open.iter().map(|(game, role, _)| (*game, *role)).collect());
+        Ok(self.open.drain(..).map(|(game, _, said)| Reply { game, said: Ok(said) }).collect())
     }
 }
 
 #[test]
-fn one_step_is_one_batch_a_player() {
+fn all_that_is_open_is_open_at_once() {
     use Role::{Attacker, Defender};
     let config = PlayConfig { games_in_flight: 2, ..STOP };
     let batches = RefCell::new(Vec::new());
-    play(specs(3), Seats::SelfPlay(&mut Noting(&batches)), &config);
+    play(specs(3), Seats::SelfPlay(&mut Noting::new(&batches)), &config);
     // Game 0 ends with the first utterance; game 2 takes its place one step behind game 1.
     let expected = [
         vec![(0, Attacker), (1, Attacker)],
@@ -93,7 +112,7 @@ fn one_step_is_one_batch_a_player() {
     assert_eq!(*batches.borrow(), expected);
 
     let (attackers, defenders) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
-    let seats = Seats::Versus { attacker: &mut Noting(&attackers), defender: &mut Noting(&defenders) };
+    let seats = Seats::Versus { attacker: &mut Noting::new(&attackers), defender: &mut Noting::new(&defenders) };
     play(specs(3), seats, &config);
     assert_eq!(*attackers.borrow(), [vec![(0, Attacker), (1, Attacker)], vec![(2, Attacker)], vec![(2, Attacker)]]);
     assert_eq!(*defenders.borrow(), [vec![(1, Defender)], vec![(2, Defender)]]);
@@ -141,26 +160,225 @@ fn lines_are_said_in_every_game() {
     assert!(games.iter().all(|game| game.verdict.outcome == Outcome::DefenderWins));
 }
 
-/// Gives one reply, whatever it is asked, or an error.
-struct Broken(Result<Vec<String>, &'static str>);
+/// What a player does wrong.
+#[derive(Clone, Copy)]
+enum Fault {
+    Submit,
+    Poll,
+    OtherGame,
+    Twice,
+    Turn,
+}
+
+struct Broken(Fault, Vec<usize>);
 
 impl Player for Broken {
-    fn respond(&mut self, _: &[TurnRequest<'_>]) -> Result<Vec<String>, PlayerError> {
-        self.0.clone().map_err(PlayerError::new)
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        self.1.push(turn.game);
+        match self.0 {
+            Fault::Submit => Err(PlayerError::new("out of memory")),
+            _ => Ok(()),
+        }
+    }
+
+    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+        let reply = |game| Reply { game, said: Ok("Hm.".into()) };
+        let open = std::mem::take(&mut self.1);
+        match self.0 {
+            Fault::Submit | Fault::Poll => Err(PlayerError::new("out of memory")),
+            Fault::OtherGame => Ok(vec![reply(77)]),
+            Fault::Twice => Ok(open.iter().flat_map(|game| [reply(*game), reply(*game)]).collect()),
+            Fault::Turn => {
+                Ok(open.into_iter().map(|game| Reply { game, said: Err(TurnFailure::new("too long")) }).collect())
+            }
+        }
     }
 }
 
 #[test]
-fn failures_name_the_game() {
-    let fail = |attacker: &mut dyn Player, defender: &mut dyn Player, words: [&str; 2]| {
-        let specs = words.map(|word| GameSpec { game: 3, target_word: word.into(), max_turns: 3, seed: 0 });
+fn faults_name_the_game_or_the_player() {
+    let fail = |attacker: &mut dyn Player, defender: &mut dyn Player, games: [(usize, &str); 2]| {
+        let specs = games.map(|(game, word)| GameSpec { game, target_word: word.into(), max_turns: 3, seed: 0 });
         let seats = Seats::Versus { attacker, defender };
-        play_games(specs, seats, &PromptSet::default(), &STOP, &mut |_| Ok(())).unwrap_err().to_string()
+        let done = play_games(specs, seats, &PromptSet::default(), &STOP, &mut |_: FinishedGame| Ok(()));
+        done.unwrap_err().to_string()
     };
     let mut silent = ScriptedPlayer::new(|_: &TurnRequest<'_>| "Hm.".into());
-    let message = fail(&mut silent, &mut Broken(Err("out of memory")), ["a", "b"]);
-    assert_eq!(message, "game 3, defender's turn: out of memory");
-    let message = fail(&mut Broken(Ok(vec!["Hm.".into()])), &mut silent, ["a", "b"]);
-    assert_eq!(message, "a player was asked for 2 replies and gave 1");
-    assert_eq!(fail(&mut silent, &mut Broken(Ok(vec![])), ["a", " "]), "target word \" \": it is empty");
+    let games = [(3, "a"), (4, "b")];
+    for (fault, message) in [
+        (Fault::Submit, "game 3, defender's turn: out of memory"),
+        (Fault::Poll, "the defender's player cannot go on: out of memory"),
+        (Fault::OtherGame, "the defender's player gave a reply in game 77, where it has no turn open"),
+        (Fault::Twice, "the defender's player gave a reply in game 3, where it has no turn open"),
+        // To a closure, which knows no failed games.
+        (Fault::Turn, "game 3, defender's turn: too long"),
+    ] {
+        assert_eq!(fail(&mut silent.clone(), &mut Broken(fault, Vec::new()), games), message);
+    }
+    let other = &mut Broken(Fault::Poll, Vec::new());
+    assert_eq!(fail(&mut silent, other, [(3, "a"), (4, " ")]), "target word \" \": it is empty");
+    let message = fail(&mut silent.clone(), &mut silent.clone(), [(3, "a"), (3, "b")]);
+    assert_eq!(message, "there are two games number 3 at a time; give each a number of its own");
+}
+
+/// Keeps all games, and wants no more after some.
+#[derive(Default)]
+struct Kept {
+    finished: Vec<FinishedGame>,
+    failed: Vec<FailedGame>,
+    most: Option<usize>,
+}
+
+impl GameSink for Kept {
+    fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
+        self.finished.push(game);
+        Ok(())
+    }
+
+    fn failed(&mut self, game: FailedGame) -> spag_game::Result<()> {
+        self.failed.push(game);
+        Ok(())
+    }
+
+    fn wants_more(&mut self) -> bool {
+        self.most.is_none_or(|most| self.finished.len() < most)
+    }
+}
+
+/// Fails in the games that `fails` says, at the defender's first turn.
+struct Failing<F>(F, Vec<Reply>);
+
+impl<F: Fn(usize) -> bool> Player for Failing<F> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        let said = match turn.role == Role::Defender && (self.0)(turn.game) {
+            true => Err(TurnFailure::new(format!("no answer to game {}", turn.game))),
+            false => Ok("Hm.".into()),
+        };
+        self.1.push(Reply { game: turn.game, said });
+        Ok(())
+    }
+
+    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+        Ok(std::mem::take(&mut self.1))
+    }
+}
+
+#[test]
+fn a_failed_game_is_no_loss_and_the_others_go_on() {
+    let mut kept = Kept::default();
+    let mut player = Failing(|game| game % 2 == 1, Vec::new());
+    play_games(specs(30), Seats::SelfPlay(&mut player), &PromptSet::default(), &STOP, &mut kept).unwrap();
+    assert!(kept.finished.iter().all(|game| game.game % 2 == 0 && game.verdict.outcome == Outcome::Tie));
+    assert_eq!((kept.finished.len(), kept.failed.len()), (15, 15));
+    for FailedGame { game, seed, episode, role, failure } in kept.failed {
+        assert_eq!((seed, role, episode.history.len()), (game_seed(7, game), Role::Defender, 1));
+        assert_eq!(failure.to_string(), format!("no answer to game {game}"));
+    }
+}
+
+#[test]
+fn too_many_failures_in_a_row_end_the_run() {
+    // One game at a time, every fifth of which is finished: never more than four in a row fail.
+    let run = |max_failed_in_a_row| {
+        let mut kept = Kept::default();
+        let mut player = Failing(|game| game % 5 != 0, Vec::new());
+        let config = PlayConfig { games_in_flight: 1, max_failed_in_a_row, ..STOP };
+        let result = play_games(specs(50), Seats::SelfPlay(&mut player), &PromptSet::default(), &config, &mut kept);
+        (result.map_err(|error| error.to_string()), kept.finished.len(), kept.failed.len())
+    };
+    assert_eq!(run(5), (Ok(()), 10, 40));
+    let (result, finished, failed) = run(4);
+    assert_eq!((finished, failed), (1, 4));
+    assert_eq!(
+        result.unwrap_err(),
+        "4 games in a row could not be played to their end, the last one: game 4, defender's turn: no answer to game 4"
+    );
+    assert_eq!((run(0).1, run(0).2), (1, 1));
+}
+
+#[test]
+fn a_sink_that_wants_no_more_ends_it() {
+    for most in [0, 1, 5] {
+        let asked = RefCell::new(0);
+        let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| {
+            *asked.borrow_mut() += 1;
+            ends_by_number(turn)
+        });
+        let mut kept = Kept { most: Some(most), ..Kept::default() };
+        let one = PlayConfig { games_in_flight: 1, ..STOP };
+        play_games(specs(50), Seats::SelfPlay(&mut player), &PromptSet::default(), &one, &mut kept).unwrap();
+        assert_eq!(kept.finished.len(), most);
+        // Game g takes g + 1 utterances; not one was asked for in vain.
+        assert_eq!(*asked.borrow(), (1..=most).sum::<usize>());
+    }
+}
+
+/// A player that never has an answer, as an endpoint that hangs.
+struct Hanging;
+
+impl Player for Hanging {
+    fn submit(&mut self, _: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        Ok(())
+    }
+
+    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn waiting_can_be_interrupted() {
+    struct Interrupted(usize);
+    impl GameSink for Interrupted {
+        fn finished(&mut self, _: FinishedGame) -> spag_game::Result<()> {
+            Ok(())
+        }
+        fn failed(&mut self, _: FailedGame) -> spag_game::Result<()> {
+            Ok(())
+        }
+        fn wants_more(&mut self) -> bool {
+            self.0 = self.0.saturating_sub(1);
+            self.0 > 0
+        }
+    }
+    play_games(specs(9), Seats::SelfPlay(&mut Hanging), &PromptSet::default(), &STOP, &mut Interrupted(100)).unwrap();
+}
+
+/// Notes how patient the driver is with it.
+struct Watched<P>(P, Vec<Patience>);
+
+impl<P: Player> Player for Watched<P> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        self.0.submit(turn)
+    }
+
+    fn poll(&mut self, patience: Patience) -> Result<Vec<Reply>, PlayerError> {
+        self.1.push(patience);
+        self.0.poll(patience)
+    }
+}
+
+#[test]
+fn nobody_is_waited_for_while_the_other_could_go_on() {
+    let silent = || Watched(ScriptedPlayer::new(|_: &TurnRequest<'_>| "Hm.".into()), Vec::new());
+    let (mut attacker, mut defender) = (silent(), silent());
+    let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+    play(specs(1), seats, &STOP);
+    assert_eq!((attacker.1, defender.1), (vec![Patience::Wait; 3], vec![Patience::Wait; 3]));
+
+    // Game 0 goes on to the defender while the attacker is still thinking about game 1.
+    struct OneByOne(Vec<Reply>);
+    impl Player for OneByOne {
+        fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+            self.0.push(Reply { game: turn.game, said: Ok("Hm.".into()) });
+            Ok(())
+        }
+        fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+            Ok(self.0.drain(..self.0.len().min(1)).collect())
+        }
+    }
+    let (mut attacker, mut defender) = (Watched(OneByOne(Vec::new()), Vec::new()), silent());
+    let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+    play(specs(2), seats, &STOP);
+    assert_eq!((attacker.1[0], attacker.1[1], defender.1[0]), (Patience::Wait, Patience::Now, Patience::Now));
 }

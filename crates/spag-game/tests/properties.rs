@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use spag_game::{
-    AfterDecision, Episode, EpisodeReader, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Role,
-    ScriptedPlayer, Seats, TurnRequest, judge_episode, play_games, pluralize, read_episodes, word_forms,
+    AfterDecision, Episode, EpisodeReader, FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee,
+    Role, ScriptedPlayer, Seats, TurnRequest, judge_episode, play_games, pluralize, read_episodes, word_forms,
 };
 
 const KINDS: [JudgeKind; 2] = [JudgeKind::Paper, JudgeKind::WholeWord];
@@ -85,10 +85,10 @@ proptest! {
             let mut player = ScriptedPlayer::new(move |turn: &TurnRequest<'_>| {
                 lines.get(turn.episode.history.len()).cloned().unwrap_or_default()
             });
-            let config = PlayConfig { judge: JudgeKind::Paper, games_in_flight: 3, after_decision };
+            let config = PlayConfig { games_in_flight: 3, after_decision, ..PlayConfig::default() };
             let spec = GameSpec { game: 0, target_word: word.clone(), max_turns, seed: 0 };
             let played = Cell::new(None);
-            play_games([spec], Seats::SelfPlay(&mut player), &PromptSet::default(), &config, &mut |game| {
+            play_games([spec], Seats::SelfPlay(&mut player), &PromptSet::default(), &config, &mut |game: FinishedGame| {
                 played.set(Some(game));
                 Ok(())
             }).unwrap();

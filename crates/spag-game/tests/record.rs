@@ -3,8 +3,11 @@
 use std::fs;
 
 use spag_game::{
-    AfterDecision, GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, ScriptedPlayer, Seats, game_seed, play_games,
+    FailedGame, GameRecord, GameSpec, PlayConfig, PromptSet, Role, ScriptedPlayer, Seats, TurnFailure, game_seed,
+    play_games, read_episodes,
 };
+
+const PLAYERS: &str = "attacker=a; defender=b; temperature=1.2";
 
 fn specs(count: usize) -> Vec<GameSpec> {
     let word = |game: usize| ["tea", "bear"][game % 2].to_owned();
@@ -13,17 +16,17 @@ fn specs(count: usize) -> Vec<GameSpec> {
 
 fn play_missing(record: &mut GameRecord) {
     let mut player = ScriptedPlayer::new(|turn| format!("{} {}", turn.game, turn.seed));
-    let config = PlayConfig { judge: JudgeKind::Paper, games_in_flight: 3, after_decision: AfterDecision::Stop };
+    let config = PlayConfig { games_in_flight: 3, ..PlayConfig::default() };
     let prompts = PromptSet::default();
     let missing = record.missing();
-    play_games(missing, Seats::SelfPlay(&mut player), &prompts, &config, &mut |game| record.add(game)).unwrap();
+    play_games(missing, Seats::SelfPlay(&mut player), &prompts, &config, record).unwrap();
 }
 
 #[test]
 fn torn_anywhere_the_missing_games_are_played_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
-    let mut record = GameRecord::open(&path, specs(7)).unwrap();
+    let mut record = GameRecord::open(&path, specs(7), PLAYERS).unwrap();
     assert_eq!((record.missing().len(), record.total()), (7, 7));
     play_missing(&mut record);
     assert!(record.missing().is_empty());
@@ -31,7 +34,7 @@ fn torn_anywhere_the_missing_games_are_played_and_no_other() {
     let bytes = fs::read(&path).unwrap();
     for cut in (0..=bytes.len()).step_by(37).chain([bytes.len()]) {
         fs::write(&path, &bytes[..cut]).unwrap();
-        let mut record = GameRecord::open(&path, specs(7)).unwrap();
+        let mut record = GameRecord::open(&path, specs(7), PLAYERS).unwrap();
         let lines = bytes[..cut].iter().filter(|byte| **byte == b'\n').count();
         assert_eq!((record.episodes().len(), record.missing().len()), (lines, 7 - lines));
         play_missing(&mut record);
@@ -43,15 +46,73 @@ fn torn_anywhere_the_missing_games_are_played_and_no_other() {
 fn games_of_another_run_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
-    play_missing(&mut GameRecord::open(&path, specs(4)).unwrap());
+    play_missing(&mut GameRecord::open(&path, specs(4), PLAYERS).unwrap());
     let kept = fs::read(&path).unwrap();
     let mut others = [specs(4), specs(4), specs(4), specs(3)];
     others[0].iter_mut().for_each(|spec| spec.target_word = "cat".into());
     others[1].iter_mut().for_each(|spec| spec.max_turns = 3);
     others[2].iter_mut().for_each(|spec| spec.seed += 1);
     for other in others {
-        let said = GameRecord::open(&path, other).unwrap_err().to_string();
+        let said = GameRecord::open(&path, other, PLAYERS).unwrap_err().to_string();
         assert!(said.contains("games.jsonl") && said.contains("no game of this run"), "{said}");
         assert_eq!(fs::read(&path).unwrap(), kept);
     }
+}
+
+#[test]
+fn games_of_other_players_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("games.jsonl");
+    play_missing(&mut GameRecord::open(&path, specs(4), PLAYERS).unwrap());
+    let kept = fs::read_to_string(&path).unwrap();
+    let other = "attacker=a; defender=c; temperature=1";
+    let said = GameRecord::open(&path, specs(4), other).unwrap_err().to_string();
+    for part in
+        ["games.jsonl: row 1", "then defender=b; temperature=1.2, now defender=c; temperature=1", "delete the file"]
+    {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), kept);
+    // Files of before players were noted.
+    fs::write(&path, kept.replace(&format!(",\"players\":\"{PLAYERS}\""), "")).unwrap();
+    assert_eq!(GameRecord::open(&path, specs(4), other).unwrap().episodes().len(), 4);
+}
+
+#[test]
+fn no_two_runs_write_to_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("games.jsonl");
+    let mut first = GameRecord::open(&path, specs(3), PLAYERS).unwrap();
+    let said = GameRecord::open(&path, specs(3), PLAYERS).unwrap_err().to_string();
+    assert!(said.contains("games.jsonl: another run is writing to this file"), "{said}");
+    play_missing(&mut first);
+    let said = GameRecord::open(&path, specs(3), PLAYERS).unwrap_err().to_string();
+    assert!(said.contains("another run"), "{said}");
+    drop(first);
+    assert_eq!(GameRecord::open(&path, specs(3), PLAYERS).unwrap().episodes().len(), 3);
+}
+
+#[test]
+fn failed_games_lie_beside_until_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("games.jsonl");
+    let mut record = GameRecord::open(&path, specs(3), PLAYERS).unwrap();
+    assert!(!record.failed_path().exists());
+    let mut episode = spag_game::Episode::new("bear", 2);
+    episode.push(Role::Attacker, "It is big.");
+    let failure = TurnFailure::new("the server is busy");
+    record.add_failed(FailedGame { game: 1, seed: 5, episode, role: Role::Defender, failure }).unwrap();
+    let failed = record.failed_path().to_owned();
+    assert_eq!(failed, folder.path().join("games_failed.jsonl"));
+    let rows = read_episodes(&failed).unwrap();
+    assert_eq!((rows.len(), rows[0].history.len()), (1, 1));
+    let extra = serde_json::to_value(&rows[0].extra).unwrap();
+    assert_eq!(
+        extra,
+        serde_json::json!({"game": 1, "seed": 5, "players": PLAYERS, "role": "defender", "reason": "the server is busy"})
+    );
+    assert_eq!(record.missing().len(), 3);
+    drop(record);
+    let record = GameRecord::open(&path, specs(3), PLAYERS).unwrap();
+    assert_eq!((record.missing().len(), failed.exists()), (3, false));
 }

@@ -122,6 +122,18 @@ pub enum Error {
         episodes: PathBuf,
     },
 
+    /// Games of a stage could not be played to their end.
+    #[error("{}: {count} games could not be played to their end; {} says why; the same command plays them again",
+        .path.display(), .failed.display())]
+    GamesFailed {
+        /// The games that were.
+        path: PathBuf,
+        /// Those that were not, with reasons.
+        failed: PathBuf,
+        /// How many were not.
+        count: usize,
+    },
+
     /// The tokenizer could not be trained.
     #[error("could not make the tokenizer: {message}")]
     Tokenizer {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spag_game::{Player, PlayerError, TurnRequest};
+use spag_game::{Patience, Player, PlayerError, Reply, TurnRequest};
 use spag_model::{Checkpoint, GenerationConfig, GenerationStats, Generator, Request};
 
 use crate::error::Result;
@@ -13,6 +13,8 @@ use crate::error::Result;
 /// Each reply is drawn from its request's own seed, so a game goes the same way however many others run beside it.
 pub struct ModelPlayer {
     generator: Generator,
+    /// Turns taken on, with the number of their game.
+    open: Vec<(usize, Request)>,
     cut_prompts: usize,
 }
 
@@ -22,7 +24,7 @@ impl ModelPlayer {
     /// # Errors
     /// Settings that the model cannot generate with.
     pub fn new(checkpoint: Arc<Checkpoint>, config: GenerationConfig, slots: usize) -> Result<Self> {
-        Ok(Self { generator: Generator::new(checkpoint, config, slots)?, cut_prompts: 0 })
+        Ok(Self { generator: Generator::new(checkpoint, config, slots)?, open: Vec::new(), cut_prompts: 0 })
     }
 
     /// What its generator has done so far.
@@ -37,11 +39,17 @@ impl ModelPlayer {
 }
 
 impl Player for ModelPlayer {
-    fn respond(&mut self, requests: &[TurnRequest<'_>]) -> Result<Vec<String>, PlayerError> {
-        let requests: Vec<Request> =
-            requests.iter().map(|request| Request { prompt: request.prompt.to_owned(), seed: request.seed }).collect();
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        self.open.push((turn.game, Request { prompt: turn.prompt.to_owned(), seed: turn.seed }));
+        Ok(())
+    }
+
+    /// Generates all that was submitted.
+    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+        let (games, requests): (Vec<usize>, Vec<Request>) = self.open.drain(..).unzip();
         let completions = self.generator.generate(&requests).map_err(PlayerError::caused_by)?;
         self.cut_prompts += completions.iter().filter(|completion| completion.cut_tokens > 0).count();
-        Ok(completions.into_iter().map(|completion| completion.text).collect())
+        let replies = games.into_iter().zip(completions);
+        Ok(replies.map(|(game, completion)| Reply { game, said: Ok(completion.text) }).collect())
     }
 }

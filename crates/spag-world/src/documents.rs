@@ -3,7 +3,7 @@
 use rand::Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use serde::{Deserialize, Serialize};
-use spag_game::{AfterDecision, Episode, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, play_games};
+use spag_game::{Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, play_games};
 
 use crate::lexicon::{Entry, Lexicon};
 use crate::players::{ScriptedAttacker, ScriptedDefender};
@@ -67,10 +67,10 @@ pub fn scripted_game(lexicon: &Lexicon, rng: &mut impl Rng) -> Option<Episode> {
     let (entry, _) = draw(lexicon, rng);
     let spec = GameSpec { game: 0, target_word: entry.word.clone(), max_turns: 5, seed: rng.random() };
     let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
-    let config = PlayConfig { judge: JudgeKind::Paper, games_in_flight: 1, after_decision: AfterDecision::Stop };
+    let config = PlayConfig { games_in_flight: 1, ..PlayConfig::default() };
     let mut played = None;
     let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
-    play_games([spec], seats, &PromptSet::default(), &config, &mut |game| {
+    play_games([spec], seats, &PromptSet::default(), &config, &mut |game: FinishedGame| {
         played = Some(game.episode);
         Ok(())
     })

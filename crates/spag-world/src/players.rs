@@ -4,7 +4,7 @@
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_game::{Episode, Player, PlayerError, Role, TurnRequest};
+use spag_game::{Episode, Patience, Player, PlayerError, Reply, Role, TurnRequest};
 
 use crate::lexicon::{Entry, Lexicon};
 use crate::texts;
@@ -64,6 +64,7 @@ fn personality(game_seed: u64, role: Role) -> ChaCha8Rng {
 pub struct ScriptedAttacker<'a> {
     lexicon: &'a Lexicon,
     skills: Skills,
+    ready: Vec<Reply>,
 }
 
 impl<'a> ScriptedAttacker<'a> {
@@ -74,7 +75,7 @@ impl<'a> ScriptedAttacker<'a> {
 
     /// Attackers of a mix of one's own.
     pub fn with_skills(lexicon: &'a Lexicon, skills: Skills) -> Self {
-        Self { lexicon, skills }
+        Self { lexicon, skills, ready: Vec::new() }
     }
 
     fn say(&self, entry: &Entry, request: &TurnRequest<'_>) -> String {
@@ -121,16 +122,19 @@ impl<'a> ScriptedAttacker<'a> {
 }
 
 impl Player for ScriptedAttacker<'_> {
-    fn respond(&mut self, requests: &[TurnRequest<'_>]) -> Result<Vec<String>, PlayerError> {
-        let answer = |request: &TurnRequest<'_>| {
-            let word = &request.episode.target_word;
-            let entry = self
-                .lexicon
-                .get(word)
-                .ok_or_else(|| PlayerError::new(format!("the scripted attacker does not know the word {word:?}")))?;
-            Ok(self.say(entry, request))
-        };
-        requests.iter().map(answer).collect()
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        let word = &turn.episode.target_word;
+        let entry = self
+            .lexicon
+            .get(word)
+            .ok_or_else(|| PlayerError::new(format!("the scripted attacker does not know the word {word:?}")))?;
+        let said = Ok(self.say(entry, turn));
+        self.ready.push(Reply { game: turn.game, said });
+        Ok(())
+    }
+
+    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+        Ok(std::mem::take(&mut self.ready))
     }
 }
 
@@ -139,6 +143,7 @@ impl Player for ScriptedAttacker<'_> {
 pub struct ScriptedDefender<'a> {
     lexicon: &'a Lexicon,
     skills: Skills,
+    ready: Vec<Reply>,
 }
 
 impl<'a> ScriptedDefender<'a> {
@@ -149,7 +154,7 @@ impl<'a> ScriptedDefender<'a> {
 
     /// Defenders of a mix of one's own.
     pub fn with_skills(lexicon: &'a Lexicon, skills: Skills) -> Self {
-        Self { lexicon, skills }
+        Self { lexicon, skills, ready: Vec::new() }
     }
 
     fn say(&self, request: &TurnRequest<'_>) -> String {
@@ -190,7 +195,13 @@ impl<'a> ScriptedDefender<'a> {
 }
 
 impl Player for ScriptedDefender<'_> {
-    fn respond(&mut self, requests: &[TurnRequest<'_>]) -> Result<Vec<String>, PlayerError> {
-        Ok(requests.iter().map(|request| self.say(request)).collect())
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        let said = Ok(self.say(turn));
+        self.ready.push(Reply { game: turn.game, said });
+        Ok(())
+    }
+
+    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+        Ok(std::mem::take(&mut self.ready))
     }
 }

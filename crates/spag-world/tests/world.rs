@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use spag_game::{
-    AfterDecision, FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Role, Seats, game_seed,
-    play_games, read_words, word_forms,
+    FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Role, Seats, game_seed, play_games,
+    read_words, word_forms,
 };
 use spag_world::{
     BaseMix, HEDGES, Lexicon, SMALL_TALK, ScriptedAttacker, ScriptedDefender, attacker_clue_probe, base_document,
@@ -32,10 +32,10 @@ fn scripted(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
         seed: game_seed(seed, game),
     });
     let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
-    let config = PlayConfig { judge: JudgeKind::Paper, games_in_flight: 64, after_decision: AfterDecision::Stop };
+    let config = PlayConfig::default();
     let mut played = Vec::new();
     let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
-    play_games(specs, seats, &prompts(), &config, &mut |game| {
+    play_games(specs, seats, &prompts(), &config, &mut |game: FinishedGame| {
         played.push(game);
         Ok(())
     })

@@ -9,8 +9,8 @@ use std::{
 
 use clap::Parser;
 use spag_game::{
-    AfterDecision, GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, game_seed, judge_episode, play_games,
-    read_words, write_json_atomically,
+    GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, game_seed, judge_episode, play_games, read_words,
+    write_json_atomically,
 };
 use spag_model::Checkpoint;
 use spag_pipeline::ModelPlayer;
@@ -20,7 +20,7 @@ use crate::{
     Error, Result, exit,
     flags::{self, Task},
     launch,
-    playing::Tally,
+    playing::{Recording, Tally},
     programs::train::TrainArgs,
     progress::{LineEvery, TerminalProgress},
     prompts,
@@ -56,6 +56,9 @@ pub(crate) struct PlayArgs {
     /// Games that are played side by side.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::count, help_heading = "Games")]
     per_device_eval_batch_size: usize,
+    /// So many games that fail in a row, for instance since an endpoint is gone, end the run.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::count, help_heading = "Games")]
+    max_failed_in_a_row: usize,
     /// Who decides: paper (matches anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]
     judge: JudgeKind,
@@ -94,7 +97,8 @@ fn play(args: &PlayArgs) -> Result<()> {
     let prompts = prompts::load(args.prompts.as_deref())?;
     let stem = stem(args);
     std::fs::create_dir_all(&args.output_dir).map_err(|source| Error::Io { path: args.output_dir.clone(), source })?;
-    let mut record = GameRecord::open(args.output_dir.join(format!("{stem}_rank0.jsonl")), specs)?;
+    let path = args.output_dir.join(format!("{stem}_rank0.jsonl"));
+    let mut record = GameRecord::open(path, specs, players(args))?;
     let mut tally = Tally::default();
     for episode in record.episodes() {
         tally.add(&judge_episode(args.judge, episode)?);
@@ -132,20 +136,20 @@ fn play_missing(
     let config = PlayConfig {
         judge: args.judge,
         games_in_flight: args.per_device_eval_batch_size,
-        after_decision: AfterDecision::Stop,
+        max_failed_in_a_row: args.max_failed_in_a_row,
+        ..PlayConfig::default()
     };
     let every = args.logging_steps.map_or(LineEvery::Seconds(10), |games| LineEvery::Units(games as u64));
     let mut progress = TerminalProgress::with_lines(every);
     progress.begin("play", missing.len() as u64);
-    let mut played = 0;
-    play_games(missing, seats, prompts, &config, &mut |finished| {
-        tally.add(&finished.verdict);
-        record.add(finished)?;
-        played += 1;
-        progress.advance(played, &tally.short());
-        Ok(())
-    })?;
+    let mut recording = Recording::new(record, tally, &mut progress);
+    play_games(missing, seats, prompts, &config, &mut recording)?;
+    let failed = recording.failed();
     progress.end();
+    if failed > 0 {
+        let why = record.failed_path().display();
+        exit::note(format_args!("note: {failed} games failed; {why} says why, the same command plays them again"));
+    }
     let cut = attacker.cut_prompts() + defender.as_ref().map_or(0, ModelPlayer::cut_prompts);
     if cut > 0 {
         exit::note(format_args!("note: {cut} prompts were too long for --max_length and lost their beginning"));
@@ -166,6 +170,17 @@ fn specs(args: &PlayArgs) -> Result<Vec<GameSpec>> {
             seed: game_seed(args.sampling.seed, game),
         })
         .collect())
+}
+
+/// Who plays and how, as the record notes it: games of others are not gone on with.
+fn players(args: &PlayArgs) -> String {
+    format!(
+        "attacker={}; defender={}; judge={}; {}",
+        args.attacker_model_name_or_path.display(),
+        args.defender_model_name_or_path.display(),
+        args.judge,
+        args.sampling.describe()
+    )
 }
 
 /// What the names of the run's files begin with.

@@ -1,6 +1,6 @@
 //! A JSONL file that grows line by line and survives a kill.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ use super::write::create_parent;
 use crate::error::{Error, Result};
 
 /// Appends values to a JSONL file; every line reaches the operating system before the call returns.
+///
+/// The file is locked until this is dropped or the process ends, however it ends: no two runs append to one file.
 #[derive(Debug)]
 pub struct JsonlAppender<T> {
     path: PathBuf,
@@ -24,18 +26,24 @@ impl<T: Serialize> JsonlAppender<T> {
     /// Begins an empty file, replacing one that is there. Missing folders are made.
     ///
     /// # Errors
-    /// The file cannot be created.
+    /// The file cannot be created, or another run appends to it.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let file = create_parent(path).and_then(|()| File::create(path));
-        let file = file.map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        create_parent(path).map_err(io)?;
+        // Emptied only once it is locked: it may be another run's.
+        let file = File::options().write(true).create(true).truncate(false).open(path).map_err(io)?;
+        lock(&file, path)?;
+        if file.metadata().map_err(io)?.is_file() {
+            file.set_len(0).map_err(io)?;
+        }
         Ok(Self { path: path.to_owned(), file, kind: PhantomData })
     }
 
     /// Goes on with a file that an earlier run may have left: drops a torn last line and returns the whole ones.
     ///
     /// # Errors
-    /// The file cannot be read or written, or a whole line of it is not a `T`.
+    /// The file cannot be read or written, another run appends to it, or a whole line of it is not a `T`.
     pub fn resume(path: impl AsRef<Path>) -> Result<(Self, Vec<T>)>
     where
         T: DeserializeOwned,
@@ -46,6 +54,7 @@ impl<T: Serialize> JsonlAppender<T> {
         }
         let io = |source| Error::Io { path: path.to_owned(), source };
         let mut file = File::options().read(true).write(true).open(path).map_err(io)?;
+        lock(&file, path)?;
         let whole = whole_lines(&file).map_err(io)?;
         // Read before anything is cut off: a file that holds something else stays as it is.
         file.rewind().map_err(io)?;
@@ -73,6 +82,17 @@ impl<T: Serialize> JsonlAppender<T> {
     /// The disk reports a failure.
     pub fn sync(&self) -> Result<()> {
         self.file.sync_all().map_err(|source| Error::Io { path: self.path.clone(), source })
+    }
+}
+
+/// Takes the file's lock, which the operating system holds for the living process alone.
+fn lock(file: &File, path: &Path) -> Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse { path: path.to_owned() }),
+        // Some network file systems, and things that are no files, know no locks; there is nothing to be had there.
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+        Err(TryLockError::Error(source)) => Err(Error::Io { path: path.to_owned(), source }),
     }
 }
 

@@ -88,7 +88,7 @@ pub(super) fn evaluate(
         let name = pairing.name();
         let seed = stage_seed(config.evaluation.seed, &name);
         done.note_seed(&name, seed);
-        let set = GameSet { path: pairing.file(eval), words: &table.words, count, seed };
+        let set = GameSet { path: pairing.file(eval), words: &table.words, count, seed, players: name };
         done.timed("play", || {
             let mut games = set.begin(config.max_turns)?;
             if !games.is_complete() {

@@ -6,13 +6,13 @@
 use std::path::PathBuf;
 
 use spag_game::{
-    AfterDecision, Episode, FinishedGame, GameRecord, GameSpec, Outcome, PlayConfig, PromptSet, Seats, game_seed,
-    play_games,
+    Episode, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, PromptSet, Seats,
+    game_seed, play_games,
 };
 use spag_train::Progress;
 
 use crate::config::RunConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::write_jsonl;
 
 /// Games to be played: which, and where to.
@@ -26,6 +26,8 @@ pub(crate) struct GameSet<'a> {
     pub(crate) count: usize,
     /// Seed that the games' seeds come from.
     pub(crate) seed: u64,
+    /// Who plays, as the record notes it. The run folder knows their settings.
+    pub(crate) players: String,
 }
 
 /// A [`GameSet`] with its file open.
@@ -44,7 +46,7 @@ impl GameSet<'_> {
             max_turns,
             seed: game_seed(self.seed, game),
         });
-        Ok(Begun { record: GameRecord::open(&self.path, specs.collect())? })
+        Ok(Begun { record: GameRecord::open(&self.path, specs.collect(), self.players)? })
     }
 }
 
@@ -65,21 +67,19 @@ impl Begun {
         let play_config = PlayConfig {
             judge: config.judge,
             games_in_flight: config.self_play.games_in_flight,
-            after_decision: AfterDecision::Stop,
+            ..PlayConfig::default()
         };
-        let mut score = Score::default();
         let before = self.record.episodes().len();
         progress.resume("games", self.record.total() as u64, before as u64);
-        let mut played = 0;
-        play_games(self.record.missing(), seats, prompts, &play_config, &mut |game: FinishedGame| {
-            score.add(game.verdict.outcome);
-            self.record.add(game)?;
-            played += 1;
-            progress.advance((before + played) as u64, &score.describe());
-            Ok(())
-        })?;
+        let missing = self.record.missing();
+        let mut sink = Scored { record: &mut self.record, score: Score::default(), progress: &mut *progress };
+        play_games(missing, seats, prompts, &play_config, &mut sink)?;
         progress.end();
-        Ok(())
+        if self.is_complete() {
+            return Ok(());
+        }
+        let (path, failed) = (self.record.path().to_owned(), self.record.failed_path().to_owned());
+        Err(Error::GamesFailed { path, failed, count: self.record.total() - self.record.episodes().len() })
     }
 
     /// Sorts the file and hands out its games in order.
@@ -88,6 +88,26 @@ impl Begun {
         let episodes = self.record.into_episodes();
         write_jsonl(&path, &episodes)?;
         Ok(episodes)
+    }
+}
+
+/// Puts games into the record, and the score beside the bar.
+struct Scored<'a> {
+    record: &'a mut GameRecord,
+    score: Score,
+    progress: &'a mut dyn Progress,
+}
+
+impl GameSink for Scored<'_> {
+    fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
+        self.score.add(game.verdict.outcome);
+        self.record.add(game)?;
+        self.progress.advance(self.record.episodes().len() as u64, &self.score.describe());
+        Ok(())
+    }
+
+    fn failed(&mut self, game: FailedGame) -> spag_game::Result<()> {
+        self.record.add_failed(game)
     }
 }
 

@@ -94,7 +94,13 @@ fn imitation(
     progress: &mut dyn RunProgress,
 ) -> Result<StageDone> {
     let seed = stage_seed(config.seed, "im/play");
-    let set = GameSet { path: stage.episodes(), words: &table.words, count: config.imitation.games, seed };
+    let set = GameSet {
+        path: stage.episodes(),
+        words: &table.words,
+        count: config.imitation.games,
+        seed,
+        players: "scripted".into(),
+    };
     let mut done = StageDone::default();
     done.note_seed("play", seed);
     done.timed("play", || {
@@ -121,7 +127,13 @@ fn spag(
     progress: &mut dyn RunProgress,
 ) -> Result<StageDone> {
     let seed = stage_seed(config.seed, &format!("{}/play", stage.name()));
-    let set = GameSet { path: stage.episodes(), words: &table.words, count: config.self_play.games, seed };
+    let set = GameSet {
+        path: stage.episodes(),
+        words: &table.words,
+        count: config.self_play.games,
+        seed,
+        players: current.name().to_owned(),
+    };
     let mut done = StageDone::default();
     done.note_seed("play", seed);
     done.timed("play", || {

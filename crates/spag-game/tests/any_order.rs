@@ -1,0 +1,94 @@
+//! Games come out the same whatever the order in which replies arrive, however many are played at a time.
+
+use proptest::prelude::*;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use spag_game::{
+    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, Patience, PlayConfig, Player, PlayerError, PromptSet,
+    Reply, Role, Seats, TurnFailure, TurnRequest, game_seed, play_games,
+};
+
+/// What is said in a turn, by its seed alone: mostly talk, at times the word, a guess, or nothing at all.
+fn said(turn: &TurnRequest<'_>) -> Result<String, TurnFailure> {
+    match turn.seed % 16 {
+        0 => Err(TurnFailure::new(format!("no utterance {}", turn.episode.history.len()))),
+        1 => Ok("tea".into()),
+        2 if turn.role == Role::Defender => Ok("I know the word! It is tea!".into()),
+        3 if turn.role == Role::Defender => Ok("I know the word! It is milk!".into()),
+        _ => Ok(format!("{} {}", turn.seed, turn.prompt.len())),
+    }
+}
+
+/// Answers in random order, at random times.
+struct Erratic {
+    rng: ChaCha8Rng,
+    open: Vec<Reply>,
+}
+
+impl Erratic {
+    fn new(seed: u64) -> Self {
+        Self { rng: ChaCha8Rng::seed_from_u64(seed), open: Vec::new() }
+    }
+}
+
+impl Player for Erratic {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        assert!(self.open.iter().all(|open| open.game != turn.game), "one turn of a game at a time");
+        self.open.push(Reply { game: turn.game, said: said(turn) });
+        Ok(())
+    }
+
+    fn poll(&mut self, patience: Patience) -> Result<Vec<Reply>, PlayerError> {
+        self.open.shuffle(&mut self.rng);
+        let least = if patience == Patience::Wait { 1 } else { 0 };
+        let ready = self.rng.random_range(least..=self.open.len());
+        Ok(self.open.drain(..ready).collect())
+    }
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Games {
+    finished: Vec<FinishedGame>,
+    failed: Vec<FailedGame>,
+}
+
+impl GameSink for Games {
+    fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
+        self.finished.push(game);
+        Ok(())
+    }
+
+    fn failed(&mut self, game: FailedGame) -> spag_game::Result<()> {
+        self.failed.push(game);
+        Ok(())
+    }
+}
+
+fn play(seats: Seats<'_>, games_in_flight: usize, after_decision: AfterDecision) -> Games {
+    let specs =
+        (0..40).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 3, seed: game_seed(3, game) });
+    let config =
+        PlayConfig { games_in_flight, after_decision, max_failed_in_a_row: usize::MAX, ..PlayConfig::default() };
+    let mut games = Games::default();
+    play_games(specs, seats, &PromptSet::default(), &config, &mut games).unwrap();
+    games.finished.sort_by_key(|game| game.game);
+    games.failed.sort_by_key(|game| game.game);
+    games
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn games_do_not_depend_on_when_replies_come(seed in any::<u64>(), in_flight in 1usize..60, play_on in any::<bool>()) {
+        let after = if play_on { AfterDecision::PlayOn } else { AfterDecision::Stop };
+        let one_by_one = play(Seats::SelfPlay(&mut Erratic::new(0)), 1, after);
+        prop_assert_eq!(one_by_one.finished.len() + one_by_one.failed.len(), 40);
+        prop_assert!(!one_by_one.failed.is_empty() && one_by_one.finished.len() > 10);
+        prop_assert_eq!(&play(Seats::SelfPlay(&mut Erratic::new(seed)), in_flight, after), &one_by_one);
+        let (mut attacker, mut defender) = (Erratic::new(seed), Erratic::new(seed ^ 1));
+        let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+        prop_assert_eq!(&play(seats, in_flight, after), &one_by_one);
+    }
+}

@@ -1,0 +1,46 @@
+//! A game that stops at its decision teaches exactly what the same game does that is played on.
+
+use spag_game::{
+    AfterDecision, Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Role, ScriptedPlayer, Seats, TurnRequest,
+    game_seed, play_games,
+};
+use spag_rewards::{CreditConfig, assign_rewards};
+
+/// Drawn from the turn's seed: talk, the word, or a guess; also after the game is decided.
+fn said(turn: &TurnRequest<'_>) -> String {
+    match (turn.seed % 8, turn.role) {
+        (0, _) => "It is tea.".into(),
+        (1 | 2, Role::Defender) => "I know the word! It is tea!".into(),
+        (3, Role::Defender) => "I know the word! It is milk!".into(),
+        _ => format!("Utterance {}.", turn.seed),
+    }
+}
+
+fn played(after_decision: AfterDecision) -> Vec<Episode> {
+    let specs =
+        (0..200).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 5, seed: game_seed(1, game) });
+    let config = PlayConfig { after_decision, ..PlayConfig::default() };
+    let mut games: Vec<FinishedGame> = Vec::new();
+    let (mut player, prompts) = (ScriptedPlayer::new(said), PromptSet::default());
+    play_games(specs, Seats::SelfPlay(&mut player), &prompts, &config, &mut |game: FinishedGame| {
+        games.push(game);
+        Ok(())
+    })
+    .unwrap();
+    games.sort_by_key(|game| game.game);
+    games.into_iter().map(|game| game.episode).collect()
+}
+
+#[test]
+fn training_samples_do_not_depend_on_when_a_game_stopped() {
+    let (stopped, played_on) = (played(AfterDecision::Stop), played(AfterDecision::PlayOn));
+    let longer = stopped.iter().zip(&played_on).filter(|(a, b)| a.history.len() < b.history.len()).count();
+    assert!(longer > 100 && played_on.iter().all(|episode| episode.history.len() == 10));
+    let samples = |episodes: &[Episode]| {
+        let credited = assign_rewards(episodes, &PromptSet::default(), &CreditConfig::default()).unwrap();
+        serde_json::to_value(credited.samples).unwrap()
+    };
+    let of_stopped = samples(&stopped);
+    assert!(of_stopped.as_array().unwrap().len() > 100);
+    assert_eq!(of_stopped, samples(&played_on));
+}
