@@ -10,7 +10,8 @@ use candle_core::Device;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use spag_game::{FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
 use spag_model::{
-    Activations, Checkpoint, FlatBuffers, GenerationConfig, Generator, Packed, Request, Sampling, Targets,
+    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, Packed, Request, Sampling,
+    Targets,
 };
 use spag_pipeline::ModelPlayer;
 use spag_train::{AdamW, TrainConfig, global_norm};
@@ -68,20 +69,22 @@ fn train_step(c: &mut Criterion) {
 /// 24 new tokens for 1 and for 256 sequences at a time, prompts found in the cache.
 fn decode(c: &mut Criterion) {
     let checkpoint = checkpoint();
-    let config = GenerationConfig {
+    let config = Arc::new(GenerationConfig {
         max_new_tokens: 24,
         min_new_tokens: 24,
-        max_length: 384,
         sampling: Sampling::at_temperature(1.0),
-    };
+        ..GenerationConfig::default()
+    });
     let mut group = c.benchmark_group("decode");
     for batch in [1u64, 256] {
-        let mut generator = Generator::new(checkpoint.clone(), config, batch as usize).expect("sound settings");
+        let setting = EngineConfig::new(checkpoint.model.config(), batch as usize);
+        let mut engine = Engine::new(&checkpoint, setting).expect("sound settings");
         let prompt = prompts().playing_query(&[], "horse", 5);
-        let requests: Vec<Request> = (0..batch).map(|seed| Request { prompt: prompt.clone(), seed }).collect();
+        let requests: Vec<Request> =
+            (0..batch).map(|seed| Request { prompt: prompt.clone(), seed, config: config.clone() }).collect();
         group.throughput(Throughput::Elements(24 * batch));
         group.bench_function(format!("24 tokens, batch {batch}"), |b| {
-            b.iter(|| generator.generate(&requests).map(|c| c.len()).unwrap_or(0));
+            b.iter(|| engine.complete(requests.clone()).map(|c| c.len()).unwrap_or(0));
         });
     }
     group.finish();
@@ -91,16 +94,13 @@ fn decode(c: &mut Criterion) {
 fn game(c: &mut Criterion) {
     let checkpoint = checkpoint();
     let prompts = prompts();
-    let generation = GenerationConfig {
-        max_new_tokens: 24,
-        min_new_tokens: 0,
-        max_length: 384,
-        sampling: Sampling::at_temperature(1.0),
-    };
+    let generation =
+        GenerationConfig { max_new_tokens: 24, sampling: Sampling::at_temperature(1.0), ..GenerationConfig::default() };
     let mut group = c.benchmark_group("self-play");
     for games in [1usize, 64] {
         let config = PlayConfig { games_in_flight: games, ..PlayConfig::default() };
-        let mut player = ModelPlayer::new(checkpoint.clone(), generation, games).expect("sound settings");
+        let engine = EngineConfig::new(checkpoint.model.config(), games);
+        let mut player = ModelPlayer::load(&checkpoint, generation.clone(), engine).expect("sound settings");
         group.throughput(Throughput::Elements(games as u64));
         group.bench_function(format!("{games} games at once"), |b| {
             b.iter(|| {

@@ -11,6 +11,7 @@
 //! ```
 
 mod context;
+mod engine_args;
 mod error;
 mod exit;
 mod exit_code;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use spag_model::{GenerationConfig, Llama, Sampling};
+use spag_model::{GenerationConfig, LlamaConfig, Sampling};
 
 use crate::{context::fit_max_length, exit, flags};
 
@@ -30,6 +30,9 @@ pub(crate) struct SamplingArgs {
     /// Tokens of a completion at most.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::count, help_heading = "Tokens")]
     max_new_tokens: usize,
+    /// Tokens of a completion at least: before, neither EOS nor a stop token is chosen.
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Tokens")]
+    min_new_tokens: usize,
     /// Seed of everything drawn.
     #[arg(long, value_name = "N", default_value_t = 42, help_heading = "Tokens")]
     pub(crate) seed: u64,
@@ -66,12 +69,16 @@ impl SamplingArgs {
             }
         };
         let max_length = self.max_length.map(|most| format!("; max_length={most}")).unwrap_or_default();
-        format!("{chosen}; max_new_tokens={}{max_length}", self.max_new_tokens)
+        let least = match self.min_new_tokens {
+            0 => String::new(),
+            least => format!("; min_new_tokens={least}"),
+        };
+        format!("{chosen}; max_new_tokens={}{least}{max_length}", self.max_new_tokens)
     }
 
     /// The settings for one model.
-    pub(crate) fn config(&self, model: &Llama, folder: &Path) -> GenerationConfig {
-        let positions = model.config().max_position_embeddings;
+    pub(crate) fn config(&self, model: &LlamaConfig, folder: &Path) -> TextLimits {
+        let positions = model.max_position_embeddings;
         let max_length = fit_max_length(self.max_length.unwrap_or(positions), positions, folder);
         let sampling = match self.task_type {
             TaskType::Sampling => {
@@ -79,22 +86,40 @@ impl SamplingArgs {
             }
             TaskType::Testing => Sampling::Greedy,
         };
-        GenerationConfig { max_new_tokens: self.max_new_tokens, min_new_tokens: 0, max_length, sampling }
+        let generation = GenerationConfig {
+            max_new_tokens: self.max_new_tokens,
+            min_new_tokens: self.min_new_tokens,
+            sampling,
+            ..GenerationConfig::default()
+        };
+        TextLimits { max_length, generation }
     }
 }
 
-/// Keeps an utterance to a quarter of what the model can hold, and says so, so that the rules and the game before it
-/// fit in front of it. Of 2,048 positions the paper's 256 new tokens are an eighth.
-pub(crate) fn leave_room_for_game(config: GenerationConfig, folder: &Path) -> GenerationConfig {
-    let most = (config.max_length / 4).max(1);
-    if config.max_new_tokens <= most {
-        return config;
+/// How a model generates, and how long a prompt and its completion may be together.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TextLimits {
+    pub(crate) max_length: usize,
+    pub(crate) generation: GenerationConfig,
+}
+
+impl TextLimits {
+    /// Keeps an utterance to a quarter of what the model can hold, and says so, so that the rules and the game before
+    /// it fit in front of it. Of 2,048 positions the paper's 256 new tokens are an eighth.
+    pub(crate) fn leave_room_for_game(self, folder: &Path) -> Self {
+        let most = (self.max_length / 4).max(1);
+        let asked = &self.generation;
+        if asked.max_new_tokens <= most {
+            return self;
+        }
+        exit::note(format_args!(
+            "note: --max_new_tokens {most}: more would push the game out of {}'s context",
+            folder.display()
+        ));
+        let min_new_tokens = asked.min_new_tokens.min(most);
+        let generation = GenerationConfig { max_new_tokens: most, min_new_tokens, ..self.generation };
+        Self { generation, ..self }
     }
-    exit::note(format_args!(
-        "note: --max_new_tokens {most}: more would push the game out of {}'s context",
-        folder.display()
-    ));
-    GenerationConfig { max_new_tokens: most, ..config }
 }
 
 #[cfg(test)]
@@ -103,10 +128,9 @@ mod tests {
 
     #[test]
     fn an_utterance_leaves_room_for_the_game() {
-        let asked =
-            GenerationConfig { max_new_tokens: 256, min_new_tokens: 0, max_length: 2048, sampling: Sampling::Greedy };
-        assert_eq!(leave_room_for_game(asked, Path::new("m")), asked);
-        let small = leave_room_for_game(GenerationConfig { max_length: 384, ..asked }, Path::new("m"));
-        assert_eq!(small.max_new_tokens, 96);
+        let asked = TextLimits { max_length: 2048, generation: GenerationConfig::default() };
+        assert_eq!(asked.clone().leave_room_for_game(Path::new("m")), asked);
+        let small = TextLimits { max_length: 384, ..asked }.leave_room_for_game(Path::new("m"));
+        assert_eq!(small.generation.max_new_tokens, 96);
     }
 }

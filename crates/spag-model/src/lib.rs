@@ -45,7 +45,10 @@ pub use checkpoint::{
 };
 pub use config::LlamaConfig;
 pub use error::{Error, Result};
-pub use generate::{Completion, GenerationConfig, GenerationStats, Generator, Request, Sampling};
+pub use generate::{
+    Completion, Detokenizer, Engine, EngineConfig, Finish, Generate, GenerationConfig, GenerationStats,
+    GenerationTimes, PrefixSharing, Request, RequestId, Sampling,
+};
 pub use llama::{Activations, Forward, Llama};
 pub use packed::{Packed, Targets};
 pub use params::{FlatBuffers, LayerLayout, Layout, View};

@@ -1,44 +1,14 @@
 //! Generation against the reference: prompts, token ids and 48 greedy tokens each from transformers.
 
-use std::path::{Path, PathBuf};
+mod common;
+
 use std::sync::Arc;
 
-use serde::Deserialize;
-use spag_model::{Checkpoint, Completion, GenerationConfig, Generator, Request, Sampling};
-
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
-}
-
-#[derive(Deserialize)]
-struct Cases {
-    cases: Vec<Case>,
-}
-
-#[derive(Deserialize)]
-struct Case {
-    prompt: String,
-    input_ids: Vec<u32>,
-    output_ids: Vec<u32>,
-    decoded: String,
-}
-
-fn cases() -> Vec<Case> {
-    let text = std::fs::read_to_string(fixtures().join("generate.json")).unwrap();
-    serde_json::from_str::<Cases>(&text).unwrap().cases
-}
-
-fn checkpoint() -> Arc<Checkpoint> {
-    Arc::new(Checkpoint::load(fixtures().join("tiny-llama")).unwrap())
-}
-
-fn config(sampling: Sampling) -> GenerationConfig {
-    GenerationConfig { max_new_tokens: 48, min_new_tokens: 0, max_length: 512, sampling }
-}
-
-fn run(slots: usize, config: GenerationConfig, requests: &[Request]) -> Vec<Completion> {
-    Generator::new(checkpoint(), config, slots).unwrap().generate(requests).unwrap()
-}
+use common::{cases, checkpoint, config, engine_config, requests, run};
+use spag_model::{
+    Detokenizer, Engine, EngineConfig, Finish, Generate, GenerationConfig, Packed, PrefixSharing, Request, Sampling,
+    Targets,
+};
 
 #[test]
 fn prompts_have_the_references_token_ids() {
@@ -50,71 +20,147 @@ fn prompts_have_the_references_token_ids() {
     }
 }
 
+/// Alone and batched, with and without shared prefixes, whatever the pages and chunks.
 #[test]
-fn greedy_tokens_equal_the_references_alone_and_batched() {
+fn greedy_tokens_equal_the_references() {
     let cases = cases();
-    let requests: Vec<Request> = cases.iter().map(|c| Request { prompt: c.prompt.clone(), seed: 0 }).collect();
-    for slots in [1, 7, 30] {
-        for (got, want) in run(slots, config(Sampling::Greedy), &requests).iter().zip(&cases) {
-            // The reference's list may end with EOS; a completion never holds it.
-            let want_ids: Vec<u32> = want.output_ids.iter().copied().take_while(|t| *t != 2).collect();
-            assert_eq!(got.token_ids, want_ids, "slots {slots}, prompt {}", want.prompt);
-            assert_eq!(got.text, want.decoded, "slots {slots}");
-            assert_eq!((got.prompt_tokens, got.cut_tokens), (want.input_ids.len(), 0));
+    for page_size in [1, 16, 64] {
+        for prefix_sharing in [PrefixSharing::On, PrefixSharing::Off] {
+            for (max_running, max_step_tokens) in [(1, 512), (7, 5), (30, 64)] {
+                let setting = EngineConfig {
+                    page_size,
+                    prefix_sharing,
+                    max_running,
+                    max_step_tokens,
+                    ..engine_config(page_size)
+                };
+                let completions = run(setting, requests(&config(Sampling::Greedy)));
+                for (got, want) in completions.iter().zip(&cases) {
+                    assert_eq!(got.token_ids, want.output_ids, "{setting:?}, prompt {}", want.prompt);
+                    assert_eq!(got.text, want.decoded, "{setting:?}");
+                    assert_eq!((got.prompt_tokens, got.cut_tokens), (want.input_ids.len(), 0));
+                }
+            }
         }
     }
 }
 
+/// What the engine says of its own tokens is what a plain forward pass over the finished text says.
 #[test]
-fn sampled_tokens_do_not_depend_on_the_batch() {
-    let requests: Vec<Request> =
-        cases().into_iter().enumerate().map(|(i, c)| Request { prompt: c.prompt, seed: 1000 + i as u64 }).collect();
-    let config = config(Sampling::at_temperature(1.2));
-    let alone: Vec<Completion> = requests.iter().map(|r| run(1, config, std::slice::from_ref(r)).remove(0)).collect();
-    assert!(alone.iter().any(|c| c.token_ids.len() > 4));
-    for slots in [2, 11, 30] {
-        assert_eq!(run(slots, config, &requests), alone, "slots {slots}");
+fn log_probabilities_equal_a_plain_forward_pass() {
+    let model = &checkpoint().model;
+    for sampling in [Sampling::Greedy, Sampling::at_temperature(1.2)] {
+        let completions = run(engine_config(16), requests(&config(sampling)));
+        let mut compared = 0;
+        for (got, case) in completions.iter().zip(cases()) {
+            let prompt = case.input_ids.len();
+            let all = [case.input_ids, got.token_ids.clone()].concat();
+            let rows = (prompt - 1..all.len() - 1).map(|row| row as u32).collect();
+            let targets = Targets { rows, tokens: got.token_ids.clone() };
+            let want = model.log_probs(&Packed::new([all.as_slice()]), &targets).unwrap();
+            assert_eq!(want.len(), got.model_log_probs.len());
+            for (got, want) in got.model_log_probs.iter().zip(&want) {
+                assert!((got - want).abs() < 1e-5, "{got}, not {want}");
+                compared += 1;
+            }
+        }
+        assert!(compared > 300, "{compared}");
     }
-    let mut reversed: Vec<Request> = requests.clone();
-    reversed.reverse();
-    let mut again = run(9, config, &reversed);
-    again.reverse();
-    assert_eq!(again, alone);
-}
-
-#[test]
-fn a_prompt_that_was_seen_is_not_computed_again() {
-    let prompt = &cases()[3].prompt;
-    let mut generator = Generator::new(checkpoint(), config(Sampling::Greedy), 4).unwrap();
-    let first = generator.generate(&[Request { prompt: prompt.clone(), seed: 0 }]).unwrap();
-    let computed = generator.stats().prompt_tokens - generator.stats().reused_tokens;
-    let second = generator.generate(&[Request { prompt: prompt.clone(), seed: 0 }]).unwrap();
-    assert_eq!(first, second);
-    let stats = generator.stats();
-    // All but the last prompt token, which must be computed to know what follows.
-    assert_eq!(stats.prompt_tokens - stats.reused_tokens - computed, 1);
 }
 
 #[test]
 fn long_prompts_lose_tokens_on_the_left() {
     let case = &cases()[2];
-    let short = GenerationConfig { max_new_tokens: 8, min_new_tokens: 0, max_length: 64, sampling: Sampling::Greedy };
-    let got = run(1, short, &[Request { prompt: case.prompt.clone(), seed: 0 }]).remove(0);
+    let short = Arc::new(GenerationConfig { max_new_tokens: 8, ..GenerationConfig::default() });
+    let request = |prompt: String| Request { prompt, seed: 0, config: short.clone() };
+    let setting = EngineConfig { max_length: 64, ..engine_config(16) };
+    let got = run(setting, vec![request(case.prompt.clone())]).remove(0);
     assert_eq!((got.prompt_tokens, got.cut_tokens), (56, case.input_ids.len() - 56));
+    // The last tokens are what it read: the same tokens without a cut go on alike, but for the BOS that was cut off.
+    let mut engine = Engine::new(&checkpoint(), setting).unwrap();
+    engine.complete(vec![request(case.prompt.clone()), request("short".into())]).unwrap();
+    assert_eq!(engine.stats().cut_prompts, 1);
 }
 
 #[test]
 fn eos_is_held_back_until_enough_tokens_are_out() {
-    let requests: Vec<Request> = cases().into_iter().map(|c| Request { prompt: c.prompt, seed: 5 }).collect();
     let held = GenerationConfig { min_new_tokens: 48, ..config(Sampling::at_temperature(1.5)) };
-    assert!(run(30, held, &requests).iter().all(|c| c.token_ids.len() == 48));
+    let completions = run(engine_config(16), requests(&held));
+    assert!(completions.iter().all(|c| c.token_ids.len() == 48 && c.finish == Finish::Length));
+    let free = run(engine_config(16), requests(&config(Sampling::at_temperature(1.5))));
+    assert!(free.iter().any(|c| c.finish == Finish::Eos && c.token_ids.last() == Some(&2)));
 }
 
 #[test]
-fn impossible_settings_are_refused() {
-    for (max_new_tokens, max_length) in [(0, 64), (64, 64), (8, 4096)] {
-        let wrong = GenerationConfig { max_new_tokens, min_new_tokens: 0, max_length, sampling: Sampling::Greedy };
-        assert!(Generator::new(checkpoint(), wrong, 1).is_err(), "{max_new_tokens} {max_length}");
+fn stop_tokens_and_stop_strings_end_a_completion() {
+    let plain = run(engine_config(16), requests(&config(Sampling::Greedy)));
+    let (at, whole) = plain.iter().enumerate().find(|(_, c)| c.text.chars().count() > 12).unwrap();
+    let request = |config: GenerationConfig| Request {
+        config: Arc::new(config),
+        ..requests(&GenerationConfig::default())[at].clone()
+    };
+
+    let token = whole.token_ids[4];
+    let stopped = run(
+        engine_config(16),
+        vec![request(GenerationConfig { stop_tokens: vec![token], ..config(Sampling::Greedy) })],
+    );
+    let first = whole.token_ids.iter().position(|id| *id == token).unwrap();
+    assert_eq!((stopped[0].finish, &stopped[0].token_ids[..]), (Finish::StopToken, &whole.token_ids[..=first]));
+    assert_eq!(stopped[0].text, checkpoint().tokenizer.decode(&whole.token_ids[..first]).unwrap());
+
+    let stop: String = whole.text.chars().skip(4).take(5).collect();
+    let cut = whole.text.find(&stop).unwrap();
+    let strings = vec!["never said 4711".to_owned(), stop];
+    let stopped =
+        run(engine_config(16), vec![request(GenerationConfig { stop_strings: strings, ..config(Sampling::Greedy) })]);
+    assert_eq!((stopped[0].finish, stopped[0].text.as_str()), (Finish::StopString, &whole.text[..cut]));
+    assert!(stopped[0].token_ids.len() < whole.token_ids.len());
+    assert!(whole.token_ids.starts_with(&stopped[0].token_ids));
+}
+
+#[test]
+fn impossible_requests_are_refused_and_say_why() {
+    let checkpoint = checkpoint();
+    let mut engine = Engine::new(&checkpoint, EngineConfig { max_length: 64, pages: 3, ..engine_config(16) }).unwrap();
+    let mut refused = |config: GenerationConfig, prompt: &str| {
+        let error = engine.submit(Request { prompt: prompt.into(), seed: 0, config: Arc::new(config) }).unwrap_err();
+        assert_eq!(engine.open(), 0);
+        error.to_string()
+    };
+    let long = "the horse and the tiger and the horse and the tiger again".repeat(3);
+    let tokens = |max_new_tokens| GenerationConfig { max_new_tokens, ..GenerationConfig::default() };
+    assert!(refused(tokens(0), "a").contains("max_new_tokens must be at least 1"));
+    assert!(refused(tokens(64), "a").contains("leaves no room for a prompt in max_length 64"));
+    assert!(refused(tokens(20), &long).contains("need 4 pages of 16 tokens, but the engine has 3"));
+    assert!(refused(GenerationConfig { stop_strings: vec![String::new()], ..tokens(8) }, "a").contains("stop string"));
+    for wrong in [
+        EngineConfig { max_length: 4096, ..engine_config(16) },
+        EngineConfig { pages: 0, ..engine_config(16) },
+        EngineConfig { max_running: 0, ..engine_config(16) },
+    ] {
+        assert!(Engine::new(&checkpoint, wrong).is_err(), "{wrong:?}");
     }
-    assert!(Generator::new(checkpoint(), config(Sampling::Greedy), 0).is_err());
+}
+
+/// All pieces and the rest are the text; no piece is ever broken, though characters come in several tokens.
+#[test]
+fn text_comes_in_whole_characters() {
+    let tokenizer = &checkpoint().tokenizer;
+    let texts = ["Straße, 東京 and 🐎🐅!", "  two blanks", "é", "", "ends in half 🐎"];
+    for text in texts {
+        let mut ids = tokenizer.encode(text).unwrap();
+        if text.starts_with("ends") {
+            ids.pop();
+        }
+        let mut detokenizer = Detokenizer::default();
+        let mut said = String::new();
+        for id in &ids {
+            let piece = detokenizer.push(tokenizer, *id).unwrap();
+            assert!(!piece.contains('\u{fffd}'), "{piece:?} of {text:?}");
+            said += &piece;
+        }
+        said += &detokenizer.finish(tokenizer).unwrap();
+        assert_eq!(said, tokenizer.decode(&ids).unwrap(), "{text:?}");
+    }
 }

@@ -6,6 +6,7 @@ use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_model::ops::attention::{self, Heads};
+use spag_model::ops::packed_linear::{self, PackedWeight};
 use spag_model::ops::rope::{self, Direction, RopeTable};
 use spag_model::ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
 use spag_model::{Activations, FlatBuffers, Llama, LlamaConfig, Packed, Targets};
@@ -264,9 +265,10 @@ fn invariant_rows_do_not_depend_on_their_companions() {
     let mut rng = ChaCha8Rng::seed_from_u64(10);
     for (i, o) in [(64, 64), (64, 172), (172, 64), (128, 1000), (1100, 8), (1100, 300), (2050, 70)] {
         let (x, w) = (random((200, i), &mut rng), random((o, i), &mut rng));
-        let all = matmul::linear_invariant(&x, &w).unwrap();
+        let packed = PackedWeight::new(&[&w]).unwrap();
+        let all = packed_linear::forward(&x, &packed, None).unwrap();
         for n in (1..=80).chain([127, 128, 129, 200]) {
-            let some = matmul::linear_invariant(&x.narrow(0, 200 - n, n).unwrap(), &w).unwrap();
+            let some = packed_linear::forward(&x.narrow(0, 200 - n, n).unwrap(), &packed, None).unwrap();
             assert_eq!(values(&all.narrow(0, 200 - n, n).unwrap()), values(&some), "{i} → {o}, {n} rows");
         }
     }

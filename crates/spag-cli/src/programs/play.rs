@@ -4,7 +4,6 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
 };
 
 use clap::Parser;
@@ -17,14 +16,16 @@ use spag_pipeline::ModelPlayer;
 use spag_train::Progress;
 
 use crate::{
-    Error, Result, exit,
+    Error, Result,
+    engine_args::EngineArgs,
+    exit,
     flags::{self, Task},
     launch,
     playing::{Recording, Tally},
     programs::train::TrainArgs,
     progress::{LineEvery, TerminalProgress},
     prompts,
-    sampling::{SamplingArgs, leave_room_for_game},
+    sampling::SamplingArgs,
 };
 
 /// Plays Adversarial Taboo on every target word, and keeps all games.
@@ -43,6 +44,8 @@ pub(crate) struct PlayArgs {
     defender_model_name_or_path: PathBuf,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
 
     /// Target words, one a line.
     #[arg(long, value_name = "FILE", help_heading = "Games")]
@@ -53,9 +56,6 @@ pub(crate) struct PlayArgs {
     /// Games on every word.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::count, help_heading = "Games")]
     games_per_word: usize,
-    /// Games that are played side by side.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::count, help_heading = "Games")]
-    per_device_eval_batch_size: usize,
     /// So many games that fail in a row, for instance since an endpoint is gone, end the run.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::count, help_heading = "Games")]
     max_failed_in_a_row: usize,
@@ -135,7 +135,7 @@ fn play_missing(
     };
     let config = PlayConfig {
         judge: args.judge,
-        games_in_flight: args.per_device_eval_batch_size,
+        games_in_flight: args.engine.per_device_eval_batch_size.unwrap_or(8),
         max_failed_in_a_row: args.max_failed_in_a_row,
         ..PlayConfig::default()
     };
@@ -150,7 +150,7 @@ fn play_missing(
         let why = record.failed_path().display();
         exit::note(format_args!("note: {failed} games failed; {why} says why, the same command plays them again"));
     }
-    let cut = attacker.cut_prompts() + defender.as_ref().map_or(0, ModelPlayer::cut_prompts);
+    let cut = attacker.stats().cut_prompts + defender.as_ref().map_or(0, |player| player.stats().cut_prompts);
     if cut > 0 {
         exit::note(format_args!("note: {cut} prompts were too long for --max_length and lost their beginning"));
     }
@@ -191,7 +191,8 @@ fn stem(args: &PlayArgs) -> String {
 }
 
 fn player(args: &PlayArgs, folder: &Path) -> Result<ModelPlayer> {
-    let checkpoint = Arc::new(Checkpoint::load(folder)?);
-    let config = leave_room_for_game(args.sampling.config(&checkpoint.model, folder), folder);
-    Ok(ModelPlayer::new(checkpoint, config, args.per_device_eval_batch_size)?)
+    let checkpoint = Checkpoint::load(folder)?;
+    let model = checkpoint.model.config();
+    let limits = args.sampling.config(model, folder).leave_room_for_game(folder);
+    Ok(ModelPlayer::load(&checkpoint, limits.generation, args.engine.config(model, limits.max_length))?)
 }

@@ -1,251 +1,237 @@
-//! The engine: keeps a batch of sequences running, prefill and decode side by side.
+//! The engine: keeps a batch of sequences running, chunks of prompts beside newest tokens.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::time::Instant;
 
 use candle_core::Tensor;
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use super::cache::Cache;
-use super::sample::{Sampling, choose};
+use super::config::EngineConfig;
+use super::kv::KvCache;
+use super::request::{Completion, Finish, Generate, Request, RequestId};
+use super::sample::{Choice, choose};
+use super::schedule::{Chunk, plan};
+use super::sequence::Sequence;
+use super::stats::GenerationStats;
+use super::weights::{Passed, Weights};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::llama::{BlockWeights, mlp_forward, qkv_forward};
-use crate::ops::attention::Heads;
-use crate::ops::cached_attention::{self, CachedRow};
-use crate::ops::matmul::linear_invariant;
-use crate::ops::{cpu, embedding, rms_norm};
+use crate::ops::cpu;
+use crate::ops::paged_attention::Span;
+use crate::tokenizer::Tokenizer;
 
-/// Settings that all requests of a generator share.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GenerationConfig {
-    /// A completion ends after this many tokens at the latest.
-    pub max_new_tokens: usize,
-    /// EOS is not chosen before this many tokens are out.
-    pub min_new_tokens: usize,
-    /// Prompt and completion together; longer prompts lose tokens on the left, as in the reference.
-    pub max_length: usize,
-    /// How tokens are chosen.
-    pub sampling: Sampling,
-}
-
-/// A prompt to complete.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The text; BOS is put before its tokens.
-    pub prompt: String,
-    /// Seed of every draw of this request: its tokens do not depend on the rest of the batch.
-    pub seed: u64,
-}
-
-/// A completed prompt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// The new tokens, without EOS.
-    pub token_ids: Vec<u32>,
-    /// Their text.
-    pub text: String,
-    /// Tokens of the prompt that was read, BOS included.
-    pub prompt_tokens: usize,
-    /// Tokens that were cut off the left of the prompt.
-    pub cut_tokens: usize,
-}
-
-/// What a generator has done since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GenerationStats {
-    /// Prompt tokens asked for.
-    pub prompt_tokens: u64,
-    /// Prompt tokens found in the cache.
-    pub reused_tokens: u64,
-    /// New tokens.
-    pub new_tokens: u64,
-    /// Forward passes.
-    pub steps: u64,
-}
-
-/// Prompt tokens that one forward pass may hold beside the decoding sequences; bounds the memory of a step.
-const PREFILL_TOKENS: usize = 4096;
-
-/// A model ready to generate: its weights, and a cache for a number of sequences at a time.
+/// A model ready to generate: continuous batching over paged keys and values.
 ///
-/// A slot keeps its tokens after a request ends, so that a later prompt that begins alike (the same game, one turn on)
-/// computes only what is new.
-pub struct Generator {
-    checkpoint: Arc<Checkpoint>,
-    config: GenerationConfig,
-    blocks: Vec<BlockWeights>,
-    norm: Tensor,
-    head: Tensor,
-    embedding: Tensor,
-    cache: Cache,
-    stats: GenerationStats,
+/// Requests join and leave the running batch at every step. Memory is fixed: a request that finds no page preempts the
+/// youngest, whose tokens are computed again later. A request's tokens and log-probabilities do not depend on what else
+/// runs, on chunks, on preemptions, or on what was found in the cache: bit by bit on a CPU.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Request};
+///
+/// # fn main() -> spag_model::Result<()> {
+/// let checkpoint = Checkpoint::load("checkpoints/im")?;
+/// let mut engine = Engine::new(&checkpoint, EngineConfig::new(checkpoint.model.config(), 8))?;
+/// let config = Arc::new(GenerationConfig::default());
+/// let request = Request { prompt: "Let us play.".into(), seed: 1, config };
+/// println!("{}", engine.complete(vec![request])?[0].text);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Engine {
+    tokenizer: Tokenizer,
+    weights: Weights,
+    config: EngineConfig,
+    pub(super) state: State,
 }
 
-/// A request that holds a slot.
-struct Running {
-    request: usize,
-    slot: usize,
-    /// Tokens not yet in the cache: the rest of the prompt, then the last token chosen.
-    pending: Vec<u32>,
-    output: Vec<u32>,
-    rng: ChaCha8Rng,
+/// What changes from step to step.
+pub(super) struct State {
+    pub(super) cache: KvCache,
+    /// Not begun, or preempted; the first comes next.
+    pub(super) waiting: VecDeque<Sequence>,
+    /// In the order in which they were admitted.
+    pub(super) running: Vec<Sequence>,
+    pub(super) stats: GenerationStats,
+    next_id: u64,
 }
 
-impl Generator {
-    /// A generator with room for `slots` sequences at a time.
+impl Engine {
+    /// An engine for a checkpoint, whose weights it packs for itself: the checkpoint may be dropped.
     ///
     /// # Errors
-    /// Settings that leave no room for a prompt, exceed the model's positions or make no distribution.
-    pub fn new(checkpoint: Arc<Checkpoint>, config: GenerationConfig, slots: usize) -> Result<Self> {
-        let model = &checkpoint.model;
-        let limit = model.config().max_position_embeddings;
-        let wrong = |why: String| Err(Error::Generation(why));
-        config.sampling.check()?;
-        if slots == 0 || config.max_new_tokens == 0 {
-            return wrong("at least one sequence and one new token are needed".into());
-        }
-        if config.max_new_tokens >= config.max_length {
-            return wrong(format!(
-                "max_new_tokens {} leaves no room for a prompt in max_length {}",
-                config.max_new_tokens, config.max_length
-            ));
-        }
-        if config.max_length > limit {
-            return wrong(format!(
-                "max_length {} exceeds the model's max_position_embeddings {limit}; lower it",
-                config.max_length
-            ));
-        }
-        let parameters = model.parameters();
-        let blocks = (0..model.config().num_hidden_layers)
-            .map(|i| BlockWeights::of(parameters, i))
-            .collect::<Result<Vec<_>>>()?;
-        let (norm, head) = (model.final_norm(parameters)?, model.head(parameters)?);
-        let embedding = parameters.view(0, 0)?;
-        let cache = Cache::new(model.config(), slots, config.max_length)?;
-        Ok(Self { config, blocks, norm, head, embedding, cache, stats: GenerationStats::default(), checkpoint })
-    }
-
-    /// What has been done so far.
-    pub fn stats(&self) -> GenerationStats {
-        self.stats
-    }
-
-    /// Completes every request; the answers come in the order of the requests.
-    ///
-    /// # Errors
-    /// Text that the tokenizer refuses, or a model whose logits are not finite.
-    pub fn generate(&mut self, requests: &[Request]) -> Result<Vec<Completion>> {
-        let checkpoint = self.checkpoint.clone();
-        let tokenizer = &checkpoint.tokenizer;
-        let room = self.config.max_length - self.config.max_new_tokens;
-        let mut prompts = Vec::with_capacity(requests.len());
-        for encoded in requests.par_iter().map(|r| tokenizer.encode(&r.prompt)).collect::<Vec<_>>() {
-            let mut ids = vec![tokenizer.bos()];
-            ids.append(&mut encoded?);
-            let cut = ids.len().saturating_sub(room);
-            prompts.push((ids.split_off(cut), cut));
-        }
-        let mut waiting: VecDeque<usize> = (0..requests.len()).collect();
-        let mut running: Vec<Running> = Vec::new();
-        let mut done: Vec<Option<Completion>> = vec![None; requests.len()];
-        while !(waiting.is_empty() && running.is_empty()) {
-            let mut prefill: usize = running.iter().map(|r| r.pending.len()).sum();
-            while let Some(&request) = waiting.front() {
-                let (prompt, _) = &prompts[request];
-                if prefill > PREFILL_TOKENS {
-                    break;
-                }
-                let Some((slot, kept)) = self.cache.acquire(prompt) else { break };
-                waiting.pop_front();
-                self.stats.prompt_tokens += prompt.len() as u64;
-                self.stats.reused_tokens += kept as u64;
-                prefill += prompt.len() - kept;
-                let rng = ChaCha8Rng::seed_from_u64(requests[request].seed);
-                running.push(Running { request, slot, pending: prompt[kept..].to_vec(), output: Vec::new(), rng });
-            }
-            let logits = self.step(&mut running)?;
-            for index in self.advance(&mut running, &logits)?.into_iter().rev() {
-                let ended = running.swap_remove(index);
-                self.cache.release(ended.slot);
-                self.stats.new_tokens += ended.output.len() as u64;
-                let text = tokenizer.decode(&ended.output)?;
-                let (prompt, cut) = &prompts[ended.request];
-                done[ended.request] =
-                    Some(Completion { token_ids: ended.output, text, prompt_tokens: prompt.len(), cut_tokens: *cut });
-            }
-        }
-        done.into_iter().map(|c| c.ok_or_else(|| Error::Generation("a request was lost".into()))).collect()
-    }
-
-    /// Computes the pending tokens of every running sequence; returns the logits after each one's last, [R, V].
-    fn step(&mut self, running: &mut [Running]) -> Result<Tensor> {
-        let model = &self.checkpoint.model;
-        let heads = Heads {
-            query: model.config().num_attention_heads,
-            kv: model.config().kv_heads(),
-            dim: model.config().head_dim(),
+    /// Settings that do not fit the model.
+    pub fn new(checkpoint: &Checkpoint, config: EngineConfig) -> Result<Self> {
+        let model = checkpoint.model.config();
+        config.check(model)?;
+        let state = State {
+            cache: KvCache::new(model, &config)?,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            stats: GenerationStats::default(),
+            next_id: 0,
         };
-        let eps = model.config().rms_norm_eps as f32;
-        let (mut ids, mut places, mut last) = (Vec::new(), Vec::new(), Vec::new());
-        for sequence in running.iter_mut() {
-            let start = self.cache.start(sequence.slot);
-            let tokens = &mut self.cache.slots[sequence.slot].tokens;
-            for token in sequence.pending.drain(..) {
-                places.push(CachedRow { start, position: tokens.len() });
-                tokens.push(token);
-                ids.push(token);
-            }
-            last.push(ids.len() as u32 - 1);
-        }
-        let positions: Vec<u32> = places.iter().map(|p| p.position as u32).collect();
-        let mut x = embedding::forward(&ids, &self.embedding)?;
-        for (layer, w) in self.blocks.iter().enumerate() {
-            let normed = rms_norm::forward(&x, &w.input_norm, eps)?;
-            let (q, k, v) = qkv_forward(&normed, w, &positions, model.rope(), linear_invariant)?;
-            let (keys, values) = (&self.cache.keys[layer], &self.cache.values[layer]);
-            cached_attention::append(keys, &k, &places)?;
-            cached_attention::append(values, &v, &places)?;
-            let attended = cached_attention::forward(&q, keys, values, &places, heads)?;
-            x = (x + linear_invariant(&attended, &w.o)?)?;
-            let normed = rms_norm::forward(&x, &w.post_norm, eps)?;
-            x = (x + mlp_forward(&normed, w, linear_invariant)?)?;
-        }
-        let normed = rms_norm::forward(&embedding::forward(&last, &x)?, &self.norm, eps)?;
-        self.stats.steps += 1;
-        Ok(linear_invariant(&normed, &self.head)?)
+        Ok(Self { tokenizer: checkpoint.tokenizer.clone(), weights: Weights::new(&checkpoint.model)?, config, state })
     }
 
-    /// Chooses a token for every running sequence; returns the indices of those that ended, in rising order.
-    fn advance(&self, running: &mut [Running], logits: &Tensor) -> Result<Vec<usize>> {
-        let (eos, config) = (self.checkpoint.tokenizer.eos(), self.config);
-        let chosen: Vec<Result<u32>> = cpu::read(logits, |logits| {
-            let width = logits.len() / running.len().max(1);
-            Ok(running
-                .par_iter_mut()
-                .zip(logits.par_chunks_exact(width))
-                .map(|(sequence, row)| {
-                    let banned = (sequence.output.len() < config.min_new_tokens).then_some(eos);
-                    choose(row, config.sampling, banned, &mut sequence.rng)
-                })
-                .collect())
+    /// What it may use.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// The tokenizer of its checkpoint.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The forward pass over what was planned.
+    fn pass(&mut self, chunks: &[Chunk]) -> Result<Passed> {
+        let began = Instant::now();
+        let State { cache, running, stats, .. } = &mut self.state;
+        let (mut ids, mut spans, mut last) = (Vec::new(), Vec::new(), Vec::new());
+        // Rows and keys seen, of prompts and of newest tokens.
+        let (mut prompt, mut newest) = ((0usize, 0usize), (0usize, 0usize));
+        for chunk in chunks {
+            let sequence = &running[chunk.sequence];
+            let first = ids.len();
+            ids.extend_from_slice(&sequence.tokens[chunk.tokens.clone()]);
+            let rows = first..ids.len();
+            let kind = if chunk.tokens.start < sequence.prompt { &mut prompt } else { &mut newest };
+            kind.0 += rows.len();
+            kind.1 += chunk.tokens.clone().map(|position| position + 1).sum::<usize>();
+            spans.push(Span { rows, position: chunk.tokens.start, pages: &sequence.cached.pages });
+            if chunk.tokens.end == sequence.tokens.len() {
+                last.push(ids.len() as u32 - 1);
+            }
+        }
+        let passed = self.weights.forward(&ids, &spans, &last, cache)?;
+        cache.computed();
+        let all = began.elapsed();
+        stats.steps += 1;
+        stats.computed_tokens += ids.len() as u64;
+        let share = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
+        let prefill = passed.attention.mul_f64(share(prompt.1, prompt.1 + newest.1))
+            + all.saturating_sub(passed.attention).mul_f64(share(prompt.0, ids.len()));
+        stats.times.prefill += prefill;
+        stats.times.decode += all.saturating_sub(prefill);
+        stats.times.attention += passed.attention;
+        Ok(passed)
+    }
+
+    /// Chooses a token for every sequence whose tokens have all been computed; returns those that ended.
+    fn advance(&mut self, chunks: &[Chunk], logits: &Tensor) -> Result<Vec<(RequestId, Finish)>> {
+        let began = Instant::now();
+        let (running, eos) = (&mut self.state.running, self.tokenizer.eos());
+        let mut place = vec![None; running.len()];
+        let ready = chunks.iter().filter(|chunk| chunk.tokens.end == running[chunk.sequence].tokens.len());
+        for (row, chunk) in ready.enumerate() {
+            place[chunk.sequence] = Some(row);
+        }
+        let mut ready: Vec<(usize, &mut Sequence)> =
+            running.iter_mut().zip(&place).filter_map(|(sequence, row)| row.map(|row| (row, sequence))).collect();
+        let chosen: Vec<Result<Choice>> = cpu::read(logits, |logits| {
+            let width = logits.len() / ready.len().max(1);
+            let choose = |weights: &mut Vec<f32>, (row, sequence): &mut (usize, &mut Sequence)| {
+                let row = &logits[*row * width..(*row + 1) * width];
+                let banned = sequence.banned(eos);
+                choose(row, sequence.config.sampling, &banned, &mut sequence.rng, weights)
+            };
+            Ok(ready.par_iter_mut().map_init(Vec::new, choose).collect())
         })?;
         let mut ended = Vec::new();
-        for (index, (sequence, token)) in running.iter_mut().zip(chosen).enumerate() {
-            let token = token?;
-            if token == eos {
-                ended.push(index);
-                continue;
-            }
-            sequence.output.push(token);
-            sequence.pending.push(token);
-            if sequence.output.len() >= config.max_new_tokens {
-                ended.push(index);
+        for ((_, sequence), choice) in ready.iter_mut().zip(chosen) {
+            if let Some(finish) = sequence.push(choice?, &self.tokenizer)? {
+                ended.push((sequence.id, finish));
             }
         }
+        self.state.stats.times.sampling += began.elapsed();
         Ok(ended)
+    }
+
+    /// Takes an ended sequence out.
+    fn complete_one(&mut self, id: RequestId, finish: Finish) -> Result<Option<(RequestId, Completion)>> {
+        let Some(mut sequence) = self.state.take_running(id) else { return Ok(None) };
+        let tokens = std::mem::take(&mut sequence.tokens);
+        self.state.cache.release(&mut sequence.cached, &tokens);
+        sequence.tokens = tokens;
+        self.state.stats.requests += 1;
+        self.state.stats.new_tokens += (sequence.tokens.len() - sequence.prompt) as u64;
+        Ok(Some((id, sequence.complete(finish, &self.tokenizer)?)))
+    }
+}
+
+impl State {
+    fn take_running(&mut self, id: RequestId) -> Option<Sequence> {
+        let at = self.running.iter().position(|sequence| sequence.id == id)?;
+        Some(self.running.remove(at))
+    }
+}
+
+impl Generate for Engine {
+    fn submit(&mut self, request: Request) -> Result<RequestId> {
+        let began = Instant::now();
+        request.config.check()?;
+        let Request { prompt, seed, config } = request;
+        let room = self.config.max_length.saturating_sub(config.max_new_tokens);
+        if room == 0 {
+            return Err(Error::Generation(format!(
+                "max_new_tokens {} leaves no room for a prompt in max_length {}",
+                config.max_new_tokens, self.config.max_length
+            )));
+        }
+        let mut tokens = vec![self.tokenizer.bos()];
+        tokens.append(&mut self.tokenizer.encode(&prompt)?);
+        let cut = tokens.len().saturating_sub(room);
+        tokens.drain(..cut);
+        let id = RequestId(self.state.next_id);
+        let sequence = Sequence::new(id, config, seed, tokens, cut);
+        let needed = self.state.cache.pages_for(sequence.most_tokens());
+        if needed > self.config.pages {
+            return Err(Error::Generation(format!(
+                "a prompt of {} tokens and {} new ones need {needed} pages of {} tokens, but the engine has {}; give it \
+                 more memory or ask for fewer tokens",
+                sequence.prompt, sequence.config.max_new_tokens, self.config.page_size, self.config.pages
+            )));
+        }
+        self.state.next_id += 1;
+        self.state.stats.prompt_tokens += sequence.prompt as u64;
+        self.state.stats.cut_prompts += u64::from(cut > 0);
+        self.state.waiting.push_back(sequence);
+        self.state.stats.times.tokenizer += began.elapsed();
+        Ok(id)
+    }
+
+    fn step(&mut self) -> Result<Vec<(RequestId, Completion)>> {
+        if self.open() == 0 {
+            return Ok(Vec::new());
+        }
+        let began = Instant::now();
+        let chunks = plan(&mut self.state, &self.config)?;
+        self.state.stats.times.schedule += began.elapsed();
+        let passed = self.pass(&chunks)?;
+        let ended = self.advance(&chunks, &passed.logits)?;
+        let began = Instant::now();
+        let mut completions = Vec::with_capacity(ended.len());
+        for (id, finish) in ended {
+            completions.extend(self.complete_one(id, finish)?);
+        }
+        self.state.stats.times.tokenizer += began.elapsed();
+        Ok(completions)
+    }
+
+    fn cancel(&mut self, id: RequestId) {
+        self.state.waiting.retain(|sequence| sequence.id != id);
+        if let Some(mut sequence) = self.state.take_running(id) {
+            self.state.cache.release(&mut sequence.cached, &sequence.tokens);
+        }
+    }
+
+    fn open(&self) -> usize {
+        self.state.waiting.len() + self.state.running.len()
+    }
+
+    fn stats(&self) -> GenerationStats {
+        self.state.stats
     }
 }

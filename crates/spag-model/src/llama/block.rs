@@ -86,30 +86,6 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Queries, keys (both turned to their positions) and values of new rows; `project` is the linear layer to use.
-pub(crate) fn qkv_forward(
-    normed: &Tensor,
-    w: &BlockWeights,
-    positions: &[u32],
-    rope: &RopeTable,
-    project: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
-) -> Result<(Tensor, Tensor, Tensor)> {
-    let (q, k, v) = (project(normed, &w.q)?, project(normed, &w.k)?, project(normed, &w.v)?);
-    rotate(&q, positions, rope, Direction::Forward)?;
-    rotate(&k, positions, rope, Direction::Forward)?;
-    Ok((q, k, v))
-}
-
-/// down(silu(gate(x))·up(x)), for generation, which keeps nothing of it.
-pub(crate) fn mlp_forward(
-    normed: &Tensor,
-    w: &BlockWeights,
-    project: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
-) -> Result<Tensor> {
-    let (gate, up) = (project(normed, &w.gate)?, project(normed, &w.up)?);
-    project(&swiglu::forward(&gate, &up)?, &w.down)
-}
-
 /// `x` [N, D] → the block's output [N, D] and what its backward pass needs, `x` among it.
 pub(crate) fn forward(
     x: Tensor,
@@ -118,7 +94,9 @@ pub(crate) fn forward(
     shape: &Shape<'_>,
 ) -> Result<(Tensor, BlockActivations)> {
     let normed = rms_norm::forward(&x, &w.input_norm, shape.eps)?;
-    let (q, k, v) = qkv_forward(&normed, w, &batch.positions, shape.rope, linear)?;
+    let (q, k, v) = (linear(&normed, &w.q)?, linear(&normed, &w.k)?, linear(&normed, &w.v)?);
+    rotate(&q, &batch.positions, shape.rope, Direction::Forward)?;
+    rotate(&k, &batch.positions, shape.rope, Direction::Forward)?;
     recycle(normed)?;
     let (attended, lse) = attention::forward(&q, &k, &v, &batch.bounds, shape.heads)?;
     let middle = linear_add(&x, &attended, &w.o)?;

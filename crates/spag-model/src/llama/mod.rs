@@ -6,4 +6,4 @@ mod model;
 
 pub use model::{Activations, Forward, Llama};
 
-pub(crate) use block::{BlockWeights, mlp_forward, qkv_forward};
+pub(crate) use block::BlockWeights;

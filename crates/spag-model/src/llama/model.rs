@@ -92,8 +92,13 @@ impl Llama {
         &self.parameters
     }
 
-    pub(crate) fn rope(&self) -> &RopeTable {
-        &self.rope
+    pub(crate) fn rope(&self) -> Arc<RopeTable> {
+        self.rope.clone()
+    }
+
+    /// The embedding, [V, D].
+    pub(crate) fn embedding(&self) -> Result<Tensor> {
+        Ok(widened(&self.parameters.view(0, 0)?)?)
     }
 
     /// A copy with parameters in memory of its own ([`Clone`] shares them).

@@ -140,24 +140,3 @@ pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor) -> Result<()
         })
     })
 }
-
-/// Fewest rows for which [`linear_invariant`] lets the product run unpadded; below, the library takes other paths.
-const MIN_ROWS: usize = 4;
-
-/// [`linear`] whose rows do not depend on how many rows there are.
-///
-/// Our AVX-512 product keeps that promise by itself. The matrix library sums small products in another order (a vector
-/// path for one row, a dot-product path for outputs of up to 256 elements, another depth of blocking for outputs of up
-/// to 64×64); for it, few rows are padded with zero rows until the general path is taken.
-///
-/// # Errors
-/// As [`linear`].
-pub fn linear_invariant(x: &Tensor, w: &Tensor) -> Result<Tensor> {
-    let (n, o) = (x.dim(0)?, w.dim(0)?);
-    let least = if o <= 64 { 65 } else { MIN_ROWS.max(256 / o + 1) };
-    if wide() || n >= least {
-        return linear(x, w);
-    }
-    let padded = x.pad_with_zeros(0, 0, least - n)?.contiguous()?;
-    linear(&padded, w)?.narrow(0, 0, n)
-}

@@ -8,11 +8,12 @@
 
 pub mod adamw;
 pub mod attention;
-pub mod cached_attention;
 pub mod cast;
 pub mod embedding;
 pub mod log_prob;
 pub mod matmul;
+pub mod packed_linear;
+pub mod paged_attention;
 pub mod rms_norm;
 pub mod rope;
 pub mod squared_norm;

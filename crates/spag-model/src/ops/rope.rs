@@ -47,10 +47,25 @@ const ROWS: usize = 32;
 /// # Errors
 /// Shapes that do not fit, a position outside the table, or a tensor that is not contiguous f32.
 pub fn rotate(x: &Tensor, positions: &[u32], table: &RopeTable, direction: Direction) -> Result<()> {
+    rotate_leading(x, x.dim(1)?, positions, table, direction)
+}
+
+/// As [`rotate`], for the heads in the first `columns` columns of `x` [N, W] alone: queries and keys that lie before
+/// the values in one tensor.
+///
+/// # Errors
+/// As [`rotate`].
+pub fn rotate_leading(
+    x: &Tensor,
+    columns: usize,
+    positions: &[u32],
+    table: &RopeTable,
+    direction: Direction,
+) -> Result<()> {
     let (n, width) = x.dims2()?;
     let half = table.half;
-    if positions.len() != n || half == 0 || width % (2 * half) != 0 {
-        bail!("rope: x is [{n}, {width}], {} positions, head size {}", positions.len(), 2 * half);
+    if positions.len() != n || half == 0 || columns > width || !columns.is_multiple_of(2 * half) {
+        bail!("rope: x is [{n}, {width}], {columns} columns, {} positions, head size {}", positions.len(), 2 * half);
     }
     if let Some(p) = positions.iter().find(|p| **p as usize >= table.positions()) {
         bail!("rope: position {p} is outside the {} positions of the model", table.positions());
@@ -60,14 +75,14 @@ pub fn rotate(x: &Tensor, positions: &[u32], table: &RopeTable, direction: Direc
         Direction::Backward => -1.0,
     };
     cpu::update(x, |x| {
-        x.par_chunks_mut(width * ROWS).zip(positions.par_chunks(ROWS)).for_each(|(x, positions)| {
+        x.par_chunks_mut(width.max(1) * ROWS).zip(positions.par_chunks(ROWS)).for_each(|(x, positions)| {
             simd::vectorized(
                 #[inline(always)]
                 || {
                     for (row, p) in x.chunks_exact_mut(width).zip(positions) {
                         let at = *p as usize * half;
                         let (cos, sin) = (&table.cos[at..at + half], &table.sin[at..at + half]);
-                        for head in row.chunks_exact_mut(2 * half) {
+                        for head in row[..columns].chunks_exact_mut(2 * half) {
                             let (a, b) = head.split_at_mut(half);
                             for i in 0..half {
                                 let (u, v, s) = (a[i], b[i], sin[i] * sign);

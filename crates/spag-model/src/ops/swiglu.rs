@@ -35,6 +35,37 @@ pub fn forward(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     cpu::tensor(y, gate.dims2()?)
 }
 
+/// As [`forward`] for `x` [N, 2F] that holds gate and up side by side → [N, F].
+///
+/// # Errors
+/// An odd width, or a tensor that is not contiguous f32.
+pub fn forward_joined(x: &Tensor) -> Result<Tensor> {
+    let (n, width) = x.dims2()?;
+    let f = width / 2;
+    if f == 0 || width % 2 != 0 {
+        bail!("swiglu: gate and up together are [{n}, {width}]");
+    }
+    let mut y = pool::values(n * f);
+    let rows = CHUNK.div_ceil(f);
+    cpu::read(x, |x| {
+        y.par_chunks_mut(f * rows).zip(x.par_chunks(width * rows)).for_each(|(y, x)| {
+            simd::vectorized(
+                #[inline(always)]
+                || {
+                    for (y, x) in y.chunks_exact_mut(f).zip(x.chunks_exact(width)) {
+                        let (gate, up) = x.split_at(f);
+                        for ((y, g), u) in y.iter_mut().zip(gate).zip(up) {
+                            *y = g * simd::sigmoid(*g) * u;
+                        }
+                    }
+                },
+            );
+        });
+        Ok(())
+    })?;
+    cpu::tensor(y, (n, f))
+}
+
 /// The backward pass in place: `gate` and `up` become their gradients, and `dy`, the gradient of the output, becomes
 /// the output once more, which the layer that reads it needs for the gradient of its weight.
 ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use spag_game::{PromptSet, game_seed};
-use spag_model::{Checkpoint, GenerationConfig, Generator, Request, Sampling};
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Request, Sampling};
 use spag_train::Progress;
 use spag_world::{Lexicon, Probe, attacker_clue_probe, naming_probe, qa_probe};
 
@@ -55,19 +55,20 @@ pub(super) fn probe(
 }
 
 fn answers(checkpoint: &Arc<Checkpoint>, probes: &[Probe], sampling: Sampling, seed: u64) -> Result<Vec<String>> {
-    let generation = GenerationConfig {
+    let config = Arc::new(GenerationConfig {
         max_new_tokens: ANSWER_TOKENS,
         min_new_tokens: 1,
-        max_length: checkpoint.model.config().max_position_embeddings,
         sampling,
+        ..GenerationConfig::default()
+    });
+    let mut engine = Engine::new(checkpoint, EngineConfig::new(checkpoint.model.config(), SLOTS))?;
+    let request = |(i, probe): (usize, &Probe)| Request {
+        prompt: probe.prompt.clone(),
+        seed: game_seed(seed, i),
+        config: config.clone(),
     };
-    let mut generator = Generator::new(checkpoint.clone(), generation, SLOTS)?;
-    let requests: Vec<Request> = probes
-        .iter()
-        .enumerate()
-        .map(|(i, probe)| Request { prompt: probe.prompt.clone(), seed: game_seed(seed, i) })
-        .collect();
-    Ok(generator.generate(&requests)?.into_iter().map(|completion| completion.text).collect())
+    let requests = probes.iter().enumerate().map(request).collect();
+    Ok(engine.complete(requests)?.into_iter().map(|completion| completion.text).collect())
 }
 
 /// Answers that begin with the right word.

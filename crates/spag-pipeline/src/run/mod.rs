@@ -12,7 +12,7 @@ mod table;
 use std::sync::Arc;
 
 use spag_game::Seats;
-use spag_model::{Checkpoint, GenerationConfig, Sampling};
+use spag_model::{Checkpoint, EngineConfig, GenerationConfig, Sampling};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use crate::config::RunConfig;
@@ -168,8 +168,9 @@ fn player(config: &RunConfig, checkpoint: &Arc<Checkpoint>, temperature: f64) ->
     let generation = GenerationConfig {
         max_new_tokens: config.self_play.max_new_tokens,
         min_new_tokens: 1,
-        max_length,
         sampling: if temperature > 0.0 { Sampling::at_temperature(temperature) } else { Sampling::Greedy },
+        ..GenerationConfig::default()
     };
-    ModelPlayer::new(checkpoint.clone(), generation, config.self_play.games_in_flight)
+    let engine = EngineConfig::new(checkpoint.model.config(), config.self_play.games_in_flight);
+    ModelPlayer::load(checkpoint, generation, engine)
 }

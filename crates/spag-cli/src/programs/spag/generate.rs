@@ -1,17 +1,19 @@
 //! `spag generate`: completions for a file of prompts.
 
-use std::{io::Write, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::{self, Write},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use spag_game::{AtomicFile, RowReader, game_seed};
-use spag_model::{Checkpoint, Generator, Request};
+use spag_model::{Checkpoint, Completion, Engine, Finish, Generate, GenerationConfig, Request, RequestId};
 use spag_train::Progress;
 
-use crate::{Error, Result, exit, flags, progress::TerminalProgress, sampling::SamplingArgs};
-
-/// Prompts handed to the generator at a time: enough to keep its slots full, few enough to show progress.
-const PROMPTS_AT_A_TIME: usize = 256;
+use crate::{Error, Result, engine_args::EngineArgs, exit, progress::TerminalProgress, sampling::SamplingArgs};
 
 /// Complete the prompts of a file.
 #[derive(Debug, Args)]
@@ -23,14 +25,19 @@ pub(crate) struct GenerateArgs {
     /// Prompts, one {"prompt": …} a line.
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
-    /// Where {"prompt", "output_ids", "text"} go, one a line in the order of the prompts.
+    /// Where {"prompt", "output_ids", "text", "finish", "cut_tokens"} go, one a line in the order of the prompts.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     sampling: SamplingArgs,
-    /// Prompts that are completed side by side.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::count)]
-    per_device_eval_batch_size: usize,
+    #[command(flatten)]
+    engine: EngineArgs,
+    /// End a completion where this text occurs; may be given several times.
+    #[arg(long, value_name = "TEXT", help_heading = "Tokens")]
+    stop: Vec<String>,
+    /// Also write each token's log-probability, under the model and under the distribution that it was drawn from.
+    #[arg(long)]
+    log_probs: bool,
 }
 
 /// A line of the input; other keys do no harm.
@@ -46,44 +53,70 @@ struct CompletionRow<'a> {
     prompt: &'a str,
     output_ids: &'a [u32],
     text: &'a str,
+    finish: Finish,
+    cut_tokens: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_log_probs: Option<&'a [f32]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampling_log_probs: Option<&'a [f32]>,
 }
 
 pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let rows = RowReader::<PromptRow>::open(&args.input)?.map(|row| row.map(|(_, row)| row.prompt));
     let prompts: Vec<String> = rows.collect::<spag_game::Result<_>>()?;
-    let checkpoint = Arc::new(Checkpoint::load(&args.model)?);
-    let eos = checkpoint.tokenizer.eos();
-    let config = args.sampling.config(&checkpoint.model, &args.model);
-    let mut generator = Generator::new(checkpoint, config, args.per_device_eval_batch_size.min(prompts.len().max(1)))?;
-    let write_error = |source| Error::Io { path: args.output.clone(), source };
+    let checkpoint = Checkpoint::load(&args.model)?;
+    let model = checkpoint.model.config();
+    let limits = args.sampling.config(model, &args.model);
+    let config = Arc::new(GenerationConfig { stop_strings: args.stop.clone(), ..limits.generation });
+    let setting = args.engine.config(model, limits.max_length);
+    let mut engine = Engine::new(&checkpoint, setting)?;
+    drop(checkpoint);
     let mut out = AtomicFile::create(&args.output)?;
 
     let mut progress = TerminalProgress::new();
     progress.begin("generate", prompts.len() as u64);
-    let (mut done, mut cut) = (0, 0);
-    for chunk in prompts.chunks(PROMPTS_AT_A_TIME) {
-        let requests = chunk
-            .iter()
-            .enumerate()
-            .map(|(at, prompt)| Request { prompt: prompt.clone(), seed: game_seed(args.sampling.seed, done + at) });
-        for (prompt, completion) in chunk.iter().zip(generator.generate(&requests.collect::<Vec<_>>())?) {
-            let mut output_ids = completion.token_ids;
-            if output_ids.len() < config.max_new_tokens {
-                output_ids.push(eos);
-            }
-            let row = CompletionRow { prompt, output_ids: &output_ids, text: &completion.text };
-            serde_json::to_writer(&mut out, &row).map_err(|error| write_error(error.into()))?;
-            out.write_all(b"\n").map_err(write_error)?;
-            cut += usize::from(completion.cut_tokens > 0);
+    // Some more than run, so that none that leaves is missed; completions wait for those before them.
+    let ahead = 2 * setting.max_running;
+    let (mut submitted, mut written) = (0, 0);
+    let mut open: HashMap<RequestId, usize> = HashMap::new();
+    let mut done: BTreeMap<usize, Completion> = BTreeMap::new();
+    while written < prompts.len() {
+        while submitted < prompts.len() && open.len() < ahead {
+            let seed = game_seed(args.sampling.seed, submitted);
+            let request = Request { prompt: prompts[submitted].clone(), seed, config: config.clone() };
+            open.insert(engine.submit(request)?, submitted);
+            submitted += 1;
         }
-        done += chunk.len();
-        progress.advance(done as u64, "");
+        for (id, completion) in engine.step()? {
+            done.extend(open.remove(&id).map(|at| (at, completion)));
+        }
+        while let Some(completion) = done.remove(&written) {
+            write_row(&mut out, &prompts[written], &completion, args.log_probs)
+                .map_err(|source| Error::Io { path: args.output.clone(), source })?;
+            written += 1;
+            progress.advance(written as u64, "");
+        }
     }
     out.commit()?;
     progress.end();
-    if cut > 0 {
+    let stats = engine.stats();
+    if stats.cut_prompts > 0 {
+        let cut = stats.cut_prompts;
         exit::note(format_args!("note: {cut} prompts were longer than the model can read and lost their beginning"));
     }
-    let stats = generator.stats();
-    exit::say(format_args!("{done} prompts, {} new tokens in {}", stats.new_tokens, args.output.display()))
+    exit::say(format_args!("{written} prompts, {} new tokens in {}", stats.new_tokens, args.output.display()))
+}
+
+fn write_row(out: &mut impl Write, prompt: &str, completion: &Completion, log_probs: bool) -> io::Result<()> {
+    let row = CompletionRow {
+        prompt,
+        output_ids: &completion.token_ids,
+        text: &completion.text,
+        finish: completion.finish,
+        cut_tokens: completion.cut_tokens,
+        model_log_probs: log_probs.then_some(&completion.model_log_probs),
+        sampling_log_probs: log_probs.then_some(&completion.sampling_log_probs),
+    };
+    serde_json::to_writer(&mut *out, &row)?;
+    out.write_all(b"\n")
 }

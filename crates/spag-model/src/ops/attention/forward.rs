@@ -95,7 +95,7 @@ unsafe fn task_forward(task: &Task, q: &[f32], k: &[f32], v: &[f32], heads: Head
 /// Turns the first `seen` scores of a row into exponentials of `scale`·score less the largest, and those from there to
 /// `end` into zeros. Returns the sum and what was taken away.
 #[inline(always)]
-fn exponentials(row: &mut [f32], seen: usize, end: usize, scale: f32) -> (f32, f32) {
+pub(crate) fn exponentials(row: &mut [f32], seen: usize, end: usize, scale: f32) -> (f32, f32) {
     // Whole registers: what lies beyond `seen` adds less than 1e-36.
     let whole = &mut row[..seen.next_multiple_of(LANES)];
     whole[seen..].fill(f32::NEG_INFINITY);

@@ -11,6 +11,7 @@ mod backward;
 mod forward;
 
 pub use backward::backward;
+pub(crate) use forward::exponentials;
 pub use forward::forward;
 
 use candle_core::{Result, Tensor, bail};
@@ -72,6 +73,6 @@ fn tasks(bounds: &[u32], heads: Heads) -> Vec<Task> {
 
 /// Elements between the rows of a matrix with a column for each of `keys`: whole registers, and one more so that the
 /// rows of a power of two do not fall into the same cache sets.
-fn key_stride(keys: usize) -> usize {
+pub(crate) fn key_stride(keys: usize) -> usize {
     keys.next_multiple_of(LANES) + LANES
 }

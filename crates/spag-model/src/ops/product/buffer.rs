@@ -10,6 +10,10 @@ pub(crate) const LANES: usize = 16;
 #[repr(align(64))]
 pub(super) struct Line(#[expect(dead_code, reason = "read through pointers")] [f32; LANES]);
 
+impl Line {
+    pub(super) const ZERO: Self = Self([0.0; LANES]);
+}
+
 /// A buffer of this thread, given back when it is dropped: products come by the thousand, and fresh memory costs a
 /// page fault every 4 KiB.
 pub(crate) struct Buffer(Vec<Line>);
@@ -24,7 +28,7 @@ impl Buffer {
         let mut lines = SPARE.take();
         let count = floats.div_ceil(LANES);
         if lines.len() < count {
-            lines.resize(count, Line([0.0; LANES]));
+            lines.resize(count, Line::ZERO);
         }
         Self(lines)
     }

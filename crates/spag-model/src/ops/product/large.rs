@@ -11,6 +11,7 @@
 use rayon::prelude::*;
 
 use super::buffer::{Buffer, LANES};
+use super::grid::{PARTS, grid};
 use super::pack;
 use super::tile::avx512::tile;
 use super::tile::{COLUMNS, ROWS};
@@ -23,9 +24,6 @@ const DEPTH: usize = 256;
 const BLOCK_PANELS: usize = 4;
 /// Products of fewer multiplications than this stay on the calling thread: waking another takes longer.
 const SMALL: usize = 1 << 21;
-
-/// Parts for each thread, so that one that comes late finds less to do.
-const PARTS: usize = 2;
 
 /// Operands of a product; `c` is apart, for all parts write to it.
 #[derive(Clone, Copy)]
@@ -72,14 +70,6 @@ pub(crate) fn product(
             panels: panels * j / across..panels * (j + 1) / across,
         });
     });
-}
-
-/// The parts down and across whose largest is smallest; of equals the one with more parts across, which copies least.
-fn grid(tiles: usize, panels: usize, parts: usize) -> (usize, usize) {
-    (1..=parts)
-        .map(|down| (down, parts.div_ceil(down).min(panels.max(1))))
-        .min_by_key(|(down, across)| (tiles.div_ceil(*down) * panels.div_ceil(*across), *down))
-        .unwrap_or((1, 1))
 }
 
 /// One part of the output.

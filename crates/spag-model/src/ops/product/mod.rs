@@ -1,15 +1,18 @@
 //! Products of f32 matrices: the tiles that attention works with, and the large products of linear layers.
 
 mod buffer;
+mod grid;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod large;
 #[cfg(target_arch = "x86_64")]
 mod pack;
+mod panels;
 #[cfg(test)]
 mod tests;
 mod tile;
 
 pub(crate) use buffer::{Buffer, LANES};
+pub(crate) use panels::Panels;
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 
 /// What happens to the values that the output holds.

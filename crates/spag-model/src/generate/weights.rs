@@ -1,0 +1,122 @@
+//! A model's weights as generation reads them, and its forward pass over a batch of chunks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use candle_core::Tensor;
+
+use super::kv::KvCache;
+use crate::config::LlamaConfig;
+use crate::error::Result;
+use crate::llama::{BlockWeights, Llama};
+use crate::ops::packed_linear::{self, PackedWeight};
+use crate::ops::paged_attention::{self, Span};
+use crate::ops::pool::{Pool, recycle};
+use crate::ops::rope::{Direction, RopeTable, rotate_leading};
+use crate::ops::{embedding, rms_norm, swiglu};
+
+/// One block.
+struct Block {
+    input_norm: Tensor,
+    /// Queries, keys and values together.
+    qkv: PackedWeight,
+    o: PackedWeight,
+    post_norm: Tensor,
+    /// Gate and up together.
+    gate_up: PackedWeight,
+    down: PackedWeight,
+}
+
+/// All weights, packed; the model that they come from is no longer needed.
+pub(super) struct Weights {
+    embedding: Tensor,
+    blocks: Vec<Block>,
+    norm: Tensor,
+    head: PackedWeight,
+    rope: Arc<RopeTable>,
+    eps: f32,
+    rotated: usize,
+    pool: Arc<Pool>,
+}
+
+/// What a forward pass found out.
+pub(super) struct Passed {
+    /// Logits of the rows that were asked for, [R, V].
+    pub(super) logits: Tensor,
+    /// The time that attention took.
+    pub(super) attention: Duration,
+}
+
+impl Weights {
+    pub(super) fn new(model: &Llama) -> Result<Self> {
+        let (config, parameters): (&LlamaConfig, _) = (model.config(), model.parameters());
+        let blocks = (0..config.num_hidden_layers)
+            .map(|index| {
+                let w = BlockWeights::of(parameters, index)?;
+                Ok(Block {
+                    input_norm: w.input_norm,
+                    qkv: PackedWeight::new(&[&w.q, &w.k, &w.v])?,
+                    o: PackedWeight::new(&[&w.o])?,
+                    post_norm: w.post_norm,
+                    gate_up: PackedWeight::new(&[&w.gate, &w.up])?,
+                    down: PackedWeight::new(&[&w.down])?,
+                })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            embedding: model.embedding()?,
+            blocks,
+            norm: model.final_norm(parameters)?,
+            head: PackedWeight::new(&[&model.head(parameters)?])?,
+            rope: model.rope(),
+            eps: config.rms_norm_eps as f32,
+            rotated: config.hidden_size + config.kv_size(),
+            pool: Arc::default(),
+        })
+    }
+
+    /// Computes the tokens `ids` of the `spans` and keeps their keys and values; returns the logits after the rows
+    /// `last`.
+    pub(super) fn forward(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<Passed> {
+        let passed = self.pool.during(|| self.pass(ids, spans, last, cache));
+        self.pool.trim();
+        passed
+    }
+
+    fn pass(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<Passed> {
+        let positions: Vec<u32> =
+            spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
+        let mut attention = Duration::ZERO;
+        let mut x = embedding::forward(ids, &self.embedding)?;
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let normed = rms_norm::forward(&x, &block.input_norm, self.eps)?;
+            let qkv = packed_linear::forward(&normed, &block.qkv, None)?;
+            recycle(normed)?;
+            rotate_leading(&qkv, self.rotated, &positions, &self.rope, Direction::Forward)?;
+            let began = Instant::now();
+            let (keys, values) = (&cache.keys[layer], &cache.values[layer]);
+            paged_attention::append(&qkv, keys, values, spans, cache.shape)?;
+            let attended = paged_attention::forward(&qkv, keys, values, spans, cache.shape)?;
+            attention += began.elapsed();
+            recycle(qkv)?;
+            let middle = packed_linear::forward(&attended, &block.o, Some(&x))?;
+            recycle(attended)?;
+            recycle(x)?;
+            let normed = rms_norm::forward(&middle, &block.post_norm, self.eps)?;
+            let gate_up = packed_linear::forward(&normed, &block.gate_up, None)?;
+            recycle(normed)?;
+            let activated = swiglu::forward_joined(&gate_up)?;
+            recycle(gate_up)?;
+            x = packed_linear::forward(&activated, &block.down, Some(&middle))?;
+            recycle(activated)?;
+            recycle(middle)?;
+        }
+        let rows = embedding::forward(last, &x)?;
+        recycle(x)?;
+        let normed = rms_norm::forward(&rows, &self.norm, self.eps)?;
+        recycle(rows)?;
+        let logits = packed_linear::forward(&normed, &self.head, None)?;
+        recycle(normed)?;
+        Ok(Passed { logits, attention })
+    }
+}

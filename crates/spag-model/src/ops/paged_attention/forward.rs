@@ -1,0 +1,195 @@
+//! The attention itself.
+//!
+//! A task is one key/value head of up to six rows. Pages that all of its rows see are read once for all of them, be
+//! they rows of one prompt or the last tokens of games that begin with the same rules; what is a row's own it goes
+//! through alone. Either way each row's sums are the same chains of operations.
+
+use candle_core::{Result, Tensor};
+use rayon::prelude::*;
+
+use super::{PageShape, Span, check};
+use crate::ops::attention::{exponentials, key_stride};
+use crate::ops::cpu::{self, SharedMut};
+use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile};
+use crate::ops::{pool, simd};
+
+/// One row of a task.
+#[derive(Clone, Copy, Default)]
+struct Row<'a> {
+    /// Keys it sees: its position and one.
+    seen: usize,
+    pages: &'a [u32],
+}
+
+/// Up to [`ROWS`] successive rows of the batch.
+struct Group<'a> {
+    first: usize,
+    rows: Vec<Row<'a>>,
+    /// Leading pages that are gone through for all rows together.
+    common: usize,
+}
+
+/// Queries of `qkv` [N, (H + 2·KV)·head size] over `keys` and `values` [pages, elements], which hold the rows' own
+/// already → [N, H·head size].
+///
+/// # Errors
+/// A place outside the pages, shapes that do not fit, or tensors that are not contiguous f32.
+pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, spans: &[Span<'_>], shape: PageShape) -> Result<Tensor> {
+    check(qkv, keys, values, spans, shape)?;
+    let n = qkv.dim(0)?;
+    let mut out = pool::values(n * shape.query_size());
+    let target = SharedMut::new(&mut out);
+    let groups = groups(spans, shape.tokens);
+    cpu::read(qkv, |qkv| {
+        cpu::read(keys, |keys| {
+            cpu::read(values, |values| {
+                let tensors = Tensors { qkv, keys, values, shape };
+                // One head after another, so that pages shared by many rows stay in the cache meanwhile.
+                (0..shape.heads.kv * groups.len()).into_par_iter().for_each(|task| {
+                    let (kv, group) = (task / groups.len(), &groups[task % groups.len()]);
+                    // SAFETY: the spans were checked; rows and head of a task are its own.
+                    unsafe { attend(&tensors, group, kv, target) }
+                });
+                Ok(())
+            })
+        })
+    })?;
+    cpu::tensor(out, (n, shape.query_size()))
+}
+
+/// Rows of one span go together, and so do spans of one row each.
+fn groups<'a>(spans: &[Span<'a>], size: usize) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    let mut open = false;
+    for span in spans.iter().filter(|span| !span.rows.is_empty()) {
+        let row = |at: usize| {
+            let seen = span.position + at + 1;
+            Row { seen, pages: &span.pages[..seen.div_ceil(size)] }
+        };
+        if span.rows.len() == 1 {
+            match groups.last_mut() {
+                Some(group) if open && group.rows.len() < ROWS => group.rows.push(row(0)),
+                _ => groups.push(Group { first: span.rows.start, rows: vec![row(0)], common: 0 }),
+            }
+            open = true;
+            continue;
+        }
+        open = false;
+        for first in (0..span.rows.len()).step_by(ROWS) {
+            let rows: Vec<Row<'_>> = (first..span.rows.len().min(first + ROWS)).map(row).collect();
+            let common = rows.last().map_or(0, |row| row.pages.len());
+            groups.push(Group { first: span.rows.start + first, rows, common });
+        }
+    }
+    for group in groups.iter_mut().filter(|group| group.common == 0) {
+        // Full pages only: of a page that they share, every row sees all.
+        let Some((first, rest)) = group.rows.split_first() else { continue };
+        let same = |row: &Row<'_>| first.pages.iter().zip(row.pages).take_while(|(a, b)| a == b).count();
+        let shared = rest.iter().map(same).min().unwrap_or(first.pages.len());
+        let full = group.rows.iter().map(|row| row.seen / size).min().unwrap_or(0);
+        group.common = shared.min(full);
+    }
+    groups
+}
+
+struct Tensors<'a> {
+    qkv: &'a [f32],
+    keys: &'a [f32],
+    values: &'a [f32],
+    shape: PageShape,
+}
+
+impl Tensors<'_> {
+    /// The keys of a head in a page.
+    fn keys(&self, page: u32, kv: usize) -> Right {
+        Right { at: self.keys[self.head(page, kv)..].as_ptr(), k: self.shape.tokens }
+    }
+
+    /// The values of a head in a page.
+    fn values(&self, page: u32, kv: usize) -> Right {
+        Right { at: self.values[self.head(page, kv)..].as_ptr(), k: self.shape.heads.dim }
+    }
+
+    fn head(&self, page: u32, kv: usize) -> usize {
+        page as usize * self.shape.elements() + kv * self.shape.tokens * self.shape.heads.dim
+    }
+}
+
+/// One key/value head of a group of rows.
+///
+/// # Safety
+/// The group must lie inside the checked tensors, and nothing else may use its outputs.
+unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: SharedMut) {
+    let PageShape { tokens: size, heads } = tensors.shape;
+    let (dim, width, out_width) = (heads.dim, tensors.shape.joined(), tensors.shape.query_size());
+    let scale = 1.0 / (dim as f32).sqrt();
+    let pages = group.rows.iter().map(|row| row.pages.len()).max().unwrap_or(0);
+    let most = group.rows.iter().map(|row| row.seen).max().unwrap_or(0);
+    let stride = key_stride(pages * size);
+    let mut buffer = Buffer::new(group.rows.len() * stride);
+    let scores = buffer.as_mut_ptr();
+    let per_kv = heads.query / heads.kv;
+    for head in kv * per_kv..(kv + 1) * per_kv {
+        // Rows `first..first + rows` of the group over the pages `range` of `row`, of which `seen` keys are seen.
+        let score = |first: usize, rows: usize, row: &Row<'_>, range: std::ops::Range<usize>| {
+            let at = (group.first + first) * width + head * dim;
+            let queries = Left { at: tensors.qkv[at..].as_ptr(), row: width, k: 1 };
+            for page in range {
+                let keys = tensors.keys(row.pages[page], kv);
+                for column in (0..size).step_by(COLUMNS) {
+                    let target = scores.wrapping_add(first * stride + page * size + column);
+                    let extents = (rows, dim, COLUMNS.min(size - column));
+                    // SAFETY: queries and keys lie inside the checked tensors, the scores inside the buffer.
+                    unsafe {
+                        tile(extents, queries, keys.columns(column), Target::new(target, stride), Output::Overwrite)
+                    }
+                }
+            }
+        };
+        let sum = |first: usize, rows: usize, row: &Row<'_>, range: std::ops::Range<usize>, seen: usize| {
+            let at = (group.first + first) * out_width + head * dim;
+            for page in range {
+                let from = scores.wrapping_add(first * stride + page * size);
+                let probabilities = Left { at: from, row: stride, k: 1 };
+                let values = tensors.values(row.pages[page], kv);
+                let output = if page == 0 { Output::Overwrite } else { Output::Accumulate };
+                for column in (0..dim).step_by(COLUMNS) {
+                    let target = Target::new(out.at(at + column), out_width);
+                    let extents = (rows, size.min(seen - page * size), COLUMNS.min(dim - column));
+                    // SAFETY: as above; the rows of the output belong to this task.
+                    unsafe { tile(extents, probabilities, values.columns(column), target, output) }
+                }
+            }
+        };
+        // All rows see the pages of the last.
+        let last = group.rows.last().copied().unwrap_or_default();
+        score(0, group.rows.len(), &last, 0..group.common);
+        for (i, row) in group.rows.iter().enumerate() {
+            score(i, 1, row, group.common..row.pages.len());
+        }
+        let mut inverse = [0f32; ROWS];
+        simd::vectorized(
+            #[inline(always)]
+            || {
+                for (i, row) in group.rows.iter().enumerate() {
+                    // SAFETY: row i of the buffer, which is longer than the keys by a register at least.
+                    let scores = unsafe { std::slice::from_raw_parts_mut(scores.add(i * stride), stride) };
+                    // Beyond what it sees, up to where the rows are summed together.
+                    let end = row.seen.max(most.min(group.common * size));
+                    let (sum, _) = exponentials(scores, row.seen, end, scale);
+                    inverse[i] = 1.0 / sum;
+                }
+            },
+        );
+        sum(0, group.rows.len(), &last, 0..group.common, most);
+        for (i, row) in group.rows.iter().enumerate() {
+            sum(i, 1, row, group.common..row.pages.len(), row.seen);
+            let at = (group.first + i) * out_width + head * dim;
+            // SAFETY: row i of the output belongs to this task.
+            for o in unsafe { std::slice::from_raw_parts_mut(out.at(at), dim) } {
+                *o *= inverse[i];
+            }
+        }
+    }
+    debug_assert!(stride.is_multiple_of(LANES));
+}

@@ -1,0 +1,141 @@
+//! A right side that is packed once and used again and again: the weights of a model that generates.
+//!
+//! A panel holds 64 columns, step by step, so that the innermost loop reads cache lines one after another whether there
+//! is one row (then memory bounds it) or hundreds (then the arithmetic does).
+
+use rayon::prelude::*;
+
+use super::buffer::{LANES, Line};
+use super::grid::{PARTS, grid};
+use super::tile::{COLUMNS, ROWS, tile};
+use super::{Left, Output, Right, Start, Target, transpose};
+use crate::ops::cpu::SharedMut;
+
+/// Most steps of a sum between two visits to the output. The sums of an element go in blocks of so many steps whatever
+/// the number of rows and threads: a row of the result depends on nothing but its own values.
+const DEPTH: usize = 256;
+/// Panels that a tile of rows goes through while it lies in the first-level cache.
+const BLOCK_PANELS: usize = 4;
+/// Products of fewer multiplications than this stay on the calling thread: waking another takes longer.
+const SMALL: usize = 1 << 18;
+
+/// A matrix [k, n], packed.
+pub(crate) struct Panels {
+    lines: Vec<Line>,
+    k: usize,
+    n: usize,
+}
+
+impl Panels {
+    /// Packs the transposes of row-major matrices `[nᵢ, k]`, side by side.
+    ///
+    /// # Panics
+    /// If a slice is shorter than its extents.
+    pub(crate) fn pack(k: usize, parts: &[(&[f32], usize)]) -> Self {
+        let n = parts.iter().map(|(_, n)| n).sum::<usize>();
+        let mut lines = vec![Line::ZERO; n.div_ceil(COLUMNS) * k * COLUMNS / LANES];
+        let panels = lines.as_mut_ptr().cast::<f32>();
+        let mut done = 0;
+        for (values, rows) in parts {
+            assert!(values.len() >= rows * k, "panels: a part is too short");
+            if k == 0 {
+                continue;
+            }
+            let mut row = 0;
+            while row < *rows {
+                let (panel, column) = ((done + row) / COLUMNS, (done + row) % COLUMNS);
+                let count = (COLUMNS - column).min(rows - row);
+                let to = panels.wrapping_add(panel * k * COLUMNS + column);
+                if column == 0 && (count == COLUMNS || done + rows == n) {
+                    // SAFETY: rows `row..row + count` of the part; the panel is `k` steps of `COLUMNS`.
+                    unsafe { transpose((count, k), values[row * k..].as_ptr(), k, to, COLUMNS) };
+                } else {
+                    for (i, from) in values[row * k..].chunks_exact(k).take(count).enumerate() {
+                        for (step, value) in from.iter().enumerate() {
+                            // SAFETY: `step` and `column + i` lie inside the panel.
+                            unsafe { *to.add(step * COLUMNS + i) = *value };
+                        }
+                    }
+                }
+                row += count;
+            }
+            done += rows;
+        }
+        Self { lines, k, n }
+    }
+
+    /// Rows of the matrix: the length of a sum.
+    pub(crate) fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Columns of the matrix.
+    pub(crate) fn n(&self) -> usize {
+        self.n
+    }
+
+    fn at(&self, panel: usize, step: usize) -> Right {
+        let offset = (panel * self.k + step) * COLUMNS;
+        Right { at: self.lines.as_ptr().cast::<f32>().wrapping_add(offset), k: COLUMNS }
+    }
+
+    /// `c[m, n] = start + a[m, k]·self`.
+    ///
+    /// # Panics
+    /// If a slice is shorter than its extents.
+    pub(crate) fn product(&self, m: usize, a: &[f32], c: &mut [f32], start: Start<'_>) {
+        let (k, n) = (self.k, self.n);
+        assert!(!matches!(start, Start::Of(base) if base.len() < m * n), "panels: the base is too short");
+        assert!(a.len() >= m * k && c.len() >= m * n, "panels: a side is too short");
+        let (tiles, panels) = (m.div_ceil(ROWS), n.div_ceil(COLUMNS));
+        let c = SharedMut::new(c);
+        // SAFETY: the extents were checked; no two parts share an element.
+        let run = |rows, panels| unsafe { self.part((m, a), rows, panels, c, start) };
+        if (m + 4) * k * n < SMALL {
+            return run(0..m, 0..panels);
+        }
+        let (down, across) = grid(tiles, panels, PARTS * rayon::current_num_threads());
+        (0..down * across).into_par_iter().with_max_len(1).for_each(|task| {
+            let (i, j) = (task / across, task % across);
+            run(
+                tiles * i / down * ROWS..(tiles * (i + 1) / down * ROWS).min(m),
+                panels * j / across..panels * (j + 1) / across,
+            );
+        });
+    }
+
+    /// # Safety
+    /// The slices must have the extents, and nothing else may use the part's elements of `c`.
+    unsafe fn part(
+        &self,
+        (m, a): (usize, &[f32]),
+        rows: std::ops::Range<usize>,
+        panels: std::ops::Range<usize>,
+        c: SharedMut,
+        start: Start<'_>,
+    ) {
+        let (k, n) = (self.k, self.n);
+        debug_assert!(rows.end <= m);
+        let depth = k.div_ceil(k.div_ceil(DEPTH).max(1));
+        for first in panels.clone().step_by(BLOCK_PANELS) {
+            let block = first..(first + BLOCK_PANELS).min(panels.end);
+            for step in (0..k.max(1)).step_by(depth.max(1)) {
+                let steps = depth.min(k - step);
+                let output = if step == 0 && start == Start::Zero { Output::Overwrite } else { Output::Accumulate };
+                for row in rows.clone().step_by(ROWS) {
+                    let left = Left { at: a.as_ptr().wrapping_add(row * k + step), row: k, k: 1 };
+                    for panel in block.clone() {
+                        let offset = row * n + panel * COLUMNS;
+                        let mut target = Target::new(c.at(offset), n);
+                        if let (0, Start::Of(base)) = (step, start) {
+                            target.base = base.as_ptr().wrapping_add(offset);
+                        }
+                        let extents = (ROWS.min(rows.end - row), steps, COLUMNS.min(n - panel * COLUMNS));
+                        // SAFETY: the tile lies inside the extents that the caller vouches for.
+                        unsafe { tile(extents, left, self.at(panel, step), target, output) }
+                    }
+                }
+            }
+        }
+    }
+}

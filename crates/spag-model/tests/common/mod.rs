@@ -1,0 +1,57 @@
+//! The fixtures of generation.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Request, Sampling};
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
+}
+
+#[derive(Deserialize)]
+struct Cases {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "each test reads its own part")]
+pub(crate) struct Case {
+    pub(crate) prompt: String,
+    pub(crate) input_ids: Vec<u32>,
+    pub(crate) output_ids: Vec<u32>,
+    pub(crate) decoded: String,
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let text = std::fs::read_to_string(fixtures().join("generate.json")).unwrap();
+    serde_json::from_str::<Cases>(&text).unwrap().cases
+}
+
+pub(crate) fn checkpoint() -> Checkpoint {
+    Checkpoint::load(fixtures().join("tiny-llama")).unwrap()
+}
+
+pub(crate) fn config(sampling: Sampling) -> GenerationConfig {
+    GenerationConfig { max_new_tokens: 48, sampling, ..GenerationConfig::default() }
+}
+
+/// Room for everything that the tests ask for.
+pub(crate) fn engine_config(page_size: usize) -> EngineConfig {
+    let pages = 40 * 512 / page_size;
+    let prefix_sharing = Default::default();
+    EngineConfig { max_length: 512, page_size, pages, max_running: 30, max_step_tokens: 512, prefix_sharing }
+}
+
+/// The fixture's prompts, each with a seed of its own.
+pub(crate) fn requests(config: &GenerationConfig) -> Vec<Request> {
+    let config = Arc::new(config.clone());
+    let request =
+        |(i, case): (usize, Case)| Request { prompt: case.prompt, seed: 1000 + i as u64, config: config.clone() };
+    cases().into_iter().enumerate().map(request).collect()
+}
+
+pub(crate) fn run(setting: EngineConfig, requests: Vec<Request>) -> Vec<Completion> {
+    Engine::new(&checkpoint(), setting).unwrap().complete(requests).unwrap()
+}
