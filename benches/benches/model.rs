@@ -12,7 +12,7 @@ use spag_game::{FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, game_seed,
 use spag_model::{
     Activations, Checkpoint, FlatBuffers, GenerationConfig, Generator, Packed, Request, Sampling, Targets,
 };
-use spag_pipeline::ModelPlayer;
+use spag_selfplay::ModelPlayer;
 use spag_train::{AdamW, TrainConfig, global_norm};
 
 #[global_allocator]

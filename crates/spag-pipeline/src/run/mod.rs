@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use spag_game::Seats;
 use spag_model::{Checkpoint, GenerationConfig, Sampling};
+use spag_selfplay::ModelPlayer;
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::model_player::ModelPlayer;
 use crate::progress::{RunProgress, Staged};
 use crate::report::Report;
 use crate::seeds::stage_seed;
@@ -171,5 +171,5 @@ fn player(config: &RunConfig, checkpoint: &Arc<Checkpoint>, temperature: f64) ->
         max_length,
         sampling: if temperature > 0.0 { Sampling::at_temperature(temperature) } else { Sampling::Greedy },
     };
-    ModelPlayer::new(checkpoint.clone(), generation, config.self_play.games_in_flight)
+    Ok(ModelPlayer::new(checkpoint.clone(), generation, config.self_play.games_in_flight)?)
 }
