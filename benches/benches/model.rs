@@ -13,7 +13,7 @@ use spag_model::{
     Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, Packed, Request, Sampling,
     Targets,
 };
-use spag_pipeline::ModelPlayer;
+use spag_selfplay::ModelPlayer;
 use spag_train::{AdamW, TrainConfig, global_norm};
 
 #[global_allocator]

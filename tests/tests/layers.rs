@@ -5,8 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Crates from the bottom up; a crate may depend on those before it alone.
-const ORDER: [&str; 8] =
-    ["spag-game", "spag-rewards", "spag-world", "spag-dist", "spag-model", "spag-train", "spag-pipeline", "spag-cli"];
+const ORDER: [&str; 9] = [
+    "spag-game",
+    "spag-rewards",
+    "spag-world",
+    "spag-dist",
+    "spag-model",
+    "spag-selfplay",
+    "spag-train",
+    "spag-pipeline",
+    "spag-cli",
+];
 
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = MetadataCommand::new().manifest_path(spag_tests::root().join("Cargo.toml")).exec().unwrap();
@@ -59,6 +68,7 @@ fn each_layer_knows_only_its_own_matter() {
     let all = dependencies();
     let knows = |name: &str, other: &str| reachable(&all, name).contains(other);
     assert!(!knows("spag-model", "spag-game"), "models know tokens, never games");
+    assert!(!knows("spag-selfplay", "spag-rewards"), "players play, they do not pay");
     assert!(!knows("spag-dist", "spag-model"), "process groups know buffers, never models");
     for program in ["spag-bin", "spag-play-bin", "spag-assign-rewards-bin", "spag-train-bin"] {
         let own: Vec<&String> = all[program].iter().filter(|d| d.starts_with("spag-")).collect();

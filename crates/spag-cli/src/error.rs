@@ -81,6 +81,9 @@ pub enum Error {
     /// From training.
     #[error(transparent)]
     Train(#[from] spag_train::Error),
+    /// From players that are models or endpoints.
+    #[error(transparent)]
+    SelfPlay(#[from] spag_selfplay::Error),
     /// From the loop.
     #[error(transparent)]
     Pipeline(#[from] spag_pipeline::Error),

@@ -18,6 +18,7 @@ pub(crate) fn exit_code(error: &Error) -> u8 {
         Error::Rewards(error) => rewards_code(error),
         Error::Model(error) => model_code(error),
         Error::Train(error) => train_code(error),
+        Error::SelfPlay(error) => selfplay_code(error),
         Error::Pipeline(error) => pipeline_code(error),
         _ => BAD_INPUT,
     }
@@ -81,12 +82,23 @@ fn train_code(error: &spag_train::Error) -> u8 {
     }
 }
 
+fn selfplay_code(error: &spag_selfplay::Error) -> u8 {
+    match error {
+        spag_selfplay::Error::Io { source, .. } => io_code(source),
+        spag_selfplay::Error::Game(error) => game_code(error),
+        spag_selfplay::Error::Model(error) => model_code(error),
+        spag_selfplay::Error::Threads { .. } => FAILURE,
+        _ => BAD_INPUT,
+    }
+}
+
 fn pipeline_code(error: &spag_pipeline::Error) -> u8 {
     match error {
         spag_pipeline::Error::Io { source, .. } => io_code(source),
         spag_pipeline::Error::Game(error) => game_code(error),
         spag_pipeline::Error::Rewards(error) => rewards_code(error),
         spag_pipeline::Error::Model(error) => model_code(error),
+        spag_pipeline::Error::SelfPlay(error) => selfplay_code(error),
         spag_pipeline::Error::Train(error) => train_code(error),
         spag_pipeline::Error::RunLocked { .. }
         | spag_pipeline::Error::NothingToLearn { .. }

@@ -153,6 +153,10 @@ pub enum Error {
     #[error(transparent)]
     Model(#[from] spag_model::Error),
 
+    /// From players, and from counting games.
+    #[error(transparent)]
+    SelfPlay(#[from] spag_selfplay::Error),
+
     /// From training.
     #[error(transparent)]
     Train(#[from] spag_train::Error),

@@ -22,14 +22,12 @@ mod seeds;
 
 // ── The loop ──
 mod files;
-mod model_player;
 mod progress;
 mod run;
 
 // ── What it found out ──
 mod play_stats;
 mod report;
-mod stats;
 mod tally;
 
 // ── The model that it starts from ──
@@ -41,7 +39,6 @@ pub use config::{
     SelfPlaySettings, SftSettings, ShapeSettings, TokenizerSettings,
 };
 pub use error::{Error, Result};
-pub use model_player::ModelPlayer;
 pub use play_stats::PlayStats;
 pub use progress::RunProgress;
 pub use report::{
@@ -50,4 +47,4 @@ pub use report::{
 };
 pub use run::run;
 pub use seeds::stage_seed;
-pub use stats::{Change, Rate};
+pub use spag_selfplay::{Change, Rate};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::Rate;
+use spag_selfplay::Rate;
 
 /// Statistics of a set of games between the same two players.
 ///

@@ -1,39 +1,11 @@
 //! Counting games: from episodes to statistics.
 
-use spag_game::{Episode, JudgeKind, Outcome, Referee, Role};
+use spag_game::{Episode, JudgeKind};
+use spag_selfplay::{Ending, Rate, ending};
 use spag_world::Lexicon;
 
 use crate::error::Result;
 use crate::play_stats::PlayStats;
-use crate::stats::Rate;
-
-/// How a game ended, told apart more finely than by its outcome: the attacker wins in two very different ways.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// The defender named the target word: the defender wins.
-    RightGuess,
-    /// The defender named another word: the attacker wins.
-    WrongGuess,
-    /// The defender uttered the target word without naming it: the attacker wins.
-    SaidUnknowingly,
-    /// The attacker uttered the target word, or made a prediction: the attacker's loss.
-    BrokenRule,
-    /// Nobody won within the turns.
-    Tie,
-}
-
-impl Ending {
-    /// In a few words, for a reader.
-    pub(crate) fn describe(self) -> &'static str {
-        match self {
-            Self::RightGuess => "defender names the word and wins",
-            Self::WrongGuess => "defender names a wrong word, attacker wins",
-            Self::SaidUnknowingly => "defender says the word unknowingly, attacker wins",
-            Self::BrokenRule => "attacker breaks the rules",
-            Self::Tie => "tied",
-        }
-    }
-}
 
 /// Counts games one by one; [`Tally::finish`] makes the statistics.
 #[derive(Clone, Debug, Default)]
@@ -86,27 +58,6 @@ impl Tally {
     }
 }
 
-/// How a game ended and how many utterances it took.
-pub(crate) fn ending(episode: &Episode, judge: JudgeKind) -> Result<(Ending, usize)> {
-    let verdict = Referee::new(judge, &episode.target_word)?.judge(&episode.history, episode.max_turns);
-    let ending = match verdict.outcome {
-        Outcome::DefenderWins => Ending::RightGuess,
-        Outcome::AttackerBreaksRules => Ending::BrokenRule,
-        Outcome::Tie => Ending::Tie,
-        Outcome::AttackerWins => {
-            let last = episode
-                .history
-                .get(verdict.history_length.saturating_sub(1))
-                .filter(|utterance| utterance.role == Role::Defender);
-            match last.is_some_and(|utterance| spag_game::is_prediction(&utterance.content)) {
-                true => Ending::WrongGuess,
-                false => Ending::SaidUnknowingly,
-            }
-        }
-    };
-    Ok((ending, verdict.history_length))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,21 +72,6 @@ mod tests {
             episode.push(episode.next_role(), *utterance);
         }
         episode
-    }
-
-    #[test]
-    fn every_ending_is_told_apart() {
-        for (said, expected, length) in [
-            (&["Mine has stripes.", "I know the word! It is tiger!"][..], Ending::RightGuess, 2),
-            (&["Mine has stripes.", "I know the word! It is zebra!"], Ending::WrongGuess, 2),
-            (&["Mine has stripes.", "Maybe you mean the tiger."], Ending::SaidUnknowingly, 2),
-            (&["Hello.", "Well.", "My tiger has stripes."], Ending::BrokenRule, 3),
-            (&["Hello.", "Well."], Ending::Tie, 2),
-            // What comes after the deciding utterance changes nothing.
-            (&["A", "I know the word! It is zebra!", "B", "tiger"], Ending::WrongGuess, 2),
-        ] {
-            assert_eq!(ending(&game(said), JudgeKind::Paper).unwrap(), (expected, length), "{said:?}");
-        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use spag_game::{
     write_json_atomically,
 };
 use spag_model::Checkpoint;
-use spag_pipeline::ModelPlayer;
+use spag_selfplay::{ModelPlayer, checkpoint_fingerprint};
 use spag_train::Progress;
 
 use crate::{
@@ -98,7 +98,7 @@ fn play(args: &PlayArgs) -> Result<()> {
     let stem = stem(args);
     std::fs::create_dir_all(&args.output_dir).map_err(|source| Error::Io { path: args.output_dir.clone(), source })?;
     let path = args.output_dir.join(format!("{stem}_rank0.jsonl"));
-    let mut record = GameRecord::open(path, specs, players(args))?;
+    let mut record = GameRecord::open(path, specs, players(args)?)?;
     let mut tally = Tally::default();
     for episode in record.episodes() {
         tally.add(&judge_episode(args.judge, episode)?);
@@ -173,14 +173,10 @@ fn specs(args: &PlayArgs) -> Result<Vec<GameSpec>> {
 }
 
 /// Who plays and how, as the record notes it: games of others are not gone on with.
-fn players(args: &PlayArgs) -> String {
-    format!(
-        "attacker={}; defender={}; judge={}; {}",
-        args.attacker_model_name_or_path.display(),
-        args.defender_model_name_or_path.display(),
-        args.judge,
-        args.sampling.describe()
-    )
+fn players(args: &PlayArgs) -> Result<String> {
+    let attacker = checkpoint_fingerprint(&args.attacker_model_name_or_path)?;
+    let defender = checkpoint_fingerprint(&args.defender_model_name_or_path)?;
+    Ok(format!("attacker={attacker}; defender={defender}; judge={}; {}", args.judge, args.sampling.describe()))
 }
 
 /// What the names of the run's files begin with.

@@ -110,6 +110,7 @@ impl Engine {
         let all = began.elapsed();
         stats.steps += 1;
         stats.computed_tokens += ids.len() as u64;
+        stats.attended_keys += (prompt.1 + newest.1) as u64;
         let share = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
         let prefill = passed.attention.mul_f64(share(prompt.1, prompt.1 + newest.1))
             + all.saturating_sub(passed.attention).mul_f64(share(prompt.0, ids.len()));

@@ -17,6 +17,8 @@ pub struct GenerationStats {
     pub computed_tokens: u64,
     /// Tokens computed again after a preemption.
     pub recomputed_tokens: u64,
+    /// Keys that all computed tokens attended to, in one layer: what attention read, times its width.
+    pub attended_keys: u64,
     /// Requests that had to give their memory up for a while.
     pub preemptions: u64,
     /// Prompts that lost tokens on the left.

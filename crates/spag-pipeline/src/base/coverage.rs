@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use spag_model::Tokenizer;
+use spag_selfplay::Rate;
 use spag_world::Lexicon;
 
 use crate::error::Result;
-use crate::stats::Rate;
 
 /// Shares of words that are one piece after a space.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use spag_game::{PromptSet, write_json_atomically};
 use spag_model::{Checkpoint, Llama, LlamaConfig, SpecialIds, Tokenizer, WriteOptions};
 use spag_rewards::Sample;
+use spag_selfplay::Rate;
 use spag_train::{Progress, Record, TrainConfig, train_samples};
 use spag_world::Lexicon;
 
@@ -21,7 +22,6 @@ use crate::error::Result;
 use crate::files::{write_jsonl, write_text};
 use crate::progress::RunProgress;
 use crate::seeds::stage_seed;
-use crate::stats::Rate;
 
 use coverage::coverage;
 use folder::Unfinished;

@@ -6,13 +6,13 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use spag_game::{PromptSet, game_seed};
 use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Request, Sampling};
+use spag_selfplay::Rate;
 use spag_train::Progress;
 use spag_world::{Lexicon, Probe, attacker_clue_probe, naming_probe, qa_probe};
 
 use crate::config::BaseConfig;
 use crate::error::Result;
 use crate::seeds::stage_seed;
-use crate::stats::Rate;
 
 /// Tokens of an answer: room for two clues.
 const ANSWER_TOKENS: usize = 16;

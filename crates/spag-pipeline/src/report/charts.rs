@@ -1,12 +1,13 @@
 //! The charts of the page, each from the report's data alone.
 
+use spag_selfplay::Rate;
+
 use super::data::{LossCurve, Match, Report};
 use super::html::figure;
 use super::numbers::{percent, rate};
 use super::svg::{Axis, Chart};
 use super::text::pairings;
 use crate::play_stats::PlayStats;
-use crate::stats::Rate;
 
 /// One way for a game to end: how to read it, its colour on the page, and its name.
 type EndingSeries = (fn(&PlayStats) -> Rate, &'static str, &'static str);

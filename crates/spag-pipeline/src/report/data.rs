@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use spag_selfplay::{Change, Rate};
 
 use super::numbers::seconds;
 use crate::play_stats::PlayStats;
-use crate::stats::{Change, Rate};
 
 /// Everything the end of a run has to say.
 ///

@@ -1,6 +1,6 @@
 //! Numbers as they are shown.
 
-use crate::stats::{Change, Rate};
+use spag_selfplay::{Change, Rate};
 
 /// "61.2 [57.3, 65.0]", in per cent; a dash where there is nothing to divide by.
 pub(super) fn rate(rate: Rate) -> String {

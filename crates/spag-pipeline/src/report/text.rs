@@ -1,9 +1,10 @@
 //! The report as plain text, for the terminal and `report.txt`.
 
+use spag_selfplay::Rate;
+
 use super::data::{Report, SamplePair, ShownGame, ShownUtterance};
 use super::numbers::{change, percent, rate, seconds};
 use crate::play_stats::PlayStats;
-use crate::stats::Rate;
 
 /// The whole report as plain text: win rates, how games ended, a few games, seconds, and where everything lies.
 pub fn render_text(report: &Report) -> String {

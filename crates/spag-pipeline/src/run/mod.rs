@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use spag_game::Seats;
 use spag_model::{Checkpoint, EngineConfig, GenerationConfig, Sampling};
+use spag_selfplay::ModelPlayer;
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::model_player::ModelPlayer;
 use crate::progress::{RunProgress, Staged};
 use crate::report::Report;
 use crate::seeds::stage_seed;
@@ -172,5 +172,5 @@ fn player(config: &RunConfig, checkpoint: &Arc<Checkpoint>, temperature: f64) ->
         ..GenerationConfig::default()
     };
     let engine = EngineConfig::new(checkpoint.model.config(), config.self_play.games_in_flight);
-    ModelPlayer::load(checkpoint, generation, engine)
+    Ok(ModelPlayer::load(checkpoint, generation, engine)?)
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use spag_game::{Episode, Role, Utterance, read_episodes, write_json_atomically};
+use spag_selfplay::ending;
 
 use super::evaluate::{Model, Pairing, pairings};
 use super::folder::{RunFolder, StageDone, StageFolder};
@@ -16,7 +17,7 @@ use crate::report::{
     LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds, render_html,
     render_text,
 };
-use crate::tally::{Tally, ending};
+use crate::tally::Tally;
 
 /// Gathers the report and writes it as `report.json`, `report.txt` and `report.html`.
 ///

@@ -69,7 +69,9 @@ mod tests {
         let steps: Vec<Value> =
             text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["step"].clone()).collect();
         assert_eq!(steps, [1, 2, 3, 4]);
-        // From the start, nothing of it stays.
+        // One run at a time; from the start, nothing of it stays.
+        assert!(MetricsLog::open(dir.path(), 0).is_err());
+        drop(log);
         MetricsLog::open(dir.path(), 0).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
     }

@@ -1,21 +1,14 @@
-//! `spag bench`: how fast this machine trains a model.
+//! `spag bench train`: how fast this machine trains a model.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::json;
 use spag_model::{LlamaConfig, WeightDtype, load_model};
 use spag_train::{TimingConfig, gib, peak_memory, time_steps};
 
+use super::{on_threads, round};
 use crate::{Result, exit, flags};
-
-/// Time a part of the loop on a model and print one line of JSON.
-#[derive(Debug, Subcommand)]
-#[command(rename_all = "snake_case")]
-pub(crate) enum BenchCommand {
-    /// Training steps on random tokens: forward, backward, clipping at 1.0, AdamW.
-    Train(TrainArgs),
-}
 
 /// The flags of `spag bench train`.
 #[derive(Debug, Args)]
@@ -53,8 +46,7 @@ pub(crate) struct TrainArgs {
     seed: u64,
 }
 
-pub(super) fn run(command: BenchCommand) -> Result<()> {
-    let BenchCommand::Train(args) = command;
+pub(super) fn run(args: &TrainArgs) -> Result<()> {
     let timing = TimingConfig {
         batch: args.batch,
         seq: args.seq,
@@ -65,18 +57,13 @@ pub(super) fn run(command: BenchCommand) -> Result<()> {
         gradient_checkpointing: args.checkpointing,
     };
     let load = || -> Result<_> { Ok(load_model(&args.model_name_or_path)?.to_dtype(args.dtype)?) };
-    let measured = rayon::ThreadPoolBuilder::new()
-        .num_threads(args.threads)
-        .build()
-        .map_err(|e| crate::Error::BadValue { flag: format!("--threads {}", args.threads), problem: e.to_string() })?
-        .install(|| -> Result<_> {
-            let reference = args.reference.then(load).transpose()?;
-            time_steps(load, reference, &timing)
-        })?;
+    let measured = on_threads(args.threads, || {
+        let reference = args.reference.then(load).transpose()?;
+        time_steps(load, reference, &timing)
+    })?;
     let tokens = (args.batch * args.seq) as f64;
     let passes = if args.reference { 8.0 } else { 6.0 };
     let flops = passes * measured.parameters as f64 * tokens / measured.seconds;
-    let round = |x: f64, digits: i32| (x * 10f64.powi(digits)).round() / 10f64.powi(digits);
     exit::say(json!({
         "what": "spag train step",
         "params": measured.parameters,

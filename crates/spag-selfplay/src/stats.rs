@@ -11,7 +11,7 @@ const Z95: f64 = 1.959_963_984_540_054;
 /// keeps inside 0–1 and is honest at the edges, where the textbook interval collapses to a point.
 ///
 /// ```
-/// use spag_pipeline::Rate;
+/// use spag_selfplay::Rate;
 /// let rate = Rate::new(10, 20);
 /// assert_eq!(rate.share, Some(0.5));
 /// assert!((rate.low - 0.299).abs() < 1e-3 && (rate.high - 0.701).abs() < 1e-3);
@@ -66,7 +66,7 @@ impl Rate {
 /// joins the two Wilson intervals; the two rates must come from independent games.
 ///
 /// ```
-/// use spag_pipeline::{Change, Rate};
+/// use spag_selfplay::{Change, Rate};
 /// let change = Change::between(Rate::new(48, 80), Rate::new(56, 70)).unwrap();
 /// assert!((change.points - 20.0).abs() < 1e-9);
 /// assert!((change.low - 5.24).abs() < 0.01 && (change.high - 33.39).abs() < 0.01);

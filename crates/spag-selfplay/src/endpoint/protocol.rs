@@ -1,0 +1,215 @@
+//! The OpenAI protocol: what a request says, and what an answer means.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::config::EndpointConfig;
+use crate::player_spec::{EndpointSpec, PromptStyle};
+
+/// Characters of a server's message that are passed on.
+const EXCERPT: usize = 300;
+
+/// The body of a request.
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    #[serde(flatten)]
+    prompt: Prompt<'a>,
+    max_tokens: usize,
+    temperature: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    seed: u64,
+    n: u32,
+    stream: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Prompt<'a> {
+    Messages([Message<'a>; 1]),
+    Prompt(&'a str),
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: &'a str,
+}
+
+/// The JSON that asks for one utterance.
+pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt: &str, seed: u64) -> Vec<u8> {
+    let body = Body {
+        model: &spec.model,
+        prompt: match spec.style {
+            PromptStyle::Chat => Prompt::Messages([Message { role: "user", content: prompt }]),
+            PromptStyle::Completion => Prompt::Prompt(prompt),
+        },
+        max_tokens: config.max_tokens,
+        temperature: config.temperature,
+        top_p: config.top_p,
+        // Some servers keep seeds in 32 bits with a sign.
+        seed: seed >> 33,
+        n: 1,
+        stream: false,
+    };
+    // Numbers and strings alone: that cannot fail, and an empty body would be refused by the server.
+    serde_json::to_vec(&body).unwrap_or_default()
+}
+
+/// What an answer of status 200 says.
+#[derive(Debug, PartialEq)]
+pub(super) enum Said {
+    /// An utterance.
+    Text(String),
+    /// There is none, and asking again would not help.
+    Nothing(String),
+    /// It cannot be read.
+    Garbage(String),
+}
+
+/// Tokens that an answer reports.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct Usage {
+    #[serde(default)]
+    pub(super) prompt_tokens: u64,
+    #[serde(default)]
+    pub(super) completion_tokens: u64,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    choices: Option<Vec<Choice>>,
+    /// Not every server reports it alike; it is not worth an utterance.
+    usage: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    message: Option<AnswerMessage>,
+    text: Option<String>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct AnswerMessage {
+    content: Option<String>,
+    refusal: Option<String>,
+}
+
+/// Reads an answer of status 200.
+pub(super) fn read_answer(style: PromptStyle, body: &[u8]) -> (Said, Usage) {
+    let answer: Answer = match serde_json::from_slice(body) {
+        Ok(answer) => answer,
+        Err(error) => {
+            let found = excerpt(&String::from_utf8_lossy(body));
+            return (Said::Garbage(format!("the answer is no completion ({error}): {found:?}")), Usage::default());
+        }
+    };
+    let usage = answer.usage.and_then(|usage| serde_json::from_value(usage).ok()).unwrap_or_default();
+    let Some(choice) = answer.choices.into_iter().flatten().next() else {
+        let garbage = format!("the answer holds no choices: {}", server_message(body));
+        return (Said::Garbage(garbage), usage);
+    };
+    if choice.finish_reason.as_deref() == Some("content_filter") {
+        return (Said::Nothing("the server's content filter held the utterance back".to_owned()), usage);
+    }
+    let refusal = choice.message.as_ref().and_then(|message| message.refusal.as_deref()).map(excerpt);
+    let text = match style {
+        PromptStyle::Chat => choice.message.and_then(|message| message.content),
+        PromptStyle::Completion => choice.text,
+    };
+    let said = text.map_or_else(
+        || {
+            let why = refusal.map(|said| format!(": {said}")).unwrap_or_default();
+            let reason = choice.finish_reason.as_deref().unwrap_or("none given");
+            Said::Nothing(format!("the answer holds no text (finish_reason: {reason}){why}"))
+        },
+        Said::Text,
+    );
+    (said, usage)
+}
+
+/// What a server says is wrong, as the usual servers wrap it, in a few hundred characters.
+pub(super) fn server_message(body: &[u8]) -> String {
+    let wrapped = serde_json::from_slice::<Value>(body).ok().and_then(|value| {
+        let error = &value["error"];
+        let places = [&error["message"], error, &value["message"], &value["detail"]];
+        places.into_iter().find_map(|place| place.as_str().map(str::to_owned))
+    });
+    match excerpt(&wrapped.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())) {
+        nothing if nothing.is_empty() => "(no message)".to_owned(),
+        message => message,
+    }
+}
+
+/// The beginning of a text, in one line.
+pub(super) fn excerpt(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+    match line.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn chat(body: &str) -> Said {
+        read_answer(PromptStyle::Chat, body.as_bytes()).0
+    }
+
+    #[test]
+    fn answers_are_read() {
+        let whole = r#"{"choices":[{"message":{"role":"assistant","content":" Hi.\n"},"finish_reason":"stop"}],
+            "usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}"#;
+        let (said, usage) = read_answer(PromptStyle::Chat, whole.as_bytes());
+        assert_eq!((said, usage.prompt_tokens, usage.completion_tokens), (Said::Text(" Hi.\n".into()), 7, 3));
+        let text = br#"{"choices":[{"text":"Hi."}],"usage":"unknown"}"#;
+        assert_eq!(read_answer(PromptStyle::Completion, text).0, Said::Text("Hi.".into()));
+        assert_eq!(chat(r#"{"choices":[{"message":{"content":""}}]}"#), Said::Text(String::new()));
+
+        for nothing in [
+            r#"{"choices":[{"message":{"content":"Half"},"finish_reason":"content_filter"}]}"#,
+            r#"{"choices":[{"message":{"content":null,"refusal":"I cannot."},"finish_reason":"stop"}]}"#,
+            r#"{"choices":[{"message":{}}]}"#,
+            r#"{"choices":[{"text":"for the other style"}]}"#,
+        ] {
+            assert!(matches!(chat(nothing), Said::Nothing(_)), "{nothing}");
+        }
+        for garbage in ["", "<html>", "[]", "{", r#"{"choices":[]}"#, r#"{"error":{"message":"overloaded"}}"#] {
+            assert!(matches!(chat(garbage), Said::Garbage(_)), "{garbage}");
+        }
+    }
+
+    #[test]
+    fn a_server_s_message_is_found_and_kept_short() {
+        for (body, message) in [
+            (r#"{"error":{"message":"too long","code":400}}"#, "too long"),
+            (r#"{"error":"no such model"}"#, "no such model"),
+            (r#"{"object":"error","message":"too\n long"}"#, "too long"),
+            (r#"{"detail":"Not Found"}"#, "Not Found"),
+            ("<h1>Bad\u{7} Gateway</h1>", "<h1>Bad Gateway</h1>"),
+            ("", "(no message)"),
+        ] {
+            assert_eq!(server_message(body.as_bytes()), message);
+        }
+        assert_eq!(server_message("é".repeat(5000).as_bytes()).chars().count(), EXCERPT + 1);
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_is_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), json in "[\\[\\]{}\":,a-z0-9]{0,60}") {
+            for style in [PromptStyle::Chat, PromptStyle::Completion] {
+                for body in [&bytes[..], json.as_bytes()] {
+                    read_answer(style, body);
+                    server_message(body);
+                }
+            }
+        }
+    }
+}

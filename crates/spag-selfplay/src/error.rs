@@ -1,0 +1,54 @@
+//! The crate's one error type.
+
+use std::path::PathBuf;
+
+/// What a fallible function of this crate returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong before games are played, and in counting them. While they are played, players fail
+/// with [`PlayerError`](spag_game::PlayerError) and [`TurnFailure`](spag_game::TurnFailure).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A player as it stands on a command line cannot be understood.
+    #[error("player {text:?}: {problem}; an endpoint is written openai:http://HOST:PORT/v1#MODEL")]
+    BadPlayer {
+        /// As it was written; what looks like a password is left out.
+        text: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The key of an endpoint cannot be sent.
+    #[error("OPENAI_API_KEY: a key is made of visible ASCII characters; this one holds others")]
+    BadKey,
+    /// A setting of an endpoint cannot be used.
+    #[error("endpoint: {setting}: {problem}")]
+    BadSetting {
+        /// The field of [`EndpointConfig`](crate::EndpointConfig).
+        setting: &'static str,
+        /// What is wrong with it and what would do.
+        problem: String,
+    },
+    /// The operating system gives no more threads.
+    #[error("endpoint: cannot start {wanted} threads, one for each request in flight ({source}); allow fewer")]
+    Threads {
+        /// How many were wanted.
+        wanted: usize,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A file or folder could not be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// From the game: episodes that cannot be judged.
+    #[error(transparent)]
+    Game(#[from] spag_game::Error),
+    /// From the model: checkpoints, generation.
+    #[error(transparent)]
+    Model(#[from] spag_model::Error),
+}
