@@ -53,11 +53,8 @@ pub fn time_play(
         ..GenerationConfig::default()
     };
     let mut player = ModelPlayer::load(checkpoint, generation, engine)?;
-    let play = PlayConfig {
-        games_in_flight: config.batch,
-        after_decision: AfterDecision::PlayOn,
-        ..PlayConfig::default()
-    };
+    let play =
+        PlayConfig { games_in_flight: config.batch, after_decision: AfterDecision::PlayOn, ..PlayConfig::default() };
     let specs = (0..config.games).map(|game| GameSpec {
         game,
         target_word: format!("word{game}"),

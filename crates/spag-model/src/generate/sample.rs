@@ -86,34 +86,32 @@ pub(crate) fn choose(
         model_log_prob: logits[token] - log_sum,
         sampling_log_prob,
     };
-    let mut allowed = logits;
-    let masked: Vec<f32>;
-    if !banned.is_empty() {
-        let mut copy = logits.to_vec();
-        for token in banned {
-            if let Some(logit) = copy.get_mut(*token as usize) {
-                *logit = f32::NEG_INFINITY;
-            }
-        }
-        masked = copy;
-        allowed = &masked;
+    let is_banned = |token: usize| banned.iter().any(|banned| *banned as usize == token);
+    let mut best = logits.iter().position(|logit| *logit == top);
+    if best.is_some_and(is_banned) {
+        let allowed = logits.iter().copied().enumerate().filter(|(token, _)| !is_banned(*token));
+        let better = |best: (usize, f32), next: (usize, f32)| if next.1 > best.1 { next } else { best };
+        best = allowed.reduce(better).map(|(token, _)| token).filter(|token| logits[*token].is_finite());
     }
-    let top = simd::vectorized(
-        #[inline(always)]
-        || simd::max(allowed),
-    );
-    let best = allowed.iter().position(|logit| *logit == top).filter(|_| top.is_finite());
     let Some(best) = best else { return Err(Error::Generation("no token may be chosen".into())) };
     let Sampling::Random { temperature, top_k, top_p } = sampling else { return Ok(chosen(best, 0.0)) };
-    let inverse = (1.0 / temperature) as f32;
-    let weight = |logit: f32| if logit == f32::NEG_INFINITY { 0.0 } else { simd::exp((logit - top) * inverse) };
+    let (top, inverse) = (logits[best], (1.0 / temperature) as f32);
     let uniform: f64 = rng.random();
     if top_k.is_none() && top_p.is_none() {
         weights.clear();
-        weights.extend_from_slice(allowed);
+        weights.extend_from_slice(logits);
+        simd::vectorized(
+            #[inline(always)]
+            || weights.iter_mut().for_each(|w| *w = simd::exp((*w - top) * inverse)),
+        );
+        for token in banned {
+            if let Some(weight) = weights.get_mut(*token as usize) {
+                *weight = 0.0;
+            }
+        }
         let sums: Vec<f64> = simd::vectorized(
             #[inline(always)]
-            || weights.chunks_mut(BLOCK).map(|block| f64::from(simd::map_sum(block, weight))).collect(),
+            || weights.chunks(BLOCK).map(|block| f64::from(simd::sum_of(block, |w| w))).collect(),
         );
         let total: f64 = sums.iter().sum();
         let (block, left) = draw(sums.iter().copied(), uniform * total).unwrap_or((best / BLOCK, 0.0));
@@ -121,10 +119,10 @@ pub(crate) fn choose(
         let inside = draw(inside.iter().map(|w| f64::from(*w)), left).map(|(index, _)| block * BLOCK + index);
         // Rounding may leave a sliver at the end: it belongs to the most likely token.
         let token = inside.unwrap_or(best);
-        return Ok(chosen(token, (allowed[token] - top) * inverse - (total as f32).ln()));
+        return Ok(chosen(token, (logits[token] - top) * inverse - (total as f32).ln()));
     }
     let mut candidates: Vec<(usize, f32)> =
-        allowed.iter().enumerate().filter(|(_, l)| **l > f32::NEG_INFINITY).map(|(id, l)| (id, *l)).collect();
+        logits.iter().copied().enumerate().filter(|(token, _)| !is_banned(*token)).collect();
     let order = |a: &(usize, f32), b: &(usize, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
     if let Some(k) = top_k.filter(|k| *k < candidates.len()) {
         candidates.select_nth_unstable_by(k, order);
@@ -132,7 +130,7 @@ pub(crate) fn choose(
     }
     candidates.sort_unstable_by(order);
     let likely = |candidates: &[(usize, f32)]| -> Vec<f64> {
-        candidates.iter().map(|(_, logit)| f64::from(weight(*logit))).collect()
+        candidates.iter().map(|(_, logit)| f64::from(simd::exp((logit - top) * inverse))).collect()
     };
     let mut likelihoods = likely(&candidates);
     if let Some(p) = top_p {

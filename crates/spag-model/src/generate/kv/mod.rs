@@ -6,6 +6,7 @@ mod prefix;
 mod tests;
 
 use candle_core::{Device, Tensor};
+use rayon::prelude::*;
 
 use self::pages::Pages;
 use super::config::{EngineConfig, PrefixSharing};
@@ -106,9 +107,9 @@ impl KvCache {
         // In use meanwhile, so that it is not the page that has to go.
         self.pages.retain(source);
         let copied = self.pages.allocate().map(|page| {
-            for (keys, values) in self.keys.iter().zip(&self.values) {
-                paged_attention::copy(keys, values, source, page, common, self.shape)?;
-            }
+            let layers = self.keys.par_iter().zip(&self.values);
+            layers
+                .try_for_each(|(keys, values)| paged_attention::copy(keys, values, source, page, common, self.shape))?;
             cached.pages.push(page);
             cached.computed += common;
             Ok(())

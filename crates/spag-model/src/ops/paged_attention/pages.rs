@@ -49,21 +49,21 @@ pub fn copy(keys: &Tensor, values: &Tensor, from: u32, to: u32, tokens: usize, s
     if from >= count || to >= count || from == to || tokens > size || elements != shape.elements() {
         bail!("paged attention: {tokens} tokens of page {from} to page {to} of {count} of {shape:?}");
     }
-    let both = |pages: &mut [f32]| -> Vec<f32> { pages[from * elements..(from + 1) * elements].to_vec() };
-    cpu::update(keys, |keys| {
-        let source = both(keys);
-        let target = &mut keys[to * elements..(to + 1) * elements];
-        for (target, source) in target.chunks_exact_mut(size).zip(source.chunks_exact(size)) {
-            target[..tokens].copy_from_slice(&source[..tokens]);
+    /// Of each column of a page, the first `count` values.
+    fn copy_columns(pages: &mut [f32], (from, to): (usize, usize), elements: usize, column: usize, count: usize) {
+        let (low, high) = pages.split_at_mut(from.max(to) * elements);
+        let (low, high) = (&mut low[from.min(to) * elements..][..elements], &mut high[..elements]);
+        let (source, target) = if from < to { (low, high) } else { (high, low) };
+        for (target, source) in target.chunks_exact_mut(column).zip(source.chunks_exact(column)) {
+            target[..count].copy_from_slice(&source[..count]);
         }
+    }
+    cpu::update(keys, |keys| {
+        copy_columns(keys, (from, to), elements, size, tokens);
         Ok(())
     })?;
     cpu::update(values, |values| {
-        let source = both(values);
-        let target = &mut values[to * elements..(to + 1) * elements];
-        for (target, source) in target.chunks_exact_mut(size * dim).zip(source.chunks_exact(size * dim)) {
-            target[..tokens * dim].copy_from_slice(&source[..tokens * dim]);
-        }
+        copy_columns(values, (from, to), elements, size * dim, tokens * dim);
         Ok(())
     })
 }

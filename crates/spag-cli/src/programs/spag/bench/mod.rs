@@ -30,8 +30,7 @@ where
     Error: From<E>,
 {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool
-        .map_err(|e| Error::BadValue { flag: format!("--threads {threads}"), problem: e.to_string() })?;
+    let pool = pool.map_err(|e| Error::BadValue { flag: format!("--threads {threads}"), problem: e.to_string() })?;
     Ok(pool.install(f)?)
 }
 
