@@ -397,11 +397,35 @@ fn settings_that_cannot_be_used_are_named() {
         (EndpointConfig { top_p: Some(1.5), ..config() }, "top_p"),
         (EndpointConfig { max_tokens: 0, ..config() }, "max_tokens"),
         (EndpointConfig { timeout: Duration::ZERO, ..config() }, "timeout"),
+        (EndpointConfig { timeout: Duration::MAX, ..config() }, "timeout"),
+        (EndpointConfig { retry: RetryConfig { cap: Duration::MAX, ..config().retry }, ..config() }, "retry"),
+        (EndpointConfig { retry: RetryConfig { tries: 0, ..config().retry }, ..config() }, "retry.tries"),
         (EndpointConfig { requests_per_minute: Some(0.0), ..config() }, "requests_per_minute"),
     ] {
         let said = EndpointPlayer::new(spec.clone(), config).unwrap_err().to_string();
         assert!(said.contains(setting), "{said}");
     }
+}
+
+#[test]
+fn utterances_stay_as_they_are_whatever_the_key() {
+    // Servers that need no key are often given one like this.
+    let server = Server::start(|_| Answer::says("x marks the spot"));
+    let key = Some(ApiKey::new("x").unwrap());
+    let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { key, ..config() });
+    assert_eq!(play(&mut player, 1).finished[0].episode.history[0].content, "x marks the spot");
+}
+
+#[test]
+fn an_address_with_https_is_spoken_to_in_tls() {
+    let server = Server::start(|_| Answer::says("tea"));
+    let base_url = server.base_url().replace("http:", "https:");
+    let once = RetryConfig { tries: 1, ..config().retry };
+    let mut player = player(base_url, PromptStyle::Chat, EndpointConfig { retry: once, ..config() });
+    // The server's plain text is no handshake.
+    let said = reason(&play(&mut player, 1));
+    assert!(said.contains("https://127.0.0.1:") && !said.to_lowercase().contains("required"), "{said}");
+    assert!(server.asked().iter().all(|asked| !asked.line.contains("POST")));
 }
 
 #[test]

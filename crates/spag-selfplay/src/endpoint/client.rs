@@ -100,13 +100,13 @@ impl Client {
             tries += 1;
             match self.transport.send(&body) {
                 Tried::Said(text, usage) => {
-                    self.count(|stats| {
-                        stats.prompt_tokens += usage.prompt_tokens;
-                        stats.completion_tokens += usage.completion_tokens;
-                    });
+                    self.count(|stats| stats.add(usage));
                     return Ok(text);
                 }
-                Tried::Refused(message) => return Err(Trouble::Turn(TurnFailure::new(message))),
+                Tried::Refused(message, usage) => {
+                    self.count(|stats| stats.add(usage));
+                    return Err(Trouble::Turn(TurnFailure::new(message)));
+                }
                 Tried::Fatal(message) => return Err(Trouble::Fatal(PlayerError::new(message))),
                 Tried::Again { reason, .. } if tries >= self.config.retry.tries => {
                     let message = format!("no answer after {tries} tries, the last one: {reason}");

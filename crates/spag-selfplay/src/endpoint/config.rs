@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::key::ApiKey;
 use crate::error::{Error, Result};
 
+/// No wait is longer.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 /// How an endpoint is asked.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
@@ -90,8 +93,11 @@ impl EndpointConfig {
         if self.in_flight == 0 {
             return bad("in_flight", "at least 1 is needed");
         }
-        if self.timeout.is_zero() {
-            return bad("timeout", "it has to be longer than nothing");
+        if self.timeout.is_zero() || self.timeout > LONGEST {
+            return bad("timeout", "it has to be longer than nothing, and no more than a day");
+        }
+        if self.retry.cap > LONGEST || self.retry.retry_after_cap > LONGEST {
+            return bad("retry", "no wait can be longer than a day");
         }
         if self.requests_per_minute.is_some_and(|rate| !above_0(rate)) {
             return bad("requests_per_minute", "a number above 0 is needed");

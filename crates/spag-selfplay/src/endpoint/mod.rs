@@ -22,6 +22,7 @@ pub use key::ApiKey;
 use crate::error::{Error, Result};
 use crate::player_spec::EndpointSpec;
 use client::{Answer, Client, Job, Trouble};
+use protocol::Usage;
 
 /// How long a poll waits for an answer at most, so that an interruption is noticed.
 const WAIT: Duration = Duration::from_millis(100);
@@ -39,6 +40,13 @@ pub struct EndpointStats {
     pub prompt_tokens: u64,
     /// Tokens of utterances, as far as the server reports them.
     pub completion_tokens: u64,
+}
+
+impl EndpointStats {
+    fn add(&mut self, usage: Usage) {
+        self.prompt_tokens = self.prompt_tokens.saturating_add(usage.prompt_tokens);
+        self.completion_tokens = self.completion_tokens.saturating_add(usage.completion_tokens);
+    }
 }
 
 /// A model behind any OpenAI-compatible server.

@@ -20,7 +20,7 @@ pub(super) enum Tried {
     /// An utterance.
     Said(String, Usage),
     /// This turn gets none, whatever is done.
-    Refused(String),
+    Refused(String, Usage),
     /// No turn gets one until the user does something.
     Fatal(String),
     /// It may be different the next time.
@@ -82,7 +82,7 @@ impl Transport {
         };
         match self.once(body) {
             Tried::Said(text, usage) => Tried::Said(text, usage),
-            Tried::Refused(message) => Tried::Refused(redact(message)),
+            Tried::Refused(message, usage) => Tried::Refused(redact(message), usage),
             Tried::Fatal(message) => Tried::Fatal(redact(message)),
             Tried::Again { reason, after, who } => Tried::Again { reason: redact(reason), after, who },
         }
@@ -97,7 +97,12 @@ impl Transport {
             Ok(answer) => answer,
             Err(error) => return self.no_answer(&error),
         };
-        // First of all: what is cut short below could leave half a key.
+        if response.status().is_success()
+            && let (Said::Text(text), usage) = read_answer(self.style, &bytes)
+        {
+            return Tried::Said(text, usage);
+        }
+        // From here on there are messages only. What is cut short in them could leave half a key.
         if let Some(key) = &self.key {
             key.redact_bytes(&mut bytes);
         }
@@ -109,7 +114,7 @@ impl Transport {
         match status.as_u16() {
             200..=299 => match read_answer(self.style, &bytes) {
                 (Said::Text(text), usage) => Tried::Said(text, usage),
-                (Said::Nothing(why), _) => Tried::Refused(why),
+                (Said::Nothing(why), usage) => Tried::Refused(why, usage),
                 (Said::Garbage(why), _) => {
                     Tried::Again { reason: format!("{}: {why}", self.url), after, who: Pausing::Alone }
                 }
@@ -137,7 +142,7 @@ impl Transport {
             )),
             429 => again(Pausing::Everyone),
             408 | 409 | 425 | 500..=599 => again(Pausing::Alone),
-            _ => Tried::Refused(format!("{} says {status}: {}", self.url, message())),
+            _ => Tried::Refused(format!("{} says {status}: {}", self.url, message()), Usage::default()),
         }
     }
 
@@ -146,7 +151,7 @@ impl Transport {
         let reason = format!("{}: {}", self.url, excerpt(&error.to_string()));
         match error {
             ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => Tried::Fatal(reason),
-            ureq::Error::BodyExceedsLimit(_) => Tried::Refused(reason),
+            ureq::Error::BodyExceedsLimit(_) => Tried::Refused(reason, Usage::default()),
             _ => Tried::Again { reason, after: None, who: Pausing::Alone },
         }
     }
