@@ -5,15 +5,15 @@ use crate::error::Result;
 use crate::outcome::Verdict;
 use crate::view::EpisodeView;
 
-/// Words whose referee is kept: a few megabytes at most.
-const PLACES: usize = 1 << 13;
+/// Words whose referee is kept: some megabytes at most.
+const PLACES: usize = 1 << 15;
 
 /// Judges episodes one after another, and keeps what it found out about their words. Memory is bounded: a word has one
 /// place, and loses it to the next word that has the same.
 #[derive(Debug)]
 pub struct Referees {
     kind: JudgeKind,
-    known: Vec<Option<(String, Referee)>>,
+    known: Vec<Option<Box<(String, Referee)>>>,
     /// Texts are lower-cased here.
     lower: String,
 }
@@ -31,15 +31,15 @@ impl Referees {
     pub fn judge(&mut self, episode: &EpisodeView<'_>) -> Result<Verdict> {
         let word = episode.target_word.text();
         let place = place(&word);
-        let known = self.known.get(place).and_then(Option::as_ref).is_some_and(|(known, _)| *known == word);
+        let known = self.known.get(place).and_then(Option::as_ref).is_some_and(|known| known.0 == word);
         if !known {
-            let newcomer = Some((word.to_string(), Referee::new(self.kind, &word)?));
+            let newcomer = Some(Box::new((word.to_string(), Referee::new(self.kind, &word)?)));
             if let Some(place) = self.known.get_mut(place) {
                 *place = newcomer;
             }
         }
         match self.known.get(place).and_then(Option::as_ref) {
-            Some((_, referee)) => Ok(referee.judge_view(episode, &mut self.lower)),
+            Some(known) => Ok(known.1.judge_view(episode, &mut self.lower)),
             None => Ok(Referee::new(self.kind, &word)?.judge_view(episode, &mut self.lower)),
         }
     }
