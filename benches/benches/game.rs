@@ -3,18 +3,23 @@
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use std::hint::black_box;
-use std::path::Path;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use spag_game::{Episode, JudgeKind, PromptSet, judge_episode, pluralize, read_episodes};
-use spag_rewards::{CreditConfig, assign_rewards};
+use spag_rewards::{AssignJob, CreditConfig, assign_rewards, assign_rewards_in_files};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/judge_cases.jsonl")
+}
+
 fn episodes() -> Vec<Episode> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/judge_cases.jsonl");
-    read_episodes(path).expect("the fixture is part of the repository")
+    read_episodes(fixture()).expect("the fixture is part of the repository")
 }
 
 fn judge(c: &mut Criterion) {
@@ -43,9 +48,19 @@ fn credit(c: &mut Criterion) {
     let (episodes, prompts, config) = (episodes(), PromptSet::default(), CreditConfig::default());
     let mut group = c.benchmark_group("assign-rewards");
     group.throughput(Throughput::Elements(episodes.len() as u64));
-    group.bench_function("3000 episodes", |b| {
+    group.bench_function("3000 episodes in memory", |b| {
         b.iter(|| assign_rewards(black_box(&episodes), &prompts, &config).map(|c| c.samples.len()).unwrap_or(0));
     });
+    // To a device, so that the disk is not what is measured.
+    let job = AssignJob { input: fixture(), sft: None, output: "/dev/null".into(), outcomes: None };
+    let all = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    for threads in [NonZeroUsize::MIN, all] {
+        group.bench_function(format!("3000 episodes from file to file, {threads} threads"), |b| {
+            b.iter(|| {
+                assign_rewards_in_files(black_box(&job), &prompts, &config, threads).map(|s| s.samples()).unwrap_or(0)
+            });
+        });
+    }
     group.finish();
 }
 

@@ -26,6 +26,14 @@ impl Role {
         }
     }
 
+    /// How files and prompts call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Attacker => "attacker",
+            Self::Defender => "defender",
+        }
+    }
+
     /// Whose utterance the one at `index` (0-based) of a history is: the attacker begins.
     pub fn at(index: usize) -> Self {
         match index.is_multiple_of(2) {
@@ -37,10 +45,7 @@ impl Role {
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Attacker => "attacker",
-            Self::Defender => "defender",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -79,8 +84,11 @@ pub struct Episode {
     pub extra: Map<String, Value>,
 }
 
+/// The turns of a game that does not say how many it has.
+pub(crate) const DEFAULT_TURNS: usize = 5;
+
 fn default_turns() -> usize {
-    5
+    DEFAULT_TURNS
 }
 
 impl Episode {

@@ -35,6 +35,7 @@ mod prompts;
 // ── Files ──
 mod io;
 mod record;
+mod view;
 
 pub use driver::{
     AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, PlayConfig, Seats, game_seed, play_games,
@@ -42,11 +43,13 @@ pub use driver::{
 pub use episode::{Episode, Role, Utterance};
 pub use error::{Error, Result};
 pub use io::{
-    AtomicFile, EpisodeReader, JsonlAppender, RowReader, parse_words, read_episodes, read_words, write_json_atomically,
+    AtomicFile, Block, EpisodeReader, JsonlAppender, Row, RowBlocks, RowReader, parse_words, read_episodes, read_words,
+    write_json_atomically,
 };
-pub use judge::{JudgeKind, Referee, is_prediction, judge_episode, word_forms};
+pub use judge::{JudgeKind, Referee, Referees, is_prediction, judge_episode, word_forms};
 pub use outcome::{Outcome, Verdict};
 pub use player::{Patience, Player, PlayerError, Reply, ScriptedPlayer, TurnFailure, TurnRequest};
 pub use plural::pluralize;
-pub use prompts::PromptSet;
+pub use prompts::{JsonPrompts, PromptSet};
 pub use record::GameRecord;
+pub use view::{EpisodeView, JsonText, Line};

@@ -24,9 +24,16 @@ mod sample_file;
 
 // ── Credit ──
 mod assign_files;
+mod assign_job;
 mod config;
 mod credit;
+mod decided;
+mod each_judged;
+mod first_pass;
+mod in_order;
 mod reward;
+mod sample_text;
+mod second_pass;
 mod summary;
 
 // ── Other people's files ──
@@ -36,7 +43,8 @@ mod convert;
 mod error;
 mod strip;
 
-pub use assign_files::{AssignJob, assign_rewards_in_files};
+pub use assign_files::assign_rewards_in_files;
+pub use assign_job::AssignJob;
 pub use config::{CreditConfig, RewardNorm};
 pub use convert::alpaca::{AlpacaRow, AlpacaTemplate, Demonstration, convert_alpaca};
 pub use convert::imitation::convert_imitation;

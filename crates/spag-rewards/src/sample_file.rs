@@ -41,9 +41,12 @@ pub(crate) struct RowWriter {
     rows: usize,
 }
 
+/// How rows stand in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
+pub(crate) enum Layout {
+    /// Elements of an indented JSON list; each has before it what parts it from the one before.
     List,
+    /// One a line.
     Lines,
 }
 
@@ -74,6 +77,23 @@ impl RowWriter {
         };
         self.rows += 1;
         let written = text.map_err(io::Error::from).and_then(|text| self.out.write_all(text.as_bytes()));
+        written.map_err(|source| self.error(source))
+    }
+
+    /// How the rows of the file stand.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Writes rows that are text in the layout already: lines with their ends, or elements that each begin with `,`.
+    pub(crate) fn push_text(&mut self, rows: usize, text: &str) -> Result<()> {
+        // The first element of a list has the list's beginning in place of the comma.
+        let (before, text) = match (self.layout, self.rows) {
+            (Layout::List, 0) if rows > 0 => ("[", text.strip_prefix(',').unwrap_or(text)),
+            _ => ("", text),
+        };
+        self.rows += rows;
+        let written = self.out.write_all(before.as_bytes()).and_then(|()| self.out.write_all(text.as_bytes()));
         written.map_err(|source| self.error(source))
     }
 

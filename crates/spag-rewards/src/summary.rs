@@ -82,6 +82,19 @@ impl CreditSummary {
         } += 1;
     }
 
+    /// Adds another summary's games; samples stay as they are.
+    pub(crate) fn add_games(&mut self, other: &Self) {
+        self.attacker_wins += other.attacker_wins;
+        self.defender_wins += other.defender_wins;
+        self.attacker_breaks_rules += other.attacker_breaks_rules;
+        self.ties += other.ties;
+    }
+
+    /// The games that nobody won.
+    pub(crate) fn without_winners(&self) -> Self {
+        Self { attacker_breaks_rules: self.attacker_breaks_rules, ties: self.ties, ..Self::default() }
+    }
+
     /// The weights that follow from the games counted so far.
     pub(crate) fn balancing_weights(&self) -> RoleWeights {
         RoleWeights::balancing(self.attacker_wins, self.defender_wins)

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
 };
 
@@ -22,6 +23,8 @@ const EPISODES: &str = r#"[
   {"history": [{"role": "attacker", "content": "A spoon."}], "target_word": "spoon", "max_turns": 5},
   {"history": [{"role": "attacker", "content": "Hello."}, {"role": "defender", "content": "Hello."}], "target_word": "fork", "max_turns": 1}
 ]"#;
+
+const THREADS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
 
 struct Folder(TempDir);
 
@@ -53,7 +56,7 @@ impl Folder {
             output: self.path("out.json"),
             outcomes: Some(self.path("outcomes.jsonl")),
         };
-        assign_rewards_in_files(&job, &PromptSet::default(), &CreditConfig::default())
+        assign_rewards_in_files(&job, &PromptSet::default(), &CreditConfig::default(), THREADS)
     }
 }
 
@@ -176,7 +179,7 @@ fn settings_out_of_range_are_refused() {
         AssignJob { input: folder.file("in.json", EPISODES), sft: None, output: folder.path("o.json"), outcomes: None };
     for decay_weight in [0.0, -0.8, f64::NAN, f64::INFINITY] {
         let config = CreditConfig { decay_weight, ..CreditConfig::default() };
-        let error = assign_rewards_in_files(&job, &PromptSet::default(), &config).unwrap_err();
+        let error = assign_rewards_in_files(&job, &PromptSet::default(), &config, THREADS).unwrap_err();
         assert!(matches!(error, Error::DecayWeight { .. }), "{error}");
     }
 }

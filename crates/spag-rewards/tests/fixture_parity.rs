@@ -1,5 +1,6 @@
 //! The reference's rewards for 3,000 games, row by row: in memory, and from file to file.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -66,7 +67,7 @@ fn from_file_to_file_gives_the_same() {
             output: folder.path().join(name),
             outcomes: Some(folder.path().join("outcomes.jsonl")),
         };
-        let summary = assign_rewards_in_files(&job, &PromptSet::default(), &config()).unwrap();
+        let summary = assign_rewards_in_files(&job, &PromptSet::default(), &config(), NonZeroUsize::MIN).unwrap();
         assert_eq!(summary, in_memory.summary);
         assert_eq!(read_samples(&job.output).unwrap(), in_memory.samples);
         let outcomes = std::fs::read_to_string(job.outcomes.unwrap()).unwrap();

@@ -1,6 +1,6 @@
 //! `spag-assign-rewards`: episodes of self-play into rewarded samples.
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, process::ExitCode, thread};
 
 use clap::Parser;
 use spag_game::JudgeKind;
@@ -42,6 +42,9 @@ pub(crate) struct AssignArgs {
     /// Seed of the choice among wordings.
     #[arg(long, value_name = "N", default_value_t = CreditConfig::default().seed, help_heading = "Wording")]
     seed: u64,
+    /// Threads that judge and write samples; those of the machine's cores if not given. The files do not depend on it.
+    #[arg(long, value_name = "N", help_heading = "Speed")]
+    threads: Option<NonZeroUsize>,
 }
 
 /// Runs the program on the arguments of this process.
@@ -58,6 +61,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         AssignJob { input: args.input_data_path, sft, output: args.output_data_path, outcomes: args.outcomes_path };
     let config =
         CreditConfig { decay_weight: args.decay_weight, norm: args.reward_norm, judge: args.judge, seed: args.seed };
-    let summary = assign_rewards_in_files(&job, &prompts, &config)?;
+    let threads = args.threads.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    let summary = assign_rewards_in_files(&job, &prompts, &config, threads)?;
     exit::say(format_args!("{summary}{} written to {}", "samples", job.output.display()))
 }

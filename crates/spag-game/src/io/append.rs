@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::rows::{Layout, RowReader};
+use super::layout::Layout;
+use super::rows::RowReader;
 use super::write::create_parent;
 use crate::error::{Error, Result};
 

@@ -1,15 +1,20 @@
 //! Files in and out: rows of JSON, word lists, lines appended as they come.
 
 mod append;
+mod blocks;
 mod cause;
+mod layout;
 mod rows;
+mod split;
 mod words;
 mod write;
 
 use std::path::Path;
 
 pub use append::JsonlAppender;
+pub use blocks::{Block, RowBlocks};
 pub(crate) use cause::cause;
+pub use layout::Row;
 pub use rows::RowReader;
 pub use words::{parse_words, read_words};
 pub use write::{AtomicFile, write_json_atomically};

@@ -2,8 +2,10 @@
 
 mod first_word;
 mod forms;
+mod lower;
 mod prediction;
 mod referee;
+mod referees;
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use forms::word_forms;
 pub use prediction::is_prediction;
 pub use referee::{Referee, judge_episode};
+pub use referees::Referees;
 
 use crate::error::{Error, Result};
 

@@ -1,7 +1,9 @@
 //! Predictions: "I know the word! It is …", the regular expression `i know the word! it.{1,8}` on lower-cased text.
 
-/// What every prediction begins with.
-const STEM: &str = "i know the word! it";
+/// What every prediction begins with, up to a mark that texts seldom have and are searched for.
+const STEM: &str = "i know the word!";
+/// What comes next.
+const STEM_END: &str = " it";
 /// Characters that may stand between the stem and the word.
 const MOST: usize = 8;
 
@@ -17,8 +19,11 @@ pub(super) struct Guess<'a> {
 /// Every place where a word may be predicted in a lower-cased text: behind each stem and 1 to 8 further characters, none
 /// of them a newline. A text that has no such place predicts nothing.
 pub(super) fn guesses(lower: &str) -> impl Iterator<Item = Guess<'_>> {
-    lower.match_indices(STEM).flat_map(|(at, stem)| {
-        let after = &lower[at + stem.len()..];
+    let stems = memchr::memchr_iter(b'!', lower.as_bytes()).filter_map(|mark| {
+        let (until, after) = lower.split_at_checked(mark + 1)?;
+        after.strip_prefix(STEM_END).filter(|_| until.ends_with(STEM))
+    });
+    stems.flat_map(|after| {
         let skipped = after.char_indices().take(MOST).take_while(|(_, c)| *c != '\n');
         skipped.map(move |(offset, before)| Guess { before, text: &after[offset + before.len_utf8()..] })
     })

@@ -1,7 +1,7 @@
 //! What a prompt file must have so that every prompt drawn from it makes sense.
 
 use super::data::{PromptFile, Training};
-use super::fill::placeholders;
+use super::template::placeholders;
 
 /// Says which key cannot be used and why.
 pub(super) fn check(file: &PromptFile) -> Result<(), String> {

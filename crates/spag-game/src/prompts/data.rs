@@ -2,8 +2,6 @@
 
 use serde::Deserialize;
 
-use crate::episode::Role;
-
 /// A whole prompt file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,15 +31,6 @@ pub(super) struct Playing {
 pub(super) struct PerRole {
     pub(super) attacker: String,
     pub(super) defender: String,
-}
-
-impl PerRole {
-    pub(super) fn of(&self, role: Role) -> &str {
-        match role {
-            Role::Attacker => &self.attacker,
-            Role::Defender => &self.defender,
-        }
-    }
 }
 
 /// The training wordings and how they are drawn. A list is drawn from evenly: repeat an entry to draw it more often.

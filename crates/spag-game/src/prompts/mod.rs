@@ -2,17 +2,23 @@
 
 mod check;
 mod data;
-mod fill;
+mod draw;
+mod json;
 mod render;
+mod template;
+mod wordings;
 
 use std::path::Path;
 
 use rand::Rng;
 
-use crate::episode::Utterance;
+use crate::episode::{Role, Utterance, next_role};
 use crate::error::{Error, Result};
 use crate::io::cause;
 use data::PromptFile;
+pub use json::JsonPrompts;
+use render::Scene;
+use wordings::Wordings;
 
 /// All wordings of a prompt file.
 ///
@@ -45,18 +51,25 @@ use data::PromptFile;
 /// - chat inverse: U P S rules `before_instruction` instruction (`beginning`) P N;
 /// - alpaca: (S) rules, `beginning` or P `history` U `after_history`, instruction, P N.
 #[derive(Clone, Debug)]
-pub struct PromptSet(PromptFile);
+pub struct PromptSet {
+    file: PromptFile,
+    wordings: Wordings,
+}
 
 const EMBEDDED: &str = include_str!("../../data/prompts.json");
 
 impl Default for PromptSet {
     fn default() -> Self {
         // A test loads the embedded file with every check.
-        serde_json::from_str(EMBEDDED).map(Self).unwrap_or_else(|_| Self(PromptFile::default()))
+        Self::new(serde_json::from_str(EMBEDDED).unwrap_or_default())
     }
 }
 
 impl PromptSet {
+    fn new(file: PromptFile) -> Self {
+        Self { wordings: Wordings::new(&file, str::to_owned), file }
+    }
+
     /// Reads a prompt file.
     ///
     /// # Errors
@@ -71,12 +84,14 @@ impl PromptSet {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let file: PromptFile = serde_json::from_slice(bytes).map_err(|e| cause::<PromptFile>(bytes, "file", &e))?;
         check::check(&file)?;
-        Ok(Self(file))
+        Ok(Self::new(file))
     }
 
     /// The prompt of a player's turn in the playing wording.
     pub fn playing_query(&self, history: &[Utterance], target_word: &str, max_turns: usize) -> String {
-        render::playing(&self.0, history, target_word, max_turns)
+        let mut query = String::new();
+        render::playing(&self.wordings, &scene(history, target_word, max_turns), &mut query);
+        query
     }
 
     /// The prompt of a player's turn in a wording drawn from `rng`.
@@ -87,8 +102,19 @@ impl PromptSet {
         max_turns: usize,
         rng: &mut impl Rng,
     ) -> String {
-        render::training(&self.0, history, target_word, max_turns, rng)
+        let mut query = String::new();
+        render::training(&self.wordings, &scene(history, target_word, max_turns), rng, &mut query);
+        query
     }
+}
+
+fn scene<'a>(
+    history: &'a [Utterance],
+    target_word: &'a str,
+    max_turns: usize,
+) -> Scene<'a, impl Iterator<Item = (Role, &'a str)> + Clone> {
+    let role = next_role(history);
+    Scene { history: history.iter().map(|u| (u.role, u.content.as_str())), role, target_word, max_turns }
 }
 
 #[cfg(test)]
@@ -98,7 +124,7 @@ mod tests {
     #[test]
     fn the_embedded_file_passes_every_check() {
         let set = PromptSet::parse(EMBEDDED.as_bytes()).unwrap();
-        assert_eq!(set.0.rules.len(), 8);
-        assert!(set.0.rules.iter().all(|text| text.contains("{max_turns}")));
+        assert_eq!(set.file.rules.len(), 8);
+        assert!(set.file.rules.iter().all(|text| text.contains("{max_turns}")));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use spag_game::{JudgeKind, PromptSet};
 
 use crate::{
-    CreditConfig, CreditSummary, Result, RoleWeights, assign_files::each_judged, credit::winning_utterances,
+    CreditConfig, CreditSummary, Result, RoleWeights, credit::winning_utterances, each_judged::each_judged,
     sample_file::RowWriter,
 };
 
