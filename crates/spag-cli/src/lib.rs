@@ -17,6 +17,7 @@ mod exit;
 mod exit_code;
 mod flags;
 mod launch;
+mod players;
 mod playing;
 mod programs;
 mod progress;

@@ -76,20 +76,29 @@ impl SamplingArgs {
         format!("{chosen}; max_new_tokens={}{least}{max_length}", self.max_new_tokens)
     }
 
-    /// The settings for one model.
-    pub(crate) fn config(&self, model: &LlamaConfig, folder: &Path) -> TextLimits {
-        let positions = model.max_position_embeddings;
-        let max_length = fit_max_length(self.max_length.unwrap_or(positions), positions, folder);
-        let sampling = match self.task_type {
+    /// How tokens are chosen.
+    pub(crate) fn sampling(&self) -> Sampling {
+        match self.task_type {
             TaskType::Sampling => {
                 Sampling::Random { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p }
             }
             TaskType::Testing => Sampling::Greedy,
-        };
+        }
+    }
+
+    /// Tokens of a completion at most.
+    pub(crate) fn max_new_tokens(&self) -> usize {
+        self.max_new_tokens
+    }
+
+    /// The settings for one model.
+    pub(crate) fn config(&self, model: &LlamaConfig, folder: &Path) -> TextLimits {
+        let positions = model.max_position_embeddings;
+        let max_length = fit_max_length(self.max_length.unwrap_or(positions), positions, folder);
         let generation = GenerationConfig {
             max_new_tokens: self.max_new_tokens,
             min_new_tokens: self.min_new_tokens,
-            sampling,
+            sampling: self.sampling(),
             ..GenerationConfig::default()
         };
         TextLimits { max_length, generation }

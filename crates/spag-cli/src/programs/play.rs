@@ -1,31 +1,24 @@
 //! `spag-play`: two language models, or one against itself, on a list of target words.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use spag_game::{
     GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, game_seed, judge_episode, play_games, read_words,
     write_json_atomically,
 };
-use spag_model::Checkpoint;
-use spag_selfplay::{ModelPlayer, checkpoint_fingerprint};
+use spag_selfplay::PlayerSpec;
 use spag_train::Progress;
 
 use crate::{
-    Error, Result,
-    engine_args::EngineArgs,
-    exit,
+    Error, Result, exit,
     flags::{self, Task},
     launch,
+    players::{AnyPlayer, PlayerArgs},
     playing::{Recording, Tally},
     programs::train::TrainArgs,
     progress::{LineEvery, TerminalProgress},
     prompts,
-    sampling::SamplingArgs,
 };
 
 /// Plays Adversarial Taboo on every target word, and keeps all games.
@@ -36,16 +29,15 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "spag-play", version, rename_all = "snake_case", max_term_width = 110)]
 pub(crate) struct PlayArgs {
-    /// The attacker's checkpoint: a Hugging Face folder.
-    #[arg(long, value_name = "DIR", help_heading = "Players")]
-    attacker_model_name_or_path: PathBuf,
-    /// The defender's checkpoint; the same folder means self-play.
-    #[arg(long, value_name = "DIR", help_heading = "Players")]
-    defender_model_name_or_path: PathBuf,
+    /// The attacker: a checkpoint (a Hugging Face folder) or an endpoint (openai:http://HOST:PORT/v1#MODEL; the key
+    /// comes from OPENAI_API_KEY).
+    #[arg(long, value_name = "PLAYER", help_heading = "Players")]
+    attacker_model_name_or_path: PlayerSpec,
+    /// The defender, given likewise; the same one means self-play.
+    #[arg(long, value_name = "PLAYER", help_heading = "Players")]
+    defender_model_name_or_path: PlayerSpec,
     #[command(flatten)]
-    sampling: SamplingArgs,
-    #[command(flatten)]
-    engine: EngineArgs,
+    players: PlayerArgs,
 
     /// Target words, one a line.
     #[arg(long, value_name = "FILE", help_heading = "Games")]
@@ -123,19 +115,20 @@ fn play_missing(
     record: &mut GameRecord,
     tally: &mut Tally,
 ) -> Result<()> {
-    let mut attacker = player(args, &args.attacker_model_name_or_path)?;
+    let mut attacker = args.players.open(&args.attacker_model_name_or_path)?;
     let same = args.attacker_model_name_or_path == args.defender_model_name_or_path;
     let mut defender = match same {
         true => None,
-        false => Some(player(args, &args.defender_model_name_or_path)?),
+        false => Some(args.players.open(&args.defender_model_name_or_path)?),
     };
+    let games_in_flight = defender.iter().fold(attacker.games_at_a_time(), |games, d| games.min(d.games_at_a_time()));
     let seats = match &mut defender {
         None => Seats::SelfPlay(&mut attacker),
         Some(defender) => Seats::Versus { attacker: &mut attacker, defender },
     };
     let config = PlayConfig {
         judge: args.judge,
-        games_in_flight: args.engine.per_device_eval_batch_size.unwrap_or(8),
+        games_in_flight,
         max_failed_in_a_row: args.max_failed_in_a_row,
         ..PlayConfig::default()
     };
@@ -150,7 +143,8 @@ fn play_missing(
         let why = record.failed_path().display();
         exit::note(format_args!("note: {failed} games failed; {why} says why, the same command plays them again"));
     }
-    let cut = attacker.stats().cut_prompts + defender.as_ref().map_or(0, |player| player.stats().cut_prompts);
+    let engines = std::iter::once(&attacker).chain(&defender).filter_map(AnyPlayer::generation);
+    let cut: u64 = engines.map(|stats| stats.cut_prompts).sum();
     if cut > 0 {
         exit::note(format_args!("note: {cut} prompts were too long for --max_length and lost their beginning"));
     }
@@ -167,28 +161,21 @@ fn specs(args: &PlayArgs) -> Result<Vec<GameSpec>> {
             game,
             target_word,
             max_turns: args.taboo_max_turns,
-            seed: game_seed(args.sampling.seed, game),
+            seed: game_seed(args.players.sampling.seed, game),
         })
         .collect())
 }
 
 /// Who plays and how, as the record notes it: games of others are not gone on with.
 fn players(args: &PlayArgs) -> Result<String> {
-    let attacker = checkpoint_fingerprint(&args.attacker_model_name_or_path)?;
-    let defender = checkpoint_fingerprint(&args.defender_model_name_or_path)?;
-    Ok(format!("attacker={attacker}; defender={defender}; judge={}; {}", args.judge, args.sampling.describe()))
+    let attacker = args.players.describe(&args.attacker_model_name_or_path)?;
+    let defender = args.players.describe(&args.defender_model_name_or_path)?;
+    Ok(format!("attacker={attacker}; defender={defender}; judge={}; {}", args.judge, args.players.sampling.describe()))
 }
 
 /// What the names of the run's files begin with.
 fn stem(args: &PlayArgs) -> String {
     let words = || args.data_path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let suffix = args.data_suffix.clone().unwrap_or_else(words);
-    format!("{}_{}_{suffix}", args.model_prefix, args.sampling.task_type.name())
-}
-
-fn player(args: &PlayArgs, folder: &Path) -> Result<ModelPlayer> {
-    let checkpoint = Checkpoint::load(folder)?;
-    let model = checkpoint.model.config();
-    let limits = args.sampling.config(model, folder).leave_room_for_game(folder);
-    Ok(ModelPlayer::load(&checkpoint, limits.generation, args.engine.config(model, limits.max_length))?)
+    format!("{}_{}_{suffix}", args.model_prefix, args.players.sampling.task_type.name())
 }

@@ -1,0 +1,144 @@
+//! Whoever sits at the table: a checkpoint of this machine or an endpoint, as flags say it.
+
+use std::time::Duration;
+
+use clap::Args;
+use spag_game::{Patience, Player, PlayerError, Reply, TurnRequest};
+use spag_model::{Checkpoint, GenerationStats, Sampling};
+use spag_selfplay::{
+    ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, checkpoint_fingerprint,
+};
+
+use crate::{Error, Result, engine_args::EngineArgs, flags, sampling::SamplingArgs};
+
+/// The flags of everything that seats players.
+#[derive(Clone, Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct PlayerArgs {
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
+}
+
+/// How endpoints are asked.
+#[derive(Clone, Debug, Args)]
+#[command(rename_all = "snake_case")]
+struct EndpointArgs {
+    /// Requests to an endpoint under way at a time.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = flags::count, help_heading = "Endpoints")]
+    requests_in_flight: usize,
+    /// Requests to an endpoint that may begin in a minute; by default as many as there are.
+    #[arg(long, value_name = "X", value_parser = flags::positive, help_heading = "Endpoints")]
+    requests_per_minute: Option<f64>,
+    /// Seconds that one try of a request to an endpoint may take.
+    #[arg(long, value_name = "X", default_value_t = 120.0, value_parser = flags::positive, help_heading = "Endpoints")]
+    request_timeout: f64,
+}
+
+/// A player of either kind.
+pub(crate) enum AnyPlayer {
+    /// A checkpoint, and how many games it plays at a time.
+    Model(Box<ModelPlayer>, usize),
+    /// An endpoint, and how many requests it is sent at a time.
+    Endpoint(Box<EndpointPlayer>, usize),
+}
+
+impl PlayerArgs {
+    /// Makes a player ready: loads its checkpoint, or starts the threads that ask its endpoint.
+    pub(crate) fn open(&self, spec: &PlayerSpec) -> Result<AnyPlayer> {
+        match spec {
+            PlayerSpec::Model(folder) => {
+                let checkpoint = Checkpoint::load(folder)?;
+                let model = checkpoint.model.config();
+                let limits = self.sampling.config(model, folder).leave_room_for_game(folder);
+                let engine = self.engine.config(model, limits.max_length);
+                let player = ModelPlayer::load(&checkpoint, limits.generation, engine)?;
+                Ok(AnyPlayer::Model(Box::new(player), engine.max_running))
+            }
+            PlayerSpec::Endpoint(endpoint) => {
+                let config = EndpointConfig { key: ApiKey::from_env()?, ..self.endpoint_config()? };
+                let at_a_time = config.in_flight;
+                Ok(AnyPlayer::Endpoint(Box::new(EndpointPlayer::new(endpoint.clone(), config)?), at_a_time))
+            }
+        }
+    }
+
+    /// Who plays and how, for records of games: what differs here may say other things.
+    pub(crate) fn describe(&self, spec: &PlayerSpec) -> Result<String> {
+        match spec {
+            PlayerSpec::Model(folder) => Ok(checkpoint_fingerprint(folder)?),
+            PlayerSpec::Endpoint(_) => Ok(spec.to_string()),
+        }
+    }
+
+    fn endpoint_config(&self) -> Result<EndpointConfig> {
+        let sampling = &self.sampling;
+        let (temperature, top_p) = match sampling.sampling() {
+            Sampling::Greedy => (0.0, None),
+            Sampling::Random { top_k: Some(k), .. } => {
+                return Err(Error::BadValue {
+                    flag: format!("--top_k {k}"),
+                    problem: "the OpenAI protocol has no such setting; leave it out, or use --top_p".into(),
+                });
+            }
+            Sampling::Random { temperature, top_p, top_k: None } => (temperature, top_p),
+        };
+        let timeout = Duration::try_from_secs_f64(self.endpoint.request_timeout).map_err(|e| Error::BadValue {
+            flag: format!("--request_timeout {}", self.endpoint.request_timeout),
+            problem: e.to_string(),
+        })?;
+        Ok(EndpointConfig {
+            max_tokens: sampling.max_new_tokens(),
+            temperature,
+            top_p,
+            in_flight: self.endpoint.requests_in_flight,
+            requests_per_minute: self.endpoint.requests_per_minute,
+            timeout,
+            ..EndpointConfig::default()
+        })
+    }
+}
+
+impl AnyPlayer {
+    /// Games that it plays side by side.
+    pub(crate) fn games_at_a_time(&self) -> usize {
+        match self {
+            Self::Model(_, games) | Self::Endpoint(_, games) => *games,
+        }
+    }
+
+    /// What its engine has done, if it has one.
+    pub(crate) fn generation(&self) -> Option<GenerationStats> {
+        match self {
+            Self::Model(player, _) => Some(player.stats()),
+            Self::Endpoint(..) => None,
+        }
+    }
+
+    /// What its endpoint was asked for, if it is one.
+    pub(crate) fn requests(&self) -> Option<EndpointStats> {
+        match self {
+            Self::Model(..) => None,
+            Self::Endpoint(player, _) => Some(player.stats()),
+        }
+    }
+}
+
+impl Player for AnyPlayer {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        match self {
+            Self::Model(player, _) => player.submit(turn),
+            Self::Endpoint(player, _) => player.submit(turn),
+        }
+    }
+
+    fn poll(&mut self, patience: Patience) -> Result<Vec<Reply>, PlayerError> {
+        match self {
+            Self::Model(player, _) => player.poll(patience),
+            Self::Endpoint(player, _) => player.poll(patience),
+        }
+    }
+}
