@@ -78,9 +78,7 @@ impl Weights {
     /// Computes the tokens `ids` of the `spans` and keeps their keys and values; returns the logits after the rows
     /// `last`.
     pub(super) fn forward(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<Passed> {
-        let passed = self.pool.during(|| self.pass(ids, spans, last, cache));
-        self.pool.trim();
-        passed
+        self.pool.during(|| self.pass(ids, spans, last, cache))
     }
 
     fn pass(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<Passed> {

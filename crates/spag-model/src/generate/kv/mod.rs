@@ -13,8 +13,8 @@ use super::config::{EngineConfig, PrefixSharing};
 use crate::config::LlamaConfig;
 use crate::error::Result;
 use crate::ops::attention::Heads;
-use crate::ops::cpu;
 use crate::ops::paged_attention::{self, PageShape};
+use crate::ops::{cpu, huge_pages};
 
 /// A page: its place in every layer's tensors.
 pub(crate) type PageId = u32;
@@ -184,7 +184,10 @@ impl KvCache {
 fn aligned_zeros(pages: usize, elements: usize) -> candle_core::Result<Tensor> {
     const LINE: usize = 64;
     let count = pages * elements;
-    let padded = cpu::tensor(vec![0f32; count + LINE / size_of::<f32>()], count + LINE / size_of::<f32>())?;
+    let mut values = vec![0f32; count + LINE / size_of::<f32>()];
+    huge_pages::ask_for(&mut values);
+    let length = values.len();
+    let padded = cpu::tensor(values, length)?;
     debug_assert!(matches!(padded.device(), Device::Cpu));
     let skip = cpu::read(&padded, |values| Ok(values.as_ptr().align_offset(LINE)))?;
     padded.narrow(0, skip.min(LINE / size_of::<f32>()), count)?.reshape((pages, elements))

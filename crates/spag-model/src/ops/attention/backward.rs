@@ -120,7 +120,7 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, grads: Gra
                     );
                     for column in (0..hd).step_by(COLUMNS) {
                         let extents = (rows, seen, COLUMNS.min(hd - column));
-                        let right = Right { at: keys, k: hd }.columns(column);
+                        let right = Right::new(keys, hd).columns(column);
                         let target = Target::new(grads.q.at(at + column), qd);
                         tile(extents, Left { at: ds, row: stride, k: 1 }, right, target, Output::Overwrite);
                     }
@@ -136,7 +136,7 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, grads: Gra
                 let output = if first_head && key >= block { Output::Overwrite } else { Output::Accumulate };
                 for (scores, right, target) in [(p, saved.dout, grads.v), (ds, saved.q, grads.k)] {
                     let left = Left { at: scores.wrapping_add(from * stride + key), row: 1, k: stride };
-                    let right = Right { at: right[at + from * qd..].as_ptr(), k: qd };
+                    let right = Right::new(right[at + from * qd..].as_ptr(), qd);
                     for column in (0..hd).step_by(COLUMNS) {
                         let extents = (rows, count - from, COLUMNS.min(hd - column));
                         let target = Target::new(target.at(kv_at + key * kd + column), kd);

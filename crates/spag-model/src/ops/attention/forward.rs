@@ -74,13 +74,7 @@ unsafe fn task_forward(task: &Task, q: &[f32], k: &[f32], v: &[f32], heads: Head
                 for column in (0..hd).step_by(COLUMNS) {
                     let target = Target::new(out.at(q_at + column), qd);
                     let extents = (rows, seen, COLUMNS.min(hd - column));
-                    tile(
-                        extents,
-                        probabilities,
-                        Right { at: values, k: hd }.columns(column),
-                        target,
-                        Output::Overwrite,
-                    );
+                    tile(extents, probabilities, Right::new(values, hd).columns(column), target, Output::Overwrite);
                 }
                 for (i, inverse) in inverse.iter().enumerate().take(rows) {
                     for o in std::slice::from_raw_parts_mut(out.at(q_at + i * qd), hd) {
@@ -117,7 +111,7 @@ pub(super) unsafe fn row_products(
     scores: *mut f32,
 ) {
     for column in (0..n).step_by(COLUMNS) {
-        let right = Right { at: keys_t, k: stride }.columns(column);
+        let right = Right::new(keys_t, stride).columns(column);
         let target = Target::new(scores.wrapping_add(column), stride);
         // SAFETY: the caller vouches for the extents.
         unsafe { tile((rows, k, COLUMNS.min(n - column)), left, right, target, Output::Overwrite) }

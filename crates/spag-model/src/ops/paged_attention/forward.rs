@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::{PageShape, Span, check};
 use crate::ops::attention::{exponentials, key_stride};
 use crate::ops::cpu::{self, SharedMut};
-use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile};
+use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Next, Output, ROWS, Right, Target, tile};
 use crate::ops::{pool, simd};
 
 /// One row of a task.
@@ -102,12 +102,12 @@ struct Tensors<'a> {
 impl Tensors<'_> {
     /// The keys of a head in a page.
     fn keys(&self, page: u32, kv: usize) -> Right {
-        Right { at: self.keys[self.head(page, kv)..].as_ptr(), k: self.shape.tokens }
+        Right::new(self.keys[self.head(page, kv)..].as_ptr(), self.shape.tokens)
     }
 
     /// The values of a head in a page.
     fn values(&self, page: u32, kv: usize) -> Right {
-        Right { at: self.values[self.head(page, kv)..].as_ptr(), k: self.shape.heads.dim }
+        Right::new(self.values[self.head(page, kv)..].as_ptr(), self.shape.heads.dim)
     }
 
     fn head(&self, page: u32, kv: usize) -> usize {
@@ -129,13 +129,19 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
     let mut buffer = Buffer::new(group.rows.len() * stride);
     let scores = buffer.as_mut_ptr();
     let per_kv = heads.query / heads.kv;
+    // A row's own pages come from memory and are read once; those of several rows stay in the cache.
+    let next = |rows: usize, block: Right| if rows == 1 { Next::Stream(block.at) } else { Next::Unknown };
     for head in kv * per_kv..(kv + 1) * per_kv {
         // Rows `first..first + rows` of the group over the pages `range` of `row`, of which `seen` keys are seen.
         let score = |first: usize, rows: usize, row: &Row<'_>, range: std::ops::Range<usize>| {
             let at = (group.first + first) * width + head * dim;
             let queries = Left { at: tensors.qkv[at..].as_ptr(), row: width, k: 1 };
-            for page in range {
-                let keys = tensors.keys(row.pages[page], kv);
+            for page in range.clone() {
+                let following = match page + 1 < range.end {
+                    true => tensors.keys(row.pages[page + 1], kv),
+                    false => tensors.values(row.pages[range.start], kv),
+                };
+                let keys = tensors.keys(row.pages[page], kv).then(next(rows, following));
                 for column in (0..size).step_by(COLUMNS) {
                     let target = scores.wrapping_add(first * stride + page * size + column);
                     let extents = (rows, dim, COLUMNS.min(size - column));
@@ -148,10 +154,12 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
         };
         let sum = |first: usize, rows: usize, row: &Row<'_>, range: std::ops::Range<usize>, seen: usize| {
             let at = (group.first + first) * out_width + head * dim;
-            for page in range {
+            for page in range.clone() {
                 let from = scores.wrapping_add(first * stride + page * size);
                 let probabilities = Left { at: from, row: stride, k: 1 };
-                let values = tensors.values(row.pages[page], kv);
+                let following = row.pages[range.clone()].get(page + 1 - range.start);
+                let following = following.map_or(Next::Unknown, |page| next(rows, tensors.values(*page, kv)));
+                let values = tensors.values(row.pages[page], kv).then(following);
                 let output = if page == 0 { Output::Overwrite } else { Output::Accumulate };
                 for column in (0..dim).step_by(COLUMNS) {
                     let target = Target::new(out.at(at + column), out_width);

@@ -91,13 +91,13 @@ unsafe fn compute(operands: &Operands<'_>, part: Part, c: SharedMut) {
             let column = first * COLUMNS;
             let columns = (part.panels.end * COLUMNS).min(n).min(column + BLOCK_PANELS * COLUMNS) - column;
             let right = match &mut buffer {
-                None => Right { at: b.as_ptr().wrapping_add(step * n + column), k: n },
+                None => Right::new(b.as_ptr().wrapping_add(step * n + column), n),
                 Some(buffer) => {
                     let width = columns.next_multiple_of(LANES);
                     let from = b.as_ptr().wrapping_add(column * k + step);
                     // SAFETY: rows `column..` and steps `step..` of b's transpose; the buffer has room for a block.
                     unsafe { pack::columns((steps, columns, width), from, k, buffer.as_mut_ptr()) };
-                    Right { at: buffer.as_mut_ptr(), k: width }
+                    Right::new(buffer.as_mut_ptr(), width)
                 }
             };
             for row in part.rows.clone().step_by(ROWS) {

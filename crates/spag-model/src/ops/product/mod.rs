@@ -55,6 +55,19 @@ pub(crate) struct Left {
 pub(crate) struct Right {
     pub(crate) at: *const f32,
     pub(crate) k: usize,
+    pub(crate) next: Next,
+}
+
+/// Memory that will be read after this tile: asked for in time, it is there when it is needed. The processor's own
+/// prefetchers stop at pages of 4 KiB, which is 16 steps of 64 columns.
+#[derive(Clone, Copy)]
+pub(crate) enum Next {
+    /// Nothing in particular.
+    Unknown,
+    /// A block like the tile's right side, a step at a time: for tiles that memory keeps waiting.
+    Stream(*const f32),
+    /// A cache line a step, into the second-level cache: for tiles that keep the processor busy.
+    Spread(*const f32),
 }
 
 /// The result of a product: element (i, j) lies at `i * row + j`, and what it adds to there in `base`.
@@ -66,9 +79,19 @@ pub(crate) struct Target {
 }
 
 impl Right {
+    /// Rows that lie `k` apart.
+    pub(crate) fn new(at: *const f32, k: usize) -> Self {
+        Self { at, k, next: Next::Unknown }
+    }
+
     /// From column `column` on.
     pub(crate) fn columns(self, column: usize) -> Self {
         Self { at: self.at.wrapping_add(column), ..self }
+    }
+
+    /// With something to ask for meanwhile.
+    pub(crate) fn then(self, next: Next) -> Self {
+        Self { next, ..self }
     }
 }
 

@@ -6,16 +6,19 @@
 use rayon::prelude::*;
 
 use super::buffer::{LANES, Line};
-use super::grid::{PARTS, grid};
+use super::grid::PARTS;
 use super::tile::{COLUMNS, ROWS, tile};
-use super::{Left, Output, Right, Start, Target, transpose};
+use super::{Left, Next, Output, Right, Start, Target, transpose};
 use crate::ops::cpu::SharedMut;
+use crate::ops::huge_pages;
 
 /// Most steps of a sum between two visits to the output. The sums of an element go in blocks of so many steps whatever
 /// the number of rows and threads: a row of the result depends on nothing but its own values.
-const DEPTH: usize = 256;
-/// Panels that a tile of rows goes through while it lies in the first-level cache.
-const BLOCK_PANELS: usize = 4;
+const DEPTH: usize = 128;
+/// Steps ahead of which few rows ask for a panel: what memory takes to answer.
+const AHEAD: usize = 24;
+/// Tiles of rows that share the asking for what comes after; of fewer, the first asks ahead for itself.
+const SPREAD: usize = COLUMNS / LANES;
 /// Products of fewer multiplications than this stay on the calling thread: waking another takes longer.
 const SMALL: usize = 1 << 18;
 
@@ -34,6 +37,7 @@ impl Panels {
     pub(crate) fn pack(k: usize, parts: &[(&[f32], usize)]) -> Self {
         let n = parts.iter().map(|(_, n)| n).sum::<usize>();
         let mut lines = vec![Line::ZERO; n.div_ceil(COLUMNS) * k * COLUMNS / LANES];
+        huge_pages::ask_for(&mut lines);
         let panels = lines.as_mut_ptr().cast::<f32>();
         let mut done = 0;
         for (values, rows) in parts {
@@ -76,7 +80,7 @@ impl Panels {
 
     fn at(&self, panel: usize, step: usize) -> Right {
         let offset = (panel * self.k + step) * COLUMNS;
-        Right { at: self.lines.as_ptr().cast::<f32>().wrapping_add(offset), k: COLUMNS }
+        Right::new(self.lines.as_ptr().cast::<f32>().wrapping_add(offset), COLUMNS)
     }
 
     /// `c[m, n] = start + a[m, k]·self`.
@@ -94,7 +98,10 @@ impl Panels {
         if (m + 4) * k * n < SMALL {
             return run(0..m, 0..panels);
         }
-        let (down, across) = grid(tiles, panels, PARTS * rayon::current_num_threads());
+        // Across first: then each panel is read from memory once.
+        let parts = PARTS * rayon::current_num_threads();
+        let across = parts.min(panels);
+        let down = parts.div_ceil(across.max(1)).min(tiles);
         (0..down * across).into_par_iter().with_max_len(1).for_each(|task| {
             let (i, j) = (task / across, task % across);
             run(
@@ -117,23 +124,33 @@ impl Panels {
         let (k, n) = (self.k, self.n);
         debug_assert!(rows.end <= m);
         let depth = k.div_ceil(k.div_ceil(DEPTH).max(1));
-        for first in panels.clone().step_by(BLOCK_PANELS) {
-            let block = first..(first + BLOCK_PANELS).min(panels.end);
+        let tiles = rows.len().div_ceil(ROWS);
+        for panel in panels.clone() {
             for step in (0..k.max(1)).step_by(depth.max(1)) {
                 let steps = depth.min(k - step);
                 let output = if step == 0 && start == Start::Zero { Output::Overwrite } else { Output::Accumulate };
-                for row in rows.clone().step_by(ROWS) {
+                // The same panel's next steps, or the first of the next.
+                let after = match step + depth < k {
+                    true => self.at(panel, step + depth).at,
+                    false => self.at((panel + 1).min(panels.end - 1), 0).at,
+                };
+                let right = self.at(panel, step);
+                for (index, row) in rows.clone().step_by(ROWS).enumerate() {
                     let left = Left { at: a.as_ptr().wrapping_add(row * k + step), row: k, k: 1 };
-                    for panel in block.clone() {
-                        let offset = row * n + panel * COLUMNS;
-                        let mut target = Target::new(c.at(offset), n);
-                        if let (0, Start::Of(base)) = (step, start) {
-                            target.base = base.as_ptr().wrapping_add(offset);
-                        }
-                        let extents = (ROWS.min(rows.end - row), steps, COLUMNS.min(n - panel * COLUMNS));
-                        // SAFETY: the tile lies inside the extents that the caller vouches for.
-                        unsafe { tile(extents, left, self.at(panel, step), target, output) }
+                    let offset = row * n + panel * COLUMNS;
+                    let mut target = Target::new(c.at(offset), n);
+                    if let (0, Start::Of(base)) = (step, start) {
+                        target.base = base.as_ptr().wrapping_add(offset);
                     }
+                    let next = match index {
+                        0 if tiles < SPREAD => Next::Stream(right.at.wrapping_add(AHEAD * COLUMNS)),
+                        // A step's four cache lines are asked for by as many tiles.
+                        0..SPREAD if tiles >= SPREAD => Next::Spread(after.wrapping_add(index * steps * LANES)),
+                        _ => Next::Unknown,
+                    };
+                    let extents = (ROWS.min(rows.end - row), steps, COLUMNS.min(n - panel * COLUMNS));
+                    // SAFETY: the tile lies inside the extents that the caller vouches for.
+                    unsafe { tile(extents, left, right.then(next), target, output) }
                 }
             }
         }

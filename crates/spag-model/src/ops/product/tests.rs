@@ -98,7 +98,7 @@ proptest! {
                 let target = Target::new(c.as_mut_ptr(), row);
                 // SAFETY: the matrices have the extents.
                 unsafe {
-                    run((m, k, n), Left { at: a.as_ptr(), row: k, k: 1 }, Right { at: b.as_ptr(), k: n }, target, output);
+                    run((m, k, n), Left { at: a.as_ptr(), row: k, k: 1 }, Right::new(b.as_ptr(), n), target, output);
                 }
                 for i in 0..m {
                     agrees(&c[i * row..i * row + n], &want[i * n..(i + 1) * n], what);

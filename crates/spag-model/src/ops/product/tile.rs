@@ -3,7 +3,7 @@
 //! Every element of the result is one chain of fused multiply-adds over k, whatever the tile's size: a row never
 //! depends on its companions.
 
-use super::{Left, Output, Right, Target};
+use super::{Left, Next, Output, Right, Target};
 
 /// Rows of a full tile: 6 × 4 registers of sums, 4 of the right side and one broadcast fill 29 of the 32 registers.
 pub(crate) const ROWS: usize = 6;
@@ -29,7 +29,7 @@ pub(crate) unsafe fn tile(extents: (usize, usize, usize), a: Left, b: Right, c: 
 pub(super) mod avx512 {
     use std::arch::x86_64::*;
 
-    use super::{COLUMNS, Left, Output, ROWS, Right, Target};
+    use super::{COLUMNS, Left, Next, Output, ROWS, Right, Target};
 
     /// Floats a register holds.
     const LANES: usize = 16;
@@ -75,7 +75,20 @@ pub(super) mod avx512 {
         unsafe {
             let mut sums = [[_mm512_setzero_ps(); V]; M];
             let (mut left, mut right) = (a.at, b.at);
+            let (mut next, advance, stream) = match b.next {
+                Next::Unknown => (b.at, 0, false),
+                Next::Stream(next) => (next, b.k, true),
+                Next::Spread(next) => (next, LANES, false),
+            };
             for _ in 0..k {
+                if stream {
+                    for v in 0..V {
+                        _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(v * LANES).cast());
+                    }
+                } else {
+                    _mm_prefetch::<_MM_HINT_T1>(next.cast());
+                }
+                next = next.wrapping_add(advance);
                 let mut columns = [_mm512_setzero_ps(); V];
                 for (v, column) in columns.iter_mut().enumerate() {
                     let at = right.add(v * LANES);
