@@ -1,4 +1,4 @@
-//! The derivatives of the log-likelihood of strengths and edge.
+//! The log-likelihood of strengths and edge, and its derivatives.
 
 use super::Seating;
 use super::matrix::Matrix;
@@ -25,6 +25,17 @@ impl Likelihood {
     /// How many parameters there are.
     pub(super) fn size(&self) -> usize {
         self.players + 1
+    }
+
+    /// The log-likelihood, up to a constant.
+    pub(super) fn value(&self, at: &[f64]) -> f64 {
+        let at = self.centred(at);
+        let games = self.seatings.iter().map(|s| {
+            let odds = self.log_odds(s, &at);
+            s.points * log_share(odds) + (s.games - s.points) * log_share(-odds)
+        });
+        let ties = at.iter().map(|odds| 0.5 * self.virtual_ties * (log_share(*odds) + log_share(-odds)));
+        games.sum::<f64>() + ties.sum::<f64>()
     }
 
     /// The gradient, and the observed information (minus the second derivatives).
@@ -72,7 +83,8 @@ impl Likelihood {
         at[s.attacker] - at[s.defender] + at[self.players]
     }
 
-    fn centred(&self, at: &[f64]) -> Vec<f64> {
+    /// The same point with strengths whose mean is 0.
+    pub(super) fn centred(&self, at: &[f64]) -> Vec<f64> {
         let mean = at[..self.players].iter().sum::<f64>() / self.players.max(1) as f64;
         at.iter().enumerate().map(|(index, value)| if index < self.players { value - mean } else { *value }).collect()
     }
@@ -101,5 +113,13 @@ fn share(log_odds: f64) -> f64 {
     match log_odds > 0.0 {
         true => 1.0 / (1.0 + (-log_odds).exp()),
         false => log_odds.exp() / (1.0 + log_odds.exp()),
+    }
+}
+
+/// The logarithm of [`share`].
+fn log_share(log_odds: f64) -> f64 {
+    match log_odds > 0.0 {
+        true => -(-log_odds).exp().ln_1p(),
+        false => log_odds - log_odds.exp().ln_1p(),
     }
 }

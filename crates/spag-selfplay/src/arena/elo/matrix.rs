@@ -20,7 +20,8 @@ impl Matrix {
         self.values[row * self.size + column] += value;
     }
 
-    /// The solution x of A·x = `right` by Cholesky's decomposition; nothing where this matrix is not positive definite.
+    /// The solution x of A·x = `right` by Cholesky's decomposition; nothing where an element of
+    /// the diagonal is not above 0, as in no matrix that is positive definite.
     pub(super) fn solve(&self, right: &[f64]) -> Option<Vec<f64>> {
         let lower = self.cholesky()?;
         let mut x = right.to_vec();
@@ -35,15 +36,16 @@ impl Matrix {
         Some(x)
     }
 
-    /// The lower triangle L with L·Lᵀ = A.
+    /// The lower triangle L with L·Lᵀ = A. A pivot that rounding has taken away is put back as the little that rounding
+    /// leaves of its diagonal element.
     fn cholesky(&self) -> Option<Self> {
         let mut lower = Self::zero(self.size);
         for row in 0..self.size {
             for column in 0..=row {
                 let known: f64 = (0..column).map(|k| lower.get(row, k) * lower.get(column, k)).sum();
-                let rest = self.get(row, column) - known;
+                let (whole, rest) = (self.get(row, column), self.get(row, column) - known);
                 let value = match row == column {
-                    true if rest > 0.0 => rest.sqrt(),
+                    true if whole > 0.0 => rest.max(whole * f64::EPSILON).sqrt(),
                     true => return None,
                     false => rest / lower.get(column, column),
                 };

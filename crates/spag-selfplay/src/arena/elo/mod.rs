@@ -28,12 +28,18 @@ const POINTS: f64 = 400.0 / std::f64::consts::LN_10;
 const ORIGIN: f64 = 1500.0;
 /// Virtual ties of each player.
 const VIRTUAL_TIES: f64 = 1.0;
-/// Newton's method takes about six steps; so many are never taken.
-const MOST_STEPS: usize = 200;
+/// Newton's method takes about six steps, some dozens where somebody lost everything; so many are never taken.
+const MOST_STEPS: usize = 1000;
+/// The longest step, in log odds: far from where it was taken, the information says nothing, and where shares are next to
+/// 0 or 1 there is hardly any to come back by.
+const LONGEST_STEP: f64 = 1.0;
 /// How often a step is halved at most.
 const HALVINGS: i32 = 60;
-/// A step this small, in log odds, ends it.
-const SMALL_STEP: f64 = 1e-11;
+/// Share of a log-likelihood that rounding may take.
+const ROUNDING: f64 = 1e-13;
+/// Steps this small, in log odds, shrink to less than half from one to the next; one that does not is rounding, and the
+/// last.
+const SMALL_STEP: f64 = 1e-3;
 
 /// What two players scored in fixed seats.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,33 +106,35 @@ pub fn fit(players: usize, seatings: &[Seating]) -> Fit {
 fn fit_with(likelihood: &Likelihood) -> Fit {
     let mut at = vec![0.0; likelihood.size()];
     let (mut gradient, mut information) = likelihood.derivatives(&at);
+    let mut before = f64::INFINITY;
     for _ in 0..MOST_STEPS {
-        let Some(step) = information.solve(&gradient) else { break };
+        let Some(mut step) = information.solve(&gradient) else { break };
         let size = step.iter().fold(0.0_f64, |most, part| most.max(part.abs()));
-        let Some(next) = climb(likelihood, &at, &step, dot(&gradient, &step)) else { break };
-        at = next;
+        if size > LONGEST_STEP {
+            step.iter_mut().for_each(|part| *part *= LONGEST_STEP / size);
+        }
+        let Some(next) = climb(likelihood, &at, &step) else { break };
+        // Rounding would let the mean drift away from 0 by and by.
+        at = likelihood.centred(&next);
         (gradient, information) = likelihood.derivatives(&at);
-        if size < SMALL_STEP {
+        if size < SMALL_STEP && size >= 0.5 * before {
             break;
         }
+        before = size;
     }
     Fit { covariance: likelihood.covariance(&information), at }
 }
 
-/// The end of a step, of half of it, and so on: the first behind which it does not go downhill more steeply than it went
-/// uphill at the beginning. Slopes are compared and not values, whose differences drown in rounding where there are many
-/// games.
-fn climb(likelihood: &Likelihood, at: &[f64], step: &[f64], slope: f64) -> Option<Vec<f64>> {
+/// The end of a step, of half of it, and so on: the first that is not lower than the beginning. What rounding takes off
+/// a sum of many games does not count, or the last steps, which gain less than that, would be refused.
+fn climb(likelihood: &Likelihood, at: &[f64], step: &[f64]) -> Option<Vec<f64>> {
+    let here = likelihood.value(at);
+    let least = here - ROUNDING * (1.0 + here.abs());
     (0..HALVINGS).find_map(|halved| {
         let share = 0.5_f64.powi(halved);
         let next: Vec<f64> = at.iter().zip(step).map(|(at, step)| at + share * step).collect();
-        let there = dot(&likelihood.derivatives(&next).0, step);
-        (there >= -0.5 * slope).then_some(next)
+        (likelihood.value(&next) >= least).then_some(next)
     })
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 impl Fit {

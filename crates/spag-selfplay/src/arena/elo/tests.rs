@@ -129,7 +129,7 @@ fn any_games() -> impl Strategy<Value = Vec<Seating>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
     fn nothing_is_ever_not_a_number(games in any_games(), anchor in 0..4usize) {
