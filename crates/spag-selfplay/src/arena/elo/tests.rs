@@ -35,7 +35,7 @@ fn two_players_by_hand() {
     assert!(close(edge.points, 0.0, 1e-9) && close(edge.high, 1.959_964 * 28.368, 1e-2), "{edge:?}");
     let [a, b] = fit.ratings(EloScale::Anchor(1))[..] else { panic!() };
     assert_eq!((b.points, b.low, b.high), (1500.0, 1500.0, 1500.0));
-    assert!(close(a.points, 1690.848_501, 1e-5) && close(a.high - a.points, 1.959_964 * 28.368, 1e-2), "{a:?}");
+    assert!(close(a.points, 1_690.848_501, 1e-5) && close(a.high - a.points, 1.959_964 * 28.368, 1e-2), "{a:?}");
 }
 
 /// A wins 90% when it attacks and half when it defends: ln 9 = d + e and 0 = d − e, so d = e = ln(9)/2.
