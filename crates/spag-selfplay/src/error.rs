@@ -45,6 +45,58 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// A player of an arena as it stands on a command line cannot be understood.
+    #[error(
+        "player {text:?}: {problem}; it is written NAME=PLAYER, where PLAYER is a checkpoint's folder or an endpoint"
+    )]
+    BadEntrant {
+        /// As it was written; what looks like a password is left out.
+        text: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// Nobody to compare with.
+    #[error("{given} player given; an arena needs at least two, each written NAME=PLAYER")]
+    TooFewPlayers {
+        /// How many there are.
+        given: usize,
+    },
+    /// Two players of one name.
+    #[error(
+        "the players {first:?} and {second:?} have the same name, upper and lower case aside; give each a name of its own"
+    )]
+    SameName {
+        /// The one.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// Two pairings whose games would go to one file.
+    #[error("{first} and {second} would both write to {file}; give one of the players another name")]
+    SameFile {
+        /// The file's name.
+        file: String,
+        /// The one pairing.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A name that no player has.
+    #[error("no player is called {name:?}; there are {known}")]
+    UnknownName {
+        /// What was asked for.
+        name: String,
+        /// The players' names.
+        known: String,
+    },
+    /// Results could not be put into their file format.
+    #[error("results as {format}: {message}")]
+    Render {
+        /// JSON or CSV.
+        format: &'static str,
+        /// What its writer said.
+        message: String,
+    },
     /// From the game: episodes that cannot be judged.
     #[error(transparent)]
     Game(#[from] spag_game::Error),

@@ -24,6 +24,7 @@ mod model_player;
 mod player_spec;
 
 // ── What games say ──
+pub mod arena;
 mod ending;
 mod stats;
 mod timing;

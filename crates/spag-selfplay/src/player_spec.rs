@@ -103,12 +103,15 @@ fn endpoint(text: &str, style: PromptStyle) -> Result<EndpointSpec, &'static str
 }
 
 fn bad(text: &str, problem: &'static str) -> Error {
-    // user:password@ stays out of messages.
-    let text = match (text.find("://"), text.rfind('@')) {
+    Error::BadPlayer { text: without_password(text), problem }
+}
+
+/// The text of a player for a message: `user:password@` stays out of it.
+pub(crate) fn without_password(text: &str) -> String {
+    match (text.find("://"), text.rfind('@')) {
         (Some(from), Some(to)) if from + 3 < to => format!("{}…{}", &text[..from + 3], &text[to..]),
         _ => text.to_owned(),
-    };
-    Error::BadPlayer { text, problem }
+    }
 }
 
 impl fmt::Display for PlayerSpec {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Two-sided 95% quantile of the normal distribution.
-const Z95: f64 = 1.959_963_984_540_054;
+pub(crate) const Z95: f64 = 1.959_963_984_540_054;
 
 /// `count` out of `total`, with its Wilson 95% interval.
 ///

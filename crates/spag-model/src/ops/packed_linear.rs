@@ -19,20 +19,7 @@ impl PackedWeight {
         if let Some(other) = weights.iter().find(|w| w.dims().get(1) != Some(&inputs)) {
             bail!("packed linear: {:?} beside {:?}", other.dims(), first.dims());
         }
-        fn with_all<R>(
-            weights: &[&Tensor],
-            slices: &mut Vec<(&[f32], usize)>,
-            f: &mut dyn FnMut(&[(&[f32], usize)]) -> R,
-        ) -> Result<R> {
-            let Some((weight, rest)) = weights.split_first() else { return Ok(f(slices)) };
-            let outputs = weight.dim(0)?;
-            cpu::read(weight, |values| {
-                let mut slices: Vec<_> = slices.clone();
-                slices.push((values, outputs));
-                with_all(rest, &mut slices, f)
-            })
-        }
-        with_all(weights, &mut Vec::new(), &mut |slices| Panels::pack(inputs, slices)).map(Self)
+        with_values(weights, &[], &|parts| Panels::pack(inputs, parts)).map(Self)
     }
 
     /// Width of the input.
@@ -44,6 +31,19 @@ impl PackedWeight {
     pub fn outputs(&self) -> usize {
         self.0.n()
     }
+}
+
+/// The values of a weight, row by row, and its rows.
+type Part<'a> = (&'a [f32], usize);
+
+/// Calls `f` with the values of all `weights`, after those in `parts`.
+fn with_values<R>(weights: &[&Tensor], parts: &[Part<'_>], f: &dyn Fn(&[Part<'_>]) -> R) -> Result<R> {
+    let Some((weight, rest)) = weights.split_first() else { return Ok(f(parts)) };
+    let outputs = weight.dim(0)?;
+    cpu::read(weight, |values| {
+        let parts: Vec<Part<'_>> = parts.iter().copied().chain([(values, outputs)]).collect();
+        with_values(rest, &parts, f)
+    })
 }
 
 /// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O].

@@ -1,11 +1,13 @@
 //! `spag`: the whole loop, and the tools around it, as subcommands.
 
+mod arena;
 mod bench;
 mod data;
 mod generate;
 mod init_model;
 mod make_base;
 mod run;
+mod show;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -24,6 +26,8 @@ pub(crate) struct SpagArgs {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::RunArgs),
+    Arena(Box<arena::ArenaArgs>),
+    Show(show::ShowArgs),
     Generate(generate::GenerateArgs),
     #[command(name = "init-model")]
     InitModel(init_model::InitModelArgs),
@@ -44,6 +48,8 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let args: SpagArgs = flags::parse(args)?;
     match args.command {
         Command::Run(args) => run::run(args),
+        Command::Arena(args) => arena::run(*args),
+        Command::Show(args) => show::run(args),
         Command::Generate(args) => generate::run(args),
         Command::InitModel(args) => init_model::run(args),
         Command::MakeBase(args) => make_base::run(args),

@@ -1,0 +1,125 @@
+//! The log-likelihood of strengths and edge, and its derivatives.
+
+use super::Seating;
+use super::matrix::Matrix;
+
+/// Games and virtual ties, as a function of the strengths (log odds) of all players and, behind them, the edge.
+///
+/// Only differences of strengths matter, so their mean is taken off: the function is the same along the direction in
+/// which all grow alike, and [`Likelihood::derivatives`] has a 1 there in place of the 0, which keeps steps out of it.
+pub(super) struct Likelihood {
+    players: usize,
+    seatings: Vec<Seating>,
+    virtual_ties: f64,
+}
+
+impl Likelihood {
+    /// The games of `players` players; seatings of others, without games or without sense are left out.
+    pub(super) fn new(players: usize, seatings: &[Seating], virtual_ties: f64) -> Self {
+        let counts = |s: &&Seating| {
+            s.attacker < players && s.defender < players && s.games > 0.0 && s.points >= 0.0 && s.points <= s.games
+        };
+        Self { players, seatings: seatings.iter().filter(counts).copied().collect(), virtual_ties }
+    }
+
+    /// How many parameters there are.
+    pub(super) fn size(&self) -> usize {
+        self.players + 1
+    }
+
+    /// The log-likelihood, up to a constant.
+    pub(super) fn value(&self, at: &[f64]) -> f64 {
+        let at = self.centred(at);
+        let games = self.seatings.iter().map(|s| {
+            let odds = self.log_odds(s, &at);
+            s.points * log_share(odds) + (s.games - s.points) * log_share(-odds)
+        });
+        let ties = at.iter().map(|odds| 0.5 * self.virtual_ties * (log_share(*odds) + log_share(-odds)));
+        games.sum::<f64>() + ties.sum::<f64>()
+    }
+
+    /// The gradient, and the observed information (minus the second derivatives).
+    pub(super) fn derivatives(&self, at: &[f64]) -> (Vec<f64>, Matrix) {
+        let at = self.centred(at);
+        let mut gradient = vec![0.0; self.size()];
+        let mut information = Matrix::zero(self.size());
+        for s in &self.seatings {
+            let share = share(self.log_odds(s, &at));
+            let (slope, weight) = (s.points - s.games * share, s.games * share * (1.0 - share));
+            let parts = [(s.attacker, 1.0), (s.defender, -1.0), (self.players, 1.0)];
+            for (row, sign) in parts {
+                gradient[row] += sign * slope;
+                for (column, other) in parts {
+                    information.add(row, column, sign * other * weight);
+                }
+            }
+        }
+        for (index, odds) in at.iter().enumerate() {
+            let share = share(*odds);
+            gradient[index] += self.virtual_ties * (0.5 - share);
+            information.add(index, index, self.virtual_ties * share * (1.0 - share));
+        }
+        self.without_mean(&mut gradient, &mut information);
+        (gradient, information)
+    }
+
+    /// The covariance of the parameters: the inverse of the information, without the direction that is none.
+    pub(super) fn covariance(&self, information: &Matrix) -> Matrix {
+        let size = self.size();
+        let mut covariance = Matrix::zero(size);
+        for column in 0..size {
+            let mut unit = vec![0.0; size];
+            unit[column] = 1.0;
+            let solved = information.solve(&unit).unwrap_or_default();
+            for (row, value) in solved.into_iter().enumerate() {
+                let all_alike = if row.max(column) < self.players { 1.0 / self.players as f64 } else { 0.0 };
+                covariance.add(row, column, value - all_alike);
+            }
+        }
+        covariance
+    }
+
+    fn log_odds(&self, s: &Seating, at: &[f64]) -> f64 {
+        at[s.attacker] - at[s.defender] + at[self.players]
+    }
+
+    /// The same point with strengths whose mean is 0.
+    pub(super) fn centred(&self, at: &[f64]) -> Vec<f64> {
+        let mean = at[..self.players].iter().sum::<f64>() / self.players.max(1) as f64;
+        at.iter().enumerate().map(|(index, value)| if index < self.players { value - mean } else { *value }).collect()
+    }
+
+    /// Takes the mean over the players off the gradient and off both sides of the information, where it puts a 1.
+    fn without_mean(&self, gradient: &mut [f64], information: &mut Matrix) {
+        let (players, count) = (self.players, self.players.max(1) as f64);
+        let mean = gradient[..players].iter().sum::<f64>() / count;
+        gradient[..players].iter_mut().for_each(|value| *value -= mean);
+        for row in 0..self.size() {
+            let mean = (0..players).map(|column| information.get(row, column)).sum::<f64>() / count;
+            (0..players).for_each(|column| information.add(row, column, -mean));
+        }
+        for column in 0..self.size() {
+            let mean = (0..players).map(|row| information.get(row, column)).sum::<f64>() / count;
+            (0..players).for_each(|row| information.add(row, column, -mean));
+        }
+        for row in 0..players {
+            (0..players).for_each(|column| information.add(row, column, 1.0 / count));
+        }
+    }
+}
+
+/// The probability of these log odds, without overflow at either end.
+fn share(log_odds: f64) -> f64 {
+    match log_odds > 0.0 {
+        true => 1.0 / (1.0 + (-log_odds).exp()),
+        false => log_odds.exp() / (1.0 + log_odds.exp()),
+    }
+}
+
+/// The logarithm of [`share`].
+fn log_share(log_odds: f64) -> f64 {
+    match log_odds > 0.0 {
+        true => -(-log_odds).exp().ln_1p(),
+        false => log_odds - log_odds.exp().ln_1p(),
+    }
+}

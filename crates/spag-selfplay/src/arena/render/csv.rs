@@ -1,0 +1,106 @@
+//! Results for spreadsheets.
+
+use csv::Writer;
+
+use crate::arena::{ArenaTable, Elo, SeatResult};
+use crate::error::{Error, Result};
+
+/// The columns.
+const COLUMNS: [&str; 15] = [
+    "player",
+    "opponent",
+    "seat",
+    "games",
+    "wins",
+    "decided",
+    "win_rate",
+    "win_rate_low",
+    "win_rate_high",
+    "ties",
+    "broken_rules",
+    "failed",
+    "elo",
+    "elo_low",
+    "elo_high",
+];
+
+/// The results as CSV with a head, quoted as RFC 4180 asks for; numbers have all their digits.
+///
+/// Every row tells how a player did in a seat (`attacker`, `defender` or `both`) against an opponent, or against all
+/// where there is none: first the players, then the pairings, each from both sides. Rates are shares from 0 to 1 of the
+/// decided games. Ratings stand in the players' rows of both seats. The last row has no player: the attackers of all
+/// games, and as their rating what the seat is worth.
+///
+/// # Errors
+/// [`Error::Render`], which no table of this crate leads to.
+pub fn render_csv(table: &ArenaTable) -> Result<String> {
+    let fail = |message: String| Error::Render { format: "CSV", message };
+    let mut out = Writer::from_writer(Vec::new());
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
+    for player in &table.players {
+        rows.push(row([&player.name, "", "both"], &player.both, Some(player.elo)));
+        rows.push(row([&player.name, "", "attacker"], &player.as_attacker, None));
+        rows.push(row([&player.name, "", "defender"], &player.as_defender, None));
+    }
+    for pairing in &table.pairings {
+        rows.push(row([&pairing.attacker, &pairing.defender, "attacker"], &pairing.as_attacker, None));
+        rows.push(row([&pairing.defender, &pairing.attacker, "defender"], &pairing.as_defender, None));
+    }
+    rows.push(row(["", "", "attacker"], &table.attackers, Some(table.attacker_edge)));
+    for row in rows {
+        out.write_record(&row).map_err(|error| fail(error.to_string()))?;
+    }
+    let bytes = out.into_inner().map_err(|error| fail(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| fail(error.to_string()))
+}
+
+fn row(who: [&str; 3], result: &SeatResult, elo: Option<Elo>) -> [String; 15] {
+    let [player, opponent, seat] = who.map(str::to_owned);
+    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let SeatResult { win, games, ties, broken_rules, failed } = result;
+    [
+        player,
+        opponent,
+        seat,
+        games.to_string(),
+        win.count.to_string(),
+        win.total.to_string(),
+        number(win.share),
+        win.low.to_string(),
+        win.high.to_string(),
+        ties.to_string(),
+        broken_rules.to_string(),
+        failed.to_string(),
+        number(elo.map(|elo| elo.points)),
+        number(elo.map(|elo| elo.low)),
+        number(elo.map(|elo| elo.high)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::table::tests::example;
+
+    #[test]
+    fn names_are_quoted_and_every_side_has_its_row() {
+        let table = example(None);
+        let text = render_csv(&table).unwrap();
+        assert!(text.contains("\n\"big, \"\"new\"\"\",,both,19,12,16,0.75,"), "{text}");
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let rows: Vec<csv::StringRecord> = reader.records().map(|row| row.unwrap()).collect();
+        assert_eq!(rows.len(), 2 * 3 + 4 * 2 + 1);
+        assert_eq!(&rows[0][0], "big, \"new\"");
+        assert_eq!(rows[0][12].parse::<f64>().unwrap(), table.players[0].elo.points);
+        // im against the other, as attacker and, from the other side, as defender.
+        let im: Vec<&str> = rows[8].iter().take(6).collect();
+        assert_eq!(im, ["im", "big, \"new\"", "attacker", "10", "2", "8"]);
+        let big: Vec<&str> = rows[9].iter().take(6).collect();
+        assert_eq!(big, ["big, \"new\"", "im", "defender", "10", "6", "8"]);
+        let last = rows.last().unwrap();
+        assert_eq!(
+            (&last[0], &last[2], last[12].parse::<f64>().unwrap()),
+            ("", "attacker", table.attacker_edge.points)
+        );
+    }
+}
