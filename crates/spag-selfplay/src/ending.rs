@@ -23,6 +23,22 @@ impl Ending {
     /// All endings, in the order of reports.
     pub const ALL: [Self; 5] = [Self::RightGuess, Self::WrongGuess, Self::SaidUnknowingly, Self::BrokenRule, Self::Tie];
 
+    /// Its place in [`Ending::ALL`].
+    pub(crate) fn place(self) -> usize {
+        self as usize
+    }
+
+    /// What files call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RightGuess => "right_guess",
+            Self::WrongGuess => "wrong_guess",
+            Self::SaidUnknowingly => "said_unknowingly",
+            Self::BrokenRule => "broken_rule",
+            Self::Tie => "tie",
+        }
+    }
+
     /// In a few words, for a reader.
     pub fn describe(self) -> &'static str {
         match self {
@@ -69,6 +85,13 @@ mod tests {
             episode.push(episode.next_role(), *utterance);
         }
         episode
+    }
+
+    #[test]
+    fn every_ending_has_its_place() {
+        for (place, ending) in Ending::ALL.into_iter().enumerate() {
+            assert_eq!(ending.place(), place);
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod player_spec;
 // ── What games say ──
 mod ending;
 mod stats;
+mod summary;
 mod timing;
 
 pub use ending::{Ending, ending};
@@ -35,4 +36,5 @@ pub use fingerprint::checkpoint_fingerprint;
 pub use model_player::ModelPlayer;
 pub use player_spec::{EndpointSpec, PlayerSpec, PromptStyle};
 pub use stats::{Change, Rate};
+pub use summary::{EndingCount, GamesSummary, GamesTally, SpeechSummary};
 pub use timing::{Timing, TimingConfig, time_play};
