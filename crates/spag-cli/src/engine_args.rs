@@ -31,8 +31,23 @@ pub(crate) struct EngineArgs {
 impl EngineArgs {
     /// What an engine for `model` may use, whose requests have `max_length` tokens at most.
     pub(crate) fn config(&self, model: &LlamaConfig, max_length: usize) -> EngineConfig {
-        let running = self.batch_size(model, max_length);
+        self.config_among(model, max_length, 1)
+    }
+
+    /// As [`EngineArgs::config`] for one of `engines` that share this machine's memory: each takes its part of the half
+    /// that engines may have, unless flags say what it takes.
+    pub(crate) fn config_among(&self, model: &LlamaConfig, max_length: usize, engines: usize) -> EngineConfig {
+        let engines = engines.max(1);
+        let running = match self.per_device_eval_batch_size {
+            Some(size) => size,
+            None => EngineConfig::running_that_fit(model, max_length).div_ceil(engines),
+        };
         let mut config = EngineConfig::with_length(model, running, max_length);
+        if engines > 1 {
+            // As many as the memory has room for, whatever would be of use.
+            let all = EngineConfig::with_length(model, usize::MAX - 1, max_length).pages;
+            config.pages = config.pages.min(all / engines).max(max_length.div_ceil(config.page_size));
+        }
         if let Some(size) = self.page_size {
             config.pages = (config.pages * config.page_size / size).max(max_length.div_ceil(size));
             config.page_size = size;
@@ -45,9 +60,46 @@ impl EngineArgs {
         config.prefix_sharing = if self.prefix_sharing { PrefixSharing::On } else { PrefixSharing::Off };
         config
     }
+}
 
-    /// Requests at a time.
-    pub(crate) fn batch_size(&self, model: &LlamaConfig, max_length: usize) -> usize {
-        self.per_device_eval_batch_size.unwrap_or_else(|| EngineConfig::running_that_fit(model, max_length))
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        engine: EngineArgs,
+    }
+
+    fn args(line: &str) -> EngineArgs {
+        Flags::parse_from(std::iter::once("test").chain(line.split_whitespace())).engine
+    }
+
+    /// So large that memory decides, however much there is.
+    fn large() -> LlamaConfig {
+        serde_json::from_str(
+            r#"{"hidden_size": 65536, "intermediate_size": 8, "vocab_size": 8, "num_hidden_layers": 512,
+                "num_attention_heads": 512, "max_position_embeddings": 4096}"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn two_engines_have_half_each_of_what_one_has() {
+        let (model, args) = (large(), args("--per_device_eval_batch_size 100000"));
+        // One page takes 16 GiB: where there are none to share out, a request of one page has room all the same.
+        let [one, two] = [1, 2].map(|engines| args.config_among(&model, 64, engines));
+        assert!(two.pages <= one.pages.div_ceil(2), "{} and {}", two.pages, one.pages);
+        assert_eq!((one.max_running, two.max_running), (100_000, 100_000), "what flags say counts");
+        let small = serde_json::from_str(
+            r#"{"hidden_size": 8, "intermediate_size": 8, "vocab_size": 8, "num_hidden_layers": 1,
+                "num_attention_heads": 1, "max_position_embeddings": 64}"#,
+        )
+        .unwrap();
+        let [one, two] = [1, 2].map(|engines| self::args("").config_among(&small, 64, engines).max_running);
+        assert_eq!((one, two), (128, 64));
     }
 }

@@ -1,8 +1,18 @@
 //! How many processes a program may be one of.
 
 use spag_dist::{LaunchEnv, Launcher};
+use spag_selfplay::Share;
 
 use crate::{Error, Result};
+
+/// This process's part of the games, as the launcher's environment says it.
+///
+/// # Errors
+/// A broken launcher environment.
+pub(crate) fn share_of_games() -> Result<Share> {
+    let env = LaunchEnv::detect()?;
+    Ok(Share::new(env.rank, env.world_size)?)
+}
 
 /// Refuses to be one of several processes; each would do all of the work.
 ///

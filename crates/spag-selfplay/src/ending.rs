@@ -2,8 +2,6 @@
 
 use spag_game::{Episode, JudgeKind, Outcome, Role, judge_episode};
 
-use crate::error::Result;
-
 /// How a game ended, told apart more finely than by its outcome: the attacker wins in two very different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
@@ -55,7 +53,7 @@ impl Ending {
 ///
 /// # Errors
 /// An empty target word, or roles that do not alternate.
-pub fn ending(episode: &Episode, judge: JudgeKind) -> Result<(Ending, usize)> {
+pub fn ending(episode: &Episode, judge: JudgeKind) -> spag_game::Result<(Ending, usize)> {
     let verdict = judge_episode(judge, episode)?;
     let ending = match verdict.outcome {
         Outcome::DefenderWins => Ending::RightGuess,

@@ -11,7 +11,6 @@ use spag_game::{Episode, JudgeKind, Role};
 pub use speech::SpeechSummary;
 
 use crate::ending::{Ending, ending};
-use crate::error::Result;
 use distinct::NGrams;
 use speech::Speech;
 
@@ -24,7 +23,7 @@ use speech::Speech;
 /// use spag_game::{Episode, JudgeKind, Role};
 /// use spag_selfplay::{Ending, GamesTally};
 ///
-/// # fn main() -> spag_selfplay::Result<()> {
+/// # fn main() -> spag_game::Result<()> {
 /// let mut episode = Episode::new("horse", 5);
 /// episode.push(Role::Attacker, "Knights ride on it.");
 /// episode.push(Role::Defender, "I know the word! It is horse!");
@@ -64,7 +63,7 @@ impl GamesTally {
     ///
     /// # Errors
     /// An empty target word, or roles that do not alternate.
-    pub fn add(&mut self, episode: &Episode) -> Result<()> {
+    pub fn add(&mut self, episode: &Episode) -> spag_game::Result<()> {
         let (ending, length) = ending(episode, self.judge)?;
         self.endings[ending.place()] += 1;
         self.length += length as u64;
