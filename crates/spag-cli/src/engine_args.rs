@@ -26,27 +26,29 @@ pub(crate) struct EngineArgs {
     /// Compute equal beginnings once: True or False.
     #[arg(long, value_name = "BOOL", default_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Engine")]
     prefix_sharing: bool,
+    /// Engines that share this machine's memory; what is running decides, not a flag.
+    #[arg(skip = 1usize)]
+    engines: usize,
 }
 
 impl EngineArgs {
-    /// What an engine for `model` may use, whose requests have `max_length` tokens at most.
-    pub(crate) fn config(&self, model: &LlamaConfig, max_length: usize) -> EngineConfig {
-        self.config_among(model, max_length, 1)
+    /// The same for one of `engines` that share this machine's memory: each takes its part of the half that engines may
+    /// have, unless flags say what it takes.
+    pub(crate) fn among(&self, engines: usize) -> Self {
+        Self { engines: engines.max(1), ..self.clone() }
     }
 
-    /// As [`EngineArgs::config`] for one of `engines` that share this machine's memory: each takes its part of the half
-    /// that engines may have, unless flags say what it takes.
-    pub(crate) fn config_among(&self, model: &LlamaConfig, max_length: usize, engines: usize) -> EngineConfig {
-        let engines = engines.max(1);
+    /// What an engine for `model` may use, whose requests have `max_length` tokens at most.
+    pub(crate) fn config(&self, model: &LlamaConfig, max_length: usize) -> EngineConfig {
         let running = match self.per_device_eval_batch_size {
             Some(size) => size,
-            None => EngineConfig::running_that_fit(model, max_length).div_ceil(engines),
+            None => EngineConfig::running_that_fit(model, max_length).div_ceil(self.engines),
         };
         let mut config = EngineConfig::with_length(model, running, max_length);
-        if engines > 1 {
+        if self.engines > 1 {
             // As many as the memory has room for, whatever would be of use.
             let all = EngineConfig::with_length(model, usize::MAX - 1, max_length).pages;
-            config.pages = config.pages.min(all / engines).max(max_length.div_ceil(config.page_size));
+            config.pages = config.pages.min(all / self.engines).max(max_length.div_ceil(config.page_size));
         }
         if let Some(size) = self.page_size {
             config.pages = (config.pages * config.page_size / size).max(max_length.div_ceil(size));
@@ -91,7 +93,7 @@ mod tests {
     fn two_engines_have_half_each_of_what_one_has() {
         let (model, args) = (large(), args("--per_device_eval_batch_size 100000"));
         // One page takes 16 GiB: where there are none to share out, a request of one page has room all the same.
-        let [one, two] = [1, 2].map(|engines| args.config_among(&model, 64, engines));
+        let [one, two] = [1, 2].map(|engines| args.among(engines).config(&model, 64));
         assert!(two.pages <= one.pages.div_ceil(2), "{} and {}", two.pages, one.pages);
         assert_eq!((one.max_running, two.max_running), (100_000, 100_000), "what flags say counts");
         let small = serde_json::from_str(
@@ -99,7 +101,7 @@ mod tests {
                 "num_attention_heads": 1, "max_position_embeddings": 64}"#,
         )
         .unwrap();
-        let [one, two] = [1, 2].map(|engines| self::args("").config_among(&small, 64, engines).max_running);
+        let [one, two] = [1, 2].map(|engines| self::args("").among(engines).config(&small, 64).max_running);
         assert_eq!((one, two), (128, 64));
     }
 }

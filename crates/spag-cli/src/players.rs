@@ -7,9 +7,10 @@ use std::{
 
 use clap::Args;
 use spag_game::{Patience, Player, PlayerError, Reply, TurnRequest};
-use spag_model::{Checkpoint, Sampling};
+use spag_model::{Checkpoint, GenerationStats, Sampling};
 use spag_selfplay::{
-    ApiKey, EndpointConfig, EndpointPlayer, ModelPlayer, PlayerSpec, PlayerWork, Room, checkpoint_fingerprint,
+    ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, PlayerWork, Room,
+    checkpoint_fingerprint,
 };
 
 use crate::{Error, Result, engine_args::EngineArgs, flags, sampling::SamplingArgs};
@@ -50,19 +51,19 @@ pub(crate) enum AnyPlayer {
 }
 
 impl PlayerArgs {
-    /// Makes a player ready: loads its checkpoint, or starts the threads that ask its endpoint.
-    pub(crate) fn open(&self, spec: &PlayerSpec) -> Result<AnyPlayer> {
-        self.open_among(spec, 1)
+    /// The same players where so many engines share this machine's memory.
+    pub(crate) fn among(&self, engines: usize) -> Self {
+        Self { engine: self.engine.among(engines), ..self.clone() }
     }
 
-    /// As [`PlayerArgs::open`] where so many engines share this machine's memory.
-    pub(crate) fn open_among(&self, spec: &PlayerSpec, engines: usize) -> Result<AnyPlayer> {
+    /// Makes a player ready: loads its checkpoint, or starts the threads that ask its endpoint.
+    pub(crate) fn open(&self, spec: &PlayerSpec) -> Result<AnyPlayer> {
         match spec {
             PlayerSpec::Model(folder) => {
                 let checkpoint = Checkpoint::load(folder)?;
                 let model = checkpoint.model.config();
                 let limits = self.sampling.config(model, folder).leave_room_for_game(folder)?;
-                let engine = self.engine.config_among(model, limits.max_length, engines);
+                let engine = self.engine.config(model, limits.max_length);
                 let player = Box::new(ModelPlayer::load(&checkpoint, limits.generation, engine)?);
                 Ok(AnyPlayer::Model { player, games: engine.max_running, folder: folder.clone() })
             }
@@ -118,12 +119,25 @@ impl AnyPlayer {
         }
     }
 
-    /// What it has been asked for so far.
-    pub(crate) fn work(&self) -> PlayerWork {
+    /// What its engine has done, if it has one.
+    pub(crate) fn generation(&self) -> Option<GenerationStats> {
         match self {
-            Self::Model { player, .. } => PlayerWork::Engine(player.stats()),
-            Self::Endpoint(player, _) => PlayerWork::Endpoint(player.stats()),
+            Self::Model { player, .. } => Some(player.stats()),
+            Self::Endpoint(..) => None,
         }
+    }
+
+    /// What its endpoint was asked for, if it is one.
+    pub(crate) fn requests(&self) -> Option<EndpointStats> {
+        match self {
+            Self::Model { .. } => None,
+            Self::Endpoint(player, _) => Some(player.stats()),
+        }
+    }
+
+    /// Either of these.
+    pub(crate) fn work(&self) -> Option<PlayerWork> {
+        self.generation().map(PlayerWork::Engine).or_else(|| self.requests().map(PlayerWork::Endpoint))
     }
 
     /// How a prompt fits into its context, and which folder's model that is; of an endpoint's nothing is known.

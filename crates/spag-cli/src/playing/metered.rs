@@ -19,7 +19,7 @@ impl Player for Metered<'_> {
 
     fn poll(&mut self, patience: Patience) -> Result<Vec<Reply>, PlayerError> {
         let replies = self.player.poll(patience)?;
-        self.tokens.set(self.player.work().new_tokens());
+        self.tokens.set(self.player.work().map_or(0, |work| work.new_tokens()));
         Ok(replies)
     }
 }

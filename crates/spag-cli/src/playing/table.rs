@@ -5,11 +5,11 @@ use std::cell::Cell;
 use spag_game::{PromptSet, Role, Seats, Utterance};
 use spag_selfplay::{JobWatcher, OpenJob, Played, PlayerSpec, PlayerWork};
 
+use super::metered::Metered;
 use crate::{
     Error, Result,
     players::{AnyPlayer, PlayerArgs},
 };
-use super::metered::Metered;
 
 /// Who plays.
 pub(crate) struct Table {
@@ -19,14 +19,19 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Opens the players; the same one in both seats is opened once.
-    pub(crate) fn open(args: &PlayerArgs, attacker: &PlayerSpec, defender: &PlayerSpec) -> Result<Self> {
+    /// Opens the players; the same one in both seats is opened once. So many `processes` on this machine do the same.
+    pub(crate) fn open(
+        args: &PlayerArgs,
+        attacker: &PlayerSpec,
+        defender: &PlayerSpec,
+        processes: usize,
+    ) -> Result<Self> {
         if attacker == defender {
-            return Ok(Self { attacker: args.open(attacker)?, defender: None });
+            return Ok(Self { attacker: args.among(processes).open(attacker)?, defender: None });
         }
         let engines = [attacker, defender].iter().filter(|spec| matches!(spec, PlayerSpec::Model(_))).count();
-        let attacker = args.open_among(attacker, engines)?;
-        Ok(Self { attacker, defender: Some(args.open_among(defender, engines)?) })
+        let args = args.among(engines * processes);
+        Ok(Self { attacker: args.open(attacker)?, defender: Some(args.open(defender)?) })
     }
 
     /// Rejects models that cannot hold the rules and an utterance: they would play without having read what the game
@@ -38,7 +43,8 @@ impl Table {
         let defender = self.defender.as_ref().unwrap_or(&self.attacker);
         // The defender's first prompt holds the attacker's first utterance, of which nothing is known yet.
         let opening = [Utterance::new(Role::Attacker, "")];
-        for (player, role, history) in [(&self.attacker, Role::Attacker, &[][..]), (defender, Role::Defender, &opening)] {
+        for (player, role, history) in [(&self.attacker, Role::Attacker, &[][..]), (defender, Role::Defender, &opening)]
+        {
             let prompt = prompts.playing_query(history, word, max_turns);
             if let Some((folder, room)) = player.room_for(&prompt)?.filter(|(_, room)| !room.is_enough()) {
                 return Err(Error::ContextTooShort { folder: folder.to_owned(), role, word: word.to_owned(), room });
@@ -73,10 +79,11 @@ impl Table {
 
     /// What the players have done, with their seats.
     pub(crate) fn work(&self) -> Vec<(&'static str, PlayerWork)> {
-        match &self.defender {
-            None => vec![("both", self.attacker.work())],
-            Some(defender) => vec![("attacker", self.attacker.work()), ("defender", defender.work())],
-        }
+        let seats = match &self.defender {
+            None => vec![("both", &self.attacker)],
+            Some(defender) => vec![("attacker", &self.attacker), ("defender", defender)],
+        };
+        seats.into_iter().filter_map(|(seat, player)| Some((seat, player.work()?))).collect()
     }
 }
 

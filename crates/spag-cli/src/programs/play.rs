@@ -10,7 +10,7 @@ use spag_train::Progress;
 use crate::{
     Error, Result, exit,
     flags::{self, Task},
-    launch,
+    launch::{self, Part},
     players::PlayerArgs,
     playing::{Interrupts, Table, TokenCounts, Watch},
     programs::train::TrainArgs,
@@ -81,15 +81,16 @@ pub fn main() -> ExitCode {
 
 fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let (args, notes) = flags::parse_reference::<PlayArgs, TrainArgs>(Task::Playing, args)?;
-    let share = launch::share_of_games()?;
+    let part = launch::part_of_games()?;
     // One of several processes is enough to say what all would say.
-    if share.rank() == 0 {
+    if part.share.rank() == 0 {
         notes.say();
     }
-    play(&args, share)
+    play(&args, part)
 }
 
-fn play(args: &PlayArgs, share: Share) -> Result<()> {
+fn play(args: &PlayArgs, part: Part) -> Result<()> {
+    let share = part.share;
     let interrupts = Interrupts::listen()?;
     let words = read_words(&args.data_path)?;
     let longest = words.iter().max_by_key(|word| word.len()).cloned().unwrap_or_default();
@@ -103,7 +104,7 @@ fn play(args: &PlayArgs, share: Share) -> Result<()> {
     let mut run = RunStats { share, played: Played::default(), players: Vec::new() };
     if !job.missing().is_empty() {
         let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
-        let mut table = Table::open(&args.players, attacker, defender)?;
+        let mut table = Table::open(&args.players, attacker, defender, part.processes_here)?;
         table.require_room(&prompts, &longest, args.taboo_max_turns)?;
         run.played = play_missing(args, &mut job, &mut table, &prompts, &interrupts)?;
         run.players = table.work();

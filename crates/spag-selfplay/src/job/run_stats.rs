@@ -156,10 +156,7 @@ mod tests {
         let stats = RunStats {
             share: Share::new(1, 2).unwrap(),
             played: Played { finished: 8, failed: 1, stopped: false, seconds: 4.0 },
-            players: vec![
-                ("attacker", PlayerWork::Endpoint(endpoint)),
-                ("defender", PlayerWork::Engine(engine)),
-            ],
+            players: vec![("attacker", PlayerWork::Endpoint(endpoint)), ("defender", PlayerWork::Engine(engine))],
         };
         let json = serde_json::to_value(&stats).unwrap();
         assert_eq!((json["games_per_s"].as_f64(), json["tokens_per_s"].as_f64()), (Some(2.0), Some(10.0)));
@@ -167,7 +164,9 @@ mod tests {
         assert_eq!(json["players"]["defender"]["hit_rate"].as_f64(), Some(0.75));
         assert_eq!(json["players"]["attacker"]["retries"], 2);
         let text = stats.to_string();
-        for part in ["rank 1 of 2: 8 games in 4.0 s, 2.00 games/s, 10 tokens/s; 1 games failed", "75.0% of 100", "9 requests"] {
+        for part in
+            ["rank 1 of 2: 8 games in 4.0 s, 2.00 games/s, 10 tokens/s; 1 games failed", "75.0% of 100", "9 requests"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
         let nothing = RunStats { share: Share::all(), played: Played::default(), players: Vec::new() };
