@@ -145,5 +145,6 @@ fn a_server_that_fails_every_game_ends_the_run_and_loses_nothing() {
     let work = tempfile::tempdir().unwrap();
     let (_, err) = run(play(work.path(), &server).args(["--max_failed_in_a_row", "4", "--requests_in_flight", "1"]), 1);
     assert!(err.contains("4 games in a row") && err.contains("No more today"), "{err}");
+    assert!(err.contains("of 8 games are played; the same command plays the others"), "{err}");
     assert!(!work.path().join("out/llama_sampling_words_results.json").exists());
 }

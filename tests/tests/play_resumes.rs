@@ -185,7 +185,9 @@ fn begun_by_three_killed_and_finished_by_two() {
     fs::write(&torn, &bytes).unwrap();
 
     // The one that is done first says who is still at work, or finds the other's games missing; the last one writes.
-    let two: Vec<Child> = (0..2).map(|each| rank(dir, EACH, each, 2).stderr(Stdio::piped()).spawn().unwrap()).collect();
+    let two: Vec<Child> = (0..2)
+        .map(|each| rank(dir, EACH, each, 2).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+        .collect();
     for child in two {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -241,6 +243,33 @@ fn a_signal_ends_it_in_order_and_the_same_command_goes_on() {
             assert_eq!(recorded(dir), each_once(240));
         }
     }
+}
+
+/// A pipe in place of the word list holds the program up where nobody looks at signals.
+#[cfg(unix)]
+#[test]
+fn a_second_interrupt_ends_it_at_once() {
+    let work = tempfile::tempdir().unwrap();
+    let pipe = work.path().join("words.txt");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut child = quietly(play(work.path(), 1));
+    // Comes back once the program has opened it, too; by then it listens.
+    let _words = fs::File::options().write(true).open(&pipe).unwrap();
+    let id = child.id().to_string();
+    let interrupt = || assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+    interrupt();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(child.try_wait().unwrap(), None, "the first one only asks");
+    interrupt();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let ended = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None => assert!(Instant::now() < deadline, "it waits for its words"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(ended.code(), Some(130));
 }
 
 #[test]

@@ -40,16 +40,14 @@ impl EngineArgs {
 
     /// What an engine for `model` may use, whose requests have `max_length` tokens at most.
     pub(crate) fn config(&self, model: &LlamaConfig, max_length: usize) -> EngineConfig {
-        let running = match self.per_device_eval_batch_size {
-            Some(size) => size,
-            None => EngineConfig::running_that_fit(model, max_length).div_ceil(self.engines),
-        };
+        // As many pages as the memory has room for, whatever would be of use.
+        let all = EngineConfig::with_length(model, usize::MAX - 1, max_length);
+        let (room, each) = (all.pages / self.engines, max_length.div_ceil(all.page_size).max(1));
+        let running = self
+            .per_device_eval_batch_size
+            .unwrap_or_else(|| EngineConfig::running_that_fit(model, max_length).min(room / each).max(1));
         let mut config = EngineConfig::with_length(model, running, max_length);
-        if self.engines > 1 {
-            // As many as the memory has room for, whatever would be of use.
-            let all = EngineConfig::with_length(model, usize::MAX - 1, max_length).pages;
-            config.pages = config.pages.min(all / self.engines).max(max_length.div_ceil(config.page_size));
-        }
+        config.pages = config.pages.min(room).max(each);
         if let Some(size) = self.page_size {
             config.pages = (config.pages * config.page_size / size).max(max_length.div_ceil(size));
             config.page_size = size;
@@ -101,7 +99,8 @@ mod tests {
                 "num_attention_heads": 1, "max_position_embeddings": 64}"#,
         )
         .unwrap();
-        let [one, two] = [1, 2].map(|engines| self::args("").among(engines).config(&small, 64).max_running);
-        assert_eq!((one, two), (128, 64));
+        // Where there is plenty, two engines take what one does.
+        let [one, two] = [1, 2].map(|engines| self::args("").among(engines).config(&small, 64));
+        assert_eq!((one.max_running, one.pages), (two.max_running, two.pages));
     }
 }

@@ -106,7 +106,10 @@ fn play(args: &PlayArgs, part: Part) -> Result<()> {
         let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
         let mut table = Table::open(&args.players, attacker, defender, part.processes_here)?;
         table.require_room(&prompts, &longest, args.taboo_max_turns)?;
-        run.played = play_missing(args, &mut job, &mut table, &prompts, &interrupts)?;
+        run.played = play_missing(args, &mut job, &mut table, &prompts, &interrupts).inspect_err(|_| {
+            let done = job.recorded();
+            exit::note(format_args!("note: {done} of {total} games are played; the same command plays the others"));
+        })?;
         run.players = table.work();
     }
     if let Some(signal) = interrupts.caught().filter(|_| run.played.stopped) {
