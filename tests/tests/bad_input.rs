@@ -184,36 +184,85 @@ fn configurations() {
     );
 }
 
+/// Runs `spag-play` with the model and the words of a folder; it must refuse before a game is played.
+fn play(dir: &Path, flags: &[&str], words: &[&str]) {
+    let mut arguments = vec!["--attacker_model_name_or_path", "model", "--defender_model_name_or_path", "model"];
+    arguments.extend(["--data_path", "words.txt", "--output_dir", "out", "--task_type", "testing"]);
+    arguments.extend(flags);
+    refused("spag-play", &arguments, dir, words);
+    assert!(!dir.join("out/llama_testing_words_results.json").exists());
+    let record = fs::read(dir.join("out/llama_testing_words_rank0.jsonl")).unwrap_or_default();
+    assert!(record.is_empty(), "nothing is played");
+}
+
 #[test]
 fn word_lists() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     copy_model(&dir.join("model"));
+    let long = format!("horse\n{}\n", "x".repeat(10_000));
     for (bytes, words) in [
         (&b"horse\n\ncat\n"[..], ["line 2", "empty"]),
         (b"horse\ncat\nhorse\n", ["line 3", "horse"]),
         (b"horse\n\xff\xfe\n", ["line 2", "UTF-8"]),
         (b"", ["line 1", "no words"]),
+        (long.as_bytes(), ["line 2", "more than 200 characters"]),
     ] {
         fs::write(dir.join("words.txt"), bytes).unwrap();
-        let arguments = [
-            "--attacker_model_name_or_path",
-            "model",
-            "--defender_model_name_or_path",
-            "model",
-            "--data_path",
-            "words.txt",
-            "--output_dir",
-            "out",
-            "--task_type",
-            "testing",
-            "--max_length",
-            "512",
-            "--max_new_tokens",
-            "4",
-        ];
-        refused("spag-play", &arguments, dir, &words);
+        play(dir, &["--max_length", "512", "--max_new_tokens", "4"], &[&["words.txt"], &words[..]].concat());
     }
+}
+
+#[test]
+fn models_that_cannot_play() {
+    for (token, role) in [("<s>", "bos_token"), ("</s>", "eos_token")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, model) = (folder.path(), folder.path().join("model"));
+        copy_model(&model);
+        fs::write(dir.join("words.txt"), "horse\n").unwrap();
+        for file in ["tokenizer_config.json", "special_tokens_map.json"] {
+            fs::remove_file(model.join(file)).unwrap();
+        }
+        let change = |file: &str, from: &str, to: &str| {
+            let text = fs::read_to_string(model.join(file)).unwrap();
+            assert!(text.contains(from), "{file}: {from}");
+            fs::write(model.join(file), text.replace(from, to)).unwrap();
+        };
+        change("tokenizer.json", token, "<other>");
+        change("config.json", &format!("\"{role}_id\""), "\"nothing\"");
+        play(dir, &["--max_new_tokens", "4"], &["model/tokenizer.json", role]);
+    }
+}
+
+#[test]
+fn contexts_too_short_for_the_game() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, model) = (folder.path(), folder.path().join("model"));
+    copy_model(&model);
+    fs::write(dir.join("words.txt"), "cat\nhippopotamus\nhorse\n").unwrap();
+    play(dir, &["--max_new_tokens", "512"], &["--max_new_tokens 512", "model has room for 512 tokens"]);
+    play(dir, &["--max_new_tokens", "200", "--max_length", "100"], &["--max_new_tokens 200", "room for 100 tokens"]);
+    let config = fs::read_to_string(model.join("config.json")).unwrap();
+    let short = config.replace("\"max_position_embeddings\": 512", "\"max_position_embeddings\": 128");
+    assert_ne!(short, config);
+    fs::write(model.join("config.json"), short).unwrap();
+    let words = ["model: the attacker's first prompt", "hippopotamus", "utterance up to 4", "room for 128 in all"];
+    play(dir, &["--max_new_tokens", "4"], &words);
+    // What fits is played.
+    fs::write(model.join("config.json"), config).unwrap();
+    let mut command = program("spag-play");
+    command.current_dir(dir).args(["--attacker_model_name_or_path", "model", "--defender_model_name_or_path", "model"]);
+    command.args([
+        "--data_path",
+        "words.txt",
+        "--output_dir",
+        "out",
+        "--max_new_tokens",
+        "4",
+        "--taboo_max_turns",
+        "1",
+    ]);
+    run(&mut command, 0);
 }
 
 #[test]

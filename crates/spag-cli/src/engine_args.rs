@@ -26,13 +26,28 @@ pub(crate) struct EngineArgs {
     /// Compute equal beginnings once: True or False.
     #[arg(long, value_name = "BOOL", default_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Engine")]
     prefix_sharing: bool,
+    /// Engines that share this machine's memory; what is running decides, not a flag.
+    #[arg(skip = 1usize)]
+    engines: usize,
 }
 
 impl EngineArgs {
+    /// The same for one of `engines` that share this machine's memory: each takes its part of the half that engines may
+    /// have, unless flags say what it takes.
+    pub(crate) fn among(&self, engines: usize) -> Self {
+        Self { engines: engines.max(1), ..self.clone() }
+    }
+
     /// What an engine for `model` may use, whose requests have `max_length` tokens at most.
     pub(crate) fn config(&self, model: &LlamaConfig, max_length: usize) -> EngineConfig {
-        let running = self.batch_size(model, max_length);
+        // As many pages as the memory has room for, whatever would be of use.
+        let all = EngineConfig::with_length(model, usize::MAX - 1, max_length);
+        let (room, each) = (all.pages / self.engines, max_length.div_ceil(all.page_size).max(1));
+        let running = self
+            .per_device_eval_batch_size
+            .unwrap_or_else(|| EngineConfig::running_that_fit(model, max_length).min(room / each).max(1));
         let mut config = EngineConfig::with_length(model, running, max_length);
+        config.pages = config.pages.min(room).max(each);
         if let Some(size) = self.page_size {
             config.pages = (config.pages * config.page_size / size).max(max_length.div_ceil(size));
             config.page_size = size;
@@ -45,9 +60,47 @@ impl EngineArgs {
         config.prefix_sharing = if self.prefix_sharing { PrefixSharing::On } else { PrefixSharing::Off };
         config
     }
+}
 
-    /// Requests at a time.
-    pub(crate) fn batch_size(&self, model: &LlamaConfig, max_length: usize) -> usize {
-        self.per_device_eval_batch_size.unwrap_or_else(|| EngineConfig::running_that_fit(model, max_length))
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        engine: EngineArgs,
+    }
+
+    fn args(line: &str) -> EngineArgs {
+        Flags::parse_from(std::iter::once("test").chain(line.split_whitespace())).engine
+    }
+
+    /// So large that memory decides, however much there is.
+    fn large() -> LlamaConfig {
+        serde_json::from_str(
+            r#"{"hidden_size": 65536, "intermediate_size": 8, "vocab_size": 8, "num_hidden_layers": 512,
+                "num_attention_heads": 512, "max_position_embeddings": 4096}"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn two_engines_have_half_each_of_what_one_has() {
+        let (model, args) = (large(), args("--per_device_eval_batch_size 100000"));
+        // One page takes 16 GiB: where there are none to share out, a request of one page has room all the same.
+        let [one, two] = [1, 2].map(|engines| args.among(engines).config(&model, 64));
+        assert!(two.pages <= one.pages.div_ceil(2), "{} and {}", two.pages, one.pages);
+        assert_eq!((one.max_running, two.max_running), (100_000, 100_000), "what flags say counts");
+        let small = serde_json::from_str(
+            r#"{"hidden_size": 8, "intermediate_size": 8, "vocab_size": 8, "num_hidden_layers": 1,
+                "num_attention_heads": 1, "max_position_embeddings": 64}"#,
+        )
+        .unwrap();
+        // Where there is plenty, two engines take what one does.
+        let [one, two] = [1, 2].map(|engines| self::args("").among(engines).config(&small, 64));
+        assert_eq!((one.max_running, one.pages), (two.max_running, two.pages));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::playing::Signal;
+
 /// The result of everything fallible in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -66,6 +68,48 @@ pub enum Error {
         /// What the program does: "trains", "plays".
         does: &'static str,
     },
+    /// A model that cannot hold the rules of the game and an utterance.
+    #[error(
+        "{}: the {role}'s first prompt with the word {word:?} has {} tokens and an utterance up to {}, but the model \
+         has room for {} in all (--max_length, or its max_position_embeddings); take a model with a longer context, \
+         shorter wordings (--prompts), or fewer --max_new_tokens", folder.display(), room.prompt, room.utterance, room.length
+    )]
+    ContextTooShort {
+        /// The model.
+        folder: PathBuf,
+        /// Whose prompt it is.
+        role: spag_game::Role,
+        /// The longest of the target words.
+        word: String,
+        /// What is needed, and what there is.
+        room: spag_selfplay::Room,
+    },
+    /// Games are missing in the results: their players had no utterance.
+    #[error(
+        "{missing} of {total} games failed ({} says why); the same command plays them again and nothing else",
+        why.display()
+    )]
+    GamesFailed {
+        /// How many.
+        missing: usize,
+        /// Of how many.
+        total: usize,
+        /// Where the reasons stand.
+        why: PathBuf,
+    },
+    /// A signal asked the program to end, and it did.
+    #[error("stopped by {signal}; {done} of {total} games are played, the same command plays the others")]
+    Stopped {
+        /// Which signal.
+        signal: Signal,
+        /// Games on the disk.
+        done: usize,
+        /// Games of the whole run.
+        total: usize,
+    },
+    /// The system does not let a program listen to signals.
+    #[error("signals cannot be listened to")]
+    Signals(#[source] std::io::Error),
     /// The launcher's environment is broken.
     #[error(transparent)]
     Dist(#[from] spag_dist::Error),

@@ -50,6 +50,11 @@ fn report(error: &Error) -> ExitCode {
             ExitCode::from(u8::try_from(flags.exit_code()).unwrap_or(BAD_INPUT))
         }
         Error::Stdout(gone) if gone.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        // Whoever stopped it knows that it is no fault.
+        Error::Stopped { .. } => {
+            note(error);
+            ExitCode::from(exit_code(error))
+        }
         error => {
             note(format_args!("error: {}", chain(error)));
             ExitCode::from(exit_code(error))

@@ -9,10 +9,12 @@ pub(crate) const BAD_INPUT: u8 = 2;
 /// Exit code for everything else that fails.
 pub(crate) const FAILURE: u8 = 1;
 
-/// 1 when the same command may succeed on another day or machine, 2 when what it was given has to change.
+/// 1 when the same command may succeed on another day or machine, 2 when what it was given has to change, and what
+/// shells say of a signal where one ended the program.
 pub(crate) fn exit_code(error: &Error) -> u8 {
     match error {
-        Error::Stdout(_) => FAILURE,
+        Error::Stdout(_) | Error::Signals(_) | Error::GamesFailed { .. } => FAILURE,
+        Error::Stopped { signal, .. } => signal.exit_code(),
         Error::Io { source, .. } => io_code(source),
         Error::Game(error) => game_code(error),
         Error::Rewards(error) => rewards_code(error),

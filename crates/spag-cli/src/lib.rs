@@ -2,7 +2,8 @@
 //!
 //! Each program of `bins/` is one call of [`assign_rewards::main`], [`play::main`], [`train::main`] or [`spag::main`].
 //! They take the reference's flags in snake_case or kebab-case, print errors as `error: …` with their causes, and exit
-//! with 0 for success, 2 for a command line or an input that cannot be used, and 1 for any other failure.
+//! with 0 for success, 2 for a command line or an input that cannot be used, 130 or 143 after SIGINT or SIGTERM, and 1
+//! for any other failure.
 //!
 //! ```no_run
 //! fn main() -> std::process::ExitCode {
@@ -25,4 +26,5 @@ mod prompts;
 mod sampling;
 
 pub use error::{Error, Result};
+pub use playing::Signal;
 pub use programs::{assign_rewards, play, spag, train};

@@ -1,12 +1,16 @@
 //! Whoever sits at the table: a checkpoint of this machine or an endpoint, as flags say it.
 
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use spag_game::{Patience, Player, PlayerError, Reply, TurnRequest};
 use spag_model::{Checkpoint, GenerationStats, Sampling};
 use spag_selfplay::{
-    ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, checkpoint_fingerprint,
+    ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, PlayerWork, Room,
+    checkpoint_fingerprint,
 };
 
 use crate::{Error, Result, engine_args::EngineArgs, flags, sampling::SamplingArgs};
@@ -40,23 +44,28 @@ struct EndpointArgs {
 
 /// A player of either kind.
 pub(crate) enum AnyPlayer {
-    /// A checkpoint, and how many games it plays at a time.
-    Model(Box<ModelPlayer>, usize),
+    /// A checkpoint, how many games it plays at a time, and where it lies.
+    Model { player: Box<ModelPlayer>, games: usize, folder: PathBuf },
     /// An endpoint, and how many requests it is sent at a time.
     Endpoint(Box<EndpointPlayer>, usize),
 }
 
 impl PlayerArgs {
+    /// The same players where so many engines share this machine's memory.
+    pub(crate) fn among(&self, engines: usize) -> Self {
+        Self { engine: self.engine.among(engines), ..self.clone() }
+    }
+
     /// Makes a player ready: loads its checkpoint, or starts the threads that ask its endpoint.
     pub(crate) fn open(&self, spec: &PlayerSpec) -> Result<AnyPlayer> {
         match spec {
             PlayerSpec::Model(folder) => {
                 let checkpoint = Checkpoint::load(folder)?;
                 let model = checkpoint.model.config();
-                let limits = self.sampling.config(model, folder).leave_room_for_game(folder);
+                let limits = self.sampling.config(model, folder).leave_room_for_game(folder)?;
                 let engine = self.engine.config(model, limits.max_length);
-                let player = ModelPlayer::load(&checkpoint, limits.generation, engine)?;
-                Ok(AnyPlayer::Model(Box::new(player), engine.max_running))
+                let player = Box::new(ModelPlayer::load(&checkpoint, limits.generation, engine)?);
+                Ok(AnyPlayer::Model { player, games: engine.max_running, folder: folder.clone() })
             }
             PlayerSpec::Endpoint(endpoint) => {
                 let config = EndpointConfig { key: ApiKey::from_env()?, ..self.endpoint_config()? };
@@ -106,14 +115,14 @@ impl AnyPlayer {
     /// Games that it plays side by side.
     pub(crate) fn games_at_a_time(&self) -> usize {
         match self {
-            Self::Model(_, games) | Self::Endpoint(_, games) => *games,
+            Self::Model { games, .. } | Self::Endpoint(_, games) => *games,
         }
     }
 
     /// What its engine has done, if it has one.
     pub(crate) fn generation(&self) -> Option<GenerationStats> {
         match self {
-            Self::Model(player, _) => Some(player.stats()),
+            Self::Model { player, .. } => Some(player.stats()),
             Self::Endpoint(..) => None,
         }
     }
@@ -121,8 +130,21 @@ impl AnyPlayer {
     /// What its endpoint was asked for, if it is one.
     pub(crate) fn requests(&self) -> Option<EndpointStats> {
         match self {
-            Self::Model(..) => None,
+            Self::Model { .. } => None,
             Self::Endpoint(player, _) => Some(player.stats()),
+        }
+    }
+
+    /// Either of these.
+    pub(crate) fn work(&self) -> Option<PlayerWork> {
+        self.generation().map(PlayerWork::Engine).or_else(|| self.requests().map(PlayerWork::Endpoint))
+    }
+
+    /// How a prompt fits into its context, and which folder's model that is; of an endpoint's nothing is known.
+    pub(crate) fn room_for(&self, prompt: &str) -> Result<Option<(&Path, Room)>> {
+        match self {
+            Self::Model { player, folder, .. } => Ok(Some((folder, player.room_for(prompt)?))),
+            Self::Endpoint(..) => Ok(None),
         }
     }
 }
@@ -130,14 +152,14 @@ impl AnyPlayer {
 impl Player for AnyPlayer {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
         match self {
-            Self::Model(player, _) => player.submit(turn),
+            Self::Model { player, .. } => player.submit(turn),
             Self::Endpoint(player, _) => player.submit(turn),
         }
     }
 
     fn poll(&mut self, patience: Patience) -> Result<Vec<Reply>, PlayerError> {
         match self {
-            Self::Model(player, _) => player.poll(patience),
+            Self::Model { player, .. } => player.poll(patience),
             Self::Endpoint(player, _) => player.poll(patience),
         }
     }

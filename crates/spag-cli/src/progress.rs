@@ -54,6 +54,11 @@ impl TerminalProgress {
     pub(crate) fn with_lines(every: LineEvery) -> Self {
         Self { on_terminal: stderr().is_terminal(), every, stage: None }
     }
+
+    /// The same lines on a terminal too: for one of several processes, whose bars would overwrite each other.
+    pub(crate) fn lines_everywhere(every: LineEvery) -> Self {
+        Self { on_terminal: false, every, stage: None }
+    }
 }
 
 impl Progress for TerminalProgress {

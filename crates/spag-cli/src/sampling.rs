@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use spag_model::{GenerationConfig, LlamaConfig, Sampling};
 
-use crate::{context::fit_max_length, exit, flags};
+use crate::{Error, Result, context::fit_max_length, exit, flags};
 
 /// The flags of everything that generates text.
 #[derive(Clone, Debug, Args)]
@@ -115,11 +115,21 @@ pub(crate) struct TextLimits {
 impl TextLimits {
     /// Keeps an utterance to a quarter of what the model can hold, and says so, so that the rules and the game before
     /// it fit in front of it. Of 2,048 positions the paper's 256 new tokens are an eighth.
-    pub(crate) fn leave_room_for_game(self, folder: &Path) -> Self {
+    ///
+    /// # Errors
+    /// More new tokens were asked for than there is room for in all: that is no wish that could be cut to size.
+    pub(crate) fn leave_room_for_game(self, folder: &Path) -> Result<Self> {
         let most = (self.max_length / 4).max(1);
         let asked = &self.generation;
         if asked.max_new_tokens <= most {
-            return self;
+            return Ok(self);
+        }
+        if asked.max_new_tokens >= self.max_length {
+            let (length, folder) = (self.max_length, folder.display());
+            return Err(Error::BadValue {
+                flag: format!("--max_new_tokens {}", asked.max_new_tokens),
+                problem: format!("{folder} has room for {length} tokens, prompt and utterance together; ask for fewer"),
+            });
         }
         exit::note(format_args!(
             "note: --max_new_tokens {most}: more would push the game out of {}'s context",
@@ -127,7 +137,7 @@ impl TextLimits {
         ));
         let min_new_tokens = asked.min_new_tokens.min(most);
         let generation = GenerationConfig { max_new_tokens: most, min_new_tokens, ..self.generation };
-        Self { generation, ..self }
+        Ok(Self { generation, ..self })
     }
 }
 
@@ -138,8 +148,11 @@ mod tests {
     #[test]
     fn an_utterance_leaves_room_for_the_game() {
         let asked = TextLimits { max_length: 2048, generation: GenerationConfig::default() };
-        assert_eq!(asked.clone().leave_room_for_game(Path::new("m")), asked);
-        let small = TextLimits { max_length: 384, ..asked }.leave_room_for_game(Path::new("m"));
-        assert_eq!(small.generation.max_new_tokens, 96);
+        let fitted = |limits: &TextLimits| limits.clone().leave_room_for_game(Path::new("m"));
+        assert_eq!(fitted(&asked).unwrap(), asked);
+        let small = TextLimits { max_length: 384, ..asked.clone() };
+        assert_eq!(fitted(&small).unwrap().generation.max_new_tokens, 96);
+        let said = fitted(&TextLimits { max_length: 256, ..asked }).unwrap_err().to_string();
+        assert!(said.contains("--max_new_tokens 256") && said.contains("m has room for 256 tokens"), "{said}");
     }
 }

@@ -109,19 +109,15 @@ fn a_stopped_run_of_games_goes_on_with_the_same_command() {
 }
 
 #[test]
-fn many_processes_are_refused_for_now() {
+fn training_refuses_many_processes_for_now_and_playing_a_rank_that_there_is_not() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("words.txt"), "apple\n").unwrap();
-    let (_, err) = run(
-        play(folder.path(), &[]).envs([
-            ("RANK", "1"),
-            ("WORLD_SIZE", "2"),
-            ("LOCAL_RANK", "1"),
-            ("MASTER_ADDR", "a"),
-            ("MASTER_PORT", "1"),
-        ]),
-        2,
-    );
+    fs::write(folder.path().join("data.json"), r#"[{"query": "a", "target": "b"}]"#).unwrap();
+    let mut train = program("spag-train");
+    train.current_dir(folder.path()).arg("--model_name_or_path").arg(tiny());
+    train.args(["--train_data_path", "data.json", "--output_dir", "trained"]);
+    let two = [("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "1")];
+    let (_, err) = run(train.envs(two), 2);
     assert!(err.contains("WORLD_SIZE") && err.contains("one process"), "{err}");
     let (_, err) = run(play(folder.path(), &[]).envs([("RANK", "2"), ("WORLD_SIZE", "2")]), 2);
     assert!(err.contains("RANK is 2") && err.contains("WORLD_SIZE is 2"), "{err}");

@@ -38,6 +38,8 @@ pub struct LaunchEnv {
     pub world_size: usize,
     /// This process's number among those on the same machine.
     pub local_rank: usize,
+    /// The number of processes on the same machine; where the launcher does not say it, as if all were there.
+    pub local_size: usize,
     /// Where all processes meet; `None` for a process on its own.
     pub rendezvous: Option<Rendezvous>,
 }
@@ -49,29 +51,38 @@ struct Names {
     /// Several, the more telling first: the first one that is set counts.
     size: &'static [&'static str],
     local_rank: &'static str,
+    local_size: &'static str,
 }
 
 const CONVENTIONS: [Names; 3] = [
-    Names { launcher: Launcher::Torch, rank: "RANK", size: &["WORLD_SIZE"], local_rank: "LOCAL_RANK" },
+    Names {
+        launcher: Launcher::Torch,
+        rank: "RANK",
+        size: &["WORLD_SIZE"],
+        local_rank: "LOCAL_RANK",
+        local_size: "LOCAL_WORLD_SIZE",
+    },
     // SLURM_NTASKS is what the job asked for; a step started by srun within it may have fewer tasks.
     Names {
         launcher: Launcher::Slurm,
         rank: "SLURM_PROCID",
         size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
         local_rank: "SLURM_LOCALID",
+        local_size: "SLURM_NTASKS_PER_NODE",
     },
     Names {
         launcher: Launcher::OpenMpi,
         rank: "OMPI_COMM_WORLD_RANK",
         size: &["OMPI_COMM_WORLD_SIZE"],
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+        local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
     },
 ];
 
 impl LaunchEnv {
     /// A process that nobody launched: rank 0 of 1.
     pub fn single() -> Self {
-        Self { launcher: Launcher::Direct, rank: 0, world_size: 1, local_rank: 0, rendezvous: None }
+        Self { launcher: Launcher::Direct, rank: 0, world_size: 1, local_rank: 0, local_size: 1, rendezvous: None }
     }
 
     /// Reads the environment of this process.
@@ -132,11 +143,12 @@ impl LaunchEnv {
             None if size == 1 => 0,
             None => return Err(missing(names.local_rank)),
         };
+        let local_size = number(names.local_size, 1)?.map_or(size, |local_size| local_size.min(size));
         let rendezvous = match size {
             1 => None,
             _ => Some(rendezvous(names.launcher, size_name, lookup)?),
         };
-        Ok(Self { launcher: names.launcher, rank, world_size: size, local_rank, rendezvous })
+        Ok(Self { launcher: names.launcher, rank, world_size: size, local_rank, local_size, rendezvous })
     }
 }
 

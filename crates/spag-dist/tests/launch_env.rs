@@ -26,8 +26,11 @@ fn torchrun() {
     let rendezvous = Some(Rendezvous { address: "10.0.0.1".into(), port: 6000 });
     assert_eq!(
         detect(&TORCH).unwrap(),
-        LaunchEnv { launcher: Launcher::Torch, rank: 3, world_size: 8, local_rank: 1, rendezvous }
+        LaunchEnv { launcher: Launcher::Torch, rank: 3, world_size: 8, local_rank: 1, local_size: 8, rendezvous }
     );
+    let told = |value| detect(&[&TORCH[..], &[("LOCAL_WORLD_SIZE", value)]].concat());
+    assert_eq!(told("2").unwrap().local_size, 2);
+    assert!(told("0").unwrap_err().to_string().contains("LOCAL_WORLD_SIZE"));
     let alone = detect(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap();
     assert_eq!((alone.launcher, alone.local_rank, alone.rendezvous), (Launcher::Torch, 0, None));
 }

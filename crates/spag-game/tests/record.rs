@@ -116,3 +116,34 @@ fn failed_games_lie_beside_until_the_next_start() {
     let record = GameRecord::open(&path, specs(3), PLAYERS).unwrap();
     assert_eq!((record.missing().len(), failed.exists()), (3, false));
 }
+
+#[test]
+fn files_of_others_are_read_while_they_grow() {
+    let folder = tempfile::tempdir().unwrap();
+    let (own, other) = (folder.path().join("rank0.jsonl"), folder.path().join("rank1.jsonl"));
+    // The other holds its lock all the time.
+    let mut theirs = GameRecord::open(&other, specs(5), PLAYERS).unwrap();
+    let mut ours = GameRecord::open(&own, specs(5), PLAYERS).unwrap();
+    assert!(ours.take_in(&other).unwrap().is_empty());
+    play_missing(&mut theirs);
+    let whole = fs::read(&other).unwrap();
+    // In the middle of its last line, and at every one of that line's bytes.
+    let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let copy = folder.path().join("rank2.jsonl");
+    for cut in last..whole.len() {
+        fs::write(&copy, &whole[..cut]).unwrap();
+        let mut record = GameRecord::open(folder.path().join(format!("at{cut}.jsonl")), specs(5), PLAYERS).unwrap();
+        assert_eq!(record.take_in(&copy).unwrap().len(), 4, "cut at {cut}");
+        assert_eq!(record.missing().len(), 1);
+        assert_eq!(fs::read(&copy).unwrap().len(), cut, "a file of others is left as it is");
+    }
+    let mut numbers = ours.take_in(&other).unwrap();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [0, 1, 2, 3, 4]);
+    assert!(ours.take_in(&other).unwrap().is_empty(), "none is new any more");
+    assert!(ours.missing().is_empty() && ours.episode(4).is_some() && ours.episode(5).is_none());
+    assert!(ours.episodes().eq(theirs.episodes()));
+    drop(ours);
+    let said = GameRecord::open(&own, specs(5), "attacker=z").unwrap().take_in(&other).unwrap_err().to_string();
+    assert!(said.contains("rank1.jsonl: row 1"), "{said}");
+}

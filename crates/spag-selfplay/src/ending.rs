@@ -2,8 +2,6 @@
 
 use spag_game::{Episode, JudgeKind, Outcome, Role, judge_episode};
 
-use crate::error::Result;
-
 /// How a game ended, told apart more finely than by its outcome: the attacker wins in two very different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
@@ -23,6 +21,22 @@ impl Ending {
     /// All endings, in the order of reports.
     pub const ALL: [Self; 5] = [Self::RightGuess, Self::WrongGuess, Self::SaidUnknowingly, Self::BrokenRule, Self::Tie];
 
+    /// Its place in [`Ending::ALL`].
+    pub(crate) fn place(self) -> usize {
+        self as usize
+    }
+
+    /// What files call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RightGuess => "right_guess",
+            Self::WrongGuess => "wrong_guess",
+            Self::SaidUnknowingly => "said_unknowingly",
+            Self::BrokenRule => "broken_rule",
+            Self::Tie => "tie",
+        }
+    }
+
     /// In a few words, for a reader.
     pub fn describe(self) -> &'static str {
         match self {
@@ -39,7 +53,7 @@ impl Ending {
 ///
 /// # Errors
 /// An empty target word, or roles that do not alternate.
-pub fn ending(episode: &Episode, judge: JudgeKind) -> Result<(Ending, usize)> {
+pub fn ending(episode: &Episode, judge: JudgeKind) -> spag_game::Result<(Ending, usize)> {
     let verdict = judge_episode(judge, episode)?;
     let ending = match verdict.outcome {
         Outcome::DefenderWins => Ending::RightGuess,
@@ -69,6 +83,13 @@ mod tests {
             episode.push(episode.next_role(), *utterance);
         }
         episode
+    }
+
+    #[test]
+    fn every_ending_has_its_place() {
+        for (place, ending) in Ending::ALL.into_iter().enumerate() {
+            assert_eq!(ending.place(), place);
+        }
     }
 
     #[test]

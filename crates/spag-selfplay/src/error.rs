@@ -29,6 +29,14 @@ pub enum Error {
         /// What is wrong with it and what would do.
         problem: String,
     },
+    /// There are not so many processes.
+    #[error("there is no rank {rank} among {of} processes; ranks count from 0")]
+    NoSuchShare {
+        /// The process that was meant.
+        rank: usize,
+        /// How many there are.
+        of: usize,
+    },
     /// The operating system gives no more threads.
     #[error("endpoint: cannot start {wanted} threads, one for each request in flight ({source}); allow fewer")]
     Threads {

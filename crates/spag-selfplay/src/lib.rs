@@ -23,17 +23,23 @@ mod fingerprint;
 mod model_player;
 mod player_spec;
 
+// ── Whole runs ──
+mod job;
+
 // ── What games say ──
 pub mod arena;
 mod ending;
 mod stats;
+mod summary;
 mod timing;
 
 pub use ending::{Ending, ending};
 pub use endpoint::{ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, RetryConfig};
 pub use error::{Error, Result};
 pub use fingerprint::checkpoint_fingerprint;
-pub use model_player::ModelPlayer;
+pub use job::{Finished, JobWatcher, OpenJob, PlayJob, Played, PlayerWork, RunFiles, RunStats, Share, SoFar};
+pub use model_player::{ModelPlayer, Room};
 pub use player_spec::{EndpointSpec, PlayerSpec, PromptStyle};
 pub use stats::{Change, Rate};
+pub use summary::{EndingCount, GamesSummary, GamesTally, SpeechSummary};
 pub use timing::{Timing, TimingConfig, time_play};

@@ -1,7 +1,11 @@
-//! What `spag-play` needs beyond the game driver: games that outlive a kill, and how they go.
+//! What `spag-play` needs beyond the job itself: who sits at the table, how it is told, and how it is stopped.
 
-mod recording;
-mod tally;
+mod interrupts;
+mod metered;
+mod table;
+mod watch;
 
-pub(crate) use recording::Recording;
-pub(crate) use tally::Tally;
+pub(crate) use interrupts::Interrupts;
+pub use interrupts::Signal;
+pub(crate) use table::{Table, TokenCounts};
+pub(crate) use watch::Watch;

@@ -1,21 +1,18 @@
 //! `spag-play`: two language models, or one against itself, on a list of target words.
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Instant};
 
 use clap::Parser;
-use spag_game::{
-    GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, Seats, game_seed, judge_episode, play_games, read_words,
-    write_json_atomically,
-};
-use spag_selfplay::PlayerSpec;
+use spag_game::{AfterDecision, JudgeKind, PlayConfig, PromptSet, read_words};
+use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats, Share};
 use spag_train::Progress;
 
 use crate::{
     Error, Result, exit,
     flags::{self, Task},
-    launch,
-    players::{AnyPlayer, PlayerArgs},
-    playing::{Recording, Tally},
+    launch::{self, Part},
+    players::PlayerArgs,
+    playing::{Interrupts, Table, TokenCounts, Watch},
     programs::train::TrainArgs,
     progress::{LineEvery, TerminalProgress},
     prompts,
@@ -24,8 +21,10 @@ use crate::{
 /// Plays Adversarial Taboo on every target word, and keeps all games.
 ///
 /// Takes the flags of the reference's playing script, in snake_case or kebab-case. Finished games are appended to
-/// <prefix>_<task>_<suffix>_rank0.jsonl in --output_dir; a stopped run goes on with the same command. At the end all are
-/// written to <prefix>_<task>_<suffix>_results.json in the order of the words.
+/// <prefix>_<task>_<suffix>_rank<R>.jsonl in --output_dir; a stopped run goes on with the same command, in any number of
+/// processes. At the end all are written to <prefix>_<task>_<suffix>_results.json in the order of the words, and what
+/// they say to <prefix>_<task>_<suffix>_summary.json. Exit codes: 0 all games are played, 1 some failed, 2 bad input,
+/// 130 or 143 stopped by SIGINT (Ctrl-C) or SIGTERM; a second Ctrl-C ends the program at once.
 #[derive(Debug, Parser)]
 #[command(name = "spag-play", version, rename_all = "snake_case", max_term_width = 110)]
 pub(crate) struct PlayArgs {
@@ -48,6 +47,9 @@ pub(crate) struct PlayArgs {
     /// Games on every word.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::count, help_heading = "Games")]
     games_per_word: usize,
+    /// Play decided games on to their last turn, as the reference does: True or False. Rewards do not depend on it.
+    #[arg(long, value_name = "BOOL", default_value = "False", num_args = 0..=1, default_missing_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Games")]
+    play_on: bool,
     /// So many games that fail in a row, for instance since an endpoint is gone, end the run.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::count, help_heading = "Games")]
     max_failed_in_a_row: usize,
@@ -79,98 +81,116 @@ pub fn main() -> ExitCode {
 
 fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let (args, notes) = flags::parse_reference::<PlayArgs, TrainArgs>(Task::Playing, args)?;
-    launch::require_single_process("plays")?;
-    notes.say();
-    play(&args)
+    let part = launch::part_of_games()?;
+    // One of several processes is enough to say what all would say.
+    if part.share.rank() == 0 {
+        notes.say();
+    }
+    play(&args, part)
 }
 
-fn play(args: &PlayArgs) -> Result<()> {
-    let specs = specs(args)?;
+fn play(args: &PlayArgs, part: Part) -> Result<()> {
+    let share = part.share;
+    let interrupts = Interrupts::listen()?;
+    let words = read_words(&args.data_path)?;
+    let longest = words.iter().max_by_key(|word| word.len()).cloned().unwrap_or_default();
     let prompts = prompts::load(args.prompts.as_deref())?;
-    let stem = stem(args);
-    std::fs::create_dir_all(&args.output_dir).map_err(|source| Error::Io { path: args.output_dir.clone(), source })?;
-    let path = args.output_dir.join(format!("{stem}_rank0.jsonl"));
-    let mut record = GameRecord::open(path, specs, players(args)?)?;
-    let mut tally = Tally::default();
-    for episode in record.episodes() {
-        tally.add(&judge_episode(args.judge, episode)?);
+    let mut job = job(args, words, share)?.open()?;
+    let total = job.total();
+    if job.recorded() > 0 {
+        let (done, folder) = (job.recorded(), args.output_dir.display());
+        exit::note(format_args!("note: {done} of {total} games are in {folder} already; only the others are played"));
     }
-    let missing = record.missing();
-    if missing.len() < record.total() {
-        let (done, total, path) = (record.total() - missing.len(), record.total(), record.path().display());
-        exit::note(format_args!("note: {done} of {total} games are in {path} already; delete it to play them again"));
+    let mut run = RunStats { share, played: Played::default(), players: Vec::new() };
+    if !job.missing().is_empty() {
+        let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
+        let mut table = Table::open(&args.players, attacker, defender, part.processes_here)?;
+        table.require_room(&prompts, &longest, args.taboo_max_turns)?;
+        run.played = play_missing(args, &mut job, &mut table, &prompts, &interrupts).inspect_err(|_| {
+            let done = job.recorded();
+            exit::note(format_args!("note: {done} of {total} games are played; the same command plays the others"));
+        })?;
+        run.players = table.work();
     }
-    if !missing.is_empty() {
-        play_missing(args, &prompts, missing, &mut record, &mut tally)?;
+    if let Some(signal) = interrupts.caught().filter(|_| run.played.stopped) {
+        let done = job.recorded();
+        exit::say(format_args!("{done} of {total} games so far\n{}\n{run}", job.summary()))?;
+        return Err(Error::Stopped { signal, done, total });
     }
-    let results = args.output_dir.join(format!("{stem}_results.json"));
-    write_json_atomically(&results, &record.into_episodes())?;
-    exit::say(format_args!("{} games in {}\n{tally}", tally.games(), results.display()))
+    let why = job.failed_path().to_owned();
+    let missing = match job.finish(&run)? {
+        Finished::Written { results, summary, missing, missing_of_others } => {
+            exit::say(format_args!("{} games in {}\n{summary}\n{run}", summary.games, results.display()))?;
+            if missing_of_others > 0 {
+                exit::note(format_args!(
+                    "note: {missing_of_others} games of other ranks are missing: those have not begun, were stopped, \
+                     or had failures; the same command plays them"
+                ));
+            }
+            missing
+        }
+        Finished::OthersAtWork { ranks, missing } => {
+            let ranks = ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+            exit::say(format_args!("{run}\nstill at work: rank {ranks}; the last one writes the results"))?;
+            missing
+        }
+    };
+    match missing {
+        0 => Ok(()),
+        _ => Err(Error::GamesFailed { missing, total, why }),
+    }
 }
 
 fn play_missing(
     args: &PlayArgs,
+    job: &mut OpenJob,
+    table: &mut Table,
     prompts: &PromptSet,
-    missing: Vec<GameSpec>,
-    record: &mut GameRecord,
-    tally: &mut Tally,
-) -> Result<()> {
-    let mut attacker = args.players.open(&args.attacker_model_name_or_path)?;
-    let same = args.attacker_model_name_or_path == args.defender_model_name_or_path;
-    let mut defender = match same {
-        true => None,
-        false => Some(args.players.open(&args.defender_model_name_or_path)?),
-    };
-    let games_in_flight = defender.iter().fold(attacker.games_at_a_time(), |games, d| games.min(d.games_at_a_time()));
-    let seats = match &mut defender {
-        None => Seats::SelfPlay(&mut attacker),
-        Some(defender) => Seats::Versus { attacker: &mut attacker, defender },
-    };
-    let config = PlayConfig {
-        judge: args.judge,
-        games_in_flight,
-        max_failed_in_a_row: args.max_failed_in_a_row,
-        ..PlayConfig::default()
-    };
+    interrupts: &Interrupts,
+) -> Result<Played> {
     let every = args.logging_steps.map_or(LineEvery::Seconds(10), |games| LineEvery::Units(games as u64));
-    let mut progress = TerminalProgress::with_lines(every);
-    progress.begin("play", missing.len() as u64);
-    let mut recording = Recording::new(record, tally, &mut progress);
-    play_games(missing, seats, prompts, &config, &mut recording)?;
-    let failed = recording.failed();
+    let share = job.job().share;
+    let (what, mut progress) = match share.of() {
+        1 => ("games".to_owned(), TerminalProgress::with_lines(every)),
+        _ => (format!("rank {}: games", share.rank()), TerminalProgress::lines_everywhere(every)),
+    };
+    progress.begin(&what, job.missing().len() as u64);
+    let tokens = TokenCounts::default();
+    let mut watch = Watch { progress: &mut progress, interrupts, tokens: &tokens, began: Instant::now() };
+    let played = table.play(job, prompts, &tokens, &mut watch)?;
     progress.end();
-    if failed > 0 {
-        let why = record.failed_path().display();
-        exit::note(format_args!("note: {failed} games failed; {why} says why, the same command plays them again"));
-    }
-    let engines = std::iter::once(&attacker).chain(&defender).filter_map(AnyPlayer::generation);
-    let cut: u64 = engines.map(|stats| stats.cut_prompts).sum();
-    if cut > 0 {
-        exit::note(format_args!("note: {cut} prompts were too long for --max_length and lost their beginning"));
-    }
-    Ok(())
+    Ok(played)
 }
 
-/// Every game of the run, in the order of the words. A game's seed depends on its number alone.
-fn specs(args: &PlayArgs) -> Result<Vec<GameSpec>> {
-    let words = read_words(&args.data_path)?;
-    let games = words.into_iter().flat_map(|word| std::iter::repeat_n(word, args.games_per_word));
-    Ok(games
-        .enumerate()
-        .map(|(game, target_word)| GameSpec {
-            game,
-            target_word,
-            max_turns: args.taboo_max_turns,
-            seed: game_seed(args.players.sampling.seed, game),
-        })
-        .collect())
+/// What is to be played, as flags say it.
+fn job(args: &PlayArgs, words: Vec<String>, share: Share) -> Result<PlayJob> {
+    Ok(PlayJob {
+        words,
+        games_per_word: args.games_per_word,
+        max_turns: args.taboo_max_turns,
+        seed: args.players.sampling.seed,
+        players: players(args)?,
+        play: PlayConfig {
+            judge: args.judge,
+            after_decision: args.after_decision(),
+            max_failed_in_a_row: args.max_failed_in_a_row,
+            ..PlayConfig::default()
+        },
+        files: RunFiles::new(&args.output_dir, stem(args)),
+        share,
+    })
 }
 
 /// Who plays and how, as the record notes it: games of others are not gone on with.
 fn players(args: &PlayArgs) -> Result<String> {
     let attacker = args.players.describe(&args.attacker_model_name_or_path)?;
     let defender = args.players.describe(&args.defender_model_name_or_path)?;
-    Ok(format!("attacker={attacker}; defender={defender}; judge={}; {}", args.judge, args.players.sampling.describe()))
+    let played_on = match args.after_decision() {
+        AfterDecision::Stop => "",
+        AfterDecision::PlayOn => "; play_on",
+    };
+    let sampling = args.players.sampling.describe();
+    Ok(format!("attacker={attacker}; defender={defender}; judge={}; {sampling}{played_on}", args.judge))
 }
 
 /// What the names of the run's files begin with.
@@ -178,4 +198,10 @@ fn stem(args: &PlayArgs) -> String {
     let words = || args.data_path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let suffix = args.data_suffix.clone().unwrap_or_else(words);
     format!("{}_{}_{suffix}", args.model_prefix, args.players.sampling.task_type.name())
+}
+
+impl PlayArgs {
+    fn after_decision(&self) -> AfterDecision {
+        if self.play_on { AfterDecision::PlayOn } else { AfterDecision::Stop }
+    }
 }

@@ -1,6 +1,6 @@
 //! A JSONL file that grows line by line and survives a kill.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::layout::Layout;
+use super::lock::take;
 use super::rows::RowReader;
 use super::write::create_parent;
 use crate::error::{Error, Result};
@@ -34,7 +35,7 @@ impl<T: Serialize> JsonlAppender<T> {
         create_parent(path).map_err(io)?;
         // Emptied only once it is locked: it may be another run's.
         let file = File::options().write(true).create(true).truncate(false).open(path).map_err(io)?;
-        lock(&file, path)?;
+        take(&file, path)?;
         if file.metadata().map_err(io)?.is_file() {
             file.set_len(0).map_err(io)?;
         }
@@ -55,13 +56,11 @@ impl<T: Serialize> JsonlAppender<T> {
         }
         let io = |source| Error::Io { path: path.to_owned(), source };
         let mut file = File::options().read(true).write(true).open(path).map_err(io)?;
-        lock(&file, path)?;
+        take(&file, path)?;
         let whole = whole_lines(&file).map_err(io)?;
         // Read before anything is cut off: a file that holds something else stays as it is.
         file.rewind().map_err(io)?;
-        let lines = file.try_clone().map_err(io)?.take(whole);
-        let rows = RowReader::with_layout(path, lines, Layout::Lines).map(|row| row.map(|(_, value)| value));
-        let rows = rows.collect::<Result<_>>()?;
+        let rows = rows(path, file.try_clone().map_err(io)?, whole)?;
         file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0))).map_err(io)?;
         Ok((Self { path: path.to_owned(), file, kind: PhantomData }, rows))
     }
@@ -86,15 +85,19 @@ impl<T: Serialize> JsonlAppender<T> {
     }
 }
 
-/// Takes the file's lock, which the operating system holds for the living process alone.
-fn lock(file: &File, path: &Path) -> Result<()> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(Error::InUse { path: path.to_owned() }),
-        // Some network file systems, and things that are no files, know no locks; there is nothing to be had there.
-        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
-        Err(TryLockError::Error(source)) => Err(Error::Io { path: path.to_owned(), source }),
-    }
+/// The whole lines of a file that somebody else may be appending to: a torn last line is left out, and no lock is taken.
+pub(crate) fn read_whole_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let mut file = File::open(path).map_err(io)?;
+    let whole = whole_lines(&file).map_err(io)?;
+    file.rewind().map_err(io)?;
+    rows(path, file, whole)
+}
+
+/// The rows in the first `length` bytes.
+fn rows<T: DeserializeOwned>(path: &Path, file: File, length: u64) -> Result<Vec<T>> {
+    let lines = file.take(length);
+    RowReader::with_layout(path, lines, Layout::Lines).map(|row| row.map(|(_, value)| value)).collect()
 }
 
 /// Bytes up to and with the last newline: a line is whole once its newline is written.

@@ -20,14 +20,18 @@ pub(super) struct FailedGames {
 }
 
 impl FailedGames {
-    /// The file of the record at `record`; what an earlier run left in it goes, since its games are played again.
-    pub(super) fn beside(record: &Path) -> Result<Self> {
+    /// The file of the record at `record`.
+    pub(super) fn beside(record: &Path) -> Self {
         let mut name = record.file_stem().unwrap_or_default().to_owned();
         name.push("_failed.jsonl");
-        let path = record.with_file_name(name);
-        match fs::remove_file(&path) {
-            Err(source) if source.kind() != ErrorKind::NotFound => Err(Error::Io { path, source }),
-            _ => Ok(Self { path, lines: None }),
+        Self { path: record.with_file_name(name), lines: None }
+    }
+
+    /// Removes what an earlier run left in the file: its games are played again.
+    pub(super) fn forget(&self) -> Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(source) if source.kind() != ErrorKind::NotFound => Err(Error::Io { path: self.path.clone(), source }),
+            _ => Ok(()),
         }
     }
 

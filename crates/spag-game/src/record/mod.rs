@@ -4,6 +4,7 @@ mod failed;
 mod players;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use crate::driver::{FailedGame, FinishedGame, GameSink, GameSpec};
 use crate::episode::Episode;
 use crate::error::{Error, Result};
-use crate::io::JsonlAppender;
+use crate::io::{JsonlAppender, read_whole_lines};
 use failed::FailedGames;
 
 /// Keys of an episode that say which game it was, from which seed it was played, and by whom.
@@ -47,29 +48,55 @@ impl GameRecord {
     pub fn open(path: impl AsRef<Path>, specs: Vec<GameSpec>, players: impl Into<String>) -> Result<Self> {
         let (path, players) = (path.as_ref(), players.into());
         let (lines, episodes) = JsonlAppender::<Episode>::resume(path)?;
-        let mut games = BTreeMap::new();
+        let failed = FailedGames::beside(path);
+        let mut record = Self { path: path.to_owned(), lines, failed, specs, players, games: BTreeMap::new() };
+        record.accept(path, episodes)?;
+        record.failed.forget()?;
+        Ok(record)
+    }
+
+    /// Takes in the games of another file of the same run, for instance one that another process appends to; a line
+    /// that is not whole yet is left out. Returns the numbers of those that were not there before.
+    ///
+    /// # Errors
+    /// As [`GameRecord::open`], except that the file may be in use.
+    pub fn take_in(&mut self, path: impl AsRef<Path>) -> Result<Vec<usize>> {
+        let episodes = read_whole_lines::<Episode>(path.as_ref())?;
+        self.accept(path.as_ref(), episodes)
+    }
+
+    /// Puts the rows of the file at `path` to the games; where two rows are one game, the first counts.
+    fn accept(&mut self, path: &Path, episodes: Vec<Episode>) -> Result<Vec<usize>> {
+        let mut new = Vec::new();
         for (index, episode) in episodes.into_iter().enumerate() {
             let row = index + 1;
-            let Some(game) = identify(&episode, &specs) else {
+            let Some(game) = identify(&episode, &self.specs) else {
                 let reason = "no game of this run (its number, word, turns or seed differ); \
                               delete the file to play its games again, or play into another";
                 return Err(Error::Row { path: path.to_owned(), row, reason: reason.into() });
             };
             // Files of before players were noted have no such key.
             if let Some(before) = episode.extra.get(PLAYERS).and_then(Value::as_str)
-                && let Some(difference) = players::difference(before, &players)
+                && let Some(difference) = players::difference(before, &self.players)
             {
                 return Err(Error::OtherPlayers { path: path.to_owned(), row, difference });
             }
-            games.insert(game, episode);
+            if let Entry::Vacant(place) = self.games.entry(game) {
+                place.insert(episode);
+                new.push(game);
+            }
         }
-        let failed = FailedGames::beside(path)?;
-        Ok(Self { path: path.to_owned(), lines, failed, specs, players, games })
+        Ok(new)
     }
 
     /// The games that are still to be played, in order.
     pub fn missing(&self) -> Vec<GameSpec> {
         self.specs.iter().filter(|spec| !self.games.contains_key(&spec.game)).cloned().collect()
+    }
+
+    /// The game of this number, if it has been played.
+    pub fn episode(&self, game: usize) -> Option<&Episode> {
+        self.games.get(&game)
     }
 
     /// How many games there are to be in the end.

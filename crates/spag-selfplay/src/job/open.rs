@@ -1,0 +1,140 @@
+//! A job with its record open: what is there, what is missing, and the playing of it.
+
+use std::time::Instant;
+
+use spag_game::{
+    FailedGame, FileLock, FinishedGame, GameRecord, GameSink, GameSpec, PlayConfig, PromptSet, Seats, play_games,
+};
+
+use super::{JobWatcher, PlayJob, Played, SoFar};
+use crate::error::Result;
+use crate::summary::{GamesSummary, GamesTally};
+
+/// A [`PlayJob`] whose record this process holds.
+#[derive(Debug)]
+pub struct OpenJob {
+    pub(super) job: PlayJob,
+    pub(super) record: GameRecord,
+    pub(super) tally: GamesTally,
+}
+
+impl OpenJob {
+    pub(super) fn open(job: PlayJob) -> Result<Self> {
+        let specs = job.specs();
+        // Nobody may take this process's lock for a moment, to see whether it is at work, while it takes it itself.
+        let gate = FileLock::wait(job.files.lock())?;
+        for (rank, path) in job.files.records()? {
+            if rank >= job.share.of() && FileLock::is_taken(&path)? {
+                // A run of more processes is still going on; it would play what this one plays.
+                return Err(spag_game::Error::InUse { path }.into());
+            }
+        }
+        let record = GameRecord::open(job.files.record(job.share.rank()), specs, job.players.clone())?;
+        drop(gate);
+        let mut tally = GamesTally::new(job.play.judge);
+        record.episodes().try_for_each(|episode| tally.add(episode))?;
+        let mut open = Self { job, record, tally };
+        open.take_in_others()?;
+        Ok(open)
+    }
+
+    /// Reads the records of all other ranks.
+    pub(super) fn take_in_others(&mut self) -> Result<()> {
+        let own = self.job.share.rank();
+        for (_, path) in self.job.files.records()?.into_iter().filter(|(rank, _)| *rank != own) {
+            for game in self.record.take_in(&path)? {
+                self.record.episode(game).map_or(Ok(()), |episode| self.tally.add(episode))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What it is about.
+    pub fn job(&self) -> &PlayJob {
+        &self.job
+    }
+
+    /// Games of the whole run.
+    pub fn total(&self) -> usize {
+        self.record.total()
+    }
+
+    /// Games of the whole run that are known to be played.
+    pub fn recorded(&self) -> usize {
+        self.record.episodes().len()
+    }
+
+    /// Games of this process's share that are still to be played, in order.
+    pub fn missing(&self) -> Vec<GameSpec> {
+        let share = self.job.share;
+        let missing = self.record.missing().into_iter();
+        missing.filter(|spec| share.holds(spec.game)).collect()
+    }
+
+    /// What the games say that are known so far.
+    pub fn summary(&self) -> GamesSummary {
+        self.tally.summary()
+    }
+
+    /// Where failed games go, once there are some.
+    pub fn failed_path(&self) -> &std::path::Path {
+        self.record.failed_path()
+    }
+
+    /// Plays what is missing of this process's share, `games_in_flight` at a time.
+    ///
+    /// # Errors
+    /// As [`play_games`]; every game that was finished before is on the disk.
+    pub fn play(
+        &mut self,
+        seats: Seats<'_>,
+        prompts: &PromptSet,
+        games_in_flight: usize,
+        watcher: &mut dyn JobWatcher,
+    ) -> Result<Played> {
+        let missing = self.missing();
+        let config = PlayConfig { games_in_flight, ..self.job.play };
+        let (record, tally) = (&mut self.record, &mut self.tally);
+        let mut sink = Recorder { record, tally, watcher, played: Played::default() };
+        let began = Instant::now();
+        play_games(missing, seats, prompts, &config, &mut sink)?;
+        Ok(Played { seconds: began.elapsed().as_secs_f64(), ..sink.played })
+    }
+}
+
+/// Games as they end: onto the disk, into the tally, before the watcher's eyes.
+struct Recorder<'a> {
+    record: &'a mut GameRecord,
+    tally: &'a mut GamesTally,
+    watcher: &'a mut dyn JobWatcher,
+    played: Played,
+}
+
+impl Recorder<'_> {
+    fn tell(&mut self) {
+        let Played { finished, failed, .. } = self.played;
+        self.watcher.game_ended(SoFar { tally: self.tally, finished, failed });
+    }
+}
+
+impl GameSink for Recorder<'_> {
+    fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
+        self.tally.add(&game.episode)?;
+        self.record.add(game)?;
+        self.played.finished += 1;
+        self.tell();
+        Ok(())
+    }
+
+    fn failed(&mut self, game: FailedGame) -> spag_game::Result<()> {
+        self.record.add_failed(game)?;
+        self.played.failed += 1;
+        self.tell();
+        Ok(())
+    }
+
+    fn wants_more(&mut self) -> bool {
+        self.played.stopped |= !self.watcher.goes_on();
+        !self.played.stopped
+    }
+}

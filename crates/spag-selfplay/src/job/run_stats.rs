@@ -1,0 +1,175 @@
+//! What one process has done: its pace, and the work of its players.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+use spag_model::GenerationStats;
+
+use super::share::Share;
+use crate::endpoint::EndpointStats;
+
+/// What a process has played.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Played {
+    /// Games played to their end.
+    pub finished: u64,
+    /// Games that failed.
+    pub failed: u64,
+    /// Whether the watcher ended it before all games were played.
+    pub stopped: bool,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// What a player was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PlayerWork {
+    /// By the engine of a model.
+    Engine(GenerationStats),
+    /// By an endpoint.
+    Endpoint(EndpointStats),
+}
+
+impl PlayerWork {
+    /// Tokens of utterances.
+    pub fn new_tokens(&self) -> u64 {
+        match self {
+            Self::Engine(stats) => stats.new_tokens,
+            Self::Endpoint(stats) => stats.completion_tokens,
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Engine(stats) => json!({
+                "kind": "model",
+                "prompt_tokens": stats.prompt_tokens,
+                "new_tokens": stats.new_tokens,
+                "cached_tokens": stats.cached_tokens,
+                "hit_rate": stats.hit_rate(),
+                "computed_tokens": stats.computed_tokens,
+                "recomputed_tokens": stats.recomputed_tokens,
+                "preemptions": stats.preemptions,
+                "cut_prompts": stats.cut_prompts,
+            }),
+            Self::Endpoint(stats) => json!({
+                "kind": "endpoint",
+                "requests": stats.requests,
+                "retries": stats.retries,
+                "failures": stats.failures,
+                "prompt_tokens": stats.prompt_tokens,
+                "completion_tokens": stats.completion_tokens,
+            }),
+        }
+    }
+}
+
+impl fmt::Display for PlayerWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engine(stats) => write!(
+                f,
+                "{:.1}% of {} prompt tokens were there already; {} tokens computed for {} asked for; {} prompts cut",
+                100.0 * stats.hit_rate(),
+                stats.prompt_tokens,
+                stats.computed_tokens,
+                stats.prompt_tokens + stats.new_tokens,
+                stats.cut_prompts
+            ),
+            Self::Endpoint(stats) => write!(
+                f,
+                "{} requests, {} of them retries, {} turns without an answer; {} tokens of prompts, {} of utterances",
+                stats.requests, stats.retries, stats.failures, stats.prompt_tokens, stats.completion_tokens
+            ),
+        }
+    }
+}
+
+/// What one process of a run has done since it was started, for the summary. As text, it is a few lines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunStats {
+    /// Which process.
+    pub share: Share,
+    /// Its games.
+    pub played: Played,
+    /// Its players, each with the seat that it has: `both`, `attacker`, `defender`.
+    pub players: Vec<(&'static str, PlayerWork)>,
+}
+
+impl RunStats {
+    fn per_second(&self, count: u64) -> f64 {
+        if self.played.seconds > 0.0 { count as f64 / self.played.seconds } else { 0.0 }
+    }
+
+    fn games_per_second(&self) -> f64 {
+        self.per_second(self.played.finished)
+    }
+
+    fn tokens_per_second(&self) -> f64 {
+        self.per_second(self.players.iter().map(|(_, work)| work.new_tokens()).sum())
+    }
+}
+
+impl Serialize for RunStats {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let players: Map<String, Value> =
+            self.players.iter().map(|(seat, work)| ((*seat).to_owned(), work.json())).collect();
+        json!({
+            "rank": self.share.rank(),
+            "world_size": self.share.of(),
+            "games": self.played.finished,
+            "failed_games": self.played.failed,
+            "seconds": self.played.seconds,
+            "games_per_s": self.games_per_second(),
+            "tokens_per_s": self.tokens_per_second(),
+            "players": players,
+        })
+        .serialize(serializer)
+    }
+}
+
+impl fmt::Display for RunStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Played { finished, failed, seconds, .. } = self.played;
+        match self.share.of() {
+            1 => write!(f, "this run: ")?,
+            of => write!(f, "rank {} of {of}: ", self.share.rank())?,
+        }
+        let (games, tokens) = (self.games_per_second(), self.tokens_per_second());
+        write!(f, "{finished} games in {seconds:.1} s, {games:.2} games/s, {tokens:.0} tokens/s")?;
+        if failed > 0 {
+            write!(f, "; {failed} games failed")?;
+        }
+        self.players.iter().try_for_each(|(seat, work)| write!(f, "\n  {seat}: {work}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_come_from_this_process_alone() {
+        let engine = GenerationStats { new_tokens: 30, prompt_tokens: 100, cached_tokens: 75, ..Default::default() };
+        let endpoint = EndpointStats { requests: 9, retries: 2, completion_tokens: 10, ..Default::default() };
+        let stats = RunStats {
+            share: Share::new(1, 2).unwrap(),
+            played: Played { finished: 8, failed: 1, stopped: false, seconds: 4.0 },
+            players: vec![("attacker", PlayerWork::Endpoint(endpoint)), ("defender", PlayerWork::Engine(engine))],
+        };
+        let json = serde_json::to_value(&stats).unwrap();
+        assert_eq!((json["games_per_s"].as_f64(), json["tokens_per_s"].as_f64()), (Some(2.0), Some(10.0)));
+        assert_eq!((json["rank"].as_u64(), json["failed_games"].as_u64()), (Some(1), Some(1)));
+        assert_eq!(json["players"]["defender"]["hit_rate"].as_f64(), Some(0.75));
+        assert_eq!(json["players"]["attacker"]["retries"], 2);
+        let text = stats.to_string();
+        for part in
+            ["rank 1 of 2: 8 games in 4.0 s, 2.00 games/s, 10 tokens/s; 1 games failed", "75.0% of 100", "9 requests"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let nothing = RunStats { share: Share::all(), played: Played::default(), players: Vec::new() };
+        assert_eq!(nothing.to_string(), "this run: 0 games in 0.0 s, 0.00 games/s, 0 tokens/s");
+    }
+}

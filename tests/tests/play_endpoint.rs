@@ -1,0 +1,150 @@
+//! The real `spag-play` against a server on a real socket: an endpoint as attacker, a model of this machine as defender.
+
+#[path = "../../crates/spag-selfplay/tests/common/mod.rs"]
+#[allow(dead_code, reason = "the tests of the endpoint use all of it")]
+mod server;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+use server::{Answer, Asked, Server};
+use spag_tests::{program, root, run};
+
+const WORDS: [&str; 8] = ["bear", "beaver", "frog", "goat", "lemon", "lion", "mouse", "tiger"];
+
+/// Endpoint against the base model, one game on every word.
+fn play(dir: &Path, server: &Server) -> Command {
+    fs::write(dir.join("words.txt"), WORDS.join("\n")).unwrap();
+    let mut command = program("spag-play");
+    command.current_dir(dir).env("RAYON_NUM_THREADS", "1").env_remove("OPENAI_API_KEY");
+    command.arg("--attacker_model_name_or_path").arg(format!("openai:{}#big-model", server.base_url()));
+    command.arg("--defender_model_name_or_path").arg(root().join("data/tiny-llama"));
+    command.args([
+        "--data_path",
+        "words.txt",
+        "--output_dir",
+        "out",
+        "--max_new_tokens",
+        "8",
+        "--taboo_max_turns",
+        "2",
+    ]);
+    command.arg("--prompts").arg(root().join("crates/spag-pipeline/tests/fixtures/prompts.json"));
+    command
+}
+
+fn json(dir: &Path, ending: &str) -> Value {
+    let path = dir.join(format!("out/llama_sampling_words_{ending}"));
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn words(results: &Value) -> Vec<&str> {
+    results.as_array().unwrap().iter().map(|game| game["target_word"].as_str().unwrap()).collect()
+}
+
+fn clue(asked: &Asked) -> Answer {
+    Answer::says(&format!("Clue number {}.", asked.seed()))
+}
+
+#[test]
+fn an_endpoint_attacks_and_a_model_defends() {
+    let server = Server::start(clue);
+    let work = tempfile::tempdir().unwrap();
+    let (out, err) = run(&mut play(work.path(), &server), 0);
+    let results = json(work.path(), "results.json");
+    assert_eq!(words(&results), WORDS);
+    let seeds: Vec<String> = server.asked().iter().map(|asked| format!("Clue number {}.", asked.seed())).collect();
+    let mut clues = 0;
+    for game in results.as_array().unwrap() {
+        for (at, utterance) in game["history"].as_array().unwrap().iter().enumerate() {
+            let said = utterance["content"].as_str().unwrap().to_owned();
+            assert_eq!(seeds.contains(&said), at % 2 == 0, "{said}");
+            clues += usize::from(at % 2 == 0);
+        }
+    }
+    // The summary tells the work of both, and the log how the games went.
+    let run = &json(work.path(), "summary.json")["this_run"];
+    let (attacker, defender) = (&run["players"]["attacker"], &run["players"]["defender"]);
+    assert_eq!((attacker["kind"].as_str(), defender["kind"].as_str()), (Some("endpoint"), Some("model")));
+    assert_eq!((attacker["requests"].as_u64(), clues), (Some(seeds.len() as u64), seeds.len()));
+    assert_eq!(
+        (attacker["retries"].as_u64(), attacker["completion_tokens"].as_u64()),
+        (Some(0), Some(3 * seeds.len() as u64))
+    );
+    assert!(defender["computed_tokens"].as_u64().unwrap() > 0 && run["games_per_s"].as_f64().unwrap() > 0.0);
+    assert!(out.contains("8 games in") && out.contains("requests, 0 of them retries"), "{out}");
+    assert!(err.contains("games: 0/8") && err.contains("games: 8/8") && err.contains("tokens/s  attacker"), "{err}");
+}
+
+#[test]
+fn failed_games_are_told_and_played_again() {
+    let works = tempfile::tempdir().unwrap();
+    let healthy = works.path().join("healthy");
+    fs::create_dir(&healthy).unwrap();
+    run(&mut play(&healthy, &Server::start(clue)), 0);
+
+    let ill = Arc::new(AtomicBool::new(true));
+    let state = ill.clone();
+    let server = Server::start(move |asked| {
+        // In the attacker's prompts stands the word.
+        let fails = ["lemon", "lion"].iter().any(|word| asked.prompt().contains(&format!("word {word}.")));
+        match fails && state.load(Ordering::SeqCst) {
+            true => Answer::error(400, "This prompt is not allowed here"),
+            false => clue(asked),
+        }
+    });
+    let dir = works.path().join("ill");
+    fs::create_dir(&dir).unwrap();
+    let (out, err) = run(&mut play(&dir, &server), 1);
+    assert!(
+        err.contains("2 of 8 games failed") && err.contains("_rank0_failed.jsonl") && err.contains("same command"),
+        "{err}"
+    );
+    assert!(err.contains("failed 2") && out.contains("6 games in") && out.contains("2 games failed"), "{err}{out}");
+    let failed = fs::read_to_string(dir.join("out/llama_sampling_words_rank0_failed.jsonl")).unwrap();
+    let mut failed: Vec<Value> = failed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    failed.sort_by_key(|game| game["game"].as_u64());
+    for (game, word) in failed.iter().zip(["lemon", "lion"]) {
+        assert_eq!((game["target_word"].as_str(), game["role"].as_str()), (Some(word), Some("attacker")));
+        assert!(game["reason"].as_str().unwrap().contains("not allowed here"), "{game}");
+    }
+    assert_eq!(failed.len(), 2);
+    let others: Vec<&str> = WORDS.into_iter().filter(|word| !["lemon", "lion"].contains(word)).collect();
+    assert_eq!(words(&json(&dir, "results.json")), others);
+    assert_eq!(json(&dir, "summary.json")["missing"], 2);
+
+    // Healthy again: those two and no others are asked for.
+    ill.store(false, Ordering::SeqCst);
+    let before = server.asked().len();
+    run(&mut play(&dir, &server), 0);
+    assert!(
+        server.asked()[before..]
+            .iter()
+            .all(|asked| asked.prompt().contains("word lemon.") || asked.prompt().contains("word lion."))
+    );
+    assert!(!dir.join("out/llama_sampling_words_rank0_failed.jsonl").exists());
+    // Where the endpoint lies is a part of who plays; all else is the same as where nothing ever failed.
+    let games = |dir: &Path| {
+        let mut games = json(dir, "results.json");
+        games.as_array_mut().unwrap().iter_mut().for_each(|game| drop(game.as_object_mut().unwrap().remove("players")));
+        games
+    };
+    assert_eq!(games(&dir), games(&healthy));
+}
+
+#[test]
+fn a_server_that_fails_every_game_ends_the_run_and_loses_nothing() {
+    let server = Server::start(|asked| match asked.number < 3 {
+        true => clue(asked),
+        false => Answer::error(400, "No more today"),
+    });
+    let work = tempfile::tempdir().unwrap();
+    let (_, err) = run(play(work.path(), &server).args(["--max_failed_in_a_row", "4", "--requests_in_flight", "1"]), 1);
+    assert!(err.contains("4 games in a row") && err.contains("No more today"), "{err}");
+    assert!(err.contains("of 8 games are played; the same command plays the others"), "{err}");
+    assert!(!work.path().join("out/llama_sampling_words_results.json").exists());
+}
