@@ -19,7 +19,7 @@ pub enum Finished {
         /// All games that could be played, in the order of the words.
         results: PathBuf,
         /// What they say.
-        summary: GamesSummary,
+        summary: Box<GamesSummary>,
         /// Games of this process that are missing: they failed.
         missing: usize,
         /// Games of other processes that are missing: those have not begun, were stopped, or had failures too.
@@ -71,7 +71,12 @@ impl OpenJob {
         if missing == 0 {
             forget_failed(&job)?;
         }
-        Ok(Finished::Written { results, summary, missing: mine.len(), missing_of_others: others.len() })
+        Ok(Finished::Written {
+            results,
+            summary: Box::new(summary),
+            missing: mine.len(),
+            missing_of_others: others.len(),
+        })
     }
 }
 
