@@ -35,10 +35,44 @@ fn generation_agrees_with_the_reference_tokens() {
     let rows = lines(&folder.path().join("out.jsonl"));
     assert_eq!(rows.len(), cases.len());
     for (row, case) in rows.iter().zip(cases) {
-        assert_eq!(row.as_object().unwrap().keys().collect::<Vec<_>>(), ["prompt", "output_ids", "text"]);
+        let keys: Vec<_> = row.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["prompt", "output_ids", "text", "finish", "cut_tokens"]);
         assert_eq!(row["prompt"], case["prompt"]);
         assert_eq!(row["output_ids"], case["output_ids"]);
     }
+}
+
+/// Both log-probabilities of every token, and a text that ends where it was told to; whatever the engine's settings.
+#[test]
+fn generation_tells_log_probabilities_and_stops_at_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("in.jsonl"), "{\"prompt\": \"a horse\"}\n".repeat(3)).unwrap();
+    let generate = |out: &str, flags: &[&str]| {
+        let mut command = program("spag");
+        command.current_dir(folder.path()).args(["generate", "--model"]).arg(tiny());
+        command.args(["--input", "in.jsonl", "--max_new_tokens", "32", "--min_new_tokens", "32", "--output", out]);
+        run(command.args(flags), 0);
+        lines(&folder.path().join(out))
+    };
+    let plain = generate("plain.jsonl", &["--log_probs"]);
+    for row in &plain {
+        for key in ["model_log_probs", "sampling_log_probs"] {
+            let values = row[key].as_array().unwrap();
+            assert_eq!(values.len(), 32);
+            assert!(values.iter().all(|value| value.as_f64().unwrap() <= 0.0), "{key}");
+        }
+        assert_ne!(row["model_log_probs"], row["sampling_log_probs"], "drawn at 1.2");
+    }
+    assert_ne!(plain[0]["text"], plain[1]["text"], "each prompt has its own seed");
+    let small = ["--log_probs", "--page_size", "3", "--per_device_eval_batch_size", "2", "--prefix_sharing", "False"];
+    let texts = |rows: &[Value]| rows.iter().map(|row| row["text"].clone()).collect::<Vec<_>>();
+    assert_eq!(texts(&generate("small.jsonl", &small)), texts(&plain));
+
+    let text = plain[0]["text"].as_str().unwrap();
+    let stop: String = text.chars().skip(6).take(4).collect();
+    let stopped = &generate("stopped.jsonl", &["--stop", &stop])[0];
+    assert_eq!(stopped["finish"], "stop_string");
+    assert_eq!(stopped["text"].as_str().unwrap(), &text[..text.find(&stop).unwrap()]);
 }
 
 #[test]
