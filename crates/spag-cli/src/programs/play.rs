@@ -190,7 +190,8 @@ fn players(args: &PlayArgs) -> Result<String> {
         AfterDecision::PlayOn => "; play_on",
     };
     let sampling = args.players.sampling.describe();
-    Ok(format!("attacker={attacker}; defender={defender}; judge={}; {sampling}{played_on}", args.judge))
+    let (judge, wordings) = (args.judge, prompts::fingerprint(args.prompts.as_deref())?);
+    Ok(format!("attacker={attacker}; defender={defender}; judge={judge}; prompts={wordings}; {sampling}{played_on}"))
 }
 
 /// What the names of the run's files begin with.

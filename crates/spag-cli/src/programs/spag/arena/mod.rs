@@ -6,7 +6,6 @@ mod table;
 use std::{io::Write, path::PathBuf};
 
 use clap::Args;
-use sha2::{Digest, Sha256};
 use spag_game::{
     AtomicFile, GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, judge_episode, play_games, read_words,
 };
@@ -116,7 +115,7 @@ impl<'a> Arena<'a> {
         let prompts = prompts::load(args.prompts.as_deref())?;
         let described = entrants.iter().map(|entrant| describe(&args.playing, entrant)).collect::<Result<_>>()?;
         let games = arena_games(&words, args.games, args.taboo_max_turns, args.playing.sampling.seed);
-        let wordings = wordings(args)?;
+        let wordings = prompts::fingerprint(args.prompts.as_deref())?;
         Ok(Self { args, entrants, described, pairings, games, prompts, wordings })
     }
 
@@ -223,11 +222,4 @@ fn describe(playing: &PlayerArgs, entrant: &Entrant) -> Result<String> {
         flag: format!("--players {}={}", entrant.name, entrant.player),
         problem: error.to_string(),
     })
-}
-
-/// What records note of the wordings: games in others are not gone on with.
-fn wordings(args: &ArenaArgs) -> Result<String> {
-    let Some(path) = &args.prompts else { return Ok("built-in".to_owned()) };
-    let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.clone(), source })?;
-    Ok(Sha256::digest(&bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
