@@ -212,3 +212,21 @@ fn a_training_step_is_timed_with_the_keys_of_the_baseline() {
         assert!(told["seconds"].as_f64().unwrap() > 0.0 && told["params"] == 276_672);
     }
 }
+
+/// The keys that the comparison with transformers reads, and a fixed amount of work.
+#[test]
+fn bench_play_says_what_it_played() {
+    let mut command = program("spag");
+    command.args(["bench", "play", "--model"]).arg(tiny()).args(["--games", "3", "--turns", "2", "--new_tokens", "5"]);
+    let (out, _) = run(command.args(["--per_device_eval_batch_size", "2", "--threads", "1"]), 0);
+    let line: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(line["what"], "spag self-play");
+    for (key, value) in [("games", 3), ("batch", 2), ("turns", 2), ("new_tokens", 5), ("threads", 1)] {
+        assert_eq!(line[key], value, "{key}");
+    }
+    let number = |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"));
+    let (seconds, games, tokens) = (number("seconds"), number("games_per_s"), number("generated_tokens_per_s"));
+    assert!((tokens / games - 20.0).abs() < 0.5, "4 utterances of 5 tokens a game: {tokens} / {games}");
+    assert!((games * seconds - 3.0).abs() < 0.2, "{games} in {seconds}");
+    assert!(number("hit_rate") > 0.5 && number("computed_tokens") >= 60.0, "{line}");
+}
