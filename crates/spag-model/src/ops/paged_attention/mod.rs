@@ -4,8 +4,8 @@
 //! shared by sequences that begin alike. Every row is computed by itself in one fixed order of operations, page after
 //! page, so that a result depends neither on what else is in the batch nor on how a prompt was cut into chunks.
 //!
-//! A page's keys lie as [KV head][head size][token], its values as [KV head][token][head size]: what the tiles of the
-//! two products read without a copy.
+//! A page's keys lie by KV head, then place in the head, then token; its values by KV head, token, place in the head:
+//! what the tiles of the two products read without a copy.
 
 mod forward;
 mod pages;
