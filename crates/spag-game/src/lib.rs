@@ -38,7 +38,7 @@ mod record;
 mod view;
 
 pub use driver::{
-    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, PlayConfig, Seats, game_seed, play_games,
+    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, KeptGames, PlayConfig, Seats, game_seed, play_games,
 };
 pub use episode::{Episode, Role, Utterance};
 pub use error::{Error, Result};

@@ -5,8 +5,8 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_game::{
-    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, Patience, PlayConfig, Player, PlayerError, PromptSet,
-    Reply, Role, Seats, TurnFailure, TurnRequest, game_seed, play_games,
+    AfterDecision, GameSpec, KeptGames, Patience, PlayConfig, Player, PlayerError, PromptSet, Reply, Role, Seats,
+    TurnFailure, TurnRequest, game_seed, play_games,
 };
 
 /// What is said in a turn, by its seed alone: mostly talk, at times the word, a guess, or nothing at all.
@@ -47,30 +47,12 @@ impl Player for Erratic {
     }
 }
 
-#[derive(Debug, Default, PartialEq)]
-struct Games {
-    finished: Vec<FinishedGame>,
-    failed: Vec<FailedGame>,
-}
-
-impl GameSink for Games {
-    fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
-        self.finished.push(game);
-        Ok(())
-    }
-
-    fn failed(&mut self, game: FailedGame) -> spag_game::Result<()> {
-        self.failed.push(game);
-        Ok(())
-    }
-}
-
-fn play(seats: Seats<'_>, games_in_flight: usize, after_decision: AfterDecision) -> Games {
+fn play(seats: Seats<'_>, games_in_flight: usize, after_decision: AfterDecision) -> KeptGames {
     let specs =
         (0..40).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 3, seed: game_seed(3, game) });
     let config =
         PlayConfig { games_in_flight, after_decision, max_failed_in_a_row: usize::MAX, ..PlayConfig::default() };
-    let mut games = Games::default();
+    let mut games = KeptGames::default();
     play_games(specs, seats, &PromptSet::default(), &config, &mut games).unwrap();
     games.finished.sort_by_key(|game| game.game);
     games.failed.sort_by_key(|game| game.game);

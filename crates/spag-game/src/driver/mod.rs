@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 
 pub use game::{AfterDecision, FailedGame, FinishedGame, GameSpec, game_seed};
 pub use seats::Seats;
-pub use sink::GameSink;
+pub use sink::{GameSink, KeptGames};
 
 use crate::error::{Error, Result};
 use crate::judge::JudgeKind;

@@ -36,3 +36,24 @@ impl<F: FnMut(FinishedGame) -> Result<()>> GameSink for F {
         Err(Error::GameFailed { game: game.game, role: game.role, reason: game.failure.to_string() })
     }
 }
+
+/// A sink that keeps all games in memory, in the order in which they end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeptGames {
+    /// Played to their end.
+    pub finished: Vec<FinishedGame>,
+    /// Could not be.
+    pub failed: Vec<FailedGame>,
+}
+
+impl GameSink for KeptGames {
+    fn finished(&mut self, game: FinishedGame) -> Result<()> {
+        self.finished.push(game);
+        Ok(())
+    }
+
+    fn failed(&mut self, game: FailedGame) -> Result<()> {
+        self.failed.push(game);
+        Ok(())
+    }
+}

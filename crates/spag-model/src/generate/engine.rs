@@ -153,9 +153,7 @@ impl Engine {
     /// Takes an ended sequence out.
     fn complete_one(&mut self, id: RequestId, finish: Finish) -> Result<Option<(RequestId, Completion)>> {
         let Some(mut sequence) = self.state.take_running(id) else { return Ok(None) };
-        let tokens = std::mem::take(&mut sequence.tokens);
-        self.state.cache.release(&mut sequence.cached, &tokens);
-        sequence.tokens = tokens;
+        self.state.cache.release(&mut sequence.cached, &sequence.tokens);
         self.state.stats.requests += 1;
         self.state.stats.new_tokens += (sequence.tokens.len() - sequence.prompt) as u64;
         Ok(Some((id, sequence.complete(finish, &self.tokenizer)?)))
