@@ -30,6 +30,7 @@ mod error;
 mod params;
 
 // ── What it computes ──
+pub mod kernels;
 mod llama;
 pub mod ops;
 mod packed;

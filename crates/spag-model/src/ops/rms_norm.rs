@@ -1,9 +1,12 @@
 //! RMSNorm: y = x / √(mean(x²) + ε) · w, row by row (Zhang and Sennrich 2019).
 
+mod device;
+
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::{cpu, pool, simd};
+use crate::kernels;
 
 /// Rows a task works through; also the unit in which weight gradients are summed, so that the order is fixed.
 const ROWS: usize = 64;
@@ -24,9 +27,12 @@ fn inverse_rms(x: &[f32], eps: f32) -> f32 {
 /// `x` [N, D], `w` `[D]` → [N, D].
 ///
 /// # Errors
-/// Shapes that do not fit, or tensors that are not contiguous f32.
+/// Shapes that do not fit, or tensors that are not contiguous f32 (or, for kernels, bf16).
 pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
     let d = check(x, w)?;
+    if let Some(kernels) = kernels::of(x.device())? {
+        return device::forward(&*kernels, x, w, eps);
+    }
     let mut y = pool::values(x.elem_count());
     cpu::read(x, |x| {
         cpu::read(w, |w| {
@@ -66,6 +72,9 @@ pub fn backward(
     let d = check(x, w)?;
     if dy.dims() != x.dims() || dw.dims() != [d] || residual.is_some_and(|r| r.dims() != x.dims()) {
         bail!("rms_norm backward: x is {:?}, dy is {:?}, dw is {:?}", x.dims(), dy.dims(), dw.dims());
+    }
+    if let Some(kernels) = kernels::of(x.device())? {
+        return device::backward(&*kernels, (x, w, eps), dy, residual, dw);
     }
     let mut dx = pool::values(x.elem_count());
     let tasks = x.dim(0)?.div_ceil(ROWS);

@@ -1,0 +1,41 @@
+//! Compiles the emulator and, as C++, every kernel of spag-model.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+fn main() {
+    let ops = Path::new("../spag-model/src/ops");
+    println!("cargo::rerun-if-changed=cuda");
+    println!("cargo::rerun-if-changed={}", ops.display());
+    let mut kernels = Vec::new();
+    find(ops, &mut kernels).expect("the kernels lie beside the ops");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").opt_level(2).include("cuda").define("SPAG_EMULATOR", None).file("cuda/emulator.cpp");
+    build.flag("-Wno-unknown-pragmas").flag("-ffp-contract=off");
+    for kernel in kernels {
+        // A file of its own for each, since helpers of different kernels may have the same names.
+        let path = kernel.canonicalize().expect("it was found a moment ago");
+        let mut text = String::new();
+        writeln!(text, "#include \"{}\"", path.display()).expect("a string can be written to");
+        let name = kernel.strip_prefix(ops).unwrap_or(&kernel).to_string_lossy().replace(['/', '.'], "_");
+        let file = out.join(format!("{name}.cpp"));
+        std::fs::write(&file, text).expect("OUT_DIR can be written");
+        build.file(file);
+    }
+    // Kernels register themselves; nothing else refers to their objects.
+    build.link_lib_modifier("+whole-archive").compile("spag_emulated_kernels");
+}
+
+fn find(dir: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            find(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "cu") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(())
+}

@@ -1,0 +1,453 @@
+// The emulator's threads, scheduler and memory. See emulator.h.
+#include "emulator.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+#if defined(__x86_64__)
+// Saves the registers that a call must keep on the stack, the stack pointer in *from, and goes on at `to`.
+extern "C" void emulator_switch(void** from, void* to);
+asm(R"(
+.text
+.globl emulator_switch
+.type emulator_switch, @function
+emulator_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size emulator_switch, .-emulator_switch
+)");
+#endif
+
+namespace emulator {
+namespace {
+
+constexpr size_t STACK = 256 << 10;
+constexpr int LANES = 32;
+
+struct Copy {
+  void* to;
+  alignas(16) unsigned char data[16];
+};
+
+}  // namespace
+
+struct Thread {
+  Index3 index;
+  Wait wait = Wait::Nothing;
+  void* data = nullptr;
+  bool done = false;
+  std::vector<Copy> open;
+  std::vector<std::vector<Copy>> groups;
+#if defined(__x86_64__)
+  void* stack_pointer = nullptr;
+#else
+  ucontext_t context;
+#endif
+  unsigned char* stack = nullptr;
+};
+
+namespace {
+
+struct Entry {
+  void (*call)(void*, void**);
+  void* function;
+};
+std::map<std::string, Entry>& kernels() {
+  static std::map<std::string, Entry> all;
+  return all;
+}
+
+[[noreturn]] void fail(const std::string& why) { throw std::runtime_error(why); }
+
+// Memory that ends (or begins) at a page that faults.
+class Guarded {
+ public:
+  Guarded(size_t bytes, bool at_end) : bytes_(bytes) {
+    const size_t page = size_t(sysconf(_SC_PAGESIZE));
+    inner_ = (bytes + page - 1) / page * page;
+    if (inner_ == 0) inner_ = page;
+    total_ = inner_ + 2 * page;
+    base_ = static_cast<unsigned char*>(mmap(nullptr, total_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (base_ == MAP_FAILED) fail("no memory for an argument");
+    mprotect(base_ + page, inner_, PROT_READ | PROT_WRITE);
+    memset(base_ + page, 0xff, inner_);
+    // On 16 bytes, as a device's allocations are.
+    data_ = at_end ? base_ + page + (inner_ - bytes) / 16 * 16 : base_ + page;
+  }
+  ~Guarded() { munmap(base_, total_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  unsigned char* data() { return data_; }
+  // Whether the bytes beside the data are as they were.
+  bool whole() const {
+    const size_t page = size_t(sysconf(_SC_PAGESIZE));
+    for (unsigned char* at = base_ + page; at < data_; ++at)
+      if (*at != 0xff) return false;
+    for (unsigned char* at = data_ + bytes_; at < base_ + page + inner_; ++at)
+      if (*at != 0xff) return false;
+    return true;
+  }
+
+ private:
+  size_t bytes_, inner_, total_;
+  unsigned char *base_, *data_;
+};
+
+struct Block {
+  Index3 index, size, grid;
+  std::vector<Thread> threads;
+  std::unique_ptr<Guarded> shared;
+  size_t shared_bytes = 0;
+  Thread* running = nullptr;
+  const Entry* entry = nullptr;
+  void** arguments = nullptr;
+  std::string error;
+#if defined(__x86_64__)
+  void* scheduler = nullptr;
+#else
+  ucontext_t scheduler;
+#endif
+};
+thread_local Block* block = nullptr;
+thread_local const char* kernel_name = "";
+
+void to_fiber(Thread& thread) {
+  block->running = &thread;
+#if defined(__x86_64__)
+  emulator_switch(&block->scheduler, thread.stack_pointer);
+#else
+  swapcontext(&block->scheduler, &thread.context);
+#endif
+}
+void to_scheduler(Thread& thread) {
+#if defined(__x86_64__)
+  emulator_switch(&thread.stack_pointer, block->scheduler);
+#else
+  swapcontext(&thread.context, &block->scheduler);
+#endif
+}
+
+void fiber() {
+  Thread& thread = *block->running;
+  block->entry->call(block->entry->function, block->arguments);
+  thread.done = true;
+  if (!thread.open.empty() || !thread.groups.empty()) block->error = "a thread ended with asynchronous copies under way";
+  to_scheduler(thread);
+  abort();
+}
+
+void prepare(Thread& thread) {
+  thread.done = false;
+  thread.wait = Wait::Nothing;
+  thread.open.clear();
+  thread.groups.clear();
+#if defined(__x86_64__)
+  auto** top = reinterpret_cast<void**>(thread.stack + STACK);
+  // Where `fiber` would return to, with the alignment that a called function expects.
+  *--top = nullptr;
+  *--top = reinterpret_cast<void*>(&fiber);
+  for (int i = 0; i < 6; ++i) *--top = nullptr;
+  thread.stack_pointer = top;
+#else
+  getcontext(&thread.context);
+  thread.context.uc_stack.ss_sp = thread.stack;
+  thread.context.uc_stack.ss_size = STACK;
+  thread.context.uc_link = nullptr;
+  makecontext(&thread.context, fiber, 0);
+#endif
+}
+
+float low(uint32_t pair) { return __bfloat162float({uint16_t(pair & 0xffff)}); }
+float high(uint32_t pair) { return __bfloat162float({uint16_t(pair >> 16)}); }
+
+// c[16×8] += a[16×16]·b[16×8], from and to the lanes' registers.
+void multiply(Thread* lanes) {
+  float a[16][16], b[16][8];
+  for (int lane = 0; lane < LANES; ++lane) {
+    const auto& m = *static_cast<Mma*>(lanes[lane].data);
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; ++i) {
+      const int row = g + 8 * (i % 2), column = 2 * t + 8 * (i / 2);
+      a[row][column] = low(m.a[i]);
+      a[row][column + 1] = high(m.a[i]);
+    }
+    for (int i = 0; i < 2; ++i) {
+      b[2 * t + 8 * i][g] = low(m.b[i]);
+      b[2 * t + 8 * i + 1][g] = high(m.b[i]);
+    }
+  }
+  for (int lane = 0; lane < LANES; ++lane) {
+    const auto& m = *static_cast<Mma*>(lanes[lane].data);
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; ++i) {
+      const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
+      float sum = 0;
+      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
+      m.c[i] += sum;
+    }
+  }
+}
+
+void load_matrices(Thread* lanes, bool transposed) {
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    uint16_t elements[8][8];
+    for (int row = 0; row < 8; ++row) {
+      const void* from = static_cast<Matrix*>(lanes[8 * matrix + row].data)->row;
+      const auto* at = static_cast<const unsigned char*>(from);
+      unsigned char* shared = block->shared ? block->shared->data() : nullptr;
+      if (at < shared || at + 16 > shared + block->shared_bytes) fail("ldmatrix reads outside shared memory");
+      if (reinterpret_cast<uintptr_t>(from) % 16) fail("ldmatrix reads a row that is not on 16 bytes");
+      memcpy(elements[row], from, 16);
+    }
+    for (int lane = 0; lane < LANES; ++lane) {
+      const int g = lane / 4, t = lane % 4;
+      const uint16_t first = transposed ? elements[2 * t][g] : elements[g][2 * t];
+      const uint16_t second = transposed ? elements[2 * t + 1][g] : elements[g][2 * t + 1];
+      static_cast<Matrix*>(lanes[lane].data)->r[matrix] = uint32_t(first) | uint32_t(second) << 16;
+    }
+  }
+}
+
+// All lanes of a warp wait for the same: it happens.
+void complete(Thread* lanes) {
+  switch (lanes[0].wait) {
+    case Wait::Shuffle: {
+      for (int lane = 0; lane < LANES; ++lane) {
+        auto& shuffle = *static_cast<Shuffle*>(lanes[lane].data);
+        shuffle.result = static_cast<Shuffle*>(lanes[shuffle.source & 31].data)->value;
+      }
+      break;
+    }
+    case Wait::Ballot: {
+      uint32_t all = 0;
+      for (int lane = 0; lane < LANES; ++lane)
+        if (static_cast<Ballot*>(lanes[lane].data)->predicate) all |= 1u << lane;
+      for (int lane = 0; lane < LANES; ++lane) static_cast<Ballot*>(lanes[lane].data)->result = all;
+      break;
+    }
+    case Wait::Mma: multiply(lanes); break;
+    case Wait::Matrix: load_matrices(lanes, false); break;
+    case Wait::MatrixTransposed: load_matrices(lanes, true); break;
+    case Wait::SyncWarp:
+    case Wait::Barrier:
+    case Wait::Nothing: break;
+  }
+  for (int lane = 0; lane < LANES; ++lane) lanes[lane].wait = Wait::Nothing;
+}
+
+// Runs a warp's lanes until all wait for a barrier or have ended.
+void run_warp(Thread* lanes, unsigned schedule) {
+  for (;;) {
+    for (int i = 0; i < LANES; ++i) {
+      Thread& lane = lanes[schedule % 2 ? LANES - 1 - i : i];
+      if (!lane.done && lane.wait == Wait::Nothing) to_fiber(lane);
+      if (!block->error.empty()) fail(block->error);
+    }
+    int done = 0, barrier = 0;
+    for (int i = 0; i < LANES; ++i) {
+      done += lanes[i].done;
+      barrier += !lanes[i].done && lanes[i].wait == Wait::Barrier;
+    }
+    if (done + barrier == LANES) return;
+    for (int i = 0; i < LANES; ++i) {
+      if (lanes[i].done) fail("a lane has ended while others of its warp are at a warp operation");
+      if (lanes[i].wait != lanes[0].wait) fail("lanes of a warp are at different warp operations");
+    }
+    complete(lanes);
+  }
+}
+
+void run_block(unsigned schedule) {
+  const size_t threads = block->threads.size();
+  for (Thread& thread : block->threads) prepare(thread);
+  for (;;) {
+    const size_t warps = threads / LANES;
+    for (size_t i = 0; i < warps; ++i) {
+      const size_t warp = schedule / 2 % 2 ? warps - 1 - i : i;
+      run_warp(&block->threads[warp * LANES], schedule);
+    }
+    size_t done = 0;
+    for (Thread& thread : block->threads) done += thread.done;
+    if (done == threads) return;
+    if (done > 0) fail("a barrier is missed by threads that have ended");
+    for (Thread& thread : block->threads) thread.wait = Wait::Nothing;
+  }
+}
+
+void on_fault(int, siginfo_t* info, void*) {
+  char text[256];
+  if (block != nullptr) {
+    const int n = snprintf(text, sizeof text,
+                           "emulator: kernel %s reads or writes outside its memory at %p (block %u,%u,%u)\n", kernel_name,
+                           info->si_addr, block->index.x, block->index.y, block->index.z);
+    if (write(2, text, size_t(n)) < 0) _exit(70);
+    _exit(70);
+  }
+  signal(SIGSEGV, SIG_DFL);
+}
+
+void watch_faults() {
+  static const bool once = [] {
+    struct sigaction action = {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &action, nullptr);
+    return true;
+  }();
+  (void)once;
+}
+
+}  // namespace
+
+Kernel::Kernel(const char* name, void (*call)(void*, void**), void* function) { kernels()[name] = {call, function}; }
+
+Thread& current() { return *block->running; }
+const Index3& thread_index() { return block->running->index; }
+const Index3& block_index() { return block->index; }
+const Index3& block_size() { return block->size; }
+const Index3& grid_size() { return block->grid; }
+unsigned char* dynamic_shared() { return block->shared->data(); }
+
+void wait(Wait what, void* data) {
+  Thread& thread = current();
+  thread.wait = what;
+  thread.data = data;
+  to_scheduler(thread);
+}
+
+uint32_t shuffle(uint32_t value, int source) {
+  Shuffle shuffle{value, source, 0};
+  wait(Wait::Shuffle, &shuffle);
+  return shuffle.result;
+}
+
+void copy_later(void* to, const void* from, bool present) {
+  Copy copy;
+  copy.to = to;
+  memset(copy.data, 0, 16);
+  if (reinterpret_cast<uintptr_t>(to) % 16 || (present && reinterpret_cast<uintptr_t>(from) % 16))
+    block->error = "an asynchronous copy is not on 16 bytes";
+  if (present && block->error.empty()) memcpy(copy.data, from, 16);
+  current().open.push_back(copy);
+}
+void commit_copies() {
+  Thread& thread = current();
+  thread.groups.push_back(std::move(thread.open));
+  thread.open.clear();
+}
+void wait_for_copies(int but) {
+  auto& groups = current().groups;
+  while (groups.size() > size_t(but)) {
+    for (const Copy& copy : groups.front()) memcpy(copy.to, copy.data, 16);
+    groups.erase(groups.begin());
+  }
+}
+
+}  // namespace emulator
+
+// One argument: `bytes` at `data`, memory that the kernel gets a pointer to, or the value itself.
+struct EmulatedArgument {
+  void* data;
+  size_t bytes;
+  uint32_t kind;  // 0 value, 1 memory that is read, 2 memory that is written
+};
+
+// Runs a kernel. `schedule`: bit 0 reverses the lanes, bit 1 the warps, bit 2 the blocks, bit 3 puts the guard page before
+// the arguments and not after. Returns 0, or 1 with a reason in `error`.
+extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uint32_t* size, size_t shared_bytes,
+                               const EmulatedArgument* arguments, size_t count, unsigned schedule, char* error,
+                               size_t error_bytes) {
+  using namespace emulator;
+  try {
+    watch_faults();
+    const auto found = kernels().find(name);
+    if (found == kernels().end()) fail(std::string("there is no kernel ") + name);
+    std::vector<std::unique_ptr<Guarded>> memory;
+    std::vector<void*> pointers(count), values(count);
+    for (size_t i = 0; i < count; ++i) {
+      const EmulatedArgument& argument = arguments[i];
+      if (argument.kind == 0) {
+        values[i] = argument.data;
+        continue;
+      }
+      memory.push_back(std::make_unique<Guarded>(argument.bytes, (schedule & 8) == 0));
+      memcpy(memory.back()->data(), argument.data, argument.bytes);
+      pointers[i] = argument.data == nullptr ? nullptr : memory.back()->data();
+      values[i] = &pointers[i];
+    }
+    const size_t threads = size_t(size[0]) * size[1] * size[2];
+    if (threads == 0 || threads > 1024 || threads % LANES || size[1] != 1 || size[2] != 1)
+      fail("a block of " + std::to_string(threads) + " threads");
+    if (shared_bytes > (227u << 10)) fail(std::to_string(shared_bytes) + " bytes of shared memory");
+    Block running;
+    running.size = {size[0], size[1], size[2]};
+    running.grid = {grid[0], grid[1], grid[2]};
+    running.entry = &found->second;
+    running.arguments = values.data();
+    running.shared_bytes = shared_bytes;
+    running.threads.resize(threads);
+    struct Stacks {
+      unsigned char* base;
+      size_t bytes;
+      ~Stacks() { munmap(base, bytes); }
+    } stacks{nullptr, threads * STACK};
+    stacks.base = static_cast<unsigned char*>(
+        mmap(nullptr, stacks.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (stacks.base == MAP_FAILED) fail("no memory for the threads");
+    for (size_t i = 0; i < threads; ++i) {
+      running.threads[i].index = {unsigned(i), 0, 0};
+      running.threads[i].stack = stacks.base + i * STACK;
+    }
+    struct Leave {
+      ~Leave() { block = nullptr; }
+    } leave;
+    block = &running;
+    kernel_name = name;
+    const size_t blocks = size_t(grid[0]) * grid[1] * grid[2];
+    for (size_t i = 0; i < blocks; ++i) {
+      const size_t at = schedule & 4 ? blocks - 1 - i : i;
+      running.index = {unsigned(at % grid[0]), unsigned(at / grid[0] % grid[1]), unsigned(at / grid[0] / grid[1])};
+      // Full of NaNs anew for every block.
+      running.shared = std::make_unique<Guarded>(shared_bytes, true);
+      run_block(schedule);
+    }
+    size_t used = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (arguments[i].kind == 0) continue;
+      Guarded& each = *memory[used++];
+      if (!each.whole()) fail("it writes beside argument " + std::to_string(i));
+      if (arguments[i].kind == 2) memcpy(arguments[i].data, each.data(), arguments[i].bytes);
+      else if (memcmp(arguments[i].data, each.data(), arguments[i].bytes))
+        fail("it writes to argument " + std::to_string(i) + ", which it may only read");
+    }
+    return 0;
+  } catch (const std::exception& e) {
+    snprintf(error, error_bytes, "%s", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,136 @@
+//! CUDA kernels on a CPU: the same sources, compiled as C++ and run thread by thread.
+//!
+//! It proves what a kernel computes, that it stays inside its memory, and that its barriers and warp operations are
+//! met by all threads; not how fast it is, nor what happens when threads really run at once. See `cuda/emulator.h`.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use candle_core::{Device, Tensor};
+//! use spag_emulator::Emulator;
+//! use spag_model::{kernels, ops::rms_norm};
+//!
+//! # fn main() -> candle_core::Result<()> {
+//! let x = Tensor::ones((3, 64), candle_core::DType::BF16, &Device::Cpu)?;
+//! let w = Tensor::ones(64, candle_core::DType::BF16, &Device::Cpu)?;
+//! let y = kernels::during(Arc::new(Emulator::default()), || rms_norm::forward(&x, &w, 1e-5))?;
+//! assert_eq!(y.dims(), [3, 64]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod bytes;
+mod gemm;
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use candle_core::{DType, Device, Result, Tensor, bail};
+use spag_model::kernels::{Arg, Gemm, Kernels, Launch};
+
+/// Runs kernels on CPU tensors.
+///
+/// Every launch takes another order of lanes, warps and blocks, and puts the arguments before or after a page that
+/// faults.
+#[derive(Debug, Default)]
+pub struct Emulator {
+    launches: AtomicU32,
+}
+
+#[repr(C)]
+struct Argument {
+    data: *mut c_void,
+    bytes: usize,
+    kind: u32,
+}
+
+unsafe extern "C" {
+    fn emulator_launch(
+        name: *const c_char,
+        grid: *const u32,
+        block: *const u32,
+        shared_bytes: usize,
+        arguments: *const Argument,
+        count: usize,
+        schedule: u32,
+        error: *mut c_char,
+        error_bytes: usize,
+    ) -> c_int;
+}
+
+/// What an argument's place holds while the kernel runs.
+enum Held {
+    Read(Vec<u8>),
+    Written(Vec<u8>),
+    Value([u8; 8]),
+}
+
+impl Held {
+    fn of(arg: &Arg<'_>) -> Result<Self> {
+        Ok(match arg {
+            Arg::In(tensor) => Self::Read(bytes::read(tensor)?),
+            Arg::Out(tensor) => Self::Written(bytes::read(tensor)?),
+            Arg::Null | Arg::U64(0) => Self::Value([0; 8]),
+            Arg::U64(x) => Self::Value(x.to_ne_bytes()),
+            Arg::U32(x) => Self::Value(u64::from(*x).to_ne_bytes()),
+            Arg::F32(x) => Self::Value(u64::from(x.to_bits()).to_ne_bytes()),
+        })
+    }
+
+    fn argument(&mut self) -> Argument {
+        let (data, bytes, kind) = match self {
+            Self::Value(value) => (value.as_mut_ptr(), value.len(), 0),
+            Self::Read(bytes) => (bytes.as_mut_ptr(), bytes.len(), 1),
+            Self::Written(bytes) => (bytes.as_mut_ptr(), bytes.len(), 2),
+        };
+        Argument { data: data.cast(), bytes, kind }
+    }
+}
+
+impl Kernels for Emulator {
+    fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+        if launch.is_empty() {
+            return Ok(());
+        }
+        let mut held = launch.args.iter().map(Held::of).collect::<Result<Vec<_>>>()?;
+        let arguments: Vec<Argument> = held.iter_mut().map(Held::argument).collect();
+        let name = CString::new(launch.kernel.as_str()).map_err(candle_core::Error::wrap)?;
+        let (block, mut error) = ([launch.block, 1, 1], vec![0u8; 512]);
+        let schedule = self.launches.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: every argument points to memory of `held` with its length, which the call alone uses; the kernel works
+        // on copies between pages that fault.
+        let failed = unsafe {
+            emulator_launch(
+                name.as_ptr(),
+                launch.grid.as_ptr(),
+                block.as_ptr(),
+                launch.shared_bytes,
+                arguments.as_ptr(),
+                arguments.len(),
+                schedule,
+                error.as_mut_ptr().cast(),
+                error.len(),
+            )
+        };
+        if failed != 0 {
+            let why = CStr::from_bytes_until_nul(&error).map(CStr::to_string_lossy).unwrap_or_default();
+            bail!("emulated {launch}: {why}");
+        }
+        for (arg, held) in launch.args.iter().zip(held) {
+            if let (Arg::Out(tensor), Held::Written(bytes)) = (arg, held) {
+                bytes::write(tensor, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn gemm(&self, gemm: &Gemm<'_>) -> Result<()> {
+        gemm::run(gemm)
+    }
+
+    /// Full of NaNs (of bits that are all set), so that an element which is never written shows.
+    fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let tensor = Tensor::zeros(shape, dtype, &Device::Cpu)?;
+        bytes::write(&tensor, &vec![0xff; tensor.elem_count() * dtype.size_in_bytes()])?;
+        Ok(tensor)
+    }
+}

@@ -1,0 +1,31 @@
+use candle_core::DType;
+use spag_model::ops::rms_norm;
+
+use crate::Place;
+use crate::random::{Random, close, tolerance};
+
+const EPS: f32 = 1e-5;
+
+pub(super) fn check(place: &Place) {
+    let mut random = Random::new(1);
+    for (n, d) in [(1, 8), (3, 33), (5, 256), (300, 64), (7, 4096), (2, 5000)] {
+        let (x, w) = (random.tensor(&[n, d]).unwrap(), random.tensor(&[d]).unwrap());
+        let (dy, residual) = (random.tensor(&[n, d]).unwrap(), random.tensor(&[n, d]).unwrap());
+        let dw = random.tensor(&[d]).unwrap();
+        for dtype in [DType::F32, DType::BF16] {
+            let here = |t| place.put(t, dtype).unwrap();
+            let (hx, hw, hdy, hresidual) = (here(&x), here(&w), here(&dy), here(&residual));
+            let y = place.run(|| rms_norm::forward(&hx, &hw, EPS)).unwrap();
+            assert_eq!(y.dtype(), dtype);
+            close(&y, &rms_norm::forward(&x, &w, EPS).unwrap(), tolerance(dtype), "y");
+            for around in [None, Some((&hresidual, &residual))] {
+                // Added to what is there, in f32 whatever the format.
+                let (hdw, want_dw) = (place.put(&dw, DType::F32).unwrap(), dw.copy().unwrap());
+                let dx = place.run(|| rms_norm::backward(&hx, &hw, EPS, &hdy, around.map(|a| a.0), &hdw)).unwrap();
+                let want = rms_norm::backward(&x, &w, EPS, &dy, around.map(|a| a.1), &want_dw).unwrap();
+                close(&dx, &want, tolerance(dtype), "dx");
+                close(&hdw, &want_dw, 2e-5, "dw");
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Products of matrices, in the words of this crate: row by row, with accumulation.
+
+use std::fmt;
+
+use candle_core::{Result, Tensor, bail};
+
+/// How an operand lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orientation {
+    /// As it enters the product.
+    Straight,
+    /// Transposed.
+    Transposed,
+}
+
+/// One side of a product.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    /// The elements, contiguous: [rows, columns] of the side, or [columns, rows] where it is transposed.
+    pub tensor: &'a Tensor,
+    /// How they lie.
+    pub orientation: Orientation,
+}
+
+/// c[m, n] = [c +] a[m, k]·b[k, n], accumulated in f32.
+#[derive(Clone, Copy, Debug)]
+pub struct Gemm<'a> {
+    /// Left side, f32 or bf16.
+    pub a: Operand<'a>,
+    /// Right side, of the same number format.
+    pub b: Operand<'a>,
+    /// Where the result goes, contiguous; of the same number format, or f32.
+    pub c: &'a Tensor,
+    /// Whether the product is added to what is there.
+    pub accumulate: Accumulate,
+}
+
+/// What happens to what is in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accumulate {
+    /// It is overwritten.
+    No,
+    /// The product is added to it.
+    Yes,
+}
+
+impl Operand<'_> {
+    /// Rows and columns as they enter the product.
+    fn extents(&self) -> Result<(usize, usize)> {
+        let (rows, columns) = self.tensor.dims2()?;
+        Ok(match self.orientation {
+            Orientation::Straight => (rows, columns),
+            Orientation::Transposed => (columns, rows),
+        })
+    }
+}
+
+impl Gemm<'_> {
+    /// m, k and n.
+    ///
+    /// # Errors
+    /// Shapes or number formats that do not fit, or a tensor that is not contiguous.
+    pub fn extents(&self) -> Result<(usize, usize, usize)> {
+        let ((m, k), (bk, n)) = (self.a.extents()?, self.b.extents()?);
+        let formats = self.a.tensor.dtype() == self.b.tensor.dtype()
+            && (self.c.dtype() == self.a.tensor.dtype() || self.c.dtype() == candle_core::DType::F32);
+        let contiguous = [self.a.tensor, self.b.tensor, self.c].iter().all(|t| t.is_contiguous());
+        if k != bk || self.c.dims() != [m, n] || !formats || !contiguous {
+            bail!("{self}: shapes or number formats do not fit");
+        }
+        Ok((m, k, n))
+    }
+}
+
+impl fmt::Display for Gemm<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = |o: &Operand<'_>| format!("{:?} {:?} {:?}", o.tensor.dtype(), o.tensor.dims(), o.orientation);
+        write!(f, "gemm {} by {} into {:?} {:?}", side(&self.a), side(&self.b), self.c.dtype(), self.c.dims())
+    }
+}

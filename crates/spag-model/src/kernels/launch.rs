@@ -1,0 +1,100 @@
+//! One start of a kernel, in words that both a GPU and an emulator understand.
+
+use std::fmt;
+
+use candle_core::{DType, Result, Tensor, bail};
+
+/// The compiled kernels of one `.cu` file.
+#[derive(Clone, Copy, Debug)]
+pub struct Module {
+    /// Stem of the file.
+    pub name: &'static str,
+    /// Its code for any GPU of the compute capability it was compiled for; empty without the feature `cuda`.
+    pub ptx: &'static str,
+}
+
+/// The [`Module`] of a `.cu` file by its stem.
+macro_rules! module {
+    ($name:literal) => {
+        $crate::kernels::Module {
+            name: $name,
+            #[cfg(feature = "cuda")]
+            ptx: include_str!(concat!(env!("OUT_DIR"), "/", $name, ".ptx")),
+            #[cfg(not(feature = "cuda"))]
+            ptx: "",
+        }
+    };
+}
+pub(crate) use module;
+
+/// An argument of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub enum Arg<'a> {
+    /// Memory that is read; contiguous.
+    In(&'a Tensor),
+    /// Memory that is written, or read and written; contiguous.
+    Out(&'a Tensor),
+    /// A pointer to nothing: an argument that is left out.
+    Null,
+    /// `unsigned`.
+    U32(u32),
+    /// `unsigned long long`.
+    U64(u64),
+    /// `float`.
+    F32(f32),
+}
+
+/// A kernel with its grid, its block and its arguments.
+#[derive(Clone, Debug)]
+pub struct Launch<'a> {
+    /// Where it is compiled.
+    pub module: Module,
+    /// The name that its source exports.
+    pub kernel: String,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block; a multiple of 32.
+    pub block: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: usize,
+    /// In the order of the kernel's parameters.
+    pub args: &'a [Arg<'a>],
+}
+
+impl Launch<'_> {
+    /// Whether there is no block to run.
+    pub fn is_empty(&self) -> bool {
+        self.grid.contains(&0)
+    }
+}
+
+impl fmt::Display for Launch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel {}", self.kernel)?;
+        let [x, y, z] = self.grid;
+        write!(f, " (grid {x}×{y}×{z}, block {}, {} bytes of shared memory; ", self.block, self.shared_bytes)?;
+        for (i, arg) in self.args.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            match arg {
+                Arg::In(t) | Arg::Out(t) => write!(f, "{comma}{:?} {:?}", t.dtype(), t.dims())?,
+                Arg::Null => write!(f, "{comma}none")?,
+                Arg::U32(x) => write!(f, "{comma}{x}")?,
+                Arg::U64(x) => write!(f, "{comma}{x}")?,
+                Arg::F32(x) => write!(f, "{comma}{x}")?,
+            }
+        }
+        write!(f, ")")
+    }
+}
+
+/// The ending of kernels' names for tensors of this number format.
+///
+/// # Errors
+/// Neither f32 nor bf16.
+pub fn suffix(dtype: DType) -> Result<&'static str> {
+    match dtype {
+        DType::F32 => Ok("f32"),
+        DType::BF16 => Ok("bf16"),
+        other => bail!("there are kernels for f32 and bf16, not for {other:?}"),
+    }
+}

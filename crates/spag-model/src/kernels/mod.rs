@@ -1,0 +1,81 @@
+//! What the ops ask of a device that runs kernels: launching them, products of matrices, memory.
+//!
+//! Each op checks its arguments, chooses grid and block and calls [`Kernels::launch`] with the name that its `.cu` file
+//! exports. Two things answer: a CUDA device (feature `cuda`), and in tests an emulator that runs the same sources on a
+//! CPU. Tensors on a CUDA device always go to it; tensors on a CPU go to the CPU versions of the ops, unless
+//! [`during`] says otherwise.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+mod gemm;
+mod launch;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Result, Tensor};
+
+#[cfg(feature = "cuda")]
+pub use cuda::CudaKernels;
+pub use gemm::{Accumulate, Gemm, Operand, Orientation};
+pub(crate) use launch::module;
+pub use launch::{Arg, Launch, Module, suffix};
+
+/// Something that runs kernels.
+pub trait Kernels: Send + Sync {
+    /// Starts a kernel; it may still run when this returns.
+    ///
+    /// # Errors
+    /// No such kernel, a grid or block that the device does not take, or an earlier failure. The text names the kernel
+    /// and the shapes of its tensors.
+    fn launch(&self, launch: &Launch<'_>) -> Result<()>;
+
+    /// Starts a product of matrices.
+    ///
+    /// # Errors
+    /// Shapes or number formats that do not fit, or a failure of the device, with the shapes.
+    fn gemm(&self, gemm: &Gemm<'_>) -> Result<()>;
+
+    /// A tensor whose elements hold anything until they are written.
+    ///
+    /// # Errors
+    /// No memory.
+    fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
+}
+
+thread_local! {
+    /// What runs kernels on CPU tensors, on this thread. Not an argument, since ops are called with and without.
+    static CURRENT: RefCell<Option<Arc<dyn Kernels>>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` while ops on CPU tensors of this thread go to `kernels`.
+pub fn during<R>(kernels: Arc<dyn Kernels>, f: impl FnOnce() -> R) -> R {
+    with(Some(kernels), f)
+}
+
+/// As [`during`], with what [`current`] gave on another thread.
+pub(crate) fn with<R>(kernels: Option<Arc<dyn Kernels>>, f: impl FnOnce() -> R) -> R {
+    struct Restore(Option<Arc<dyn Kernels>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0.take());
+        }
+    }
+    let _restore = Restore(CURRENT.replace(kernels));
+    f()
+}
+
+/// What runs kernels on CPU tensors, on this thread.
+pub(crate) fn current() -> Option<Arc<dyn Kernels>> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// What runs the kernels of ops on tensors of `device`; nothing where the CPU versions do.
+pub(crate) fn of(device: &Device) -> Result<Option<Arc<dyn Kernels>>> {
+    match device {
+        Device::Cpu => Ok(current()),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => Ok(Some(CudaKernels::of(device)?)),
+        other => candle_core::bail!("there are no kernels for {other:?}"),
+    }
+}

@@ -1,0 +1,90 @@
+// What every kernel includes: number formats, vector loads, reductions.
+//
+// Conventions. A kernel is a template over its number format T (float or bf16) and is exported once per format as
+// `<op>_<what>_f32` and `<op>_<what>_bf16`. Arithmetic is f32 whatever T is. Pointers are to contiguous memory whose
+// first element lies on 16 bytes unless a kernel says otherwise. Shared memory is the dynamic kind (DYNAMIC_SHARED).
+// The block size is a multiple of 32, and all 32 lanes of a warp take part in every warp operation.
+#pragma once
+
+#ifdef SPAG_EMULATOR
+// The same sources run on a CPU in tests: the emulator gives threads, barriers and warp operations.
+#include "emulator.h"
+#else
+#include <cuda_bf16.h>
+#include <cstdint>
+
+using bf16 = __nv_bfloat16;
+
+// A kernel's entry point: its name, its parameters, and what it does with them.
+#define EXPORT(name, parameters, body) \
+  extern "C" __global__ void name parameters { body; }
+// As EXPORT, for blocks of at most `threads` threads, `blocks` of which should fit on a multiprocessor.
+#define EXPORT_BOUNDS(name, threads, blocks, parameters, body) \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name parameters { body; }
+
+// The block's dynamic shared memory as a `type*`; one a kernel.
+#define DYNAMIC_SHARED(type, name)                                \
+  extern __shared__ __align__(128) unsigned char dynamic_shared[]; \
+  type* name = reinterpret_cast<type*>(dynamic_shared)
+#endif
+
+constexpr int WARP = 32;
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(bf16 x) { return __bfloat162float(x); }
+template <class T>
+__device__ __forceinline__ T from_float(float x);
+template <>
+__device__ __forceinline__ float from_float<float>(float x) { return x; }
+template <>
+__device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
+
+// 16 bytes of T: the widest load there is.
+template <class T>
+struct alignas(16) Vector {
+  static constexpr int SIZE = 16 / sizeof(T);
+  T at[SIZE];
+};
+
+template <class T>
+__device__ __forceinline__ Vector<T> load_vector(const T* from) {
+  return *reinterpret_cast<const Vector<T>*>(from);
+}
+template <class T>
+__device__ __forceinline__ void store_vector(T* to, const Vector<T>& values) {
+  *reinterpret_cast<Vector<T>*>(to) = values;
+}
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int offset = WARP / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(ALL_LANES, x, offset);
+  return x;
+}
+
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+  for (int offset = WARP / 2; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, offset));
+  return x;
+}
+
+// The sum over the block's threads, for all of them, always in the same order. `scratch`: WARP floats of shared memory,
+// free for other use after the next barrier.
+__device__ __forceinline__ float block_sum(float x, float* scratch) {
+  x = warp_sum(x);
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+  __syncthreads();
+  if (lane == 0) scratch[warp] = x;
+  __syncthreads();
+  return warp_sum(lane < warps ? scratch[lane] : 0.0f);
+}
+
+// As block_sum, the largest.
+__device__ __forceinline__ float block_max(float x, float* scratch) {
+  x = warp_max(x);
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+  __syncthreads();
+  if (lane == 0) scratch[warp] = x;
+  __syncthreads();
+  return warp_max(lane < warps ? scratch[lane] : -INFINITY);
+}

@@ -1,0 +1,117 @@
+// RMSNorm, forward and backward. A block takes a row at a time; a thread takes the same columns of every row.
+#include "cuda/prelude.cuh"
+
+// Calls f(column, count) for the thread's columns: 16 bytes at a time where rows lie on 16 bytes, else one at a time.
+template <class T, class F>
+__device__ __forceinline__ void for_columns(unsigned d, F f) {
+  constexpr unsigned SIZE = Vector<T>::SIZE;
+  if (d % SIZE == 0) {
+    for (unsigned at = threadIdx.x * SIZE; at < d; at += blockDim.x * SIZE) f(at, SIZE);
+  } else {
+    for (unsigned at = threadIdx.x; at < d; at += blockDim.x) f(at, 1u);
+  }
+}
+
+// `count` elements, SIZE or one.
+template <class T>
+__device__ __forceinline__ Vector<T> load_some(const T* from, unsigned count) {
+  if (count > 1) return load_vector(from);
+  Vector<T> some;
+  some.at[0] = *from;
+  return some;
+}
+template <class T>
+__device__ __forceinline__ void store_some(T* to, const Vector<T>& some, unsigned count) {
+  if (count > 1) {
+    store_vector(to, some);
+  } else {
+    *to = some.at[0];
+  }
+}
+
+template <class T>
+__device__ __forceinline__ float inverse_rms(const T* x, unsigned d, float eps, float* scratch) {
+  float sum = 0;
+  for_columns<T>(d, [&](unsigned at, unsigned count) {
+    const Vector<T> v = load_some(x + at, count);
+    for (unsigned i = 0; i < count; ++i) sum += to_float(v.at[i]) * to_float(v.at[i]);
+  });
+  return rsqrtf(block_sum(sum, scratch) / float(d) + eps);
+}
+
+// y = x / √(mean(x²) + ε) · w. x, y [n, d], w [d]; a block for each row.
+template <class T>
+__device__ void forward(const T* x, const T* w, T* y, unsigned d, float eps) {
+  DYNAMIC_SHARED(float, scratch);
+  x += size_t(blockIdx.x) * d;
+  y += size_t(blockIdx.x) * d;
+  const float r = inverse_rms(x, d, eps, scratch);
+  for_columns<T>(d, [&](unsigned at, unsigned count) {
+    const Vector<T> v = load_some(x + at, count), weight = load_some(w + at, count);
+    Vector<T> out;
+    for (unsigned i = 0; i < count; ++i) out.at[i] = from_float<T>(to_float(v.at[i]) * r * to_float(weight.at[i]));
+    store_some(y + at, out, count);
+  });
+}
+
+// With r = 1/√(mean x² + ε): dx = residual + r·(g·w − x·r²·mean(g·w·x)), and each block's part of dw = Σ g·x·r.
+//
+// x, dy, residual (or null), dx [n, d]; partial [blocks, d], f32. Block b takes rows b, b + blocks, …, and keeps its part
+// of dw in shared memory [d], each element of which belongs to one thread.
+template <class T>
+__device__ void backward(const T* x, const T* w, const T* dy, const T* residual, T* dx, float* partial, unsigned n,
+                         unsigned d, float eps) {
+  DYNAMIC_SHARED(float, shared);
+  float *scratch = shared, *dw = shared + WARP;
+  for_columns<T>(d, [&](unsigned at, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) dw[at + i] = 0;
+  });
+  for (unsigned row = blockIdx.x; row < n; row += gridDim.x) {
+    const size_t first = size_t(row) * d;
+    const float r = inverse_rms(x + first, d, eps, scratch);
+    float dot = 0;
+    for_columns<T>(d, [&](unsigned at, unsigned count) {
+      const Vector<T> v = load_some(x + first + at, count), g = load_some(dy + first + at, count);
+      const Vector<T> weight = load_some(w + at, count);
+      for (unsigned i = 0; i < count; ++i) dot += to_float(g.at[i]) * to_float(weight.at[i]) * to_float(v.at[i]);
+    });
+    const float c = block_sum(dot, scratch) * r * r / float(d);
+    for_columns<T>(d, [&](unsigned at, unsigned count) {
+      const Vector<T> v = load_some(x + first + at, count), g = load_some(dy + first + at, count);
+      const Vector<T> weight = load_some(w + at, count);
+      Vector<T> out;
+      if (residual != nullptr) out = load_some(residual + first + at, count);
+      for (unsigned i = 0; i < count; ++i) {
+        const float value = to_float(v.at[i]), gradient = to_float(g.at[i]);
+        const float around = residual != nullptr ? to_float(out.at[i]) : 0.0f;
+        dw[at + i] += gradient * value * r;
+        out.at[i] = from_float<T>(around + r * (gradient * to_float(weight.at[i]) - value * c));
+      }
+      store_some(dx + first + at, out, count);
+    });
+  }
+  for_columns<T>(d, [&](unsigned at, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) partial[size_t(blockIdx.x) * d + at + i] = dw[at + i];
+  });
+}
+
+// dw += Σ over `parts` rows of partial, in order.
+__device__ void sum_parts(const float* partial, float* dw, unsigned parts, unsigned d) {
+  const unsigned column = blockIdx.x * blockDim.x + threadIdx.x;
+  if (column >= d) return;
+  float sum = 0;
+  for (unsigned part = 0; part < parts; ++part) sum += partial[size_t(part) * d + column];
+  dw[column] += sum;
+}
+
+#define EXPORT_FOR(T, suffix)                                                                                    \
+  EXPORT_BOUNDS(rms_norm_forward_##suffix, 256, 4, (const T* x, const T* w, T* y, unsigned d, float eps),         \
+                forward<T>(x, w, y, d, eps))                                                                      \
+  EXPORT_BOUNDS(rms_norm_backward_##suffix, 256, 2,                                                               \
+                (const T* x, const T* w, const T* dy, const T* residual, T* dx, float* partial, unsigned n,       \
+                 unsigned d, float eps),                                                                          \
+                backward<T>(x, w, dy, residual, dx, partial, n, d, eps))
+EXPORT_FOR(float, f32)
+EXPORT_FOR(bf16, bf16)
+EXPORT_BOUNDS(rms_norm_sum_parts, 256, 4, (const float* partial, float* dw, unsigned parts, unsigned d),
+              sum_parts(partial, dw, parts, d))
