@@ -3,6 +3,7 @@
 mod offline_po;
 mod sft;
 mod sft_with_kl;
+mod tensors;
 
 use serde::{Deserialize, Serialize};
 use spag_rewards::SampleKind;
@@ -12,6 +13,7 @@ use crate::config::{TrainConfig, TrainMethod};
 pub use offline_po::OfflinePo;
 pub use sft::Sft;
 pub use sft_with_kl::SftWithKl;
+pub use tensors::{EvaluatedTensors, ScoredTensors};
 
 /// A sample of a micro-batch as a loss sees it.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +107,12 @@ impl Parts {
 pub trait Loss: Send + Sync {
     /// The loss and its gradient with respect to each ℓ.
     fn evaluate(&self, batch: &[Scored]) -> Evaluated;
+
+    /// The same on the device that holds ℓ, without waiting for it.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    fn evaluate_tensors(&self, batch: &ScoredTensors) -> candle_core::Result<EvaluatedTensors>;
 }
 
 /// The loss of a configuration.
@@ -126,6 +134,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::{Device, Tensor};
     use proptest::prelude::*;
 
     use super::*;
@@ -167,7 +176,37 @@ mod tests {
         }
     }
 
+    fn close(got: f64, want: f64) -> bool {
+        (got - want).abs() <= 1e-10 * (1.0 + want.abs())
+    }
+
     proptest! {
+        #[test]
+        fn tensors_give_the_same(batch in prop::collection::vec(scored(), 1..6)) {
+            let losses: [Box<dyn Loss>; 3] = [
+                Box::new(Sft),
+                Box::new(SftWithKl { kl: 0.1 }),
+                Box::new(OfflinePo { kl: 0.2, sft: 0.5, clip: 0.2 }),
+            ];
+            let log_prob: Vec<f64> = batch.iter().map(|s| s.log_prob).collect();
+            let log_prob = Tensor::new(log_prob, &Device::Cpu).unwrap();
+            let tensors = ScoredTensors::new(log_prob, &batch).unwrap();
+            for loss in losses {
+                let want = loss.evaluate(&batch);
+                let got = loss.evaluate_tensors(&tensors).unwrap();
+                for (g, w) in got.gradient.to_vec1::<f64>().unwrap().iter().zip(&want.gradient) {
+                    prop_assert!(close(*g, *w), "{} {}", g, w);
+                }
+                let (value, parts) = EvaluatedTensors::fetch(&[got]).unwrap()[0];
+                prop_assert!(close(value, want.loss), "{} {}", value, want.loss);
+                let (parts, want): (Vec<_>, Vec<_>) = (parts.named().collect(), want.parts.named().collect());
+                prop_assert_eq!(parts.len(), want.len());
+                for ((name, g), (same, w)) in parts.iter().zip(&want) {
+                    prop_assert!(name == same && close(*g, *w), "{}: {} {}", name, g, w);
+                }
+            }
+        }
+
         #[test]
         fn gradients_equal_finite_differences(batch in prop::collection::vec(scored(), 1..6)) {
             differences(&Sft, &batch, None);

@@ -1,8 +1,9 @@
 //! Offline policy optimisation (paper, section 3.3; the reference's OfflinePO).
 
+use candle_core::{DType, Result};
 use spag_rewards::SampleKind;
 
-use super::{Evaluated, Loss, Parts, Scored, mean};
+use super::{Evaluated, EvaluatedTensors, Loss, Parts, Scored, ScoredTensors, mean};
 
 /// Σ_games w·P / #games + α·Σ_sft w·(−ℓ) / #sft, with P = −min(A·ρ, A·clip(ρ, 1−ε, 1+ε)), ρ = e^(ℓ−ℓ_ref) and
 /// A = r − β(ℓ−ℓ_ref). A is not detached; a missing kind adds 0.
@@ -68,5 +69,43 @@ impl Loss for OfflinePo {
             clipped_fraction: mean(games().map(|s| f64::from(u8::from(self.clips(s))))),
         };
         Evaluated { loss: policy + self.sft * sft, gradient, parts }
+    }
+
+    fn evaluate_tensors(&self, batch: &ScoredTensors) -> Result<EvaluatedTensors> {
+        let difference = batch.difference()?;
+        let ratio = difference.exp()?;
+        let advantage = (&batch.reward - (&difference * self.kl)?)?;
+        let clipped = ratio.clamp(1.0 - self.clip, 1.0 + self.clip)?;
+        let (plain, limited) = ((&advantage * &ratio)?, (&advantage * &clipped)?);
+        let unlimited = plain.le(&limited)?;
+        let value = unlimited.where_cond(&plain, &limited)?.neg()?;
+        let slope = unlimited.where_cond(&((&ratio * self.kl)? - &plain)?, &(&clipped * self.kl)?)?;
+        let (sft_n, game_n) = (batch.sfts.max(1) as f64, batch.games.max(1) as f64);
+        // The weight of each game, and of each SFT row, in the means; zero for the other kind.
+        let games = ((&batch.weight * &batch.game)? / game_n)?;
+        let sfts = ((&batch.weight * batch.game.affine(-1.0, 1.0)?)? / sft_n)?;
+        let policy = (&games * value)?.sum_all()?;
+        let sft = (&sfts * &batch.log_prob)?.sum_all()?.neg()?;
+        let gradient = ((&games * slope)? - (&sfts * self.sft)?)?;
+        let loss = (&policy + (&sft * self.sft)?)?;
+        let of_games = |x: &candle_core::Tensor| (x * &batch.game)?.sum_all()? / game_n;
+        let sft = (batch.sfts > 0).then_some(sft);
+        if batch.games == 0 {
+            return EvaluatedTensors::new(gradient, loss, [None, sft, None, None, None, None, None]);
+        }
+        // SFT rows count neither as the least nor as the largest.
+        let is_game = batch.game.ge(0.5)?;
+        let others = |x: f64| batch.game.affine(0.0, x)?.to_dtype(DType::F64);
+        let outside = (&ratio - 1.0)?.abs()?.gt(self.clip)?.to_dtype(DType::F64)?;
+        let parts = [
+            Some(policy),
+            sft,
+            Some(of_games(&difference)?),
+            Some(of_games(&ratio)?),
+            Some(is_game.where_cond(&ratio, &others(f64::INFINITY)?)?.min_all()?),
+            Some(is_game.where_cond(&ratio, &others(f64::NEG_INFINITY)?)?.max_all()?),
+            Some(of_games(&outside)?),
+        ];
+        EvaluatedTensors::new(gradient, loss, parts)
     }
 }
