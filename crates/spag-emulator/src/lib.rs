@@ -25,7 +25,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use candle_core::{DType, Device, Result, Tensor, bail};
-use spag_model::kernels::{Arg, Gemm, Kernels, Launch};
+use spag_model::kernels::{Arg, Gemm, Kernels, Launch, PageLock};
 
 /// Runs kernels on CPU tensors.
 ///
@@ -132,5 +132,21 @@ impl Kernels for Emulator {
         let tensor = Tensor::zeros(shape, dtype, &Device::Cpu)?;
         bytes::write(&tensor, &vec![0xff; tensor.elem_count() * dtype.size_in_bytes()])?;
         Ok(tensor)
+    }
+
+    fn download(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+        bytes::write(to, &bytes::read(from)?)
+    }
+
+    fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+        bytes::write(to, &bytes::read(from)?)
+    }
+
+    fn page_lock(&self, _: &Tensor) -> Result<PageLock> {
+        Ok(PageLock::none())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
     }
 }

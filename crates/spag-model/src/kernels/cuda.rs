@@ -5,12 +5,15 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::cuda_backend::cudarc::cublas::{result as cublas, sys as blas};
-use candle_core::cuda_backend::cudarc::driver::{CudaFunction, DevicePtr, LaunchConfig, PushKernelArg, sys};
+use candle_core::cuda_backend::cudarc::driver::{
+    CudaFunction, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, result, sys,
+};
 use candle_core::cuda_backend::{CudaStorageSlice, DeviceId};
-use candle_core::{CudaDevice, DType, Device, Error, Result, Storage, Tensor, bail};
+use candle_core::{CpuStorage, CudaDevice, DType, Device, Error, Result, Storage, Tensor, bail};
 
 use super::gemm::{Accumulate, Gemm, Orientation};
-use super::{Arg, Kernels, Launch};
+use super::{Arg, Kernels, Launch, PageLock};
+use crate::ops::cpu;
 
 /// Shared memory that a block may use without asking for more.
 const PLAIN_SHARED_BYTES: usize = 48 << 10;
@@ -19,20 +22,64 @@ const PLAIN_SHARED_BYTES: usize = 48 << 10;
 pub struct CudaKernels {
     device: CudaDevice,
     functions: Mutex<HashMap<String, CudaFunction>>,
+    /// For copies to the CPU, and for copies from it: each direction of the bus has its own.
+    down: Arc<CudaStream>,
+    up: Arc<CudaStream>,
+}
+
+/// Registered memory; given back when dropped, before the tensor that owns it.
+struct Registered {
+    at: usize,
+    stream: Arc<CudaStream>,
+    _owner: Tensor,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if self.stream.context().bind_to_thread().is_ok() {
+            // SAFETY: the memory was registered and nobody else gives it back. A failure would leave it locked.
+            let _ = unsafe { sys::cuMemHostUnregister(self.at as *mut c_void) };
+        }
+    }
+}
+
+/// The address and the bytes of a contiguous CPU tensor.
+fn host_memory(tensor: &Tensor) -> Result<(usize, usize)> {
+    let (storage, layout) = tensor.storage_and_layout();
+    let (Storage::Cpu(storage), Some((start, _))) = (&*storage, layout.contiguous_offsets()) else {
+        bail!("a contiguous tensor on the CPU was expected, not {:?} on {:?}", tensor.dims(), tensor.device())
+    };
+    let base = match storage {
+        CpuStorage::F32(values) => values.as_ptr() as usize,
+        CpuStorage::BF16(values) => values.as_ptr() as usize,
+        _ => bail!("tensors of f32 and bf16 are copied between host and device, not of {:?}", tensor.dtype()),
+    };
+    let each = tensor.dtype().size_in_bytes();
+    Ok((base + start * each, tensor.elem_count() * each))
+}
+
+fn check_copy(from: &Tensor, to: &Tensor) -> Result<()> {
+    match from.dims() == to.dims() && from.dtype() == to.dtype() {
+        true => Ok(()),
+        false => bail!("copying {:?} {:?} to {:?} {:?}", from.dtype(), from.dims(), to.dtype(), to.dims()),
+    }
 }
 
 impl CudaKernels {
     /// The kernels of a device. Each device has one set, whose code is loaded as it is first used.
     ///
     /// # Errors
-    /// None in practice.
+    /// The device cannot make the streams for copies.
     pub fn of(device: &CudaDevice) -> Result<Arc<Self>> {
         static ALL: Mutex<Vec<(DeviceId, Arc<CudaKernels>)>> = Mutex::new(Vec::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, kernels)) = all.iter().find(|(id, _)| *id == device.id()) {
             return Ok(kernels.clone());
         }
-        let kernels = Arc::new(Self { device: device.clone(), functions: Mutex::default() });
+        let context = device.cuda_stream().context().clone();
+        let stream = || context.new_stream().map_err(Error::wrap);
+        let (down, up) = (stream()?, stream()?);
+        let kernels = Arc::new(Self { device: device.clone(), functions: Mutex::default(), down, up });
         all.push((device.id(), kernels.clone()));
         Ok(kernels)
     }
@@ -68,6 +115,20 @@ impl CudaKernels {
             _ => bail!("a tensor of {:?} for a kernel", tensor.dtype()),
         };
         Ok(base + (start * tensor.dtype().size_in_bytes()) as u64)
+    }
+
+    /// Fills `to` from the device's memory at `address`, which holds as many elements.
+    fn copy_down<T>(&self, address: u64, to: &mut [T]) -> Result<()> {
+        // SAFETY: the caller has checked the extents; the copy is done when this returns.
+        unsafe { result::memcpy_dtoh_async(to, address, self.down.cu_stream()) }.map_err(Error::wrap)?;
+        self.down.synchronize().map_err(Error::wrap)
+    }
+
+    /// Fills the device's memory at `address` from `from`.
+    fn copy_up<T>(&self, from: &[T], address: u64) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { result::memcpy_htod_async(address, from, self.up.cu_stream()) }.map_err(Error::wrap)?;
+        self.up.synchronize().map_err(Error::wrap)
     }
 
     fn start(&self, launch: &Launch<'_>) -> Result<()> {
@@ -180,5 +241,37 @@ impl Kernels for CudaKernels {
         // SAFETY: the kernels that follow write every element before any is read; on the device, bits of any kind are
         // numbers of these formats.
         unsafe { Tensor::empty(shape, dtype, &Device::Cuda(self.device.clone())) }
+    }
+
+    fn download(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+        check_copy(from, to)?;
+        self.down.join(&self.device.cuda_stream()).map_err(Error::wrap)?;
+        let address = self.address(from)?;
+        match to.dtype() {
+            DType::BF16 => cpu::update_bf16(to, |to| self.copy_down(address, to)),
+            _ => cpu::update(to, |to| self.copy_down(address, to)),
+        }
+    }
+
+    fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+        check_copy(from, to)?;
+        self.up.join(&self.device.cuda_stream()).map_err(Error::wrap)?;
+        let address = self.address(to)?;
+        match from.dtype() {
+            DType::BF16 => cpu::read_bf16(from, |from| self.copy_up(from, address)),
+            _ => cpu::read(from, |from| self.copy_up(from, address)),
+        }
+    }
+
+    fn page_lock(&self, tensor: &Tensor) -> Result<PageLock> {
+        let (at, bytes) = host_memory(tensor)?;
+        self.up.context().bind_to_thread().map_err(Error::wrap)?;
+        // SAFETY: the tensor's memory stays where it is as long as it lives, and is given back by the guard.
+        unsafe { sys::cuMemHostRegister_v2(at as *mut c_void, bytes, 0) }.result().map_err(Error::wrap)?;
+        Ok(PageLock(Some(Box::new(Registered { at, stream: self.up.clone(), _owner: tensor.clone() }))))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.device.cuda_stream().synchronize().map_err(Error::wrap)
     }
 }

@@ -41,6 +41,42 @@ pub trait Kernels: Send + Sync {
     /// # Errors
     /// No memory.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
+
+    /// Copies a tensor of the device into one on the CPU, after all that the device was told to do before, and returns
+    /// when it is there. Meant to be called on a thread of its own: other work goes on meanwhile.
+    ///
+    /// # Errors
+    /// Shapes or number formats that differ, or a failure of the device.
+    fn download(&self, from: &Tensor, to: &Tensor) -> Result<()>;
+
+    /// Copies a tensor on the CPU into one of the device; else as [`Kernels::download`].
+    ///
+    /// # Errors
+    /// As [`Kernels::download`].
+    fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()>;
+
+    /// Keeps the memory of a CPU tensor in place until the result is dropped, so that copies of it to and from the
+    /// device run at the bus's full speed.
+    ///
+    /// # Errors
+    /// The system does not allow so much.
+    fn page_lock(&self, tensor: &Tensor) -> Result<PageLock>;
+
+    /// Waits until the device has done all that it was told to do.
+    ///
+    /// # Errors
+    /// What went wrong meanwhile.
+    fn synchronize(&self) -> Result<()>;
+}
+
+/// Memory that is kept in place; see [`Kernels::page_lock`].
+pub struct PageLock(#[expect(dead_code, reason = "it is there to be dropped")] Option<Box<dyn Send>>);
+
+impl PageLock {
+    /// Of a device that needs none.
+    pub fn none() -> Self {
+        Self(None)
+    }
 }
 
 thread_local! {
@@ -71,7 +107,10 @@ pub(crate) fn current() -> Option<Arc<dyn Kernels>> {
 }
 
 /// What runs the kernels of ops on tensors of `device`; nothing where the CPU versions do.
-pub(crate) fn of(device: &Device) -> Result<Option<Arc<dyn Kernels>>> {
+///
+/// # Errors
+/// A device that there are no kernels for.
+pub fn of(device: &Device) -> Result<Option<Arc<dyn Kernels>>> {
     match device {
         Device::Cpu => Ok(current()),
         #[cfg(feature = "cuda")]

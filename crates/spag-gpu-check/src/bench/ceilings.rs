@@ -1,0 +1,48 @@
+//! The two ceilings of a GPU: how fast it copies and how fast it multiplies.
+
+use candle_core::{DType, Device, Result, Tensor};
+use serde::Serialize;
+use spag_model::kernels::{self, Accumulate, Gemm, Operand, Orientation};
+
+use super::timed::seconds;
+
+/// What everything else is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ceilings {
+    /// Bytes read and written per second by a copy within the device's memory, ÷ 10⁹.
+    pub copy_gb_per_s: f64,
+    /// Operations per second of a large bf16 product by cuBLAS, ÷ 10¹².
+    pub matmul_tflops: f64,
+}
+
+/// Bytes that are copied: far more than any cache holds.
+const COPY_BYTES: usize = 2 << 30;
+/// Rows and columns of the product.
+const SIDE: usize = 8192;
+
+/// Measures both.
+///
+/// # Errors
+/// No memory, or a failure of the device.
+pub fn measure(device: &Device) -> Result<Ceilings> {
+    let Some(kernels) = kernels::of(device)? else { candle_core::bail!("nothing runs kernels on {device:?}") };
+    let source = Tensor::zeros(COPY_BYTES / 4, DType::F32, device)?;
+    let target = kernels.empty(&[COPY_BYTES / 4], DType::F32)?;
+    let copy = seconds(device, || target.slice_set(&source, 0, 0))?;
+    drop((source, target));
+    // Random numbers: ones would draw less power, and run faster than any real product.
+    let random = || Tensor::randn(0f32, 1f32, (SIDE, SIDE), device)?.to_dtype(DType::BF16);
+    let (a, b, c) = (random()?, random()?, kernels.empty(&[SIDE, SIDE], DType::BF16)?);
+    let side = |tensor, orientation| Operand { tensor, orientation };
+    let product = Gemm {
+        a: side(&a, Orientation::Straight),
+        b: side(&b, Orientation::Transposed),
+        c: &c,
+        accumulate: Accumulate::No,
+    };
+    let multiply = seconds(device, || kernels.gemm(&product))?;
+    Ok(Ceilings {
+        copy_gb_per_s: 2.0 * COPY_BYTES as f64 / copy / 1e9,
+        matmul_tflops: 2.0 * (SIDE as f64).powi(3) / multiply / 1e12,
+    })
+}
