@@ -1,7 +1,11 @@
-//! Checks that run on a CPU always, through the emulator, and on a GPU where there is one.
+//! Checks that run on a CPU always, through the emulator, and on a GPU where there is one; and measurements of a GPU.
 
+pub mod bench;
+pub mod checks;
 pub mod kernels;
 mod place;
 mod random;
+mod report;
 
 pub use place::Place;
+pub use report::{Report, Row};

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One row of the table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The part of the check: `kernels`, `parity`, `ceilings`, …
-    pub part: &'static str,
+    pub part: String,
     /// What was checked or measured.
     pub what: String,
     /// What came of it, in words for people.
@@ -16,7 +16,7 @@ pub struct Row {
     /// The numbers behind it.
     pub numbers: serde_json::Value,
     /// Whether it is as it should be; absent for measurements.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed: Option<bool>,
 }
 

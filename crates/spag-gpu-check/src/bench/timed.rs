@@ -4,9 +4,11 @@ use std::time::Instant;
 
 use candle_core::{Device, Result};
 use serde::Serialize;
+use serde_json::json;
 use spag_model::kernels;
 
 use super::Ceilings;
+use crate::report::Row;
 
 /// What a piece of work cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,5 +83,22 @@ impl Timed {
             Floor::Flops(flops) => (flops / seconds / 1e12, "TFLOP/s", ceilings.matmul_tflops),
         };
         Self { what: what.into(), milliseconds: seconds * 1e3, rate, unit, share_of_ceiling: rate / ceiling }
+    }
+
+    /// The measurement as a row of the report.
+    pub fn row(&self) -> Row {
+        Row {
+            part: "ops".into(),
+            what: self.what.clone(),
+            result: format!(
+                "{:>9.3} ms {:>8.1} {:<8} {:>5.1}% of the ceiling",
+                self.milliseconds,
+                self.rate,
+                self.unit,
+                100.0 * self.share_of_ceiling
+            ),
+            numbers: json!(self),
+            passed: None,
+        }
     }
 }

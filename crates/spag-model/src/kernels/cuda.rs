@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::cuda_backend::cudarc::cublas::{result as cublas, sys as blas};
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaFunction, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, result, sys,
+    CudaFunction, CudaGraph, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, result, sys,
 };
 use candle_core::cuda_backend::{CudaStorageSlice, DeviceId};
 use candle_core::{CpuStorage, CudaDevice, DType, Device, Error, Result, Storage, Tensor, bail};
 
 use super::gemm::{Accumulate, Gemm, Orientation};
-use super::{Arg, Kernels, Launch, PageLock};
+use super::{Arg, Kernels, Launch, PageLock, Replay};
 use crate::ops::cpu;
 
 /// Shared memory that a block may use without asking for more.
@@ -90,8 +90,10 @@ impl CudaKernels {
         if let Some(function) = functions.get(&launch.kernel) {
             return Ok(function.clone());
         }
-        let loaded =
-            self.device.get_or_load_custom_func(&launch.kernel, launch.module.name, launch.module.ptx)?.into_cuda_function();
+        let loaded = self
+            .device
+            .get_or_load_custom_func(&launch.kernel, launch.module.name, launch.module.ptx)?
+            .into_cuda_function();
         functions.insert(launch.kernel.clone(), loaded.clone());
         Ok(loaded)
     }
@@ -99,10 +101,10 @@ impl CudaKernels {
     /// The address of a contiguous tensor's first element, for work on the device's own stream.
     fn address(&self, tensor: &Tensor) -> Result<u64> {
         let (storage, layout) = tensor.storage_and_layout();
-        let Storage::Cuda(storage) = &*storage else {
-            bail!("a tensor on {:?} for a kernel on CUDA", tensor.device())
+        let Storage::Cuda(storage) = &*storage else { bail!("a tensor on {:?} for a kernel on CUDA", tensor.device()) };
+        let Some((start, _)) = layout.contiguous_offsets() else {
+            bail!("a tensor that is not contiguous ({layout:?})")
         };
-        let Some((start, _)) = layout.contiguous_offsets() else { bail!("a tensor that is not contiguous ({layout:?})") };
         let stream = self.device.cuda_stream();
         // Work on one stream is in order, so that the address outlives the guard that would order it among streams.
         let base = match &storage.slice {
@@ -273,5 +275,29 @@ impl Kernels for CudaKernels {
 
     fn synchronize(&self) -> Result<()> {
         self.device.cuda_stream().synchronize().map_err(Error::wrap)
+    }
+
+    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>> {
+        let stream = self.device.cuda_stream();
+        // Other threads may allocate meanwhile.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        stream.begin_capture(mode).map_err(Error::wrap)?;
+        let worked = work();
+        let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+        let graph = stream.end_capture(flags).map_err(Error::wrap);
+        worked?;
+        Ok(graph?.map(|graph| Box::new(Graph(graph)) as Box<dyn Replay>))
+    }
+}
+
+/// A CUDA graph.
+struct Graph(CudaGraph);
+
+// SAFETY: a graph may be used from any thread, one at a time; it is owned, and `Replay` is not shared between threads.
+unsafe impl Send for Graph {}
+
+impl Replay for Graph {
+    fn replay(&self) -> Result<()> {
+        self.0.launch().map_err(Error::wrap)
     }
 }

@@ -62,11 +62,31 @@ pub trait Kernels: Send + Sync {
     /// The system does not allow so much.
     fn page_lock(&self, tensor: &Tensor) -> Result<PageLock>;
 
+    /// Takes down what `work` launches, for later: nothing runs yet. `None` where the device cannot; `work` has not been
+    /// called then. `work` must neither copy between host and device nor wait, and what it reads and writes outside
+    /// itself must stay where it is as long as the result lives.
+    ///
+    /// # Errors
+    /// What `work` reports, or that it did what cannot be taken down.
+    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>> {
+        let _ = work;
+        Ok(None)
+    }
+
     /// Waits until the device has done all that it was told to do.
     ///
     /// # Errors
     /// What went wrong meanwhile.
     fn synchronize(&self) -> Result<()>;
+}
+
+/// Work that a device has taken down and does again without being told step by step.
+pub trait Replay: Send {
+    /// Starts the work once more, on the same memory.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    fn replay(&self) -> Result<()>;
 }
 
 /// Memory that is kept in place; see [`Kernels::page_lock`].
