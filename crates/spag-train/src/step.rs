@@ -69,7 +69,7 @@ pub(crate) fn passes(
         let batch = Batch::new(samples.iter().copied());
         done.tokens += batch.packed.len() as u64;
         let forward = model.forward(batch.packed.clone(), batch.targets.clone(), keep)?;
-        let means = batch.means(forward.log_probs(), &samples);
+        let means = batch.means(&forward.read_log_probs()?, &samples);
         let mut value = loss.evaluate(&data.scored(micro, &samples, &means));
         done.loss += value.loss * scale;
         parts.push(value.parts);
@@ -83,7 +83,7 @@ pub(crate) fn passes(
             break;
         }
         value.gradient.iter_mut().for_each(|g| *g *= scale);
-        model.backward(forward, &batch.spread(&value.gradient, &samples), gradients)?;
+        model.backward_from(forward, &batch.spread(&value.gradient, &samples), gradients)?;
     }
     done.parts = Parts::together(&parts);
     Ok(done)
