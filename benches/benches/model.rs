@@ -55,7 +55,7 @@ fn train_step(c: &mut Criterion) {
                 |(batch, targets)| -> spag_train::Result<()> {
                     gradients.set_zero()?;
                     let forward = model.forward(batch, targets, keep)?;
-                    model.backward(forward, &upstream, &gradients)?;
+                    model.backward_from(forward, &upstream, &gradients)?;
                     global_norm(&gradients)?;
                     optimizer.update(model.parameters(), &gradients, 0.0, 1.0)
                 },

@@ -8,9 +8,9 @@
 use candle_core::{DType, Device, Tensor};
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use spag_model::ops::adamw::{AdamWStep, adamw};
+use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
 use spag_model::ops::attention::{self, Heads};
-use spag_model::ops::rope::{self, Direction, RopeTable};
+use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
 use spag_model::ops::squared_norm::squared_norm;
 use spag_model::ops::{embedding, log_prob, matmul, rms_norm, swiglu};
 
@@ -117,7 +117,7 @@ fn head(c: &mut Criterion) {
         let (n, d, v) = (size.sequences * size.length, size.hidden, size.vocabulary);
         let (hidden, head, dhead) = (random(n, d), random(v, d), random(v, d));
         let targets: Vec<u32> = (0..n).map(|i| (i * 31 % v) as u32).collect();
-        let upstream = vec![0.1f32; n];
+        let upstream = Tensor::full(0.1f32, n, &Device::Cpu).expect("memory");
         let name = |pass: &str| format!("{} {pass}", size.name);
         op(&mut group, name("forward"), flops(2 * n * d * v), || log_prob::forward(&hidden, &head, &targets));
         group.throughput(flops(4 * n * d * v));
@@ -150,6 +150,7 @@ fn elementwise(c: &mut Criterion) {
         op(&mut group, name("swiglu backward"), floats(6 * n * f), || swiglu::backward(&gate, &up, &grad));
         let table = RopeTable::new(d / HEADS, 1e4, t);
         let positions: Vec<u32> = (0..n).map(|i| (i % t) as u32).collect();
+        let positions = Positions::new(&positions, &table, &Device::Cpu).expect("the table is as long");
         op(&mut group, name("rope"), floats(2 * n * d), || rope::rotate(&x, &positions, &table, Direction::Forward));
         let (embeddings, gradients) = (random(size.vocabulary, d), random(size.vocabulary, d));
         let ids: Vec<u32> = (0..n).map(|i| (i * 31 % size.vocabulary) as u32).collect();
@@ -166,7 +167,9 @@ fn elementwise(c: &mut Criterion) {
             weight_decay: 0.0,
             gradient_scale: 1.0,
         };
-        op(&mut group, name("adamw, one block"), floats(7 * layer), || adamw(&parameter, &gradient, &m, &v, &at));
+        op(&mut group, name("adamw, one block"), floats(7 * layer), || {
+            adamw(Weights::F32(&parameter), &gradient, &m, &v, &at)
+        });
         op(&mut group, name("squared_norm, one block"), floats(layer), || squared_norm(&gradient));
         // What the machine can do, for comparison.
         op(&mut group, name("copy of one block"), floats(2 * layer), || gradient.copy());

@@ -16,10 +16,10 @@
 //! let batch = Packed::new([&[1u32, 4, 5][..], &[1, 6][..]]);
 //! let targets = Targets { rows: vec![1, 3], tokens: vec![5, 6] };
 //! let forward = model.forward(batch, targets, Activations::Keep)?;
-//! assert_eq!(forward.log_probs().len(), 2);
+//! assert_eq!(forward.read_log_probs()?.len(), 2);
 //! // The gradient of the sum of both log-probabilities.
 //! let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu)?;
-//! model.backward(forward, &[1.0, 1.0], &gradients)?;
+//! model.backward_from(forward, &[1.0, 1.0], &gradients)?;
 //! # Ok(())
 //! # }
 //! ```

@@ -1,7 +1,6 @@
 //! AdamW over the flat buffers of a model, with state of our own, and clipping by the global norm.
 
-use spag_model::ops::adamw::{AdamWStep, adamw};
-use spag_model::ops::cast::round_into;
+use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
 use spag_model::ops::squared_norm::squared_norm;
 use spag_model::{FlatBuffers, LayerLayout, WeightDtype};
 
@@ -83,16 +82,18 @@ impl AdamW {
             weight_decay: self.weight_decay,
             gradient_scale,
         };
-        let weights = self.master.as_ref().unwrap_or(parameters);
         for (index, layer) in parameters.layout().layers.iter().enumerate() {
             for span in decay_spans(layer) {
                 let part = |buffers: &FlatBuffers| buffers.layers()[index].narrow(0, span.start, span.len);
                 let weight_decay = if span.decays { self.weight_decay } else { 0.0 };
                 let at = AdamWStep { weight_decay, ..at };
-                adamw(&part(weights)?, &part(gradients)?, &part(&self.first)?, &part(&self.second)?, &at)?;
-            }
-            if self.master.is_some() {
-                round_into(&weights.layers()[index], &parameters.layers()[index])?;
+                let parameter = part(parameters)?;
+                let master = self.master.as_ref().map(part).transpose()?;
+                let weights = match &master {
+                    Some(wide) => Weights::Master { wide, rounded: &parameter },
+                    None => Weights::F32(&parameter),
+                };
+                adamw(weights, &part(gradients)?, &part(&self.first)?, &part(&self.second)?, &at)?;
             }
         }
         Ok(())

@@ -143,10 +143,10 @@ fn first_gradient(case: &Case, keep: Activations) -> (f64, FlatBuffers) {
     let model = &case.checkpoint.model;
     let batch = Batch::new(samples.iter().copied());
     let forward = model.forward(batch.packed.clone(), batch.targets.clone(), keep).unwrap();
-    let means = batch.means(forward.log_probs(), &samples);
+    let means = batch.means(&forward.read_log_probs().unwrap(), &samples);
     let value = loss::of(&case.config).evaluate(&scored(&samples, &means, &refs));
     let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu).unwrap();
-    model.backward(forward, &batch.spread(&value.gradient, &samples), &gradients).unwrap();
+    model.backward_from(forward, &batch.spread(&value.gradient, &samples), &gradients).unwrap();
     (value.loss, gradients)
 }
 

@@ -4,7 +4,16 @@
 //! Shapes cover odd lengths, a single row, and sizes that are not whole vectors or tiles. Outputs hold NaNs before a
 //! kernel writes them.
 
+mod adamw;
+mod cast;
+mod embedding;
+mod log_prob;
+mod matmul;
+mod packed_linear;
 mod rms_norm;
+mod rope;
+mod squared_norm;
+mod swiglu;
 
 use crate::Place;
 
@@ -12,4 +21,15 @@ use crate::Place;
 pub type Check = (&'static str, fn(&Place));
 
 /// All checks.
-pub const ALL: &[Check] = &[("rms_norm", rms_norm::check)];
+pub const ALL: &[Check] = &[
+    ("adamw", adamw::check),
+    ("cast", cast::check),
+    ("embedding", embedding::check),
+    ("log_prob", log_prob::check),
+    ("matmul", matmul::check),
+    ("packed_linear", packed_linear::check),
+    ("rms_norm", rms_norm::check),
+    ("rope", rope::check),
+    ("squared_norm", squared_norm::check),
+    ("swiglu", swiglu::check),
+];

@@ -12,7 +12,7 @@ use crate::llama::{BlockWeights, Llama};
 use crate::ops::packed_linear::{self, PackedWeight};
 use crate::ops::paged_attention::{self, Span};
 use crate::ops::pool::{Pool, recycle};
-use crate::ops::rope::{Direction, RopeTable, rotate_leading};
+use crate::ops::rope::{Direction, Positions, RopeTable, rotate_leading};
 use crate::ops::{embedding, rms_norm, swiglu};
 
 /// One block.
@@ -84,6 +84,7 @@ impl Weights {
     fn pass(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<Passed> {
         let positions: Vec<u32> =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
+        let positions = Positions::new(&positions, &self.rope, self.embedding.device())?;
         let mut attention = Duration::ZERO;
         let mut x = embedding::forward(ids, &self.embedding)?;
         for (layer, block) in self.blocks.iter().enumerate() {

@@ -2,14 +2,14 @@
 //!
 //! Legend: N tokens, D hidden size, F feed-forward size, KV key/value width.
 
-use candle_core::{Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 
 use crate::config::LlamaConfig;
 use crate::ops::attention::{self, Heads, LogSumExp};
 use crate::ops::cast::widened;
 use crate::ops::matmul::{linear, linear_add, linear_backward_input, linear_backward_weight};
 use crate::ops::pool::recycle;
-use crate::ops::rope::{Direction, RopeTable, rotate};
+use crate::ops::rope::{Direction, Positions, RopeTable, rotate};
 use crate::ops::{rms_norm, swiglu};
 use crate::packed::Packed;
 use crate::params::{BLOCK_VIEWS, FlatBuffers};
@@ -77,12 +77,15 @@ pub(crate) struct Shape<'a> {
     pub(crate) heads: Heads,
     pub(crate) eps: f32,
     pub(crate) rope: &'a RopeTable,
+    pub(crate) positions: Positions,
 }
 
 impl<'a> Shape<'a> {
-    pub(crate) fn new(config: &LlamaConfig, rope: &'a RopeTable) -> Self {
+    /// For a batch whose rows lie on `device`.
+    pub(crate) fn new(config: &LlamaConfig, rope: &'a RopeTable, batch: &Packed, device: &Device) -> Result<Self> {
         let heads = Heads { query: config.num_attention_heads, kv: config.kv_heads(), dim: config.head_dim() };
-        Self { heads, eps: config.rms_norm_eps as f32, rope }
+        let positions = Positions::new(&batch.positions, rope, device)?;
+        Ok(Self { heads, eps: config.rms_norm_eps as f32, rope, positions })
     }
 }
 
@@ -95,8 +98,8 @@ pub(crate) fn forward(
 ) -> Result<(Tensor, BlockActivations)> {
     let normed = rms_norm::forward(&x, &w.input_norm, shape.eps)?;
     let (q, k, v) = (linear(&normed, &w.q)?, linear(&normed, &w.k)?, linear(&normed, &w.v)?);
-    rotate(&q, &batch.positions, shape.rope, Direction::Forward)?;
-    rotate(&k, &batch.positions, shape.rope, Direction::Forward)?;
+    rotate(&q, &shape.positions, shape.rope, Direction::Forward)?;
+    rotate(&k, &shape.positions, shape.rope, Direction::Forward)?;
     recycle(normed)?;
     let (attended, lse) = attention::forward(&q, &k, &v, &batch.bounds, shape.heads)?;
     let middle = linear_add(&x, &attended, &w.o)?;
@@ -156,8 +159,8 @@ pub(crate) fn backward(
     for tensor in [q_nd, k_nkv, v_nkv, attended_nd, dattended] {
         recycle(tensor)?;
     }
-    rotate(&dq, &batch.positions, shape.rope, Direction::Backward)?;
-    rotate(&dk, &batch.positions, shape.rope, Direction::Backward)?;
+    rotate(&dq, &shape.positions, shape.rope, Direction::Backward)?;
+    rotate(&dk, &shape.positions, shape.rope, Direction::Backward)?;
     let normed = rms_norm::forward(&x_nd, &w.input_norm, shape.eps)?;
     linear_backward_weight(&dq, &normed, &grads.q)?;
     linear_backward_weight(&dk, &normed, &grads.k)?;

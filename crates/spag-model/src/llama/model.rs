@@ -52,9 +52,17 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// ln p(target) of each target, `[M]`.
-    pub fn log_probs(&self) -> &[f32] {
+    /// ln p(target) of each target, `[M]`, f32, on the device of the model.
+    pub fn log_probs(&self) -> &Tensor {
         &self.log_probs.values
+    }
+
+    /// As [`Forward::log_probs`], once the device has computed them.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn read_log_probs(&self) -> Result<Vec<f32>> {
+        Ok(self.log_probs.values.to_vec1()?)
     }
 }
 
@@ -137,6 +145,10 @@ impl Llama {
         Ok(widened(&view)?)
     }
 
+    fn shape(&self, batch: &Packed) -> Result<Shape<'_>> {
+        Ok(Shape::new(&self.config, &self.rope, batch, self.parameters.device())?)
+    }
+
     /// Rejects a batch that the model cannot read, before anything is computed.
     fn check(&self, batch: &Packed, targets: &Targets) -> Result<()> {
         targets.check(batch)?;
@@ -163,7 +175,7 @@ impl Llama {
         self.check(batch, targets)?;
         // A pool of its own, gone afterwards: a reference model holds no memory between its passes.
         Self::run(&Arc::default(), || {
-            let shape = Shape::new(&self.config, &self.rope);
+            let shape = self.shape(batch)?;
             let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
             for index in 0..self.config.num_hidden_layers {
                 let (y, saved) = block::forward(x, &BlockWeights::of(&self.parameters, index)?, batch, &shape)?;
@@ -172,7 +184,7 @@ impl Llama {
             }
             let rows = embedding::forward(&targets.rows, &x)?;
             let normed = rms_norm::forward(&rows, &self.final_norm(&self.parameters)?, shape.eps)?;
-            Ok(log_prob::values(&normed, &self.head(&self.parameters)?, &targets.tokens)?)
+            Ok(log_prob::values(&normed, &self.head(&self.parameters)?, &targets.tokens)?.to_vec1()?)
         })
     }
 
@@ -183,7 +195,7 @@ impl Llama {
     pub fn forward(&self, batch: Packed, targets: Targets, keep: Activations) -> Result<Forward> {
         self.check(&batch, &targets)?;
         Self::run(&self.pool, || {
-            let shape = Shape::new(&self.config, &self.rope);
+            let shape = self.shape(&batch)?;
             let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
             let mut blocks = Vec::with_capacity(self.config.num_hidden_layers);
             for index in 0..self.config.num_hidden_layers {
@@ -203,11 +215,12 @@ impl Llama {
         })
     }
 
-    /// Adds the gradients of all parameters to `grads`, given ∂loss/∂(log-probability) of each target, `[M]`.
+    /// Adds the gradients of all parameters to `grads`, given ∂loss/∂(log-probability) of each target, `[M]`, f32,
+    /// on the device of the model.
     ///
     /// # Errors
     /// Lengths that do not fit, or gradient buffers of another layout.
-    pub fn backward(&self, forward: Forward, upstream: &[f32], grads: &FlatBuffers) -> Result<()> {
+    pub fn backward(&self, forward: Forward, upstream: &Tensor, grads: &FlatBuffers) -> Result<()> {
         if grads.layout() != self.parameters.layout() {
             return Err(Error::Config("the gradients have another layout than the parameters".into()));
         }
@@ -216,9 +229,18 @@ impl Llama {
         Ok(())
     }
 
-    fn blocks_backward(&self, forward: Forward, upstream: &[f32], grads: &FlatBuffers) -> Result<()> {
-        let shape = Shape::new(&self.config, &self.rope);
+    /// As [`Llama::backward`], given numbers of the host.
+    ///
+    /// # Errors
+    /// As [`Llama::backward`].
+    pub fn backward_from(&self, forward: Forward, upstream: &[f32], grads: &FlatBuffers) -> Result<()> {
+        let upstream = Tensor::from_slice(upstream, upstream.len(), self.parameters.device())?;
+        self.backward(forward, &upstream, grads)
+    }
+
+    fn blocks_backward(&self, forward: Forward, upstream: &Tensor, grads: &FlatBuffers) -> Result<()> {
         let Forward { batch, targets, mut blocks, rows_md, normed_md, log_probs } = forward;
+        let shape = self.shape(&batch)?;
         let (head, norm) = (self.head(&self.parameters)?, self.final_norm(&self.parameters)?);
         let dnormed = log_prob::backward(log_probs, &normed_md, &head, &targets.tokens, upstream, &self.head(grads)?)?;
         let drows = rms_norm::backward(&rows_md, &norm, shape.eps, &dnormed, None, &self.final_norm(grads)?)?;

@@ -1,10 +1,13 @@
 //! Between bf16 weights and the f32 that everything is computed in.
 
+mod device;
+
 use candle_core::{DType, Result, Tensor, bail};
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
 use super::cpu;
+use crate::kernels;
 
 /// Elements a task works through.
 const CHUNK: usize = 16384;
@@ -16,6 +19,7 @@ const CHUNK: usize = 16384;
 pub fn widened(tensor: &Tensor) -> Result<Tensor> {
     match tensor.dtype() {
         DType::F32 => Ok(tensor.clone()),
+        _ if !tensor.device().is_cpu() => tensor.to_dtype(DType::F32),
         _ => {
             let mut wide = vec![0f32; tensor.elem_count()];
             cpu::read_bf16(tensor, |narrow| {
@@ -36,6 +40,9 @@ pub fn widened(tensor: &Tensor) -> Result<Tensor> {
 pub fn round_into(wide: &Tensor, narrow: &Tensor) -> Result<()> {
     if wide.elem_count() != narrow.elem_count() {
         bail!("rounding {} values into {}", wide.elem_count(), narrow.elem_count());
+    }
+    if let Some(kernels) = kernels::of(wide.device())? {
+        return device::round_into(&*kernels, wide, narrow);
     }
     cpu::read(wide, |wide| {
         cpu::update_bf16(narrow, |narrow| {

@@ -36,6 +36,14 @@ pub(crate) fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [f32]) -> Result<R>
     })
 }
 
+/// As [`update`], for an f64 tensor.
+pub(crate) fn update_f64<R>(tensor: &Tensor, f: impl FnOnce(&mut [f64]) -> Result<R>) -> Result<R> {
+    in_place(tensor, |storage, range| match storage {
+        CpuStorage::F64(values) => f(&mut values[range]),
+        _ => bail!("expected f64 values to update"),
+    })
+}
+
 /// As [`update`], for a bf16 tensor.
 pub(crate) fn update_bf16<R>(tensor: &Tensor, f: impl FnOnce(&mut [bf16]) -> Result<R>) -> Result<R> {
     in_place(tensor, |storage, range| match storage {

@@ -1,10 +1,13 @@
 //! The embedding: a row of the table for each token, and its gradient scattered back.
 
+mod device;
+
 use candle_core::{DType, Result, Tensor, bail};
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
 use super::{cpu, pool};
+use crate::kernels;
 
 fn check(ids: &[u32], table: &Tensor) -> Result<(usize, usize)> {
     let (v, d) = table.dims2()?;
@@ -14,12 +17,15 @@ fn check(ids: &[u32], table: &Tensor) -> Result<(usize, usize)> {
     Ok((v, d))
 }
 
-/// Rows `ids` of `table` [V, D], f32 or bf16 → [N, D], f32.
+/// Rows `ids` of `table` [V, D], f32 or bf16 → [N, D], f32; of the table's number format where kernels do it.
 ///
 /// # Errors
 /// A token outside the vocabulary, or a table that is not contiguous.
 pub fn forward(ids: &[u32], table: &Tensor) -> Result<Tensor> {
     let (_, d) = check(ids, table)?;
+    if let Some(kernels) = kernels::of(table.device())? {
+        return device::forward(&*kernels, ids, table);
+    }
     let mut x = pool::values(ids.len() * d);
     let rows = x.par_chunks_mut(d.max(1)).zip(ids.par_iter().map(|id| *id as usize * d));
     match table.dtype() {
@@ -40,11 +46,15 @@ pub fn forward(ids: &[u32], table: &Tensor) -> Result<Tensor> {
 /// Tokens are sorted by id, so that rows of the table are summed side by side without locks and in a fixed order.
 ///
 /// # Errors
-/// A token outside the vocabulary, shapes that do not fit, or tensors that are not contiguous f32.
+/// A token outside the vocabulary, shapes that do not fit, or tensors that are not contiguous f32 (for kernels, `dx` may
+/// be bf16, and `dtable` as well).
 pub fn backward(ids: &[u32], dx: &Tensor, dtable: &Tensor) -> Result<()> {
     let (_, d) = check(ids, dtable)?;
     if dx.dims() != [ids.len(), d] {
         bail!("embedding backward: dx is {:?}, expected [{}, {d}]", dx.dims(), ids.len());
+    }
+    if let Some(kernels) = kernels::of(dx.device())? {
+        return device::backward(&*kernels, ids, dx, dtable);
     }
     let mut order: Vec<usize> = (0..ids.len()).collect();
     order.sort_by_key(|n| ids[*n]);

@@ -6,11 +6,14 @@
 //!
 //! Shapes: M predicted tokens, D hidden size, V vocabulary.
 
+mod device;
+
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::pool::recycle;
 use super::{cpu, matmul, simd};
+use crate::kernels;
 
 /// Logits of at most this many elements exist at a time (16 MiB of f32).
 const CHUNK_ELEMENTS: usize = 1 << 22;
@@ -20,10 +23,12 @@ const KEEP_ELEMENTS: usize = 1 << 24;
 /// Log-probabilities of the targets and what the backward pass needs.
 #[derive(Debug)]
 pub struct LogProbs {
-    /// ln p(target) under the softmax of the row's logits, `[M]`.
-    pub values: Vec<f32>,
-    lse: Vec<f32>,
+    /// ln p(target) under the softmax of the row's logits, `[M]`, f32, on the device of the model.
+    pub values: Tensor,
+    lse: Tensor,
     kept: Vec<Tensor>,
+    /// The targets where kernels read them.
+    targets: Option<Tensor>,
 }
 
 fn check(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<(usize, usize)> {
@@ -44,33 +49,40 @@ fn chunk_rows(v: usize) -> usize {
 /// `hidden` [M, D], `head` [V, D], one target token a row.
 ///
 /// # Errors
-/// Shapes that do not fit, a target outside the vocabulary, or tensors that are not contiguous f32.
+/// Shapes that do not fit, a target outside the vocabulary, or tensors that are not contiguous f32 (or, for kernels,
+/// bf16).
 pub fn forward(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<LogProbs> {
     let (m, v) = check(hidden, head, targets)?;
-    let mut result = LogProbs { values: vec![0.0; m], lse: vec![0.0; m], kept: Vec::new() };
-    let chunks = result.values.chunks_mut(chunk_rows(v)).zip(result.lse.chunks_mut(chunk_rows(v)));
+    if let Some(kernels) = kernels::of(hidden.device())? {
+        return device::forward(&*kernels, (hidden, head, targets), device::Keep::ForBackward);
+    }
+    let (mut values, mut lse, mut kept) = (vec![0.0; m], vec![0.0; m], Vec::new());
+    let chunks = values.chunks_mut(chunk_rows(v)).zip(lse.chunks_mut(chunk_rows(v)));
     for ((values, lse), (start, targets)) in chunks.zip(chunks_of(targets, v)) {
         let logits = chunk_forward(&hidden.narrow(0, start, targets.len())?, head, targets, values, lse)?;
         match m * v <= KEEP_ELEMENTS {
-            true => result.kept.push(logits),
+            true => kept.push(logits),
             false => recycle(logits)?,
         }
     }
-    Ok(result)
+    Ok(LogProbs { values: cpu::tensor(values, m)?, lse: cpu::tensor(lse, m)?, kept, targets: None })
 }
 
 /// The log-probabilities alone, when no backward pass will follow; as [`forward`].
 ///
 /// # Errors
 /// As [`forward`].
-pub fn values(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<Vec<f32>> {
+pub fn values(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<Tensor> {
     let (m, v) = check(hidden, head, targets)?;
+    if let Some(kernels) = kernels::of(hidden.device())? {
+        return Ok(device::forward(&*kernels, (hidden, head, targets), device::Keep::Nothing)?.values);
+    }
     let (mut all, mut lse) = (vec![0.0; m], vec![0.0; chunk_rows(v)]);
     for (values, (start, targets)) in all.chunks_mut(chunk_rows(v)).zip(chunks_of(targets, v)) {
         let hidden = hidden.narrow(0, start, targets.len())?;
         recycle(chunk_forward(&hidden, head, targets, values, &mut lse[..targets.len()])?)?;
     }
-    Ok(all)
+    cpu::tensor(all, m)
 }
 
 /// The chunks of the targets with the index of each one's first.
@@ -109,7 +121,7 @@ fn log_sum_exp(row: &[f32]) -> f32 {
     top + simd::sum_of(row, |x| simd::exp(x - top)).ln()
 }
 
-/// The gradient of `hidden`, given ∂loss/∂log-probability of each row; adds the gradient of the head to `dhead`.
+/// The gradient of `hidden`, given ∂loss/∂log-probability of each row, `[M]`, f32; adds the gradient of the head to `dhead`.
 ///
 /// # Errors
 /// Shapes that do not fit, or tensors that are not contiguous f32.
@@ -118,14 +130,32 @@ pub fn backward(
     hidden: &Tensor,
     head: &Tensor,
     targets: &[u32],
-    upstream: &[f32],
+    upstream: &Tensor,
     dhead: &Tensor,
 ) -> Result<Tensor> {
-    let (m, v) = check(hidden, head, targets)?;
-    if upstream.len() != m || forward.lse.len() != m {
-        bail!("log_prob backward: {m} rows, {} gradients, {} log-sum-exps", upstream.len(), forward.lse.len());
+    let (m, _) = check(hidden, head, targets)?;
+    if upstream.dims() != [m] || forward.lse.dims() != [m] {
+        bail!("log_prob backward: {m} rows, gradients {:?}, log-sum-exps {:?}", upstream.dims(), forward.lse.dims());
     }
-    let mut kept = forward.kept.into_iter();
+    if let Some(kernels) = kernels::of(hidden.device())? {
+        return device::backward(&*kernels, forward, (hidden, head, targets), upstream, dhead);
+    }
+    cpu::read(upstream, |upstream| {
+        cpu::read(&forward.lse, |lse| rows_backward(forward.kept, (lse, upstream), hidden, head, targets, dhead))
+    })
+}
+
+/// The CPU version of [`backward`], with the log-sum-exp and the gradient of each row.
+fn rows_backward(
+    kept: Vec<Tensor>,
+    (lse, upstream): (&[f32], &[f32]),
+    hidden: &Tensor,
+    head: &Tensor,
+    targets: &[u32],
+    dhead: &Tensor,
+) -> Result<Tensor> {
+    let v = head.dim(0)?;
+    let mut kept = kept.into_iter();
     let mut dhidden = Vec::new();
     for (start, targets) in chunks_of(targets, v) {
         let x = hidden.narrow(0, start, targets.len())?;
@@ -136,7 +166,7 @@ pub fn backward(
         // In place: the logits become their gradients.
         cpu::update(&logits, |logits| {
             logits.par_chunks_exact_mut(v).enumerate().for_each(|(i, row)| {
-                let (lse, g) = (forward.lse[start + i], upstream[start + i]);
+                let (lse, g) = (lse[start + i], upstream[start + i]);
                 simd::vectorized(
                     #[inline(always)]
                     || {

@@ -2,12 +2,15 @@
 //!
 //! candle's `matmul` always writes a fresh output; gradients want `+=`, which saves one pass over memory each.
 
+pub(super) mod device;
+
 use candle_core::{Result, Tensor, bail};
 
 #[cfg(target_arch = "x86_64")]
 use super::product::large;
 use super::product::{Side, Start, wide};
 use super::{cpu, pool};
+use crate::kernels;
 
 /// Checked product over slices: `c[m,n] = start + a[m,k]·b[k,n]`.
 pub(super) fn product(
@@ -80,8 +83,11 @@ fn strides(side: Side, rows: usize, columns: usize) -> (isize, isize) {
 /// y = x·Wᵀ. `x` [N, I], `w` [O, I] → [N, O].
 ///
 /// # Errors
-/// Shapes that do not fit, or tensors that are not contiguous f32.
+/// Shapes that do not fit, or tensors that are not contiguous f32 (or, for kernels, bf16).
 pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    if let Some(kernels) = kernels::of(x.device())? {
+        return device::linear(&*kernels, x, w, x.dtype());
+    }
     linear_from(Start::Zero, x, w)
 }
 
@@ -92,6 +98,9 @@ pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
 pub fn linear_add(residual: &Tensor, x: &Tensor, w: &Tensor) -> Result<Tensor> {
     if residual.dims() != [x.dim(0)?, w.dim(0)?] {
         bail!("linear: the residual is {:?}, x {:?}, w {:?}", residual.dims(), x.dims(), w.dims());
+    }
+    if let Some(kernels) = kernels::of(x.device())? {
+        return device::linear_add(&*kernels, residual, x, w);
     }
     cpu::read(residual, |residual| linear_from(Start::Of(residual), x, w))
 }
@@ -113,6 +122,11 @@ fn linear_from(start: Start<'_>, x: &Tensor, w: &Tensor) -> Result<Tensor> {
 pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
     let Some((dy, w)) = layers.first() else { bail!("linear backward: no layers") };
     let (n, i) = (dy.dim(0)?, w.dim(1)?);
+    if let Some(kernels) = kernels::of(dy.device())? {
+        let dx = kernels.empty(&[n, i], dy.dtype())?;
+        device::backward_input_into(&*kernels, layers, &dx)?;
+        return Ok(dx);
+    }
     let mut dx = pool::values(n * i);
     for (index, (dy, w)) in layers.iter().enumerate() {
         let ((dn, o), (wo, wi)) = (dy.dims2()?, w.dims2()?);
@@ -133,6 +147,9 @@ pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor) -> Result<()
     let ((n, o), (xn, i)) = (dy.dims2()?, x.dims2()?);
     if xn != n || dw.dims() != [o, i] {
         bail!("linear backward: dy is [{n}, {o}], x is [{xn}, {i}], dw is {:?}", dw.dims());
+    }
+    if let Some(kernels) = kernels::of(dy.device())? {
+        return device::backward_weight(&*kernels, dy, x, dw);
     }
     cpu::read(dy, |dy| {
         cpu::read(x, |x| {

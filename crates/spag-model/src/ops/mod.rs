@@ -20,6 +20,7 @@ pub mod squared_norm;
 pub mod swiglu;
 
 pub(crate) mod cpu;
+mod elements;
 pub(crate) mod huge_pages;
 pub(crate) mod pool;
 pub(crate) mod product;

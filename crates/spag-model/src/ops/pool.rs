@@ -6,7 +6,9 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor};
+use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Result, Tensor};
+
+use crate::kernels;
 
 /// Spare memory; see [`Pool::during`].
 #[derive(Debug, Default)]
@@ -77,7 +79,7 @@ pub(crate) fn values(len: usize) -> Vec<f32> {
 /// Gives a tensor's memory to the current pool. Every other view of it is empty from then on.
 ///
 /// # Errors
-/// None in practice; a tensor that is not f32 on the CPU is only dropped.
+/// None in practice; a tensor that is not f32 on the CPU, or that kernels work on, is only dropped.
 pub(crate) fn recycle(tensor: Tensor) -> Result<()> {
     struct Steal;
     impl InplaceOp1 for Steal {
@@ -92,7 +94,8 @@ pub(crate) fn recycle(tensor: Tensor) -> Result<()> {
             Ok(())
         }
     }
-    match CURRENT.with_borrow(Option::is_some) {
+    let spare = tensor.device().is_cpu() && tensor.dtype() == DType::F32 && kernels::current().is_none();
+    match spare && CURRENT.with_borrow(Option::is_some) {
         true => tensor.inplace_op1(&Steal),
         false => Ok(()),
     }

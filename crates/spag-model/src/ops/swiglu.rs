@@ -1,9 +1,12 @@
 //! SwiGLU: y = silu(gate)·up, element by element (Shazeer 2020).
 
+mod device;
+
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::{cpu, pool, simd};
+use crate::kernels;
 
 /// Elements a task works through.
 const CHUNK: usize = 8192;
@@ -11,10 +14,13 @@ const CHUNK: usize = 8192;
 /// `gate` and `up` of one shape → the same shape.
 ///
 /// # Errors
-/// Shapes that differ, or tensors that are not contiguous f32.
+/// Shapes that differ, or tensors that are not contiguous f32 (or, for kernels, bf16).
 pub fn forward(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     if gate.dims() != up.dims() {
         bail!("swiglu: gate is {:?}, up is {:?}", gate.dims(), up.dims());
+    }
+    if let Some(kernels) = kernels::of(gate.device())? {
+        return device::forward(&*kernels, gate, up);
     }
     let mut y = pool::values(gate.elem_count());
     cpu::read(gate, |g| {
@@ -38,12 +44,15 @@ pub fn forward(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
 /// As [`forward`] for `x` [N, 2F] that holds gate and up side by side → [N, F].
 ///
 /// # Errors
-/// An odd width, or a tensor that is not contiguous f32.
+/// An odd width, or a tensor that is not contiguous f32 (or, for kernels, bf16).
 pub fn forward_joined(x: &Tensor) -> Result<Tensor> {
     let (n, width) = x.dims2()?;
     let f = width / 2;
     if f == 0 || width % 2 != 0 {
         bail!("swiglu: gate and up together are [{n}, {width}]");
+    }
+    if let Some(kernels) = kernels::of(x.device())? {
+        return device::forward_joined(&*kernels, x);
     }
     let mut y = pool::values(n * f);
     let rows = CHUNK.div_ceil(f);
@@ -70,10 +79,13 @@ pub fn forward_joined(x: &Tensor) -> Result<Tensor> {
 /// the output once more, which the layer that reads it needs for the gradient of its weight.
 ///
 /// # Errors
-/// Shapes that differ, or tensors that are not contiguous f32.
+/// Shapes that differ, or tensors that are not contiguous f32 (or, for kernels, bf16).
 pub fn backward(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
     if gate.dims() != up.dims() || dy.dims() != gate.dims() {
         bail!("swiglu backward: gate is {:?}, up is {:?}, dy is {:?}", gate.dims(), up.dims(), dy.dims());
+    }
+    if let Some(kernels) = kernels::of(gate.device())? {
+        return device::backward(&*kernels, gate, up, dy);
     }
     cpu::update(gate, |g| {
         cpu::update(up, |u| {

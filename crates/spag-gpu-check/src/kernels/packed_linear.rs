@@ -1,0 +1,28 @@
+use candle_core::DType;
+use spag_model::ops::packed_linear::{PackedWeight, forward};
+
+use crate::Place;
+use crate::random::{Random, close, tolerance};
+
+pub(super) fn check(place: &Place) {
+    let mut random = Random::new(3);
+    let (n, i) = (9, 48);
+    let x = random.tensor(&[n, i]).unwrap();
+    let weights = [32, 8, 24].map(|o| random.tensor(&[o, i]).unwrap());
+    for count in [1, 3] {
+        let parts: Vec<_> = weights[..count].iter().collect();
+        let packed = PackedWeight::new(&parts).unwrap();
+        let residual = random.tensor(&[n, packed.outputs()]).unwrap();
+        for dtype in [DType::F32, DType::BF16] {
+            let here = |t| place.put(t, dtype).unwrap();
+            let parts: Vec<_> = parts.iter().map(|w| here(w)).collect();
+            let (hx, hresidual) = (here(&x), here(&residual));
+            let there = place.run(|| PackedWeight::new(&parts.iter().collect::<Vec<_>>())).unwrap();
+            assert_eq!((there.inputs(), there.outputs()), (packed.inputs(), packed.outputs()));
+            for around in [None, Some((&hresidual, &residual))] {
+                let y = place.run(|| forward(&hx, &there, around.map(|a| a.0))).unwrap();
+                close(&y, &forward(&x, &packed, around.map(|a| a.1)).unwrap(), tolerance(dtype), "y");
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+use candle_core::DType;
+use spag_model::ops::rope::{Direction, Positions, RopeTable, rotate, rotate_leading};
+
+use crate::Place;
+use crate::random::{Random, close, tolerance};
+
+pub(super) fn check(place: &Place) {
+    let mut random = Random::new(6);
+    // The width, the columns that turn, and the head size: vectors, single elements, rows that do not lie on 16 bytes.
+    for (width, columns, head) in [(64, 64, 16), (96, 64, 32), (18, 12, 6), (4608, 4224, 128), (33, 32, 16)] {
+        let table = RopeTable::new(head, 10000.0, 50);
+        let n = 5;
+        let positions: Vec<u32> = (0..n).map(|_| random.below(50) as u32).collect();
+        let x = random.tensor(&[n, width]).unwrap();
+        let at = Positions::new(&positions, &table, x.device()).unwrap();
+        for dtype in [DType::F32, DType::BF16] {
+            let here = place.put(&x, dtype).unwrap();
+            let at_here = place.run(|| Positions::new(&positions, &table, place.where_to())).unwrap();
+            for direction in [Direction::Forward, Direction::Backward] {
+                let (turned, want) = (place.put(&x, dtype).unwrap(), x.copy().unwrap());
+                place.run(|| rotate_leading(&turned, columns, &at_here, &table, direction)).unwrap();
+                rotate_leading(&want, columns, &at, &table, direction).unwrap();
+                close(&turned, &want, tolerance(dtype), "x");
+            }
+            if columns == width {
+                // There and back again.
+                place.run(|| rotate(&here, &at_here, &table, Direction::Forward)).unwrap();
+                place.run(|| rotate(&here, &at_here, &table, Direction::Backward)).unwrap();
+                close(&here, &x, tolerance(dtype), "x turned back");
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+use candle_core::{DType, Tensor};
+use spag_model::ops::swiglu;
+
+use crate::Place;
+use crate::random::{Random, close, tolerance};
+
+pub(super) fn check(place: &Place) {
+    let mut random = Random::new(4);
+    for (n, f) in [(1, 8), (3, 33), (5, 1000), (2, 4100), (70, 64)] {
+        // Gates up to ±24, where the sigmoid is 0 or 1 to f32.
+        let wide = |t: Tensor| (t * 24.0).unwrap();
+        let (gate, up) = (wide(random.tensor(&[n, f]).unwrap()), random.tensor(&[n, f]).unwrap());
+        let dy = random.tensor(&[n, f]).unwrap();
+        let joined = Tensor::cat(&[&gate, &up], 1).unwrap();
+        for dtype in [DType::F32, DType::BF16] {
+            let here = |t| place.put(t, dtype).unwrap();
+            let (hgate, hup, hdy) = (here(&gate), here(&up), here(&dy));
+            let want = swiglu::forward(&gate, &up).unwrap();
+            let y = place.run(|| swiglu::forward(&hgate, &hup)).unwrap();
+            assert_eq!(y.dtype(), dtype);
+            close(&y, &want, tolerance(dtype), "y");
+            let y = place.run(|| swiglu::forward_joined(&here(&joined))).unwrap();
+            close(&y, &want, tolerance(dtype), "y of joined");
+            let (dgate, dup, output) = (gate.copy().unwrap(), up.copy().unwrap(), dy.copy().unwrap());
+            swiglu::backward(&dgate, &dup, &output).unwrap();
+            place.run(|| swiglu::backward(&hgate, &hup, &hdy)).unwrap();
+            close(&hgate, &dgate, tolerance(dtype), "dgate");
+            close(&hup, &dup, tolerance(dtype), "dup");
+            close(&hdy, &output, tolerance(dtype), "the output once more");
+        }
+    }
+}

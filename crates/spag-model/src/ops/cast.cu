@@ -1,0 +1,18 @@
+// Rounding f32 to bf16. A thread takes 32 bytes of one and 16 of the other.
+#include "cuda/elements.cuh"
+
+// narrow = wide, rounded to nearest even. Both [count]; views may begin at any element.
+__device__ void round_into(const float* wide, bf16* narrow, unsigned long long count) {
+  constexpr int N = Vector<bf16>::SIZE;
+  const size_t at = first_of_thread<N>();
+  const unsigned here = present<N>(at, count);
+  if (here == 0) return;
+  const auto from = load_several<N>(wide + at, here);
+  Several<bf16, N> to;
+#pragma unroll
+  for (int i = 0; i < N; ++i) to.at[i] = from_float<bf16>(from.at[i]);
+  store_several(narrow + at, to, here);
+}
+
+EXPORT_BOUNDS(cast_round_into, 256, 4, (const float* wide, bf16* narrow, unsigned long long count),
+              round_into(wide, narrow, count))

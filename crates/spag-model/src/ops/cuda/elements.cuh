@@ -1,0 +1,48 @@
+// Kernels that go element by element over flat memory: each thread takes one vector, the last one perhaps a part of it.
+#pragma once
+
+#include "prelude.cuh"
+
+// N values of T; 16 bytes or fewer are one access to memory, more are several.
+template <class T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Several {
+  T at[N];
+};
+
+// Whether an address is as a Several<T, N> needs it: views may begin at any element.
+template <class T, int N>
+__device__ __forceinline__ bool lies_well(const T* from) {
+  return reinterpret_cast<uintptr_t>(from) % alignof(Several<T, N>) == 0;
+}
+
+// `count` values, N or fewer; the rest are zeros.
+template <int N, class T>
+__device__ __forceinline__ Several<T, N> load_several(const T* from, unsigned count) {
+  if (count == N && lies_well<T, N>(from)) return *reinterpret_cast<const Several<T, N>*>(from);
+  Several<T, N> values;
+#pragma unroll
+  for (unsigned i = 0; i < N; ++i) values.at[i] = i < count ? from[i] : from_float<T>(0.0f);
+  return values;
+}
+template <class T, int N>
+__device__ __forceinline__ void store_several(T* to, const Several<T, N>& values, unsigned count) {
+  if (count == N && lies_well<T, N>(to)) {
+    *reinterpret_cast<Several<T, N>*>(to) = values;
+    return;
+  }
+#pragma unroll
+  for (unsigned i = 0; i < N; ++i)
+    if (i < count) to[i] = values.at[i];
+}
+
+// How many of the N values from element `at` on there are.
+template <int N>
+__device__ __forceinline__ unsigned present(size_t at, size_t count) {
+  return at >= count ? 0 : count - at < N ? unsigned(count - at) : unsigned(N);
+}
+
+// The first of this thread's N values.
+template <int N>
+__device__ __forceinline__ size_t first_of_thread() {
+  return (size_t(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+}

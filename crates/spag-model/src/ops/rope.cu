@@ -1,0 +1,39 @@
+// Rotary position embedding, in place. A thread turns as many neighbouring elements as 16 bytes hold.
+#include "cuda/elements.cuh"
+
+// x [n, width]: element i of each head of 2·half elements turns with element i + half, in the first 2·pairs columns.
+// Row n is at positions[n]; cos, sin [positions, half]; `sign` is 1 to turn, −1 to turn back. Block (n, c) takes part c
+// of row n.
+template <class T, int N>
+__device__ void turn(T* x, const unsigned* positions, const float* cos, const float* sin, unsigned width, unsigned pairs,
+                     unsigned half, float sign) {
+  const unsigned pair = (blockIdx.y * blockDim.x + threadIdx.x) * N;
+  if (pair >= pairs) return;
+  const unsigned head = pair / half, i = pair % half;
+  const size_t angle = size_t(positions[blockIdx.x]) * half + i;
+  T* first = x + size_t(blockIdx.x) * width + head * 2 * half + i;
+  T* second = first + half;
+  const auto c = load_several<N>(cos + angle, N), s = load_several<N>(sin + angle, N);
+  auto a = load_several<N>(first, N), b = load_several<N>(second, N);
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    const float u = to_float(a.at[k]), v = to_float(b.at[k]), turned = s.at[k] * sign;
+    a.at[k] = from_float<T>(u * c.at[k] - v * turned);
+    b.at[k] = from_float<T>(v * c.at[k] + u * turned);
+  }
+  store_several(first, a, N);
+  store_several(second, b, N);
+}
+
+// `vectors`: N neighbouring pairs a thread, where `half` is a multiple of N; `single`: one pair a thread.
+#define EXPORT_FOR(T, suffix)                                                                                    \
+  EXPORT_BOUNDS(rope_vectors_##suffix, 256, 4,                                                                   \
+                (T * x, const unsigned* positions, const float* cos, const float* sin, unsigned width,           \
+                 unsigned pairs, unsigned half, float sign),                                                     \
+                (turn<T, Vector<T>::SIZE>(x, positions, cos, sin, width, pairs, half, sign)))                     \
+  EXPORT_BOUNDS(rope_single_##suffix, 256, 4,                                                                    \
+                (T * x, const unsigned* positions, const float* cos, const float* sin, unsigned width,           \
+                 unsigned pairs, unsigned half, float sign),                                                     \
+                (turn<T, 1>(x, positions, cos, sin, width, pairs, half, sign)))
+EXPORT_FOR(float, f32)
+EXPORT_FOR(bf16, bf16)
