@@ -4,6 +4,7 @@
 //! Shapes cover odd lengths, a single row, and sizes that are not whole vectors or tiles. Outputs hold NaNs before a
 //! kernel writes them.
 
+mod attention;
 mod rms_norm;
 
 use crate::Place;
@@ -12,4 +13,4 @@ use crate::Place;
 pub type Check = (&'static str, fn(&Place));
 
 /// All checks.
-pub const ALL: &[Check] = &[("rms_norm", rms_norm::check)];
+pub const ALL: &[Check] = &[("attention", attention::check), ("rms_norm", rms_norm::check)];

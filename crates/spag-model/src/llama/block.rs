@@ -5,7 +5,7 @@
 use candle_core::{Result, Tensor};
 
 use crate::config::LlamaConfig;
-use crate::ops::attention::{self, Heads, LogSumExp};
+use crate::ops::attention::{self, Heads, LogSumExp, Sequences};
 use crate::ops::cast::widened;
 use crate::ops::matmul::{linear, linear_add, linear_backward_input, linear_backward_weight};
 use crate::ops::pool::recycle;
@@ -91,6 +91,7 @@ pub(crate) fn forward(
     x: Tensor,
     w: &BlockWeights,
     batch: &Packed,
+    sequences: &Sequences,
     shape: &Shape<'_>,
 ) -> Result<(Tensor, BlockActivations)> {
     let normed = rms_norm::forward(&x, &w.input_norm, shape.eps)?;
@@ -98,7 +99,7 @@ pub(crate) fn forward(
     rotate(&q, &batch.positions, shape.rope, Direction::Forward)?;
     rotate(&k, &batch.positions, shape.rope, Direction::Forward)?;
     recycle(normed)?;
-    let (attended, lse) = attention::forward(&q, &k, &v, &batch.bounds, shape.heads)?;
+    let (attended, lse) = attention::forward(&q, &k, &v, sequences, shape.heads)?;
     let middle = linear_add(&x, &attended, &w.o)?;
     let normed = rms_norm::forward(&middle, &w.post_norm, shape.eps)?;
     let (gate, up) = (linear(&normed, &w.gate)?, linear(&normed, &w.up)?);
@@ -129,6 +130,7 @@ pub(crate) fn backward(
     w: &BlockWeights,
     grads: &BlockWeights,
     batch: &Packed,
+    sequences: &Sequences,
     shape: &Shape<'_>,
 ) -> Result<Tensor> {
     let BlockActivations { x_nd, q_nd, k_nkv, v_nkv, lse, attended_nd, middle_nd, gate_nf, up_nf } = saved;
@@ -152,7 +154,7 @@ pub(crate) fn backward(
     linear_backward_weight(&dmiddle, &attended_nd, &grads.o)?;
     let dattended = linear_backward_input(&[(&dmiddle, &w.o)])?;
     let (dq, dk, dv) =
-        attention::backward(&q_nd, &k_nkv, &v_nkv, &attended_nd, &lse, &dattended, &batch.bounds, shape.heads)?;
+        attention::backward(&q_nd, &k_nkv, &v_nkv, &attended_nd, &lse, &dattended, sequences, shape.heads)?;
     for tensor in [q_nd, k_nkv, v_nkv, attended_nd, dattended] {
         recycle(tensor)?;
     }

@@ -9,6 +9,7 @@ use super::init;
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
+use crate::ops::attention::Sequences;
 use crate::ops::cast::widened;
 use crate::ops::log_prob::{self, LogProbs};
 use crate::ops::pool::{self, Pool, recycle};
@@ -44,6 +45,7 @@ enum Saved {
 /// The result of a training forward pass: log-probabilities, and what the backward pass needs.
 pub struct Forward {
     batch: Packed,
+    sequences: Sequences,
     targets: Targets,
     blocks: Vec<Saved>,
     rows_md: Tensor,
@@ -165,8 +167,10 @@ impl Llama {
         Self::run(&Arc::default(), || {
             let shape = Shape::new(&self.config, &self.rope);
             let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
+            let sequences = Sequences::new(&batch.bounds, x.device())?;
             for index in 0..self.config.num_hidden_layers {
-                let (y, saved) = block::forward(x, &BlockWeights::of(&self.parameters, index)?, batch, &shape)?;
+                let weights = BlockWeights::of(&self.parameters, index)?;
+                let (y, saved) = block::forward(x, &weights, batch, &sequences, &shape)?;
                 recycle(saved.into_input()?)?;
                 x = y;
             }
@@ -185,9 +189,11 @@ impl Llama {
         Self::run(&self.pool, || {
             let shape = Shape::new(&self.config, &self.rope);
             let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
+            let sequences = Sequences::new(&batch.bounds, x.device())?;
             let mut blocks = Vec::with_capacity(self.config.num_hidden_layers);
             for index in 0..self.config.num_hidden_layers {
-                let (y, saved) = block::forward(x, &BlockWeights::of(&self.parameters, index)?, &batch, &shape)?;
+                let weights = BlockWeights::of(&self.parameters, index)?;
+                let (y, saved) = block::forward(x, &weights, &batch, &sequences, &shape)?;
                 blocks.push(match keep {
                     Activations::Keep => Saved::All(Box::new(saved)),
                     Activations::Recompute => Saved::Input(saved.into_input()?),
@@ -199,7 +205,7 @@ impl Llama {
             recycle(x)?;
             let normed_md = rms_norm::forward(&rows_md, &self.final_norm(&self.parameters)?, shape.eps)?;
             let log_probs = log_prob::forward(&normed_md, &self.head(&self.parameters)?, &targets.tokens)?;
-            Ok(Forward { batch, targets, blocks, rows_md, normed_md, log_probs })
+            Ok(Forward { batch, sequences, targets, blocks, rows_md, normed_md, log_probs })
         })
     }
 
@@ -218,7 +224,7 @@ impl Llama {
 
     fn blocks_backward(&self, forward: Forward, upstream: &[f32], grads: &FlatBuffers) -> Result<()> {
         let shape = Shape::new(&self.config, &self.rope);
-        let Forward { batch, targets, mut blocks, rows_md, normed_md, log_probs } = forward;
+        let Forward { batch, sequences, targets, mut blocks, rows_md, normed_md, log_probs } = forward;
         let (head, norm) = (self.head(&self.parameters)?, self.final_norm(&self.parameters)?);
         let dnormed = log_prob::backward(log_probs, &normed_md, &head, &targets.tokens, upstream, &self.head(grads)?)?;
         let drows = rms_norm::backward(&rows_md, &norm, shape.eps, &dnormed, None, &self.final_norm(grads)?)?;
@@ -236,12 +242,12 @@ impl Llama {
             let saved = match saved {
                 Saved::All(saved) => *saved,
                 Saved::Input(x) => {
-                    let (y, saved) = block::forward(x, &weights, &batch, &shape)?;
+                    let (y, saved) = block::forward(x, &weights, &batch, &sequences, &shape)?;
                     recycle(y)?;
                     saved
                 }
             };
-            dx = block::backward(saved, dx, &weights, &BlockWeights::of(grads, index)?, &batch, &shape)?;
+            dx = block::backward(saved, dx, &weights, &BlockWeights::of(grads, index)?, &batch, &sequences, &shape)?;
         }
         embedding::backward(&batch.ids, &dx, &grads.view(0, 0)?)?;
         recycle(dx)?;
