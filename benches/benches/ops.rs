@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Tensor};
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
-use spag_model::ops::attention::{self, Heads};
+use spag_model::ops::attention::{self, Heads, Sequences};
 use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
 use spag_model::ops::squared_norm::squared_norm;
 use spag_model::ops::{embedding, log_prob, matmul, rms_norm, swiglu};
@@ -98,13 +98,14 @@ fn attention(c: &mut Criterion) {
         let (n, d, t) = (size.sequences * size.length, size.hidden, size.length);
         let (q, k, v, dout) = (random(n, d), random(n, d), random(n, d), random(n, d));
         let bounds: Vec<u32> = (0..=size.sequences).map(|s| (s * t) as u32).collect();
+        let sequences = Sequences::new(&bounds, &Device::Cpu).expect("the bounds rise");
         let heads = Heads { query: HEADS, kv: HEADS, dim: d / HEADS };
         let product = size.sequences * t * (t + 1) * d;
         let name = |pass: &str| format!("{} {pass}", size.name);
-        op(&mut group, name("forward"), flops(2 * product), || attention::forward(&q, &k, &v, &bounds, heads));
-        let (out, lse) = attention::forward(&q, &k, &v, &bounds, heads).expect("the shapes fit");
+        op(&mut group, name("forward"), flops(2 * product), || attention::forward(&q, &k, &v, &sequences, heads));
+        let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads).expect("the shapes fit");
         op(&mut group, name("backward"), flops(5 * product), || {
-            attention::backward(&q, &k, &v, &out, &lse, &dout, &bounds, heads)
+            attention::backward(&q, &k, &v, &out, &lse, &dout, &sequences, heads)
         });
     }
     group.finish();

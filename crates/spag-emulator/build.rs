@@ -12,7 +12,8 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").opt_level(2).include("cuda").define("SPAG_EMULATOR", None).file("cuda/emulator.cpp");
-    build.flag("-Wno-unknown-pragmas").flag("-ffp-contract=off");
+    // nvcc is the one to warn about them.
+    build.warnings(false).flag("-ffp-contract=off");
     for kernel in kernels {
         // A file of its own for each, since helpers of different kernels may have the same names.
         let path = kernel.canonicalize().expect("it was found a moment ago");

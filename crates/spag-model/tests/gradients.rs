@@ -5,7 +5,7 @@ mod oracle;
 use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::ops::attention::{self, Heads};
+use spag_model::ops::attention::{self, Heads, Sequences};
 use spag_model::ops::packed_linear::{self, PackedWeight};
 use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
 use spag_model::ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
@@ -119,10 +119,11 @@ fn attention() {
         let (qd, kd) = (heads.query * heads.dim, heads.kv * heads.dim);
         let (q, k, v) = (random((n, qd), &mut rng), random((n, kd), &mut rng), random((n, kd), &mut rng));
         let g = random((n, qd), &mut rng);
-        let (out, lse) = attention::forward(&q, &k, &v, &bounds, heads).unwrap();
-        let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &g, &bounds, heads).unwrap();
+        let sequences = Sequences::new(&bounds, &Device::Cpu).unwrap();
+        let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads).unwrap();
+        let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &g, &sequences, heads).unwrap();
         let f =
-            |q: &Tensor, k: &Tensor, v: &Tensor| scalar(&attention::forward(q, k, v, &bounds, heads).unwrap().0, &g);
+            |q: &Tensor, k: &Tensor, v: &Tensor| scalar(&attention::forward(q, k, v, &sequences, heads).unwrap().0, &g);
         differences(&q, &dq, |q| f(q, &k, &v), "dq");
         differences(&k, &dk, |k| f(&q, k, &v), "dk");
         differences(&v, &dv, |v| f(&q, &k, v), "dv");
@@ -158,14 +159,15 @@ fn attention_reference(q: &[f64], k: &[f64], v: &[f64], g: &[f64], dim: usize) -
 #[test]
 fn attention_agrees_with_f64_at_all_head_sizes() {
     let mut rng = ChaCha8Rng::seed_from_u64(12);
-    let lengths = vec![0, 1, 8, 8, 55, 170];
+    let lengths = [0, 1, 8, 8, 55, 170];
+    let sequences = Sequences::new(&lengths, &Device::Cpu).unwrap();
     for (query, kv, dim) in [(2, 2, 32), (4, 2, 64), (2, 1, 128), (3, 3, 20), (2, 2, 72), (1, 1, 1)] {
         let heads = Heads { query, kv, dim };
         let n = 170;
         let (q, g) = (random((n, query * dim), &mut rng), random((n, query * dim), &mut rng));
         let (k, v) = (random((n, kv * dim), &mut rng), random((n, kv * dim), &mut rng));
-        let (out, lse) = attention::forward(&q, &k, &v, &lengths, heads).unwrap();
-        let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &g, &lengths, heads).unwrap();
+        let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads).unwrap();
+        let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &g, &sequences, heads).unwrap();
         let columns = |t: &Tensor, first: usize, bounds: &[u32]| -> Vec<f64> {
             let rows = t.narrow(0, bounds[0] as usize, (bounds[1] - bounds[0]) as usize).unwrap();
             let part = rows.narrow(1, first * dim, dim).unwrap().contiguous().unwrap();

@@ -5,6 +5,7 @@
 //! kernel writes them.
 
 mod adamw;
+mod attention;
 mod cast;
 mod embedding;
 mod log_prob;
@@ -23,6 +24,7 @@ pub type Check = (&'static str, fn(&Place));
 /// All checks.
 pub const ALL: &[Check] = &[
     ("adamw", adamw::check),
+    ("attention", attention::check),
     ("cast", cast::check),
     ("embedding", embedding::check),
     ("log_prob", log_prob::check),

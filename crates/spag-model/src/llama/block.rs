@@ -2,10 +2,12 @@
 //!
 //! Legend: N tokens, D hidden size, F feed-forward size, KV key/value width.
 
+use std::sync::Arc;
+
 use candle_core::{Device, Result, Tensor};
 
 use crate::config::LlamaConfig;
-use crate::ops::attention::{self, Heads, LogSumExp};
+use crate::ops::attention::{self, Heads, LogSumExp, Sequences};
 use crate::ops::cast::widened;
 use crate::ops::matmul::{linear, linear_add, linear_backward_input, linear_backward_weight};
 use crate::ops::pool::recycle;
@@ -72,20 +74,25 @@ impl BlockActivations {
     }
 }
 
-/// Sizes that every layer's functions need.
-pub(crate) struct Shape<'a> {
+/// What every layer's functions need: sizes, and the batch's positions and sequences, once on the device for all layers.
+pub(crate) struct Shape {
     pub(crate) heads: Heads,
     pub(crate) eps: f32,
-    pub(crate) rope: &'a RopeTable,
+    pub(crate) rope: Arc<RopeTable>,
     pub(crate) positions: Positions,
+    pub(crate) sequences: Sequences,
 }
 
-impl<'a> Shape<'a> {
+impl Shape {
     /// For a batch whose rows lie on `device`.
-    pub(crate) fn new(config: &LlamaConfig, rope: &'a RopeTable, batch: &Packed, device: &Device) -> Result<Self> {
-        let heads = Heads { query: config.num_attention_heads, kv: config.kv_heads(), dim: config.head_dim() };
-        let positions = Positions::new(&batch.positions, rope, device)?;
-        Ok(Self { heads, eps: config.rms_norm_eps as f32, rope, positions })
+    pub(crate) fn new(config: &LlamaConfig, rope: Arc<RopeTable>, batch: &Packed, device: &Device) -> Result<Self> {
+        Ok(Self {
+            heads: Heads { query: config.num_attention_heads, kv: config.kv_heads(), dim: config.head_dim() },
+            eps: config.rms_norm_eps as f32,
+            positions: Positions::new(&batch.positions, &rope, device)?,
+            sequences: Sequences::new(&batch.bounds, device)?,
+            rope,
+        })
     }
 }
 
@@ -93,15 +100,14 @@ impl<'a> Shape<'a> {
 pub(crate) fn forward(
     x: Tensor,
     w: &BlockWeights,
-    batch: &Packed,
-    shape: &Shape<'_>,
+    shape: &Shape,
 ) -> Result<(Tensor, BlockActivations)> {
     let normed = rms_norm::forward(&x, &w.input_norm, shape.eps)?;
     let (q, k, v) = (linear(&normed, &w.q)?, linear(&normed, &w.k)?, linear(&normed, &w.v)?);
-    rotate(&q, &shape.positions, shape.rope, Direction::Forward)?;
-    rotate(&k, &shape.positions, shape.rope, Direction::Forward)?;
+    rotate(&q, &shape.positions, &shape.rope, Direction::Forward)?;
+    rotate(&k, &shape.positions, &shape.rope, Direction::Forward)?;
     recycle(normed)?;
-    let (attended, lse) = attention::forward(&q, &k, &v, &batch.bounds, shape.heads)?;
+    let (attended, lse) = attention::forward(&q, &k, &v, &shape.sequences, shape.heads)?;
     let middle = linear_add(&x, &attended, &w.o)?;
     let normed = rms_norm::forward(&middle, &w.post_norm, shape.eps)?;
     let (gate, up) = (linear(&normed, &w.gate)?, linear(&normed, &w.up)?);
@@ -131,8 +137,7 @@ pub(crate) fn backward(
     dy: Tensor,
     w: &BlockWeights,
     grads: &BlockWeights,
-    batch: &Packed,
-    shape: &Shape<'_>,
+    shape: &Shape,
 ) -> Result<Tensor> {
     let BlockActivations { x_nd, q_nd, k_nkv, v_nkv, lse, attended_nd, middle_nd, gate_nf, up_nf } = saved;
     // In place: gate and up become their gradients, the gradient of the activated values these values.
@@ -155,12 +160,12 @@ pub(crate) fn backward(
     linear_backward_weight(&dmiddle, &attended_nd, &grads.o)?;
     let dattended = linear_backward_input(&[(&dmiddle, &w.o)])?;
     let (dq, dk, dv) =
-        attention::backward(&q_nd, &k_nkv, &v_nkv, &attended_nd, &lse, &dattended, &batch.bounds, shape.heads)?;
+        attention::backward(&q_nd, &k_nkv, &v_nkv, &attended_nd, &lse, &dattended, &shape.sequences, shape.heads)?;
     for tensor in [q_nd, k_nkv, v_nkv, attended_nd, dattended] {
         recycle(tensor)?;
     }
-    rotate(&dq, &shape.positions, shape.rope, Direction::Backward)?;
-    rotate(&dk, &shape.positions, shape.rope, Direction::Backward)?;
+    rotate(&dq, &shape.positions, &shape.rope, Direction::Backward)?;
+    rotate(&dk, &shape.positions, &shape.rope, Direction::Backward)?;
     let normed = rms_norm::forward(&x_nd, &w.input_norm, shape.eps)?;
     linear_backward_weight(&dq, &normed, &grads.q)?;
     linear_backward_weight(&dk, &normed, &grads.k)?;

@@ -44,6 +44,7 @@ enum Saved {
 /// The result of a training forward pass: log-probabilities, and what the backward pass needs.
 pub struct Forward {
     batch: Packed,
+    shape: Shape,
     targets: Targets,
     blocks: Vec<Saved>,
     rows_md: Tensor,
@@ -145,8 +146,8 @@ impl Llama {
         Ok(widened(&view)?)
     }
 
-    fn shape(&self, batch: &Packed) -> Result<Shape<'_>> {
-        Ok(Shape::new(&self.config, &self.rope, batch, self.parameters.device())?)
+    fn shape(&self, batch: &Packed) -> Result<Shape> {
+        Ok(Shape::new(&self.config, self.rope.clone(), batch, self.parameters.device())?)
     }
 
     /// Rejects a batch that the model cannot read, before anything is computed.
@@ -178,7 +179,8 @@ impl Llama {
             let shape = self.shape(batch)?;
             let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
             for index in 0..self.config.num_hidden_layers {
-                let (y, saved) = block::forward(x, &BlockWeights::of(&self.parameters, index)?, batch, &shape)?;
+                let weights = BlockWeights::of(&self.parameters, index)?;
+                let (y, saved) = block::forward(x, &weights, &shape)?;
                 recycle(saved.into_input()?)?;
                 x = y;
             }
@@ -199,7 +201,8 @@ impl Llama {
             let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
             let mut blocks = Vec::with_capacity(self.config.num_hidden_layers);
             for index in 0..self.config.num_hidden_layers {
-                let (y, saved) = block::forward(x, &BlockWeights::of(&self.parameters, index)?, &batch, &shape)?;
+                let weights = BlockWeights::of(&self.parameters, index)?;
+                let (y, saved) = block::forward(x, &weights, &shape)?;
                 blocks.push(match keep {
                     Activations::Keep => Saved::All(Box::new(saved)),
                     Activations::Recompute => Saved::Input(saved.into_input()?),
@@ -211,7 +214,7 @@ impl Llama {
             recycle(x)?;
             let normed_md = rms_norm::forward(&rows_md, &self.final_norm(&self.parameters)?, shape.eps)?;
             let log_probs = log_prob::forward(&normed_md, &self.head(&self.parameters)?, &targets.tokens)?;
-            Ok(Forward { batch, targets, blocks, rows_md, normed_md, log_probs })
+            Ok(Forward { batch, shape, targets, blocks, rows_md, normed_md, log_probs })
         })
     }
 
@@ -239,8 +242,7 @@ impl Llama {
     }
 
     fn blocks_backward(&self, forward: Forward, upstream: &Tensor, grads: &FlatBuffers) -> Result<()> {
-        let Forward { batch, targets, mut blocks, rows_md, normed_md, log_probs } = forward;
-        let shape = self.shape(&batch)?;
+        let Forward { batch, shape, targets, mut blocks, rows_md, normed_md, log_probs } = forward;
         let (head, norm) = (self.head(&self.parameters)?, self.final_norm(&self.parameters)?);
         let dnormed = log_prob::backward(log_probs, &normed_md, &head, &targets.tokens, upstream, &self.head(grads)?)?;
         let drows = rms_norm::backward(&rows_md, &norm, shape.eps, &dnormed, None, &self.final_norm(grads)?)?;
@@ -258,12 +260,12 @@ impl Llama {
             let saved = match saved {
                 Saved::All(saved) => *saved,
                 Saved::Input(x) => {
-                    let (y, saved) = block::forward(x, &weights, &batch, &shape)?;
+                    let (y, saved) = block::forward(x, &weights, &shape)?;
                     recycle(y)?;
                     saved
                 }
             };
-            dx = block::backward(saved, dx, &weights, &BlockWeights::of(grads, index)?, &batch, &shape)?;
+            dx = block::backward(saved, dx, &weights, &BlockWeights::of(grads, index)?, &shape)?;
         }
         embedding::backward(&batch.ids, &dx, &grads.view(0, 0)?)?;
         recycle(dx)?;

@@ -2,7 +2,8 @@ use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::forward::{copy_rows, row_products};
-use super::{Heads, LogSumExp, Task, check, key_stride, tasks};
+use super::{Heads, Held, LogSumExp, Sequences, Task, check, device, key_stride, tasks};
+use crate::kernels;
 use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile, transpose};
 use crate::ops::{pool, simd};
@@ -13,7 +14,7 @@ const BLOCK: usize = 8 * ROWS;
 /// The gradients of q, k and v, given the output of [`super::forward`], its log-sum-exps and the output's gradient.
 ///
 /// # Errors
-/// Shapes that do not fit, or tensors that are not contiguous f32.
+/// As [`super::forward`], or log-sum-exps that were computed on another device.
 #[expect(clippy::too_many_arguments, reason = "the tensors of the forward pass and the gradient")]
 pub fn backward(
     q: &Tensor,
@@ -22,14 +23,22 @@ pub fn backward(
     out: &Tensor,
     lse: &LogSumExp,
     dout: &Tensor,
-    bounds: &[u32],
+    sequences: &Sequences,
     heads: Heads,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    let n = check(q, k, v, bounds, heads)?;
+    let n = check(q, k, v, sequences, heads)?;
     let (qd, kd) = (heads.query * heads.dim, heads.kv * heads.dim);
-    if out.dims() != [n, qd] || dout.dims() != [n, qd] || lse.0.len() != n * heads.query {
+    if out.dims() != [n, qd] || dout.dims() != [n, qd] || lse.len() != n * heads.query {
         bail!("attention backward: out {:?}, dout {:?} do not fit {heads:?}", out.dims(), dout.dims());
     }
+    let kernels = kernels::of(q.device())?;
+    let lse = match (&kernels, &lse.0) {
+        (Some(kernels), Held::Device(lse)) => {
+            return device::backward(&**kernels, &device::Saved { q, k, v, out, lse, dout }, sequences, heads);
+        }
+        (None, Held::Host(lse)) => lse,
+        _ => bail!("attention backward: the log-sum-exps were computed on another device"),
+    };
     let (mut dq, mut dk, mut dv) = (pool::values(n * qd), pool::values(n * kd), pool::values(n * kd));
     let grads = Gradients { q: SharedMut::new(&mut dq), k: SharedMut::new(&mut dk), v: SharedMut::new(&mut dv) };
     cpu::read(q, |q| {
@@ -37,8 +46,8 @@ pub fn backward(
             cpu::read(v, |v| {
                 cpu::read(out, |out| {
                     cpu::read(dout, |dout| {
-                        let saved = Saved { q, k, v, out, dout, lse: &lse.0 };
-                        tasks(bounds, heads).into_par_iter().for_each(|task| {
+                        let saved = Saved { q, k, v, out, dout, lse };
+                        tasks(sequences.bounds(), heads).into_par_iter().for_each(|task| {
                             // SAFETY: the tensors were checked; the gradients of (sequence, key/value head with its
                             // group of query heads) belong to this task alone.
                             unsafe { task_backward(&task, &saved, heads, grads) }

@@ -1,19 +1,23 @@
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-use super::{Heads, LogSumExp, Task, check, key_stride, tasks};
+use super::{Heads, Held, LogSumExp, Sequences, Task, check, device, key_stride, tasks};
+use crate::kernels;
 use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile, transpose};
 use crate::ops::{pool, simd};
 
 /// The attention output [N, H·head size] and what the backward pass needs.
 ///
-/// `bounds` are the starts of the sequences and, last, N.
-///
 /// # Errors
-/// Shapes that do not fit, or tensors that are not contiguous f32.
-pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, bounds: &[u32], heads: Heads) -> Result<(Tensor, LogSumExp)> {
-    let n = check(q, k, v, bounds, heads)?;
+/// Shapes that do not fit, tensors that are not contiguous f32 (or, for kernels, bf16), or a head size that no kernel
+/// takes (above 256).
+pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences, heads: Heads) -> Result<(Tensor, LogSumExp)> {
+    let n = check(q, k, v, sequences, heads)?;
+    if let Some(kernels) = kernels::of(q.device())? {
+        let (out, lse) = device::forward(&*kernels, (q, k, v), sequences, heads)?;
+        return Ok((out, LogSumExp(Held::Device(lse))));
+    }
     let qd = heads.query * heads.dim;
     let mut out = pool::values(n * qd);
     let mut lse = vec![0f32; n * heads.query];
@@ -21,7 +25,7 @@ pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, bounds: &[u32], heads: Heads)
     cpu::read(q, |q| {
         cpu::read(k, |k| {
             cpu::read(v, |v| {
-                tasks(bounds, heads).into_par_iter().for_each(|task| {
+                tasks(sequences.bounds(), heads).into_par_iter().for_each(|task| {
                     // SAFETY: the tensors were checked; a key/value head owns its group of query heads, so that the
                     // outputs and log-sum-exps of (sequence, group) belong to this task alone.
                     unsafe { task_forward(&task, q, k, v, heads, targets) }
@@ -30,7 +34,7 @@ pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, bounds: &[u32], heads: Heads)
             })
         })
     })?;
-    Ok((cpu::tensor(out, (n, qd))?, LogSumExp(lse)))
+    Ok((cpu::tensor(out, (n, qd))?, LogSumExp(Held::Host(lse))))
 }
 
 /// # Safety

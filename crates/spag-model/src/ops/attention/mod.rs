@@ -5,14 +5,17 @@
 //! nothing. The backward pass recomputes the probabilities from the saved log-sum-exp (Dao et al. 2022). Heads may be
 //! grouped: H query heads share H/G key/value heads.
 //!
-//! Shapes: `q` [N, H·head size], `k`, `v` [N, KV·head size]; sequences are given by `bounds`.
+//! Shapes: `q` [N, H·head size], `k`, `v` [N, KV·head size]; the rows of each sequence are given by [`Sequences`].
 
 mod backward;
+mod device;
 mod forward;
+mod sequences;
 
 pub use backward::backward;
 pub(crate) use forward::exponentials;
 pub use forward::forward;
+pub use sequences::Sequences;
 
 use candle_core::{Result, Tensor, bail};
 
@@ -31,9 +34,25 @@ pub struct Heads {
 
 /// What the backward pass needs besides q, k, v and the output: the log-sum-exp of every row and head, [N, H].
 #[derive(Clone, Debug)]
-pub struct LogSumExp(Vec<f32>);
+pub struct LogSumExp(Held);
 
-fn check(q: &Tensor, k: &Tensor, v: &Tensor, bounds: &[u32], heads: Heads) -> Result<usize> {
+/// Where the log-sum-exps are: with the tensors that they were computed from.
+#[derive(Clone, Debug)]
+enum Held {
+    Host(Vec<f32>),
+    Device(Tensor),
+}
+
+impl LogSumExp {
+    fn len(&self) -> usize {
+        match &self.0 {
+            Held::Host(values) => values.len(),
+            Held::Device(tensor) => tensor.elem_count(),
+        }
+    }
+}
+
+fn check(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences, heads: Heads) -> Result<usize> {
     let n = q.dim(0)?;
     let (qd, kd) = (heads.query * heads.dim, heads.kv * heads.dim);
     if q.dims() != [n, qd]
@@ -44,8 +63,8 @@ fn check(q: &Tensor, k: &Tensor, v: &Tensor, bounds: &[u32], heads: Heads) -> Re
     {
         bail!("attention: q {:?}, k {:?}, v {:?} do not fit {heads:?}", q.dims(), k.dims(), v.dims());
     }
-    if bounds.first() != Some(&0) || bounds.last().map(|b| *b as usize) != Some(n) || !bounds.is_sorted() {
-        bail!("attention: sequence bounds must rise from 0 to {n}");
+    if sequences.rows() != n {
+        bail!("attention: sequences of {} rows for {n}", sequences.rows());
     }
     Ok(n)
 }

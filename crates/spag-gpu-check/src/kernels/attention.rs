@@ -1,0 +1,122 @@
+use candle_core::{DType, Device, Tensor};
+use spag_model::ops::attention::{self, Heads, Sequences};
+
+use crate::Place;
+use crate::random::{Random, close};
+
+/// Sequences that end around the edges of tiles (64 keys, 128 queries), an empty one and one of a single token.
+const LENGTHS: [usize; 10] = [1, 7, 0, 47, 115, 130, 63, 65, 128, 129];
+
+/// Largest difference allowed, relative to the largest element expected.
+///
+/// f32: the sums in another order. bf16: probabilities and the scores' gradients are rounded to bf16 (2⁻⁹) before
+/// they are multiplied, as is the result; the output that delta comes from is rounded too.
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::BF16 => 1e-2,
+        _ => 1e-5,
+    }
+}
+
+fn bounds(lengths: &[usize]) -> Vec<u32> {
+    let ends = lengths.iter().scan(0, |end, length| {
+        *end += *length as u32;
+        Some(*end)
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+pub(super) fn check(place: &Place) {
+    let mut random = Random::new(2);
+    let of = |query, kv, dim| Heads { query, kv, dim };
+    // Tiles on tensor cores (bf16, 64 and 128), and row by row.
+    for heads in [of(2, 2, 64), of(4, 2, 64), of(2, 1, 128)] {
+        check_heads(place, &mut random, heads, &LENGTHS, &[DType::BF16]);
+    }
+    check_heads(place, &mut random, of(1, 1, 128), &[300], &[DType::BF16]);
+    for heads in [of(2, 1, 64), of(3, 3, 20), of(1, 1, 2), of(1, 1, 1), of(4, 2, 33), of(1, 1, 256)] {
+        check_heads(place, &mut random, heads, &[1, 7, 0, 47, 33, 130], &[DType::F32, DType::BF16]);
+    }
+    refusals(place);
+}
+
+fn check_heads(place: &Place, random: &mut Random, heads: Heads, lengths: &[usize], dtypes: &[DType]) {
+    let bounds = bounds(lengths);
+    let n = lengths.iter().sum();
+    let (wide, narrow) = ([n, heads.query * heads.dim], [n, heads.kv * heads.dim]);
+    let [q, dout] = [(); 2].map(|()| random.tensor(&wide).unwrap());
+    let [k, v] = [(); 2].map(|()| random.tensor(&narrow).unwrap());
+    // Scores up to ±8, so that a few keys have most of the weight; and products that no format rounds.
+    let q = q.affine(8.0, 0.0).unwrap();
+    let sequences = Sequences::new(&bounds, &Device::Cpu).unwrap();
+    let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads).unwrap();
+    let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &dout, &sequences, heads).unwrap();
+    let exact = reference([&q, &k, &v, &dout], &bounds, heads);
+    for &dtype in dtypes {
+        let [hq, hk, hv, hdout] = [&q, &k, &v, &dout].map(|t| place.put(t, dtype).unwrap());
+        let both = || {
+            let sequences = Sequences::new(&bounds, place.where_to())?;
+            let (out, lse) = attention::forward(&hq, &hk, &hv, &sequences, heads)?;
+            let (dq, dk, dv) = attention::backward(&hq, &hk, &hv, &out, &lse, &hdout, &sequences, heads)?;
+            Ok::<_, candle_core::Error>([out, dq, dk, dv])
+        };
+        let got = place.run(both).unwrap();
+        for (((got, want), exact), what) in
+            got.iter().zip([&out, &dq, &dk, &dv]).zip(&exact).zip(["out", "dq", "dk", "dv"])
+        {
+            let what = format!("{what} of {heads:?} in {dtype:?}");
+            assert_eq!(got.dtype(), dtype, "{what}");
+            close(got, want, tolerance(dtype), &what);
+            close(got, exact, tolerance(dtype), &format!("{what}, against f64"));
+        }
+        // No sum depends on the order in which blocks run; the emulator takes another one every time.
+        let again = place.run(both).unwrap();
+        for (got, again) in got.iter().zip(&again) {
+            close(again, got, 0.0, "the same once more");
+        }
+    }
+}
+
+/// The output and the gradients of q, k and v in f64, by the definition.
+fn reference([q, k, v, dout]: [&Tensor; 4], bounds: &[u32], heads: Heads) -> [Tensor; 4] {
+    let Heads { query, kv, dim } = heads;
+    let scale = 1.0 / (dim as f64).sqrt();
+    let values = |t: &Tensor| -> Vec<f64> { t.to_dtype(DType::F64).unwrap().flatten_all().unwrap().to_vec1().unwrap() };
+    let [q, k, v, dout] = [q, k, v, dout].map(values);
+    let [mut out, mut dq] = [(); 2].map(|()| vec![0f64; q.len()]);
+    let [mut dk, mut dv] = [(); 2].map(|()| vec![0f64; k.len()]);
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let add = |to: &mut [f64], factor: f64, from: &[f64]| to.iter_mut().zip(from).for_each(|(t, f)| *t += factor * f);
+    for span in bounds.windows(2) {
+        for (i, head) in (span[0] as usize..span[1] as usize).flat_map(|i| (0..query).map(move |head| (i, head))) {
+            let own = (i * query + head) * dim..(i * query + head + 1) * dim;
+            let of = |j: usize| (j * kv + head / (query / kv)) * dim..(j * kv + head / (query / kv) + 1) * dim;
+            let seen = span[0] as usize..i + 1;
+            let weights: Vec<f64> = seen.clone().map(|j| (dot(&q[own.clone()], &k[of(j)]) * scale).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            for (j, weight) in seen.clone().zip(&weights) {
+                add(&mut out[own.clone()], weight / sum, &v[of(j)]);
+            }
+            let delta = dot(&out[own.clone()], &dout[own.clone()]);
+            for (j, weight) in seen.zip(&weights) {
+                let p = weight / sum;
+                let ds = p * (dot(&dout[own.clone()], &v[of(j)]) - delta) * scale;
+                add(&mut dq[own.clone()], ds, &k[of(j)]);
+                add(&mut dk[of(j)], ds, &q[own.clone()]);
+                add(&mut dv[of(j)], p, &dout[own.clone()]);
+            }
+        }
+    }
+    let rows = *bounds.last().unwrap_or(&0) as usize;
+    [(out, query), (dq, query), (dk, kv), (dv, kv)]
+        .map(|(values, heads)| Tensor::from_vec(values, (rows, heads * dim), &Device::Cpu).unwrap())
+}
+
+/// What no kernel takes is an error that says so.
+fn refusals(place: &Place) {
+    let heads = Heads { query: 1, kv: 1, dim: 257 };
+    let x = place.put(&Tensor::zeros((2, 257), DType::F32, &Device::Cpu).unwrap(), DType::F32).unwrap();
+    let run = || attention::forward(&x, &x, &x, &Sequences::new(&[0, 2], place.where_to())?, heads).map(drop);
+    let error = place.run(run).unwrap_err().to_string();
+    assert!(error.contains("257"), "{error}");
+}

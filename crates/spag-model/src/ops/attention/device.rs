@@ -1,0 +1,220 @@
+//! Attention by the kernels of `forward.cu` and `backward.cu`.
+
+use candle_core::{DType, Result, Tensor, bail};
+
+use super::{Heads, Sequences};
+use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
+
+const FORWARD: Module = module!("attention_forward");
+const BACKWARD: Module = module!("attention_backward");
+
+/// Rows of an item of a work list.
+const TILE: usize = 128;
+/// Largest head size.
+const MAX_DIM: usize = 256;
+
+/// Which kernels take a number format and a head size.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Path {
+    /// Tiles on tensor cores.
+    Tiles,
+    /// Row by row.
+    Rows,
+}
+
+/// Rows of the kernels that go row by row: a row for each warp of a block, and those staged at a time.
+mod by_rows {
+    pub(super) const ROWS: usize = 8;
+    pub(super) const STAGED: usize = 32;
+    pub(super) const THREADS: u32 = 256;
+}
+
+impl Path {
+    fn of(dtype: DType, dim: usize) -> Result<Self> {
+        match (dtype, dim) {
+            (DType::BF16, 64 | 128) => Ok(Self::Tiles),
+            (_, 1..=MAX_DIM) => Ok(Self::Rows),
+            _ => bail!("attention: kernels take head sizes from 1 to {MAX_DIM}, not {dim}"),
+        }
+    }
+
+    /// A kernel's name from what it does.
+    fn kernel(self, what: &str, dtype: DType, dim: usize) -> Result<String> {
+        let suffix = suffix(dtype)?;
+        Ok(match self {
+            Self::Tiles => format!("attention_{what}_{dim}_{suffix}"),
+            Self::Rows => format!("attention_{what}_{suffix}"),
+        })
+    }
+
+    /// Blocks for `items` of a work list and `heads`.
+    fn blocks(self, items: usize, heads: usize) -> Result<[u32; 3]> {
+        let slices = match self {
+            Self::Tiles => 1,
+            Self::Rows => TILE / by_rows::ROWS,
+        };
+        match i32::try_from(items * heads * slices) {
+            Ok(blocks) => Ok([blocks.cast_unsigned(), 1, 1]),
+            Err(_) => bail!("attention: {items} tiles of {TILE} rows and {heads} heads are too many"),
+        }
+    }
+}
+
+/// Shared memory of the kernels that go row by row: two staged sides, `own` rows and `weights` of each warp.
+fn row_bytes(dim: usize, own: usize, weights: usize) -> usize {
+    (2 * by_rows::STAGED * (dim | 1) + by_rows::ROWS * (own * dim + weights * by_rows::STAGED)) * size_of::<f32>()
+}
+
+/// Shared memory of the kernels that go tile by tile: this many rows of one head in bf16.
+fn tile_bytes(dim: usize, rows: usize) -> usize {
+    rows * dim * DType::BF16.size_in_bytes()
+}
+
+fn same_format(tensors: &[&Tensor]) -> Result<DType> {
+    let dtype = tensors[0].dtype();
+    match tensors.iter().all(|t| t.dtype() == dtype) {
+        true => Ok(dtype),
+        false => bail!("attention: the tensors have different number formats"),
+    }
+}
+
+fn scale(heads: Heads) -> f32 {
+    1.0 / (heads.dim as f32).sqrt()
+}
+
+/// The output and the log-sum-exps, f32 [N, H].
+pub(super) fn forward(
+    kernels: &dyn Kernels,
+    (q, k, v): (&Tensor, &Tensor, &Tensor),
+    sequences: &Sequences,
+    heads: Heads,
+) -> Result<(Tensor, Tensor)> {
+    let dtype = same_format(&[q, k, v])?;
+    let (path, work) = (Path::of(dtype, heads.dim)?, sequences.work()?);
+    let out = kernels.empty(q.dims(), dtype)?;
+    let lse = kernels.empty(&[q.dim(0)?, heads.query], DType::F32)?;
+    let mut args = vec![Arg::In(q), Arg::In(k), Arg::In(v), Arg::In(&work.queries), Arg::Out(&out), Arg::Out(&lse)];
+    args.extend([Arg::U32(heads.query as u32), Arg::U32(heads.kv as u32)]);
+    let (block, shared_bytes) = match path {
+        Path::Tiles => {
+            args.push(Arg::F32(scale(heads) * std::f32::consts::LOG2_E));
+            (128, tile_bytes(heads.dim, 128 + 2 * 64))
+        }
+        Path::Rows => {
+            args.extend([Arg::U32(heads.dim as u32), Arg::F32(scale(heads))]);
+            (by_rows::THREADS, row_bytes(heads.dim, 1, 1))
+        }
+    };
+    kernels.launch(&Launch {
+        module: FORWARD,
+        kernel: path.kernel("forward", dtype, heads.dim)?,
+        grid: path.blocks(work.items, heads.query)?,
+        block,
+        shared_bytes,
+        args: &args,
+    })?;
+    Ok((out, lse))
+}
+
+/// What the forward pass had and gave, and the gradient of its output.
+pub(super) struct Saved<'a> {
+    pub(super) q: &'a Tensor,
+    pub(super) k: &'a Tensor,
+    pub(super) v: &'a Tensor,
+    pub(super) out: &'a Tensor,
+    pub(super) lse: &'a Tensor,
+    pub(super) dout: &'a Tensor,
+}
+
+/// One of the two passes backward.
+struct Pass<'a> {
+    /// The kernel.
+    what: &'static str,
+    /// The tiles of its blocks' own rows, [items, 3].
+    list: &'a Tensor,
+    /// The gradients that it gives.
+    to: &'a [&'a Tensor],
+    /// Heads of its blocks' own rows.
+    heads: usize,
+    /// Numbers in shared memory besides tiles, where it goes tile by tile.
+    floats: usize,
+    /// Weights of a pair of rows, where it goes row by row.
+    weights: usize,
+}
+
+/// dq, dk and dv.
+pub(super) fn backward(
+    kernels: &dyn Kernels,
+    saved: &Saved<'_>,
+    sequences: &Sequences,
+    heads: Heads,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let Saved { q, k, v, out, lse, dout } = *saved;
+    let dtype = same_format(&[q, k, v, out, dout])?;
+    let (path, work) = (Path::of(dtype, heads.dim)?, sequences.work()?);
+    let delta = delta(kernels, out, dout, heads)?;
+    let gradients = |x: &Tensor| kernels.empty(x.dims(), dtype);
+    let (dq, dk, dv) = (gradients(q)?, gradients(k)?, gradients(v)?);
+    let inputs = [Arg::In(q), Arg::In(k), Arg::In(v), Arg::In(dout), Arg::In(lse), Arg::In(&delta)];
+    let passes = [
+        // The log-sum-exps and deltas of two tiles of 64 queries are in shared memory while keys are the block's own.
+        Pass {
+            what: "backward_keys",
+            list: &work.keys,
+            to: &[&dk, &dv],
+            heads: heads.kv,
+            floats: 2 * 2 * 64,
+            weights: 2,
+        },
+        Pass { what: "backward_queries", list: &work.queries, to: &[&dq], heads: heads.query, floats: 0, weights: 1 },
+    ];
+    for pass in passes {
+        let mut args = inputs.to_vec();
+        args.push(Arg::In(pass.list));
+        args.extend(pass.to.iter().map(|tensor| Arg::Out(tensor)));
+        args.extend([Arg::U32(heads.query as u32), Arg::U32(heads.kv as u32)]);
+        let shared_bytes = match path {
+            Path::Tiles => tile_bytes(heads.dim, 2 * 128 + 2 * 2 * 64) + pass.floats * size_of::<f32>(),
+            Path::Rows => {
+                args.push(Arg::U32(heads.dim as u32));
+                row_bytes(heads.dim, 2, pass.weights)
+            }
+        };
+        args.push(Arg::F32(scale(heads)));
+        kernels.launch(&Launch {
+            module: BACKWARD,
+            kernel: path.kernel(pass.what, dtype, heads.dim)?,
+            grid: path.blocks(work.items, pass.heads)?,
+            block: 256,
+            shared_bytes,
+            args: &args,
+        })?;
+    }
+    Ok((dq, dk, dv))
+}
+
+/// rowsum(out∘dout) for each row and head, f32 [N, H].
+fn delta(kernels: &dyn Kernels, out: &Tensor, dout: &Tensor, heads: Heads) -> Result<Tensor> {
+    const THREADS: usize = 256;
+    let n = out.dim(0)?;
+    let rows = n * heads.query;
+    let delta = kernels.empty(&[n, heads.query], DType::F32)?;
+    // A row for as many lanes as it has 16-byte pieces.
+    let lanes = (heads.dim * out.dtype().size_in_bytes()).div_ceil(16).next_power_of_two().min(32);
+    kernels.launch(&Launch {
+        module: BACKWARD,
+        kernel: format!("attention_backward_delta_{}", suffix(out.dtype())?),
+        grid: [u32::try_from((rows * lanes).div_ceil(THREADS)).map_err(candle_core::Error::wrap)?, 1, 1],
+        block: THREADS as u32,
+        shared_bytes: 0,
+        args: &[
+            Arg::In(out),
+            Arg::In(dout),
+            Arg::Out(&delta),
+            Arg::U32(u32::try_from(rows).map_err(candle_core::Error::wrap)?),
+            Arg::U32(heads.dim as u32),
+            Arg::U32(lanes as u32),
+        ],
+    })?;
+    Ok(delta)
+}

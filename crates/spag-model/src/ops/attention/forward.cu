@@ -1,0 +1,220 @@
+// Causal attention over packed sequences, forward, without a T×T matrix (Dao 2023, FlashAttention-2).
+//
+// Floor: the two products take 4·T²·dim FLOPs for each query head of a sequence of T tokens, half of which the mask
+// saves; each key/value tile comes from the second-level cache, and memory sees q, k, v and out once. At T = 2048,
+// dim 128 and 32 heads that is 34 GFLOP a sequence: 0.11 ms at the 312 TFLOP/s of an A100's tensor cores; an H100 does
+// about 620 TFLOP/s by mma.sync.
+//
+// Tiles for head sizes 64 and 128: 128 queries in 4 warps of 32, 64 keys. A warp reads every key and value from shared
+// memory: for dim 128, 32 KiB and its queries' 8 KiB against 2·2·32·64·128 FLOPs, 320 clocks of shared memory against
+// 512 of an A100's tensor cores; with 16 rows a warp it would be 288 against 256 and shared memory the limit. 32 rows
+// take 128 registers of sums and 64 of scores, so that queries stay in shared memory and not in registers. 64 KiB of
+// shared memory and at most 255 registers let two blocks share a multiprocessor, on an A100 too: one computes its
+// exponentials while the other multiplies. Keys arrive while the last values are multiplied, values while the scores
+// are: one buffer each.
+#include "rows.cuh"
+
+namespace {
+using namespace attention;
+
+constexpr int QUERIES = 128, KEYS = 64, WARPS = 4, THREADS = WARPS * WARP;
+// 16-row tiles of a warp, and 8-column tiles of its scores.
+constexpr int M = QUERIES / WARPS / 16, N = KEYS / 8;
+
+// What the softmax of a thread's rows (16·m + g + 8·half) has seen: the largest score, the sum of this thread's
+// exponentials of scale·(score − largest).
+struct Softmax {
+  float top[M][2], sum[M][2];
+};
+
+// Scores to exponentials; `sums` so far are scaled to the new largest scores. `row` is the warp's first query, `key` the
+// tile's first key, both counted in the sequence. scale is 1/√dim·log₂e.
+template <int DIM>
+__device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&sums)[M][DIM / 8][4], Softmax& softmax,
+                                             int row, int key, float scale) {
+  const int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+  // Only tiles that the diagonal crosses have anything to mask. Keys after the sequence's end come after all its queries.
+  if (key + KEYS - 1 > row) {
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if (key + 8 * n + 2 * t + i % 2 > row + 16 * m + 8 * (i / 2) + g) scores[m][n][i] = -INFINITY;
+  }
+  float keep[M][2];
+  bool changed = false;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float top = softmax.top[m][half];
+#pragma unroll
+      for (int n = 0; n < N; ++n) top = fmaxf(top, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
+      top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
+      // Every query sees key 0 of the first tile, so that top is finite from then on.
+      keep[m][half] = exp2_fast((softmax.top[m][half] - top) * scale);
+      changed |= top != softmax.top[m][half];
+      const float shift = top * scale;
+      float sum = 0;
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          scores[m][n][i] = exp2_fast(scores[m][n][i] * scale - shift);
+          sum += scores[m][n][i];
+        }
+      softmax.sum[m][half] = softmax.sum[m][half] * keep[m][half] + sum;
+      softmax.top[m][half] = top;
+    }
+  // After the first tiles the largest scores seldom change.
+  if (!__any_sync(ALL_LANES, changed)) return;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < DIM / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[m][n][i] *= keep[m][i / 2];
+}
+
+// q, out [N, heads·DIM], k, v [N, kv_heads·DIM], lse [N, heads]. Blocks lie as [item, head], so that the heads that share
+// keys run at once. scale is 1/√dim·log₂e.
+template <int DIM>
+__device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf16* v, const unsigned* work, bf16* out,
+                                         float* lse, unsigned heads, unsigned kv_heads, float scale) {
+  DYNAMIC_SHARED(bf16, shared);
+  bf16 *queries = shared, *keys = queries + QUERIES * DIM, *values = keys + KEYS * DIM;
+  const Item item = item_of(work, blockIdx.x / heads);
+  const unsigned head = blockIdx.x % heads, kv = head / (heads / kv_heads);
+  const unsigned count = min(unsigned(QUERIES), item.end - item.first), seen = item.first - item.begin + count;
+  const unsigned q_stride = heads * DIM, kv_stride = kv_heads * DIM;
+  q += item.first * size_t(q_stride) + head * DIM;
+  k += item.begin * size_t(kv_stride) + kv * DIM;
+  v += item.begin * size_t(kv_stride) + kv * DIM;
+  const int warp = threadIdx.x / WARP, row_in_tile = warp * 16 * M, row = int(item.first - item.begin) + row_in_tile;
+  const bool idle = unsigned(row_in_tile) >= count;
+
+  copy_tile<DIM, QUERIES, THREADS>(queries, q, q_stride, count);
+  copy_tile<DIM, KEYS, THREADS>(keys, k, kv_stride, seen);
+  copy_async_commit();
+  float sums[M][DIM / 8][4], scores[M][N][4];
+  Softmax softmax;
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+#pragma unroll
+    for (int n = 0; n < DIM / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[m][n][i] = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) softmax.top[m][half] = -INFINITY, softmax.sum[m][half] = 0;
+  }
+  for (unsigned key = 0; key < seen; key += KEYS) {
+    // The keys are here, and all have used the values of the tile before.
+    copy_async_wait<0>();
+    __syncthreads();
+    copy_tile<DIM, KEYS, THREADS>(values, v + key * size_t(kv_stride), kv_stride, seen - key);
+    copy_async_commit();
+    // Warps without queries, or whose queries all come before the tile's keys, only copy.
+    const bool skip = idle || int(key) > row + 16 * M - 1;
+    if (!skip) {
+      multiply_rows<DIM>(
+          scores,
+          [&](uint32_t (&a)[M][4], int step) {
+#pragma unroll
+            for (int m = 0; m < M; ++m) load_left<DIM>(a[m], queries, row_in_tile + 16 * m, step);
+          },
+          keys);
+    }
+    // The values are here, and all have used the keys.
+    copy_async_wait<0>();
+    __syncthreads();
+    if (key + KEYS < seen) {
+      const unsigned next = key + KEYS;
+      copy_tile<DIM, KEYS, THREADS>(keys, k + next * size_t(kv_stride), kv_stride, seen - next);
+      copy_async_commit();
+    }
+    if (!skip) {
+      exponentials<DIM>(scores, sums, softmax, row, int(key), scale);
+      multiply_add<DIM>(sums, scores, values);
+    }
+  }
+  if (idle) return;
+  const int lane = threadIdx.x % WARP;
+  const size_t first = item.first + row_in_tile;
+  const int present = int(count) - row_in_tile;
+  float inverse[M][2];
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float sum = softmax.sum[m][half];
+      sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+      sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+      inverse[m][half] = 1.0f / sum;
+      const int r = 16 * m + 8 * half + lane / 4;
+      if (lane % 4 == 0 && r < present)
+        lse[(first + r) * heads + head] = softmax.top[m][half] * scale * LN_2 + logf(sum);
+    }
+  // Each warp reads its own queries alone.
+  store_rows<DIM, M>(queries, row_in_tile, sums, inverse, out + first * q_stride + head * DIM, q_stride, present);
+}
+
+// As by_tiles, for T and any head size, row by row. Items are tiles of QUERIES rows. scale is 1/√dim.
+template <class T>
+__device__ void by_rows(const T* q, const T* k, const T* v, const unsigned* work, T* out, float* lse, unsigned heads,
+                        unsigned kv_heads, unsigned dim_, float scale) {
+  DYNAMIC_SHARED(float, shared);
+  const int dim = int(dim_), lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  float *keys = shared, *values = keys + CHUNK * staged_stride(dim), *own = values + CHUNK * staged_stride(dim);
+  float* weights = own + ROWS * dim;
+  const Slice slice = slice_of(work, heads, QUERIES);
+  if (slice.count == 0) return;
+  own += warp * dim;
+  weights += warp * CHUNK;
+  const size_t q_stride = size_t(heads) * dim, kv_stride = size_t(kv_heads) * dim;
+  const size_t row = slice.first + warp, q_at = row * q_stride + slice.head * dim;
+  const size_t kv_at = slice.item.begin * kv_stride + slice.head / (heads / kv_heads) * dim;
+  const bool present = unsigned(warp) < slice.count;
+  const unsigned position = slice.first - slice.item.begin + warp, seen = slice.first - slice.item.begin + slice.count;
+  stage_own(own, q + q_at, present, dim);
+  float top = -INFINITY, sum = 0, sums[PARTS] = {};
+  for (unsigned key = 0; key < seen; key += CHUNK) {
+    __syncthreads();
+    stage(keys, k + kv_at + key * kv_stride, kv_stride, seen - key, dim);
+    stage(values, v + kv_at + key * kv_stride, kv_stride, seen - key, dim);
+    __syncthreads();
+    const float product = dot(own, keys + lane * staged_stride(dim), dim) * scale;
+    const float score = key + lane <= position ? product : -INFINITY;
+    const float larger = fmaxf(top, warp_max(score)), keep = expf(top - larger), weight = expf(score - larger);
+    top = larger;
+    sum = sum * keep + weight;
+    weights[lane] = weight;
+    __syncwarp();
+    add_rows(sums, keep, weights, values, dim);
+    __syncwarp();
+  }
+  sum = warp_sum(sum);
+  if (!present) return;
+  store_own(out + q_at, sums, 1.0f / sum, dim);
+  if (lane == 0) lse[row * heads + slice.head] = top + logf(sum);
+}
+
+}  // namespace
+
+#define EXPORT_TILES(DIM, blocks)                                                                                        \
+  EXPORT_BOUNDS(attention_forward_##DIM##_bf16, THREADS, blocks,                                                         \
+                (const bf16* q, const bf16* k, const bf16* v, const unsigned* work, bf16* out, float* lse,                \
+                 unsigned heads, unsigned kv_heads, float scale),                                                         \
+                by_tiles<DIM>(q, k, v, work, out, lse, heads, kv_heads, scale))
+EXPORT_TILES(64, 3)
+EXPORT_TILES(128, 2)
+
+#define EXPORT_ROWS(T, suffix)                                                                                           \
+  EXPORT_BOUNDS(attention_forward_##suffix, ROWS* WARP, 2,                                                               \
+                (const T* q, const T* k, const T* v, const unsigned* work, T* out, float* lse, unsigned heads,            \
+                 unsigned kv_heads, unsigned dim, float scale),                                                           \
+                by_rows<T>(q, k, v, work, out, lse, heads, kv_heads, dim, scale))
+EXPORT_ROWS(float, f32)
+EXPORT_ROWS(bf16, bf16)

@@ -1,0 +1,76 @@
+// Attention row by row, for any number format and head size up to MAX_DIM: simple, not fast.
+//
+// A block takes ROWS successive rows of one head, a row for each warp. What they are multiplied with is staged in
+// shared memory as f32, CHUNK rows at a time: a dot product for each lane, then sums with an element for each lane.
+#pragma once
+
+#include "tiles.cuh"
+
+namespace attention {
+
+constexpr int ROWS = 8, CHUNK = WARP, MAX_DIM = 256;
+// Elements of a row that a lane sums: lane, lane + 32, ….
+constexpr int PARTS = MAX_DIM / WARP;
+
+// Odd, so that the same element of different rows lies in different banks.
+__device__ __forceinline__ int staged_stride(int dim) { return dim | 1; }
+
+// CHUNK rows of `dim` elements, `stride` apart, of which `present` exist; zeros for the others.
+template <class T>
+__device__ __forceinline__ void stage(float* to, const T* from, size_t stride, unsigned present, int dim) {
+  for (int i = threadIdx.x; i < CHUNK * dim; i += blockDim.x) {
+    const int row = i / dim, column = i % dim;
+    to[row * staged_stride(dim) + column] = unsigned(row) < present ? to_float(from[row * stride + column]) : 0.0f;
+  }
+}
+
+// A warp's own row, for its lanes after the next barrier; zeros where it does not exist.
+template <class T>
+__device__ __forceinline__ void stage_own(float* to, const T* from, bool present, int dim) {
+  for (int i = threadIdx.x % WARP; i < dim; i += WARP) to[i] = present ? to_float(from[i]) : 0.0f;
+}
+
+__device__ __forceinline__ float dot(const float* a, const float* b, int dim) {
+  float sum = 0;
+  for (int i = 0; i < dim; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// sums = sums·keep + Σ over the staged rows of weight·row.
+__device__ __forceinline__ void add_rows(float (&sums)[PARTS], float keep, const float* weights, const float* staged,
+                                         int dim) {
+#pragma unroll
+  for (int part = 0; part < PARTS; ++part) {
+    const int column = part * WARP + int(threadIdx.x % WARP);
+    if (column >= dim) continue;
+    float sum = sums[part] * keep;
+    for (int row = 0; row < CHUNK; ++row) sum += weights[row] * staged[row * staged_stride(dim) + column];
+    sums[part] = sum;
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void store_own(T* to, const float (&sums)[PARTS], float factor, int dim) {
+#pragma unroll
+  for (int part = 0; part < PARTS; ++part) {
+    const int column = part * WARP + int(threadIdx.x % WARP);
+    if (column < dim) to[column] = from_float<T>(sums[part] * factor);
+  }
+}
+
+// What a block works on: rows first..first + count of `item`'s sequence, of one head.
+struct Slice {
+  Item item;
+  unsigned head, first, count;
+};
+
+// Blocks lie as [item, head, slice]. `tile` rows belong to an item.
+__device__ __forceinline__ Slice slice_of(const unsigned* work, unsigned heads, unsigned tile) {
+  const unsigned slices = tile / ROWS, slice = blockIdx.x % slices, pair = blockIdx.x / slices;
+  Slice of = {item_of(work, pair / heads), pair % heads, 0, 0};
+  of.first = of.item.first + slice * ROWS;
+  of.count = of.first < of.item.end ? min(unsigned(ROWS), of.item.end - of.first) : 0;
+  return of;
+}
+
+}  // namespace attention

@@ -1,0 +1,145 @@
+// Tiles of rows of one head in shared memory, and their products on tensor cores.
+//
+// A tile is [rows, DIM] bf16. ldmatrix reads 16 bytes from each of eight successive rows at once: so that they lie in
+// different banks, the 16-byte chunks of row r are permuted by r % 8.
+//
+// Products keep their sums in the C layout of mma.cuh: c[m][n] is rows 16·m.., columns 8·n.. of the warp's part.
+#pragma once
+
+#include "../cuda/mma.cuh"
+
+namespace attention {
+
+// One piece of work: a tile of rows of one sequence. As the host lists them, three numbers each.
+struct Item {
+  unsigned begin, first, end;  // the sequence's first row, the tile's first row, one past the sequence's last
+};
+__device__ __forceinline__ Item item_of(const unsigned* work, unsigned index) {
+  return {work[3 * size_t(index)], work[3 * size_t(index) + 1], work[3 * size_t(index) + 2]};
+}
+
+constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+
+// 2ˣ by one instruction, with an error of 2⁻²² of the result; 0 for -∞.
+__device__ __forceinline__ float exp2_fast(float x) {
+#ifdef SPAG_EMULATOR
+  return exp2f(x);
+#else
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
+// Where the 8 elements from 8·chunk on of a row lie in its tile.
+template <int DIM>
+__device__ __forceinline__ int place(int row, int chunk) {
+  return row * DIM + 8 * (chunk ^ (row & 7));
+}
+
+// Starts to copy ROWS rows, `stride` elements apart, to a tile; rows from `present` on become zeros.
+template <int DIM, int ROWS, int THREADS>
+__device__ __forceinline__ void copy_tile(bf16* tile, const bf16* from, unsigned stride, unsigned present) {
+  constexpr int CHUNKS = DIM / 8, STEP = THREADS / CHUNKS;
+  // Rows STEP apart are permuted alike, so that a thread's addresses differ by constants.
+  static_assert(ROWS % STEP == 0 && STEP % 8 == 0, "all threads copy as much");
+  const unsigned row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
+  bf16* to = tile + place<DIM>(row, chunk);
+  from += row * size_t(stride) + 8 * chunk;
+#pragma unroll
+  for (unsigned i = 0; i < ROWS; i += STEP) {
+    copy_async_16(to + i * DIM, from, row + i < present);
+    from += STEP * stride;
+  }
+}
+
+// The A fragment of rows `row`.. and columns 16·k.. of a tile.
+template <int DIM>
+__device__ __forceinline__ void load_left(uint32_t (&a)[4], const bf16* tile, int row, int k) {
+  const int lane = threadIdx.x % WARP;
+  ldmatrix_x4(a, tile + place<DIM>(row + lane % 16, 2 * k + lane / 16));
+}
+
+// c = left·rightᵀ. `left(fragments, k)` gives the A fragments of columns 16·k..; `right` is a tile of 8·N rows.
+template <int DIM, int M, int N, class Left>
+__device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], Left left, const bf16* right) {
+  const int lane = threadIdx.x % WARP;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
+#pragma unroll
+  for (int k = 0; k < DIM / 16; ++k) {
+    uint32_t a[M][4];
+    left(a, k);
+#pragma unroll
+    for (int n = 0; n < N / 2; ++n) {
+      uint32_t b[4];
+      ldmatrix_x4(b, right + place<DIM>(16 * n + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        mma_16x8x16(c[m][2 * n], a[m], b[0], b[1]);
+        mma_16x8x16(c[m][2 * n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// c += left·right. `left` is what multiply_rows gave, rounded to bf16: the C layout of two columns of results is the A
+// layout of one step of this product. `right` is a tile of 8·N rows.
+template <int DIM, int M, int N>
+__device__ __forceinline__ void multiply_add(float (&c)[M][DIM / 8][4], const float (&left)[M][N][4], const bf16* right) {
+  const int lane = threadIdx.x % WARP;
+#pragma unroll
+  for (int k = 0; k < N / 2; ++k) {
+    uint32_t a[M][4];
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* pair = &left[m][2 * k + i / 2][2 * (i % 2)];
+        a[m][i] = pack_bf16(pair[0], pair[1]);
+      }
+#pragma unroll
+    for (int n = 0; n < DIM / 16; ++n) {
+      uint32_t b[4];
+      ldmatrix_x4_transposed(b, right + place<DIM>(16 * k + lane % 16, 2 * n + lane / 16));
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        mma_16x8x16(c[m][2 * n], a[m], b[0], b[1]);
+        mma_16x8x16(c[m][2 * n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// Writes the warp's rows, scaled by factor[m][half] (rows 16·m + g and 8 rows further), to `to`, `stride` elements apart,
+// through rows `row`.. of a tile that this warp alone still uses: so that 16 bytes are written at once. Rows from
+// `present` on, counted from `row`, are left out.
+template <int DIM, int M>
+__device__ __forceinline__ void store_rows(bf16* tile, int row, const float (&c)[M][DIM / 8][4], const float (&factor)[M][2],
+                                           bf16* to, size_t stride, int present) {
+  constexpr int CHUNKS = DIM / 8;
+  const int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+  __syncwarp();
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int n = 0; n < CHUNKS; ++n) {
+        bf16* at = tile + place<DIM>(row + 16 * m + 8 * half + g, n) + 2 * t;
+        const float scale = factor[m][half];
+        *reinterpret_cast<uint32_t*>(at) = pack_bf16(c[m][n][2 * half] * scale, c[m][n][2 * half + 1] * scale);
+      }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < 16 * M * CHUNKS / WARP; ++i) {
+    const int at = i * WARP + lane, r = at / CHUNKS, chunk = at % CHUNKS;
+    if (r < present) store_vector(to + r * stride + 8 * chunk, load_vector(tile + place<DIM>(row + r, chunk)));
+  }
+}
+
+}  // namespace attention
