@@ -1,7 +1,5 @@
 //! Checkpoints in and out a tensor at a time: the same bytes and the same numbers as all at once.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -46,7 +44,8 @@ fn a_model_drawn_as_it_is_written_is_the_one_drawn_first() {
 
 #[test]
 fn with_a_tokenizer_too() {
-    let Checkpoint { model, tokenizer } = common::tiny();
+    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tiny-llama");
+    let Checkpoint { model, tokenizer } = Checkpoint::load(tiny).unwrap();
     let (drawn, streamed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let options = WriteOptions::new(WeightDtype::Bf16);
     let config = model.config().clone();
