@@ -1,7 +1,8 @@
 //! Compiles the kernels to PTX, where the feature `cuda` asks for it.
 //!
 //! `src/ops/attention/forward.cu` becomes `attention_forward.ptx`, for GPUs of compute capability CUDA_COMPUTE_CAP (80
-//! where it is not set) and newer.
+//! where it is not set) and newer. The program is told this number, and the compiler's version, to check a device before
+//! it is used.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,6 +24,8 @@ fn compile() -> Result<(), String> {
     if capability.parse::<u32>().is_err() {
         return Err(format!("CUDA_COMPUTE_CAP is {capability:?}; a number such as 80 or 90 is expected"));
     }
+    println!("cargo::rustc-env=SPAG_CUDA_COMPUTE_CAP={capability}");
+    println!("cargo::rustc-env=SPAG_CUDA_VERSION={}", compiler_version()?);
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
     let ops = Path::new("src/ops");
     let mut sources = Vec::new();
@@ -47,6 +50,22 @@ fn compile() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The version of nvcc as drivers count it: 13000 for 13.0.
+fn compiler_version() -> Result<u32, String> {
+    let output = Command::new("nvcc").arg("--version").output();
+    let output = output.map_err(|e| {
+        format!("nvcc cannot be run ({e}); the feature `cuda` needs the CUDA toolkit, see docs/CUDA.md")
+    })?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let version = || {
+        let (_, after) = text.split_once("release ")?;
+        let (major, rest) = after.split_once('.')?;
+        let minor: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        Some(major.parse::<u32>().ok()? * 1000 + minor.parse::<u32>().ok()? * 10)
+    };
+    version().ok_or_else(|| format!("nvcc --version does not say its release: {text}"))
 }
 
 fn find(dir: &Path, sources: &mut Vec<PathBuf>) -> std::io::Result<()> {

@@ -68,6 +68,46 @@ fn flags() {
     refused("spag", &["runn"], dir.path(), &["runn"]);
 }
 
+/// A device that no build knows, and one that a build for CPUs alone does not have: said before anything is read.
+#[test]
+fn devices() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let train = ["--model_name_or_path", "missing", "--train_data_path", "d", "--output_dir", "out"];
+    let play = ["--attacker_model_name_or_path", "missing", "--defender_model_name_or_path", "missing"];
+    let play = [&play[..], &["--data_path", "words.txt", "--output_dir", "out"]].concat();
+    let generate = ["generate", "--model", "missing", "--input", "in.jsonl", "--output", "out.jsonl"];
+    let bench = ["bench", "train", "--model_name_or_path", "missing"];
+    let arena = ["arena", "--players", "A=missing", "B=missing", "--words", "words.txt"];
+    fs::write(dir.join("words.txt"), "horse\n").unwrap();
+    fs::write(dir.join("d"), r#"[{"query": "a", "target": "b"}]"#).unwrap();
+    copy_model(&dir.join("model"));
+    let commands: [(&str, &[&str]); 5] =
+        [("spag-train", &train), ("spag-play", &play), ("spag", &generate), ("spag", &bench), ("spag", &arena)];
+    for (name, arguments) in commands {
+        let with = |device| [arguments, &["--device", device]].concat();
+        refused(name, &with("gpu"), dir, &["gpu", "auto, cpu, cuda and cuda:0"]);
+        if cfg!(not(feature = "cuda")) {
+            let arguments: Vec<&str> =
+                with("cuda:1").into_iter().map(|text| if text == "missing" { "model" } else { text }).collect();
+            refused(name, &arguments, dir, &["device cuda:1", "built without the feature `cuda`", "docs/CUDA.md"]);
+        }
+    }
+    refused(
+        "spag-train",
+        &[&train[..], &["--offload_optimizer", "nvme"]].concat(),
+        dir,
+        &["nvme", "auto, none and cpu"],
+    );
+    let tiny = root().join("configs/tiny.toml");
+    let run = ["run", &tiny.to_string_lossy(), "--set", "device=cuda:0", "--set", "run_dir=run"];
+    if cfg!(not(feature = "cuda")) {
+        refused("spag", &run, dir, &["device cuda:0", "docs/CUDA.md"]);
+        assert!(!dir.join("run").exists());
+    }
+    assert!(!dir.join("out").exists(), "nothing is begun");
+}
+
 fn copy_model(to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(fixture("tiny-llama")).unwrap() {

@@ -12,6 +12,7 @@
 //! ```
 
 mod context;
+mod device_args;
 mod engine_args;
 mod error;
 mod exit;

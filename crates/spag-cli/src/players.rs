@@ -7,13 +7,13 @@ use std::{
 
 use clap::Args;
 use spag_game::{Patience, Player, PlayerError, Reply, TurnRequest};
-use spag_model::{Checkpoint, GenerationStats, Sampling};
+use spag_model::{GenerationStats, Sampling, WeightDtype};
 use spag_selfplay::{
     ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, PlayerWork, Room,
     checkpoint_fingerprint,
 };
 
-use crate::{Error, Result, engine_args::EngineArgs, flags, sampling::SamplingArgs};
+use crate::{Error, Result, device_args::LoadArgs, engine_args::EngineArgs, flags, sampling::SamplingArgs};
 
 /// The flags of everything that seats players.
 #[derive(Clone, Debug, Args)]
@@ -23,6 +23,8 @@ pub(crate) struct PlayerArgs {
     pub(crate) sampling: SamplingArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    loading: LoadArgs,
     #[command(flatten)]
     endpoint: EndpointArgs,
 }
@@ -60,7 +62,7 @@ impl PlayerArgs {
     pub(crate) fn open(&self, spec: &PlayerSpec) -> Result<AnyPlayer> {
         match spec {
             PlayerSpec::Model(folder) => {
-                let checkpoint = Checkpoint::load(folder)?;
+                let checkpoint = self.loading.load(folder)?;
                 let model = checkpoint.model.config();
                 let limits = self.sampling.config(model, folder).leave_room_for_game(folder)?;
                 let engine = self.engine.config(model, limits.max_length);
@@ -78,7 +80,15 @@ impl PlayerArgs {
     /// Who plays and how, for records of games: what differs here may say other things.
     pub(crate) fn describe(&self, spec: &PlayerSpec) -> Result<String> {
         match spec {
-            PlayerSpec::Model(folder) => Ok(checkpoint_fingerprint(folder)?),
+            PlayerSpec::Model(folder) => {
+                // A device that cannot be used is said before gigabytes are read.
+                self.loading.open()?;
+                let fingerprint = checkpoint_fingerprint(folder)?;
+                Ok(match self.loading.dtype(folder)? {
+                    WeightDtype::F32 => fingerprint,
+                    rounded => format!("{fingerprint} in {rounded}"),
+                })
+            }
             PlayerSpec::Endpoint(_) => Ok(spec.to_string()),
         }
     }

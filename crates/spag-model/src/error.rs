@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::memory::gib;
+
 /// Everything that can go wrong in this crate, named by cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -101,6 +103,34 @@ pub enum Error {
     /// A packed batch that is inconsistent.
     #[error("batch: {0}")]
     Batch(String),
+    /// A device that cannot be used.
+    #[error("device {device}: {reason}")]
+    Device {
+        /// The device as it was asked for.
+        device: String,
+        /// What is missing and what to do.
+        reason: String,
+    },
+    /// A device, or the host, has too little memory for what is about to begin.
+    #[error(
+        "too little memory: {what} needs {needed}, and {free} are free {place}; {advice}{table}",
+        needed = gib(*needed),
+        free = gib(*free)
+    )]
+    Memory {
+        /// What needs it.
+        what: String,
+        /// Bytes that are needed.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+        /// Where: "on cuda:0 (…)", "on the host".
+        place: String,
+        /// What to change.
+        advice: String,
+        /// What the need is made of, a line each after a line break, or nothing.
+        table: String,
+    },
     /// An error of the tensor library.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),

@@ -29,6 +29,10 @@ mod config;
 mod error;
 mod params;
 
+// ── Where it computes ──
+mod device;
+mod memory;
+
 // ── What it computes ──
 pub mod kernels;
 mod llama;
@@ -41,16 +45,18 @@ mod generate;
 mod tokenizer;
 
 pub use checkpoint::{
-    Checkpoint, WeightDtype, WriteOptions, WrittenFile, load_model, load_tokenizer, read_buffers, save_model,
-    weights_digest, write_buffers, write_file,
+    Checkpoint, DtypeChoice, LoadOptions, WeightDtype, WriteOptions, WrittenFile, load_model, load_model_with,
+    load_tokenizer, read_buffers, save_model, weights_digest, write_buffers, write_file, write_random_model,
 };
 pub use config::LlamaConfig;
+pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory};
 pub use error::{Error, Result};
 pub use generate::{
     Completion, Detokenizer, Engine, EngineConfig, Finish, Generate, GenerationConfig, GenerationStats,
     GenerationTimes, PrefixSharing, Request, RequestId, Sampling,
 };
 pub use llama::{Activations, Forward, Llama};
+pub use memory::{OptimizerPlace, PlayingMemory, PlayingSettings, TrainingMemory, TrainingSettings, gib};
 pub use packed::{Packed, Targets};
 pub use params::{FlatBuffers, LayerLayout, Layout, View};
 pub use tokenizer::{SpecialIds, Tokenizer};

@@ -22,6 +22,18 @@ pub struct View {
     pub offset: usize,
 }
 
+impl View {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// The views of one layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerLayout {
@@ -117,12 +129,29 @@ impl FlatBuffers {
     /// # Errors
     /// The device cannot hold them.
     pub fn zeros(layout: &Layout, device: &Device) -> Result<Self> {
+        Self::zeros_of(layout, WeightDtype::F32, device)
+    }
+
+    /// Buffers of zeros in a number format of choice.
+    ///
+    /// # Errors
+    /// The device cannot hold them.
+    pub fn zeros_of(layout: &Layout, dtype: WeightDtype, device: &Device) -> Result<Self> {
         let layers = layout
             .layers
             .iter()
-            .map(|l| Tensor::zeros(l.len, DType::F32, device))
+            .map(|l| Tensor::zeros(l.len, dtype.into(), device))
             .collect::<candle_core::Result<_>>()?;
         Ok(Self { layout: layout.clone(), layers })
+    }
+
+    /// The same values on another device, brought over layer by layer; shares the memory where it is the same device.
+    ///
+    /// # Errors
+    /// The device cannot hold the copy.
+    pub fn to_device(&self, device: &Device) -> Result<Self> {
+        let layers = self.layers.iter().map(|l| l.to_device(device)).collect::<candle_core::Result<_>>()?;
+        Ok(Self { layout: self.layout.clone(), layers })
     }
 
     /// The same values in another number format; shares the memory where it is the same already.
@@ -177,6 +206,21 @@ impl FlatBuffers {
             return Err(crate::Error::Config(format!("no view {view} in layer {layer}")));
         };
         Ok(buffer.narrow(0, at.offset, at.shape.iter().product())?.reshape(at.shape.as_slice())?)
+    }
+
+    /// Copies `values` into a view: as many elements, of the same number format, on whichever device.
+    ///
+    /// # Errors
+    /// A layer or view outside the layout, another number of elements, or another number format.
+    pub fn set_view(&self, layer: usize, view: usize, values: &Tensor) -> Result<()> {
+        let expected = self.view(layer, view)?.elem_count();
+        if values.elem_count() != expected {
+            let found = values.elem_count();
+            return Err(crate::Error::Config(format!("{found} values for view {view} in layer {layer} of {expected}")));
+        }
+        let offset = self.layout.layers[layer].views[view].offset;
+        let values = values.to_device(self.device())?.contiguous()?.flatten_all()?;
+        Ok(self.layers[layer].slice_set(&values, 0, offset)?)
     }
 
     /// Every view with its Hugging Face name, in the order of the forward pass.

@@ -85,6 +85,9 @@ pub enum Error {
         /// What it should hold.
         what: &'static str,
     },
+    /// The launcher's environment is broken.
+    #[error(transparent)]
+    Dist(#[from] spag_dist::Error),
     /// A DeepSpeed file that cannot be trained with.
     #[error(transparent)]
     DeepSpeed(#[from] crate::deepspeed::DeepSpeedError),

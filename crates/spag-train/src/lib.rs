@@ -16,6 +16,7 @@
 mod config;
 pub mod deepspeed;
 mod error;
+mod memory;
 
 // ── From samples to gradients ──
 mod batch;
@@ -44,12 +45,13 @@ mod tensorboard;
 
 pub use batch::Batch;
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
-pub use config::{DataOrder, IntervalStrategy, SchedulerType, TrainConfig, TrainMethod};
+pub use config::{DataOrder, IntervalStrategy, OffloadOptimizer, SchedulerType, TrainConfig, TrainMethod};
 pub use dataset::Dataset;
 pub use encode::{Encoded, encode};
 pub use error::{Error, Result};
 pub use evaluate::evaluate;
 pub use job::{Start, TrainJob, run};
+pub use memory::place_optimizer;
 pub use metrics::{EvalRecord, Record, gib, peak_memory};
 pub use optimizer::{AdamW, clip_factor, global_norm};
 pub use order::Plan;

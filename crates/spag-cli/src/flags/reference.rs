@@ -47,6 +47,11 @@ use Values::{Many, One, Switch};
 
 const OFF: &[&str] = &["False"];
 const CPU: &str = "everything is computed on the CPU";
+/// What of `transformers` names a device: --device does here.
+const NO_GPU: Meaning = match cfg!(feature = "cuda") {
+    true => Only(OFF, "write --device cpu"),
+    false => Idle(CPU),
+};
 const F32: &str = "arithmetic is f32";
 const ONE_PROCESS: &str = "training runs in one process";
 const ALL_IN_MEMORY: &str = "samples are read once, before the first step";
@@ -137,14 +142,14 @@ pub(crate) const REFERENCE_FLAGS: &[ReferenceFlag] = &[
     flag("label_smoothing_factor", One, Only(&["0"], "the losses are defined without label smoothing")),
     flag("past_index", One, Only(&["-1"], "no hidden state is carried from batch to batch")),
     // Number formats and devices.
-    flag("bf16", Switch, Idle(F32)),
+    flag("bf16", Switch, Idle("--dtype says it; by default the checkpoint's on a GPU, f32 on a CPU")),
     flag("tf32", Switch, Idle(F32)),
     flag("fp16", Switch, Only(OFF, NO_FP16)),
     flag("fp16_opt_level", One, Idle(F32)),
     flag("fp16_backend", One, Idle(F32)),
     flag("half_precision_backend", One, Idle(F32)),
-    flag("no_cuda", Switch, Idle(CPU)),
-    flag("use_cpu", Switch, Idle(CPU)),
+    flag("no_cuda", Switch, NO_GPU),
+    flag("use_cpu", Switch, NO_GPU),
     flag("use_mps_device", Switch, Only(OFF, CPU)),
     flag("use_ipex", Switch, Idle(EAGER)),
     flag("jit_mode_eval", Switch, Idle(EAGER)),

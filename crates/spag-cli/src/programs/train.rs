@@ -61,6 +61,8 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<TrainJob> {
         model_dir: None,
         deepspeed: args.deepspeed,
         logging_dir,
+        device: args.device.device,
+        offload_optimizer: args.offload_optimizer,
         start,
     })
 }

@@ -1,7 +1,9 @@
 //! The number formats that weights are held and saved in.
 
-use candle_core::DType;
+use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
+
+use crate::config::LlamaConfig;
 
 /// Number format of weights, in memory and in a file. Arithmetic is f32 either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +63,56 @@ impl std::str::FromStr for WeightDtype {
             "f32" | "float32" => Ok(Self::F32),
             "bf16" | "bfloat16" => Ok(Self::Bf16),
             other => Err(format!("unknown number format \"{other}\"; f32 and bf16 are known")),
+        }
+    }
+}
+
+/// The number format to hold a checkpoint in, as a user says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DtypeChoice {
+    /// f32 on a CPU, which computes in f32 either way; elsewhere bf16 where the checkpoint has 16 bits a weight.
+    #[default]
+    Auto,
+    /// This one.
+    Fixed(WeightDtype),
+}
+
+impl DtypeChoice {
+    /// The number format for a checkpoint with this configuration on `device`.
+    pub fn resolve(self, config: &LlamaConfig, device: &Device) -> WeightDtype {
+        match self {
+            Self::Fixed(dtype) => dtype,
+            Self::Auto if device.is_cpu() => WeightDtype::F32,
+            Self::Auto => {
+                // Newer versions of transformers call it `dtype`.
+                let named = ["torch_dtype", "dtype"].iter().find_map(|key| config.extra.get(*key)?.as_str());
+                match named {
+                    Some("bfloat16" | "float16") => WeightDtype::Bf16,
+                    _ => WeightDtype::F32,
+                }
+            }
+        }
+    }
+}
+
+impl std::str::FromStr for DtypeChoice {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            other => other
+                .parse()
+                .map(Self::Fixed)
+                .map_err(|_| format!("unknown number format \"{other}\"; auto, f32 and bf16 are known")),
+        }
+    }
+}
+
+impl std::fmt::Display for DtypeChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Fixed(dtype) => dtype.fmt(f),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Hugging Face checkpoint folders, in and out.
 
 mod dtype;
+mod load;
+mod open_file;
 mod read;
 mod tensor_file;
 mod write;
@@ -13,7 +15,8 @@ use crate::llama::Llama;
 use crate::params::FlatBuffers;
 use crate::tokenizer::{SpecialIds, Tokenizer};
 
-pub use dtype::WeightDtype;
+pub use dtype::{DtypeChoice, WeightDtype};
+pub use load::LoadOptions;
 pub use tensor_file::WrittenFile;
 pub use write::{WriteOptions, write_file};
 
@@ -27,15 +30,25 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Reads `config.json`, the tokenizer and the weights (`model.safetensors`, or shards with their index).
+    /// Reads `config.json`, the tokenizer and the weights (`model.safetensors`, or shards with their index) as f32 into
+    /// the host's memory.
     ///
     /// # Errors
     /// A missing or malformed file, missing or misshapen tensors, or more pieces than the model has embeddings.
     pub fn load(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::load_with(dir, &LoadOptions::default())
+    }
+
+    /// As [`Checkpoint::load`], onto a device and in a number format of choice. Beside the model itself no more than
+    /// one tensor is in memory.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::load`], or [`Error::Memory`](crate::Error::Memory) where the device has no room for the weights.
+    pub fn load_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<Self> {
         let dir = dir.as_ref();
         let config = read::config(dir)?;
         let tokenizer = tokenizer(dir, &config)?;
-        let model = read::model(dir, config)?;
+        let model = read::model(dir, config, options)?;
         Ok(Self { model, tokenizer })
     }
 
@@ -55,6 +68,21 @@ impl Checkpoint {
 /// As [`Checkpoint::save`].
 pub fn save_model(model: &Llama, dir: impl AsRef<Path>, options: WriteOptions) -> Result<Vec<WrittenFile>> {
     write::model(model, model.config().clone(), dir.as_ref(), options)
+}
+
+/// Writes the checkpoint that [`Llama::init`] and [`Checkpoint::save`] (without a tokenizer: [`save_model`]) would, but
+/// draws each tensor as it is written: no more than one is in memory, however large the model.
+///
+/// # Errors
+/// A configuration that does not fit together, or as [`Checkpoint::save`].
+pub fn write_random_model(
+    config: &LlamaConfig,
+    seed: u64,
+    tokenizer: Option<&Tokenizer>,
+    dir: impl AsRef<Path>,
+    options: WriteOptions,
+) -> Result<Vec<WrittenFile>> {
+    write::random_model(config, seed, tokenizer, dir.as_ref(), options)
 }
 
 /// Reads the tokenizer of a checkpoint folder without its weights.
@@ -78,8 +106,16 @@ fn tokenizer(dir: &Path, config: &LlamaConfig) -> Result<Tokenizer> {
 /// # Errors
 /// As [`Checkpoint::load`], the tokenizer aside.
 pub fn load_model(dir: impl AsRef<Path>) -> Result<Llama> {
+    load_model_with(dir, &LoadOptions::default())
+}
+
+/// As [`load_model`], onto a device and in a number format of choice.
+///
+/// # Errors
+/// As [`Checkpoint::load_with`], the tokenizer aside.
+pub fn load_model_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<Llama> {
     let dir = dir.as_ref();
-    read::model(dir, read::config(dir)?)
+    read::model(dir, read::config(dir)?, options)
 }
 
 /// SHA-256, in hexadecimal, of a folder's `config.json` and weight files: what the model computes.

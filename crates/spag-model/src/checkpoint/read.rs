@@ -1,16 +1,20 @@
-//! Weights in: one safetensors file or shards with an index, in f32, f16 or bf16.
+//! Weights in: one safetensors file or shards with an index, in f32, f16 or bf16, tensor by tensor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Device, Tensor};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use candle_core::{DType, Tensor};
+use half::bf16;
+use safetensors::tensor::TensorInfo;
 use sha2::{Digest, Sha256};
 
+use super::open_file::OpenFile;
 use super::tensor_file::in_pieces;
+use super::{LoadOptions, WeightDtype};
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
 use crate::llama::Llama;
+use crate::memory;
 use crate::ops::cpu;
 use crate::params::{FlatBuffers, Layout};
 
@@ -22,8 +26,10 @@ pub(super) fn config(dir: &Path) -> Result<LlamaConfig> {
     LlamaConfig::from_file(dir.join("config.json"))
 }
 
-pub(super) fn model(dir: &Path, config: LlamaConfig) -> Result<Llama> {
-    let parameters = FlatBuffers::zeros(&Layout::new(&config), &Device::Cpu)?;
+pub(super) fn model(dir: &Path, config: LlamaConfig, options: &LoadOptions) -> Result<Llama> {
+    let layout = Layout::new(&config);
+    memory::require_room_for_weights(&layout, options.dtype, &options.device, dir)?;
+    let parameters = FlatBuffers::zeros_of(&layout, options.dtype, &options.device)?;
     buffers(&parameters, dir, "model")?;
     Llama::from_parameters(&config, parameters)
 }
@@ -38,28 +44,18 @@ pub(super) fn buffers(buffers: &FlatBuffers, dir: &Path, stem: &str) -> Result<(
         }
     }
     for file in weight_files(dir, stem)? {
-        // One file at a time in memory beside the buffers.
-        let bytes = std::fs::read(&file).map_err(Error::io(&file))?;
-        let tensors = SafeTensors::deserialize(&bytes)
-            .map_err(|e| Error::Safetensors { path: file.clone(), reason: e.to_string() })?;
+        let mut open = OpenFile::open(&file)?;
         // In order, so that of several faults the same one is reported each time.
-        let mut names: Vec<&str> = tensors.names().into_iter().collect();
-        names.sort_unstable();
-        for name in names {
+        for (name, info) in open.tensors() {
             // Tensors that the architecture does not have (old rotary tables, a second tied head) are passed over.
-            let Some((l, v)) = missing.remove(name) else { continue };
-            let tensor =
-                tensors.tensor(name).map_err(|e| Error::Safetensors { path: file.clone(), reason: e.to_string() })?;
-            let view = buffers.view(l, v)?;
-            if tensor.shape() != view.dims() {
-                return Err(Error::Shape {
-                    path: dir.to_owned(),
-                    name: name.to_owned(),
-                    found: tensor.shape().to_vec(),
-                    expected: view.dims().to_vec(),
-                });
+            let Some(at) = missing.remove(name.as_str()) else { continue };
+            let expected = &layout.layers[at.0].views[at.1].shape;
+            if info.shape != *expected {
+                return Err(Error::Shape { path: dir.to_owned(), name, found: info.shape, expected: expected.clone() });
             }
-            copy_into(dir, name, &tensor, &view)?;
+            if copy_into(&mut open, &info, buffers, at)?.is_none() {
+                return Err(Error::Dtype { path: dir.to_owned(), name, dtype: format!("{:?}", info.dtype) });
+            }
         }
     }
     match missing.into_keys().next() {
@@ -112,30 +108,44 @@ fn weight_files(dir: &Path, stem: &str) -> Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| dir.join(name)).collect())
 }
 
-/// Converts a stored tensor into its place.
-fn copy_into(dir: &Path, name: &str, from: &TensorView<'_>, to: &Tensor) -> Result<()> {
-    let known = match to.dtype() {
-        DType::BF16 => cpu::update_bf16(to, |out| Ok(fill(from, out, half::bf16::from_f32)))?,
-        _ => cpu::update(to, |out| Ok(fill(from, out, |x| x)))?,
+/// Converts a stored tensor into its place; `None` for a number format that is not read.
+///
+/// Into host memory as it is read; for any other device the tensor, and no more, is in host memory first.
+fn copy_into(
+    file: &mut OpenFile,
+    info: &TensorInfo,
+    buffers: &FlatBuffers,
+    (layer, view): (usize, usize),
+) -> Result<Option<()>> {
+    let mut read = Ok(None);
+    if buffers.device().is_cpu() {
+        let to = buffers.view(layer, view)?;
+        match to.dtype() {
+            DType::BF16 => cpu::update_bf16(&to, |out| {
+                read = file.read(info, out, bf16::from_f32);
+                Ok(())
+            })?,
+            _ => cpu::update(&to, |out| {
+                read = file.read(info, out, |x| x);
+                Ok(())
+            })?,
+        }
+        return read;
+    }
+    let len = info.shape.iter().product();
+    let host = match buffers.dtype() {
+        WeightDtype::F32 => {
+            let mut values = vec![0f32; len];
+            read = file.read(info, &mut values, |x| x);
+            Tensor::from_vec(values, len, buffers.device())?
+        }
+        WeightDtype::Bf16 => {
+            let mut values = vec![bf16::ZERO; len];
+            read = file.read(info, &mut values, bf16::from_f32);
+            Tensor::from_vec(values, len, buffers.device())?
+        }
     };
-    known.ok_or_else(|| Error::Dtype {
-        path: dir.to_owned(),
-        name: name.to_owned(),
-        dtype: format!("{:?}", from.dtype()),
-    })
-}
-
-/// Every stored number as a `T`; `None` for a number format that is not read.
-fn fill<T>(from: &TensorView<'_>, out: &mut [T], narrow: impl Fn(f32) -> T) -> Option<()> {
-    fn each<T, const N: usize>(bytes: &[u8], out: &mut [T], read: impl Fn([u8; N]) -> T) {
-        bytes.as_chunks().0.iter().zip(out).for_each(|(bytes, out)| *out = read(*bytes));
-    }
-    let bytes = from.data();
-    match from.dtype() {
-        Dtype::F32 => each(bytes, out, |b| narrow(f32::from_le_bytes(b))),
-        Dtype::BF16 => each(bytes, out, |b| narrow(half::bf16::from_le_bytes(b).to_f32())),
-        Dtype::F16 => each(bytes, out, |b| narrow(half::f16::from_le_bytes(b).to_f32())),
-        _ => return None,
-    }
-    Some(())
+    let read = read?;
+    buffers.set_view(layer, view, &host)?;
+    Ok(read)
 }

@@ -1,17 +1,29 @@
-//! One safetensors file out, streamed: at no time is more than one tensor's bytes in memory beside the tensors.
+//! One safetensors file out, streamed: at no time is more than one tensor of it in the host's memory beside those that
+//! are there anyway.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 use half::bf16;
+use rayon::prelude::*;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::WeightDtype;
 use crate::error::{Error, Result};
 use crate::ops::cpu;
+use crate::params::View;
+
+/// Gives a tensor when its turn to be written comes, by the numbers of its layer and of its view.
+pub(super) type TensorAt<'a> = &'a dyn Fn(usize, usize) -> Result<Tensor>;
+
+/// A tensor to be written: the numbers of its layer and of its view there, and the view.
+pub(super) type Listed<'a> = (usize, usize, &'a View);
+
+/// Elements that a thread converts at a time.
+const SHARE: usize = 1 << 16;
 
 /// A file as it was written, so that a reader can tell whether it is whole.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -79,10 +91,16 @@ impl<W: Write> Write for Summed<W> {
     }
 }
 
-/// Writes `tensors` to `name` in `dir` beside its place, syncs it and renames it.
-pub(super) fn write(dir: &Path, name: &str, tensors: &[(String, Tensor)], dtype: WeightDtype) -> Result<WrittenFile> {
+/// Writes the tensors `listed` to `name` in `dir` beside its place, syncs it and renames it.
+pub(super) fn write(
+    dir: &Path,
+    name: &str,
+    listed: &[Listed<'_>],
+    dtype: WeightDtype,
+    tensor_at: TensorAt<'_>,
+) -> Result<WrittenFile> {
     let (path, temporary) = (dir.join(name), dir.join(format!(".{name}.tmp")));
-    let written = stream(&temporary, tensors, dtype).and_then(|(bytes, crc32c)| {
+    let written = stream(&temporary, listed, dtype, tensor_at).and_then(|(bytes, crc32c)| {
         std::fs::rename(&temporary, &path).map_err(Error::io(&path))?;
         Ok(WrittenFile { name: name.to_owned(), bytes, crc32c })
     });
@@ -93,14 +111,14 @@ pub(super) fn write(dir: &Path, name: &str, tensors: &[(String, Tensor)], dtype:
     written
 }
 
-fn stream(path: &Path, tensors: &[(String, Tensor)], dtype: WeightDtype) -> Result<(u64, u32)> {
+fn stream(path: &Path, listed: &[Listed<'_>], dtype: WeightDtype, tensor_at: TensorAt<'_>) -> Result<(u64, u32)> {
     let io = || Error::io(path);
     let file = BufWriter::with_capacity(1 << 20, File::create(path).map_err(io())?);
     let mut out = Summed { inner: file, bytes: 0, crc: 0 };
-    let header = header(path, tensors, dtype)?;
+    let header = header(path, listed, dtype)?;
     out.write_all(&(header.len() as u64).to_le_bytes()).and_then(|()| out.write_all(&header)).map_err(io())?;
-    for (_, tensor) in tensors {
-        out.write_all(&little_endian(tensor, dtype)?).map_err(io())?;
+    for (layer, view, _) in listed {
+        out.write_all(&little_endian(&on_host(tensor_at(*layer, *view)?)?, dtype)?).map_err(io())?;
     }
     let Summed { inner, bytes, crc } = out;
     let file = inner.into_inner().map_err(|e| io()(e.into_error()))?;
@@ -109,13 +127,13 @@ fn stream(path: &Path, tensors: &[(String, Tensor)], dtype: WeightDtype) -> Resu
 }
 
 /// The JSON that names every tensor's place, padded so that the tensors are aligned.
-fn header(path: &Path, tensors: &[(String, Tensor)], dtype: WeightDtype) -> Result<Vec<u8>> {
+fn header(path: &Path, listed: &[Listed<'_>], dtype: WeightDtype) -> Result<Vec<u8>> {
     let mut at = 0;
-    let infos = tensors.iter().map(|(name, tensor)| {
+    let infos = listed.iter().map(|(_, _, view)| {
         let start = at;
-        at += tensor.elem_count() * dtype.bytes();
-        let info = TensorInfo { dtype: dtype.safetensors(), shape: tensor.dims().to_vec(), data_offsets: (start, at) };
-        (name.clone(), info)
+        at += view.len() * dtype.bytes();
+        let info = TensorInfo { dtype: dtype.safetensors(), shape: view.shape.clone(), data_offsets: (start, at) };
+        (view.name.clone(), info)
     });
     // transformers refuses files without this entry.
     let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
@@ -126,10 +144,23 @@ fn header(path: &Path, tensors: &[(String, Tensor)], dtype: WeightDtype) -> Resu
     Ok(json)
 }
 
+/// The same tensor in the host's memory.
+fn on_host(tensor: Tensor) -> Result<Tensor> {
+    if tensor.device().is_cpu() {
+        return Ok(tensor);
+    }
+    // A view is copied on its device first: candle brings whole buffers over.
+    let alone = Tensor::zeros(tensor.elem_count(), tensor.dtype(), tensor.device())?;
+    alone.slice_set(&tensor.flatten_all()?, 0, 0)?;
+    Ok(alone.to_device(&Device::Cpu)?)
+}
+
 fn little_endian(tensor: &Tensor, dtype: WeightDtype) -> Result<Vec<u8>> {
-    fn each<T, const N: usize>(values: &[T], write: impl Fn(&T) -> [u8; N]) -> Vec<u8> {
+    fn each<T: Sync, const N: usize>(values: &[T], write: impl Fn(&T) -> [u8; N] + Sync) -> Vec<u8> {
         let mut bytes = vec![0; values.len() * N];
-        bytes.as_chunks_mut().0.iter_mut().zip(values).for_each(|(bytes, value)| *bytes = write(value));
+        bytes.par_chunks_mut(SHARE * N).zip(values.par_chunks(SHARE)).for_each(|(bytes, values)| {
+            bytes.as_chunks_mut().0.iter_mut().zip(values).for_each(|(bytes, value)| *bytes = write(value));
+        });
         bytes
     }
     Ok(match (tensor.dtype(), dtype) {

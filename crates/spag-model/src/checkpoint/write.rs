@@ -6,12 +6,13 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::tensor_file::{self, WrittenFile};
+use super::tensor_file::{self, Listed, TensorAt, WrittenFile};
 use super::{Checkpoint, WeightDtype};
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
-use crate::llama::Llama;
-use crate::params::FlatBuffers;
+use crate::llama::{Llama, RandomWeights};
+use crate::params::{FlatBuffers, Layout};
+use crate::tokenizer::Tokenizer;
 
 /// How a checkpoint is written.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +79,29 @@ fn config_json(mut config: LlamaConfig, dtype: WeightDtype) -> String {
     serde_json::to_string_pretty(&config).unwrap_or_default() + "\n"
 }
 
+/// As [`save`] of a model of random weights, which are drawn as they are written.
+pub(super) fn random_model(
+    config: &LlamaConfig,
+    seed: u64,
+    tokenizer: Option<&Tokenizer>,
+    dir: &Path,
+    options: WriteOptions,
+) -> Result<Vec<WrittenFile>> {
+    config.check()?;
+    std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
+    let mut config = config.clone();
+    if let Some(tokenizer) = tokenizer {
+        for (name, contents) in tokenizer.files() {
+            write_file(dir, name, contents)?;
+        }
+        (config.bos_token_id, config.eos_token_id) = (Some(tokenizer.bos()), Some(tokenizer.eos()));
+    }
+    let layout = Layout::new(&config);
+    let weights = RandomWeights::new(&layout, config.initializer_range, seed);
+    write_file(dir, "config.json", config_json(config, options.dtype).as_bytes())?;
+    tensors(&layout, dir, "model", options, &|layer, view| weights.tensor(layer, view))
+}
+
 /// Every view of `buffers` under its Hugging Face name in `stem.safetensors`, or in shards with their index.
 pub(super) fn buffers(
     buffers: &FlatBuffers,
@@ -85,22 +109,35 @@ pub(super) fn buffers(
     stem: &str,
     options: WriteOptions,
 ) -> Result<Vec<WrittenFile>> {
-    let mut shards: Vec<Vec<(String, candle_core::Tensor)>> = vec![Vec::new()];
+    tensors(buffers.layout(), dir, stem, options, &|layer, view| buffers.view(layer, view))
+}
+
+/// Every tensor of `layout`, asked for when its turn to be written comes.
+fn tensors(
+    layout: &Layout,
+    dir: &Path,
+    stem: &str,
+    options: WriteOptions,
+    tensor_at: TensorAt<'_>,
+) -> Result<Vec<WrittenFile>> {
+    let mut shards: Vec<Vec<Listed<'_>>> = vec![Vec::new()];
     let mut filled = 0u64;
-    for (name, tensor) in buffers.named()? {
-        let bytes = (tensor.elem_count() * options.dtype.bytes()) as u64;
-        if filled > 0 && filled + bytes > options.max_shard_bytes {
-            shards.push(Vec::new());
-            filled = 0;
-        }
-        filled += bytes;
-        if let Some(shard) = shards.last_mut() {
-            shard.push((name, tensor));
+    for (l, layer) in layout.layers.iter().enumerate() {
+        for (v, view) in layer.views.iter().enumerate() {
+            let bytes = (view.len() * options.dtype.bytes()) as u64;
+            if filled > 0 && filled + bytes > options.max_shard_bytes {
+                shards.push(Vec::new());
+                filled = 0;
+            }
+            filled += bytes;
+            if let Some(shard) = shards.last_mut() {
+                shard.push((l, v, view));
+            }
         }
     }
     let (single, index) = (format!("{stem}.safetensors"), format!("{stem}.safetensors.index.json"));
     if let [shard] = shards.as_slice() {
-        let written = tensor_file::write(dir, &single, shard, options.dtype)?;
+        let written = tensor_file::write(dir, &single, shard, options.dtype, tensor_at)?;
         // An index of an earlier, larger checkpoint would be read no more, but would mislead.
         let _ = std::fs::remove_file(dir.join(index));
         return Ok(vec![written]);
@@ -108,10 +145,10 @@ pub(super) fn buffers(
     let (mut map, mut written, count) = (BTreeMap::new(), Vec::new(), shards.len());
     for (number, shard) in shards.iter().enumerate() {
         let file = format!("{stem}-{:05}-of-{count:05}.safetensors", number + 1);
-        written.push(tensor_file::write(dir, &file, shard, options.dtype)?);
-        map.extend(shard.iter().map(|(name, _)| (name.clone(), file.clone())));
+        written.push(tensor_file::write(dir, &file, shard, options.dtype, tensor_at)?);
+        map.extend(shard.iter().map(|(_, _, view)| (view.name.clone(), file.clone())));
     }
-    let total = buffers.layout().len() * options.dtype.bytes();
+    let total = layout.len() * options.dtype.bytes();
     let text = json!({"metadata": {"total_size": total}, "weight_map": map});
     write_file(dir, &index, format!("{text:#}\n").as_bytes())?;
     let _ = std::fs::remove_file(dir.join(single));

@@ -2,8 +2,8 @@
 
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
-use crate::generate::memory::available_memory;
 use crate::generate::sample::Sampling;
+use crate::memory::available_memory;
 
 /// How one request is completed.
 #[derive(Clone, Debug, PartialEq)]

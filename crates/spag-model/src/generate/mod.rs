@@ -4,7 +4,6 @@ mod config;
 mod detokenize;
 mod engine;
 mod kv;
-mod memory;
 mod request;
 mod sample;
 mod schedule;

@@ -7,3 +7,4 @@ mod model;
 pub use model::{Activations, Forward, Llama};
 
 pub(crate) use block::BlockWeights;
+pub(crate) use init::RandomWeights;

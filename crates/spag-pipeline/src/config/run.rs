@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spag_game::JudgeKind;
+use spag_model::DeviceChoice;
 use spag_train::TrainConfig;
 use toml::Table;
 
@@ -21,6 +22,7 @@ struct RunFile {
     extends: Option<String>,
     run_dir: PathBuf,
     seed: u64,
+    device: DeviceChoice,
     base_model: PathBuf,
     lexicon: Option<PathBuf>,
     words: Option<PathBuf>,
@@ -42,6 +44,7 @@ impl Default for RunFile {
             extends: None,
             run_dir: PathBuf::from("runs/default"),
             seed: 0,
+            device: DeviceChoice::Auto,
             base_model: PathBuf::from("data/tiny-llama"),
             lexicon: None,
             words: None,
@@ -74,6 +77,8 @@ pub struct RunConfig {
     pub run_dir: PathBuf,
     /// Seed of everything but the evaluation games.
     pub seed: u64,
+    /// The device that plays and trains.
+    pub device: DeviceChoice,
     /// Hugging Face folder of the model that the loop starts from.
     pub base_model: PathBuf,
     /// The world's lexicon; the built-in one when absent.
@@ -145,6 +150,7 @@ fn resolve(typed: RunFile, file: &Path) -> Result<RunConfig> {
         prompts: found("prompts", &typed.prompts)?,
         run_dir: typed.run_dir,
         seed: typed.seed,
+        device: typed.device,
         judge: typed.judge,
         max_turns: typed.max_turns,
         epochs: typed.epochs,

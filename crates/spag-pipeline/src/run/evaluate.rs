@@ -94,7 +94,8 @@ pub(super) fn evaluate(
             if !games.is_complete() {
                 let stage = format!("eval: {} – {}", pairing.attacker.name(), pairing.defender.name());
                 let mut progress = Staged { stage: &stage, inner: &mut *progress };
-                let checkpoint = |model: Model| -> Result<Arc<Checkpoint>> { load(&folder.stage(&model.stage())?) };
+                let checkpoint =
+                    |model: Model| -> Result<Arc<Checkpoint>> { load(config, &folder.stage(&model.stage())?) };
                 let temperature = config.evaluation.temperature;
                 let mut attacker = player(config, &checkpoint(pairing.attacker)?, temperature)?;
                 if pairing.attacker == pairing.defender {

@@ -14,8 +14,9 @@ use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::files::{fingerprint, read_json, write_text};
 
-/// Settings that say where something lies; what lies there is compared instead, by its fingerprint.
-const PATHS: [&str; 5] = ["run_dir", "base_model", "lexicon", "words", "prompts"];
+/// Settings that say where something lies, where what lies there is compared instead by its fingerprint, or on which
+/// device it is computed.
+const PLACES: [&str; 6] = ["run_dir", "base_model", "lexicon", "words", "prompts", "device"];
 
 /// An open run folder; nobody else can open it until this is dropped or the process ends, however it ends.
 #[derive(Debug)]
@@ -141,12 +142,12 @@ fn lock(root: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// The settings of a resolved configuration as (dotted key, value), paths left out.
+/// The settings of a resolved configuration as (dotted key, value), places left out.
 fn settings(text: &str, path: &Path) -> Result<BTreeMap<String, String>> {
     let mut table: Table = text
         .parse()
         .map_err(|error: toml::de::Error| Error::DamagedRun { path: path.to_path_buf(), message: error.to_string() })?;
-    table.retain(|key, _| !PATHS.contains(&key));
+    table.retain(|key, _| !PLACES.contains(&key));
     let mut flat = BTreeMap::new();
     flatten("", &Value::Table(table), &mut flat);
     Ok(flat)

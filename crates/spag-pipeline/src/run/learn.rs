@@ -66,6 +66,7 @@ pub(super) fn learn(
         model_dir: Some(stage.model()),
         // An interrupted stage goes on from its last checkpoint, where it has one.
         start: Start::Latest,
+        device: config.device,
         ..TrainJob::new(from, stage.samples(), stage.path(), TrainConfig { seed: seed("train"), ..base.clone() })
     };
     let steps = done.timed("train", || {

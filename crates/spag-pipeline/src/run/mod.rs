@@ -9,10 +9,11 @@ mod learn;
 mod summarize;
 mod table;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use spag_game::Seats;
-use spag_model::{Checkpoint, EngineConfig, GenerationConfig, Sampling};
+use spag_model::{Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LlamaConfig, LoadOptions, Sampling};
 use spag_selfplay::ModelPlayer;
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
@@ -35,6 +36,8 @@ use table::Table;
 /// # Errors
 /// A folder in use or made with other settings, inputs that cannot be read, and whatever stops a stage.
 pub fn run(config: &RunConfig, progress: &mut dyn RunProgress) -> Result<Report> {
+    // Before anything else: a device that cannot be used is found out at once. One process, so number 0 of its machine.
+    config.device.open(0)?;
     let folder = RunFolder::open(config)?;
     let table = Table::set(config)?;
     let mut stages = vec![base(config, &folder)?];
@@ -79,7 +82,7 @@ fn base(config: &RunConfig, folder: &RunFolder) -> Result<StageDone> {
     if let Some(done) = stage.done()? {
         return Ok(done);
     }
-    Checkpoint::load(&config.base_model)?;
+    read(config, &config.base_model)?;
     let note =
         format!("The base model of this run is {}; inputs.json has its fingerprint.\n", config.base_model.display());
     crate::files::write_text(&stage.file("where.txt"), &note)?;
@@ -139,7 +142,7 @@ fn spag(
     done.timed("play", || {
         let mut games = set.begin(config.max_turns)?;
         if !games.is_complete() {
-            let mut player = player(config, &load(current)?, config.self_play.temperature)?;
+            let mut player = player(config, &load(config, current)?, config.self_play.temperature)?;
             let mut progress = Staged { stage: stage.name(), inner: progress };
             games.play(Seats::SelfPlay(&mut player), &table.prompts, config, &mut progress)?;
         }
@@ -149,8 +152,18 @@ fn spag(
     Ok(done)
 }
 
-fn load(stage: &StageFolder) -> Result<Arc<Checkpoint>> {
-    Ok(Arc::new(Checkpoint::load(stage.model())?))
+fn load(config: &RunConfig, stage: &StageFolder) -> Result<Arc<Checkpoint>> {
+    Ok(Arc::new(read(config, &stage.model())?))
+}
+
+/// A checkpoint on the run's device.
+fn read(config: &RunConfig, dir: &Path) -> Result<Checkpoint> {
+    let device = config.device.open(0)?.device().clone();
+    let dtype = match device.is_cpu() {
+        true => LoadOptions::default().dtype,
+        false => DtypeChoice::Auto.resolve(&LlamaConfig::from_file(dir.join("config.json"))?, &device),
+    };
+    Ok(Checkpoint::load_with(dir, &LoadOptions { device, dtype })?)
 }
 
 /// A model as player; temperature 0 plays greedily.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use spag_model::{Checkpoint, read_buffers};
+use spag_model::{Checkpoint, Llama, LoadOptions, load_model_with, read_buffers};
 
 use super::state::{FORMAT, SavedState};
 use super::{STATE_FILE, TRAINER_STATE};
@@ -61,6 +61,14 @@ impl SavedRun {
     /// As [`Checkpoint::load`].
     pub fn load_checkpoint(&self) -> Result<Checkpoint> {
         Ok(Checkpoint::load(&self.dir)?)
+    }
+
+    /// The model alone, onto a device.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::load_with`].
+    pub(crate) fn load_model(&self, options: &LoadOptions) -> Result<Llama> {
+        Ok(load_model_with(&self.dir, options)?)
     }
 
     /// Puts a trainer of the loaded model where the run was.

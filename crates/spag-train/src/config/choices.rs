@@ -38,6 +38,26 @@ impl std::str::FromStr for TrainMethod {
     }
 }
 
+/// Where AdamW's state lies when the model is on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OffloadOptimizer {
+    /// With the model where there is room for it, else in the host's memory.
+    #[default]
+    Auto,
+    /// With the model.
+    None,
+    /// In the host's memory.
+    Cpu,
+}
+
+impl std::str::FromStr for OffloadOptimizer {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        one_of("place for the optimizer", text, &[("auto", Self::Auto), ("none", Self::None), ("cpu", Self::Cpu)])
+    }
+}
+
 /// How the learning rate moves after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

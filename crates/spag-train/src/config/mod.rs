@@ -7,7 +7,7 @@ use spag_model::{Activations, WeightDtype};
 
 use crate::error::{Error, Result};
 
-pub use choices::{DataOrder, IntervalStrategy, SchedulerType, TrainMethod};
+pub use choices::{DataOrder, IntervalStrategy, OffloadOptimizer, SchedulerType, TrainMethod};
 
 /// All settings of a training run; every key has the reference's flag name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,14 +6,18 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde::Serialize;
-use spag_model::{Checkpoint, Llama, LlamaConfig, Tokenizer, WriteOptions, load_model};
+use spag_dist::LaunchEnv;
+use spag_model::{
+    Checkpoint, DeviceChoice, Llama, LlamaConfig, LoadOptions, OptimizerPlace, Tokenizer, WriteOptions, load_model_with,
+};
 use spag_rewards::{Sample, read_samples};
 
 use crate::checkpoint::{Origin, SavedRun, latest_checkpoint};
-use crate::config::TrainConfig;
+use crate::config::{OffloadOptimizer, TrainConfig};
 use crate::dataset::Dataset;
-use crate::deepspeed::{DeepSpeed, Flags};
+use crate::deepspeed::{self, DeepSpeed, Flags};
 use crate::error::{Error, Result};
+use crate::memory::place_optimizer;
 use crate::order::Plan;
 use crate::progress::Progress;
 use crate::reference::{ReferenceKey, cached};
@@ -44,6 +48,10 @@ pub struct TrainJob {
     pub deepspeed: Option<PathBuf>,
     /// Where TensorBoard events go; nowhere where none is named.
     pub logging_dir: Option<PathBuf>,
+    /// The device that trains.
+    pub device: DeviceChoice,
+    /// Where the optimizer's state lies. In the output folder: where it lay.
+    pub offload_optimizer: OffloadOptimizer,
     /// Whether an earlier start of the run goes on.
     #[serde(skip)]
     pub start: Start,
@@ -83,6 +91,8 @@ impl TrainJob {
             model_dir: None,
             deepspeed: None,
             logging_dir: None,
+            device: DeviceChoice::default(),
+            offload_optimizer: OffloadOptimizer::default(),
             start: Start::Anew,
             config,
         }
@@ -105,6 +115,8 @@ impl TrainJob {
 pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> {
     let started = Instant::now();
     job.config.check()?;
+    // Before anything that takes long: a device that cannot be used is found out at once.
+    let device = job.device.open(LaunchEnv::detect()?.local_rank)?;
     let (samples, eval_samples) = (read_all(&job.train_data_path)?, read_all(&job.eval_data_path)?);
     // Before the long part, so that an unwritable folder costs nothing.
     let mut folder = RunFolder::open(job)?;
@@ -117,6 +129,16 @@ pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> 
     let tokenizer = spag_model::load_tokenizer(saved.as_ref().map_or(job.model_name_or_path.as_path(), SavedRun::dir))?;
     let dataset = Dataset::new(&samples, &tokenizer, job.config.max_length)?;
     let deepspeed = deepspeed(job, dataset.samples.len())?;
+    let architecture = LlamaConfig::from_file(job.model_name_or_path.join("config.json"))?;
+    let offload = offload(job, deepspeed.as_ref())?;
+    let job = &TrainJob {
+        offload_optimizer: match place_optimizer(&architecture, &job.config, offload, &device)? {
+            OptimizerPlace::Device => OffloadOptimizer::None,
+            OptimizerPlace::Host => OffloadOptimizer::Cpu,
+        },
+        ..job.clone()
+    };
+    let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
     let scheduler = deepspeed.as_ref().and_then(|settings| settings.scheduler.clone());
     let data_sha256 = dataset.content_digest();
     let origin = Origin {
@@ -140,17 +162,16 @@ pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> 
 
     // The reference model is loaded, asked and dropped before the model that is trained is there.
     let mut of_reference = |dataset: &Dataset| match job.config.method.needs_reference() {
-        true => reference(job, &folder, dataset, progress),
+        true => reference(job, &folder, dataset, &options, progress),
         false => Ok(Vec::new()),
     };
     let ref_log_probs = of_reference(&dataset)?;
     let eval_ref_log_probs = eval.as_ref().map(&mut of_reference).transpose()?.unwrap_or_default();
 
     let model = match &saved {
-        Some(saved) => saved.load_checkpoint()?.model,
-        None => load_model(&job.model_name_or_path)?,
+        Some(saved) => saved.load_model(&options)?,
+        None => load_model_with(&job.model_name_or_path, &options)?,
     };
-    let model = model.to_dtype(job.config.dtype())?;
     let data = TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs };
     let mut trainer = Trainer::new(&model, data, &job.config)?.with_scheduler(scheduler.clone());
     if let Some(saved) = &saved {
@@ -200,12 +221,32 @@ fn deepspeed(job: &TrainJob, samples: usize) -> Result<Option<DeepSpeed>> {
     Ok(Some(DeepSpeed::load(path, &flags)?))
 }
 
+/// Where the optimizer's state is asked to lie: what the flag says or, where that is silent, the DeepSpeed file.
+fn offload(job: &TrainJob, deepspeed: Option<&DeepSpeed>) -> Result<OffloadOptimizer> {
+    let in_file = deepspeed.map(|settings| settings.zero_optimization.offload_optimizer.device);
+    match (job.offload_optimizer, in_file) {
+        (OffloadOptimizer::Auto, Some(deepspeed::Device::Cpu)) => Ok(OffloadOptimizer::Cpu),
+        (OffloadOptimizer::None, Some(deepspeed::Device::Cpu)) => Err(Error::Setting {
+            name: "offload_optimizer",
+            reason: "it is none, and `zero_optimization.offload_optimizer.device` in the --deepspeed file is \"cpu\"; \
+                     leave one of them out"
+                .into(),
+        }),
+        (asked, _) => Ok(asked),
+    }
+}
+
 /// ℓ_ref of a data set, from the run's folder or from the reference model.
-fn reference(job: &TrainJob, folder: &RunFolder, dataset: &Dataset, progress: &mut dyn Progress) -> Result<Vec<f64>> {
+fn reference(
+    job: &TrainJob,
+    folder: &RunFolder,
+    dataset: &Dataset,
     // A reference in bf16 beside a model in bf16: before the first step both say the same.
-    let dtype = job.config.dtype();
-    let key = ReferenceKey::new(dataset, job.config.max_length, job.reference(), dtype)?;
-    let load = || -> Result<Llama> { Ok(load_model(job.reference())?.to_dtype(dtype)?) };
+    options: &LoadOptions,
+    progress: &mut dyn Progress,
+) -> Result<Vec<f64>> {
+    let key = ReferenceKey::new(dataset, job.config.max_length, job.reference(), options.dtype)?;
+    let load = || -> Result<Llama> { Ok(load_model_with(job.reference(), options)?) };
     cached(&folder.reference_dir(), &key, dataset, load, progress)
 }
 

@@ -10,10 +10,13 @@ use std::{
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use spag_game::{AtomicFile, RowReader, game_seed};
-use spag_model::{Checkpoint, Completion, Engine, Finish, Generate, GenerationConfig, Request, RequestId};
+use spag_model::{Completion, Engine, Finish, Generate, GenerationConfig, Request, RequestId};
 use spag_train::Progress;
 
-use crate::{Error, Result, engine_args::EngineArgs, exit, progress::TerminalProgress, sampling::SamplingArgs};
+use crate::{
+    Error, Result, device_args::LoadArgs, engine_args::EngineArgs, exit, progress::TerminalProgress,
+    sampling::SamplingArgs,
+};
 
 /// Complete the prompts of a file.
 #[derive(Debug, Args)]
@@ -32,6 +35,8 @@ pub(crate) struct GenerateArgs {
     sampling: SamplingArgs,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    loading: LoadArgs,
     /// End a completion where this text occurs; may be given several times.
     #[arg(long, value_name = "TEXT", help_heading = "Tokens")]
     stop: Vec<String>,
@@ -62,9 +67,10 @@ struct CompletionRow<'a> {
 }
 
 pub(crate) fn run(args: GenerateArgs) -> Result<()> {
+    args.loading.open()?;
     let rows = RowReader::<PromptRow>::open(&args.input)?.map(|row| row.map(|(_, row)| row.prompt));
     let prompts: Vec<String> = rows.collect::<spag_game::Result<_>>()?;
-    let checkpoint = Checkpoint::load(&args.model)?;
+    let checkpoint = args.loading.load(&args.model)?;
     let model = checkpoint.model.config();
     let limits = args.sampling.config(model, &args.model);
     let config = Arc::new(GenerationConfig { stop_strings: args.stop.clone(), ..limits.generation });

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use spag_model::{Checkpoint, Llama, LlamaConfig, SpecialIds, Tokenizer, WeightDtype, WriteOptions, save_model};
+use spag_model::{Layout, LlamaConfig, SpecialIds, Tokenizer, WeightDtype, WriteOptions, write_random_model};
 
 use crate::{Error, Result, exit};
 
@@ -34,21 +34,11 @@ pub(crate) fn run(args: InitModelArgs) -> Result<()> {
     let beside = args.config.with_file_name("tokenizer.json");
     let path = args.tokenizer.or_else(|| beside.is_file().then_some(beside));
     let tokenizer = path.map(|path| tokenizer(&path, &config, &args.config)).transpose()?;
-    let model = Llama::init(&config, args.seed)?;
-    let parameters = model.parameters().layout().len();
-    let options = WriteOptions::new(args.dtype);
-    let without = match tokenizer {
-        Some(tokenizer) => {
-            Checkpoint { model, tokenizer }.save(&args.output_dir, options)?;
-            ""
-        }
-        None => {
-            save_model(&model, &args.output_dir, options)?;
-            ", without a tokenizer"
-        }
-    };
+    write_random_model(&config, args.seed, tokenizer.as_ref(), &args.output_dir, WriteOptions::new(args.dtype))?;
+    let without = if tokenizer.is_some() { "" } else { ", without a tokenizer" };
     exit::say(format_args!(
-        "{parameters} parameters drawn from seed {} in {}{without}",
+        "{} parameters drawn from seed {} in {}{without}",
+        Layout::new(&config).len(),
         args.seed,
         args.output_dir.display()
     ))

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use spag_train::{DataOrder, IntervalStrategy, SchedulerType, Start, TrainConfig, TrainMethod};
+use spag_train::{DataOrder, IntervalStrategy, OffloadOptimizer, SchedulerType, Start, TrainConfig, TrainMethod};
 
-use crate::{Error, Result, flags};
+use crate::{Error, Result, device_args::DeviceArgs, flags};
 
 /// Trains a LLaMA checkpoint on samples: SFT, SFTwithKL (imitation) or OfflinePO (self-play).
 ///
@@ -135,6 +135,13 @@ pub(crate) struct TrainArgs {
     /// ZeRO settings in DeepSpeed's JSON: checked against the flags; one process has nothing to split.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) deepspeed: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) device: DeviceArgs,
+    /// Where AdamW's state lies when the model is on a GPU: none (with the model), cpu (in the host's memory), or auto,
+    /// which is none where there is room for it.
+    #[arg(long, value_name = "PLACE", default_value = "auto", help_heading = "Device")]
+    pub(super) offload_optimizer: OffloadOptimizer,
 }
 
 impl TrainArgs {

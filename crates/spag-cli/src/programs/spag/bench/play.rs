@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use spag_model::{Checkpoint, EngineConfig};
+use spag_model::EngineConfig;
 use spag_selfplay::{TimingConfig, time_play};
 use spag_train::{gib, peak_memory};
 
 use super::{on_threads, round};
-use crate::{Result, engine_args::EngineArgs, exit, flags, prompts};
+use crate::{Result, device_args::LoadArgs, engine_args::EngineArgs, exit, flags, prompts};
 
 /// The flags of `spag bench play`.
 #[derive(Debug, Args)]
@@ -41,10 +41,12 @@ pub(crate) struct PlayArgs {
     prompts: Option<PathBuf>,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    loading: LoadArgs,
 }
 
 pub(super) fn run(args: &PlayArgs) -> Result<()> {
-    let checkpoint = Checkpoint::load(&args.model)?;
+    let checkpoint = args.loading.load(&args.model)?;
     let prompts = prompts::load(args.prompts.as_deref())?;
     let model = checkpoint.model.config().clone();
     let engine = args.engine.config(&model, model.max_position_embeddings);
@@ -72,8 +74,8 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
         "games_per_s": round(args.games as f64 / timing.seconds, 4),
         "generated_tokens_per_s": round(stats.new_tokens as f64 / timing.seconds, 2),
         "checkpoint": args.model,
-        "device": "cpu",
-        "dtype": "float32",
+        "device": args.loading.open()?.to_string(),
+        "dtype": checkpoint.model.parameters().dtype().to_string(),
         "games": args.games,
         "batch": engine.max_running,
         "turns": args.turns,

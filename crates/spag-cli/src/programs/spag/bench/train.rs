@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use spag_model::{LlamaConfig, WeightDtype, load_model};
+use spag_model::{LlamaConfig, LoadOptions, WeightDtype, load_model_with};
 use spag_train::{TimingConfig, gib, peak_memory, time_steps};
 
 use super::{on_threads, round};
-use crate::{Result, exit, flags};
+use crate::{Result, device_args::DeviceArgs, exit, flags};
 
 /// The flags of `spag bench train`.
 #[derive(Debug, Args)]
@@ -41,12 +41,15 @@ pub(crate) struct TrainArgs {
     /// Number format of the parameters: float32 or bfloat16.
     #[arg(long, value_name = "TYPE", default_value = "float32")]
     dtype: WeightDtype,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Seed of the tokens.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
 
 pub(super) fn run(args: &TrainArgs) -> Result<()> {
+    let device = args.device.open()?;
     let timing = TimingConfig {
         batch: args.batch,
         seq: args.seq,
@@ -56,7 +59,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
         seed: args.seed,
         gradient_checkpointing: args.checkpointing,
     };
-    let load = || -> Result<_> { Ok(load_model(&args.model_name_or_path)?.to_dtype(args.dtype)?) };
+    let options = LoadOptions { device: device.device().clone(), dtype: args.dtype };
+    let load = || -> Result<_> { Ok(load_model_with(&args.model_name_or_path, &options)?) };
     let measured = on_threads(args.threads, || {
         let reference = args.reference.then(load).transpose()?;
         time_steps(load, reference, &timing)
@@ -73,7 +77,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
         "peak_gib": peak_memory().map(|bytes| round(gib(bytes), 2)),
         "loss": round(measured.loss, 4),
         "checkpoint": args.model_name_or_path,
-        "device": "cpu",
+        "device": device.to_string(),
         "dtype": args.dtype.to_string(),
         "batch": args.batch,
         "seq": args.seq,

@@ -1,0 +1,202 @@
+//! Choosing the device that a model computes on.
+
+mod checks;
+#[cfg(feature = "cuda")]
+mod cuda;
+
+use candle_core::Device;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::memory::{available_memory, total_memory};
+
+/// The device to compute on, as a user says it: `auto`, `cpu`, `cuda` or `cuda:N`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum DeviceChoice {
+    /// A CUDA device where this program was built for it and there is one, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// A CUDA device: the one of this number, or the one of the process's number on its machine.
+    Cuda(Option<usize>),
+}
+
+impl DeviceChoice {
+    /// Opens the device, and checks that this program runs on it before anything is loaded. `local_rank` is the number
+    /// of this process among those on the same machine, 0 for one alone: each takes a device of its own, unless only
+    /// one is visible to it. A device that is open already is given again.
+    ///
+    /// # Errors
+    /// [`Error::Device`], which says what is missing and what to do.
+    pub fn open(self, local_rank: usize) -> Result<OpenDevice> {
+        match self {
+            Self::Cpu => Ok(OpenDevice::cpu()),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(index) => cuda::open(self, index, local_rank),
+            #[cfg(feature = "cuda")]
+            Self::Auto => match cuda::any_device() {
+                true => cuda::open(self, None, local_rank),
+                false => Ok(OpenDevice::cpu()),
+            },
+            #[cfg(not(feature = "cuda"))]
+            Self::Auto => {
+                let _ = local_rank;
+                Ok(OpenDevice::cpu())
+            }
+            #[cfg(not(feature = "cuda"))]
+            Self::Cuda(_) => Err(self.refused(
+                "this program was built without the feature `cuda`; build it with `cargo build --release --features cuda \
+                 --bins` (docs/CUDA.md says what that needs), or use --device cpu",
+            )),
+        }
+    }
+
+    fn refused(self, reason: impl Into<String>) -> Error {
+        Error::Device { device: self.to_string(), reason: reason.into() }
+    }
+}
+
+impl std::fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(None) => f.write_str("cuda"),
+            Self::Cuda(Some(index)) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+impl std::str::FromStr for DeviceChoice {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let unknown = || format!("unknown device \"{text}\"; auto, cpu, cuda and cuda:0, cuda:1 … are known");
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(None)),
+            other => match other.strip_prefix("cuda:").map(str::parse) {
+                Some(Ok(index)) => Ok(Self::Cuda(Some(index))),
+                _ => Err(unknown()),
+            },
+        }
+    }
+}
+
+impl From<DeviceChoice> for String {
+    fn from(choice: DeviceChoice) -> Self {
+        choice.to_string()
+    }
+}
+
+impl TryFrom<String> for DeviceChoice {
+    type Error = String;
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// A device that is ready for use.
+#[derive(Clone, Debug)]
+pub struct OpenDevice {
+    device: Device,
+    name: String,
+    model: Option<String>,
+}
+
+impl OpenDevice {
+    /// The CPU, which is always there.
+    pub fn cpu() -> Self {
+        Self { device: Device::Cpu, name: "cpu".into(), model: None }
+    }
+
+    /// The device for tensors.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// As a user would choose it: `cpu`, `cuda:0`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it has free, and in all.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn memory(&self) -> Result<DeviceMemory> {
+        free_memory(&self.device)
+    }
+}
+
+impl std::fmt::Display for OpenDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)?;
+        match &self.model {
+            Some(model) => write!(f, " ({model})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The memory of a device in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// What tensors can still have.
+    pub free: u64,
+    /// What there is.
+    pub total: u64,
+}
+
+/// The memory of the device of a tensor. Of a CPU: the host's, as Linux and a container's limit tell it.
+///
+/// # Errors
+/// An error of the device.
+pub fn free_memory(device: &Device) -> Result<DeviceMemory> {
+    match device {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => cuda::memory(device),
+        _ => Ok(DeviceMemory { free: available_memory(), total: total_memory() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_choice_reads_as_it_is_written() {
+        for text in ["auto", "cpu", "cuda", "cuda:0", "cuda:7"] {
+            assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
+        }
+        assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cuda(Some(3))));
+        for text in ["", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda0"] {
+            let error = text.parse::<DeviceChoice>().unwrap_err();
+            assert!(error.contains("auto, cpu, cuda and cuda:0"), "{error}");
+        }
+        assert_eq!(serde_json::to_string(&DeviceChoice::Cuda(Some(1))).unwrap(), "\"cuda:1\"");
+        assert_eq!(serde_json::from_str::<DeviceChoice>("\"cpu\"").unwrap(), DeviceChoice::Cpu);
+    }
+
+    #[test]
+    fn the_cpu_is_always_there() {
+        let open = DeviceChoice::Cpu.open(3).unwrap();
+        assert!(open.device().is_cpu());
+        assert_eq!((open.name(), open.to_string()), ("cpu", "cpu".to_owned()));
+        let memory = open.memory().unwrap();
+        assert!(memory.free > 0 && memory.total >= memory.free, "{memory:?}");
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    #[test]
+    fn without_the_feature_cuda_is_refused_with_the_way_to_build_it() {
+        let error = DeviceChoice::Cuda(Some(1)).open(0).unwrap_err().to_string();
+        assert!(
+            error.contains("cuda:1") && error.contains("--features cuda") && error.contains("docs/CUDA.md"),
+            "{error}"
+        );
+        assert!(DeviceChoice::Auto.open(0).unwrap().device().is_cpu());
+    }
+}

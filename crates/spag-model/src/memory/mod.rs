@@ -1,0 +1,41 @@
+//! How much memory there is, and how much a model needs.
+
+mod host;
+mod playing;
+mod table;
+mod training;
+
+use std::path::Path;
+
+use candle_core::Device;
+
+use crate::checkpoint::WeightDtype;
+use crate::device::free_memory;
+use crate::error::{Error, Result};
+use crate::params::Layout;
+
+pub(crate) use host::{available_memory, total_memory};
+pub use playing::{PlayingMemory, PlayingSettings};
+pub use table::gib;
+pub use training::{OptimizerPlace, TrainingMemory, TrainingSettings};
+
+/// Refuses to read weights that the device has no room for. The host's memory is left to the operating system, which
+/// can swap.
+pub(crate) fn require_room_for_weights(layout: &Layout, dtype: WeightDtype, device: &Device, dir: &Path) -> Result<()> {
+    if device.is_cpu() {
+        return Ok(());
+    }
+    let needed = (layout.len() * dtype.bytes()) as u64;
+    let free = free_memory(device)?.free;
+    match needed > free {
+        false => Ok(()),
+        true => Err(Error::Memory {
+            what: format!("{}: the weights in {dtype}", dir.display()),
+            needed,
+            free,
+            place: format!("on {:?}", device.location()),
+            advice: "use a GPU with more memory, or end what else uses this one".into(),
+            table: String::new(),
+        }),
+    }
+}

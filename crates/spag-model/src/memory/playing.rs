@@ -1,0 +1,94 @@
+//! What generating with a model needs on its device, from its configuration alone.
+
+use std::fmt;
+
+use crate::checkpoint::WeightDtype;
+use crate::config::LlamaConfig;
+use crate::params::Layout;
+
+/// What the memory of an engine depends on beside the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlayingSettings {
+    /// Number format of parameters, activations, keys and values.
+    pub dtype: WeightDtype,
+    /// Tokens that pages of keys and values have room for.
+    pub cached_tokens: usize,
+    /// Requests at a time.
+    pub running: usize,
+    /// Prompt tokens of a forward pass at most.
+    pub step_tokens: usize,
+}
+
+/// What an engine needs at its peak, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlayingMemory {
+    /// The parameters.
+    pub parameters: u64,
+    /// Pages of keys and values.
+    pub pages: u64,
+    /// What the one block at work needs.
+    pub block: u64,
+    /// Logits of one row a request, f32.
+    pub logits: u64,
+}
+
+impl PlayingMemory {
+    /// The memory of generating with a model of this configuration.
+    pub fn new(config: &LlamaConfig, settings: &PlayingSettings) -> Self {
+        let element = settings.dtype.bytes() as u64;
+        let (d, f, kv) = (config.hidden_size as u64, config.intermediate_size as u64, config.kv_size() as u64);
+        let rows = (settings.step_tokens + settings.running) as u64;
+        // Middle, its norm and the output; gate and up together, and the activated values. Attention's tensors are
+        // smaller and gone by then.
+        let block = rows * (3 * d + 3 * f).max(4 * d + 2 * kv) * element;
+        Self {
+            parameters: Layout::new(config).len() as u64 * element,
+            pages: Self::token(config, settings.dtype) * settings.cached_tokens as u64,
+            block,
+            logits: 4 * (settings.running * config.vocab_size) as u64,
+        }
+    }
+
+    /// Bytes of keys and values of one token, in all layers.
+    pub fn token(config: &LlamaConfig, dtype: WeightDtype) -> u64 {
+        (2 * config.num_hidden_layers * config.kv_size() * dtype.bytes()) as u64
+    }
+
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        self.parameters + self.pages + self.block + self.logits
+    }
+}
+
+impl fmt::Display for PlayingMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = [
+            ("parameters", self.parameters),
+            ("keys and values", self.pages),
+            ("the block at work", self.block),
+            ("logits", self.logits),
+            ("in all", self.total()),
+        ];
+        super::table::write(f, &rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 64 games of 2 048 tokens: 512 KiB a token, 64 GiB of keys and values.
+    #[test]
+    fn seven_billion_parameters_by_hand() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/llama2-7b/config.json");
+        let config = LlamaConfig::from_file(path).unwrap();
+        let settings =
+            PlayingSettings { dtype: WeightDtype::Bf16, cached_tokens: 64 * 2048, running: 64, step_tokens: 512 };
+        let memory = PlayingMemory::new(&config, &settings);
+        assert_eq!(PlayingMemory::token(&config, WeightDtype::Bf16), 512 << 10);
+        assert_eq!((memory.parameters, memory.pages), (13_476_831_232, 64 << 30));
+        assert_eq!(memory.block, 576 * (3 * 4096 + 3 * 11_008) * 2);
+        assert_eq!(memory.logits, 64 * 32_000 * 4);
+        assert!(memory.to_string().contains("keys and values    64.00 GiB"), "{memory}");
+    }
+}

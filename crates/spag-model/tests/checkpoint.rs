@@ -1,0 +1,140 @@
+//! Checkpoints in and out a tensor at a time: the same bytes and the same numbers as all at once.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+use spag_model::{
+    Checkpoint, DtypeChoice, Error, FlatBuffers, Layout, Llama, LlamaConfig, LoadOptions, WeightDtype, WriteOptions,
+    load_model, load_model_with, read_buffers, save_model, write_buffers, write_random_model,
+};
+
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|p| (p.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(p).unwrap())).collect()
+}
+
+fn config() -> LlamaConfig {
+    serde_json::from_str(
+        r#"{"hidden_size": 20, "intermediate_size": 27, "vocab_size": 4001, "num_hidden_layers": 2,
+            "num_attention_heads": 10, "num_key_value_heads": 2, "max_position_embeddings": 64}"#,
+    )
+    .unwrap()
+}
+
+fn values(buffers: &FlatBuffers) -> Vec<Vec<f32>> {
+    let wide = buffers.to_dtype(WeightDtype::F32).unwrap();
+    wide.layers().iter().map(|layer| layer.to_vec1().unwrap()).collect()
+}
+
+#[test]
+fn a_model_drawn_as_it_is_written_is_the_one_drawn_first() {
+    for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
+        for max_shard_bytes in [u64::MAX, 100_000] {
+            let (drawn, streamed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let options = WriteOptions { dtype, max_shard_bytes };
+            let expected = save_model(&Llama::init(&config(), 11).unwrap(), drawn.path(), options).unwrap();
+            let written = write_random_model(&config(), 11, None, streamed.path(), options).unwrap();
+            assert_eq!(written, expected);
+            assert_eq!(written.len() > 1, max_shard_bytes == 100_000);
+            assert!(files(streamed.path()) == files(drawn.path()), "{dtype} {max_shard_bytes}");
+        }
+    }
+}
+
+#[test]
+fn with_a_tokenizer_too() {
+    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tiny-llama");
+    let Checkpoint { model, tokenizer } = Checkpoint::load(tiny).unwrap();
+    let (drawn, streamed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = WriteOptions::new(WeightDtype::Bf16);
+    let config = model.config().clone();
+    write_random_model(&config, 3, Some(&tokenizer), streamed.path(), options).unwrap();
+    let model = Llama::init(&config, 3).unwrap();
+    Checkpoint { model, tokenizer }.save(drawn.path(), options).unwrap();
+    assert!(files(streamed.path()) == files(drawn.path()));
+}
+
+#[test]
+fn loaded_as_bf16_is_loaded_and_rounded() {
+    let dir = tempfile::tempdir().unwrap();
+    for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
+        write_random_model(&config(), 5, None, dir.path(), WriteOptions { dtype, max_shard_bytes: 100_000 }).unwrap();
+        let rounded = load_model(dir.path()).unwrap().to_dtype(WeightDtype::Bf16).unwrap();
+        let options = LoadOptions { dtype: WeightDtype::Bf16, ..LoadOptions::default() };
+        let loaded = load_model_with(dir.path(), &options).unwrap();
+        assert_eq!(loaded.parameters().dtype(), WeightDtype::Bf16);
+        assert!(values(loaded.parameters()) == values(rounded.parameters()), "{dtype}");
+    }
+}
+
+#[test]
+fn buffers_of_either_format_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let buffers = Llama::init(&config(), 1).unwrap().parameters().to_dtype(WeightDtype::Bf16).unwrap();
+    write_buffers(&buffers, dir.path(), "exp_avg", WriteOptions::new(WeightDtype::F32)).unwrap();
+    for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
+        let back = FlatBuffers::zeros_of(buffers.layout(), dtype, &Device::Cpu).unwrap();
+        assert_eq!(back.dtype(), dtype);
+        read_buffers(&back, dir.path(), "exp_avg").unwrap();
+        assert!(values(&back) == values(&buffers));
+        back.set_zero().unwrap();
+        assert!(values(&back).iter().flatten().all(|x| *x == 0.0));
+    }
+}
+
+#[test]
+fn a_view_is_set_and_its_neighbours_are_not() {
+    let layout = Layout::new(&config());
+    let buffers = FlatBuffers::zeros(&layout, &Device::Cpu).unwrap();
+    let view = &layout.layers[1].views[4];
+    let ones = Tensor::ones(view.shape.as_slice(), candle_core::DType::F32, &Device::Cpu).unwrap();
+    let copy = buffers.deep_copy().unwrap();
+    buffers.set_view(1, 4, &ones).unwrap();
+    let found = values(&buffers);
+    for (index, x) in found[1].iter().enumerate() {
+        let inside = (view.offset..view.offset + view.len()).contains(&index);
+        assert_eq!(*x, if inside { 1.0 } else { 0.0 }, "{index}");
+    }
+    assert!(values(&copy).iter().flatten().all(|x| *x == 0.0), "a copy has memory of its own");
+    assert!(values(&buffers.to_device(&Device::Cpu).unwrap()) == found);
+    assert!(matches!(buffers.set_view(1, 0, &ones), Err(Error::Config(_))));
+    assert!(matches!(buffers.set_view(1, 9, &ones), Err(Error::Config(_))));
+}
+
+#[test]
+fn damaged_files_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    write_random_model(&config(), 5, None, dir.path(), WriteOptions::new(WeightDtype::F32)).unwrap();
+    let path = dir.path().join("model.safetensors");
+    let whole = std::fs::read(&path).unwrap();
+    let header = usize::try_from(u64::from_le_bytes(whole[..8].try_into().unwrap())).unwrap();
+    let mut far = whole.clone();
+    far[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    let mut broken = whole.clone();
+    broken[8] = b'[';
+    for (bytes, reason) in [
+        (&whole[..4], "header too small"),
+        (&whole[..header], "invalid header length"),
+        (&far[..], "invalid header length"),
+        (&broken[..], "invalid JSON in header"),
+        (&whole[..whole.len() - 1], "file not fully covered"),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        let error = load_model(dir.path()).unwrap_err();
+        assert!(matches!(error, Error::Safetensors { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("model.safetensors: not a valid safetensors file") && text.contains(reason), "{text}");
+    }
+}
+
+#[test]
+fn the_number_format_follows_the_device() {
+    let mut config = config();
+    assert_eq!(DtypeChoice::Auto.resolve(&config, &Device::Cpu), WeightDtype::F32);
+    config.extra.insert("torch_dtype".into(), "bfloat16".into());
+    assert_eq!(DtypeChoice::Auto.resolve(&config, &Device::Cpu), WeightDtype::F32, "a CPU computes in f32");
+    assert_eq!("bf16".parse(), Ok(DtypeChoice::Fixed(WeightDtype::Bf16)));
+    assert_eq!("auto".parse(), Ok(DtypeChoice::Auto));
+    assert!("int8".parse::<DtypeChoice>().unwrap_err().contains("auto, f32 and bf16"));
+}
