@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod checks;
 pub mod kernels;
+pub mod parity;
 mod place;
 mod random;
 mod report;

@@ -1,20 +1,26 @@
 //! AdamW over the flat buffers of a model, with state of our own, and clipping by the global norm.
 
+mod host;
+
+use candle_core::{DType, Device, Tensor};
 use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
-use spag_model::ops::squared_norm::squared_norm;
-use spag_model::{FlatBuffers, LayerLayout, WeightDtype};
+use spag_model::ops::squared_norm::squared_norm_into;
+use spag_model::{FlatBuffers, LayerLayout, OptimizerPlace, WeightDtype};
 
 use crate::config::TrainConfig;
 use crate::error::Result;
 
+use host::Transfers;
+
 /// AdamW's moments, update count and, where the parameters are bf16, the f32 master weights.
 ///
 /// Norm weights are never decayed.
-#[derive(Debug)]
 pub struct AdamW {
     first: FlatBuffers,
     second: FlatBuffers,
     master: Option<FlatBuffers>,
+    /// What carries gradients and parameters, where the state lies on the host and they do not.
+    transfers: Option<Transfers>,
     updates: u64,
     beta1: f64,
     beta2: f64,
@@ -23,20 +29,37 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// Moments of zero for these parameters; master weights from them where they are bf16.
+    /// Moments of zero for these parameters, on their device; master weights from them where they are bf16.
     ///
     /// # Errors
     /// The device cannot hold the state.
     pub fn new(config: &TrainConfig, parameters: &FlatBuffers) -> Result<Self> {
-        let zeros = || FlatBuffers::zeros(parameters.layout(), parameters.device());
-        let master = match parameters.dtype() {
-            WeightDtype::F32 => None,
-            WeightDtype::Bf16 => Some(parameters.to_dtype(WeightDtype::F32)?),
+        Self::placed(config, parameters, OptimizerPlace::Device)
+    }
+
+    /// As [`AdamW::new`], with the state on the device of the parameters or on the host. On the host there are master
+    /// weights in any case.
+    ///
+    /// # Errors
+    /// The device or the host cannot hold the state.
+    pub fn placed(config: &TrainConfig, parameters: &FlatBuffers, place: OptimizerPlace) -> Result<Self> {
+        let transfers = match place {
+            OptimizerPlace::Device => None,
+            OptimizerPlace::Host => Transfers::new(parameters)?,
+        };
+        let device = if transfers.is_some() { &Device::Cpu } else { parameters.device() };
+        let zeros = || FlatBuffers::zeros(parameters.layout(), device);
+        let master = match (parameters.dtype(), &transfers) {
+            (WeightDtype::F32, None) => None,
+            (WeightDtype::F32, Some(_)) => Some(parameters.to_device(device)?.deep_copy()?),
+            // On the way to the host as bf16, which is half as much.
+            (WeightDtype::Bf16, _) => Some(parameters.to_device(device)?.to_dtype(WeightDtype::F32)?),
         };
         Ok(Self {
             first: zeros()?,
             second: zeros()?,
             master,
+            transfers,
             updates: 0,
             beta1: config.adam_beta1,
             beta2: config.adam_beta2,
@@ -82,18 +105,34 @@ impl AdamW {
             weight_decay: self.weight_decay,
             gradient_scale,
         };
-        for (index, layer) in parameters.layout().layers.iter().enumerate() {
-            for span in decay_spans(layer) {
-                let part = |buffers: &FlatBuffers| buffers.layers()[index].narrow(0, span.start, span.len);
-                let weight_decay = if span.decays { self.weight_decay } else { 0.0 };
-                let at = AdamWStep { weight_decay, ..at };
-                let parameter = part(parameters)?;
-                let master = self.master.as_ref().map(part).transpose()?;
-                let weights = match &master {
-                    Some(wide) => Weights::Master { wide, rounded: &parameter },
-                    None => Weights::F32(&parameter),
-                };
-                adamw(weights, &part(gradients)?, &part(&self.first)?, &part(&self.second)?, &at)?;
+        if let Some(transfers) = &self.transfers {
+            return transfers.update(parameters, gradients, |index, gradient, parameter| {
+                self.update_layer(index, gradient, parameter, &at)
+            });
+        }
+        for (index, (gradient, parameter)) in gradients.layers().iter().zip(parameters.layers()).enumerate() {
+            self.update_layer(index, gradient, parameter, &at)?;
+        }
+        Ok(())
+    }
+
+    /// Updates a layer. `parameter` is what the model reads: overwritten where there are master weights.
+    fn update_layer(&self, index: usize, gradient: &Tensor, parameter: &Tensor, at: &AdamWStep) -> Result<()> {
+        for span in decay_spans(&self.first.layout().layers[index]) {
+            let part = |layer: &Tensor| layer.narrow(0, span.start, span.len);
+            let weight_decay = if span.decays { self.weight_decay } else { 0.0 };
+            let at = AdamWStep { weight_decay, ..*at };
+            let parameter = part(parameter)?;
+            let master = self.master.as_ref().map(|master| part(&master.layers()[index])).transpose()?;
+            let weights = match &master {
+                Some(wide) if parameter.dtype() == DType::BF16 => Weights::Master { wide, rounded: &parameter },
+                Some(wide) => Weights::F32(wide),
+                None => Weights::F32(&parameter),
+            };
+            let moment = |moments: &FlatBuffers| part(&moments.layers()[index]);
+            adamw(weights, &part(gradient)?, &moment(&self.first)?, &moment(&self.second)?, &at)?;
+            if let (Some(wide), DType::F32) = (&master, parameter.dtype()) {
+                parameter.slice_set(wide, 0, 0)?;
             }
         }
         Ok(())
@@ -121,16 +160,16 @@ fn decay_spans(layer: &LayerLayout) -> Vec<Span> {
     spans
 }
 
-/// The global norm of all gradients.
+/// The global norm of all gradients. The device is waited for once, at the end.
 ///
 /// # Errors
 /// An error of the device.
 pub fn global_norm(gradients: &FlatBuffers) -> Result<f64> {
-    let mut sum = 0.0;
+    let sum = Tensor::zeros(1, DType::F64, gradients.device())?;
     for layer in gradients.layers() {
-        sum += squared_norm(layer)?;
+        squared_norm_into(layer, &sum)?;
     }
-    Ok(sum.sqrt())
+    Ok(sum.to_vec1::<f64>()?[0].sqrt())
 }
 
 /// The factor that brings `norm` down to `max_norm`, as torch's `clip_grad_norm_` computes it; 0 means no limit.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use spag_model::{FlatBuffers, Llama, Tokenizer};
+use spag_model::{FlatBuffers, Llama, OptimizerPlace, Tokenizer};
 use spag_rewards::Sample;
 
 use crate::config::{IntervalStrategy, TrainConfig};
@@ -83,6 +83,19 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A setting that cannot be trained with, or no memory for gradients and moments.
     pub fn new(model: &'a Llama, data: TrainData<'a>, config: &'a TrainConfig) -> Result<Self> {
+        Self::placed(model, data, config, OptimizerPlace::Device)
+    }
+
+    /// As [`Trainer::new`], with the optimizer's state on the model's device or on the host.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`].
+    pub fn placed(
+        model: &'a Llama,
+        data: TrainData<'a>,
+        config: &'a TrainConfig,
+        optimizer: OptimizerPlace,
+    ) -> Result<Self> {
         config.check()?;
         let parameters = model.parameters();
         let plan = Plan::new(config, data.dataset.samples.len());
@@ -92,7 +105,7 @@ impl<'a> Trainer<'a> {
             config,
             loss: loss::of(config),
             gradients: FlatBuffers::zeros(parameters.layout(), parameters.device())?,
-            optimizer: AdamW::new(config, parameters)?,
+            optimizer: AdamW::placed(config, parameters, optimizer)?,
             schedule: Schedule::new(config, plan.steps),
             plan,
             position: Position::default(),

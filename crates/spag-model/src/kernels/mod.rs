@@ -90,7 +90,7 @@ pub trait Replay: Send {
 }
 
 /// Memory that is kept in place; see [`Kernels::page_lock`].
-pub struct PageLock(#[expect(dead_code, reason = "it is there to be dropped")] Option<Box<dyn Send>>);
+pub struct PageLock(#[expect(dead_code, reason = "it is there to be dropped")] Option<Box<dyn Send + Sync>>);
 
 impl PageLock {
     /// Of a device that needs none.
@@ -109,8 +109,12 @@ pub fn during<R>(kernels: Arc<dyn Kernels>, f: impl FnOnce() -> R) -> R {
     with(Some(kernels), f)
 }
 
-/// As [`during`], with what [`current`] gave on another thread.
-pub(crate) fn with<R>(kernels: Option<Arc<dyn Kernels>>, f: impl FnOnce() -> R) -> R {
+/// Runs `f` while ops on CPU tensors of this thread are the CPU's own.
+pub fn without<R>(f: impl FnOnce() -> R) -> R {
+    with(None, f)
+}
+
+fn with<R>(kernels: Option<Arc<dyn Kernels>>, f: impl FnOnce() -> R) -> R {
     struct Restore(Option<Arc<dyn Kernels>>);
     impl Drop for Restore {
         fn drop(&mut self) {

@@ -8,7 +8,7 @@ use candle_core::{Device, Result, Tensor};
 
 use crate::config::LlamaConfig;
 use crate::ops::attention::{self, Heads, LogSumExp, Sequences};
-use crate::ops::cast::widened;
+use crate::ops::cast::computable;
 use crate::ops::matmul::{linear, linear_add, linear_backward_input, linear_backward_weight};
 use crate::ops::pool::recycle;
 use crate::ops::rope::{Direction, Positions, RopeTable, rotate};
@@ -30,11 +30,11 @@ pub(crate) struct BlockWeights {
 }
 
 impl BlockWeights {
-    /// Views of block `index` in `buffers`; f32 copies of them where the buffers are bf16.
+    /// Views of block `index` in `buffers`; on a CPU f32 copies of them where the buffers are bf16.
     pub(crate) fn of(buffers: &FlatBuffers, index: usize) -> crate::Result<Self> {
         let view = |part: &str| {
             let at = BLOCK_VIEWS.iter().position(|p| *p == part).unwrap_or(usize::MAX);
-            Ok::<_, crate::Error>(widened(&buffers.view(index + 1, at)?)?)
+            Ok::<_, crate::Error>(computable(&buffers.view(index + 1, at)?)?)
         };
         Ok(Self {
             input_norm: view("input_layernorm")?,
@@ -97,11 +97,7 @@ impl Shape {
 }
 
 /// `x` [N, D] → the block's output [N, D] and what its backward pass needs, `x` among it.
-pub(crate) fn forward(
-    x: Tensor,
-    w: &BlockWeights,
-    shape: &Shape,
-) -> Result<(Tensor, BlockActivations)> {
+pub(crate) fn forward(x: Tensor, w: &BlockWeights, shape: &Shape) -> Result<(Tensor, BlockActivations)> {
     let normed = rms_norm::forward(&x, &w.input_norm, shape.eps)?;
     let (q, k, v) = (linear(&normed, &w.q)?, linear(&normed, &w.k)?, linear(&normed, &w.v)?);
     rotate(&q, &shape.positions, &shape.rope, Direction::Forward)?;

@@ -9,7 +9,8 @@ use super::init;
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
-use crate::ops::cast::widened;
+use crate::kernels;
+use crate::ops::cast::computable;
 use crate::ops::log_prob::{self, LogProbs};
 use crate::ops::pool::{self, Pool, recycle};
 use crate::ops::rope::RopeTable;
@@ -107,7 +108,7 @@ impl Llama {
 
     /// The embedding, [V, D].
     pub(crate) fn embedding(&self) -> Result<Tensor> {
-        Ok(widened(&self.parameters.view(0, 0)?)?)
+        Ok(computable(&self.parameters.view(0, 0)?)?)
     }
 
     /// A copy with parameters in memory of its own ([`Clone`] shares them).
@@ -134,7 +135,7 @@ impl Llama {
 
     /// The final norm's weight, `[D]`.
     pub(crate) fn final_norm(&self, buffers: &FlatBuffers) -> Result<Tensor> {
-        Ok(widened(&buffers.view(self.config.num_hidden_layers + 1, 0)?)?)
+        Ok(computable(&buffers.view(self.config.num_hidden_layers + 1, 0)?)?)
     }
 
     /// The output head, [V, D]: the embedding itself when they are tied.
@@ -143,7 +144,7 @@ impl Llama {
             true => buffers.view(0, 0)?,
             false => buffers.view(self.config.num_hidden_layers + 1, 1)?,
         };
-        Ok(widened(&view)?)
+        Ok(computable(&view)?)
     }
 
     fn shape(&self, batch: &Packed) -> Result<Shape> {
@@ -163,9 +164,12 @@ impl Llama {
         }
     }
 
-    /// Runs a pass on a thread of rayon's pool, where handing work to the other threads costs least, and with `pool`.
-    fn run<R: Send>(pool: &Arc<Pool>, pass: impl FnOnce() -> R + Send) -> R {
-        rayon::scope(|_| pool.during(pass))
+    /// Runs a pass. On a CPU with `pool`, on a thread of rayon's, where handing work to the other threads costs least.
+    fn run<R: Send>(&self, pool: &Arc<Pool>, pass: impl FnOnce() -> Result<R> + Send) -> Result<R> {
+        match kernels::of(self.parameters.device())? {
+            Some(_) => pass(),
+            None => rayon::scope(|_| pool.during(pass)),
+        }
     }
 
     /// ln p(target) of each target, without keeping anything for a backward pass.
@@ -175,7 +179,7 @@ impl Llama {
     pub fn log_probs(&self, batch: &Packed, targets: &Targets) -> Result<Vec<f32>> {
         self.check(batch, targets)?;
         // A pool of its own, gone afterwards: a reference model holds no memory between its passes.
-        Self::run(&Arc::default(), || {
+        self.run(&Arc::default(), || {
             let shape = self.shape(batch)?;
             let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
             for index in 0..self.config.num_hidden_layers {
@@ -196,7 +200,7 @@ impl Llama {
     /// As [`Llama::log_probs`].
     pub fn forward(&self, batch: Packed, targets: Targets, keep: Activations) -> Result<Forward> {
         self.check(&batch, &targets)?;
-        Self::run(&self.pool, || {
+        self.run(&self.pool, || {
             let shape = self.shape(&batch)?;
             let mut x = embedding::forward(&batch.ids, &self.parameters.view(0, 0)?)?;
             let mut blocks = Vec::with_capacity(self.config.num_hidden_layers);
@@ -227,7 +231,7 @@ impl Llama {
         if grads.layout() != self.parameters.layout() {
             return Err(Error::Config("the gradients have another layout than the parameters".into()));
         }
-        Self::run(&self.pool, || self.blocks_backward(forward, upstream, grads))?;
+        self.run(&self.pool, || self.blocks_backward(forward, upstream, grads))?;
         self.pool.trim();
         Ok(())
     }
@@ -241,6 +245,17 @@ impl Llama {
         self.backward(forward, &upstream, grads)
     }
 
+    /// Zeros [rows, D], of the device and the number format of `like`.
+    fn zero_rows(&self, rows: usize, like: &Tensor) -> Result<Tensor> {
+        let shape = (rows, self.config.hidden_size);
+        if kernels::of(like.device())?.is_some() {
+            return Ok(Tensor::zeros(shape, like.dtype(), like.device())?);
+        }
+        let zeros = cpu::tensor(pool::values(rows * self.config.hidden_size), shape)?;
+        zeros.zero_set()?;
+        Ok(zeros)
+    }
+
     fn blocks_backward(&self, forward: Forward, upstream: &Tensor, grads: &FlatBuffers) -> Result<()> {
         let Forward { batch, shape, targets, mut blocks, rows_md, normed_md, log_probs } = forward;
         let (head, norm) = (self.head(&self.parameters)?, self.final_norm(&self.parameters)?);
@@ -249,9 +264,7 @@ impl Llama {
         for tensor in [normed_md, rows_md, dnormed] {
             recycle(tensor)?;
         }
-        let dx = pool::values(batch.len() * self.config.hidden_size);
-        let mut dx = cpu::tensor(dx, (batch.len(), self.config.hidden_size))?;
-        dx.zero_set()?;
+        let mut dx = self.zero_rows(batch.len(), &drows)?;
         embedding::backward(&targets.rows, &drows, &dx)?;
         recycle(drows)?;
         while let Some(saved) = blocks.pop() {

@@ -33,6 +33,17 @@ pub fn widened(tensor: &Tensor) -> Result<Tensor> {
     }
 }
 
+/// A parameter as the ops on its device take it: kernels take bf16 itself, the CPU's versions f32.
+///
+/// # Errors
+/// As [`widened`].
+pub(crate) fn computable(parameter: &Tensor) -> Result<Tensor> {
+    match kernels::of(parameter.device())? {
+        Some(_) => Ok(parameter.clone()),
+        None => widened(parameter),
+    }
+}
+
 /// Writes `wide` (f32) into `narrow` (bf16), in place, rounded to nearest even.
 ///
 /// # Errors

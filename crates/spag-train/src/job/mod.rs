@@ -131,8 +131,9 @@ pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> 
     let deepspeed = deepspeed(job, dataset.samples.len())?;
     let architecture = LlamaConfig::from_file(job.model_name_or_path.join("config.json"))?;
     let offload = offload(job, deepspeed.as_ref())?;
+    let optimizer = place_optimizer(&architecture, &job.config, offload, &device)?;
     let job = &TrainJob {
-        offload_optimizer: match place_optimizer(&architecture, &job.config, offload, &device)? {
+        offload_optimizer: match optimizer {
             OptimizerPlace::Device => OffloadOptimizer::None,
             OptimizerPlace::Host => OffloadOptimizer::Cpu,
         },
@@ -173,7 +174,7 @@ pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> 
         None => load_model_with(&job.model_name_or_path, &options)?,
     };
     let data = TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs };
-    let mut trainer = Trainer::new(&model, data, &job.config)?.with_scheduler(scheduler.clone());
+    let mut trainer = Trainer::placed(&model, data, &job.config, optimizer)?.with_scheduler(scheduler.clone());
     if let Some(saved) = &saved {
         saved.restore(&mut trainer)?;
     }

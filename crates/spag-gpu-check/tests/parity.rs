@@ -1,0 +1,36 @@
+//! The reference implementation's fixtures with every op by its kernel, emulated.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use spag_emulator::Emulator;
+use spag_gpu_check::{Place, parity};
+use spag_model::WeightDtype;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
+}
+
+fn place() -> Place {
+    Place::emulated(Arc::new(Emulator::default()))
+}
+
+#[test]
+fn training_in_f32() {
+    for method in parity::METHODS {
+        println!("{}: {}", method.0, parity::training(&place(), &fixtures(), method, WeightDtype::F32));
+    }
+}
+
+#[test]
+fn training_in_bf16() {
+    for method in parity::METHODS {
+        println!("{}: {}", method.0, parity::training(&place(), &fixtures(), method, WeightDtype::Bf16));
+    }
+}
+
+#[test]
+fn generation() {
+    println!("{}", parity::generation(&place(), &fixtures(), WeightDtype::F32, 4));
+    println!("{}", parity::generation(&place(), &fixtures(), WeightDtype::Bf16, 4));
+}
