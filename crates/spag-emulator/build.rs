@@ -14,6 +14,8 @@ fn main() {
     build.cpp(true).std("c++17").opt_level(2).include("cuda").define("SPAG_EMULATOR", None).file("cuda/emulator.cpp");
     // nvcc is the one to warn about them.
     build.warnings(false).flag("-ffp-contract=off");
+    // Kernels with mistakes, for the emulator's own tests.
+    kernels.push("cuda/faulty.cu".into());
     for kernel in kernels {
         // A file of its own for each, since helpers of different kernels may have the same names.
         let path = kernel.canonicalize().expect("it was found a moment ago");

@@ -49,7 +49,7 @@ __device__ __forceinline__ void update(P* p, bf16* rounded, const float* g, floa
   auto weights = load_several<N>(p + at, here);
   auto moments = load_several<N>(m + at, here), squares = load_several<N>(v + at, here);
   const auto gradients = load_several<N>(g + at, here);
-  Several<bf16, N> copy;
+  Several<bf16, N> copy = {};
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const float value = updated(to_float(weights.at[i]), gradients.at[i], moments.at[i], squares.at[i], step);

@@ -119,31 +119,49 @@ pub fn adamw(weights: Weights<'_>, gradient: &Tensor, m: &Tensor, v: &Tensor, at
         cpu::update(m, |m| {
             cpu::update(v, |v| match weights {
                 Weights::F32(parameter) => cpu::update(parameter, |p| {
-                    update(g, (m, v), p.par_chunks_mut(CHUNK), |p, g, m, v| numbers.update(p, g, m, v));
+                    update(
+                        g,
+                        (m, v),
+                        p.par_chunks_mut(CHUNK),
+                        #[inline(always)]
+                        |p, g, m, v| numbers.update(p, g, m, v),
+                    );
                     Ok(())
                 }),
                 Weights::Master { wide, rounded } => cpu::update(wide, |p| {
                     cpu::update_bf16(rounded, |rounded| {
                         let chunks = p.par_chunks_mut(CHUNK).zip(rounded.par_chunks_mut(CHUNK));
-                        update(g, (m, v), chunks, |(p, rounded), g, m, v| {
-                            numbers.update(p, g, m, v);
-                            rounded.convert_from_f32_slice(p);
-                        });
+                        update(
+                            g,
+                            (m, v),
+                            chunks,
+                            #[inline(always)]
+                            |(p, rounded), g, m, v| {
+                                numbers.update(p, g, m, v);
+                                rounded.convert_from_f32_slice(p);
+                            },
+                        );
                         Ok(())
                     })
                 }),
                 Weights::Stochastic { narrow, seed, first } => cpu::update_bf16(narrow, |narrow| {
                     let key = key(seed, at.step);
                     let chunks = narrow.par_chunks_mut(CHUNK).enumerate();
-                    update(g, (m, v), chunks, |(index, narrow), g, m, v| {
-                        let mut p = vec![0f32; narrow.len()];
-                        narrow.convert_to_f32_slice(&mut p);
-                        numbers.update(&mut p, g, m, v);
-                        let first = first.wrapping_add((index * CHUNK) as u64);
-                        for ((narrow, p), element) in narrow.iter_mut().zip(p).zip(first..) {
-                            *narrow = rounded_by_chance(p, key, element);
-                        }
-                    });
+                    update(
+                        g,
+                        (m, v),
+                        chunks,
+                        #[inline(always)]
+                        |(index, narrow), g, m, v| {
+                            let mut p = vec![0f32; narrow.len()];
+                            narrow.convert_to_f32_slice(&mut p);
+                            numbers.update(&mut p, g, m, v);
+                            let first = first.wrapping_add((index * CHUNK) as u64);
+                            for ((narrow, p), element) in narrow.iter_mut().zip(p).zip(first..) {
+                                *narrow = rounded_by_chance(p, key, element);
+                            }
+                        },
+                    );
                     Ok(())
                 }),
             })

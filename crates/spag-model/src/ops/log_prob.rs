@@ -8,7 +8,7 @@
 
 mod device;
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::pool::recycle;
@@ -136,6 +136,9 @@ pub fn backward(
     let (m, _) = check(hidden, head, targets)?;
     if upstream.dims() != [m] || forward.lse.dims() != [m] {
         bail!("log_prob backward: {m} rows, gradients {:?}, log-sum-exps {:?}", upstream.dims(), forward.lse.dims());
+    }
+    if upstream.dtype() != DType::F32 {
+        bail!("log_prob backward: the gradients of log-probabilities are {:?}, not f32", upstream.dtype());
     }
     if let Some(kernels) = kernels::of(hidden.device())? {
         return device::backward(&*kernels, forward, (hidden, head, targets), upstream, dhead);

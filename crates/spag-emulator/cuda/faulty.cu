@@ -1,0 +1,51 @@
+// Kernels with one mistake each, to prove that the emulator finds it; and one without.
+#include "../../spag-model/src/ops/cuda/mma.cuh"
+
+// out = in. Right.
+EXPORT(faulty_none, (const float* in, float* out, unsigned n), if (threadIdx.x < n) out[threadIdx.x] = in[threadIdx.x])
+
+// The last element is never written.
+EXPORT(faulty_gap, (const float* in, float* out, unsigned n),
+       if (threadIdx.x + 1 < n) out[threadIdx.x] = in[threadIdx.x])
+
+// The element after the last is read.
+EXPORT(faulty_read, (const float* in, float* out, unsigned n),
+       if (threadIdx.x < n) out[threadIdx.x] = in[threadIdx.x + 1])
+
+// The element after the last is written.
+EXPORT(faulty_write, (const float* in, float* out, unsigned n),
+       if (threadIdx.x < n) out[threadIdx.x + 1] = in[threadIdx.x])
+
+// What may only be read is written.
+EXPORT(faulty_input, (float* in, float* out, unsigned n), if (threadIdx.x < n) in[threadIdx.x] = out[threadIdx.x] = 0)
+
+// The second warp misses the barrier.
+EXPORT(faulty_barrier, (const float* in, float* out, unsigned n), {
+  if (threadIdx.x < n) out[threadIdx.x] = in[threadIdx.x];
+  if (threadIdx.x < 32) __syncthreads();
+})
+
+// Half of the lanes shuffle while the other half vote.
+EXPORT(faulty_lanes, (const float* in, float* out, unsigned n), {
+  const float x = threadIdx.x < n ? in[threadIdx.x] : 0.0f;
+  const float y = threadIdx.x % 32 < 16 ? __shfl_xor_sync(ALL_LANES, x, 1) : float(__any_sync(ALL_LANES, x > 0));
+  if (threadIdx.x < n) out[threadIdx.x] = y;
+})
+
+// An asynchronous copy is read before it is waited for. Four threads copy 16 bytes each.
+EXPORT(faulty_copy, (const float* in, float* out, unsigned n), {
+  DYNAMIC_SHARED(float, shared);
+  if (threadIdx.x < 4) copy_async_16(shared + 4 * threadIdx.x, in + 4 * threadIdx.x, 4 * threadIdx.x < n);
+  copy_async_commit();
+  __syncthreads();
+  if (threadIdx.x < n) out[threadIdx.x] = shared[threadIdx.x];
+  __syncthreads();
+  copy_async_wait<0>();
+})
+
+// Between writing shared memory and reading what the other warp has written there is no barrier.
+EXPORT(faulty_race, (const float* in, float* out, unsigned n), {
+  DYNAMIC_SHARED(float, shared);
+  shared[threadIdx.x] = in[threadIdx.x];
+  if (threadIdx.x < n) out[threadIdx.x] = shared[(threadIdx.x + 32) % 64];
+})
