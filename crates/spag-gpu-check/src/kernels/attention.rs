@@ -5,7 +5,7 @@ use crate::Place;
 use crate::random::{Random, close};
 
 /// Sequences that end around the edges of tiles (64 keys, 128 queries), an empty one and one of a single token.
-const LENGTHS: [usize; 10] = [1, 7, 0, 47, 115, 130, 63, 65, 128, 129];
+const LENGTHS: [usize; 9] = [1, 7, 0, 47, 130, 63, 65, 128, 129];
 
 /// Largest difference allowed, relative to the largest element expected.
 ///
@@ -34,8 +34,10 @@ pub(super) fn check(place: &Place) {
         check_heads(place, &mut random, heads, &LENGTHS, &[DType::BF16]);
     }
     check_heads(place, &mut random, of(1, 1, 128), &[300], &[DType::BF16]);
+    let lengths: Vec<usize> = (0..4).map(|_| random.below(150)).collect();
+    check_heads(place, &mut random, of(3, 1, 64), &lengths, &[DType::BF16]);
     for heads in [of(2, 1, 64), of(3, 3, 20), of(1, 1, 2), of(1, 1, 1), of(4, 2, 33), of(1, 1, 256)] {
-        check_heads(place, &mut random, heads, &[1, 7, 0, 47, 33, 130], &[DType::F32, DType::BF16]);
+        check_heads(place, &mut random, heads, &[1, 7, 0, 47, 130], &[DType::F32, DType::BF16]);
     }
     check_repeats(place, &mut random);
     refusals(place);

@@ -84,7 +84,7 @@ template <int DIM, int M, int N, class Left>
 __device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], Left left, const bf16* right) {
   const int lane = recomputed(threadIdx.x % WARP);
   // Where tiles are short, the compiler would load ahead of more steps than there are registers for.
-  constexpr int STEPS = N < 8 ? 4 : DIM / 16;
+  [[maybe_unused]] constexpr int STEPS = N < 8 ? 4 : DIM / 16;
 #pragma unroll STEPS
   for (int k = 0; k < DIM / 16; ++k) {
     uint32_t a[M][4];
