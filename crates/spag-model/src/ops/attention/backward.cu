@@ -14,21 +14,30 @@
 // Floor: 7·T²·dim FLOPs for each query head: at T = 2048, dim 128 and 32 heads 120 GFLOP a sequence, 0.39 ms at the
 // 312 TFLOP/s of an A100's tensor cores. Memory sees each tensor once or twice.
 //
-// Tiles for head sizes 64 and 128: the block's own 128 rows in 8 warps of 16, against 64 rows of the other side, two
-// tiles of which are in shared memory so that one arrives while the other is used. The pass over keys computes the
-// transposed scores k·qᵀ: a warp's results then are the A fragments of its next product as they are, and nothing passes
-// through shared memory. 16 rows a warp, since dk and dv take 128 registers together. Shared memory: for dim 128, 72 KiB
-// a warp and tile against 4·2·16·64·128 FLOPs, 576 clocks against 512 of an A100's tensor cores. Two passes of that kind
-// take 128 KiB of shared memory (and 1 KiB of log-sum-exps), one block of 8 warps a multiprocessor.
+// Tiles for head sizes 64 and 128; clocks are those of an A100 for dim 128, a warp and a pair of tiles.
+//
+// Keys: 128 of the block's own in 8 warps of 16, against 64 queries, two tiles of which are in shared memory so that one
+// arrives while the other is used. It computes the transposed scores k·qᵀ: a warp's results then are the A fragments of
+// its next product as they are, and nothing passes through shared memory. 16 rows a warp, since dk and dv take 128
+// registers together; 72 KiB are read from shared memory (576 clocks) for 4·2·16·64·128 FLOPs (512). 129 KiB of shared
+// memory for dim 128, one block a multiprocessor.
+//
+// Queries: 128 of the block's own in 4 warps of 32, against 32 keys: dq takes 128 registers, scores and dP 32 each. 40
+// KiB are read from shared memory (320 clocks) for 3·2·32·32·128 FLOPs (384), where 16 rows a warp would read 56. 81 KiB
+// of shared memory for dim 128, so that two blocks share a multiprocessor, on an A100 just so. Values arrive while the
+// product with keys is under way and keys while that with values is: one buffer each.
+//
+// Both start the scores' sums from −lse/scale and dP's from −delta: exp(scale·sum) is the probability at once.
 #include "rows.cuh"
 
 namespace {
 using namespace attention;
 
-// The block's own rows, and the rows of the other side that it takes at a time.
+// The block's own rows; for keys, the queries that it takes at a time.
 constexpr int OWN = 128, OTHERS = 64, WARPS = 8, THREADS = WARPS * WARP;
 constexpr int N = OTHERS / 8;
 static_assert(OWN == WARPS * 16, "16 rows a warp");
+constexpr int QUERY_WARPS = 4;
 
 // delta = Σ over a row of out·dout. out, dout [rows, dim], delta [rows]. `lanes` of a warp, a power of two, share a row.
 template <class T>
@@ -53,14 +62,6 @@ __device__ void row_products(const T* out, const T* dout, float* delta, unsigned
   if (row < rows && lane == 0) delta[row] = sum;
 }
 
-template <int DIM>
-__device__ __forceinline__ void clear(float (&sums)[1][DIM / 8][4]) {
-#pragma unroll
-  for (int n = 0; n < DIM / 8; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[0][n][i] = 0;
-}
-
 // dk and dv. k, v, dk, dv [N, kv_heads·DIM], q, dout [N, heads·DIM], lse, delta [N, heads]. Items are tiles of keys;
 // blocks lie as [item, key/value head].
 template <int DIM>
@@ -69,79 +70,96 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
                                               bf16* dv, unsigned heads, unsigned kv_heads, float scale) {
   DYNAMIC_SHARED(bf16, shared);
   bf16 *keys = shared, *values = keys + OWN * DIM, *others = values + OWN * DIM;
-  float* rows = reinterpret_cast<float*>(others + 4 * OTHERS * DIM);
+  float* numbers = reinterpret_cast<float*>(others + 4 * OTHERS * DIM);
   const Item item = item_of(work, blockIdx.x / kv_heads);
   const unsigned kv = blockIdx.x % kv_heads, group = heads / kv_heads;
   const unsigned count = min(unsigned(OWN), item.end - item.first), length = item.end - item.begin;
   const unsigned q_stride = heads * DIM, kv_stride = kv_heads * DIM;
   const size_t kv_at = item.first * size_t(kv_stride) + kv * DIM;
-  // Queries before the tile see nothing of it. Tiles of keys begin where tiles of queries do.
-  const unsigned first = item.first - item.begin, tiles = (length - first + OTHERS - 1) / OTHERS, steps = group * tiles;
-  const int lane = threadIdx.x % WARP, t = lane % 4, warp = threadIdx.x / WARP;
-  const int key_in_tile = warp * 16, key = int(first) + key_in_tile;
+  const unsigned first = item.first - item.begin;
+  const int key_in_tile = int(threadIdx.x / WARP) * 16, key = int(first) + key_in_tile;
 
-  // A step is a tile of queries of one head of the group. Buffers take turns.
-  const auto copy_step = [&](unsigned step) {
-    const unsigned head = kv * group + step / tiles, query = first + step % tiles * OTHERS;
+  // A step is a tile of queries of one head of the group; queries before the block's keys see nothing of them, and tiles
+  // of queries begin where tiles of keys do. Buffers take turns.
+  const auto copy_step = [&](unsigned head, unsigned query, unsigned buffer) {
     const size_t at = (item.begin + query) * size_t(q_stride) + head * DIM;
-    bf16* to = others + step % 2 * (2 * OTHERS * DIM);
+    bf16* to = others + buffer * (2 * OTHERS * DIM);
     copy_tile<DIM, OTHERS, THREADS>(to, q + at, q_stride, length - query);
     copy_tile<DIM, OTHERS, THREADS>(to + OTHERS * DIM, dout + at, q_stride, length - query);
     copy_async_commit();
   };
-  // The step's log-sum-exps, in powers of 2, or deltas: a number for each of the first 128 threads. A query that does
-  // not exist has an infinite sum, so that its probabilities are zeros.
-  const auto load_row = [&](unsigned step) {
-    const unsigned head = kv * group + step / tiles, query = first + step % tiles * OTHERS + threadIdx.x % OTHERS;
+  // What the sums of the step's two products start from: −lse/scale and −delta, a number for each of the first 128
+  // threads. A query that does not exist has an infinite log-sum-exp, so that its probabilities are zeros.
+  const auto load_number = [&](unsigned head, unsigned query) {
+    query += threadIdx.x % OTHERS;
     const size_t at = (item.begin + query) * size_t(heads) + head;
-    if (threadIdx.x < OTHERS) return query < length ? lse[at] * LOG2_E : INFINITY;
-    return threadIdx.x < 2 * OTHERS && query < length ? delta[at] : 0.0f;
+    if (threadIdx.x < OTHERS) return query < length ? -lse[at] / scale : -INFINITY;
+    return threadIdx.x < 2 * OTHERS && query < length ? -delta[at] : 0.0f;
   };
-  const auto store_row = [&](unsigned step, float value) {
-    if (threadIdx.x < 2 * OTHERS) rows[step % 2 * (2 * OTHERS) + threadIdx.x] = value;
+  const auto store_number = [&](unsigned buffer, float value) {
+    if (threadIdx.x < 2 * OTHERS) numbers[buffer * (2 * OTHERS) + threadIdx.x] = value;
   };
 
   copy_tile<DIM, OWN, THREADS>(keys, k + kv_at, kv_stride, count);
   copy_tile<DIM, OWN, THREADS>(values, v + kv_at, kv_stride, count);
-  copy_step(0);
-  store_row(0, load_row(0));
+  unsigned head = kv * group, query = first, buffer = 0;
+  const unsigned end = head + group;
+  copy_step(head, query, buffer);
+  store_number(buffer, load_number(head, query));
   float key_sums[1][DIM / 8][4], value_sums[1][DIM / 8][4];
-  clear<DIM>(key_sums);
-  clear<DIM>(value_sums);
-  for (unsigned step = 0; step < steps; ++step) {
+  clear(key_sums);
+  clear(value_sums);
+  while (head < end) {
     // The step's rows are here, and all have used the other buffer.
     copy_async_wait<0>();
     __syncthreads();
-    const bool more = step + 1 < steps;
-    float next = 0;
-    if (more) {
-      copy_step(step + 1);
-      next = load_row(step + 1);
+    const int row = int(query);
+    query += OTHERS;
+    if (query >= length) {
+      query = first;
+      ++head;
     }
-    const int query = int(first + step % tiles * OTHERS);
-    if (key_in_tile < int(count) && query + OTHERS - 1 >= key) {
-      const bf16 *queries = others + step % 2 * (2 * OTHERS * DIM), *douts = queries + OTHERS * DIM;
-      const float* row = rows + step % 2 * (2 * OTHERS);
+    float next = 0;
+    if (head < end) {
+      copy_step(head, query, buffer ^ 1);
+      next = load_number(head, query);
+    }
+    if (key_in_tile < int(count) && row + OTHERS - 1 >= key) {
+      const bf16 *queries = others + buffer * (2 * OTHERS * DIM), *douts = queries + OTHERS * DIM;
+      const int lane = recomputed(threadIdx.x % WARP), g = lane / 4, t = lane % 4;
+      const float* of_query = numbers + buffer * (2 * OTHERS) + 2 * t;
+      const auto start = [&](float (&c)[1][N][4], const float* from) {
+#pragma unroll
+        for (int n = 0; n < N; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) c[0][n][i] = from[8 * n + i % 2];
+      };
       float p[1][N][4], ds[1][N][4];
-      multiply_rows<DIM>(p, [&](uint32_t (&a)[1][4], int k) { load_left<DIM>(a[0], keys, key_in_tile, k); }, queries);
-      const bool masked = query < key + 15;
+      start(p, of_query);
+      multiply_rows<DIM>(
+          p, [&](uint32_t (&a)[1][4], int k, int lane) { load_rows<DIM>(a[0], keys, key_in_tile, k, lane); }, queries);
+      const bool masked = row < key + 15;
+      const int seen = key + g - row - 2 * t;
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int column = 8 * n + 2 * t + i % 2;
-          p[0][n][i] = exp2_fast(p[0][n][i] * (scale * LOG2_E) - row[column]);
-          if (masked && query + column < key + 8 * (i / 2) + lane / 4) p[0][n][i] = 0;
+          const int column = 8 * n + i % 2;
+          p[0][n][i] = exp2_fast(p[0][n][i] * (scale * LOG2_E));
+          if (masked && column - 8 * (i / 2) < seen) p[0][n][i] = 0;
         }
       multiply_add<DIM>(value_sums, p, douts);
-      multiply_rows<DIM>(ds, [&](uint32_t (&a)[1][4], int k) { load_left<DIM>(a[0], values, key_in_tile, k); }, douts);
+      start(ds, of_query + OTHERS);
+      multiply_rows<DIM>(
+          ds, [&](uint32_t (&a)[1][4], int k, int lane) { load_rows<DIM>(a[0], values, key_in_tile, k, lane); }, douts);
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) ds[0][n][i] = p[0][n][i] * (ds[0][n][i] - row[OTHERS + 8 * n + 2 * t + i % 2]);
+        for (int i = 0; i < 4; ++i) ds[0][n][i] *= p[0][n][i];
       multiply_add<DIM>(key_sums, ds, queries);
     }
-    if (more) store_row(step + 1, next);
+    buffer ^= 1;
+    if (head < end) store_number(buffer, next);
   }
   if (key_in_tile >= int(count)) return;
   const size_t to = kv_at + key_in_tile * size_t(kv_stride);
@@ -156,64 +174,93 @@ template <int DIM>
 __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, const bf16* v, const bf16* dout,
                                                  const float* lse, const float* delta, const unsigned* work, bf16* dq,
                                                  unsigned heads, unsigned kv_heads, float scale) {
+  constexpr int WARPS = QUERY_WARPS, THREADS = WARPS * WARP, M = OWN / WARPS / 16, KEYS = 32, N = KEYS / 8;
   DYNAMIC_SHARED(bf16, shared);
-  bf16 *queries = shared, *douts = queries + OWN * DIM, *others = douts + OWN * DIM;
+  bf16 *queries = shared, *douts = queries + OWN * DIM, *keys = douts + OWN * DIM, *values = keys + KEYS * DIM;
+  float* numbers = reinterpret_cast<float*>(values + KEYS * DIM);
+  static_assert(THREADS == OWN, "a thread for each row's numbers");
   const Item item = item_of(work, blockIdx.x / heads);
   const unsigned head = blockIdx.x % heads, kv = head / (heads / kv_heads);
   const unsigned count = min(unsigned(OWN), item.end - item.first), seen = item.first - item.begin + count;
   const unsigned q_stride = heads * DIM, kv_stride = kv_heads * DIM;
-  const size_t q_at = item.first * size_t(q_stride) + head * DIM, kv_at = item.begin * size_t(kv_stride) + kv * DIM;
-  const int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, warp = threadIdx.x / WARP;
-  const int row_in_tile = warp * 16, row = int(item.first - item.begin) + row_in_tile;
+  const size_t q_at = item.first * size_t(q_stride) + head * DIM;
+  const int row_in_tile = int(threadIdx.x / WARP) * 16 * M, row = int(item.first - item.begin) + row_in_tile;
+  const bool idle = row_in_tile >= int(count);
 
-  // Buffers take turns.
-  const auto copy_keys = [&](unsigned key) {
-    const size_t at = kv_at + key * size_t(kv_stride);
-    bf16* to = others + key / OTHERS % 2 * (2 * OTHERS * DIM);
-    copy_tile<DIM, OTHERS, THREADS>(to, k + at, kv_stride, seen - key);
-    copy_tile<DIM, OTHERS, THREADS>(to + OTHERS * DIM, v + at, kv_stride, seen - key);
-    copy_async_commit();
-  };
   copy_tile<DIM, OWN, THREADS>(queries, q + q_at, q_stride, count);
   copy_tile<DIM, OWN, THREADS>(douts, dout + q_at, q_stride, count);
-  copy_keys(0);
-  // Of the thread's two rows. A row that does not exist has an infinite sum, so that its probabilities are zeros.
-  float log_sum[2], row_delta[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const unsigned r = row_in_tile + 8 * half + g;
-    const size_t at = (item.first + size_t(r)) * heads + head;
-    log_sum[half] = r < count ? lse[at] * LOG2_E : INFINITY;
-    row_delta[half] = r < count ? delta[at] : 0.0f;
+  copy_tile<DIM, KEYS, THREADS>(values, v + item.begin * size_t(kv_stride) + kv * DIM, kv_stride, seen);
+  copy_async_commit();
+  // What the sums of the two products start from: −lse/scale and −delta. They wait in shared memory, since registers are
+  // short. A row that does not exist has an infinite log-sum-exp, so that its probabilities are zeros.
+  {
+    const size_t at = (item.first + size_t(threadIdx.x)) * heads + head;
+    numbers[threadIdx.x] = threadIdx.x < count ? -lse[at] / scale : -INFINITY;
+    numbers[OWN + threadIdx.x] = threadIdx.x < count ? -delta[at] : 0.0f;
   }
-  float sums[1][DIM / 8][4];
-  clear<DIM>(sums);
-  for (unsigned tile = 0; tile < seen; tile += OTHERS) {
-    // The keys are here, and all have used the other buffer.
+  float sums[M][DIM / 8][4], ds[M][N][4];
+  clear(sums);
+  for (unsigned key = 0; key < seen; key += KEYS) {
+    // The values are here, and all have used the keys of the tile before.
     copy_async_wait<0>();
     __syncthreads();
-    if (tile + OTHERS < seen) copy_keys(tile + OTHERS);
-    const int key = int(tile);
-    if (row_in_tile >= int(count) || key > row + 15) continue;
-    const bf16 *keys = others + tile / OTHERS % 2 * (2 * OTHERS * DIM), *values = keys + OTHERS * DIM;
-    float p[1][N][4], ds[1][N][4];
-    multiply_rows<DIM>(p, [&](uint32_t (&a)[1][4], int k) { load_left<DIM>(a[0], queries, row_in_tile, k); }, keys);
-    multiply_rows<DIM>(ds, [&](uint32_t (&a)[1][4], int k) { load_left<DIM>(a[0], douts, row_in_tile, k); }, values);
-    const bool masked = key + OTHERS - 1 > row;
+    copy_tile<DIM, KEYS, THREADS>(keys, k + (item.begin + key) * size_t(kv_stride) + kv * DIM, kv_stride, seen - key);
+    copy_async_commit();
+    // Warps without queries, or whose queries all come before the tile's keys, only copy.
+    const bool skip = idle || int(key) > row + 16 * M - 1;
+    const auto left = [&](const bf16* tile) {
+      return [=](uint32_t (&a)[M][4], int step, int lane) {
 #pragma unroll
-    for (int n = 0; n < N; ++n)
+        for (int m = 0; m < M; ++m) load_rows<DIM>(a[m], tile, row_in_tile + 16 * m, step, lane);
+      };
+    };
+    const auto start = [&](float (&c)[M][N][4], const float* from) {
+      from += row_in_tile + recomputed(threadIdx.x % WARP) / 4;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float weight = exp2_fast(p[0][n][i] * (scale * LOG2_E) - log_sum[i / 2]);
-        if (masked && key + 8 * n + 2 * t + i % 2 > row + 8 * (i / 2) + g) weight = 0;
-        ds[0][n][i] = weight * (ds[0][n][i] - row_delta[i / 2]);
-      }
+      for (int m = 0; m < M; ++m)
+#pragma unroll
+        for (int n = 0; n < N; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) c[m][n][i] = from[16 * m + 8 * (i / 2)];
+    };
+    if (!skip) {
+      start(ds, numbers + OWN);
+      multiply_rows<DIM>(ds, left(douts), values);
+    }
+    // The keys are here, and all have used the values.
+    copy_async_wait<0>();
+    __syncthreads();
+    const unsigned next = key + KEYS;
+    if (next < seen) {
+      copy_tile<DIM, KEYS, THREADS>(values, v + (item.begin + next) * size_t(kv_stride) + kv * DIM, kv_stride, seen - next);
+      copy_async_commit();
+    }
+    if (skip) continue;
+    float p[M][N][4];
+    start(p, numbers);
+    multiply_rows<DIM>(p, left(queries), keys);
+    const int lane = recomputed(threadIdx.x % WARP), g = lane / 4, t = lane % 4;
+    const bool masked = int(next) - 1 > row;
+    const int last = row + g - int(key) - 2 * t;
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float weight = exp2_fast(p[m][n][i] * (scale * LOG2_E));
+          if (masked && 8 * n + i % 2 - 16 * m - 8 * (i / 2) > last) weight = 0;
+          ds[m][n][i] *= weight;
+        }
     multiply_add<DIM>(sums, ds, keys);
   }
-  if (row_in_tile >= int(count)) return;
+  if (idle) return;
+  float factor[M][2];
+#pragma unroll
+  for (int m = 0; m < M; ++m) factor[m][0] = factor[m][1] = scale;
   // Each warp reads its own queries alone.
-  store_rows<DIM, 1>(queries, row_in_tile, sums, {{scale, scale}}, dq + q_at + row_in_tile * size_t(q_stride), q_stride,
-                     int(count) - row_in_tile);
+  store_rows<DIM>(queries, row_in_tile, sums, factor, dq + q_at + row_in_tile * size_t(q_stride), q_stride,
+                  int(count) - row_in_tile);
 }
 
 // As keys_by_tiles, for T and any head size, row by row. Items are tiles of OWN rows.
@@ -310,7 +357,7 @@ __device__ void queries_by_rows(const T* q, const T* k, const T* v, const T* dou
                 (const bf16* q, const bf16* k, const bf16* v, const bf16* dout, const float* lse, const float* delta,     \
                  const unsigned* work, bf16* dk, bf16* dv, unsigned heads, unsigned kv_heads, float scale),               \
                 keys_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dk, dv, heads, kv_heads, scale))                      \
-  EXPORT_BOUNDS(attention_backward_queries_##DIM##_bf16, THREADS, blocks,                                                \
+  EXPORT_BOUNDS(attention_backward_queries_##DIM##_bf16, QUERY_WARPS * WARP, 2,                                                \
                 (const bf16* q, const bf16* k, const bf16* v, const bf16* dout, const float* lse, const float* delta,     \
                  const unsigned* work, bf16* dq, unsigned heads, unsigned kv_heads, float scale),                         \
                 queries_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dq, heads, kv_heads, scale))

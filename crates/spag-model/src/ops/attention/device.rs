@@ -136,8 +136,10 @@ struct Pass<'a> {
     to: &'a [&'a Tensor],
     /// Heads of its blocks' own rows.
     heads: usize,
-    /// Numbers in shared memory besides tiles, where it goes tile by tile.
-    floats: usize,
+    /// Threads, where it goes tile by tile.
+    block: u32,
+    /// Shared memory, where it goes tile by tile.
+    tile_bytes: usize,
     /// Weights of a pair of rows, where it goes row by row.
     weights: usize,
 }
@@ -156,28 +158,38 @@ pub(super) fn backward(
     let gradients = |x: &Tensor| kernels.empty(x.dims(), dtype);
     let (dq, dk, dv) = (gradients(q)?, gradients(k)?, gradients(v)?);
     let inputs = [Arg::In(q), Arg::In(k), Arg::In(v), Arg::In(dout), Arg::In(lse), Arg::In(&delta)];
+    // Bytes of tiles: the block's own 128 rows of both sides, and of the others two buffers of 64 or one of 32. Floats:
+    // what the two products' sums start from, for two buffers of 64 queries or for the block's own.
     let passes = [
-        // The log-sum-exps and deltas of two tiles of 64 queries are in shared memory while keys are the block's own.
         Pass {
             what: "backward_keys",
             list: &work.keys,
             to: &[&dk, &dv],
             heads: heads.kv,
-            floats: 2 * 2 * 64,
+            block: 256,
+            tile_bytes: tile_bytes(heads.dim, 2 * 128 + 2 * 2 * 64) + 2 * 2 * 64 * size_of::<f32>(),
             weights: 2,
         },
-        Pass { what: "backward_queries", list: &work.queries, to: &[&dq], heads: heads.query, floats: 0, weights: 1 },
+        Pass {
+            what: "backward_queries",
+            list: &work.queries,
+            to: &[&dq],
+            heads: heads.query,
+            block: 128,
+            tile_bytes: tile_bytes(heads.dim, 2 * 128 + 2 * 32) + 2 * 128 * size_of::<f32>(),
+            weights: 1,
+        },
     ];
     for pass in passes {
         let mut args = inputs.to_vec();
         args.push(Arg::In(pass.list));
         args.extend(pass.to.iter().map(|tensor| Arg::Out(tensor)));
         args.extend([Arg::U32(heads.query as u32), Arg::U32(heads.kv as u32)]);
-        let shared_bytes = match path {
-            Path::Tiles => tile_bytes(heads.dim, 2 * 128 + 2 * 2 * 64) + pass.floats * size_of::<f32>(),
+        let (block, shared_bytes) = match path {
+            Path::Tiles => (pass.block, pass.tile_bytes),
             Path::Rows => {
                 args.push(Arg::U32(heads.dim as u32));
-                row_bytes(heads.dim, 2, pass.weights)
+                (by_rows::THREADS, row_bytes(heads.dim, 2, pass.weights))
             }
         };
         args.push(Arg::F32(scale(heads)));
@@ -185,7 +197,7 @@ pub(super) fn backward(
             module: BACKWARD,
             kernel: path.kernel(pass.what, dtype, heads.dim)?,
             grid: path.blocks(work.items, pass.heads)?,
-            block: 256,
+            block,
             shared_bytes,
             args: &args,
         })?;

@@ -2,8 +2,8 @@
 //
 // Floor: the two products take 4·T²·dim FLOPs for each query head of a sequence of T tokens, half of which the mask
 // saves; each key/value tile comes from the second-level cache, and memory sees q, k, v and out once. At T = 2048,
-// dim 128 and 32 heads that is 34 GFLOP a sequence: 0.11 ms at the 312 TFLOP/s of an A100's tensor cores; an H100 does
-// about 620 TFLOP/s by mma.sync.
+// dim 128 and 32 heads that is 34 GFLOP a sequence: 0.11 ms at the 312 TFLOP/s of an A100's tensor cores, about half
+// of that on an H100 by mma.sync.
 //
 // Tiles for head sizes 64 and 128: 128 queries in 4 warps of 32, 64 keys. A warp reads every key and value from shared
 // memory: for dim 128, 32 KiB and its queries' 8 KiB against 2·2·32·64·128 FLOPs, 320 clocks of shared memory against
@@ -35,13 +35,14 @@ __device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&s
   const int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
   // Only tiles that the diagonal crosses have anything to mask. Keys after the sequence's end come after all its queries.
   if (key + KEYS - 1 > row) {
+    const int last = row + g - key - 2 * t;
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          if (key + 8 * n + 2 * t + i % 2 > row + 16 * m + 8 * (i / 2) + g) scores[m][n][i] = -INFINITY;
+          if (8 * n + i % 2 - 16 * m - 8 * (i / 2) > last) scores[m][n][i] = -INFINITY;
   }
   float keep[M][2];
   bool changed = false;
@@ -90,40 +91,35 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
   const unsigned head = blockIdx.x % heads, kv = head / (heads / kv_heads);
   const unsigned count = min(unsigned(QUERIES), item.end - item.first), seen = item.first - item.begin + count;
   const unsigned q_stride = heads * DIM, kv_stride = kv_heads * DIM;
-  q += item.first * size_t(q_stride) + head * DIM;
-  k += item.begin * size_t(kv_stride) + kv * DIM;
-  v += item.begin * size_t(kv_stride) + kv * DIM;
+  const size_t kv_at = item.begin * size_t(kv_stride) + kv * DIM;
   const int warp = threadIdx.x / WARP, row_in_tile = warp * 16 * M, row = int(item.first - item.begin) + row_in_tile;
   const bool idle = unsigned(row_in_tile) >= count;
 
-  copy_tile<DIM, QUERIES, THREADS>(queries, q, q_stride, count);
-  copy_tile<DIM, KEYS, THREADS>(keys, k, kv_stride, seen);
+  copy_tile<DIM, QUERIES, THREADS>(queries, q + item.first * size_t(q_stride) + head * DIM, q_stride, count);
+  copy_tile<DIM, KEYS, THREADS>(keys, k + kv_at, kv_stride, seen);
   copy_async_commit();
   float sums[M][DIM / 8][4], scores[M][N][4];
   Softmax softmax;
+  clear(sums);
 #pragma unroll
-  for (int m = 0; m < M; ++m) {
-#pragma unroll
-    for (int n = 0; n < DIM / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sums[m][n][i] = 0;
+  for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) softmax.top[m][half] = -INFINITY, softmax.sum[m][half] = 0;
-  }
   for (unsigned key = 0; key < seen; key += KEYS) {
     // The keys are here, and all have used the values of the tile before.
     copy_async_wait<0>();
     __syncthreads();
-    copy_tile<DIM, KEYS, THREADS>(values, v + key * size_t(kv_stride), kv_stride, seen - key);
+    copy_tile<DIM, KEYS, THREADS>(values, v + kv_at + key * size_t(kv_stride), kv_stride, seen - key);
     copy_async_commit();
     // Warps without queries, or whose queries all come before the tile's keys, only copy.
     const bool skip = idle || int(key) > row + 16 * M - 1;
     if (!skip) {
+      clear(scores);
       multiply_rows<DIM>(
           scores,
-          [&](uint32_t (&a)[M][4], int step) {
+          [&](uint32_t (&a)[M][4], int step, int lane) {
 #pragma unroll
-            for (int m = 0; m < M; ++m) load_left<DIM>(a[m], queries, row_in_tile + 16 * m, step);
+            for (int m = 0; m < M; ++m) load_rows<DIM>(a[m], queries, row_in_tile + 16 * m, step, lane);
           },
           keys);
     }
@@ -132,7 +128,7 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
     __syncthreads();
     if (key + KEYS < seen) {
       const unsigned next = key + KEYS;
-      copy_tile<DIM, KEYS, THREADS>(keys, k + next * size_t(kv_stride), kv_stride, seen - next);
+      copy_tile<DIM, KEYS, THREADS>(keys, k + kv_at + next * size_t(kv_stride), kv_stride, seen - next);
       copy_async_commit();
     }
     if (!skip) {
@@ -208,7 +204,7 @@ __device__ void by_rows(const T* q, const T* k, const T* v, const unsigned* work
                 (const bf16* q, const bf16* k, const bf16* v, const unsigned* work, bf16* out, float* lse,                \
                  unsigned heads, unsigned kv_heads, float scale),                                                         \
                 by_tiles<DIM>(q, k, v, work, out, lse, heads, kv_heads, scale))
-EXPORT_TILES(64, 3)
+EXPORT_TILES(64, 2)
 EXPORT_TILES(128, 2)
 
 #define EXPORT_ROWS(T, suffix)                                                                                           \

@@ -90,3 +90,26 @@ impl Work {
         Ok(Self { items, queries, keys: list(&tiles)? })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_with_most_to_do_come_first() {
+        let work = Work::new(&[0, 0, 130, 130, 330], &Device::Cpu).unwrap();
+        let rows = |list: &Tensor| list.to_vec2::<u32>().unwrap();
+        assert_eq!(work.items, 4);
+        // 200, 130, 128 and 128 keys are seen; 200, 130, 72 and 2 queries see them.
+        assert_eq!(rows(&work.queries), [[130, 258, 330], [0, 128, 130], [0, 0, 130], [130, 130, 330]]);
+        assert_eq!(rows(&work.keys), [[130, 130, 330], [0, 0, 130], [130, 258, 330], [0, 128, 130]]);
+    }
+
+    #[test]
+    fn bounds_rise_from_zero() {
+        for bounds in [&[][..], &[1, 2], &[0, 3, 2]] {
+            assert!(Sequences::new(bounds, &Device::Cpu).is_err(), "{bounds:?}");
+        }
+        assert_eq!(Sequences::new(&[0], &Device::Cpu).unwrap().rows(), 0);
+    }
+}

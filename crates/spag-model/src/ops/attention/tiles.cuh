@@ -31,6 +31,15 @@ __device__ __forceinline__ float exp2_fast(float x) {
 #endif
 }
 
+// x, of which the compiler does not know that it is the same in every turn of a loop: what follows from it is computed
+// anew in each and holds no registers in between.
+__device__ __forceinline__ int recomputed(int x) {
+#ifndef SPAG_EMULATOR
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
 // Where the 8 elements from 8·chunk on of a row lie in its tile.
 template <int DIM>
 __device__ __forceinline__ int place(int row, int chunk) {
@@ -43,7 +52,7 @@ __device__ __forceinline__ void copy_tile(bf16* tile, const bf16* from, unsigned
   constexpr int CHUNKS = DIM / 8, STEP = THREADS / CHUNKS;
   // Rows STEP apart are permuted alike, so that a thread's addresses differ by constants.
   static_assert(ROWS % STEP == 0 && STEP % 8 == 0, "all threads copy as much");
-  const unsigned row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
+  const unsigned thread = recomputed(threadIdx.x), row = thread / CHUNKS, chunk = thread % CHUNKS;
   bf16* to = tile + place<DIM>(row, chunk);
   from += row * size_t(stride) + 8 * chunk;
 #pragma unroll
@@ -53,35 +62,41 @@ __device__ __forceinline__ void copy_tile(bf16* tile, const bf16* from, unsigned
   }
 }
 
-// The A fragment of rows `row`.. and columns 16·k.. of a tile.
+// The A fragment of rows `row`.. and columns 16·k.. of a tile. Registers 0 and 2 are the B fragment of its first 8 rows
+// as columns, 1 and 3 that of the next: all products take addresses of one pattern, which saves registers.
 template <int DIM>
-__device__ __forceinline__ void load_left(uint32_t (&a)[4], const bf16* tile, int row, int k) {
-  const int lane = threadIdx.x % WARP;
+__device__ __forceinline__ void load_rows(uint32_t (&a)[4], const bf16* tile, int row, int k, int lane) {
   ldmatrix_x4(a, tile + place<DIM>(row + lane % 16, 2 * k + lane / 16));
 }
 
-// c = left·rightᵀ. `left(fragments, k)` gives the A fragments of columns 16·k..; `right` is a tile of 8·N rows.
-template <int DIM, int M, int N, class Left>
-__device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], Left left, const bf16* right) {
-  const int lane = threadIdx.x % WARP;
+template <int M, int N>
+__device__ __forceinline__ void clear(float (&c)[M][N][4]) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int n = 0; n < N; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
-#pragma unroll
+}
+
+// c += left·rightᵀ. `left(fragments, k, lane)` gives the A fragments of columns 16·k..; `right` is a tile of 8·N rows.
+template <int DIM, int M, int N, class Left>
+__device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], Left left, const bf16* right) {
+  const int lane = recomputed(threadIdx.x % WARP);
+  // Where tiles are short, the compiler would load ahead of more steps than there are registers for.
+  [[maybe_unused]] constexpr int STEPS = N < 8 ? 4 : DIM / 16;
+#pragma unroll STEPS
   for (int k = 0; k < DIM / 16; ++k) {
     uint32_t a[M][4];
-    left(a, k);
+    left(a, k, lane);
 #pragma unroll
     for (int n = 0; n < N / 2; ++n) {
       uint32_t b[4];
-      ldmatrix_x4(b, right + place<DIM>(16 * n + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+      load_rows<DIM>(b, right, 16 * n, k, lane);
 #pragma unroll
       for (int m = 0; m < M; ++m) {
-        mma_16x8x16(c[m][2 * n], a[m], b[0], b[1]);
-        mma_16x8x16(c[m][2 * n + 1], a[m], b[2], b[3]);
+        mma_16x8x16(c[m][2 * n], a[m], b[0], b[2]);
+        mma_16x8x16(c[m][2 * n + 1], a[m], b[1], b[3]);
       }
     }
   }
@@ -91,7 +106,7 @@ __device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], Left left, co
 // layout of one step of this product. `right` is a tile of 8·N rows.
 template <int DIM, int M, int N>
 __device__ __forceinline__ void multiply_add(float (&c)[M][DIM / 8][4], const float (&left)[M][N][4], const bf16* right) {
-  const int lane = threadIdx.x % WARP;
+  const int lane = recomputed(threadIdx.x % WARP);
 #pragma unroll
   for (int k = 0; k < N / 2; ++k) {
     uint32_t a[M][4];
