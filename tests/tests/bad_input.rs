@@ -88,9 +88,9 @@ fn devices() {
         let with = |device| [arguments, &["--device", device]].concat();
         refused(name, &with("gpu"), dir, &["gpu", "auto, cpu, cuda and cuda:0"]);
         if cfg!(not(feature = "cuda")) {
-            let arguments: Vec<&str> =
-                with("cuda:1").into_iter().map(|text| if text == "missing" { "model" } else { text }).collect();
-            refused(name, &arguments, dir, &["device cuda:1", "built without the feature `cuda`", "docs/CUDA.md"]);
+            let there: Vec<String> = with("cuda:1").iter().map(|text| text.replace("missing", "model")).collect();
+            let there: Vec<&str> = there.iter().map(String::as_str).collect();
+            refused(name, &there, dir, &["device cuda:1", "built without the feature `cuda`", "docs/CUDA.md"]);
         }
     }
     refused(

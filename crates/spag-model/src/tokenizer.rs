@@ -58,7 +58,7 @@ impl Tokenizer {
                     "there is tokenizer.model here but no tokenizer.json; save one with transformers: \
                          AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
                 }
-                false => "no tokenizer.json in this folder",
+                false => "no tokenizer.json in this folder; playing, and training on text, need one",
             };
             return Err(Error::Tokenizer { path: dir.to_owned(), reason: hint.into() });
         }

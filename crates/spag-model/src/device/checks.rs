@@ -40,6 +40,9 @@ impl std::fmt::Display for Capability {
     }
 }
 
+/// The least compute capability that the kernels use instructions of.
+const LEAST: Capability = Capability(80);
+
 /// Whether the driver takes the code in this program, which the compiler of version `built` made.
 pub(super) fn check_driver(driver: CudaVersion, built: CudaVersion) -> Result<(), String> {
     if driver >= built {
@@ -57,20 +60,21 @@ pub(super) fn check_driver(driver: CudaVersion, built: CudaVersion) -> Result<()
 
 /// Whether a GPU runs the code in this program, which was compiled for `built`.
 pub(super) fn check_capability(gpu: &str, found: Capability, built: Capability) -> Result<(), String> {
-    if found < built {
-        return Err(format!(
-            "{gpu} has compute capability {found}, and this program was compiled for {built} and newer; build it again \
-             with CUDA_COMPUTE_CAP={}",
-            found.0
-        ));
-    }
-    // candle compiles its own kernels for 9.0 with instructions that no other GPU has, later ones included.
-    match built == Capability(90) && found != built {
-        true => Err(format!(
-            "{gpu} has compute capability {found}, and this program was compiled for {built} alone; build it again with \
-             CUDA_COMPUTE_CAP=80"
+    // From 9.0 on, candle compiles its own kernels with instructions that no other GPU has, later ones included.
+    let (runs, on) = match built >= Capability(90) {
+        true => (found == built, "alone"),
+        false => (found >= built, "and newer"),
+    };
+    match runs {
+        true => Ok(()),
+        false if found < LEAST => Err(format!(
+            "{gpu} has compute capability {found}, and the kernels need {LEAST}; use another GPU, or --device cpu"
         )),
-        false => Ok(()),
+        false => Err(format!(
+            "{gpu} has compute capability {found}, and this program was compiled for {built} {on}; build it again with \
+             CUDA_COMPUTE_CAP={}",
+            LEAST.0
+        )),
     }
 }
 
@@ -121,10 +125,11 @@ mod tests {
             assert_eq!(check(found, built), Ok(()), "{found} {built}");
         }
         let error = check(80, 90).unwrap_err();
-        for part in ["NVIDIA X", "capability 8.0", "for 9.0 and newer", "CUDA_COMPUTE_CAP=80"] {
+        for part in ["NVIDIA X", "capability 8.0", "for 9.0 alone", "CUDA_COMPUTE_CAP=80"] {
             assert!(error.contains(part), "{part}: {error}");
         }
         assert!(check(100, 90).unwrap_err().contains("9.0 alone"));
+        assert!(check(75, 80).unwrap_err().contains("the kernels need 8.0; use another GPU"));
     }
 
     #[test]

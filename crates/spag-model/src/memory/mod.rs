@@ -7,7 +7,7 @@ mod training;
 
 use std::path::Path;
 
-use candle_core::Device;
+use candle_core::{Device, DeviceLocation};
 
 use crate::checkpoint::WeightDtype;
 use crate::device::free_memory;
@@ -25,6 +25,10 @@ pub(crate) fn require_room_for_weights(layout: &Layout, dtype: WeightDtype, devi
     if device.is_cpu() {
         return Ok(());
     }
+    let place = match device.location() {
+        DeviceLocation::Cuda { gpu_id } => format!("on cuda:{gpu_id}"),
+        other => format!("on {other:?}"),
+    };
     let needed = (layout.len() * dtype.bytes()) as u64;
     let free = free_memory(device)?.free;
     match needed > free {
@@ -33,7 +37,7 @@ pub(crate) fn require_room_for_weights(layout: &Layout, dtype: WeightDtype, devi
             what: format!("{}: the weights in {dtype}", dir.display()),
             needed,
             free,
-            place: format!("on {:?}", device.location()),
+            place,
             advice: "use a GPU with more memory, or end what else uses this one".into(),
             table: String::new(),
         }),

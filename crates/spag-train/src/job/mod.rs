@@ -126,10 +126,11 @@ pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> 
         Start::From(dir) => Some(SavedRun::open(dir)?),
     };
     // The tokenizer first: what the data are decides whether the run can go on.
-    let tokenizer = spag_model::load_tokenizer(saved.as_ref().map_or(job.model_name_or_path.as_path(), SavedRun::dir))?;
+    let model_dir = saved.as_ref().map_or(job.model_name_or_path.as_path(), SavedRun::dir);
+    let tokenizer = spag_model::load_tokenizer(model_dir)?;
     let dataset = Dataset::new(&samples, &tokenizer, job.config.max_length)?;
     let deepspeed = deepspeed(job, dataset.samples.len())?;
-    let architecture = LlamaConfig::from_file(job.model_name_or_path.join("config.json"))?;
+    let architecture = LlamaConfig::from_file(model_dir.join("config.json"))?;
     let offload = offload(job, deepspeed.as_ref())?;
     let optimizer = place_optimizer(&architecture, &job.config, offload, &device)?;
     let job = &TrainJob {
