@@ -1,7 +1,7 @@
 //! What an engine may use, as flags say it.
 
 use clap::Args;
-use spag_model::{EngineConfig, LlamaConfig, PrefixSharing};
+use spag_model::{EngineConfig, LlamaConfig, MemoryBudget, PrefixSharing};
 
 use crate::flags;
 
@@ -40,20 +40,21 @@ impl EngineArgs {
 
     /// What an engine for `model` may use, whose requests have `max_length` tokens at most.
     pub(crate) fn config(&self, model: &LlamaConfig, max_length: usize) -> EngineConfig {
-        // As many pages as the memory has room for, whatever would be of use.
-        let all = EngineConfig::with_length(model, usize::MAX - 1, max_length);
-        let (room, each) = (all.pages / self.engines, max_length.div_ceil(all.page_size).max(1));
+        self.config_within(model, max_length, MemoryBudget::of_this_machine().among(self.engines))
+    }
+
+    /// As [`EngineArgs::config`] where flags do not say how much `memory` to take.
+    fn config_within(&self, model: &LlamaConfig, max_length: usize, memory: MemoryBudget) -> EngineConfig {
         let running = self
             .per_device_eval_batch_size
-            .unwrap_or_else(|| EngineConfig::running_that_fit(model, max_length).min(room / each).max(1));
-        let mut config = EngineConfig::with_length(model, running, max_length);
-        config.pages = config.pages.min(room).max(each);
+            .unwrap_or_else(|| EngineConfig::running_that_fit(model, max_length, memory));
+        let mut config = EngineConfig::with_length(model, running, max_length, memory);
         if let Some(size) = self.page_size {
             config.pages = (config.pages * config.page_size / size).max(max_length.div_ceil(size));
             config.page_size = size;
         }
         if let Some(gib) = self.kv_cache_gib {
-            let page = config.page_size * EngineConfig::bytes_per_token(model);
+            let page = config.page_size * EngineConfig::bytes_per_token(model, memory.bytes_per_value);
             config.pages = ((gib * 1024f64.powi(3)) as usize / page.max(1)).max(1);
         }
         config.max_step_tokens = self.max_step_tokens.unwrap_or(config.max_step_tokens);

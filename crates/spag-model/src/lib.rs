@@ -48,7 +48,7 @@ pub use config::LlamaConfig;
 pub use error::{Error, Result};
 pub use generate::{
     Completion, Detokenizer, Engine, EngineConfig, Finish, Generate, GenerationConfig, GenerationStats,
-    GenerationTimes, PrefixSharing, Request, RequestId, Sampling,
+    GenerationTimes, MemoryBudget, PrefixSharing, Request, RequestId, Sampling,
 };
 pub use llama::{Activations, Forward, Llama};
 pub use packed::{Packed, Targets};

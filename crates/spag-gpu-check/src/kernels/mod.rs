@@ -4,7 +4,9 @@
 //! Shapes cover odd lengths, a single row, and sizes that are not whole vectors or tiles. Outputs hold NaNs before a
 //! kernel writes them.
 
+mod paged_attention;
 mod rms_norm;
+mod sample;
 
 use crate::Place;
 
@@ -12,4 +14,4 @@ use crate::Place;
 pub type Check = (&'static str, fn(&Place));
 
 /// All checks.
-pub const ALL: &[Check] = &[("rms_norm", rms_norm::check)];
+pub const ALL: &[Check] = &[("rms_norm", rms_norm::check), ("paged_attention", paged_attention::check), ("sample", sample::check)];

@@ -15,6 +15,7 @@ mod weights;
 pub use config::{EngineConfig, GenerationConfig, PrefixSharing};
 pub use detokenize::Detokenizer;
 pub use engine::Engine;
+pub use memory::MemoryBudget;
 pub use request::{Completion, Finish, Generate, Request, RequestId};
 pub use sample::Sampling;
 pub use stats::{GenerationStats, GenerationTimes};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use super::kv::KvCache;
 use crate::config::LlamaConfig;
@@ -41,9 +41,9 @@ pub(super) struct Weights {
 
 /// What a forward pass found out.
 pub(super) struct Passed {
-    /// Logits of the rows that were asked for, [R, V].
-    pub(super) logits: Tensor,
-    /// The time that attention took.
+    /// Logits of the rows that were asked for, [R, V]; none where none were.
+    pub(super) logits: Option<Tensor>,
+    /// The time that attention took; on a GPU, that starting it took.
     pub(super) attention: Duration,
 }
 
@@ -75,6 +75,16 @@ impl Weights {
         })
     }
 
+    /// The number format of its activations, keys and values.
+    pub(super) fn dtype(&self) -> DType {
+        self.embedding.dtype()
+    }
+
+    /// Where it computes.
+    pub(super) fn device(&self) -> &Device {
+        self.embedding.device()
+    }
+
     /// Computes the tokens `ids` of the `spans` and keeps their keys and values; returns the logits after the rows
     /// `last`.
     pub(super) fn forward(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<Passed> {
@@ -84,6 +94,7 @@ impl Weights {
     fn pass(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<Passed> {
         let positions: Vec<u32> =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
+        let plan = cache.plan(spans)?;
         let mut attention = Duration::ZERO;
         let mut x = embedding::forward(ids, &self.embedding)?;
         for (layer, block) in self.blocks.iter().enumerate() {
@@ -93,8 +104,8 @@ impl Weights {
             rotate_leading(&qkv, self.rotated, &positions, &self.rope, Direction::Forward)?;
             let began = Instant::now();
             let (keys, values) = (&cache.keys[layer], &cache.values[layer]);
-            paged_attention::append(&qkv, keys, values, spans, cache.shape)?;
-            let attended = paged_attention::forward(&qkv, keys, values, spans, cache.shape)?;
+            paged_attention::append(&qkv, keys, values, &plan)?;
+            let attended = paged_attention::forward(&qkv, keys, values, &plan)?;
             attention += began.elapsed();
             recycle(qkv)?;
             let middle = packed_linear::forward(&attended, &block.o, Some(&x))?;
@@ -109,12 +120,16 @@ impl Weights {
             recycle(activated)?;
             recycle(middle)?;
         }
+        if last.is_empty() {
+            recycle(x)?;
+            return Ok(Passed { logits: None, attention });
+        }
         let rows = embedding::forward(last, &x)?;
         recycle(x)?;
         let normed = rms_norm::forward(&rows, &self.norm, self.eps)?;
         recycle(rows)?;
         let logits = packed_linear::forward(&normed, &self.head, None)?;
         recycle(normed)?;
-        Ok(Passed { logits, attention })
+        Ok(Passed { logits: Some(logits), attention })
     }
 }

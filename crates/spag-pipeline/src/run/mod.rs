@@ -12,7 +12,7 @@ mod table;
 use std::sync::Arc;
 
 use spag_game::Seats;
-use spag_model::{Checkpoint, EngineConfig, GenerationConfig, Sampling};
+use spag_model::{Checkpoint, EngineConfig, GenerationConfig, MemoryBudget, Sampling};
 use spag_selfplay::ModelPlayer;
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
@@ -171,6 +171,7 @@ fn player(config: &RunConfig, checkpoint: &Arc<Checkpoint>, temperature: f64) ->
         sampling: if temperature > 0.0 { Sampling::at_temperature(temperature) } else { Sampling::Greedy },
         ..GenerationConfig::default()
     };
-    let engine = EngineConfig::new(checkpoint.model.config(), config.self_play.games_in_flight);
+    let engine =
+        EngineConfig::new(checkpoint.model.config(), config.self_play.games_in_flight, MemoryBudget::of_this_machine());
     Ok(ModelPlayer::load(checkpoint, generation, engine)?)
 }

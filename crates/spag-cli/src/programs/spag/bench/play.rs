@@ -64,7 +64,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     let blocks = checkpoint.model.parameters().layout().len() - embedding - head;
     let linear = 2.0 * (blocks as f64 * stats.computed_tokens as f64 + embedding as f64 * stats.new_tokens as f64);
     let attention = 4.0 * (model.num_hidden_layers * model.hidden_size) as f64 * stats.attended_keys as f64;
-    let kv_bytes = EngineConfig::bytes_per_token(&model) as f64 * stats.attended_keys as f64;
+    let kv_bytes = EngineConfig::bytes_per_token(&model, size_of::<f32>()) as f64 * stats.attended_keys as f64;
     let seconds = |time: std::time::Duration| round(time.as_secs_f64(), 3);
     exit::say(json!({
         "what": "spag self-play",
@@ -97,7 +97,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
         "linear_gflop": round(linear / 1e9, 1),
         "attention_gflop": round(attention / 1e9, 1),
         "kv_gb_if_never_shared": round(kv_bytes / 1e9, 1),
-        "kv_cache_gib": round(gib((engine.pages * engine.page_size * EngineConfig::bytes_per_token(&model)) as u64), 2),
+        "kv_cache_gib": round(gib((engine.pages * engine.page_size * EngineConfig::bytes_per_token(&model, size_of::<f32>())) as u64), 2),
         "peak_gib": peak_memory().map(|bytes| round(gib(bytes), 2)),
     }))
 }
