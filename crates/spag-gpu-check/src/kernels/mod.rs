@@ -4,6 +4,7 @@
 //! Shapes cover odd lengths, a single row, and sizes that are not whole vectors or tiles. Outputs hold NaNs before a
 //! kernel writes them.
 
+mod engine;
 mod paged_attention;
 mod rms_norm;
 mod sample;
@@ -14,4 +15,9 @@ use crate::Place;
 pub type Check = (&'static str, fn(&Place));
 
 /// All checks.
-pub const ALL: &[Check] = &[("rms_norm", rms_norm::check), ("paged_attention", paged_attention::check), ("sample", sample::check)];
+pub const ALL: &[Check] = &[
+    ("rms_norm", rms_norm::check),
+    ("paged_attention", paged_attention::check),
+    ("sample", sample::check),
+    ("engine", engine::check),
+];

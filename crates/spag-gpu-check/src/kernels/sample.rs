@@ -118,6 +118,7 @@ fn unsound(place: &Place) {
     let here = place.put(&logits, DType::F32).unwrap();
     let got = place.run(|| choose(&here, &asks)).unwrap();
     assert_eq!(got, choose(&logits, &asks).unwrap());
-    let refused = [Refusal::Unsound, Refusal::Unsound, Refusal::Unsound, Refusal::NothingAllowed, Refusal::NothingAllowed];
+    let refused =
+        [Refusal::Unsound, Refusal::Unsound, Refusal::Unsound, Refusal::NothingAllowed, Refusal::NothingAllowed];
     assert_eq!(got, refused.map(Err));
 }

@@ -56,8 +56,6 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
 #pragma unroll
   for (int k = 0; k < D / 16; ++k) ldmatrix_x4(queries[k], tile.chunk(2 * KEYS + 16 * warp + lane % 16, 2 * k + lane / 16));
 
-  // The positions of this lane's two rows.
-  const unsigned at[2] = {position + (16 * warp + g) / group, position + (16 * warp + g + 8) / group};
   const unsigned earliest = position + 16 * warp / group, tiles = (seen + KEYS - 1) / KEYS;
   paged::Running<D> running;
   for (unsigned index = 0; index < tiles; ++index) {
@@ -74,6 +72,7 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
     float scores[KEYS / 8][4];
     paged::score<D, KEYS>(scores, queries, tile, from);
     if (index * KEYS + KEYS - 1 > earliest) {
+      const unsigned at[2] = {position + (16 * warp + g) / group, position + (16 * warp + g + 8) / group};
 #pragma unroll
       for (int n = 0; n < KEYS / 8; ++n) {
 #pragma unroll
