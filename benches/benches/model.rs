@@ -10,8 +10,8 @@ use candle_core::Device;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use spag_game::{FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
 use spag_model::{
-    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, Packed, Request, Sampling,
-    Targets,
+    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, MemoryBudget, Packed,
+    Request, Sampling, Targets,
 };
 use spag_selfplay::ModelPlayer;
 use spag_train::{AdamW, TrainConfig, global_norm};
@@ -77,7 +77,7 @@ fn decode(c: &mut Criterion) {
     });
     let mut group = c.benchmark_group("decode");
     for batch in [1u64, 256] {
-        let setting = EngineConfig::new(checkpoint.model.config(), batch as usize);
+        let setting = EngineConfig::new(checkpoint.model.config(), batch as usize, MemoryBudget::of_this_machine());
         let mut engine = Engine::new(&checkpoint, setting).expect("sound settings");
         let prompt = prompts().playing_query(&[], "horse", 5);
         let requests: Vec<Request> =
@@ -99,7 +99,7 @@ fn game(c: &mut Criterion) {
     let mut group = c.benchmark_group("self-play");
     for games in [1usize, 64] {
         let config = PlayConfig { games_in_flight: games, ..PlayConfig::default() };
-        let engine = EngineConfig::new(checkpoint.model.config(), games);
+        let engine = EngineConfig::new(checkpoint.model.config(), games, MemoryBudget::of_this_machine());
         let mut player = ModelPlayer::load(&checkpoint, generation.clone(), engine).expect("sound settings");
         group.throughput(Throughput::Elements(games as u64));
         group.bench_function(format!("{games} games at once"), |b| {

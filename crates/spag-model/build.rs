@@ -38,7 +38,9 @@ fn compile() -> Result<(), String> {
             .args(["--ptx", "-std=c++17", "-O3", "-lineinfo", "-arch", &format!("compute_{capability}"), "-o"])
             .args([out.join(name).as_path(), source])
             .spawn();
-        child.map_err(|e| format!("nvcc cannot be run ({e}); the feature `cuda` needs the CUDA toolkit, see docs/CUDA.md"))
+        child.map_err(|e| {
+            format!("nvcc cannot be run ({e}); the feature `cuda` needs the CUDA toolkit, see docs/CUDA.md")
+        })
     });
     let started: Vec<_> = started.collect::<Result<_, _>>()?;
     for (mut child, source) in started.into_iter().zip(&sources) {

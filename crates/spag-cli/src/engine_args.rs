@@ -1,9 +1,12 @@
 //! What an engine may use, as flags say it.
 
 use clap::Args;
-use spag_model::{EngineConfig, LlamaConfig, PrefixSharing};
+use spag_model::{EngineConfig, Llama, LlamaConfig, MemoryBudget, PrefixSharing};
 
-use crate::flags;
+use crate::{Result, flags};
+
+/// Prompt tokens of a forward pass on a GPU: as many as keep its tensor cores busy.
+const DEVICE_STEP_TOKENS: usize = 2048;
 
 /// The flags of everything that runs an engine.
 #[derive(Clone, Debug, Args)]
@@ -39,21 +42,28 @@ impl EngineArgs {
     }
 
     /// What an engine for `model` may use, whose requests have `max_length` tokens at most.
-    pub(crate) fn config(&self, model: &LlamaConfig, max_length: usize) -> EngineConfig {
-        // As many pages as the memory has room for, whatever would be of use.
-        let all = EngineConfig::with_length(model, usize::MAX - 1, max_length);
-        let (room, each) = (all.pages / self.engines, max_length.div_ceil(all.page_size).max(1));
+    pub(crate) fn config(&self, model: &Llama, max_length: usize) -> Result<EngineConfig> {
+        let memory = MemoryBudget::of(model)?;
+        let mut config = self.config_within(model.config(), max_length, memory);
+        if self.max_step_tokens.is_none() && !model.parameters().device().is_cpu() {
+            config.max_step_tokens = DEVICE_STEP_TOKENS;
+        }
+        Ok(config)
+    }
+
+    /// As [`EngineArgs::config`] where flags do not say how much `memory` to take.
+    fn config_within(&self, model: &LlamaConfig, max_length: usize, memory: MemoryBudget) -> EngineConfig {
+        let memory = memory.among(self.engines);
         let running = self
             .per_device_eval_batch_size
-            .unwrap_or_else(|| EngineConfig::running_that_fit(model, max_length).min(room / each).max(1));
-        let mut config = EngineConfig::with_length(model, running, max_length);
-        config.pages = config.pages.min(room).max(each);
+            .unwrap_or_else(|| EngineConfig::running_that_fit(model, max_length, memory));
+        let mut config = EngineConfig::with_length(model, running, max_length, memory);
         if let Some(size) = self.page_size {
             config.pages = (config.pages * config.page_size / size).max(max_length.div_ceil(size));
             config.page_size = size;
         }
         if let Some(gib) = self.kv_cache_gib {
-            let page = config.page_size * EngineConfig::bytes_per_token(model);
+            let page = config.page_size * EngineConfig::bytes_per_token(model, memory.bytes_per_value);
             config.pages = ((gib * 1024f64.powi(3)) as usize / page.max(1)).max(1);
         }
         config.max_step_tokens = self.max_step_tokens.unwrap_or(config.max_step_tokens);
@@ -89,9 +99,10 @@ mod tests {
 
     #[test]
     fn two_engines_have_half_each_of_what_one_has() {
+        let memory = MemoryBudget::of_this_machine();
         let (model, args) = (large(), args("--per_device_eval_batch_size 100000"));
         // One page takes 16 GiB: where there are none to share out, a request of one page has room all the same.
-        let [one, two] = [1, 2].map(|engines| args.among(engines).config(&model, 64));
+        let [one, two] = [1, 2].map(|engines| args.among(engines).config_within(&model, 64, memory));
         assert!(two.pages <= one.pages.div_ceil(2), "{} and {}", two.pages, one.pages);
         assert_eq!((one.max_running, two.max_running), (100_000, 100_000), "what flags say counts");
         let small = serde_json::from_str(
@@ -100,7 +111,7 @@ mod tests {
         )
         .unwrap();
         // Where there is plenty, two engines take what one does.
-        let [one, two] = [1, 2].map(|engines| self::args("").among(engines).config(&small, 64));
+        let [one, two] = [1, 2].map(|engines| self::args("").among(engines).config_within(&small, 64, memory));
         assert_eq!((one.max_running, one.pages), (two.max_running, two.pages));
     }
 }

@@ -65,7 +65,7 @@ impl PlayerArgs {
                 let checkpoint = self.loading.load(folder)?;
                 let model = checkpoint.model.config();
                 let limits = self.sampling.config(model, folder).leave_room_for_game(folder)?;
-                let engine = self.engine.config(model, limits.max_length);
+                let engine = self.engine.config(&checkpoint.model, limits.max_length)?;
                 let player = Box::new(ModelPlayer::load(&checkpoint, limits.generation, engine)?);
                 Ok(AnyPlayer::Model { player, games: engine.max_running, folder: folder.clone() })
             }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+using std::isfinite;
 using std::max;
 using std::min;
 
@@ -67,6 +68,19 @@ inline uint32_t __float_as_uint(float x) { uint32_t u; memcpy(&u, &x, 4); return
 inline float __uint_as_float(uint32_t x) { float f; memcpy(&f, &x, 4); return f; }
 inline int __float_as_int(float x) { int u; memcpy(&u, &x, 4); return u; }
 inline float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
+inline double __hiloint2double(int high, int low) {
+  const uint64_t bits = uint64_t(uint32_t(high)) << 32 | uint32_t(low);
+  double value;
+  memcpy(&value, &bits, 8);
+  return value;
+}
+// One thread runs at a time.
+template <class T>
+inline T atomicAdd(T* at, T x) {
+  const T before = *at;
+  *at += x;
+  return before;
+}
 template <class T>
 inline T __ldg(const T* at) { return *at; }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::json;
 use spag_model::{
-    Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, Request, WeightDtype, load_model_with,
+    Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, MemoryBudget, Request, WeightDtype,
+    load_model_with,
 };
 use spag_rewards::read_samples;
 use spag_train::{DataOrder, Record, SchedulerType, Silent, TrainConfig, TrainMethod, train_samples};
@@ -145,7 +146,7 @@ pub fn generation(place: &Place, fixtures: &Path, dtype: WeightDtype, count: usi
         cases.iter().take(count).map(|case| Request { prompt: case.prompt.clone(), seed: 0, config: config.clone() });
     let completions = place
         .run(|| {
-            let setting = EngineConfig::new(checkpoint.model.config(), 8);
+            let setting = EngineConfig::new(checkpoint.model.config(), 8, MemoryBudget::of(&checkpoint.model)?);
             Engine::new(&checkpoint, setting)?.complete(requests.collect())
         })
         .expect("the engine");

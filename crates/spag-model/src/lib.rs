@@ -53,7 +53,7 @@ pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory};
 pub use error::{Error, Result};
 pub use generate::{
     Completion, Detokenizer, Engine, EngineConfig, Finish, Generate, GenerationConfig, GenerationStats,
-    GenerationTimes, PrefixSharing, Request, RequestId, Sampling,
+    GenerationTimes, MemoryBudget, PrefixSharing, Request, RequestId, Sampling,
 };
 pub use llama::{Activations, Forward, Llama};
 pub use memory::{OptimizerPlace, PlayingMemory, PlayingSettings, TrainingMemory, TrainingSettings, gib};

@@ -223,6 +223,23 @@ impl FlatBuffers {
         Ok(self.layers[layer].slice_set(&values, 0, offset)?)
     }
 
+    /// Successive matrices of one layer, one below another, as one that shares the buffer's memory.
+    ///
+    /// # Errors
+    /// A layer or views outside the layout, or matrices of different widths.
+    pub fn stacked(&self, layer: usize, views: std::ops::Range<usize>) -> Result<Tensor> {
+        let all = self.layout.layers.get(layer).and_then(|l| l.views.get(views.clone())).unwrap_or_default();
+        let width = |view: &View| view.shape.get(1).copied().unwrap_or(0);
+        match all.first() {
+            Some(first) if all.iter().all(|view| view.shape.len() == 2 && width(view) == width(first)) => {
+                let count = all.iter().map(View::len).sum::<usize>();
+                let rows = self.layers[layer].narrow(0, first.offset, count)?;
+                Ok(rows.reshape((count / width(first).max(1), width(first)))?)
+            }
+            _ => Err(crate::Error::Config(format!("views {views:?} in layer {layer} are no matrices of one width"))),
+        }
+    }
+
     /// Every view with its Hugging Face name, in the order of the forward pass.
     ///
     /// # Errors

@@ -8,11 +8,14 @@ mod adamw;
 mod attention;
 mod cast;
 mod embedding;
+mod engine;
 mod log_prob;
 mod matmul;
 mod packed_linear;
+mod paged_attention;
 mod rms_norm;
 mod rope;
+mod sample;
 mod squared_norm;
 mod swiglu;
 
@@ -30,8 +33,11 @@ pub const ALL: &[Check] = &[
     ("log_prob", log_prob::check),
     ("matmul", matmul::check),
     ("packed_linear", packed_linear::check),
+    ("paged_attention", paged_attention::check),
     ("rms_norm", rms_norm::check),
     ("rope", rope::check),
+    ("sample", sample::check),
     ("squared_norm", squared_norm::check),
     ("swiglu", swiglu::check),
+    ("engine", engine::check),
 ];

@@ -2,8 +2,8 @@
 
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
+use crate::generate::budget::MemoryBudget;
 use crate::generate::sample::Sampling;
-use crate::memory::available_memory;
 
 /// How one request is completed.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,29 +82,27 @@ const PAGE_SIZE: usize = 64;
 /// Prompt tokens of a step unless told otherwise: enough to use the processor well, few enough that decoding requests
 /// do not wait for long.
 const STEP_TOKENS: usize = 512;
-/// Share of the memory that is free which keys and values may take unless told otherwise.
-const MEMORY_SHARE: f64 = 0.5;
 /// Requests at a time beyond which a processor gains nothing.
 const MOST_RUNNING: usize = 128;
 
 impl EngineConfig {
-    /// Bytes of keys and values of one token, in all layers, in f32.
-    pub fn bytes_per_token(model: &LlamaConfig) -> usize {
-        2 * model.num_hidden_layers * model.kv_size() * size_of::<f32>()
+    /// Bytes of keys and values of one token, in all layers, whose numbers take `bytes_per_value` each.
+    pub fn bytes_per_token(model: &LlamaConfig, bytes_per_value: usize) -> usize {
+        2 * model.num_hidden_layers * model.kv_size() * bytes_per_value
     }
 
-    /// For up to `max_running` requests of the model's full length, or as many as half of the free memory holds.
-    pub fn new(model: &LlamaConfig, max_running: usize) -> Self {
-        Self::with_length(model, max_running, model.max_position_embeddings)
+    /// For up to `max_running` requests of the model's full length, or as many as `memory` holds.
+    pub fn new(model: &LlamaConfig, max_running: usize, memory: MemoryBudget) -> Self {
+        Self::with_length(model, max_running, model.max_position_embeddings, memory)
     }
 
-    /// As [`EngineConfig::new`] for requests of `max_length` tokens.
-    pub fn with_length(model: &LlamaConfig, max_running: usize, max_length: usize) -> Self {
+    /// As [`EngineConfig::new`] for requests of `max_length` tokens. Memory for one of them is taken in any case.
+    pub fn with_length(model: &LlamaConfig, max_running: usize, max_length: usize, memory: MemoryBudget) -> Self {
         let each = max_length.div_ceil(PAGE_SIZE).max(1);
-        let page_bytes = PAGE_SIZE * Self::bytes_per_token(model);
-        let fit = (available_memory() as f64 * MEMORY_SHARE) as usize / page_bytes.max(1);
+        let page_bytes = PAGE_SIZE * Self::bytes_per_token(model, memory.bytes_per_value);
+        let fit = memory.bytes / page_bytes.max(1);
         // One request more than run, for beginnings that are kept.
-        let pages = (max_running + 1).saturating_mul(each).min(fit).max(each);
+        let pages = max_running.saturating_add(1).saturating_mul(each).min(fit).max(each);
         Self {
             max_length,
             page_size: PAGE_SIZE,
@@ -115,12 +113,11 @@ impl EngineConfig {
         }
     }
 
-    /// How many requests of `max_length` tokens half of the free memory has room for at a time, 1 to 128: a processor
-    /// gains nothing from more.
-    pub fn running_that_fit(model: &LlamaConfig, max_length: usize) -> usize {
-        let each = max_length.next_multiple_of(PAGE_SIZE) * Self::bytes_per_token(model);
-        let fit = (available_memory() as f64 * MEMORY_SHARE) as usize / each.max(1);
-        fit.clamp(1, MOST_RUNNING)
+    /// How many requests of `max_length` tokens `memory` has room for at a time, 1 to 128: a processor gains nothing from
+    /// more.
+    pub fn running_that_fit(model: &LlamaConfig, max_length: usize, memory: MemoryBudget) -> usize {
+        let each = max_length.next_multiple_of(PAGE_SIZE) * Self::bytes_per_token(model, memory.bytes_per_value);
+        (memory.bytes / each.max(1)).clamp(1, MOST_RUNNING)
     }
 
     /// Rejects what no engine can work with.

@@ -4,20 +4,18 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use candle_core::Tensor;
-use rayon::prelude::*;
 
 use super::config::EngineConfig;
 use super::kv::KvCache;
 use super::request::{Completion, Finish, Generate, Request, RequestId};
-use super::sample::{Choice, choose};
 use super::schedule::{Chunk, plan};
 use super::sequence::Sequence;
 use super::stats::GenerationStats;
 use super::weights::{Passed, Weights};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::ops::cpu;
 use crate::ops::paged_attention::Span;
+use crate::ops::sample::{self, Ask};
 use crate::tokenizer::Tokenizer;
 
 /// A model ready to generate: continuous batching over paged keys and values.
@@ -28,11 +26,12 @@ use crate::tokenizer::Tokenizer;
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Request};
+/// use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, MemoryBudget, Request};
 ///
 /// # fn main() -> spag_model::Result<()> {
 /// let checkpoint = Checkpoint::load("checkpoints/im")?;
-/// let mut engine = Engine::new(&checkpoint, EngineConfig::new(checkpoint.model.config(), 8))?;
+/// let config = EngineConfig::new(checkpoint.model.config(), 8, MemoryBudget::of_this_machine());
+/// let mut engine = Engine::new(&checkpoint, config)?;
 /// let config = Arc::new(GenerationConfig::default());
 /// let request = Request { prompt: "Let us play.".into(), seed: 1, config };
 /// println!("{}", engine.complete(vec![request])?[0].text);
@@ -65,14 +64,15 @@ impl Engine {
     pub fn new(checkpoint: &Checkpoint, config: EngineConfig) -> Result<Self> {
         let model = checkpoint.model.config();
         config.check(model)?;
+        let weights = Weights::new(&checkpoint.model)?;
         let state = State {
-            cache: KvCache::new(model, &config)?,
+            cache: KvCache::new(model, &config, weights.dtype(), weights.device())?,
             waiting: VecDeque::new(),
             running: Vec::new(),
             stats: GenerationStats::default(),
             next_id: 0,
         };
-        Ok(Self { tokenizer: checkpoint.tokenizer.clone(), weights: Weights::new(&checkpoint.model)?, config, state })
+        Ok(Self { tokenizer: checkpoint.tokenizer.clone(), weights, config, state })
     }
 
     /// What it may use.
@@ -131,18 +131,15 @@ impl Engine {
         }
         let mut ready: Vec<(usize, &mut Sequence)> =
             running.iter_mut().zip(&place).filter_map(|(sequence, row)| row.map(|row| (row, sequence))).collect();
-        let chosen: Vec<Result<Choice>> = cpu::read(logits, |logits| {
-            let width = logits.len() / ready.len().max(1);
-            let choose = |weights: &mut Vec<f32>, (row, sequence): &mut (usize, &mut Sequence)| {
-                let row = &logits[*row * width..(*row + 1) * width];
-                let banned = sequence.banned(eos);
-                choose(row, sequence.config.sampling, &banned, &mut sequence.rng, weights)
-            };
-            Ok(ready.par_iter_mut().map_init(Vec::new, choose).collect())
-        })?;
+        let mut asks = vec![Ask::default(); ready.len()];
+        for (row, sequence) in &mut ready {
+            asks[*row] = sequence.ask(eos);
+        }
+        let chosen = sample::choose(logits, &asks)?;
         let mut ended = Vec::new();
-        for ((_, sequence), choice) in ready.iter_mut().zip(chosen) {
-            if let Some(finish) = sequence.push(choice?, &self.tokenizer)? {
+        for (row, sequence) in &mut ready {
+            let choice = chosen[*row].map_err(|refusal| Error::Generation(refusal.to_string()))?;
+            if let Some(finish) = sequence.push(choice, &self.tokenizer)? {
                 ended.push((sequence.id, finish));
             }
         }
@@ -209,7 +206,10 @@ impl Generate for Engine {
         let chunks = plan(&mut self.state, &self.config)?;
         self.state.stats.times.schedule += began.elapsed();
         let passed = self.pass(&chunks)?;
-        let ended = self.advance(&chunks, &passed.logits)?;
+        let ended = match &passed.logits {
+            Some(logits) => self.advance(&chunks, logits)?,
+            None => Vec::new(),
+        };
         let began = Instant::now();
         let mut completions = Vec::with_capacity(ended.len());
         for (id, finish) in ended {

@@ -1,5 +1,6 @@
 //! Generation: prompts in, completions out, by continuous batching over paged keys and values.
 
+mod budget;
 mod config;
 mod detokenize;
 mod engine;
@@ -11,6 +12,7 @@ mod sequence;
 mod stats;
 mod weights;
 
+pub use budget::MemoryBudget;
 pub use config::{EngineConfig, GenerationConfig, PrefixSharing};
 pub use detokenize::Detokenizer;
 pub use engine::Engine;

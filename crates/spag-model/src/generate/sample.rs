@@ -1,11 +1,11 @@
-//! One token from one row of logits.
+//! How tokens are chosen.
 
 use rand::Rng as _;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::ops::simd;
+use crate::ops::sample::Draw;
 
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +24,16 @@ pub enum Sampling {
 }
 
 impl Sampling {
+    /// What one token is asked for: the next number of `rng`, where it is drawn.
+    pub(super) fn next(&self, rng: &mut ChaCha8Rng) -> Draw {
+        match *self {
+            Self::Greedy => Draw::Greedy,
+            Self::Random { temperature, top_k, top_p } => {
+                Draw::Random { temperature, top_k, top_p, uniform: rng.random() }
+            }
+        }
+    }
+
     /// A draw at `temperature` from all tokens.
     pub fn at_temperature(temperature: f64) -> Self {
         Self::Random { temperature, top_k: None, top_p: None }
@@ -49,206 +59,14 @@ impl Sampling {
     }
 }
 
-/// A token and how likely it was.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Choice {
-    pub(crate) token: u32,
-    /// ln p under softmax of the logits as they are.
-    pub(crate) model_log_prob: f32,
-    /// ln p under the distribution that it was drawn from.
-    pub(crate) sampling_log_prob: f32,
-}
-
-/// Weights of a draw are summed in blocks of so many: one is looked up in two short searches.
-const BLOCK: usize = 64;
-
-/// Chooses a token. Those in `banned` are never chosen (EOS while fewer than the least number of tokens are out).
-pub(crate) fn choose(
-    logits: &[f32],
-    sampling: Sampling,
-    banned: &[u32],
-    rng: &mut ChaCha8Rng,
-    weights: &mut Vec<f32>,
-) -> Result<Choice> {
-    let (top, sum) = simd::vectorized(
-        #[inline(always)]
-        || {
-            let top = simd::max(logits);
-            (top, simd::sum_of(logits, |logit| simd::exp(logit - top)))
-        },
-    );
-    let log_sum = top + sum.ln();
-    if !log_sum.is_finite() {
-        return Err(Error::Generation("the model's logits are not finite; are the weights sound?".into()));
-    }
-    let chosen = |token: usize, sampling_log_prob: f32| Choice {
-        token: token as u32,
-        model_log_prob: logits[token] - log_sum,
-        sampling_log_prob,
-    };
-    let is_banned = |token: usize| banned.iter().any(|banned| *banned as usize == token);
-    let mut best = logits.iter().position(|logit| *logit == top);
-    if best.is_some_and(is_banned) {
-        let allowed = logits.iter().copied().enumerate().filter(|(token, _)| !is_banned(*token));
-        let better = |best: (usize, f32), next: (usize, f32)| if next.1 > best.1 { next } else { best };
-        best = allowed.reduce(better).map(|(token, _)| token).filter(|token| logits[*token].is_finite());
-    }
-    let Some(best) = best else { return Err(Error::Generation("no token may be chosen".into())) };
-    let Sampling::Random { temperature, top_k, top_p } = sampling else { return Ok(chosen(best, 0.0)) };
-    let (top, inverse) = (logits[best], (1.0 / temperature) as f32);
-    let uniform: f64 = rng.random();
-    if top_k.is_none() && top_p.is_none() {
-        weights.clear();
-        weights.extend_from_slice(logits);
-        simd::vectorized(
-            #[inline(always)]
-            || weights.iter_mut().for_each(|w| *w = simd::exp((*w - top) * inverse)),
-        );
-        for token in banned {
-            if let Some(weight) = weights.get_mut(*token as usize) {
-                *weight = 0.0;
-            }
-        }
-        let sums: Vec<f64> = simd::vectorized(
-            #[inline(always)]
-            || weights.chunks(BLOCK).map(|block| f64::from(simd::sum_of(block, |w| w))).collect(),
-        );
-        let total: f64 = sums.iter().sum();
-        let (block, left) = draw(sums.iter().copied(), uniform * total).unwrap_or((best / BLOCK, 0.0));
-        let inside = &weights[block * BLOCK..weights.len().min((block + 1) * BLOCK)];
-        let inside = draw(inside.iter().map(|w| f64::from(*w)), left).map(|(index, _)| block * BLOCK + index);
-        // Rounding may leave a sliver at the end: it belongs to the most likely token.
-        let token = inside.unwrap_or(best);
-        return Ok(chosen(token, (logits[token] - top) * inverse - (total as f32).ln()));
-    }
-    let mut candidates: Vec<(usize, f32)> =
-        logits.iter().copied().enumerate().filter(|(token, _)| !is_banned(*token)).collect();
-    let order = |a: &(usize, f32), b: &(usize, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-    if let Some(k) = top_k.filter(|k| *k < candidates.len()) {
-        candidates.select_nth_unstable_by(k, order);
-        candidates.truncate(k);
-    }
-    candidates.sort_unstable_by(order);
-    let likely = |candidates: &[(usize, f32)]| -> Vec<f64> {
-        candidates.iter().map(|(_, logit)| f64::from(simd::exp((logit - top) * inverse))).collect()
-    };
-    let mut likelihoods = likely(&candidates);
-    if let Some(p) = top_p {
-        let total: f64 = likelihoods.iter().sum();
-        let mut reached = 0.0;
-        let enough = likelihoods.iter().position(|likelihood| {
-            reached += likelihood;
-            reached >= p * total
-        });
-        likelihoods.truncate(enough.map_or(likelihoods.len(), |last| last + 1));
-    }
-    let total: f64 = likelihoods.iter().sum();
-    let index = draw(likelihoods.iter().copied(), uniform * total).map_or(0, |(index, _)| index);
-    let (token, logit) = candidates[index];
-    Ok(chosen(token, (logit - top) * inverse - (total as f32).ln()))
-}
-
-/// The first place at which the running sum exceeds `target`, and what is left of the target there.
-fn draw(weights: impl Iterator<Item = f64>, target: f64) -> Option<(usize, f64)> {
-    let mut left = target;
-    for (index, weight) in weights.enumerate() {
-        if left < weight {
-            return Some((index, left));
-        }
-        left -= weight;
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-
     use super::*;
 
-    fn draws(sampling: Sampling, banned: Option<u32>) -> Vec<usize> {
-        let logits = [1.0f32, 2.0, 0.0, 2.0];
-        let mut rng = ChaCha8Rng::seed_from_u64(3);
-        let mut counts = vec![0; 4];
-        for _ in 0..20_000 {
-            let banned = banned.as_slice();
-            counts[choose(&logits, sampling, banned, &mut rng, &mut Vec::new()).unwrap().token as usize] += 1;
-        }
-        counts
-    }
-
     #[test]
-    fn greedy_takes_the_first_of_equals_and_never_the_banned() {
-        assert_eq!(draws(Sampling::Greedy, None), [0, 20_000, 0, 0]);
-        assert_eq!(draws(Sampling::Greedy, Some(1)), [0, 0, 0, 20_000]);
-    }
-
-    #[test]
-    fn draws_follow_the_softmax() {
-        let counts = draws(Sampling::at_temperature(0.5), None);
-        let weights: Vec<f64> = [1.0f64, 2.0, 0.0, 2.0].iter().map(|l| (l / 0.5).exp()).collect();
-        let total: f64 = weights.iter().sum();
-        for (count, weight) in counts.iter().zip(weights) {
-            let (want, got) = (weight / total, *count as f64 / 20_000.0);
-            assert!((want - got).abs() < 0.015, "{want} {got}");
-        }
-    }
-
-    #[test]
-    fn top_k_and_top_p_cut_the_tail() {
-        assert_eq!(draws(Sampling::Random { temperature: 1.0, top_k: Some(1), top_p: None }, None), [0, 20_000, 0, 0]);
-        let counts = draws(Sampling::Random { temperature: 1.0, top_k: None, top_p: Some(0.5) }, None);
-        assert!(counts[0] == 0 && counts[2] == 0 && counts[1] > 0 && counts[3] > 0, "{counts:?}");
-    }
-
-    #[test]
-    fn unsound_logits_are_an_error() {
-        let mut rng = ChaCha8Rng::seed_from_u64(0);
-        for logits in [[f32::NAN; 2], [f32::INFINITY, 0.0], [f32::NEG_INFINITY; 2]] {
-            assert!(choose(&logits, Sampling::Greedy, &[], &mut rng, &mut Vec::new()).is_err(), "{logits:?}");
-        }
-        assert!(choose(&[0.0, 1.0], Sampling::Greedy, &[0, 1], &mut rng, &mut Vec::new()).is_err());
+    fn numbers_that_make_no_distribution_are_refused() {
         assert!(Sampling::at_temperature(0.0).check().is_err());
         assert!(Sampling::Random { temperature: 1.0, top_k: None, top_p: Some(1.5) }.check().is_err());
-    }
-
-    /// Every restriction, against the definition in f64 over a vocabulary of several blocks.
-    #[test]
-    fn both_log_probabilities_are_those_of_their_distributions() {
-        let mut rng = ChaCha8Rng::seed_from_u64(4);
-        let logits: Vec<f32> = (0..301).map(|_| rng.random::<f32>() * 8.0 - 4.0).collect();
-        let log_softmax =
-            |logits: &[f64], token: usize| logits[token] - logits.iter().map(|logit| logit.exp()).sum::<f64>().ln();
-        let plain: Vec<f64> = logits.iter().map(|logit| f64::from(*logit)).collect();
-        let mut order: Vec<usize> = (0..logits.len()).filter(|id| *id != 17).collect();
-        order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
-        let scaled: Vec<f64> =
-            plain.iter().enumerate().map(|(id, l)| if id == 17 { f64::NEG_INFINITY } else { l / 0.7 }).collect();
-        for (top_k, top_p) in
-            [(None, None), (Some(20), None), (None, Some(0.8)), (Some(50), Some(0.5)), (Some(999), None)]
-        {
-            let mut kept: Vec<usize> = order[..top_k.unwrap_or(order.len()).min(order.len())].to_vec();
-            if let Some(p) = top_p {
-                let total: f64 = kept.iter().map(|id| scaled[*id].exp()).sum();
-                let mut reached = 0.0;
-                let last = kept.iter().position(|id| {
-                    reached += scaled[*id].exp() / total;
-                    reached >= p
-                });
-                kept.truncate(last.unwrap() + 1);
-            }
-            let restricted: Vec<f64> =
-                (0..logits.len()).map(|id| if kept.contains(&id) { scaled[id] } else { f64::NEG_INFINITY }).collect();
-            let sampling = Sampling::Random { temperature: 0.7, top_k, top_p };
-            for _ in 0..200 {
-                let choice = choose(&logits, sampling, &[17], &mut rng, &mut Vec::new()).unwrap();
-                let token = choice.token as usize;
-                assert!(kept.contains(&token), "{token} under {sampling:?}");
-                assert!((f64::from(choice.model_log_prob) - log_softmax(&plain, token)).abs() < 1e-5);
-                assert!((f64::from(choice.sampling_log_prob) - log_softmax(&restricted, token)).abs() < 1e-5);
-            }
-        }
-        let greedy = choose(&logits, Sampling::Greedy, &[], &mut rng, &mut Vec::new()).unwrap();
-        assert_eq!(greedy.sampling_log_prob, 0.0);
+        assert!(Sampling::at_temperature(1.2).check().is_ok());
     }
 }

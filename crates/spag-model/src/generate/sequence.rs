@@ -9,15 +9,15 @@ use super::config::GenerationConfig;
 use super::detokenize::Detokenizer;
 use super::kv::Cached;
 use super::request::{Completion, Finish, RequestId};
-use super::sample::Choice;
 use crate::error::Result;
+use crate::ops::sample::{Ask, Choice};
 use crate::tokenizer::Tokenizer;
 
 /// Tokens of a prompt and its completion so far, and what there is of them in the cache.
 pub(super) struct Sequence {
     pub(super) id: RequestId,
     pub(super) config: Arc<GenerationConfig>,
-    pub(super) rng: ChaCha8Rng,
+    rng: ChaCha8Rng,
     /// The prompt's tokens, then those chosen.
     pub(super) tokens: Vec<u32>,
     pub(super) prompt: usize,
@@ -75,12 +75,13 @@ impl Sequence {
         tokens as u64
     }
 
-    /// Tokens that may not be chosen now.
-    pub(super) fn banned(&self, eos: u32) -> Vec<u32> {
-        match self.tokens.len() - self.prompt < self.config.min_new_tokens {
+    /// How its next token is chosen; takes a number of its own where it is drawn.
+    pub(super) fn ask(&mut self, eos: u32) -> Ask {
+        let banned = match self.tokens.len() - self.prompt < self.config.min_new_tokens {
             true => std::iter::once(eos).chain(self.config.stop_tokens.iter().copied()).collect(),
             false => Vec::new(),
-        }
+        };
+        Ask { draw: self.config.sampling.next(&mut self.rng), banned }
     }
 
     /// Appends a chosen token; says whether the completion ends with it.

@@ -37,6 +37,9 @@ impl GenerationStats {
 }
 
 /// Where an engine's time went.
+///
+/// A GPU is given its work and works while the engine goes on: there, forward passes count what starting them took, and
+/// waiting for their end is part of choosing tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationTimes {
     /// Text into tokens and tokens into text.

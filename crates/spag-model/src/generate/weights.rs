@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use super::kv::KvCache;
 use crate::config::LlamaConfig;
 use crate::error::Result;
-use crate::llama::{BlockWeights, Llama};
+use crate::llama::Llama;
+use crate::ops::cast::computable;
 use crate::ops::packed_linear::{self, PackedWeight};
 use crate::ops::paged_attention::{self, Span};
 use crate::ops::pool::{Pool, recycle};
 use crate::ops::rope::{Direction, Positions, RopeTable, rotate_leading};
 use crate::ops::{embedding, rms_norm, swiglu};
+use crate::params::BLOCK_VIEWS;
 
 /// One block.
 struct Block {
@@ -41,9 +43,9 @@ pub(super) struct Weights {
 
 /// What a forward pass found out.
 pub(super) struct Passed {
-    /// Logits of the rows that were asked for, [R, V].
-    pub(super) logits: Tensor,
-    /// The time that attention took.
+    /// Logits of the rows that were asked for, [R, V]; none where none were.
+    pub(super) logits: Option<Tensor>,
+    /// The time that attention took; on a GPU, that starting it took.
     pub(super) attention: Duration,
 }
 
@@ -52,14 +54,21 @@ impl Weights {
         let (config, parameters): (&LlamaConfig, _) = (model.config(), model.parameters());
         let blocks = (0..config.num_hidden_layers)
             .map(|index| {
-                let w = BlockWeights::of(parameters, index)?;
+                // Matrices that read the same input lie side by side in the layer's buffer.
+                let at = |part: &str| BLOCK_VIEWS.iter().position(|view| *view == part).unwrap_or(usize::MAX);
+                let norm = |part| Ok::<_, crate::Error>(computable(&parameters.view(index + 1, at(part))?)?);
+                let packed = |parts: &[&str]| {
+                    let first = parts.first().map_or(usize::MAX, |part| at(part));
+                    let stacked = parameters.stacked(index + 1, first..first.saturating_add(parts.len()))?;
+                    Ok::<_, crate::Error>(PackedWeight::new(&[&computable(&stacked)?])?)
+                };
                 Ok(Block {
-                    input_norm: w.input_norm,
-                    qkv: PackedWeight::new(&[&w.q, &w.k, &w.v])?,
-                    o: PackedWeight::new(&[&w.o])?,
-                    post_norm: w.post_norm,
-                    gate_up: PackedWeight::new(&[&w.gate, &w.up])?,
-                    down: PackedWeight::new(&[&w.down])?,
+                    input_norm: norm("input_layernorm")?,
+                    qkv: packed(&["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"])?,
+                    o: packed(&["self_attn.o_proj"])?,
+                    post_norm: norm("post_attention_layernorm")?,
+                    gate_up: packed(&["mlp.gate_proj", "mlp.up_proj"])?,
+                    down: packed(&["mlp.down_proj"])?,
                 })
             })
             .collect::<Result<_>>()?;
@@ -75,6 +84,16 @@ impl Weights {
         })
     }
 
+    /// The number format of its activations, keys and values.
+    pub(super) fn dtype(&self) -> DType {
+        self.embedding.dtype()
+    }
+
+    /// Where it computes.
+    pub(super) fn device(&self) -> &Device {
+        self.embedding.device()
+    }
+
     /// Computes the tokens `ids` of the `spans` and keeps their keys and values; returns the logits after the rows
     /// `last`.
     pub(super) fn forward(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<Passed> {
@@ -85,6 +104,7 @@ impl Weights {
         let positions: Vec<u32> =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
         let positions = Positions::new(&positions, &self.rope, self.embedding.device())?;
+        let plan = cache.plan(spans)?;
         let mut attention = Duration::ZERO;
         let mut x = embedding::forward(ids, &self.embedding)?;
         for (layer, block) in self.blocks.iter().enumerate() {
@@ -94,8 +114,8 @@ impl Weights {
             rotate_leading(&qkv, self.rotated, &positions, &self.rope, Direction::Forward)?;
             let began = Instant::now();
             let (keys, values) = (&cache.keys[layer], &cache.values[layer]);
-            paged_attention::append(&qkv, keys, values, spans, cache.shape)?;
-            let attended = paged_attention::forward(&qkv, keys, values, spans, cache.shape)?;
+            paged_attention::append(&qkv, keys, values, &plan)?;
+            let attended = paged_attention::forward(&qkv, keys, values, &plan)?;
             attention += began.elapsed();
             recycle(qkv)?;
             let middle = packed_linear::forward(&attended, &block.o, Some(&x))?;
@@ -110,12 +130,16 @@ impl Weights {
             recycle(activated)?;
             recycle(middle)?;
         }
+        if last.is_empty() {
+            recycle(x)?;
+            return Ok(Passed { logits: None, attention });
+        }
         let rows = embedding::forward(last, &x)?;
         recycle(x)?;
         let normed = rms_norm::forward(&rows, &self.norm, self.eps)?;
         recycle(rows)?;
         let logits = packed_linear::forward(&normed, &self.head, None)?;
         recycle(normed)?;
-        Ok(Passed { logits, attention })
+        Ok(Passed { logits: Some(logits), attention })
     }
 }

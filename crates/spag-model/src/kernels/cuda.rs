@@ -90,8 +90,10 @@ impl CudaKernels {
         if let Some(function) = functions.get(&launch.kernel) {
             return Ok(function.clone());
         }
-        let loaded =
-            self.device.get_or_load_custom_func(&launch.kernel, launch.module.name, launch.module.ptx)?.into_cuda_function();
+        let loaded = self
+            .device
+            .get_or_load_custom_func(&launch.kernel, launch.module.name, launch.module.ptx)?
+            .into_cuda_function();
         functions.insert(launch.kernel.clone(), loaded.clone());
         Ok(loaded)
     }
@@ -99,10 +101,10 @@ impl CudaKernels {
     /// The address of a contiguous tensor's first element, for work on the device's own stream.
     fn address(&self, tensor: &Tensor) -> Result<u64> {
         let (storage, layout) = tensor.storage_and_layout();
-        let Storage::Cuda(storage) = &*storage else {
-            bail!("a tensor on {:?} for a kernel on CUDA", tensor.device())
+        let Storage::Cuda(storage) = &*storage else { bail!("a tensor on {:?} for a kernel on CUDA", tensor.device()) };
+        let Some((start, _)) = layout.contiguous_offsets() else {
+            bail!("a tensor that is not contiguous ({layout:?})")
         };
-        let Some((start, _)) = layout.contiguous_offsets() else { bail!("a tensor that is not contiguous ({layout:?})") };
         let stream = self.device.cuda_stream();
         // Work on one stream is in order, so that the address outlives the guard that would order it among streams.
         let base = match &storage.slice {

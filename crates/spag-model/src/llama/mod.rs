@@ -4,7 +4,5 @@ mod block;
 mod init;
 mod model;
 
-pub use model::{Activations, Forward, Llama};
-
-pub(crate) use block::BlockWeights;
 pub(crate) use init::RandomWeights;
+pub use model::{Activations, Forward, Llama};

@@ -16,12 +16,12 @@ pub mod packed_linear;
 pub mod paged_attention;
 pub mod rms_norm;
 pub mod rope;
+pub mod sample;
 pub mod squared_norm;
 pub mod swiglu;
 
 pub(crate) mod cpu;
 mod elements;
-pub(crate) mod huge_pages;
 pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod simd;

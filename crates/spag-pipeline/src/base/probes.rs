@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use spag_game::{PromptSet, game_seed};
-use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, Request, Sampling};
+use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, MemoryBudget, Request, Sampling};
 use spag_selfplay::Rate;
 use spag_train::Progress;
 use spag_world::{Lexicon, Probe, attacker_clue_probe, naming_probe, qa_probe};
@@ -61,7 +61,8 @@ fn answers(checkpoint: &Arc<Checkpoint>, probes: &[Probe], sampling: Sampling, s
         sampling,
         ..GenerationConfig::default()
     });
-    let mut engine = Engine::new(checkpoint, EngineConfig::new(checkpoint.model.config(), SLOTS))?;
+    let setting = EngineConfig::new(checkpoint.model.config(), SLOTS, MemoryBudget::of_this_machine());
+    let mut engine = Engine::new(checkpoint, setting)?;
     let request = |(i, probe): (usize, &Probe)| Request {
         prompt: probe.prompt.clone(),
         seed: game_seed(seed, i),

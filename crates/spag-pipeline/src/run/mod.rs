@@ -13,7 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spag_game::Seats;
-use spag_model::{Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LlamaConfig, LoadOptions, Sampling};
+use spag_model::{
+    Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LlamaConfig, LoadOptions, MemoryBudget, Sampling,
+};
 use spag_selfplay::ModelPlayer;
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
@@ -184,6 +186,7 @@ fn player(config: &RunConfig, checkpoint: &Arc<Checkpoint>, temperature: f64) ->
         sampling: if temperature > 0.0 { Sampling::at_temperature(temperature) } else { Sampling::Greedy },
         ..GenerationConfig::default()
     };
-    let engine = EngineConfig::new(checkpoint.model.config(), config.self_play.games_in_flight);
+    let memory = MemoryBudget::of(&checkpoint.model)?;
+    let engine = EngineConfig::new(checkpoint.model.config(), config.self_play.games_in_flight, memory);
     Ok(ModelPlayer::load(checkpoint, generation, engine)?)
 }

@@ -74,7 +74,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let model = checkpoint.model.config();
     let limits = args.sampling.config(model, &args.model);
     let config = Arc::new(GenerationConfig { stop_strings: args.stop.clone(), ..limits.generation });
-    let setting = args.engine.config(model, limits.max_length);
+    let setting = args.engine.config(&checkpoint.model, limits.max_length)?;
     let mut engine = Engine::new(&checkpoint, setting)?;
     drop(checkpoint);
     let mut out = AtomicFile::create(&args.output)?;

@@ -5,16 +5,17 @@ mod prefix;
 #[cfg(test)]
 mod tests;
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
 use self::pages::Pages;
 use super::config::{EngineConfig, PrefixSharing};
 use crate::config::LlamaConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::kernels;
 use crate::ops::attention::Heads;
-use crate::ops::paged_attention::{self, PageShape};
-use crate::ops::{cpu, huge_pages};
+use crate::ops::cpu;
+use crate::ops::paged_attention::{self, PageShape, Plan, Span};
 
 /// A page: its place in every layer's tensors.
 pub(crate) type PageId = u32;
@@ -41,10 +42,15 @@ pub(crate) struct KvCache {
 }
 
 impl KvCache {
-    pub(crate) fn new(model: &LlamaConfig, config: &EngineConfig) -> Result<Self> {
+    /// Pages of numbers of `dtype` on `device`.
+    pub(crate) fn new(model: &LlamaConfig, config: &EngineConfig, dtype: DType, device: &Device) -> Result<Self> {
         let heads = Heads { query: model.num_attention_heads, kv: model.kv_heads(), dim: model.head_dim() };
         let shape = PageShape { tokens: config.page_size, heads };
-        let layers = || (0..model.num_hidden_layers).map(|_| aligned_zeros(config.pages, shape.elements()));
+        let zeros = || match (device, dtype) {
+            (Device::Cpu, DType::F32) => aligned_zeros(config.pages, shape.elements()),
+            _ => Tensor::zeros((config.pages, shape.elements()), dtype, device),
+        };
+        let layers = || (0..model.num_hidden_layers).map(|_| zeros());
         Ok(Self {
             keys: layers().collect::<candle_core::Result<_>>()?,
             values: layers().collect::<candle_core::Result<_>>()?,
@@ -53,6 +59,12 @@ impl KvCache {
             sharing: config.prefix_sharing,
             pending: Vec::new(),
         })
+    }
+
+    /// What a forward pass over `spans` needs to know in every layer.
+    pub(crate) fn plan<'a>(&self, spans: &[Span<'a>]) -> Result<Plan<'a>> {
+        let Some(pages) = self.keys.first() else { return Err(Error::Config("a model needs a layer".into())) };
+        Ok(Plan::new(spans, pages, self.shape)?)
     }
 
     /// Pages that `tokens` tokens need.
@@ -107,9 +119,14 @@ impl KvCache {
         // In use meanwhile, so that it is not the page that has to go.
         self.pages.retain(source);
         let copied = self.pages.allocate().map(|page| {
-            let layers = self.keys.par_iter().zip(&self.values);
-            layers
-                .try_for_each(|(keys, values)| paged_attention::copy(keys, values, source, page, common, self.shape))?;
+            let copy = |(keys, values): (&Tensor, &Tensor)| {
+                paged_attention::copy(keys, values, source, page, common, self.shape)
+            };
+            // A device's kernels are started one after another, from the thread that starts all others.
+            match self.keys.first().map(|keys| kernels::of(keys.device())).transpose()?.flatten() {
+                Some(_) => self.keys.iter().zip(&self.values).try_for_each(copy)?,
+                None => self.keys.par_iter().zip(&self.values).try_for_each(copy)?,
+            }
             cached.pages.push(page);
             cached.computed += common;
             Ok(())
@@ -184,8 +201,7 @@ impl KvCache {
 fn aligned_zeros(pages: usize, elements: usize) -> candle_core::Result<Tensor> {
     const LINE: usize = 64;
     let count = pages * elements;
-    let mut values = vec![0f32; count + LINE / size_of::<f32>()];
-    huge_pages::ask_for(&mut values);
+    let values = vec![0f32; count + LINE / size_of::<f32>()];
     let length = values.len();
     let padded = cpu::tensor(values, length)?;
     debug_assert!(matches!(padded.device(), Device::Cpu));

@@ -6,7 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::paged_attention::{Span, append};
+use crate::generate::memory::MemoryBudget;
+use crate::ops::paged_attention::append;
 
 /// One layer, one head of size 2.
 fn model() -> LlamaConfig {
@@ -15,6 +16,14 @@ fn model() -> LlamaConfig {
             "num_attention_heads": 1, "max_position_embeddings": 64}"#,
     )
     .unwrap()
+}
+
+fn memory() -> MemoryBudget {
+    MemoryBudget { bytes: 1 << 20, bytes_per_value: 4 }
+}
+
+fn empty_cache(config: &EngineConfig) -> KvCache {
+    KvCache::new(&model(), config, DType::F32, &Device::Cpu).unwrap()
 }
 
 /// What the key of a token would be: it depends on all tokens up to it.
@@ -47,8 +56,8 @@ enum Event {
 
 impl Table {
     fn new(page_size: usize, pages: usize) -> Self {
-        let config = EngineConfig { page_size, pages, ..EngineConfig::with_length(&model(), 1, 64) };
-        Self { cache: KvCache::new(&model(), &config).unwrap(), sequences: Vec::new(), pages }
+        let config = EngineConfig { page_size, pages, ..EngineConfig::with_length(&model(), 1, 64, memory()) };
+        Self { cache: empty_cache(&config), sequences: Vec::new(), pages }
     }
 
     /// Plans some tokens of some sequences, and runs the pass: writes every planned token's mark.
@@ -76,7 +85,8 @@ impl Table {
             row += range.len();
         }
         let qkv = cpu::tensor(values, (rows, 6)).unwrap();
-        append(&qkv, &self.cache.keys[0], &self.cache.values[0], &spans, self.cache.shape).unwrap();
+        let plan = self.cache.plan(&spans).unwrap();
+        append(&qkv, &self.cache.keys[0], &self.cache.values[0], &plan).unwrap();
         self.cache.computed();
     }
 
@@ -166,8 +176,8 @@ fn filled(cache: &mut KvCache, tokens: &[u32]) -> Cached {
 
 #[test]
 fn the_page_used_least_recently_goes_first() {
-    let config = EngineConfig { page_size: 2, pages: 4, ..EngineConfig::with_length(&model(), 1, 64) };
-    let mut cache = KvCache::new(&model(), &config).unwrap();
+    let config = EngineConfig { page_size: 2, pages: 4, ..EngineConfig::with_length(&model(), 1, 64, memory()) };
+    let mut cache = empty_cache(&config);
     for tokens in [[1, 1, 1], [2, 2, 2]] {
         let mut cached = filled(&mut cache, &tokens);
         cache.release(&mut cached, &tokens);

@@ -4,10 +4,12 @@
 //! they rows of one prompt or the last tokens of games that begin with the same rules; what is a row's own it goes
 //! through alone. Either way each row's sums are the same chains of operations.
 
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::{PageShape, Span, check};
+use super::plan::Way;
+use super::{PageShape, Plan, Span, check, device};
+use crate::kernels;
 use crate::ops::attention::{exponentials, key_stride};
 use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Next, Output, ROWS, Right, Target, tile};
@@ -15,14 +17,14 @@ use crate::ops::{pool, simd};
 
 /// One row of a task.
 #[derive(Clone, Copy, Default)]
-struct Row<'a> {
+pub(super) struct Row<'a> {
     /// Keys it sees: its position and one.
     seen: usize,
     pages: &'a [u32],
 }
 
 /// Up to [`ROWS`] successive rows of the batch.
-struct Group<'a> {
+pub(super) struct Group<'a> {
     first: usize,
     rows: Vec<Row<'a>>,
     /// Leading pages that are gone through for all rows together.
@@ -33,13 +35,19 @@ struct Group<'a> {
 /// already → [N, H·head size].
 ///
 /// # Errors
-/// A place outside the pages, shapes that do not fit, or tensors that are not contiguous f32.
-pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, spans: &[Span<'_>], shape: PageShape) -> Result<Tensor> {
-    check(qkv, keys, values, spans, shape)?;
-    let n = qkv.dim(0)?;
+/// Shapes that do not fit the plan, or tensors that are not contiguous f32 (or, for kernels, bf16).
+pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Result<Tensor> {
+    check(qkv, keys, values, plan)?;
+    let (shape, n) = (plan.shape, plan.rows);
+    let groups = match &plan.way {
+        Way::Cpu { groups, .. } => groups,
+        Way::Device(tables) => {
+            let Some(kernels) = kernels::of(qkv.device())? else { bail!("paged attention: a plan for another device") };
+            return device::forward(&*kernels, qkv, (keys, values), tables, plan);
+        }
+    };
     let mut out = pool::values(n * shape.query_size());
     let target = SharedMut::new(&mut out);
-    let groups = groups(spans, shape.tokens);
     cpu::read(qkv, |qkv| {
         cpu::read(keys, |keys| {
             cpu::read(values, |values| {
@@ -58,7 +66,7 @@ pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, spans: &[Span<'_>],
 }
 
 /// Rows of one span go together, and so do spans of one row each.
-fn groups<'a>(spans: &[Span<'a>], size: usize) -> Vec<Group<'a>> {
+pub(super) fn groups<'a>(spans: &[Span<'a>], size: usize) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     let mut open = false;
     for span in spans.iter().filter(|span| !span.rows.is_empty()) {

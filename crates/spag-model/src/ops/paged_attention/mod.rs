@@ -1,17 +1,26 @@
 //! Attention of new tokens over keys and values in pages, for prefill and decode alike.
 //!
 //! A page holds the keys and values of [`PageShape::tokens`] successive tokens of a sequence, for one layer, and may be
-//! shared by sequences that begin alike. Every row is computed by itself in one fixed order of operations, page after
-//! page, so that a result depends neither on what else is in the batch nor on how a prompt was cut into chunks.
+//! shared by sequences that begin alike.
 //!
-//! A page's keys lie by KV head, then place in the head, then token; its values by KV head, token, place in the head:
-//! what the tiles of the two products read without a copy.
+//! On a CPU every row is computed by itself in one fixed order of operations, page after page, so that a result depends
+//! neither on what else is in the batch nor on how a prompt was cut into chunks. A page's keys lie by KV head, then
+//! place in the head, then token; its values by KV head, token, place in the head: what the tiles of the two products
+//! read without a copy.
+//!
+//! On a device a page's keys and values both lie by KV head, token, place in the head. A result is the same whenever the
+//! [`Plan`] is, but may differ in rounding between batches: how the keys of a row are shared out among blocks depends on
+//! how many rows there are.
 
+mod device;
 mod forward;
 mod pages;
+mod plan;
+mod tables;
 
 pub use forward::forward;
 pub use pages::{append, copy};
+pub use plan::Plan;
 
 use std::ops::Range;
 
@@ -46,6 +55,15 @@ impl PageShape {
     fn joined(&self) -> usize {
         self.query_size() + 2 * self.kv_size()
     }
+
+    /// Rejects what no pages can hold.
+    fn check(&self) -> Result<()> {
+        let Heads { query, kv, dim } = self.heads;
+        match self.tokens == 0 || query == 0 || kv == 0 || dim == 0 || !query.is_multiple_of(kv) {
+            true => bail!("paged attention: no pages of {self:?}"),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Successive rows of a batch that are successive tokens of one sequence.
@@ -59,41 +77,22 @@ pub struct Span<'a> {
     pub pages: &'a [u32],
 }
 
-/// Checks that the spans cover the rows of `qkv` in order and stay inside the pages of `keys` and `values`.
-fn check(qkv: &Tensor, keys: &Tensor, values: &Tensor, spans: &[Span<'_>], shape: PageShape) -> Result<()> {
-    let (n, width) = qkv.dims2()?;
-    let (count, elements) = keys.dims2()?;
-    let Heads { query, kv, dim } = shape.heads;
-    if shape.tokens == 0 || kv == 0 || dim == 0 || !query.is_multiple_of(kv) {
-        bail!("paged attention: no pages of {shape:?}");
-    }
-    if width != shape.joined() || elements != shape.elements() || values.dims() != keys.dims() {
+/// Checks that `qkv`, `keys` and `values` are what the plan was made for.
+fn check(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Result<()> {
+    let pages = [plan.pages, plan.shape.elements()];
+    if qkv.dims() != [plan.rows, plan.shape.joined()] || keys.dims() != pages || values.dims() != pages {
         bail!(
-            "paged attention: qkv {:?}, keys {:?}, values {:?}: not {shape:?}",
+            "paged attention: qkv {:?}, keys {:?}, values {:?}: not {} rows and {} pages of {:?}",
             qkv.dims(),
             keys.dims(),
-            values.dims()
+            values.dims(),
+            plan.rows,
+            plan.pages,
+            plan.shape
         );
     }
-    let mut next = 0;
-    for span in spans {
-        if span.rows.start != next || span.rows.end < next {
-            bail!("paged attention: rows {:?} do not follow row {next}", span.rows);
-        }
-        next = span.rows.end;
-        if (span.position + span.rows.len()).div_ceil(shape.tokens) > span.pages.len() {
-            bail!(
-                "paged attention: {} pages do not reach position {}",
-                span.pages.len(),
-                span.position + span.rows.len()
-            );
-        }
-        if let Some(page) = span.pages.iter().find(|page| **page as usize >= count) {
-            bail!("paged attention: page {page} of {count}");
-        }
-    }
-    match next == n {
+    match keys.dtype() == qkv.dtype() && values.dtype() == qkv.dtype() {
         true => Ok(()),
-        false => bail!("paged attention: spans of {next} rows for {n}"),
+        false => bail!("paged attention: {:?} beside pages of {:?}", qkv.dtype(), keys.dtype()),
     }
 }

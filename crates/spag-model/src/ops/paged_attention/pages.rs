@@ -2,16 +2,26 @@
 
 use candle_core::{Result, Tensor, bail};
 
-use super::{PageShape, Span, check};
+use super::plan::Way;
+use super::{PageShape, Plan, check, device};
+use crate::kernels;
 use crate::ops::cpu;
 
 /// Writes the keys and values of `qkv` [N, (H + 2·KV)·head size] to their places in `keys` and `values`
 /// [pages, elements], in place.
 ///
 /// # Errors
-/// A place outside the pages, shapes that do not fit, or tensors that are not contiguous f32.
-pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, spans: &[Span<'_>], shape: PageShape) -> Result<()> {
-    check(qkv, keys, values, spans, shape)?;
+/// Shapes that do not fit the plan, or tensors that are not contiguous f32 (or, for kernels, bf16).
+pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Result<()> {
+    check(qkv, keys, values, plan)?;
+    let shape = plan.shape;
+    let spans = match &plan.way {
+        Way::Cpu { spans, .. } => spans,
+        Way::Device(tables) => {
+            let Some(kernels) = kernels::of(qkv.device())? else { bail!("paged attention: a plan for another device") };
+            return device::append(&*kernels, qkv, (keys, values), tables, plan);
+        }
+    };
     let (dim, size) = (shape.heads.dim, shape.tokens);
     let (query, kv) = (shape.query_size(), shape.kv_size());
     cpu::read(qkv, |qkv| {
@@ -42,12 +52,22 @@ pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, spans: &[Span<'_>], 
 /// Copies the first `tokens` tokens of page `from` to page `to`, in place.
 ///
 /// # Errors
-/// A page that is not there, more tokens than a page holds, or tensors that are not contiguous f32.
+/// A page that is not there, more tokens than a page holds, or tensors that are not contiguous f32 (or, for kernels,
+/// bf16).
 pub fn copy(keys: &Tensor, values: &Tensor, from: u32, to: u32, tokens: usize, shape: PageShape) -> Result<()> {
     let (count, elements) = keys.dims2()?;
     let (from, to, size, dim) = (from as usize, to as usize, shape.tokens, shape.heads.dim);
-    if from >= count || to >= count || from == to || tokens > size || elements != shape.elements() {
+    if from >= count
+        || to >= count
+        || from == to
+        || tokens > size
+        || elements != shape.elements()
+        || values.dims() != keys.dims()
+    {
         bail!("paged attention: {tokens} tokens of page {from} to page {to} of {count} of {shape:?}");
+    }
+    if let Some(kernels) = kernels::of(keys.device())? {
+        return device::copy(&*kernels, (keys, values), (from, to), tokens, shape);
     }
     /// Of each column of a page, the first `count` values.
     fn copy_columns(pages: &mut [f32], (from, to): (usize, usize), elements: usize, column: usize, count: usize) {

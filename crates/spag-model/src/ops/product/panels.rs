@@ -10,7 +10,6 @@ use super::grid::PARTS;
 use super::tile::{COLUMNS, ROWS, tile};
 use super::{Left, Next, Output, Right, Start, Target, transpose};
 use crate::ops::cpu::SharedMut;
-use crate::ops::huge_pages;
 
 /// Most steps of a sum between two visits to the output. The sums of an element go in blocks of so many steps whatever
 /// the number of rows and threads: a row of the result depends on nothing but its own values.
@@ -37,7 +36,6 @@ impl Panels {
     pub(crate) fn pack(k: usize, parts: &[(&[f32], usize)]) -> Self {
         let n = parts.iter().map(|(_, n)| n).sum::<usize>();
         let mut lines = vec![Line::ZERO; n.div_ceil(COLUMNS) * k * COLUMNS / LANES];
-        huge_pages::ask_for(&mut lines);
         let panels = lines.as_mut_ptr().cast::<f32>();
         let mut done = 0;
         for (values, rows) in parts {

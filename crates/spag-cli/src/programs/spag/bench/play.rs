@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use spag_model::EngineConfig;
+use spag_model::{EngineConfig, MemoryBudget};
 use spag_selfplay::{TimingConfig, time_play};
 use spag_train::{gib, peak_memory};
 
@@ -49,7 +49,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     let checkpoint = args.loading.load(&args.model)?;
     let prompts = prompts::load(args.prompts.as_deref())?;
     let model = checkpoint.model.config().clone();
-    let engine = args.engine.config(&model, model.max_position_embeddings);
+    let engine = args.engine.config(&checkpoint.model, model.max_position_embeddings)?;
     let config = TimingConfig {
         games: args.games,
         batch: engine.max_running,
@@ -66,7 +66,8 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     let blocks = checkpoint.model.parameters().layout().len() - embedding - head;
     let linear = 2.0 * (blocks as f64 * stats.computed_tokens as f64 + embedding as f64 * stats.new_tokens as f64);
     let attention = 4.0 * (model.num_hidden_layers * model.hidden_size) as f64 * stats.attended_keys as f64;
-    let kv_bytes = EngineConfig::bytes_per_token(&model) as f64 * stats.attended_keys as f64;
+    let token_bytes = EngineConfig::bytes_per_token(&model, MemoryBudget::of(&checkpoint.model)?.bytes_per_value);
+    let kv_bytes = token_bytes as f64 * stats.attended_keys as f64;
     let seconds = |time: std::time::Duration| round(time.as_secs_f64(), 3);
     exit::say(json!({
         "what": "spag self-play",
@@ -99,7 +100,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
         "linear_gflop": round(linear / 1e9, 1),
         "attention_gflop": round(attention / 1e9, 1),
         "kv_gb_if_never_shared": round(kv_bytes / 1e9, 1),
-        "kv_cache_gib": round(gib((engine.pages * engine.page_size * EngineConfig::bytes_per_token(&model)) as u64), 2),
+        "kv_cache_gib": round(gib((engine.pages * engine.page_size * token_bytes) as u64), 2),
         "peak_gib": peak_memory().map(|bytes| round(gib(bytes), 2)),
     }))
 }

@@ -1,0 +1,78 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use spag_model::{
+    Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, Llama, PrefixSharing,
+    Request, Sampling,
+};
+
+use crate::Place;
+
+#[derive(Deserialize)]
+struct Cases {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    prompt: String,
+}
+
+/// New tokens of a request: enough to go beyond a page.
+const TOKENS: usize = 6;
+/// f32 sums in another order, through three blocks.
+const LOG_PROB_TOLERANCE: f32 = 1e-4;
+
+/// The whole engine in f32: prompts in chunks, pages shared and copied, greedy and drawn tokens. The tokens are those of
+/// the CPU's engine, since no two of the fixture's are as likely as rounding could confuse.
+pub(super) fn check(place: &Place) {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+    let checkpoint = Checkpoint::load(fixtures.join("tiny-llama")).unwrap();
+    let text = std::fs::read_to_string(fixtures.join("generate.json")).unwrap();
+    let cases = serde_json::from_str::<Cases>(&text).unwrap().cases;
+    let sampled = Sampling::Random { temperature: 1.2, top_k: Some(400), top_p: Some(0.98) };
+    let mut requests = Vec::new();
+    for (sampling, seed) in [(Sampling::Greedy, 1), (Sampling::at_temperature(1.2), 2), (sampled, 3)] {
+        let config =
+            GenerationConfig { max_new_tokens: TOKENS, min_new_tokens: 2, sampling, ..GenerationConfig::default() };
+        let config = Arc::new(config);
+        // The same beginning, of more than a page, with different ends; and a prompt of one token.
+        for prompt in [format!("{}{seed}", cases[6].prompt), cases[24].prompt.clone()] {
+            requests.push(Request { prompt, seed, config: config.clone() });
+        }
+    }
+    let setting = EngineConfig {
+        max_length: 128,
+        page_size: 16,
+        pages: 24,
+        max_running: 4,
+        max_step_tokens: 24,
+        prefix_sharing: PrefixSharing::On,
+    };
+    let run = |checkpoint: &Checkpoint| -> (Vec<Completion>, u64) {
+        let mut engine = Engine::new(checkpoint, setting).unwrap();
+        let completions = engine.complete(requests.clone()).unwrap();
+        (completions, engine.stats().cached_tokens)
+    };
+    let (want, _) = run(&checkpoint);
+    let there = Checkpoint { model: copied(&checkpoint.model, place), tokenizer: checkpoint.tokenizer.clone() };
+    let (got, shared) = place.run(|| run(&there));
+    assert!(shared > 16, "{shared} tokens were found in the cache");
+    for (got, want) in got.iter().zip(&want) {
+        assert_eq!(got.token_ids, want.token_ids);
+        let pairs = got.model_log_probs.iter().zip(&want.model_log_probs);
+        for (got, want) in pairs.chain(got.sampling_log_probs.iter().zip(&want.sampling_log_probs)) {
+            assert!((got - want).abs() < LOG_PROB_TOLERANCE, "{got}, not {want}");
+        }
+    }
+}
+
+/// The same weights on the place's device.
+fn copied(model: &Llama, place: &Place) -> Llama {
+    let parameters = FlatBuffers::zeros(model.parameters().layout(), place.where_to()).unwrap();
+    for (to, from) in parameters.layers().iter().zip(model.parameters().layers()) {
+        to.slice_set(&from.to_device(place.where_to()).unwrap(), 0, 0).unwrap();
+    }
+    Llama::from_parameters(model.config(), parameters).unwrap()
+}

@@ -1,0 +1,189 @@
+//! Attention over pages by the kernels of this folder.
+
+use candle_core::{Result, Tensor};
+
+use super::tables::{Route, Tables};
+use super::{PageShape, Plan};
+use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
+
+const PAGES: Module = module!("paged_attention_pages");
+const ROWS: Module = module!("paged_attention_rows");
+const DECODE: Module = module!("paged_attention_decode");
+const PREFILL: Module = module!("paged_attention_prefill");
+/// Threads of a block on tensor cores: four warps.
+const THREADS: u32 = 128;
+/// Threads of a block that copies.
+const COPY_THREADS: u32 = 256;
+/// Warps of a block that takes a row's heads at most.
+const ROW_WARPS: usize = 8;
+/// Bytes that a thread copies.
+const VECTOR_BYTES: usize = 16;
+
+/// Blocks of `COPY_THREADS` threads for `count` elements, 16 bytes a thread where heads are whole vectors.
+fn copy_blocks(tensor: &Tensor, count: usize, dim: usize) -> u32 {
+    let vector = VECTOR_BYTES / tensor.dtype().size_in_bytes();
+    let size = if dim.is_multiple_of(vector) { vector } else { 1 };
+    ((count / size) as u32).div_ceil(COPY_THREADS)
+}
+
+fn sizes(shape: PageShape) -> [Arg<'static>; 4] {
+    [shape.heads.query, shape.heads.kv, shape.tokens, shape.heads.dim].map(|size| Arg::U32(size as u32))
+}
+
+/// Only the grid depends on the pass beside the tables.
+pub(super) fn append(
+    kernels: &dyn Kernels,
+    qkv: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    tables: &Tables,
+    plan: &Plan<'_>,
+) -> Result<()> {
+    let [heads, kv_heads, tokens, dim] = sizes(plan.shape);
+    kernels.launch(&Launch {
+        module: PAGES,
+        kernel: format!("paged_attention_append_{}", suffix(qkv.dtype())?),
+        grid: [plan.rows as u32, copy_blocks(keys, 2 * plan.shape.kv_size(), plan.shape.heads.dim), 1],
+        block: COPY_THREADS,
+        shared_bytes: 0,
+        args: &[Arg::In(qkv), Arg::Out(keys), Arg::Out(values), Arg::In(&tables.tensor), heads, kv_heads, tokens, dim],
+    })
+}
+
+pub(super) fn copy(
+    kernels: &dyn Kernels,
+    (keys, values): (&Tensor, &Tensor),
+    (from, to): (usize, usize),
+    count: usize,
+    shape: PageShape,
+) -> Result<()> {
+    let [_, kv_heads, tokens, dim] = sizes(shape);
+    kernels.launch(&Launch {
+        module: PAGES,
+        kernel: format!("paged_attention_copy_{}", suffix(keys.dtype())?),
+        grid: [copy_blocks(keys, count * shape.heads.dim, shape.heads.dim), shape.heads.kv as u32, 2],
+        block: COPY_THREADS,
+        shared_bytes: 0,
+        args: &[
+            Arg::Out(keys),
+            Arg::Out(values),
+            Arg::U32(from as u32),
+            Arg::U32(to as u32),
+            Arg::U32(count as u32),
+            kv_heads,
+            tokens,
+            dim,
+        ],
+    })
+}
+
+/// By value go sizes of the model, the number of splits and the scale; all else is in the tables.
+pub(super) fn forward(
+    kernels: &dyn Kernels,
+    qkv: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    tables: &Tables,
+    plan: &Plan<'_>,
+) -> Result<Tensor> {
+    let shape = plan.shape;
+    let out = kernels.empty(&[plan.rows, shape.query_size()], qkv.dtype())?;
+    if tables.tiles > 0 {
+        prefill(kernels, qkv, (keys, values), tables, shape, &out)?;
+    }
+    if tables.decoding > 0 {
+        decode(kernels, qkv, (keys, values), tables, shape, &out)?;
+    }
+    Ok(out)
+}
+
+/// Scores are multiplied by log₂e too, since 2ˣ is what a GPU computes.
+fn scale(dim: usize) -> Arg<'static> {
+    Arg::F32(std::f32::consts::LOG2_E / (dim as f32).sqrt())
+}
+
+fn prefill(
+    kernels: &dyn Kernels,
+    qkv: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    tables: &Tables,
+    shape: PageShape,
+    out: &Tensor,
+) -> Result<()> {
+    let [heads, kv_heads, tokens, _] = sizes(shape);
+    let dim = shape.heads.dim;
+    kernels.launch(&Launch {
+        module: PREFILL,
+        kernel: format!("paged_attention_prefill_{dim}"),
+        grid: [tables.tiles as u32, shape.heads.kv as u32, 1],
+        block: THREADS,
+        // Two stages of 64 keys and 64 values.
+        shared_bytes: 2 * 2 * 64 * dim * qkv.dtype().size_in_bytes(),
+        args: &[
+            Arg::In(qkv),
+            Arg::In(keys),
+            Arg::In(values),
+            Arg::In(&tables.tensor),
+            Arg::Out(out),
+            heads,
+            kv_heads,
+            tokens,
+            scale(dim),
+        ],
+    })
+}
+
+fn decode(
+    kernels: &dyn Kernels,
+    qkv: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    tables: &Tables,
+    shape: PageShape,
+    out: &Tensor,
+) -> Result<()> {
+    let [heads, kv_heads, tokens, dim_arg] = sizes(shape);
+    let (dim, scale) = (shape.heads.dim, scale(shape.heads.dim));
+    let grid = [tables.decoding as u32, shape.heads.kv as u32, tables.splits as u32];
+    let (stats, sums) = match &tables.partial {
+        Some((stats, sums)) => (Arg::Out(stats), Arg::Out(sums)),
+        None => (Arg::Null, Arg::Null),
+    };
+    let tensors = [Arg::In(qkv), Arg::In(keys), Arg::In(values), Arg::In(&tables.tensor), Arg::Out(out), stats, sums];
+    match tables.route {
+        Route::TensorCores => kernels.launch(&Launch {
+            module: DECODE,
+            kernel: format!("paged_attention_decode_{dim}"),
+            grid,
+            block: THREADS,
+            // For each of four warps two stages of 16 keys and 16 values, and two numbers for each of 16 rows.
+            shared_bytes: 4 * (2 * 2 * 16 * dim * qkv.dtype().size_in_bytes() + 2 * 16 * size_of::<f32>()),
+            args: &[&tensors[..], &[heads, kv_heads, tokens, scale]].concat(),
+        })?,
+        Route::Rows => {
+            let warps = (shape.heads.query / shape.heads.kv).min(ROW_WARPS);
+            kernels.launch(&Launch {
+                module: ROWS,
+                kernel: format!("paged_attention_rows_{}", suffix(qkv.dtype())?),
+                grid,
+                block: 32 * warps as u32,
+                shared_bytes: warps * dim * size_of::<f32>(),
+                args: &[&tensors[..], &[heads, kv_heads, tokens, dim_arg, scale]].concat(),
+            })?;
+        }
+    }
+    let Some((stats, sums)) = &tables.partial else { return Ok(()) };
+    kernels.launch(&Launch {
+        module: ROWS,
+        kernel: format!("paged_attention_combine_{}", suffix(qkv.dtype())?),
+        grid: [tables.decoding as u32, (shape.heads.query as u32).div_ceil(THREADS / 32), 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &[
+            Arg::In(stats),
+            Arg::In(sums),
+            Arg::In(&tables.tensor),
+            Arg::Out(out),
+            heads,
+            Arg::U32(tables.splits as u32),
+            dim_arg,
+        ],
+    })
+}

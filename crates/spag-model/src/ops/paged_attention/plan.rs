@@ -1,0 +1,59 @@
+//! What a forward pass attends to, worked out once for all of its layers.
+
+use candle_core::{Result, Tensor, bail};
+
+use super::forward::{Group, groups};
+use super::tables::Tables;
+use super::{PageShape, Span};
+use crate::kernels;
+
+/// The spans of a batch, checked, and what the layers' calls have in common: on a CPU which rows go together, on a
+/// device the tables that its kernels read, uploaded at once.
+pub struct Plan<'a> {
+    pub(super) rows: usize,
+    /// Pages that there are.
+    pub(super) pages: usize,
+    pub(super) shape: PageShape,
+    pub(super) way: Way<'a>,
+}
+
+/// Where the attention is computed.
+pub(super) enum Way<'a> {
+    Cpu { spans: Vec<Span<'a>>, groups: Vec<Group<'a>> },
+    Device(Tables),
+}
+
+impl<'a> Plan<'a> {
+    /// A plan for `spans` that cover the rows of a batch in order. `pages`: the keys or values of a layer,
+    /// [pages, elements]; those of all layers are alike, in size, number format and device.
+    ///
+    /// # Errors
+    /// Spans that leave rows out or reach outside the pages, pages that are not of `shape`, or a device that has no
+    /// memory for the tables.
+    pub fn new(spans: &[Span<'a>], pages: &Tensor, shape: PageShape) -> Result<Self> {
+        shape.check()?;
+        let (count, elements) = pages.dims2()?;
+        if elements != shape.elements() {
+            bail!("paged attention: pages {:?} are not of {shape:?}", pages.dims());
+        }
+        let mut rows = 0;
+        for span in spans {
+            if span.rows.start != rows || span.rows.end < rows {
+                bail!("paged attention: rows {:?} do not follow row {rows}", span.rows);
+            }
+            rows = span.rows.end;
+            let end = span.position + span.rows.len();
+            if end.div_ceil(shape.tokens) > span.pages.len() {
+                bail!("paged attention: {} pages do not reach position {end}", span.pages.len());
+            }
+            if let Some(page) = span.pages.iter().find(|page| **page as usize >= count) {
+                bail!("paged attention: page {page} of {count}");
+            }
+        }
+        let way = match kernels::of(pages.device())? {
+            Some(kernels) => Way::Device(Tables::new(&*kernels, spans, pages, shape)?),
+            None => Way::Cpu { spans: spans.to_vec(), groups: groups(spans, shape.tokens) },
+        };
+        Ok(Self { rows, pages: count, shape, way })
+    }
+}

@@ -1,0 +1,127 @@
+// Attention of single rows without tensor cores, for any number format, head size up to 256 and page size; and the sum
+// of what splits leave, which the fast decoding kernel uses too.
+#include "tables.cuh"
+
+namespace {
+
+// Dimensions of a lane at most: head sizes up to 256.
+constexpr unsigned MOST = 8;
+
+template <class T>
+__device__ __forceinline__ float dot(const float* query, const T* key, unsigned dim) {
+  float sum = 0;
+  if (dim % Vector<T>::SIZE == 0) {
+    for (unsigned at = 0; at < dim; at += Vector<T>::SIZE) {
+      const Vector<T> some = load_vector(key + at);
+#pragma unroll
+      for (int i = 0; i < Vector<T>::SIZE; ++i) sum += query[at + i] * to_float(some.at[i]);
+    }
+  } else {
+    for (unsigned at = 0; at < dim; ++at) sum += query[at] * to_float(key[at]);
+  }
+  return sum;
+}
+
+// A block takes a split of the keys of one KV head for one row: blocks (rows, KV heads, splits). A warp takes a query
+// head of the KV head at a time, all of them at about the same keys, which come from memory once. Of 32 keys a lane
+// computes one score; then a lane sums its dimensions of the 32 values. Shared: the queries, [warps, dim].
+template <class T>
+__device__ void rows(const T* qkv, const T* keys, const T* values, const unsigned* table, T* out, float* stats,
+                     float* sums, unsigned heads, unsigned kv_heads, unsigned tokens, unsigned dim, float scale) {
+  DYNAMIC_SHARED(float, shared);
+  const unsigned* item = paged::entry(table, paged::DECODING, blockIdx.x, 4);
+  if (item == nullptr) return;
+  const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+  const unsigned row = item[0], seen = item[1], splits = gridDim.z, kv = blockIdx.y, group = heads / kv_heads;
+  const unsigned* pages = table + item[2];
+  const unsigned each = paged::stripes_of_split(seen, splits) * paged::STRIPE;
+  const unsigned first = blockIdx.z * each, end = min(first + each, seen);
+  if (first >= end) return;
+  float* query = shared + warp * dim;
+  for (unsigned head = kv * group + warp; head < (kv + 1) * group; head += warps) {
+    __syncwarp();
+    for (unsigned at = lane; at < dim; at += WARP)
+      query[at] = to_float(qkv[(size_t(row) * (heads + 2 * kv_heads) + head) * dim + at]) * scale;
+    __syncwarp();
+    float largest = -INFINITY, sum = 0, accumulated[MOST] = {};
+    for (unsigned base = first; base < end; base += WARP) {
+      const unsigned key = base + lane;
+      unsigned place = 0;
+      float score = -INFINITY;
+      if (key < end) {
+        place = (pages[key / tokens] * kv_heads + kv) * tokens + key % tokens;
+        score = dot(query, keys + size_t(place) * dim, dim);
+      }
+      const float now = fmaxf(largest, warp_max(score)), shrink = exp2f(largest - now);
+      const float probability = exp2f(score - now);
+      sum = sum * shrink + warp_sum(probability);
+      largest = now;
+#pragma unroll
+      for (unsigned i = 0; i < MOST; ++i) accumulated[i] *= shrink;
+      const unsigned count = min(unsigned(WARP), end - base);
+      for (unsigned other = 0; other < count; ++other) {
+        const float weight = __shfl_sync(ALL_LANES, probability, int(other));
+        const T* value = values + size_t(__shfl_sync(ALL_LANES, place, int(other))) * dim;
+#pragma unroll
+        for (unsigned i = 0; i < MOST; ++i)
+          if (lane + i * WARP < dim) accumulated[i] += weight * to_float(value[lane + i * WARP]);
+      }
+    }
+    if (splits == 1) {
+#pragma unroll
+      for (unsigned i = 0; i < MOST; ++i)
+        if (lane + i * WARP < dim)
+          out[(size_t(row) * heads + head) * dim + lane + i * WARP] = from_float<T>(accumulated[i] / sum);
+      continue;
+    }
+    const paged::Partial part = paged::partial_of(stats, sums, blockIdx.x, heads, head, splits, blockIdx.z, dim);
+    if (lane == 0) {
+      part.largest_and_sum[0] = largest;
+      part.largest_and_sum[1] = sum;
+    }
+#pragma unroll
+    for (unsigned i = 0; i < MOST; ++i)
+      if (lane + i * WARP < dim) part.values[lane + i * WARP] = accumulated[i];
+  }
+}
+
+// Rows of `out` from what the splits left; a warp for each row and head, blocks (rows, heads by warps).
+template <class T>
+__device__ void combine(const float* stats, const float* sums, const unsigned* table, T* out, unsigned heads,
+                        unsigned splits, unsigned dim) {
+  const unsigned* item = paged::entry(table, paged::DECODING, blockIdx.x, 4);
+  const unsigned lane = threadIdx.x % WARP, head = blockIdx.y * (blockDim.x / WARP) + threadIdx.x / WARP;
+  if (item == nullptr || head >= heads) return;
+  const unsigned stripes = (item[1] + paged::STRIPE - 1) / paged::STRIPE;
+  const unsigned each = paged::stripes_of_split(item[1], splits), used = (stripes + each - 1) / each;
+  const size_t first = (size_t(blockIdx.x) * heads + head) * splits;
+  float largest = -INFINITY;
+  for (unsigned split = lane; split < used; split += WARP) largest = fmaxf(largest, stats[(first + split) * 2]);
+  largest = warp_max(largest);
+  float total = 0, accumulated[MOST] = {};
+  for (unsigned split = 0; split < used; ++split) {
+    const float weight = exp2f(stats[(first + split) * 2] - largest);
+    total += weight * stats[(first + split) * 2 + 1];
+#pragma unroll
+    for (unsigned i = 0; i < MOST; ++i)
+      if (lane + i * WARP < dim) accumulated[i] += weight * sums[(first + split) * dim + lane + i * WARP];
+  }
+#pragma unroll
+  for (unsigned i = 0; i < MOST; ++i)
+    if (lane + i * WARP < dim)
+      out[(size_t(item[0]) * heads + head) * dim + lane + i * WARP] = from_float<T>(accumulated[i] / total);
+}
+
+}  // namespace
+
+#define EXPORT_FOR(T, suffix)                                                                                      \
+  EXPORT_BOUNDS(paged_attention_rows_##suffix, 256, 4,                                                              \
+                (const T* qkv, const T* keys, const T* values, const unsigned* table, T* out, float* stats,         \
+                 float* sums, unsigned heads, unsigned kv_heads, unsigned tokens, unsigned dim, float scale),       \
+                rows<T>(qkv, keys, values, table, out, stats, sums, heads, kv_heads, tokens, dim, scale))           \
+  EXPORT_BOUNDS(paged_attention_combine_##suffix, 128, 8,                                                           \
+                (const float* stats, const float* sums, const unsigned* table, T* out, unsigned heads,              \
+                 unsigned splits, unsigned dim),                                                                    \
+                combine<T>(stats, sums, table, out, heads, splits, dim))
+EXPORT_FOR(float, f32)
+EXPORT_FOR(bf16, bf16)

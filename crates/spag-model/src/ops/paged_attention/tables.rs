@@ -1,0 +1,153 @@
+//! What the kernels of a pass read of its spans: one tensor, uploaded once.
+
+use std::collections::HashSet;
+
+use candle_core::{DType, Result, Tensor, bail};
+
+use super::{PageShape, Span};
+use crate::kernels::Kernels;
+
+/// Numbers before the lists; see `tables.cuh`.
+const HEADER: usize = 8;
+/// Queries of a tile of prefill.
+const TILE_QUERIES: usize = 64;
+/// Query heads of a KV head that the tensor cores take together in decoding.
+const MOST_GROUPED: usize = 16;
+/// Keys that are copied, and shared out, together.
+const STRIPE: usize = 16;
+/// Largest head that there are kernels for.
+const LARGEST_HEAD: usize = 256;
+/// Blocks of decoding that keep all multiprocessors of a large GPU (132) busy: four on each.
+const BLOCKS: usize = 4 * 132;
+/// Parts that the keys of a row are shared out in at most.
+const MOST_SPLITS: usize = 64;
+
+/// Which kernels compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// Tensor cores: bf16, heads of 64 or 128, pages of whole stripes, at most 16 query heads a KV head.
+    TensorCores,
+    /// Row by row, whatever the shape.
+    Rows,
+}
+
+/// The tables of a pass.
+///
+/// All that changes from pass to pass is in `tensor`, but for the grids and `splits`: a recorded pass can be run again
+/// with other contents, as long as no list is longer than when it was recorded.
+pub(super) struct Tables {
+    /// u32; `tables.cuh` says what is where.
+    pub(super) tensor: Tensor,
+    pub(super) route: Route,
+    /// Rows of a single token; all rows where the route is [`Route::Rows`].
+    pub(super) decoding: usize,
+    /// Tiles of spans of many rows.
+    pub(super) tiles: usize,
+    /// Parts that the keys of a decoding row are shared out in; follows from the number of such rows alone.
+    pub(super) splits: usize,
+    /// What the splits leave: [rows, heads, splits, 2] and [rows, heads, splits, dim]; every layer uses them anew.
+    pub(super) partial: Option<(Tensor, Tensor)>,
+}
+
+/// The lists as they are made.
+#[derive(Default)]
+struct Lists {
+    places: Vec<u32>,
+    written: HashSet<[u32; 2]>,
+    decoding: Vec<u32>,
+    tiles: Vec<[u32; 4]>,
+    pages: Vec<u32>,
+}
+
+impl Tables {
+    pub(super) fn new(kernels: &dyn Kernels, spans: &[Span<'_>], pages: &Tensor, shape: PageShape) -> Result<Self> {
+        let heads = shape.heads;
+        let addresses = pages.dim(0)? * heads.kv * shape.tokens * heads.dim.div_ceil(8);
+        if heads.dim > LARGEST_HEAD || u32::try_from(addresses).is_err() {
+            bail!("paged attention: there are no kernels for pages {:?} of {shape:?}", pages.dims());
+        }
+        let route = route(pages.dtype(), shape);
+        let rows_of_tile = match route {
+            Route::TensorCores => Some(TILE_QUERIES * heads.kv / heads.query),
+            Route::Rows => None,
+        };
+        let mut lists = Lists::default();
+        for span in spans.iter().filter(|span| !span.rows.is_empty()) {
+            lists.add(span, shape.tokens, rows_of_tile);
+        }
+        let (decoding, tiles) = (lists.decoding.len() / 4, lists.tiles.len());
+        let splits = BLOCKS.div_ceil((decoding * heads.kv).max(1)).clamp(1, MOST_SPLITS);
+        let partial = match splits > 1 && decoding > 0 {
+            true => Some((
+                kernels.empty(&[decoding, heads.query, splits, 2], DType::F32)?,
+                kernels.empty(&[decoding, heads.query, splits, heads.dim], DType::F32)?,
+            )),
+            false => None,
+        };
+        let values = lists.joined();
+        let length = values.len();
+        let tensor = Tensor::from_vec(values, length, pages.device())?;
+        Ok(Self { tensor, route, decoding, tiles, splits, partial })
+    }
+}
+
+fn route(dtype: DType, shape: PageShape) -> Route {
+    let heads = shape.heads;
+    let fits = dtype == DType::BF16
+        && matches!(heads.dim, 64 | 128)
+        && shape.tokens.is_multiple_of(STRIPE)
+        && heads.query / heads.kv <= MOST_GROUPED;
+    if fits { Route::TensorCores } else { Route::Rows }
+}
+
+impl Lists {
+    /// Puts a span's rows, and its pages, where they belong.
+    fn add(&mut self, span: &Span<'_>, size: usize, rows_of_tile: Option<usize>) {
+        // Relative to the first list of pages, until its place is known.
+        let pages = self.pages.len() as u32;
+        let rows = span.rows.len();
+        self.pages.extend_from_slice(&span.pages[..(span.position + rows).div_ceil(size)]);
+        for position in span.position..span.position + rows {
+            let place = [span.pages[position / size], (position % size) as u32];
+            // Sequences that share a page they compute side by side write the same to it, up to rounding: once is enough.
+            self.places.extend(if self.written.insert(place) { place } else { [u32::MAX, 0] });
+        }
+        match rows_of_tile {
+            Some(most) if rows > 1 => {
+                for first in (0..rows).step_by(most) {
+                    let count = most.min(rows - first);
+                    let (row, position) = (span.rows.start + first, span.position + first);
+                    self.tiles.push([row as u32, count as u32, position as u32, pages]);
+                }
+            }
+            _ => {
+                for row in 0..rows {
+                    self.decoding.extend([(span.rows.start + row) as u32, (span.position + row + 1) as u32, pages, 0]);
+                }
+            }
+        }
+    }
+
+    /// One table of all.
+    fn joined(mut self) -> Vec<u32> {
+        // Those that take longest begin first.
+        self.tiles.sort_by_key(|[_, rows, position, _]| std::cmp::Reverse(rows + position));
+        let places = HEADER;
+        let decoding = places + self.places.len();
+        let tiles = decoding + self.decoding.len();
+        let pages = tiles + 4 * self.tiles.len();
+        for row in self.decoding.chunks_exact_mut(4) {
+            row[2] += pages as u32;
+        }
+        for tile in &mut self.tiles {
+            tile[3] += pages as u32;
+        }
+        let counts = [self.places.len() / 2, self.decoding.len() / 4, self.tiles.len(), places, decoding, tiles, 0, 0];
+        let mut all: Vec<u32> = counts.iter().map(|count| *count as u32).collect();
+        all.extend(self.places);
+        all.extend(self.decoding);
+        all.extend(self.tiles.into_flattened());
+        all.extend(self.pages);
+        all
+    }
+}

@@ -1,0 +1,300 @@
+// One token from each row of logits; the device's version of sample/row.rs. A block takes a row.
+//
+// Weights are integers of 2⁻⁴⁰ of the most likely token's, so that their sums do not depend on the order in which they
+// are added up. What is restricted to the most likely tokens needs no sorting: all that is asked for are places in the
+// order of likelihood (the k-th token, the first that reaches a sum), and a place is found by halving the range of
+// numbers in which its token's key lies, until the few tokens in it can be compared with each other.
+#include "cuda/prelude.cuh"
+
+namespace {
+
+constexpr int THREADS = 512, WARPS = THREADS / WARP;
+using wide = unsigned long long;
+
+// How a row's token is chosen: SETTING numbers a row in `settings`.
+constexpr unsigned SETTING = 10;
+enum : unsigned { KIND, INVERSE_TEMPERATURE, TOP_K, BANNED_AT, BANNED, UNUSED, TOP_P, UNIFORM = 8 };
+enum : unsigned { GREEDY = 0, ALL = 1, MOST_LIKELY = 2 };
+// What came of it.
+enum : unsigned { CHOSEN = 0, UNSOUND = 1, NOTHING_ALLOWED = 2 };
+
+__device__ __forceinline__ double number(const unsigned* halves) {
+  return __hiloint2double(int(halves[1]), int(halves[0]));
+}
+
+// Larger logits have larger keys; of equals, the lower token. No key is 0.
+__device__ __forceinline__ wide key_of(float logit, unsigned token) {
+  const unsigned bits = __float_as_uint(logit + 0.0f);  // One zero, not two.
+  return wide(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | wide(~token);
+}
+__device__ __forceinline__ unsigned token_of(wide key) { return ~unsigned(key); }
+__device__ __forceinline__ float logit_of(wide key) {
+  const unsigned bits = unsigned(key >> 32);
+  return __uint_as_float(bits >> 31 ? bits & 0x7fffffffu : ~bits);
+}
+
+struct Measure {
+  unsigned count;
+  wide mass;
+};
+
+__device__ __forceinline__ wide shuffle_xor(wide x, int offset) {
+  const unsigned low = __shfl_xor_sync(ALL_LANES, unsigned(x), offset);
+  return wide(__shfl_xor_sync(ALL_LANES, unsigned(x >> 32), offset)) << 32 | low;
+}
+__device__ __forceinline__ wide warp_total(wide x) {
+#pragma unroll
+  for (int offset = WARP / 2; offset > 0; offset /= 2) x += shuffle_xor(x, offset);
+  return x;
+}
+
+struct Shared {
+  float floats[WARP];
+  wide wides[WARPS];
+  unsigned counts[WARPS];
+  wide candidates[THREADS];
+  unsigned candidate_count;
+  wide found;
+  Measure reached;
+};
+// What sample/device.rs asks for.
+static_assert(sizeof(Shared) <= 4608, "more shared memory than a launch asks for");
+
+// Over the block's threads, for all of them.
+__device__ __forceinline__ Measure block_total(Measure x, Shared& shared) {
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  x.mass = warp_total(x.mass);
+#pragma unroll
+  for (int offset = WARP / 2; offset > 0; offset /= 2) x.count += __shfl_xor_sync(ALL_LANES, x.count, offset);
+  __syncthreads();
+  if (lane == 0) {
+    shared.wides[warp] = x.mass;
+    shared.counts[warp] = x.count;
+  }
+  __syncthreads();
+  Measure all{0, 0};
+  for (int i = 0; i < WARPS; ++i) {
+    all.mass += shared.wides[i];
+    all.count += shared.counts[i];
+  }
+  return all;
+}
+__device__ __forceinline__ wide block_largest(wide x, Shared& shared) {
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+#pragma unroll
+  for (int offset = WARP / 2; offset > 0; offset /= 2) x = max(x, shuffle_xor(x, offset));
+  __syncthreads();
+  if (lane == 0) shared.wides[warp] = x;
+  __syncthreads();
+  for (int i = 0; i < WARPS; ++i) x = max(x, shared.wides[i]);
+  return x;
+}
+
+// A row and what may be chosen of it.
+template <class T>
+struct Row {
+  const T* logits;
+  unsigned size;
+  const unsigned* banned;
+  unsigned banned_count;
+  float top, inverse;
+
+  __device__ __forceinline__ bool allowed(unsigned token) const {
+    for (unsigned i = 0; i < banned_count; ++i)
+      if (banned[i] == token) return false;
+    return true;
+  }
+  __device__ __forceinline__ wide mass(float logit) const {
+    return wide(expf((logit - top) * inverse) * 1099511627776.0f);
+  }
+  // Calls f(token, logit) for this thread's tokens among first..end: every THREADS-th, or every `by` threads-th.
+  template <class F>
+  __device__ __forceinline__ void each(unsigned first, unsigned end, unsigned thread, unsigned threads, F f) const {
+    constexpr unsigned SIZE = Vector<T>::SIZE;
+    if (size % SIZE == 0 && first % SIZE == 0 && end % SIZE == 0) {
+#pragma unroll 4
+      for (unsigned at = first + thread * SIZE; at < end; at += threads * SIZE) {
+        const Vector<T> some = load_vector(logits + at);
+#pragma unroll
+        for (unsigned i = 0; i < SIZE; ++i) f(at + i, to_float(some.at[i]));
+      }
+    } else {
+#pragma unroll 4
+      for (unsigned at = first + thread; at < end; at += threads) f(at, to_float(logits[at]));
+    }
+  }
+  template <class F>
+  __device__ __forceinline__ void each(F f) const {
+    each(0, size, threadIdx.x, THREADS, f);
+  }
+};
+
+// The first token in the order of the vocabulary at which the sum of the masses exceeds uniform·(all of them); that sum.
+template <class T>
+__device__ __forceinline__ unsigned draw_of_all(const Row<T>& row, double uniform, wide& total, Shared& shared) {
+  const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  unsigned first = 0, end = row.size;
+  wide left = 0;
+  for (bool whole = true; whole || end - first > 1; whole = false) {
+    // A part for each warp, whole vectors where there are many tokens; in the end a token for each.
+    unsigned part = (end - first + WARPS - 1) / WARPS;
+    if (part > 8) part = (part + 7) / 8 * 8;
+    const unsigned from = min(first + warp * part, end), to = min(from + part, end);
+    wide mass = 0;
+    row.each(from, to, lane, WARP, [&](unsigned token, float logit) {
+      if (row.allowed(token)) mass += row.mass(logit);
+    });
+    mass = warp_total(mass);
+    __syncthreads();
+    if (lane == 0) shared.wides[warp] = mass;
+    __syncthreads();
+    if (whole) {
+      total = 0;
+      for (int i = 0; i < WARPS; ++i) total += shared.wides[i];
+      left = min(wide(uniform * double(total)), total - 1);
+    }
+    unsigned which = 0;
+    while (which + 1 < WARPS && left >= shared.wides[which]) left -= shared.wides[which++];
+    first += which * part;
+    end = min(first + part, end);
+  }
+  return first;
+}
+
+// Keys in [low, high), and how many tokens there are, and their mass, from either one on.
+struct Range {
+  wide low, high;
+  Measure from_low, from_high;
+};
+
+enum class By { Count, Mass };
+
+// The first token in the order of likelihood at which count or mass, its own included, exceed `target`; it lies in
+// `range`. Leaves the measure up to it in `reached`.
+template <By BY, class T>
+__device__ __forceinline__ wide find(const Row<T>& row, Range range, wide target, Measure& reached, Shared& shared) {
+  auto exceeds = [&](const Measure& m) { return (BY == By::Count ? wide(m.count) : m.mass) > target; };
+  while (range.from_low.count - range.from_high.count > THREADS) {
+    const wide middle = range.low + (range.high - range.low) / 2;
+    Measure above{0, 0};
+    row.each([&](unsigned token, float logit) {
+      const wide key = key_of(logit, token);
+      if (key >= middle && key < range.high && row.allowed(token)) {
+        above.count += 1;
+        above.mass += row.mass(logit);
+      }
+    });
+    above = block_total(above, shared);
+    above.count += range.from_high.count;
+    above.mass += range.from_high.mass;
+    if (exceeds(above)) {
+      range.low = middle;
+      range.from_low = above;
+    } else {
+      range.high = middle;
+      range.from_high = above;
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) shared.candidate_count = 0;
+  __syncthreads();
+  // In any order: each is compared with all.
+  row.each([&](unsigned token, float logit) {
+    const wide key = key_of(logit, token);
+    if (key >= range.low && key < range.high && row.allowed(token))
+      shared.candidates[atomicAdd(&shared.candidate_count, 1u)] = key;
+  });
+  __syncthreads();
+  if (threadIdx.x < shared.candidate_count) {
+    const wide mine = shared.candidates[threadIdx.x];
+    Measure before = range.from_high;
+    for (unsigned i = 0; i < shared.candidate_count; ++i) {
+      const wide other = shared.candidates[i];
+      if (other > mine) {
+        before.count += 1;
+        before.mass += row.mass(logit_of(other));
+      }
+    }
+    const Measure with{before.count + 1, before.mass + row.mass(logit_of(mine))};
+    if (!exceeds(before) && exceeds(with)) {
+      shared.found = mine;
+      shared.reached = with;
+    }
+  }
+  __syncthreads();
+  reached = shared.reached;
+  return shared.found;
+}
+
+// logits [rows, size]; settings as above, the banned tokens after them; out [rows, 4]: token, ln p under the model,
+// ln p under what it was drawn from, what came of it.
+template <class T>
+__device__ __forceinline__ void sample(const T* logits, const unsigned* settings, unsigned* out, unsigned size) {
+  DYNAMIC_SHARED(Shared, all_shared);
+  Shared& shared = *all_shared;
+  const unsigned* setting = settings + size_t(blockIdx.x) * SETTING;
+  Row<T> row{logits + size_t(blockIdx.x) * size, size, settings + setting[BANNED_AT], setting[BANNED], 0,
+             __uint_as_float(setting[INVERSE_TEMPERATURE])};
+  float top = -INFINITY;
+  wide best = 0;
+  row.each([&](unsigned token, float logit) {
+    top = fmaxf(top, logit);
+    const wide key = key_of(logit, token);
+    if (key > best && row.allowed(token)) best = key;
+  });
+  top = block_max(top, shared.floats);
+  best = block_largest(best, shared);
+  float sum = 0;
+  row.each([&](unsigned, float logit) { sum += expf(logit - top); });
+  const float log_sum = top + logf(block_sum(sum, shared.floats));
+  row.top = best == 0 ? 0.0f : logit_of(best);
+
+  unsigned outcome = CHOSEN, token = token_of(best);
+  float sampling = 0;
+  if (!isfinite(log_sum)) {
+    outcome = UNSOUND;
+  } else if (best == 0 || !isfinite(row.top)) {
+    outcome = NOTHING_ALLOWED;
+  } else if (setting[KIND] != GREEDY) {
+    wide total = 0;
+    if (setting[KIND] == ALL) {
+      token = draw_of_all(row, number(setting + UNIFORM), total, shared);
+    } else {
+      Measure every{0, 0};
+      row.each([&](unsigned other, float logit) {
+        if (row.allowed(other)) {
+          every.count += 1;
+          every.mass += row.mass(logit);
+        }
+      });
+      Range range{1, best + 1, block_total(every, shared), {0, 0}};
+      if (setting[TOP_K] < range.from_low.count) {
+        range.low = find<By::Count>(row, range, setting[TOP_K] - 1, range.from_low, shared);
+      }
+      const double share = number(setting + TOP_P);
+      if (share < 1.0) {
+        const wide reach = max(wide(ceil(share * double(range.from_low.mass))), wide(1));
+        range.low = find<By::Mass>(row, range, min(reach, range.from_low.mass) - 1, range.from_low, shared);
+      }
+      total = range.from_low.mass;
+      Measure reached;
+      const wide target = min(wide(number(setting + UNIFORM) * double(total)), total - 1);
+      token = token_of(find<By::Mass>(row, range, target, reached, shared));
+    }
+    sampling = (to_float(row.logits[token]) - row.top) * row.inverse - logf(float(total) / 1099511627776.0f);
+  }
+  if (threadIdx.x == 0) {
+    const float model = outcome == CHOSEN ? to_float(row.logits[token]) - log_sum : 0.0f;
+    *reinterpret_cast<uint4*>(out + size_t(blockIdx.x) * 4) =
+        make_uint4(token, __float_as_uint(model), __float_as_uint(sampling), outcome);
+  }
+}
+
+}  // namespace
+
+#define EXPORT_FOR(T, suffix)                                                                              \
+  EXPORT_BOUNDS(sample_##suffix, THREADS, 2,                                                               \
+                (const T* logits, const unsigned* settings, unsigned* out, unsigned size),                 \
+                sample<T>(logits, settings, out, size))
+EXPORT_FOR(float, f32)
+EXPORT_FOR(bf16, bf16)
