@@ -1,6 +1,5 @@
 //! Compiles the emulator and, as C++, every kernel of spag-model.
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 fn main() {
@@ -17,11 +16,12 @@ fn main() {
     // Kernels with mistakes, for the emulator's own tests.
     kernels.push("cuda/faulty.cu".into());
     for kernel in kernels {
-        // A file of its own for each, since helpers of different kernels may have the same names.
+        // A namespace of its own for each, since helpers of different kernels may have the same names.
         let path = kernel.canonicalize().expect("it was found a moment ago");
-        let mut text = String::new();
-        writeln!(text, "#include \"{}\"", path.display()).expect("a string can be written to");
+        let headers = ops.canonicalize().expect("it was found a moment ago").join("cuda/mma.cuh");
         let name = kernel.strip_prefix(ops).unwrap_or(&kernel).to_string_lossy().replace(['/', '.'], "_");
+        let text =
+            format!("#include \"{}\"\nnamespace {name} {{\n#include \"{}\"\n}}\n", headers.display(), path.display());
         let file = out.join(format!("{name}.cpp"));
         std::fs::write(&file, text).expect("OUT_DIR can be written");
         build.file(file);

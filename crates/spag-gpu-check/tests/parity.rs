@@ -11,6 +11,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
 }
 
+/// Few steps and few tokens: emulated, a step takes ten seconds. A GPU does them all.
 fn place() -> Place {
     Place::emulated(Arc::new(Emulator::default()))
 }
@@ -18,19 +19,19 @@ fn place() -> Place {
 #[test]
 fn training_in_f32() {
     for method in parity::METHODS {
-        println!("{}: {}", method.0, parity::training(&place(), &fixtures(), method, WeightDtype::F32));
+        println!("{}: {}", method.0, parity::training(&place(), &fixtures(), method, WeightDtype::F32, 2));
     }
 }
 
 #[test]
 fn training_in_bf16() {
     for method in parity::METHODS {
-        println!("{}: {}", method.0, parity::training(&place(), &fixtures(), method, WeightDtype::Bf16));
+        println!("{}: {}", method.0, parity::training(&place(), &fixtures(), method, WeightDtype::Bf16, 2));
     }
 }
 
 #[test]
 fn generation() {
-    println!("{}", parity::generation(&place(), &fixtures(), WeightDtype::F32, 4));
-    println!("{}", parity::generation(&place(), &fixtures(), WeightDtype::Bf16, 4));
+    println!("{}", parity::generation(&place(), &fixtures(), WeightDtype::F32, 3, 12));
+    println!("{}", parity::generation(&place(), &fixtures(), WeightDtype::Bf16, 3, 12));
 }

@@ -49,7 +49,7 @@ pub use checkpoint::{
     load_tokenizer, read_buffers, save_model, weights_digest, write_buffers, write_file, write_random_model,
 };
 pub use config::LlamaConfig;
-pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory};
+pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};
 pub use generate::{
     Completion, Detokenizer, Engine, EngineConfig, Finish, Generate, GenerationConfig, GenerationStats,

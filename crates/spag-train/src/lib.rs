@@ -52,7 +52,7 @@ pub use error::{Error, Result};
 pub use evaluate::evaluate;
 pub use job::{Start, TrainJob, run};
 pub use memory::place_optimizer;
-pub use metrics::{EvalRecord, Record, gib, peak_memory};
+pub use metrics::{EvalRecord, Record, gib, peak_memory, peak_memory_of};
 pub use optimizer::{AdamW, clip_factor, global_norm};
 pub use order::Plan;
 pub use position::{Position, StepLoss};

@@ -19,7 +19,7 @@ use crate::trainer::Trainer;
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimingConfig {
-    /// Sequences of a step.
+    /// Sequences of a micro-batch.
     pub batch: usize,
     /// Tokens of a sequence; all but the first are predicted.
     pub seq: usize,
@@ -33,6 +33,8 @@ pub struct TimingConfig {
     pub seed: u64,
     /// Compute activations again in the backward pass.
     pub gradient_checkpointing: bool,
+    /// Micro-batches of a step, each of `batch` sequences.
+    pub accumulation: usize,
 }
 
 /// What was measured.
@@ -60,7 +62,7 @@ pub fn time_steps<E: From<Error>>(
     reference: Option<Llama>,
     timing: &TimingConfig,
 ) -> Result<StepTiming, E> {
-    if timing.batch * timing.steps * timing.vocab_size == 0 || timing.seq < 2 {
+    if timing.batch * timing.accumulation * timing.steps * timing.vocab_size == 0 || timing.seq < 2 {
         let reason = "a step needs a sequence of at least two tokens of a vocabulary, and a timing a step".into();
         return Err(Error::Setting { name: "batch", reason }.into());
     }
@@ -91,6 +93,7 @@ fn config(with_reference: bool, timing: &TimingConfig) -> TrainConfig {
         method: if with_reference { TrainMethod::SftWithKl } else { TrainMethod::Sft },
         lm_kl_coeff: 0.1,
         per_device_train_batch_size: timing.batch,
+        gradient_accumulation_steps: timing.accumulation,
         max_steps: Some(timing.warmup + timing.steps),
         learning_rate: 1e-6,
         lr_scheduler_type: SchedulerType::Constant,
@@ -111,7 +114,7 @@ fn dataset(timing: &TimingConfig) -> Dataset {
         reward: 1.0,
         kind: SampleKind::Game,
     };
-    let samples = (0..timing.batch * (timing.warmup + timing.steps)).map(&mut sample).collect();
+    let samples = (0..timing.batch * timing.accumulation * (timing.warmup + timing.steps)).map(&mut sample).collect();
     Dataset { samples, dropped: Vec::new() }
 }
 

@@ -11,7 +11,7 @@ use crate::deepspeed::Scheduler;
 use crate::error::{Error, Result};
 use crate::evaluate::evaluate;
 use crate::loss::{self, Loss};
-use crate::metrics::{EvalRecord, Record, gib, peak_memory};
+use crate::metrics::{EvalRecord, Record, gib, peak_memory_of};
 use crate::optimizer::{AdamW, clip_factor, global_norm};
 use crate::order::Plan;
 use crate::position::{Position, StepLoss};
@@ -241,7 +241,7 @@ impl<'a> Trainer<'a> {
             parts,
             tokens_per_second,
             model_tflops: 6.0 * self.model.parameters().layout().len() as f64 * tokens_per_second / 1e12,
-            peak_memory_gib: peak_memory().map(gib),
+            peak_memory_gib: peak_memory_of(self.model.parameters().device()).map(gib),
             skipped_steps: self.position.skipped_steps,
         }
     }

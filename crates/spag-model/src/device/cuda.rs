@@ -113,3 +113,18 @@ pub(super) fn memory(device: &CudaDevice) -> Result<DeviceMemory> {
     };
     Ok(DeviceMemory { free: free as u64 + kept().map_err(failed)?, total: total as u64 })
 }
+
+/// The most that tensors have held so far.
+pub(super) fn peak_memory(device: &CudaDevice) -> Result<u64> {
+    let peak = || -> std::result::Result<u64, DriverError> {
+        let ordinal = device.cuda_stream().context().ordinal();
+        let gpu = result::device::get(i32::try_from(ordinal).unwrap_or(i32::MAX))?;
+        // SAFETY: the device is one that the driver has given.
+        let pool = unsafe { result::device::get_default_mem_pool(gpu) }?;
+        let (mut bytes, which) = (0u64, sys::CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_USED_MEM_HIGH);
+        // SAFETY: this attribute is a 64-bit number, which the driver writes while the call lasts.
+        unsafe { sys::cuMemPoolGetAttribute(pool, which, (&raw mut bytes).cast::<c_void>()) }.result()?;
+        Ok(bytes)
+    };
+    peak().map_err(|e| Error::Candle(candle_core::Error::wrap(e)))
+}

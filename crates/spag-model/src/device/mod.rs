@@ -162,6 +162,19 @@ pub fn free_memory(device: &Device) -> Result<DeviceMemory> {
     }
 }
 
+/// The most bytes that tensors on a device have held so far in this process; `None` for a CPU, whose memory is the
+/// process's.
+///
+/// # Errors
+/// An error of the device.
+pub fn peak_memory(device: &Device) -> Result<Option<u64>> {
+    match device {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => cuda::peak_memory(device).map(Some),
+        _ => Ok(None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,6 @@
 // so that both give the same bits.
 #include "cuda/elements.cuh"
 
-#include <type_traits>
 
 constexpr int N = 4;
 

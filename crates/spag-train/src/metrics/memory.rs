@@ -1,4 +1,6 @@
-//! How much memory the process has held.
+//! How much memory a run has held.
+
+use candle_core::Device;
 
 /// The most physical memory that this process has held so far, in bytes, as Linux counts it (`VmHWM`); `None` on other
 /// systems.
@@ -7,6 +9,15 @@ pub fn peak_memory() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
+}
+
+/// The most memory that a run on `device` has held so far, in bytes: tensors on a GPU, the process on a CPU.
+pub fn peak_memory_of(device: &Device) -> Option<u64> {
+    match device.is_cpu() {
+        true => peak_memory(),
+        // A figure that cannot be had is no reason to end a run.
+        false => spag_model::peak_device_memory(device).ok().flatten(),
+    }
 }
 
 /// Bytes as GiB.

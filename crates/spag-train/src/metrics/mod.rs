@@ -4,7 +4,7 @@ mod log;
 mod memory;
 mod record;
 
-pub use memory::{gib, peak_memory};
+pub use memory::{gib, peak_memory, peak_memory_of};
 pub use record::{EvalRecord, Record};
 
 pub(crate) use log::MetricsLog;

@@ -12,6 +12,7 @@
 #else
 #include <cuda_bf16.h>
 #include <cstdint>
+#include <type_traits>
 
 using bf16 = __nv_bfloat16;
 

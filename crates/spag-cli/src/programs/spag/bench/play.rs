@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use spag_model::{EngineConfig, MemoryBudget};
 use spag_selfplay::{TimingConfig, time_play};
-use spag_train::{gib, peak_memory};
+use spag_train::{gib, peak_memory_of};
 
 use super::{on_threads, round};
 use crate::{Result, device_args::LoadArgs, engine_args::EngineArgs, exit, flags, prompts};
@@ -101,6 +101,6 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
         "attention_gflop": round(attention / 1e9, 1),
         "kv_gb_if_never_shared": round(kv_bytes / 1e9, 1),
         "kv_cache_gib": round(gib((engine.pages * engine.page_size * token_bytes) as u64), 2),
-        "peak_gib": peak_memory().map(|bytes| round(gib(bytes), 2)),
+        "peak_gib": peak_memory_of(checkpoint.model.parameters().device()).map(|bytes| round(gib(bytes), 2)),
     }))
 }

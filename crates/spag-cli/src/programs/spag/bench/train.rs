@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use spag_model::{LlamaConfig, LoadOptions, WeightDtype, load_model_with};
-use spag_train::{TimingConfig, gib, peak_memory, time_steps};
+use spag_train::{TimingConfig, gib, peak_memory_of, time_steps};
 
 use super::{on_threads, round};
 use crate::{Result, device_args::DeviceArgs, exit, flags};
@@ -17,7 +17,7 @@ pub(crate) struct TrainArgs {
     /// The model: a Hugging Face folder; its tokenizer is not needed.
     #[arg(long, value_name = "DIR")]
     model_name_or_path: PathBuf,
-    /// Sequences of a step.
+    /// Sequences of a micro-batch.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::count)]
     batch: usize,
     /// Tokens of a sequence.
@@ -29,6 +29,9 @@ pub(crate) struct TrainArgs {
     /// Steps before them that are not.
     #[arg(long, value_name = "N", default_value_t = 2)]
     warmup: usize,
+    /// Micro-batches of a step, each of so many sequences.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::count)]
+    accumulation: usize,
     /// Threads.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::count)]
     threads: usize,
@@ -58,6 +61,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
         vocab_size: LlamaConfig::from_file(args.model_name_or_path.join("config.json"))?.vocab_size,
         seed: args.seed,
         gradient_checkpointing: args.checkpointing,
+        accumulation: args.accumulation,
     };
     let options = LoadOptions { device: device.device().clone(), dtype: args.dtype };
     let load = || -> Result<_> { Ok(load_model_with(&args.model_name_or_path, &options)?) };
@@ -65,7 +69,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
         let reference = args.reference.then(load).transpose()?;
         time_steps(load, reference, &timing)
     })?;
-    let tokens = (args.batch * args.seq) as f64;
+    let tokens = (args.batch * args.accumulation * args.seq) as f64;
     let passes = if args.reference { 8.0 } else { 6.0 };
     let flops = passes * measured.parameters as f64 * tokens / measured.seconds;
     exit::say(json!({
@@ -74,12 +78,13 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
         "seconds": round(measured.seconds, 5),
         "tokens_per_s": round(tokens / measured.seconds, 1),
         "model_tflops": round(flops / 1e12, 3),
-        "peak_gib": peak_memory().map(|bytes| round(gib(bytes), 2)),
+        "peak_gib": peak_memory_of(device.device()).map(|bytes| round(gib(bytes), 2)),
         "loss": round(measured.loss, 4),
         "checkpoint": args.model_name_or_path,
         "device": device.to_string(),
         "dtype": args.dtype.to_string(),
         "batch": args.batch,
+        "accumulation": args.accumulation,
         "seq": args.seq,
         "steps": args.steps,
         "warmup": args.warmup,

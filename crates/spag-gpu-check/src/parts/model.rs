@@ -1,0 +1,194 @@
+//! Training, generation and self-play of the large model.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use candle_core::Device;
+use serde_json::{Value, json};
+use spag_game::PromptSet;
+use spag_gpu_check::{Row, bench};
+use spag_model::{
+    Activations, Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LlamaConfig, LoadOptions, MemoryBudget,
+    OptimizerPlace, PrefixSharing, Request, TrainingMemory, TrainingSettings, WeightDtype, WriteOptions, free_memory,
+    gib, load_model_with, load_tokenizer, peak_device_memory, write_random_model,
+};
+
+use super::{Error, Settings, Sink};
+
+/// Makes the model's folder with random weights and the fixtures' tokenizer, where it is not there yet.
+pub(super) fn make(settings: &Settings) -> Result<(), Error> {
+    if settings.checkpoint.join("config.json").exists() {
+        return Ok(());
+    }
+    let config = LlamaConfig::from_file(&settings.config)?;
+    let tokenizer = load_tokenizer(settings.fixtures.join("tiny-llama"))?;
+    write_random_model(&config, 0, Some(&tokenizer), &settings.checkpoint, WriteOptions::new(WeightDtype::Bf16))?;
+    Ok(())
+}
+
+fn row(part: &str, what: String, result: String, numbers: Value) -> Row {
+    Row { part: part.into(), what, result, numbers, passed: None }
+}
+
+/// Steps with and without recomputation, whichever has room.
+pub(super) fn train(settings: &Settings, device: &Device, sink: Sink<'_>) -> Result<(), Error> {
+    make(settings)?;
+    let config = LlamaConfig::from_file(settings.checkpoint.join("config.json"))?;
+    let ceiling = bench::ceilings(device)?.matmul_tflops;
+    for activations in [Activations::Recompute, Activations::Keep] {
+        for accumulation in [1, 8] {
+            sink(steps(settings, device, &config, (activations, accumulation), ceiling)?);
+        }
+    }
+    Ok(())
+}
+
+fn steps(
+    settings: &Settings,
+    device: &Device,
+    config: &LlamaConfig,
+    (activations, accumulation): (Activations, usize),
+    ceiling: f64,
+) -> Result<Row, Error> {
+    let (batch, seq, dtype) = (settings.batch, settings.seq, WeightDtype::Bf16);
+    let recompute = activations == Activations::Recompute;
+    let how = if recompute { ", recomputation" } else { "" };
+    let what = format!("step of {batch} × {seq} × {accumulation}{how}");
+    let needs = TrainingSettings { dtype, tokens: batch * seq, activations, optimizer: OptimizerPlace::Device };
+    let planned = TrainingMemory::new(config, &needs).on_device();
+    let free = free_memory(device)?.free;
+    if planned > free {
+        let why = format!("left out: it needs {}, {} are free", gib(planned), gib(free));
+        return Ok(row("train", what, why, json!({ "planned_bytes": planned, "free_bytes": free })));
+    }
+    let timing = spag_train::TimingConfig {
+        batch,
+        seq,
+        steps: 3,
+        warmup: 1,
+        vocab_size: config.vocab_size,
+        seed: 0,
+        gradient_checkpointing: recompute,
+        accumulation,
+    };
+    let options = LoadOptions { device: device.clone(), dtype };
+    let load = || -> Result<_, Error> { Ok(load_model_with(&settings.checkpoint, &options)?) };
+    let timed = spag_train::time_steps(load, None, &timing)?;
+    let tokens_per_s = (batch * seq * accumulation) as f64 / timed.seconds;
+    let tflops = 6.0 * timed.parameters as f64 * tokens_per_s / 1e12;
+    let peak = peak_device_memory(device)?.unwrap_or(0);
+    let result = format!(
+        "{tokens_per_s:.0} tokens/s, {tflops:.0} TFLOP/s ({:.0}% of the product's rate), peak {} (planned {})",
+        100.0 * tflops / ceiling,
+        gib(peak),
+        gib(planned)
+    );
+    let numbers = json!({
+        "seconds": timed.seconds, "tokens_per_s": tokens_per_s, "model_tflops": tflops, "matmul_tflops": ceiling,
+        "peak_bytes": peak, "planned_bytes": planned, "loss": timed.loss,
+    });
+    Ok(row("train", what, result, numbers))
+}
+
+/// Tokens that are in the cache while decoding is timed.
+const CONTEXT: usize = 700;
+/// Decode steps that are timed.
+const STEPS: usize = 32;
+
+/// Prefill, and decode steps of full batches at a context of about [`CONTEXT`] tokens.
+pub(super) fn decode(settings: &Settings, device: &Device, sink: Sink<'_>) -> Result<(), Error> {
+    make(settings)?;
+    let options = LoadOptions { device: device.clone(), dtype: WeightDtype::Bf16 };
+    let checkpoint = Checkpoint::load_with(&settings.checkpoint, &options)?;
+    let ceiling = bench::ceilings(device)?.copy_gb_per_s;
+    for batch in [1, 16, 64, 128] {
+        sink(decoding(&checkpoint, batch, ceiling)?);
+    }
+    Ok(())
+}
+
+/// A text of at least so many tokens, unlike the others'.
+fn text(checkpoint: &Checkpoint, number: usize, tokens: usize) -> Result<String, Error> {
+    let mut text = format!("{number}: ");
+    while checkpoint.tokenizer.encode(&text)?.len() < tokens {
+        text.push_str("a horse and a cart went over the hill, ");
+    }
+    Ok(text)
+}
+
+fn decoding(checkpoint: &Checkpoint, batch: usize, ceiling: f64) -> Result<Row, Error> {
+    let model = checkpoint.model.config();
+    let memory = MemoryBudget::of(&checkpoint.model)?;
+    let length = CONTEXT + 2 * STEPS;
+    let setting = EngineConfig {
+        max_step_tokens: 2048,
+        prefix_sharing: PrefixSharing::Off,
+        ..EngineConfig::with_length(model, batch, length, memory)
+    };
+    let mut engine = Engine::new(checkpoint, setting)?;
+    let new = 2 * STEPS;
+    let config = Arc::new(GenerationConfig { max_new_tokens: new, min_new_tokens: new, ..GenerationConfig::default() });
+    let prompt = CONTEXT - STEPS;
+    for number in 0..batch {
+        let prompt = text(checkpoint, number, prompt)?;
+        engine.submit(Request { prompt, seed: number as u64, config: config.clone() })?;
+    }
+    let prompts = engine.stats().prompt_tokens as f64;
+    let began = Instant::now();
+    // A step that computes no more than a token each has no prompt in it.
+    loop {
+        let before = engine.stats().computed_tokens;
+        engine.step()?;
+        if engine.stats().computed_tokens - before <= batch as u64 {
+            break;
+        }
+    }
+    let prefill = prompts / began.elapsed().as_secs_f64();
+    let (began, before) = (Instant::now(), engine.stats());
+    for _ in 0..STEPS {
+        engine.step()?;
+    }
+    let seconds = began.elapsed().as_secs_f64() / STEPS as f64;
+    let after = engine.stats();
+    let rows = (after.computed_tokens - before.computed_tokens) as f64 / STEPS as f64;
+    let keys = (after.attended_keys - before.attended_keys) as f64 / STEPS as f64;
+    // The embedding is only looked up in; every other weight is read once a step, and every key and value once.
+    let parameters = checkpoint.model.parameters().layout().len() - model.vocab_size * model.hidden_size;
+    let token = EngineConfig::bytes_per_token(model, memory.bytes_per_value) as f64;
+    let bytes = (parameters * memory.bytes_per_value) as f64 + keys * token;
+    let share = bytes / seconds / 1e9 / ceiling;
+    let result = format!(
+        "decode {:.0} tokens/s, {:.2} ms a step, {:.0} GB/s ({:.0}% of a copy's); prefill {prefill:.0} tokens/s",
+        rows / seconds,
+        1e3 * seconds,
+        bytes / seconds / 1e9,
+        100.0 * share
+    );
+    let numbers = json!({
+        "batch": batch, "decode_tokens_per_s": rows / seconds, "step_seconds": seconds, "step_bytes": bytes,
+        "copy_gb_per_s": ceiling, "share_of_copy": share, "prefill_tokens_per_s": prefill,
+        "context": keys / rows.max(1.0),
+    });
+    Ok(row("decode", format!("{batch} at a time, context {:.0}", keys / rows.max(1.0)), result, numbers))
+}
+
+/// Self-play as `benches/baselines/self_play.py` plays: five turns, 48 tokens an utterance.
+pub(super) fn play(settings: &Settings, device: &Device, sink: Sink<'_>) -> Result<(), Error> {
+    make(settings)?;
+    let options = LoadOptions { device: device.clone(), dtype: WeightDtype::Bf16 };
+    let checkpoint = Checkpoint::load_with(&settings.checkpoint, &options)?;
+    let prompts = PromptSet::default();
+    for (batch, games) in [(1, 1), (16, 16), (64, 128), (128, 256)] {
+        let memory = MemoryBudget::of(&checkpoint.model)?;
+        let model = checkpoint.model.config();
+        let engine = EngineConfig { max_step_tokens: 2048, ..EngineConfig::new(model, batch, memory) };
+        let config = spag_selfplay::TimingConfig { games, batch, turns: 5, new_tokens: 48, temperature: 1.2, seed: 0 };
+        let timing = spag_selfplay::time_play(&checkpoint, &prompts, engine, config)?;
+        let rate = games as f64 / timing.seconds;
+        let tokens = timing.stats.new_tokens as f64 / timing.seconds;
+        let result = format!("{rate:.3} games/s, {tokens:.0} generated tokens/s");
+        let numbers = json!({ "batch": batch, "games": games, "games_per_s": rate, "generated_tokens_per_s": tokens });
+        sink(row("play", format!("self-play, {batch} games at a time"), result, numbers));
+    }
+    Ok(())
+}
