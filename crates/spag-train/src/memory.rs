@@ -1,7 +1,7 @@
 //! Whether a run fits into memory, asked before anything is loaded, and where the optimizer's state lies.
 
 use spag_model::{
-    Error as ModelError, LlamaConfig, OpenDevice, OptimizerPlace, TrainingMemory, TrainingSettings, free_memory, gib,
+    LlamaConfig, OpenDevice, OptimizerPlace, TooLittleMemory, TrainingMemory, TrainingSettings, free_memory, gib,
 };
 
 use crate::config::{OffloadOptimizer, TrainConfig};
@@ -44,7 +44,7 @@ fn place(model: &LlamaConfig, config: &TrainConfig, offload: OffloadOptimizer, f
     for place in places {
         let memory = memory(model, config, *place);
         if memory.on_device() > free.device {
-            refused = Some(ModelError::Memory {
+            refused = Some(TooLittleMemory {
                 what: "training".into(),
                 needed: memory.on_device(),
                 free: free.device,
@@ -53,7 +53,7 @@ fn place(model: &LlamaConfig, config: &TrainConfig, offload: OffloadOptimizer, f
                 table: format!("\n{memory}"),
             });
         } else if memory.on_host() > free.host {
-            refused = Some(ModelError::Memory {
+            refused = Some(TooLittleMemory {
                 what: "the optimizer's state".into(),
                 needed: memory.on_host(),
                 free: free.host,
@@ -70,7 +70,7 @@ fn place(model: &LlamaConfig, config: &TrainConfig, offload: OffloadOptimizer, f
         }
     }
     match refused {
-        Some(error) => Err(error.into()),
+        Some(error) => Err(spag_model::Error::from(error).into()),
         None => Ok(OptimizerPlace::Device),
     }
 }
