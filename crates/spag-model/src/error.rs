@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::memory::gib;
+use crate::memory::TooLittleMemory;
 
 /// Everything that can go wrong in this crate, named by cause.
 #[derive(Debug, thiserror::Error)]
@@ -112,25 +112,8 @@ pub enum Error {
         reason: String,
     },
     /// A device, or the host, has too little memory for what is about to begin.
-    #[error(
-        "too little memory: {what} needs {needed}, and {free} are free {place}; {advice}{table}",
-        needed = gib(*needed),
-        free = gib(*free)
-    )]
-    Memory {
-        /// What needs it.
-        what: String,
-        /// Bytes that are needed.
-        needed: u64,
-        /// Bytes that are free.
-        free: u64,
-        /// Where: "on cuda:0 (…)", "on the host".
-        place: String,
-        /// What to change.
-        advice: String,
-        /// What the need is made of, a line each after a line break, or nothing.
-        table: String,
-    },
+    #[error(transparent)]
+    Memory(Box<TooLittleMemory>),
     /// An error of the tensor library.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),

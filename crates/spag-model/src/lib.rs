@@ -56,7 +56,9 @@ pub use generate::{
     GenerationTimes, MemoryBudget, PrefixSharing, Request, RequestId, Sampling,
 };
 pub use llama::{Activations, Forward, Llama};
-pub use memory::{OptimizerPlace, PlayingMemory, PlayingSettings, TrainingMemory, TrainingSettings, gib};
+pub use memory::{
+    OptimizerPlace, PlayingMemory, PlayingSettings, TooLittleMemory, TrainingMemory, TrainingSettings, gib,
+};
 pub use packed::{Packed, Targets};
 pub use params::{FlatBuffers, LayerLayout, Layout, View};
 pub use tokenizer::{SpecialIds, Tokenizer};

@@ -1,7 +1,7 @@
 //! Whether a run fits into memory, asked before anything is loaded, and where the optimizer's state lies.
 
 use spag_model::{
-    Error as ModelError, LlamaConfig, OpenDevice, OptimizerPlace, TrainingMemory, TrainingSettings, free_memory, gib,
+    LlamaConfig, OpenDevice, OptimizerPlace, TooLittleMemory, TrainingMemory, TrainingSettings, free_memory, gib,
 };
 
 use crate::config::{OffloadOptimizer, TrainConfig};
@@ -44,7 +44,7 @@ fn place(model: &LlamaConfig, config: &TrainConfig, offload: OffloadOptimizer, f
     for place in places {
         let memory = memory(model, config, *place);
         if memory.on_device() > free.device {
-            refused = Some(ModelError::Memory {
+            refused = Some(TooLittleMemory {
                 what: "training".into(),
                 needed: memory.on_device(),
                 free: free.device,
@@ -53,7 +53,7 @@ fn place(model: &LlamaConfig, config: &TrainConfig, offload: OffloadOptimizer, f
                 table: format!("\n{memory}"),
             });
         } else if memory.on_host() > free.host {
-            refused = Some(ModelError::Memory {
+            refused = Some(TooLittleMemory {
                 what: "the optimizer's state".into(),
                 needed: memory.on_host(),
                 free: free.host,
@@ -70,7 +70,7 @@ fn place(model: &LlamaConfig, config: &TrainConfig, offload: OffloadOptimizer, f
         }
     }
     match refused {
-        Some(error) => Err(error.into()),
+        Some(error) => Err(spag_model::Error::from(error).into()),
         None => Ok(OptimizerPlace::Device),
     }
 }
@@ -85,40 +85,39 @@ fn memory(model: &LlamaConfig, config: &TrainConfig, optimizer: OptimizerPlace) 
     TrainingMemory::new(model, &settings)
 }
 
+/// A flag that saves memory, and what it changes.
+type Change = (&'static str, fn(&mut TrainConfig, &mut OptimizerPlace));
+
+/// In the order in which they cost least. Parameters in bf16 have master weights, which save nothing on the device unless
+/// these are on the host.
+const CHANGES: [Change; 4] = [
+    ("--gradient_checkpointing True", |config, _| config.gradient_checkpointing = true),
+    ("--offload_optimizer cpu", |_, place| *place = OptimizerPlace::Host),
+    ("--bf16 True", |config, _| config.bf16 = true),
+    ("--per_device_train_batch_size 1 with more --gradient_accumulation_steps", |config, _| {
+        config.per_device_train_batch_size = 1;
+    }),
+];
+
 /// What can be changed, each with what the run would need then, all that came before included.
 fn advice(model: &LlamaConfig, config: &TrainConfig, place: OptimizerPlace, free: u64) -> String {
     let (mut config, mut place) = (config.clone(), place);
-    let mut steps = Vec::new();
     let mut needed = memory(model, &config, place).on_device();
-    let mut step = |text: &str, config: &TrainConfig, place: OptimizerPlace| {
-        let now = memory(model, config, place).on_device();
-        if now < needed {
-            needed = now;
-            steps.push(format!("{text} ({})", gib(now)));
+    let mut steps = Vec::new();
+    for (flag, change) in CHANGES {
+        let (mut changed, mut moved) = (config.clone(), place);
+        change(&mut changed, &mut moved);
+        let now = memory(model, &changed, moved).on_device();
+        if needed > free && now < needed {
+            steps.push(format!("{flag} ({})", gib(now)));
+            (config, place, needed) = (changed, moved, now);
         }
-        needed <= free
-    };
-    let _ = (!config.bf16 && {
-        config.bf16 = true;
-        step("--bf16 True", &config, place)
-    }) || (!config.gradient_checkpointing && {
-        config.gradient_checkpointing = true;
-        step("--gradient_checkpointing True", &config, place)
-    }) || (place == OptimizerPlace::Device && {
-        place = OptimizerPlace::Host;
-        step("--offload_optimizer cpu", &config, place)
-    }) || (config.per_device_train_batch_size > 1 && {
-        config.per_device_train_batch_size = 1;
-        step("--per_device_train_batch_size 1 with more --gradient_accumulation_steps", &config, place)
-    });
-    let end = match (needed <= free, steps.is_empty()) {
-        (true, _) => "",
-        (false, true) => "take a shorter --max_length, a smaller model or a GPU with more memory",
-        (false, false) => ", and a shorter --max_length, a smaller model or a GPU with more memory",
-    };
-    match steps.is_empty() {
-        true => end.to_owned(),
-        false => format!("change, one after another: {}{end}", steps.join(", ")),
+    }
+    let last = "a shorter --max_length, a smaller model or a GPU with more memory";
+    match (steps.is_empty(), needed <= free) {
+        (true, _) => format!("take {last}"),
+        (false, true) => format!("change, one after another: {}", steps.join(", ")),
+        (false, false) => format!("change, one after another: {}, and take {last}", steps.join(", ")),
     }
 }
 
@@ -176,7 +175,7 @@ mod tests {
         }
         let plain = TrainConfig { bf16: false, gradient_checkpointing: false, ..config() };
         let text = error(&plain, OffloadOptimizer::None, &on(24, 1000));
-        let flags = ["--bf16 True", "--gradient_checkpointing True", "--offload_optimizer cpu", "train_batch_size 1"];
+        let flags = ["--gradient_checkpointing True", "--offload_optimizer cpu", "--bf16 True", "train_batch_size 1"];
         let places: Vec<usize> = flags.iter().map(|flag| text.find(flag).unwrap()).collect();
         assert!(places.is_sorted() && text.contains("a smaller model or a GPU with more memory"), "{text}");
         let text = error(&config(), OffloadOptimizer::Auto, &on(79, 64));
