@@ -118,6 +118,25 @@ class Guarded {
   unsigned char *base_, *data_;
 };
 
+// Memory for the stacks of a block's threads.
+class Stacks {
+ public:
+  ~Stacks() { munmap(base, bytes_); }
+  void reserve(size_t bytes) {
+    if (bytes <= bytes_) return;
+    if (base != nullptr) munmap(base, bytes_);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    base = memory == MAP_FAILED ? nullptr : static_cast<unsigned char*>(memory);
+    bytes_ = base == nullptr ? 0 : bytes;
+    if (base == nullptr) fail("no memory for the threads");
+  }
+  unsigned char* base = nullptr;
+
+ private:
+  size_t bytes_ = 0;
+};
+
 struct Block {
   Index3 index, size, grid;
   std::vector<Thread> threads;
@@ -411,14 +430,10 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
     running.arguments = values.data();
     running.shared_bytes = shared_bytes;
     running.threads.resize(threads);
-    struct Stacks {
-      unsigned char* base;
-      size_t bytes;
-      ~Stacks() { munmap(base, bytes); }
-    } stacks{nullptr, threads * STACK};
-    stacks.base = static_cast<unsigned char*>(
-        mmap(nullptr, stacks.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (stacks.base == MAP_FAILED) fail("no memory for the threads");
+    // Kept from launch to launch: fresh memory costs more than many kernels.
+    static thread_local Stacks stacks;
+    stacks.reserve(threads * STACK);
+    running.shared = std::make_unique<Guarded>(shared_bytes, true);
     for (size_t i = 0; i < threads; ++i) {
       running.threads[i].index = {unsigned(i), 0, 0};
       running.threads[i].stack = stacks.base + i * STACK;
@@ -433,7 +448,7 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
       const size_t at = schedule & 4 ? blocks - 1 - i : i;
       running.index = {unsigned(at % grid[0]), unsigned(at / grid[0] % grid[1]), unsigned(at / grid[0] / grid[1])};
       // Full of NaNs anew for every block.
-      running.shared = std::make_unique<Guarded>(shared_bytes, true);
+      memset(running.shared->data(), 0xff, shared_bytes);
       run_block(schedule);
     }
     size_t used = 0;

@@ -18,16 +18,15 @@ fn place() -> Place {
 
 #[test]
 fn training_in_f32() {
-    for method in parity::METHODS {
-        println!("{}: {}", method.0, parity::training(&place(), &fixtures(), method, WeightDtype::F32, 2));
+    for (method, steps) in parity::METHODS.into_iter().zip([1, 2]) {
+        println!("{}: {}", method.0, parity::training(&place(), &fixtures(), method, WeightDtype::F32, steps));
     }
 }
 
 #[test]
 fn training_in_bf16() {
-    for method in parity::METHODS {
-        println!("{}: {}", method.0, parity::training(&place(), &fixtures(), method, WeightDtype::Bf16, 2));
-    }
+    let offline_po = parity::METHODS[1];
+    println!("{}", parity::training(&place(), &fixtures(), offline_po, WeightDtype::Bf16, 1));
 }
 
 #[test]
