@@ -20,12 +20,16 @@
 
 mod bytes;
 mod gemm;
+mod recorded;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Device, Result, Tensor, bail};
-use spag_model::kernels::{Arg, Gemm, Kernels, Launch, PageLock};
+use spag_model::kernels::{Arg, Gemm, Kernels, Launch, PageLock, Replay};
+
+use recorded::{Recorded, Recording};
 
 /// Runs kernels on CPU tensors.
 ///
@@ -33,7 +37,23 @@ use spag_model::kernels::{Arg, Gemm, Kernels, Launch, PageLock};
 /// faults.
 #[derive(Debug, Default)]
 pub struct Emulator {
-    launches: AtomicU32,
+    launches: Arc<AtomicU32>,
+    /// What is being taken down, instead of running.
+    recording: Mutex<Option<Vec<Recorded>>>,
+}
+
+impl Emulator {
+    /// Takes work down where that is asked for; says whether it did.
+    fn records(&self, work: impl FnOnce() -> Recorded) -> bool {
+        let mut recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        match recording.as_mut() {
+            Some(all) => {
+                all.push(work());
+                true
+            }
+            None => false,
+        }
+    }
 }
 
 #[repr(C)]
@@ -86,45 +106,68 @@ impl Held {
     }
 }
 
+/// Runs a kernel; `schedule` chooses the order of its threads.
+fn run(launch: &Launch<'_>, schedule: u32) -> Result<()> {
+    let mut held = launch.args.iter().map(Held::of).collect::<Result<Vec<_>>>()?;
+    let arguments: Vec<Argument> = held.iter_mut().map(Held::argument).collect();
+    let name = CString::new(launch.kernel.as_str()).map_err(candle_core::Error::wrap)?;
+    let (block, mut error) = ([launch.block, 1, 1], vec![0u8; 512]);
+    // SAFETY: every argument points to memory of `held` with its length, which the call alone uses; the kernel works
+    // on copies between pages that fault.
+    let failed = unsafe {
+        emulator_launch(
+            name.as_ptr(),
+            launch.grid.as_ptr(),
+            block.as_ptr(),
+            launch.shared_bytes,
+            arguments.as_ptr(),
+            arguments.len(),
+            schedule,
+            error.as_mut_ptr().cast(),
+            error.len(),
+        )
+    };
+    if failed != 0 {
+        let why = CStr::from_bytes_until_nul(&error).map(CStr::to_string_lossy).unwrap_or_default();
+        bail!("emulated {launch}: {why}");
+    }
+    for (arg, held) in launch.args.iter().zip(held) {
+        if let (Arg::Out(tensor), Held::Written(bytes)) = (arg, held) {
+            bytes::write(tensor, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
 impl Kernels for Emulator {
     fn launch(&self, launch: &Launch<'_>) -> Result<()> {
-        if launch.is_empty() {
+        if launch.is_empty() || self.records(|| Recorded::launch(launch)) {
             return Ok(());
         }
-        let mut held = launch.args.iter().map(Held::of).collect::<Result<Vec<_>>>()?;
-        let arguments: Vec<Argument> = held.iter_mut().map(Held::argument).collect();
-        let name = CString::new(launch.kernel.as_str()).map_err(candle_core::Error::wrap)?;
-        let (block, mut error) = ([launch.block, 1, 1], vec![0u8; 512]);
-        let schedule = self.launches.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: every argument points to memory of `held` with its length, which the call alone uses; the kernel works
-        // on copies between pages that fault.
-        let failed = unsafe {
-            emulator_launch(
-                name.as_ptr(),
-                launch.grid.as_ptr(),
-                block.as_ptr(),
-                launch.shared_bytes,
-                arguments.as_ptr(),
-                arguments.len(),
-                schedule,
-                error.as_mut_ptr().cast(),
-                error.len(),
-            )
-        };
-        if failed != 0 {
-            let why = CStr::from_bytes_until_nul(&error).map(CStr::to_string_lossy).unwrap_or_default();
-            bail!("emulated {launch}: {why}");
-        }
-        for (arg, held) in launch.args.iter().zip(held) {
-            if let (Arg::Out(tensor), Held::Written(bytes)) = (arg, held) {
-                bytes::write(tensor, &bytes)?;
-            }
-        }
-        Ok(())
+        run(launch, self.launches.fetch_add(1, Ordering::Relaxed))
     }
 
     fn gemm(&self, gemm: &Gemm<'_>) -> Result<()> {
-        gemm::run(gemm)
+        match self.records(|| Recorded::gemm(gemm)) {
+            true => Ok(()),
+            false => gemm::run(gemm),
+        }
+    }
+
+    fn copy(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+        match self.records(|| Recorded::Copy(from.clone(), to.clone())) {
+            true => Ok(()),
+            false => bytes::write(to, &bytes::read(from)?),
+        }
+    }
+
+    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>> {
+        let recording = || self.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        *recording() = Some(Vec::new());
+        let worked = work();
+        let all = recording().take().unwrap_or_default();
+        worked?;
+        Ok(Some(Box::new(Recording::new(all, self.launches.clone()))))
     }
 
     /// Full of NaNs (of bits that are all set), so that an element which is never written shows.

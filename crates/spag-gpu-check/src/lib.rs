@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod checks;
+pub mod engine;
 pub mod kernels;
 pub mod parity;
 mod place;

@@ -24,6 +24,10 @@ pub fn run(place: &Place, fixtures: &Path, sink: &mut dyn FnMut(Row)) {
         let result = outcome.as_ref().map_or_else(String::clone, |()| said);
         sink(Row { part: "parity".into(), what, numbers: json!(result), result, passed: Some(outcome.is_ok()) });
     };
+    one("the engine's tokens are the CPU's: chunks, shared pages, sampling".into(), &|| {
+        crate::engine::check(place, fixtures);
+        "all tokens equal".into()
+    });
     for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
         for (name, method) in METHODS {
             one(format!("12 training steps, {name}, {dtype}"), &|| {

@@ -30,6 +30,11 @@ fn training_in_bf16() {
 }
 
 #[test]
+fn the_engine_gives_the_cpus_tokens() {
+    spag_gpu_check::engine::check(&place(), &fixtures());
+}
+
+#[test]
 fn generation() {
     println!("{}", parity::generation(&place(), &fixtures(), WeightDtype::F32, 3, 12));
     println!("{}", parity::generation(&place(), &fixtures(), WeightDtype::Bf16, 3, 12));

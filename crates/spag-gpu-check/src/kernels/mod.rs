@@ -8,7 +8,6 @@ mod adamw;
 mod attention;
 mod cast;
 mod embedding;
-mod engine;
 mod log_prob;
 mod matmul;
 mod packed_linear;
@@ -39,5 +38,4 @@ pub const ALL: &[Check] = &[
     ("sample", sample::check),
     ("squared_norm", squared_norm::check),
     ("swiglu", swiglu::check),
-    ("engine", engine::check),
 ];

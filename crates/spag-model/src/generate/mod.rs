@@ -5,6 +5,7 @@ mod config;
 mod detokenize;
 mod engine;
 mod kv;
+mod recorded;
 mod request;
 mod sample;
 mod schedule;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use candle_core::{DType, Device, Tensor};
 
 use super::kv::KvCache;
+use super::recorded::{Inputs, RecordedPasses};
 use crate::config::LlamaConfig;
 use crate::error::Result;
 use crate::llama::Llama;
@@ -39,6 +40,7 @@ pub(super) struct Weights {
     eps: f32,
     rotated: usize,
     pool: Arc<Pool>,
+    recorded: RecordedPasses,
 }
 
 /// What a forward pass found out.
@@ -81,6 +83,7 @@ impl Weights {
             eps: config.rms_norm_eps as f32,
             rotated: config.hidden_size + config.kv_size(),
             pool: Arc::default(),
+            recorded: RecordedPasses::default(),
         })
     }
 
@@ -103,19 +106,43 @@ impl Weights {
     fn pass(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<Passed> {
         let positions: Vec<u32> =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
-        let positions = Positions::new(&positions, &self.rope, self.embedding.device())?;
-        let plan = cache.plan(spans)?;
+        let inputs = Inputs {
+            x: embedding::forward(ids, &self.embedding)?,
+            positions: Positions::new(&positions, &self.rope, self.device())?,
+            plan: cache.plan(spans)?,
+        };
+        if last.len() == ids.len() {
+            // The logits after every row are asked for, as in decoding, where hardly anything changes from pass to pass.
+            let (logits, attention) = self.recorded.pass(inputs, |inputs| {
+                let (x, attention) = self.layers(inputs, cache)?;
+                Ok((self.logits(x)?, attention))
+            })?;
+            return Ok(Passed { logits: Some(logits), attention });
+        }
+        let (x, attention) = self.layers(&inputs, cache)?;
+        if last.is_empty() {
+            recycle(x)?;
+            return Ok(Passed { logits: None, attention });
+        }
+        let rows = embedding::forward(last, &x)?;
+        recycle(x)?;
+        Ok(Passed { logits: Some(self.logits(rows)?), attention })
+    }
+
+    /// The output of the last block, and the time that attention took.
+    fn layers(&self, inputs: &Inputs<'_>, cache: &KvCache) -> candle_core::Result<(Tensor, Duration)> {
+        let Inputs { x, positions, plan } = inputs;
         let mut attention = Duration::ZERO;
-        let mut x = embedding::forward(ids, &self.embedding)?;
+        let mut x = x.clone();
         for (layer, block) in self.blocks.iter().enumerate() {
             let normed = rms_norm::forward(&x, &block.input_norm, self.eps)?;
             let qkv = packed_linear::forward(&normed, &block.qkv, None)?;
             recycle(normed)?;
-            rotate_leading(&qkv, self.rotated, &positions, &self.rope, Direction::Forward)?;
+            rotate_leading(&qkv, self.rotated, positions, &self.rope, Direction::Forward)?;
             let began = Instant::now();
             let (keys, values) = (&cache.keys[layer], &cache.values[layer]);
-            paged_attention::append(&qkv, keys, values, &plan)?;
-            let attended = paged_attention::forward(&qkv, keys, values, &plan)?;
+            paged_attention::append(&qkv, keys, values, plan)?;
+            let attended = paged_attention::forward(&qkv, keys, values, plan)?;
             attention += began.elapsed();
             recycle(qkv)?;
             let middle = packed_linear::forward(&attended, &block.o, Some(&x))?;
@@ -130,16 +157,15 @@ impl Weights {
             recycle(activated)?;
             recycle(middle)?;
         }
-        if last.is_empty() {
-            recycle(x)?;
-            return Ok(Passed { logits: None, attention });
-        }
-        let rows = embedding::forward(last, &x)?;
-        recycle(x)?;
+        Ok((x, attention))
+    }
+
+    /// The logits after rows of the last block's output.
+    fn logits(&self, rows: Tensor) -> candle_core::Result<Tensor> {
         let normed = rms_norm::forward(&rows, &self.norm, self.eps)?;
         recycle(rows)?;
         let logits = packed_linear::forward(&normed, &self.head, None)?;
         recycle(normed)?;
-        Ok(Passed { logits: Some(logits), attention })
+        Ok(logits)
     }
 }

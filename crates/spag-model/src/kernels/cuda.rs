@@ -245,6 +245,15 @@ impl Kernels for CudaKernels {
         unsafe { Tensor::empty(shape, dtype, &Device::Cuda(self.device.clone())) }
     }
 
+    fn copy(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+        check_copy(from, to)?;
+        let bytes = from.elem_count() * from.dtype().size_in_bytes();
+        let (from, to) = (self.address(from)?, self.address(to)?);
+        // SAFETY: both are tensors of as many bytes on this device, and all work on its stream is in order.
+        unsafe { result::memcpy_dtod_async(to, from, bytes, self.device.cuda_stream().cu_stream()) }
+            .map_err(Error::wrap)
+    }
+
     fn download(&self, from: &Tensor, to: &Tensor) -> Result<()> {
         check_copy(from, to)?;
         self.down.join(&self.device.cuda_stream()).map_err(Error::wrap)?;

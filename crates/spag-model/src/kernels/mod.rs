@@ -42,6 +42,12 @@ pub trait Kernels: Send + Sync {
     /// No memory.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
+    /// Starts a copy from one tensor of the device to another of the same shape and number format.
+    ///
+    /// # Errors
+    /// Shapes or number formats that differ, or a failure of the device.
+    fn copy(&self, from: &Tensor, to: &Tensor) -> Result<()>;
+
     /// Copies a tensor of the device into one on the CPU, after all that the device was told to do before, and returns
     /// when it is there. Meant to be called on a thread of its own: other work goes on meanwhile.
     ///
@@ -63,8 +69,8 @@ pub trait Kernels: Send + Sync {
     fn page_lock(&self, tensor: &Tensor) -> Result<PageLock>;
 
     /// Takes down what `work` launches, for later: nothing runs yet. `None` where the device cannot; `work` has not been
-    /// called then. `work` must neither copy between host and device nor wait, and what it reads and writes outside
-    /// itself must stay where it is as long as the result lives.
+    /// called then. `work` must do nothing but launch kernels, multiply and copy on the device; its kernels must have run
+    /// before, and what it reads and writes outside itself must stay where it is as long as the result lives.
     ///
     /// # Errors
     /// What `work` reports, or that it did what cannot be taken down.

@@ -8,7 +8,7 @@ use candle_core::{Device, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::{cpu, simd};
-use crate::kernels;
+use crate::kernels::{self, Kernels};
 
 /// Cosines and sines of every position and frequency.
 #[derive(Clone, Debug)]
@@ -43,6 +43,21 @@ impl Positions {
             _ => None,
         };
         Ok(Self { values: positions.to_vec(), end, copy })
+    }
+
+    /// The copy on the device that turns the rows, if it is not the CPU.
+    pub(crate) fn tensor(&self) -> Option<&Tensor> {
+        self.copy.as_ref()
+    }
+
+    /// The same with a copy of its own on the device.
+    pub(crate) fn copied(&self, kernels: &dyn Kernels) -> Result<Self> {
+        let copy = self.copy.as_ref().map(|from| {
+            let to = kernels.empty(from.dims(), from.dtype())?;
+            kernels.copy(from, &to)?;
+            Ok::<_, candle_core::Error>(to)
+        });
+        Ok(Self { values: self.values.clone(), end: self.end, copy: copy.transpose()? })
     }
 
     /// The copy on `device`.

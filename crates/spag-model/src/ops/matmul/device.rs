@@ -23,7 +23,8 @@ pub(super) fn linear_add(kernels: &dyn Kernels, residual: &Tensor, x: &Tensor, w
     if residual.dtype() != x.dtype() {
         bail!("linear: the residual is {:?}, x is {:?}", residual.dtype(), x.dtype());
     }
-    let y = residual.copy()?;
+    let y = kernels.empty(residual.dims(), residual.dtype())?;
+    kernels.copy(residual, &y)?;
     kernels.gemm(&Gemm { a: straight(x), b: transposed(w), c: &y, accumulate: Accumulate::Yes })?;
     Ok(y)
 }

@@ -5,7 +5,7 @@ use candle_core::{Result, Tensor, bail};
 use super::forward::{Group, groups};
 use super::tables::Tables;
 use super::{PageShape, Span};
-use crate::kernels;
+use crate::kernels::{self, Kernels};
 
 /// The spans of a batch, checked, and what the layers' calls have in common: on a CPU which rows go together, on a
 /// device the tables that its kernels read, uploaded at once.
@@ -55,5 +55,35 @@ impl<'a> Plan<'a> {
             None => Way::Cpu { spans: spans.to_vec(), groups: groups(spans, shape.tokens) },
         };
         Ok(Self { rows, pages: count, shape, way })
+    }
+
+    /// What two plans of single rows have in common where a recorded pass of one serves the other: rows, splits, and the
+    /// length of the tables. `None` where the CPU computes or a span has several rows.
+    pub(crate) fn decoding(&self) -> Option<(usize, usize, usize)> {
+        match &self.way {
+            Way::Device(tables) if tables.tiles == 0 && tables.decoding == self.rows => {
+                Some((self.rows, tables.splits, tables.tensor.elem_count()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The tables on the device, whose contents are all that changes between such plans.
+    pub(crate) fn tables(&self) -> Option<&Tensor> {
+        match &self.way {
+            Way::Device(tables) => Some(&tables.tensor),
+            Way::Cpu { .. } => None,
+        }
+    }
+
+    /// The same with tables, and memory for what splits leave, of its own; `None` where the CPU computes.
+    pub(crate) fn copied(&self, kernels: &dyn Kernels) -> Result<Option<Plan<'static>>> {
+        match &self.way {
+            Way::Device(tables) => {
+                let way = Way::Device(tables.copied(kernels)?);
+                Ok(Some(Plan { rows: self.rows, pages: self.pages, shape: self.shape, way }))
+            }
+            Way::Cpu { .. } => Ok(None),
+        }
     }
 }

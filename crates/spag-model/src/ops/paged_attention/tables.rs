@@ -9,6 +9,8 @@ use crate::kernels::Kernels;
 
 /// Numbers before the lists; see `tables.cuh`.
 const HEADER: usize = 8;
+/// Tables are as long as a multiple of this.
+const LENGTH_STEP: usize = 1024;
 /// Queries of a tile of prefill.
 const TILE_QUERIES: usize = 64;
 /// Query heads of a KV head that the tensor cores take together in decoding.
@@ -91,6 +93,18 @@ impl Tables {
     }
 }
 
+impl Tables {
+    /// The same in memory of its own.
+    pub(super) fn copied(&self, kernels: &dyn Kernels) -> Result<Self> {
+        let tensor = kernels.empty(self.tensor.dims(), self.tensor.dtype())?;
+        kernels.copy(&self.tensor, &tensor)?;
+        let fresh = |like: &Tensor| kernels.empty(like.dims(), like.dtype());
+        let partial =
+            self.partial.as_ref().map(|(stats, sums)| Ok::<_, candle_core::Error>((fresh(stats)?, fresh(sums)?)));
+        Ok(Self { tensor, partial: partial.transpose()?, ..*self })
+    }
+}
+
 fn route(dtype: DType, shape: PageShape) -> Route {
     let heads = shape.heads;
     let fits = dtype == DType::BF16
@@ -148,6 +162,8 @@ impl Lists {
         all.extend(self.decoding);
         all.extend(self.tiles.into_flattened());
         all.extend(self.pages);
+        // Passes that differ little have tables of one length, and so one recorded pass serves them all.
+        all.resize(all.len().next_multiple_of(LENGTH_STEP), 0);
         all
     }
 }

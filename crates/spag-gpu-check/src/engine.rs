@@ -1,3 +1,5 @@
+//! The generation engine as a whole against the CPU's.
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,8 +28,10 @@ const LOG_PROB_TOLERANCE: f32 = 1e-4;
 
 /// The whole engine in f32: prompts in chunks, pages shared and copied, greedy and drawn tokens. The tokens are those of
 /// the CPU's engine, since no two of the fixture's are as likely as rounding could confuse.
-pub(super) fn check(place: &Place) {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+///
+/// # Panics
+/// Where they are others, or log-probabilities are farther apart than rounding explains.
+pub fn check(place: &Place, fixtures: &Path) {
     let checkpoint = Checkpoint::load(fixtures.join("tiny-llama")).unwrap();
     let text = std::fs::read_to_string(fixtures.join("generate.json")).unwrap();
     let cases = serde_json::from_str::<Cases>(&text).unwrap().cases;

@@ -1,0 +1,109 @@
+//! Work that is taken down and done again, as a CUDA graph does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use candle_core::{Result, Tensor};
+use spag_model::kernels::{Accumulate, Arg, Gemm, Launch, Module, Operand, Orientation, Replay};
+
+use crate::{bytes, gemm, run};
+
+/// A launch, a product or a copy, with the tensors that it works on.
+#[derive(Debug)]
+pub(crate) enum Recorded {
+    Launch { module: Module, kernel: String, grid: [u32; 3], block: u32, shared_bytes: usize, args: Vec<Held> },
+    Gemm { a: (Tensor, Orientation), b: (Tensor, Orientation), c: Tensor, accumulate: Accumulate },
+    Copy(Tensor, Tensor),
+}
+
+/// An argument that owns its tensor.
+#[derive(Debug)]
+pub(crate) enum Held {
+    In(Tensor),
+    Out(Tensor),
+    Value(Arg<'static>),
+}
+
+impl Held {
+    fn of(arg: &Arg<'_>) -> Self {
+        match *arg {
+            Arg::In(tensor) => Self::In(tensor.clone()),
+            Arg::Out(tensor) => Self::Out(tensor.clone()),
+            Arg::Null => Self::Value(Arg::Null),
+            Arg::U32(x) => Self::Value(Arg::U32(x)),
+            Arg::U64(x) => Self::Value(Arg::U64(x)),
+            Arg::F32(x) => Self::Value(Arg::F32(x)),
+        }
+    }
+
+    fn arg(&self) -> Arg<'_> {
+        match self {
+            Self::In(tensor) => Arg::In(tensor),
+            Self::Out(tensor) => Arg::Out(tensor),
+            Self::Value(value) => *value,
+        }
+    }
+}
+
+impl Recorded {
+    pub(crate) fn launch(launch: &Launch<'_>) -> Self {
+        Self::Launch {
+            module: launch.module,
+            kernel: launch.kernel.clone(),
+            grid: launch.grid,
+            block: launch.block,
+            shared_bytes: launch.shared_bytes,
+            args: launch.args.iter().map(Held::of).collect(),
+        }
+    }
+
+    pub(crate) fn gemm(gemm: &Gemm<'_>) -> Self {
+        let side = |operand: &Operand<'_>| (operand.tensor.clone(), operand.orientation);
+        Self::Gemm { a: side(&gemm.a), b: side(&gemm.b), c: gemm.c.clone(), accumulate: gemm.accumulate }
+    }
+}
+
+/// Recorded work, in order.
+pub(crate) struct Recording {
+    all: Vec<Recorded>,
+    launches: Arc<AtomicU32>,
+}
+
+impl Recording {
+    pub(crate) fn new(all: Vec<Recorded>, launches: Arc<AtomicU32>) -> Self {
+        Self { all, launches }
+    }
+}
+
+impl Replay for Recording {
+    fn replay(&self) -> Result<()> {
+        for recorded in &self.all {
+            match recorded {
+                Recorded::Launch { module, kernel, grid, block, shared_bytes, args } => {
+                    let args: Vec<Arg<'_>> = args.iter().map(Held::arg).collect();
+                    let launch = Launch {
+                        module: *module,
+                        kernel: kernel.clone(),
+                        grid: *grid,
+                        block: *block,
+                        shared_bytes: *shared_bytes,
+                        args: &args,
+                    };
+                    run(&launch, self.launches.fetch_add(1, Ordering::Relaxed))?;
+                }
+                Recorded::Gemm { a, b, c, accumulate } => {
+                    let side = |(tensor, orientation): &(Tensor, Orientation)| (tensor.clone(), *orientation);
+                    let (a, b) = (side(a), side(b));
+                    gemm::run(&Gemm {
+                        a: Operand { tensor: &a.0, orientation: a.1 },
+                        b: Operand { tensor: &b.0, orientation: b.1 },
+                        c,
+                        accumulate: *accumulate,
+                    })?;
+                }
+                Recorded::Copy(from, to) => bytes::write(to, &bytes::read(from)?)?,
+            }
+        }
+        Ok(())
+    }
+}
