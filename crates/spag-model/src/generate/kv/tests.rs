@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use proptest::prelude::*;
 
 use super::*;
-use crate::generate::memory::MemoryBudget;
+use crate::generate::budget::MemoryBudget;
 use crate::ops::paged_attention::append;
 
 /// One layer, one head of size 2.
