@@ -1,4 +1,4 @@
-//! One check a kernel. Each runs the op on random data at a [`Place`](crate::Place) and on the CPU, and panics where
+//! One check a kernel. Each runs the op on random data at a [`Place`] and on the CPU, and panics where
 //! they differ by more than the number format explains.
 //!
 //! Shapes cover odd lengths, a single row, and sizes that are not whole vectors or tiles. Outputs hold NaNs before a
