@@ -56,7 +56,7 @@ impl Batch {
             .collect()
     }
 
-    /// As [`Batch::means`] on the device that holds `log_probs` [M], f32: `[S]`, f64.
+    /// As [`Batch::means`] on the device that holds `log_probs` (`[M]`, f32): `[S]`, f64.
     ///
     /// # Errors
     /// A failure of the device.
@@ -71,7 +71,7 @@ impl Batch {
         Tensor::cat(&means.collect::<Result<Vec<_>>>()?, 0)
     }
 
-    /// As [`Batch::spread`] on the device that holds `gradient` [S], f64: `[M]`, f32.
+    /// As [`Batch::spread`] on the device that holds `gradient` (`[S]`, f64): `[M]`, f32.
     ///
     /// # Errors
     /// A failure of the device.
