@@ -119,6 +119,9 @@ pub(crate) fn run(part: Part, settings: &Settings, sink: Sink<'_>) -> Result<(),
         return python::run(settings, sink);
     }
     let device = open(settings)?.device().clone();
+    if matches!(part, Part::Kernels | Part::Parity) {
+        poison(&device)?;
+    }
     match part {
         Part::Kernels => checks::run(&Place::device(device), sink),
         Part::Parity => parity::run(&Place::device(device), &settings.fixtures, sink),
@@ -132,6 +135,16 @@ pub(crate) fn run(part: Part, settings: &Settings, sink: Sink<'_>) -> Result<(),
         Part::Play => model::play(settings, &device, sink)?,
         Part::Pytorch => {}
     }
+    Ok(())
+}
+
+/// Outputs of kernels hold NaNs until they are written.
+fn poison(device: &Device) -> Result<(), Error> {
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(device) = device {
+        spag_model::kernels::CudaKernels::of(device)?.poison_outputs();
+    }
+    let _ = device;
     Ok(())
 }
 

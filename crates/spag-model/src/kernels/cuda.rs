@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::cuda_backend::cudarc::cublas::{result as cublas, sys as blas};
@@ -22,6 +23,7 @@ const PLAIN_SHARED_BYTES: usize = 48 << 10;
 pub struct CudaKernels {
     device: CudaDevice,
     functions: Mutex<HashMap<String, CudaFunction>>,
+    poisoned: AtomicBool,
     /// For copies to the CPU, and for copies from it: each direction of the bus has its own.
     down: Arc<CudaStream>,
     up: Arc<CudaStream>,
@@ -79,9 +81,26 @@ impl CudaKernels {
         let context = device.cuda_stream().context().clone();
         let stream = || context.new_stream().map_err(Error::wrap);
         let (down, up) = (stream()?, stream()?);
-        let kernels = Arc::new(Self { device: device.clone(), functions: Mutex::default(), down, up });
+        let kernels = Arc::new(Self {
+            device: device.clone(),
+            functions: Mutex::default(),
+            poisoned: AtomicBool::new(false),
+            down,
+            up,
+        });
         all.push((device.id(), kernels.clone()));
         Ok(kernels)
+    }
+
+    /// Fills memory with NaNs before it is given out from now on, so that an element which a kernel does not write shows.
+    /// For checks: it costs a pass over every output.
+    pub fn poison_outputs(&self) {
+        self.poisoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Calls of the driver and of cuBLAS that name no stream of their own work with the thread's context.
+    fn bind(&self) -> Result<()> {
+        self.up.context().bind_to_thread().map_err(Error::wrap)
     }
 
     /// A kernel, loaded once and allowed all the shared memory that it asks for.
@@ -121,6 +140,7 @@ impl CudaKernels {
 
     /// Fills `to` from the device's memory at `address`, which holds as many elements.
     fn copy_down<T>(&self, address: u64, to: &mut [T]) -> Result<()> {
+        self.bind()?;
         // SAFETY: the caller has checked the extents; the copy is done when this returns.
         unsafe { result::memcpy_dtoh_async(to, address, self.down.cu_stream()) }.map_err(Error::wrap)?;
         self.down.synchronize().map_err(Error::wrap)
@@ -128,6 +148,7 @@ impl CudaKernels {
 
     /// Fills the device's memory at `address` from `from`.
     fn copy_up<T>(&self, from: &[T], address: u64) -> Result<()> {
+        self.bind()?;
         // SAFETY: as above.
         unsafe { result::memcpy_htod_async(address, from, self.up.cu_stream()) }.map_err(Error::wrap)?;
         self.up.synchronize().map_err(Error::wrap)
@@ -210,6 +231,7 @@ impl Kernels for CudaKernels {
         let alpha = 1f32;
         let beta = if gemm.accumulate == Accumulate::Yes { 1f32 } else { 0f32 };
         let (a, b, c) = (self.address(gemm.a.tensor)?, self.address(gemm.b.tensor)?, self.address(gemm.c)?);
+        self.bind()?;
         let handle = self.device.cublas_handle();
         // cuBLAS counts columns first: what lies row by row is the transposed matrix to it, and cᵀ = bᵀ·aᵀ.
         // SAFETY: the extents have been checked against the tensors, which live on this device.
@@ -242,11 +264,21 @@ impl Kernels for CudaKernels {
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         // SAFETY: the kernels that follow write every element before any is read; on the device, bits of any kind are
         // numbers of these formats.
-        unsafe { Tensor::empty(shape, dtype, &Device::Cuda(self.device.clone())) }
+        let tensor = unsafe { Tensor::empty(shape, dtype, &Device::Cuda(self.device.clone())) }?;
+        let bytes = tensor.elem_count() * dtype.size_in_bytes();
+        if bytes > 0 && self.poisoned.load(Ordering::Relaxed) {
+            self.bind()?;
+            let stream = self.device.cuda_stream();
+            // SAFETY: the memory is the tensor's, of as many bytes, and work on the stream is in order.
+            unsafe { result::memset_d8_async(self.address(&tensor)?, 0xff, bytes, stream.cu_stream()) }
+                .map_err(Error::wrap)?;
+        }
+        Ok(tensor)
     }
 
     fn copy(&self, from: &Tensor, to: &Tensor) -> Result<()> {
         check_copy(from, to)?;
+        self.bind()?;
         let bytes = from.elem_count() * from.dtype().size_in_bytes();
         let (from, to) = (self.address(from)?, self.address(to)?);
         // SAFETY: both are tensors of as many bytes on this device, and all work on its stream is in order.
@@ -276,7 +308,7 @@ impl Kernels for CudaKernels {
 
     fn page_lock(&self, tensor: &Tensor) -> Result<PageLock> {
         let (at, bytes) = host_memory(tensor)?;
-        self.up.context().bind_to_thread().map_err(Error::wrap)?;
+        self.bind()?;
         // SAFETY: the tensor's memory stays where it is as long as it lives, and is given back by the guard.
         unsafe { sys::cuMemHostRegister_v2(at as *mut c_void, bytes, 0) }.result().map_err(Error::wrap)?;
         Ok(PageLock(Some(Box::new(Registered { at, stream: self.up.clone(), _owner: tensor.clone() }))))

@@ -60,10 +60,11 @@ impl Transfers {
                     // Closed only where the thread that sends them up has failed, which says why.
                     let Ok(parameter) = free_up.recv() else { break };
                     update(index, &buffer.narrow(0, 0, len)?, &parameter.narrow(0, 0, len)?)?;
-                    let sent = go.send(Layer { index, buffer: parameter }).is_ok();
-                    if !(sent && give_down.send(buffer).is_ok()) {
+                    if go.send(Layer { index, buffer: parameter }).is_err() {
                         break;
                     }
+                    // Nobody waits for it once the last gradient has come.
+                    let _ = give_down.send(buffer);
                 }
                 Ok(())
             });

@@ -1,0 +1,78 @@
+//! AdamW with its state on the host: gradients come down, parameters go up, and nothing else changes.
+
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
+use spag_emulator::Emulator;
+use spag_gpu_check::Place;
+use spag_model::{FlatBuffers, Llama, LlamaConfig, OptimizerPlace, WeightDtype};
+use spag_train::{AdamW, TrainConfig};
+
+fn model() -> Llama {
+    let config: LlamaConfig = serde_json::from_str(
+        r#"{"hidden_size": 24, "intermediate_size": 40, "vocab_size": 50, "num_hidden_layers": 5,
+            "num_attention_heads": 4, "max_position_embeddings": 64}"#,
+    )
+    .unwrap();
+    Llama::init(&config, 3).unwrap()
+}
+
+/// Gradients that differ from layer to layer.
+fn gradients(like: &FlatBuffers) -> FlatBuffers {
+    let gradients = FlatBuffers::zeros(like.layout(), &Device::Cpu).unwrap();
+    for (index, layer) in gradients.layers().iter().enumerate() {
+        let values: Vec<f32> =
+            (0..layer.elem_count()).map(|i| ((i * 31 + index * 7) % 101) as f32 / 50.0 - 1.0).collect();
+        layer.slice_set(&Tensor::new(values, &Device::Cpu).unwrap(), 0, 0).unwrap();
+    }
+    gradients
+}
+
+/// All parameters, and the state, after three updates.
+fn updated(dtype: WeightDtype, place: OptimizerPlace) -> Vec<Vec<f32>> {
+    let model = model().to_dtype(dtype).unwrap().deep_copy().unwrap();
+    let (parameters, config) = (model.parameters(), TrainConfig { weight_decay: 0.1, ..TrainConfig::default() });
+    let gradients = gradients(parameters);
+    let mut optimizer = AdamW::placed(&config, parameters, place).unwrap();
+    for _ in 0..3 {
+        optimizer.update(parameters, &gradients, 1e-2, 0.5).unwrap();
+    }
+    let all = |buffers: &FlatBuffers| -> Vec<Vec<f32>> {
+        let wide = buffers.to_dtype(WeightDtype::F32).unwrap();
+        wide.layers().iter().map(|layer| layer.to_vec1().unwrap()).collect()
+    };
+    // Master weights of f32 parameters, which are there on the host alone, say nothing new.
+    let moments = optimizer.state().filter(|(stem, _)| stem.starts_with("exp_avg"));
+    all(parameters).into_iter().chain(moments.flat_map(|(_, buffers)| all(buffers))).collect()
+}
+
+#[test]
+fn an_update_on_the_host_gives_the_same_bits() {
+    let emulated = Place::emulated(Arc::new(Emulator::default()));
+    for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
+        let here = emulated.run(|| updated(dtype, OptimizerPlace::Device));
+        let there = emulated.run(|| updated(dtype, OptimizerPlace::Host));
+        same(&here, &there, &format!("{dtype}, on the host"));
+        same(&here, &updated(dtype, OptimizerPlace::Device), &format!("{dtype}, the CPU's own"));
+        assert_ne!(here[1], updated_zero_times(dtype), "{dtype}: nothing has moved");
+    }
+}
+
+fn same(got: &[Vec<f32>], want: &[Vec<f32>], what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (buffer, (got, want)) in got.iter().zip(want).enumerate() {
+        let apart: Vec<usize> = (0..want.len()).filter(|i| got[*i].to_bits() != want[*i].to_bits()).collect();
+        assert!(
+            apart.is_empty(),
+            "{what}: buffer {buffer} of {} differs at {:?}",
+            want.len(),
+            &apart[..apart.len().min(8)]
+        );
+    }
+}
+
+/// The first block as it was.
+fn updated_zero_times(dtype: WeightDtype) -> Vec<f32> {
+    let model = model().to_dtype(dtype).unwrap().to_dtype(WeightDtype::F32).unwrap();
+    model.parameters().layers()[1].to_vec1().unwrap()
+}
