@@ -84,12 +84,12 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
         "device": device.to_string(),
         "dtype": args.dtype.to_string(),
         "batch": args.batch,
-        "accumulation": args.accumulation,
         "seq": args.seq,
         "steps": args.steps,
         "warmup": args.warmup,
         "threads": args.threads,
         "ref": args.reference,
         "checkpointing": args.checkpointing,
+        "accumulation": args.accumulation,
     }))
 }
