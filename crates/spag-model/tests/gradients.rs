@@ -270,7 +270,7 @@ fn invariant_rows_do_not_depend_on_their_companions() {
     let mut rng = ChaCha8Rng::seed_from_u64(10);
     for (i, o) in [(64, 64), (64, 172), (172, 64), (128, 1000), (1100, 8), (1100, 300), (2050, 70)] {
         let (x, w) = (random((200, i), &mut rng), random((o, i), &mut rng));
-        let packed = PackedWeight::new(&[&w]).unwrap();
+        let packed = PackedWeight::new(&w).unwrap();
         let all = packed_linear::forward(&x, &packed, None).unwrap();
         for n in (1..=80).chain([127, 128, 129, 200]) {
             let some = packed_linear::forward(&x.narrow(0, 200 - n, n).unwrap(), &packed, None).unwrap();

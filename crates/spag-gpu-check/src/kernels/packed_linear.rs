@@ -8,16 +8,14 @@ pub(super) fn check(place: &Place) {
     let mut random = Random::new(3);
     let (n, i) = (9, 48);
     let x = random.tensor(&[n, i]).unwrap();
-    let weights = [32, 8, 24].map(|o| random.tensor(&[o, i]).unwrap());
-    for count in [1, 3] {
-        let parts: Vec<_> = weights[..count].iter().collect();
-        let packed = PackedWeight::new(&parts).unwrap();
+    for outputs in [32, 64] {
+        let weight = random.tensor(&[outputs, i]).unwrap();
+        let packed = PackedWeight::new(&weight).unwrap();
         let residual = random.tensor(&[n, packed.outputs()]).unwrap();
         for dtype in [DType::F32, DType::BF16] {
             let here = |t| place.put(t, dtype).unwrap();
-            let parts: Vec<_> = parts.iter().map(|w| here(w)).collect();
-            let (hx, hresidual) = (here(&x), here(&residual));
-            let there = place.run(|| PackedWeight::new(&parts.iter().collect::<Vec<_>>())).unwrap();
+            let (hx, hweight, hresidual) = (here(&x), here(&weight), here(&residual));
+            let there = place.run(|| PackedWeight::new(&hweight)).unwrap();
             assert_eq!((there.inputs(), there.outputs()), (packed.inputs(), packed.outputs()));
             for around in [None, Some((&hresidual, &residual))] {
                 let y = place.run(|| forward(&hx, &there, around.map(|a| a.0))).unwrap();

@@ -32,15 +32,21 @@ impl MemoryBudget {
     /// # Errors
     /// An error of the device.
     pub fn of(model: &Llama) -> Result<Self> {
-        let parameters = model.parameters();
-        if parameters.device().is_cpu() {
-            return Ok(Self::of_this_machine());
+        let device = model.parameters().device();
+        let bytes = match device.is_cpu() {
+            true => available_memory() / HOST_SHARE,
+            false => free_memory(device)?.free / 10 * 9,
+        };
+        let bytes_per_value = Self::bytes_per_value(model);
+        Ok(Self { bytes: usize::try_from(bytes).unwrap_or(usize::MAX), bytes_per_value })
+    }
+
+    /// What one number of a key or value of a loaded model takes.
+    pub fn bytes_per_value(model: &Llama) -> usize {
+        match model.parameters().device().is_cpu() {
+            true => size_of::<f32>(),
+            false => model.parameters().dtype().bytes(),
         }
-        let free = free_memory(parameters.device())?.free;
-        Ok(Self {
-            bytes: usize::try_from(free / 10 * 9).unwrap_or(usize::MAX),
-            bytes_per_value: parameters.dtype().bytes(),
-        })
     }
 
     /// The part of one of `engines` that share it.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Shape, Tensor};
 
 use crate::kernels::{self, Kernels, Replay};
 use crate::ops::paged_attention::Plan;
@@ -30,8 +30,8 @@ type Kind = (usize, usize, usize);
 pub(super) struct RecordedPasses(Mutex<HashMap<Kind, Known>>);
 
 enum Known {
-    /// One has run.
-    Seen,
+    /// One has run, and its logits were of this shape and number format.
+    Seen(Shape, DType),
     /// The device does not take them down.
     Refused,
     Recorded(Box<Recorded>),
@@ -64,12 +64,13 @@ impl RecordedPasses {
         }
         match known.get(&kind) {
             None => {
-                known.insert(kind, Known::Seen);
-                run(&inputs)
+                let (logits, attention) = run(&inputs)?;
+                known.insert(kind, Known::Seen(logits.shape().clone(), logits.dtype()));
+                Ok((logits, attention))
             }
             Some(Known::Refused) => run(&inputs),
             Some(Known::Recorded(recorded)) => Ok((recorded.again(&*kernels, &inputs)?, Duration::ZERO)),
-            Some(Known::Seen) => match Recorded::new(&*kernels, &inputs, &run) {
+            Some(Known::Seen(shape, dtype)) => match Recorded::new(&*kernels, &inputs, (shape, *dtype), &run) {
                 Ok(Some(recorded)) => {
                     let logits = recorded.again(&*kernels, &inputs)?;
                     known.insert(kind, Known::Recorded(Box::new(recorded)));
@@ -89,12 +90,11 @@ impl Recorded {
     fn new(
         kernels: &dyn Kernels,
         like: &Inputs<'_>,
+        (shape, dtype): (&Shape, DType),
         run: &impl Fn(&Inputs<'_>) -> Result<(Tensor, Duration)>,
     ) -> Result<Option<Self>> {
-        let Some(inputs) = like.own(kernels)? else { return Ok(None) };
-        // The shape and number format of the logits, from a pass as it is.
-        let (sample, _) = run(&inputs)?;
-        let logits = kernels.empty(sample.dims(), sample.dtype())?;
+        let Some(inputs) = like.unwritten(kernels)? else { return Ok(None) };
+        let logits = kernels.empty(shape.dims(), dtype)?;
         let replay = kernels.capture(&mut || {
             let (computed, _) = run(&inputs)?;
             kernels.copy(&computed, &logits)
@@ -110,12 +110,11 @@ impl Recorded {
 }
 
 impl Inputs<'_> {
-    /// The same in memory of its own.
-    fn own(&self, kernels: &dyn Kernels) -> Result<Option<Inputs<'static>>> {
-        let Some(plan) = self.plan.copied(kernels)? else { return Ok(None) };
+    /// Memory for inputs of the same kind.
+    fn unwritten(&self, kernels: &dyn Kernels) -> Result<Option<Inputs<'static>>> {
+        let Some(plan) = self.plan.unwritten(kernels)? else { return Ok(None) };
         let x = kernels.empty(self.x.dims(), self.x.dtype())?;
-        kernels.copy(&self.x, &x)?;
-        Ok(Some(Inputs { x, positions: self.positions.copied(kernels)?, plan }))
+        Ok(Some(Inputs { x, positions: self.positions.unwritten(kernels)?, plan }))
     }
 
     /// Overwrites the memory of inputs of the same kind.

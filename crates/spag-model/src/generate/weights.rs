@@ -62,7 +62,7 @@ impl Weights {
                 let packed = |parts: &[&str]| {
                     let first = parts.first().map_or(usize::MAX, |part| at(part));
                     let stacked = parameters.stacked(index + 1, first..first.saturating_add(parts.len()))?;
-                    Ok::<_, crate::Error>(PackedWeight::new(&[&computable(&stacked)?])?)
+                    Ok::<_, crate::Error>(PackedWeight::new(&computable(&stacked)?)?)
                 };
                 Ok(Block {
                     input_norm: norm("input_layernorm")?,
@@ -78,7 +78,7 @@ impl Weights {
             embedding: model.embedding()?,
             blocks,
             norm: model.final_norm(parameters)?,
-            head: PackedWeight::new(&[&model.head(parameters)?])?,
+            head: PackedWeight::new(&model.head(parameters)?)?,
             rope: model.rope(),
             eps: config.rms_norm_eps as f32,
             rotated: config.hidden_size + config.kv_size(),

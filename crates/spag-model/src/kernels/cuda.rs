@@ -22,7 +22,8 @@ const PLAIN_SHARED_BYTES: usize = 48 << 10;
 /// A CUDA device as something that runs kernels.
 pub struct CudaKernels {
     device: CudaDevice,
-    functions: Mutex<HashMap<String, CudaFunction>>,
+    /// Those that have been loaded, each with the shared memory that its blocks may use.
+    functions: Mutex<HashMap<String, (CudaFunction, usize)>>,
     poisoned: AtomicBool,
     /// For copies to the CPU, and for copies from it: each direction of the bus has its own.
     down: Arc<CudaStream>,
@@ -106,15 +107,19 @@ impl CudaKernels {
     /// A kernel, loaded once and allowed all the shared memory that it asks for.
     fn function(&self, launch: &Launch<'_>) -> Result<CudaFunction> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = functions.get(&launch.kernel) {
-            return Ok(function.clone());
+        if !functions.contains_key(&launch.kernel) {
+            let Launch { module, kernel, .. } = launch;
+            let loaded = self.device.get_or_load_custom_func(kernel, module.name, module.ptx)?.into_cuda_function();
+            functions.insert(kernel.clone(), (loaded, PLAIN_SHARED_BYTES));
         }
-        let loaded = self
-            .device
-            .get_or_load_custom_func(&launch.kernel, launch.module.name, launch.module.ptx)?
-            .into_cuda_function();
-        functions.insert(launch.kernel.clone(), loaded.clone());
-        Ok(loaded)
+        let Some((function, allowed)) = functions.get_mut(&launch.kernel) else { bail!("it has not been loaded") };
+        if launch.shared_bytes > *allowed {
+            let bytes = i32::try_from(launch.shared_bytes).unwrap_or(i32::MAX);
+            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            function.set_attribute(attribute, bytes).map_err(Error::wrap)?;
+            *allowed = launch.shared_bytes;
+        }
+        Ok(function.clone())
     }
 
     /// The address of a contiguous tensor's first element, for work on the device's own stream.
@@ -156,14 +161,6 @@ impl CudaKernels {
 
     fn start(&self, launch: &Launch<'_>) -> Result<()> {
         let function = self.function(launch)?;
-        if launch.shared_bytes > PLAIN_SHARED_BYTES {
-            function
-                .set_attribute(
-                    sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                    i32::try_from(launch.shared_bytes).unwrap_or(i32::MAX),
-                )
-                .map_err(Error::wrap)?;
-        }
         enum Value {
             U64(u64),
             U32(u32),

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
+use crate::generate::EngineConfig;
 use crate::params::Layout;
 
 /// What the memory of an engine depends on beside the model.
@@ -51,7 +52,7 @@ impl PlayingMemory {
 
     /// Bytes of keys and values of one token, in all layers.
     pub fn token(config: &LlamaConfig, dtype: WeightDtype) -> u64 {
-        (2 * config.num_hidden_layers * config.kv_size() * dtype.bytes()) as u64
+        EngineConfig::bytes_per_token(config, dtype.bytes()) as u64
     }
 
     /// The sum.

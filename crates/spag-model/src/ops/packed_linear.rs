@@ -6,32 +6,27 @@ use super::product::{Panels, Start};
 use super::{cpu, matmul, pool};
 use crate::kernels;
 
-/// The weights of one or several linear layers that read the same input, packed for [`forward`].
+/// The weights of a linear layer, or of several that read the same input, packed for [`forward`].
 pub struct PackedWeight(Packing);
 
 enum Packing {
     /// For the CPU version.
     Panels(Panels),
-    /// For kernels: [O, I] as it is; one weight alone shares its memory.
+    /// For kernels: [O, I] as it is; it shares the weight's memory.
     Rows(Tensor),
 }
 
 impl PackedWeight {
-    /// Packs `weights`, each [Oᵢ, I]; the outputs come one after another.
+    /// Packs `weight`, [O, I]. Layers that read the same input are one weight, their outputs one after another.
     ///
     /// # Errors
-    /// No weights, inputs that differ, or tensors that are not contiguous f32 (or, for kernels, bf16).
-    pub fn new(weights: &[&Tensor]) -> Result<Self> {
-        let Some(first) = weights.first() else { bail!("packed linear: no weights") };
-        let inputs = first.dim(1)?;
-        if let Some(other) = weights.iter().find(|w| w.dims().get(1) != Some(&inputs)) {
-            bail!("packed linear: {:?} beside {:?}", other.dims(), first.dims());
+    /// A tensor that is not contiguous f32 (or, for kernels, bf16).
+    pub fn new(weight: &Tensor) -> Result<Self> {
+        let (outputs, inputs) = weight.dims2()?;
+        if kernels::of(weight.device())?.is_some() {
+            return Ok(Self(Packing::Rows(weight.clone())));
         }
-        if kernels::of(first.device())?.is_some() {
-            let rows = if weights.len() == 1 { (*first).clone() } else { Tensor::cat(weights, 0)? };
-            return Ok(Self(Packing::Rows(rows)));
-        }
-        with_values(weights, &[], &|parts| Panels::pack(inputs, parts)).map(|panels| Self(Packing::Panels(panels)))
+        cpu::read(weight, |values| Ok(Self(Packing::Panels(Panels::pack(inputs, &[(values, outputs)])))))
     }
 
     /// Width of the input.
@@ -49,19 +44,6 @@ impl PackedWeight {
             Packing::Rows(rows) => rows.dims()[0],
         }
     }
-}
-
-/// The values of a weight, row by row, and its rows.
-type Part<'a> = (&'a [f32], usize);
-
-/// Calls `f` with the values of all `weights`, after those in `parts`.
-fn with_values<R>(weights: &[&Tensor], parts: &[Part<'_>], f: &dyn Fn(&[Part<'_>]) -> R) -> Result<R> {
-    let Some((weight, rest)) = weights.split_first() else { return Ok(f(parts)) };
-    let outputs = weight.dim(0)?;
-    cpu::read(weight, |values| {
-        let parts: Vec<Part<'_>> = parts.iter().copied().chain([(values, outputs)]).collect();
-        with_values(rest, &parts, f)
-    })
 }
 
 /// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O].

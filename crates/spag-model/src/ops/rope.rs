@@ -50,14 +50,10 @@ impl Positions {
         self.copy.as_ref()
     }
 
-    /// The same with a copy of its own on the device.
-    pub(crate) fn copied(&self, kernels: &dyn Kernels) -> Result<Self> {
-        let copy = self.copy.as_ref().map(|from| {
-            let to = kernels.empty(from.dims(), from.dtype())?;
-            kernels.copy(from, &to)?;
-            Ok::<_, candle_core::Error>(to)
-        });
-        Ok(Self { values: self.values.clone(), end: self.end, copy: copy.transpose()? })
+    /// As many positions, no larger than these, that are still to be written to the device.
+    pub(crate) fn unwritten(&self, kernels: &dyn Kernels) -> Result<Self> {
+        let copy = self.copy.as_ref().map(|copy| kernels.empty(copy.dims(), copy.dtype())).transpose()?;
+        Ok(Self { copy, ..self.clone() })
     }
 
     /// The copy on `device`.

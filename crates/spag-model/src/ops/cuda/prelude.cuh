@@ -69,23 +69,22 @@ __device__ __forceinline__ float warp_max(float x) {
   return x;
 }
 
-// The sum over the block's threads, for all of them, always in the same order. `scratch`: WARP floats of shared memory,
-// free for other use after the next barrier.
-__device__ __forceinline__ float block_sum(float x, float* scratch) {
-  x = warp_sum(x);
+// What a warp's `reduce` makes of all the block's threads, for all of them, always in the same order. `scratch`: WARP
+// floats of shared memory, free for other use after the next barrier.
+template <class Reduce>
+__device__ __forceinline__ float block_reduce(float x, float nothing, float* scratch, Reduce reduce) {
+  x = reduce(x);
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   __syncthreads();
   if (lane == 0) scratch[warp] = x;
   __syncthreads();
-  return warp_sum(lane < warps ? scratch[lane] : 0.0f);
+  return reduce(lane < warps ? scratch[lane] : nothing);
 }
 
-// As block_sum, the largest.
+__device__ __forceinline__ float block_sum(float x, float* scratch) {
+  return block_reduce(x, 0.0f, scratch, [](float y) { return warp_sum(y); });
+}
+
 __device__ __forceinline__ float block_max(float x, float* scratch) {
-  x = warp_max(x);
-  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
-  __syncthreads();
-  if (lane == 0) scratch[warp] = x;
-  __syncthreads();
-  return warp_max(lane < warps ? scratch[lane] : -INFINITY);
+  return block_reduce(x, -INFINITY, scratch, [](float y) { return warp_max(y); });
 }

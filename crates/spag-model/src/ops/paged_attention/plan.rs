@@ -76,11 +76,11 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The same with tables, and memory for what splits leave, of its own; `None` where the CPU computes.
-    pub(crate) fn copied(&self, kernels: &dyn Kernels) -> Result<Option<Plan<'static>>> {
+    /// A plan of the same kind whose tables are still to be written; `None` where the CPU computes.
+    pub(crate) fn unwritten(&self, kernels: &dyn Kernels) -> Result<Option<Plan<'static>>> {
         match &self.way {
             Way::Device(tables) => {
-                let way = Way::Device(tables.copied(kernels)?);
+                let way = Way::Device(tables.unwritten(kernels)?);
                 Ok(Some(Plan { rows: self.rows, pages: self.pages, shape: self.shape, way }))
             }
             Way::Cpu { .. } => Ok(None),

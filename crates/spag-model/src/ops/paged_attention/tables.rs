@@ -94,14 +94,14 @@ impl Tables {
 }
 
 impl Tables {
-    /// The same in memory of its own.
-    pub(super) fn copied(&self, kernels: &dyn Kernels) -> Result<Self> {
-        let tensor = kernels.empty(self.tensor.dims(), self.tensor.dtype())?;
-        kernels.copy(&self.tensor, &tensor)?;
-        let fresh = |like: &Tensor| kernels.empty(like.dims(), like.dtype());
-        let partial =
-            self.partial.as_ref().map(|(stats, sums)| Ok::<_, candle_core::Error>((fresh(stats)?, fresh(sums)?)));
-        Ok(Self { tensor, partial: partial.transpose()?, ..*self })
+    /// Tables of the same kind that are still to be written, and memory for what splits leave.
+    pub(super) fn unwritten(&self, kernels: &dyn Kernels) -> Result<Self> {
+        let like = |tensor: &Tensor| kernels.empty(tensor.dims(), tensor.dtype());
+        let partial = match &self.partial {
+            Some((stats, sums)) => Some((like(stats)?, like(sums)?)),
+            None => None,
+        };
+        Ok(Self { tensor: like(&self.tensor)?, partial, ..*self })
     }
 }
 

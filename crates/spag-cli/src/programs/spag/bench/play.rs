@@ -66,7 +66,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     let blocks = checkpoint.model.parameters().layout().len() - embedding - head;
     let linear = 2.0 * (blocks as f64 * stats.computed_tokens as f64 + embedding as f64 * stats.new_tokens as f64);
     let attention = 4.0 * (model.num_hidden_layers * model.hidden_size) as f64 * stats.attended_keys as f64;
-    let token_bytes = EngineConfig::bytes_per_token(&model, MemoryBudget::of(&checkpoint.model)?.bytes_per_value);
+    let token_bytes = EngineConfig::bytes_per_token(&model, MemoryBudget::bytes_per_value(&checkpoint.model));
     let kv_bytes = token_bytes as f64 * stats.attended_keys as f64;
     let seconds = |time: std::time::Duration| round(time.as_secs_f64(), 3);
     exit::say(json!({
