@@ -46,19 +46,13 @@ pub enum Error {
         /// What it holds.
         value: String,
     },
-    /// A buffer's length does not fit the collective.
-    #[error(
-        "{operation}: the whole buffer has {whole} elements and each rank's part {part}, but {size} ranks need {size} x {part}"
-    )]
-    BufferLength {
+    /// A buffer that the collective cannot work on.
+    #[error("{operation}: {reason}")]
+    Buffer {
         /// The collective.
         operation: &'static str,
-        /// Elements of the buffer that spans all ranks.
-        whole: usize,
-        /// Elements of one rank's part.
-        part: usize,
-        /// Number of ranks.
-        size: usize,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A collective named a rank that the group does not have.
     #[error("{operation}: rank {rank} does not exist in a group of {size}")]
@@ -70,4 +64,41 @@ pub enum Error {
         /// Number of ranks.
         size: usize,
     },
+    /// A rank was told something else than rank 0.
+    #[error("rank {rank} disagrees with rank 0: {what} is {theirs} there and {first} on rank 0; start all ranks alike")]
+    Disagree {
+        /// The first rank that differs.
+        rank: usize,
+        /// In what.
+        what: String,
+        /// What it was told.
+        theirs: String,
+        /// What rank 0 was told.
+        first: String,
+    },
+    /// A rank is gone or silent, or the connection to it is.
+    #[error("lost rank {rank}: {reason}")]
+    Lost {
+        /// The rank.
+        rank: usize,
+        /// How that was noticed.
+        reason: String,
+    },
+    /// A rank has ended the run.
+    #[error("rank {rank} ended the run: {reason}")]
+    Aborted {
+        /// The rank.
+        rank: usize,
+        /// Why, in its own words.
+        reason: String,
+    },
+    /// A buffer could not be read or written.
+    #[error("a buffer could not be read or written: {0}")]
+    Tensor(String),
+}
+
+impl From<candle_core::Error> for Error {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Tensor(error.to_string())
+    }
 }

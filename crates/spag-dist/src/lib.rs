@@ -2,12 +2,13 @@
 //!
 //! - [`LaunchEnv`] reads what a launcher (`torchrun`, `srun`, `mpirun`) put into the environment:
 //!   which rank this process is, out of how many, and where the others meet.
-//! - [`ProcessGroup`] is the set of collectives that training needs, on flat `f32` buffers.
+//! - [`ProcessGroup`] does [`Collective`]s, which training is made of, on flat buffers: tensors of one dimension.
 //!   [`Single`] is the group of one process.
 //!
 //! This crate knows nothing of models, tokens or games; buffers have lengths, not shapes.
 //!
 //! ```
+//! use candle_core::{Device, Tensor};
 //! use spag_dist::{LaunchEnv, ProcessGroup, Single};
 //!
 //! // The environment of the second of two processes, as torchrun would set it.
@@ -24,20 +25,21 @@
 //! assert_eq!((env.rank, env.world_size), (1, 2));
 //!
 //! // A process on its own: summing over all ranks changes nothing.
-//! let mut group = Single;
-//! let mut gradient = [1.0, 2.0];
-//! group.all_reduce(&mut gradient)?;
-//! assert_eq!(gradient, [1.0, 2.0]);
+//! let gradient = Tensor::new(&[1f32, 2.0], &Device::Cpu)?;
+//! Single.all_reduce(&gradient)?;
+//! assert_eq!(gradient.to_vec1::<f32>()?, [1.0, 2.0]);
 //! # Ok::<(), spag_dist::Error>(())
 //! ```
 
 mod env;
 mod error;
+mod exchange;
 mod group;
 mod hostlist;
 mod single;
 
 pub use env::{DEFAULT_PORT, LaunchEnv, Launcher, Rendezvous};
 pub use error::{Error, Result};
-pub use group::ProcessGroup;
+pub use exchange::{agree, gather_numbers, gather_texts, text_of_first};
+pub use group::{Collective, Pending, ProcessGroup, Traffic};
 pub use single::Single;

@@ -1,34 +1,43 @@
-//! The group of one: identities, with the checks of any group.
+//! The group of one process changes nothing, and refuses what no group can do.
 
-use spag_dist::{Error, ProcessGroup, Single};
+use candle_core::{DType, Device, Tensor};
+use spag_dist::{Collective, Error, ProcessGroup, Single, Traffic, agree, gather_numbers, gather_texts, text_of_first};
 
 #[test]
-fn collectives_of_one_are_identities() {
-    let mut group: Box<dyn ProcessGroup> = Box::new(Single);
-    assert_eq!((group.rank(), group.size()), (0, 1));
-    let values = [1.0, -2.5, 3.0];
-    let mut buffer = values;
-    group.all_reduce(&mut buffer).unwrap();
-    group.broadcast(&mut buffer, 0).unwrap();
-    assert_eq!(buffer, values);
-    let mut whole = [0.0; 3];
-    group.all_gather(&values, &mut whole).unwrap();
-    assert_eq!(whole, values);
-    let mut part = [0.0; 3];
-    group.reduce_scatter(&values, &mut part).unwrap();
-    assert_eq!(part, values);
-    group.barrier().unwrap();
+fn every_collective_leaves_the_buffer_alone() {
+    let buffer = Tensor::new(&[1f32, 2.0, 3.0], &Device::Cpu).unwrap();
+    Single.all_reduce(&buffer).unwrap();
+    Single.reduce_scatter(&buffer).unwrap();
+    Single.all_gather(&buffer).unwrap();
+    Single.broadcast(&buffer, 0).unwrap();
+    Single.barrier().unwrap();
+    Single.start(Collective::AllReduce(buffer.clone())).unwrap().wait().unwrap();
+    assert_eq!(buffer.to_vec1::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+    assert_eq!((Single.rank(), Single.size(), Single.traffic()), (0, 1, Traffic::default()));
 }
 
 #[test]
-fn wrong_lengths_and_ranks_are_refused() {
-    assert_eq!(Single.broadcast(&mut [], 1), Err(Error::NoSuchRank { operation: "broadcast", rank: 1, size: 1 }));
-    assert_eq!(
-        Single.all_gather(&[0.0], &mut [0.0; 2]),
-        Err(Error::BufferLength { operation: "all_gather", whole: 2, part: 1, size: 1 })
-    );
-    assert_eq!(
-        Single.reduce_scatter(&[0.0; 2], &mut [0.0]),
-        Err(Error::BufferLength { operation: "reduce_scatter", whole: 2, part: 1, size: 1 })
-    );
+fn small_things_are_exchanged_with_oneself() {
+    assert_eq!(gather_numbers(&Single, &[1.5, 2.0]).unwrap(), [[1.5, 2.0]]);
+    assert_eq!(gather_texts(&Single, "größer").unwrap(), ["größer"]);
+    assert_eq!(text_of_first(&Single, "").unwrap(), "");
+    agree(&Single, &[("version", "1".into())]).unwrap();
+}
+
+#[test]
+fn what_no_group_can_do_is_refused() {
+    let refused = |collective: Collective, size, words: &str| {
+        let said = collective.check(size).unwrap_err().to_string();
+        assert!(said.contains(words), "{said}");
+    };
+    let flat = Tensor::zeros(7, DType::F32, &Device::Cpu).unwrap();
+    let square = Tensor::zeros((2, 2), DType::F32, &Device::Cpu).unwrap();
+    let text = Tensor::zeros(8, DType::U8, &Device::Cpu).unwrap();
+    refused(Collective::AllReduce(square), 1, "all_reduce: a flat buffer is needed, not one of shape [2, 2]");
+    refused(Collective::ReduceScatter(flat.clone()), 2, "7 elements are not 2 parts of equal length");
+    refused(Collective::AllGather(flat.clone()), 3, "all_gather");
+    refused(Collective::AllReduce(text.clone()), 2, "numbers of type u8 are not summed");
+    Collective::AllGather(text).check(2).unwrap();
+    Collective::AllReduce(flat.clone()).check(2).unwrap();
+    assert_eq!(Single.broadcast(&flat, 1), Err(Error::NoSuchRank { operation: "broadcast", rank: 1, size: 1 }));
 }

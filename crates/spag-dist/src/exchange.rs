@@ -1,0 +1,73 @@
+//! Small things that ranks tell each other: numbers and texts rather than buffers.
+
+use candle_core::{Device, Tensor};
+
+use crate::{Error, ProcessGroup, Result};
+
+/// Every rank's numbers, in the order of ranks; as many from each.
+///
+/// # Errors
+/// As [`ProcessGroup::all_gather`].
+pub fn gather_numbers(group: &dyn ProcessGroup, own: &[f64]) -> Result<Vec<Vec<f64>>> {
+    if own.is_empty() {
+        return Ok(vec![Vec::new(); group.size()]);
+    }
+    let mut all = vec![0.0; own.len() * group.size()];
+    all[own.len() * group.rank()..][..own.len()].copy_from_slice(own);
+    let buffer = Tensor::new(all, &Device::Cpu)?;
+    group.all_gather(&buffer)?;
+    Ok(buffer.to_vec1::<f64>()?.chunks(own.len()).map(<[f64]>::to_vec).collect())
+}
+
+/// Every rank's text, in the order of ranks; of any length.
+///
+/// # Errors
+/// As [`ProcessGroup::all_gather`].
+pub fn gather_texts(group: &dyn ProcessGroup, own: &str) -> Result<Vec<String>> {
+    let lengths = gather_numbers(group, &[own.len() as f64])?;
+    let lengths: Vec<usize> = lengths.iter().map(|length| length[0] as usize).collect();
+    // Never empty: a buffer has elements.
+    let part = lengths.iter().copied().max().unwrap_or(0).max(1);
+    let mut all = vec![0u8; part * group.size()];
+    all[part * group.rank()..][..own.len()].copy_from_slice(own.as_bytes());
+    let buffer = Tensor::new(all, &Device::Cpu)?;
+    group.all_gather(&buffer)?;
+    let bytes = buffer.to_vec1::<u8>()?;
+    let texts = bytes.chunks(part).zip(&lengths);
+    Ok(texts.map(|(text, length)| String::from_utf8_lossy(&text[..*length]).into_owned()).collect())
+}
+
+/// The text of rank 0, on every rank.
+///
+/// # Errors
+/// As [`ProcessGroup::all_gather`].
+pub fn text_of_first(group: &dyn ProcessGroup, own: &str) -> Result<String> {
+    let own = if group.rank() == 0 { own } else { "" };
+    Ok(gather_texts(group, own)?.swap_remove(0))
+}
+
+/// Makes sure that all ranks were told the same: `facts` are names with values, compared with those of rank 0.
+///
+/// # Errors
+/// [`Error::Disagree`], the same on every rank: the first rank that differs, and in what.
+pub fn agree(group: &dyn ProcessGroup, facts: &[(&str, String)]) -> Result<()> {
+    // One a line; a value with line breaks of its own must not look like several.
+    let own: Vec<String> = facts.iter().map(|(name, value)| format!("{name}\t{}", value.escape_default())).collect();
+    let all = gather_texts(group, &own.join("\n"))?;
+    let first: Vec<&str> = all[0].lines().collect();
+    for (rank, text) in all.iter().enumerate().skip(1) {
+        let lines: Vec<&str> = text.lines().collect();
+        let differing = (0..first.len().max(lines.len())).find(|line| first.get(*line) != lines.get(*line));
+        let Some(line) = differing else { continue };
+        let said = |lines: &[&str]| lines.get(line).map(|line| line.split_once('\t').unwrap_or((line, ""))).map(owned);
+        let (theirs, ours) = (said(&lines), said(&first));
+        let name = theirs.as_ref().or(ours.as_ref()).map(|(name, _)| name.clone()).unwrap_or_default();
+        let value = |said: Option<(String, String)>| said.map_or_else(|| "nothing".to_owned(), |(_, value)| value);
+        return Err(Error::Disagree { rank, what: name, theirs: value(theirs), first: value(ours) });
+    }
+    Ok(())
+}
+
+fn owned((name, value): (&str, &str)) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
