@@ -57,7 +57,7 @@ fn train_step(c: &mut Criterion) {
                     let forward = model.forward(batch, targets, keep)?;
                     model.backward_from(forward, &upstream, &gradients)?;
                     global_norm(&gradients)?;
-                    optimizer.update(model.parameters(), &gradients, 0.0, 1.0)
+                    optimizer.update(model.parameters().layers(), gradients.layers(), 0.0, 1.0)
                 },
                 BatchSize::SmallInput,
             );

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use spag_emulator::Emulator;
 use spag_gpu_check::Place;
+use spag_model::ops::cast::widened;
 use spag_model::{FlatBuffers, Llama, LlamaConfig, OptimizerPlace, WeightDtype};
 use spag_train::{AdamW, TrainConfig};
 
@@ -35,15 +36,14 @@ fn updated(dtype: WeightDtype, place: OptimizerPlace) -> Vec<Vec<f32>> {
     let gradients = gradients(parameters);
     let mut optimizer = AdamW::placed(&config, parameters, place).unwrap();
     for _ in 0..3 {
-        optimizer.update(parameters, &gradients, 1e-2, 0.5).unwrap();
+        optimizer.update(parameters.layers(), gradients.layers(), 1e-2, 0.5).unwrap();
     }
-    let all = |buffers: &FlatBuffers| -> Vec<Vec<f32>> {
-        let wide = buffers.to_dtype(WeightDtype::F32).unwrap();
-        wide.layers().iter().map(|layer| layer.to_vec1().unwrap()).collect()
+    let all = |layers: &[Tensor]| -> Vec<Vec<f32>> {
+        layers.iter().map(|layer| widened(layer).unwrap().to_vec1().unwrap()).collect()
     };
     // Master weights of f32 parameters, which are there on the host alone, say nothing new.
     let moments = optimizer.state().filter(|(stem, _)| stem.starts_with("exp_avg"));
-    all(parameters).into_iter().chain(moments.flat_map(|(_, buffers)| all(buffers))).collect()
+    all(parameters.layers()).into_iter().chain(moments.flat_map(|(_, buffers)| all(buffers))).collect()
 }
 
 #[test]

@@ -46,7 +46,8 @@ mod tokenizer;
 
 pub use checkpoint::{
     Checkpoint, DtypeChoice, LoadOptions, WeightDtype, WriteOptions, WrittenFile, load_model, load_model_with,
-    load_tokenizer, read_buffers, save_model, weights_digest, write_buffers, write_file, write_random_model,
+    load_tokenizer, read_buffers, read_tensors, save_checkpoint, save_model, weights_digest, write_buffers, write_file,
+    write_random_model,
 };
 pub use config::LlamaConfig;
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
@@ -55,10 +56,10 @@ pub use generate::{
     Completion, Detokenizer, Engine, EngineConfig, Finish, Generate, GenerationConfig, GenerationStats,
     GenerationTimes, MemoryBudget, PrefixSharing, Request, RequestId, Sampling,
 };
-pub use llama::{Activations, Forward, Llama};
+pub use llama::{Activations, Forward, Llama, Network};
 pub use memory::{
     OptimizerPlace, PlayingMemory, PlayingSettings, TooLittleMemory, TrainingMemory, TrainingSettings, gib,
 };
 pub use packed::{Packed, Targets};
-pub use params::{FlatBuffers, LayerLayout, Layout, View};
+pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, View, WeightSource};
 pub use tokenizer::{SpecialIds, Tokenizer};

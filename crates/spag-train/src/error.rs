@@ -110,10 +110,23 @@ pub enum Error {
     Data(#[from] spag_rewards::Error),
     /// A model or tokenizer that cannot be read, run or written.
     #[error(transparent)]
-    Model(#[from] spag_model::Error),
+    Model(spag_model::Error),
     /// An error of the tensor library.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
+}
+
+/// An error of this crate's that came through a pass of the model is itself again.
+impl From<spag_model::Error> for Error {
+    fn from(error: spag_model::Error) -> Self {
+        match error {
+            spag_model::Error::Lender(inner) => match inner.downcast::<Self>() {
+                Ok(own) => *own,
+                Err(other) => Self::Model(spag_model::Error::Lender(other)),
+            },
+            error => Self::Model(error),
+        }
+    }
 }
 
 /// Result with this crate's [`Error`].

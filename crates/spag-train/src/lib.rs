@@ -35,7 +35,9 @@ mod progress;
 mod schedule;
 mod summary;
 mod timing;
+mod together;
 mod trainer;
+mod zero;
 
 // ── Files ──
 mod checkpoint;
@@ -45,12 +47,14 @@ mod tensorboard;
 
 pub use batch::Batch;
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
-pub use config::{DataOrder, IntervalStrategy, OffloadOptimizer, SchedulerType, TrainConfig, TrainMethod};
+pub use config::{
+    DataOrder, IntervalStrategy, OffloadOptimizer, OffloadParam, SchedulerType, TrainConfig, TrainMethod, ZeroStage,
+};
 pub use dataset::Dataset;
 pub use encode::{Encoded, encode};
 pub use error::{Error, Result};
-pub use evaluate::evaluate;
-pub use job::{Start, TrainJob, run};
+pub use evaluate::{Asked, evaluate};
+pub use job::{Start, TrainJob, run, run_on};
 pub use memory::place_optimizer;
 pub use metrics::{EvalRecord, Record, gib, peak_memory, peak_memory_of};
 pub use optimizer::{AdamW, clip_factor, global_norm};
@@ -64,3 +68,4 @@ pub use summary::TrainSummary;
 pub use tensorboard::EventWriter;
 pub use timing::{StepTiming, TimingConfig, time_steps};
 pub use trainer::{Observer, Trainer, train_samples};
+pub use zero::{Partition, Zero};

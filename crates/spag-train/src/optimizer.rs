@@ -4,21 +4,25 @@ mod host;
 
 use candle_core::{DType, Device, Tensor};
 use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
+use spag_model::ops::cast::widened;
 use spag_model::ops::squared_norm::squared_norm_into;
-use spag_model::{FlatBuffers, LayerLayout, OptimizerPlace, WeightDtype};
+use spag_model::{FlatBuffers, OptimizerPlace};
 
 use crate::config::TrainConfig;
 use crate::error::Result;
+use crate::zero::{Partition, alone};
 
 use host::Transfers;
 
-/// AdamW's moments, update count and, where the parameters are bf16, the f32 master weights.
+/// AdamW's moments, update count and, where the parameters are bf16, the f32 master weights, of all parameters or of a
+/// rank's parts.
 ///
 /// Norm weights are never decayed.
 pub struct AdamW {
-    first: FlatBuffers,
-    second: FlatBuffers,
-    master: Option<FlatBuffers>,
+    partition: Partition,
+    first: Vec<Tensor>,
+    second: Vec<Tensor>,
+    master: Option<Vec<Tensor>>,
     /// What carries gradients and parameters, where the state lies on the host and they do not.
     transfers: Option<Transfers>,
     updates: u64,
@@ -43,22 +47,39 @@ impl AdamW {
     /// # Errors
     /// The device or the host cannot hold the state.
     pub fn placed(config: &TrainConfig, parameters: &FlatBuffers, place: OptimizerPlace) -> Result<Self> {
+        Self::of_parts(config, Partition::whole(parameters.layout()), parameters.layers(), place)
+    }
+
+    /// As [`AdamW::placed`], for parts of layers.
+    ///
+    /// # Errors
+    /// As [`AdamW::placed`].
+    pub(crate) fn of_parts(
+        config: &TrainConfig,
+        partition: Partition,
+        parameters: &[Tensor],
+        place: OptimizerPlace,
+    ) -> Result<Self> {
         let transfers = match place {
             OptimizerPlace::Device => None,
             OptimizerPlace::Host => Transfers::new(parameters)?,
         };
-        let device = if transfers.is_some() { &Device::Cpu } else { parameters.device() };
-        let zeros = || FlatBuffers::zeros(parameters.layout(), device);
-        let master = match (parameters.dtype(), &transfers) {
-            (WeightDtype::F32, None) => None,
-            (WeightDtype::F32, Some(_)) => Some(parameters.to_device(device)?.deep_copy()?),
-            // On the way to the host as bf16, which is half as much.
-            (WeightDtype::Bf16, _) => Some(parameters.to_device(device)?.to_dtype(WeightDtype::F32)?),
+        let device = match (&transfers, parameters.first()) {
+            (None, Some(parameter)) => parameter.device(),
+            _ => &Device::Cpu,
         };
+        let zeros = || -> Result<Vec<Tensor>> {
+            let like = |parameter: &Tensor| Tensor::zeros(parameter.elem_count(), DType::F32, device);
+            Ok(parameters.iter().map(like).collect::<candle_core::Result<_>>()?)
+        };
+        // On the way to the host as bf16, which is half as much.
+        let own = |parameter: &Tensor| -> Result<Tensor> { Ok(widened(&alone(parameter)?.to_device(device)?)?) };
+        let has_master = transfers.is_some() || parameters.iter().any(|parameter| parameter.dtype() == DType::BF16);
         Ok(Self {
             first: zeros()?,
             second: zeros()?,
-            master,
+            master: has_master.then(|| parameters.iter().map(own).collect::<Result<_>>()).transpose()?,
+            partition,
             transfers,
             updates: 0,
             beta1: config.adam_beta1,
@@ -78,20 +99,21 @@ impl AdamW {
         self.updates = updates;
     }
 
-    /// The buffers that are saved with a checkpoint, by the stem of their files. All f32.
-    pub fn state(&self) -> impl Iterator<Item = (&'static str, &FlatBuffers)> {
-        let moments = [("exp_avg", &self.first), ("exp_avg_sq", &self.second)];
-        moments.into_iter().chain(self.master.as_ref().map(|master| ("master", master)))
+    /// The buffers that are saved with a checkpoint, by the stem of their files: one a layer, or the part of one. All f32.
+    pub fn state(&self) -> impl Iterator<Item = (&'static str, &[Tensor])> {
+        let moments = [("exp_avg", self.first.as_slice()), ("exp_avg_sq", self.second.as_slice())];
+        moments.into_iter().chain(self.master.as_ref().map(|master| ("master", master.as_slice())))
     }
 
-    /// One update of `parameters` in place. `gradient_scale` multiplies the gradients first.
+    /// One update of `parameters` in place, which are those that this was made for. `gradient_scale` multiplies the
+    /// gradients (f32, as long) first.
     ///
     /// # Errors
-    /// Buffers of another layout.
+    /// Buffers of other lengths.
     pub fn update(
         &mut self,
-        parameters: &FlatBuffers,
-        gradients: &FlatBuffers,
+        parameters: &[Tensor],
+        gradients: &[Tensor],
         learning_rate: f64,
         gradient_scale: f64,
     ) -> Result<()> {
@@ -110,7 +132,7 @@ impl AdamW {
                 self.update_layer(index, gradient, parameter, &at)
             });
         }
-        for (index, (gradient, parameter)) in gradients.layers().iter().zip(parameters.layers()).enumerate() {
+        for (index, (gradient, parameter)) in gradients.iter().zip(parameters).enumerate() {
             self.update_layer(index, gradient, parameter, &at)?;
         }
         Ok(())
@@ -118,19 +140,18 @@ impl AdamW {
 
     /// Updates a layer. `parameter` is what the model reads: overwritten where there are master weights.
     fn update_layer(&self, index: usize, gradient: &Tensor, parameter: &Tensor, at: &AdamWStep) -> Result<()> {
-        for span in decay_spans(&self.first.layout().layers[index]) {
+        for span in self.partition.spans(index) {
             let part = |layer: &Tensor| layer.narrow(0, span.start, span.len);
             let weight_decay = if span.decays { self.weight_decay } else { 0.0 };
             let at = AdamWStep { weight_decay, ..*at };
             let parameter = part(parameter)?;
-            let master = self.master.as_ref().map(|master| part(&master.layers()[index])).transpose()?;
+            let master = self.master.as_ref().map(|master| part(&master[index])).transpose()?;
             let weights = match &master {
                 Some(wide) if parameter.dtype() == DType::BF16 => Weights::Master { wide, rounded: &parameter },
                 Some(wide) => Weights::F32(wide),
                 None => Weights::F32(&parameter),
             };
-            let moment = |moments: &FlatBuffers| part(&moments.layers()[index]);
-            adamw(weights, &part(gradient)?, &moment(&self.first)?, &moment(&self.second)?, &at)?;
+            adamw(weights, &part(gradient)?, &part(&self.first[index])?, &part(&self.second[index])?, &at)?;
             if let (Some(wide), DType::F32) = (&master, parameter.dtype()) {
                 parameter.slice_set(wide, 0, 0)?;
             }
@@ -139,37 +160,21 @@ impl AdamW {
     }
 }
 
-/// A run of neighbouring elements that decay alike.
-#[derive(Debug, PartialEq, Eq)]
-struct Span {
-    start: usize,
-    len: usize,
-    decays: bool,
-}
-
-/// Matrices decay, norm weights do not: transformers' Trainer leaves them out of the decay.
-fn decay_spans(layer: &LayerLayout) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
-    for view in &layer.views {
-        let (len, decays) = (view.shape.iter().product(), view.shape.len() > 1);
-        match spans.last_mut() {
-            Some(last) if last.decays == decays => last.len += len,
-            _ => spans.push(Span { start: view.offset, len, decays }),
-        }
-    }
-    spans
-}
-
 /// The global norm of all gradients. The device is waited for once, at the end.
 ///
 /// # Errors
 /// An error of the device.
 pub fn global_norm(gradients: &FlatBuffers) -> Result<f64> {
-    let sum = Tensor::zeros(1, DType::F64, gradients.device())?;
-    for layer in gradients.layers() {
+    Ok(squared_norm(gradients.layers())?.sqrt())
+}
+
+/// The sum of the squares of all elements. The device is waited for once, at the end.
+pub(crate) fn squared_norm(layers: &[Tensor]) -> Result<f64> {
+    let sum = Tensor::zeros(1, DType::F64, layers.first().map_or(&Device::Cpu, Tensor::device))?;
+    for layer in layers {
         squared_norm_into(layer, &sum)?;
     }
-    Ok(sum.to_vec1::<f64>()?[0].sqrt())
+    Ok(sum.to_vec1::<f64>()?[0])
 }
 
 /// The factor that brings `norm` down to `max_norm`, as torch's `clip_grad_norm_` computes it; 0 means no limit.

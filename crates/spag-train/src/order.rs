@@ -27,8 +27,15 @@ impl Plan {
     /// Counts steps as transformers 4.37 does: `max(1, micro-batches / accumulation)` a epoch, rounded down; the
     /// micro-batches left over at the end of an epoch go into the next one's first step.
     pub fn new(config: &TrainConfig, samples: usize) -> Self {
+        Self::of_ranks(config, samples, 1)
+    }
+
+    /// The plan of `ranks` processes together: that of one process with as many micro-batches a step as all of them take.
+    /// The micro-batch of number m in its step is that of rank m modulo `ranks`.
+    pub fn of_ranks(config: &TrainConfig, samples: usize, ranks: usize) -> Self {
+        let accumulated = config.gradient_accumulation_steps.saturating_mul(ranks.max(1));
         let per_epoch = samples.div_ceil(config.per_device_train_batch_size).max(1);
-        let steps_per_epoch = (per_epoch / config.gradient_accumulation_steps).max(1);
+        let steps_per_epoch = (per_epoch / accumulated).max(1);
         let steps =
             config.max_steps.unwrap_or_else(|| (config.num_train_epochs * steps_per_epoch as f64).ceil() as usize);
         Self {
@@ -36,7 +43,7 @@ impl Plan {
             batch: config.per_device_train_batch_size,
             per_epoch,
             // An epoch of fewer micro-batches than one step's ends with a step all the same.
-            per_step: config.gradient_accumulation_steps.min(per_epoch),
+            per_step: accumulated.min(per_epoch),
             steps,
             steps_per_epoch,
             order: config.data_order,
@@ -123,6 +130,12 @@ mod tests {
     fn little_data_still_makes_a_step_an_epoch() {
         let plan = Plan::new(&config(2, 8, 2.0, DataOrder::Sequential), 3);
         assert_eq!(plan.iter().collect::<Vec<_>>(), [vec![vec![0, 1], vec![2]], vec![vec![0, 1], vec![2]]]);
+    }
+
+    #[test]
+    fn ranks_together_have_the_plan_of_one_process() {
+        let (two, one) = (config(2, 3, 2.0, DataOrder::Shuffled), config(2, 6, 2.0, DataOrder::Shuffled));
+        assert_eq!(Plan::of_ranks(&two, 50, 2), Plan::new(&one, 50));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The loss and the gradients of one optimizer step.
 
-use spag_model::{Activations, FlatBuffers, Llama, kernels};
+use candle_core::Tensor;
+use spag_model::{Activations, GradientSink, Network, WeightSource, kernels};
 
 use crate::batch::Batch;
 use crate::dataset::Dataset;
@@ -40,95 +41,110 @@ impl<'a> TrainData<'a> {
     }
 }
 
-/// What the passes of one step gave.
+/// A micro-batch of this rank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MicroBatch<'a> {
+    /// Its samples.
+    pub(crate) samples: &'a [usize],
+    /// How much it counts: its share of the step's mean loss, or nothing, where it only keeps this rank in step with
+    /// others that have one more.
+    pub(crate) share: f64,
+}
+
+/// What the passes of one step gave, on this rank.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Passes {
-    /// The mean of the micro-batches' losses.
-    pub(crate) loss: f64,
-    pub(crate) parts: Parts,
-    /// Tokens read.
+    /// The loss of each micro-batch that counts, and its parts.
+    pub(crate) losses: Vec<(f64, Parts)>,
+    /// Tokens read in them.
     pub(crate) tokens: u64,
     /// Rows whose log-probability or loss is not finite; the gradients are of no use then.
     pub(crate) unsound_rows: Vec<usize>,
 }
 
-/// Sets `gradients` to those of the mean loss of `micro_batches`.
-///
-/// On a device that runs kernels the host does not wait before the last of them has been handed over.
-pub(crate) fn passes(
-    model: &Llama,
-    data: TrainData<'_>,
-    loss: &dyn Loss,
-    keep: Activations,
-    micro_batches: &[Vec<usize>],
-    gradients: &FlatBuffers,
-) -> Result<Passes> {
-    gradients.set_zero()?;
-    let step = Step { model, data, loss, keep, gradients, scale: 1.0 / micro_batches.len().max(1) as f64 };
-    match kernels::of(model.parameters().device())? {
-        Some(_) => step.on_device(micro_batches),
-        None => step.on_host(micro_batches),
-    }
+/// What a step's passes compute with.
+pub(crate) struct Step<'a> {
+    pub(crate) network: &'a Network,
+    pub(crate) weights: &'a dyn WeightSource,
+    pub(crate) gradients: &'a dyn GradientSink,
+    pub(crate) data: TrainData<'a>,
+    pub(crate) loss: &'a dyn Loss,
+    pub(crate) keep: Activations,
+    /// Whether other ranks wait for this one's passes.
+    pub(crate) company: Company,
 }
 
-struct Step<'a> {
-    model: &'a Llama,
-    data: TrainData<'a>,
-    loss: &'a dyn Loss,
-    keep: Activations,
-    gradients: &'a FlatBuffers,
-    /// Of each micro-batch in the mean.
-    scale: f64,
+/// Who takes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// This process alone: once a loss is not finite, nothing more is computed.
+    Alone,
+    /// Several, all of which take as many passes.
+    Together,
 }
 
 impl Step<'_> {
-    fn on_host(&self, micro_batches: &[Vec<usize>]) -> Result<Passes> {
-        let (mut done, mut parts) = (Passes::default(), Vec::with_capacity(micro_batches.len()));
+    /// Adds the gradients of the micro-batches' losses, each times its share.
+    ///
+    /// On a device that runs kernels the host does not wait before the last of them has been handed over.
+    pub(crate) fn passes(&self, micro_batches: &[MicroBatch<'_>]) -> Result<Passes> {
+        match kernels::of(self.weights.device())? {
+            Some(_) => self.on_device(micro_batches),
+            None => self.on_host(micro_batches),
+        }
+    }
+
+    fn on_host(&self, micro_batches: &[MicroBatch<'_>]) -> Result<Passes> {
+        let mut done = Passes::default();
         for micro in micro_batches {
-            let samples = self.data.select(micro);
+            let samples = self.data.select(micro.samples);
             let batch = Batch::new(samples.iter().copied());
-            done.tokens += batch.packed.len() as u64;
-            let forward = self.model.forward(batch.packed.clone(), batch.targets.clone(), self.keep)?;
+            let forward = self.network.forward(self.weights, batch.packed.clone(), batch.targets.clone(), self.keep)?;
             let means = batch.means(&forward.read_log_probs()?, &samples);
-            let mut value = self.loss.evaluate(&self.data.scored(micro, &samples, &means));
-            done.loss += value.loss * self.scale;
-            parts.push(value.parts);
-            if !value.loss.is_finite() {
+            let mut value = self.loss.evaluate(&self.data.scored(micro.samples, &samples, &means));
+            if micro.share > 0.0 {
+                done.tokens += batch.packed.len() as u64;
+                done.losses.push((value.loss, value.parts));
+            }
+            if !value.loss.is_finite() && done.unsound_rows.is_empty() {
                 done.unsound_rows = unsound(&samples, &means);
+            }
+            if !value.loss.is_finite() && self.company == Company::Alone {
                 break;
             }
-            value.gradient.iter_mut().for_each(|g| *g *= self.scale);
-            self.model.backward_from(forward, &batch.spread(&value.gradient, &samples), self.gradients)?;
+            value.gradient.iter_mut().for_each(|g| *g *= micro.share);
+            let upstream = batch.spread(&value.gradient, &samples);
+            let upstream = Tensor::from_slice(&upstream, upstream.len(), self.weights.device())?;
+            self.network.backward(self.weights, forward, &upstream, self.gradients)?;
         }
-        done.parts = Parts::together(&parts);
         Ok(done)
     }
 
-    fn on_device(&self, micro_batches: &[Vec<usize>]) -> Result<Passes> {
+    fn on_device(&self, micro_batches: &[MicroBatch<'_>]) -> Result<Passes> {
         let mut done = Passes::default();
         let (mut values, mut all_means) = (Vec::new(), Vec::new());
         for micro in micro_batches {
-            let samples = self.data.select(micro);
+            let samples = self.data.select(micro.samples);
             let batch = Batch::new(samples.iter().copied());
-            done.tokens += batch.packed.len() as u64;
-            let forward = self.model.forward(batch.packed.clone(), batch.targets.clone(), self.keep)?;
+            let forward = self.network.forward(self.weights, batch.packed.clone(), batch.targets.clone(), self.keep)?;
             let means = batch.means_on_device(forward.log_probs(), &samples)?;
             // ℓ is the device's; the rest is known here.
-            let known = self.data.scored(micro, &samples, &vec![0.0; samples.len()]);
+            let known = self.data.scored(micro.samples, &samples, &vec![0.0; samples.len()]);
             let value = self.loss.evaluate_tensors(&ScoredTensors::new(means.clone(), &known)?)?;
-            let upstream = batch.spread_on_device(&(&value.gradient * self.scale)?, &samples)?;
-            self.model.backward(forward, &upstream, self.gradients)?;
-            values.push(value);
-            all_means.push(means);
-        }
-        let fetched = EvaluatedTensors::fetch(&values)?;
-        for ((loss, _), (means, micro)) in fetched.iter().zip(all_means.iter().zip(micro_batches)) {
-            done.loss += loss * self.scale;
-            if !loss.is_finite() && done.unsound_rows.is_empty() {
-                done.unsound_rows = unsound(&self.data.select(micro), &means.to_vec1()?);
+            let upstream = batch.spread_on_device(&(&value.gradient * micro.share)?, &samples)?;
+            self.network.backward(self.weights, forward, &upstream, self.gradients)?;
+            if micro.share > 0.0 {
+                done.tokens += batch.packed.len() as u64;
+                values.push(value);
+                all_means.push((means, micro.samples));
             }
         }
-        done.parts = Parts::together(&fetched.iter().map(|(_, parts)| *parts).collect::<Vec<_>>());
+        done.losses = EvaluatedTensors::fetch(&values)?;
+        for ((loss, _), (means, samples)) in done.losses.iter().zip(all_means) {
+            if !loss.is_finite() && done.unsound_rows.is_empty() {
+                done.unsound_rows = unsound(&self.data.select(samples), &means.to_vec1()?);
+            }
+        }
         Ok(done)
     }
 }

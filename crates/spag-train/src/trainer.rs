@@ -2,24 +2,27 @@
 
 use std::time::Instant;
 
-use spag_model::{FlatBuffers, Llama, OptimizerPlace, Tokenizer};
+use spag_dist::ProcessGroup;
+use spag_model::{Llama, Network, Tokenizer, WeightSource};
 use spag_rewards::Sample;
 
 use crate::config::{IntervalStrategy, TrainConfig};
 use crate::dataset::Dataset;
 use crate::deepspeed::Scheduler;
 use crate::error::{Error, Result};
-use crate::evaluate::evaluate;
+use crate::evaluate::{Asked, evaluate};
 use crate::loss::{self, Loss};
 use crate::metrics::{EvalRecord, Record, gib, peak_memory_of};
-use crate::optimizer::{AdamW, clip_factor, global_norm};
+use crate::optimizer::{AdamW, clip_factor};
 use crate::order::Plan;
 use crate::position::{Position, StepLoss};
 use crate::progress::{Progress, Within};
 use crate::reference::reference_log_probs;
 use crate::schedule::Schedule;
-use crate::step::{TrainData, passes};
+use crate::step::{Company, MicroBatch, Step, TrainData};
 use crate::summary::TrainSummary;
+use crate::together::{rows_of_all, together};
+use crate::zero::State;
 
 /// Steps in a row that may be skipped because loss or gradients are not finite.
 const TOLERATED: usize = 2;
@@ -57,14 +60,13 @@ impl Observer for Vec<Record> {
     }
 }
 
-/// A run in progress: the model with its optimizer, and where in the data it is.
+/// A run in progress: the model with its optimizer, as far as they are this rank's, and where in the data it is.
 pub struct Trainer<'a> {
-    model: &'a Llama,
+    network: &'a Network,
+    state: State,
     data: TrainData<'a>,
     config: &'a TrainConfig,
     loss: Box<dyn Loss>,
-    gradients: FlatBuffers,
-    optimizer: AdamW,
     schedule: Schedule,
     plan: Plan,
     position: Position,
@@ -78,34 +80,30 @@ struct Clock {
 }
 
 impl<'a> Trainer<'a> {
-    /// A run that has not begun. `model` is trained in place.
+    /// A run of one process that has not begun. `model` is trained in place.
     ///
     /// # Errors
     /// A setting that cannot be trained with, or no memory for gradients and moments.
     pub fn new(model: &'a Llama, data: TrainData<'a>, config: &'a TrainConfig) -> Result<Self> {
-        Self::placed(model, data, config, OptimizerPlace::Device)
+        let state = State::whole(model.parameters(), config)?;
+        Self::with_state(model.network(), state, data, config)
     }
 
-    /// As [`Trainer::new`], with the optimizer's state on the model's device or on the host.
-    ///
-    /// # Errors
-    /// As [`Trainer::new`].
-    pub fn placed(
-        model: &'a Llama,
+    /// A run that has not begun, of all ranks that share `state`.
+    pub(crate) fn with_state(
+        network: &'a Network,
+        state: State,
         data: TrainData<'a>,
         config: &'a TrainConfig,
-        optimizer: OptimizerPlace,
     ) -> Result<Self> {
         config.check()?;
-        let parameters = model.parameters();
-        let plan = Plan::new(config, data.dataset.samples.len());
+        let plan = Plan::of_ranks(config, data.dataset.samples.len(), state.group().size());
         Ok(Self {
-            model,
+            network,
+            state,
             data,
             config,
             loss: loss::of(config),
-            gradients: FlatBuffers::zeros(parameters.layout(), parameters.device())?,
-            optimizer: AdamW::placed(config, parameters, optimizer)?,
             schedule: Schedule::new(config, plan.steps),
             plan,
             position: Position::default(),
@@ -123,17 +121,32 @@ impl<'a> Trainer<'a> {
     /// Goes on from `position`, after `updates` updates of the optimizer, whose state is already in place.
     pub(crate) fn resume_at(&mut self, position: Position, updates: u64) {
         self.position = position;
-        self.optimizer.resume_at(updates);
+        self.state.resume_at(updates);
     }
 
-    /// The model as it is now.
-    pub fn model(&self) -> &Llama {
-        self.model
+    /// The model's passes.
+    pub fn network(&self) -> &Network {
+        self.network
     }
 
-    /// The optimizer's state as it is now.
+    /// The model's parameters as they are now. In ZeRO stage 3 all ranks have to read the same layers in the same order.
+    pub fn weights(&self) -> &dyn WeightSource {
+        self.state.weights()
+    }
+
+    /// The optimizer as it is now.
     pub fn optimizer(&self) -> &AdamW {
-        &self.optimizer
+        self.state.optimizer()
+    }
+
+    /// What this rank remembers.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The ranks that train together.
+    pub fn group(&self) -> &dyn ProcessGroup {
+        &**self.state.group()
     }
 
     /// How far the run is.
@@ -205,23 +218,39 @@ impl<'a> Trainer<'a> {
 
     /// One step; returns the norm of its gradients.
     fn step(&mut self, micro_batches: &[Vec<usize>], clock: &mut Clock) -> Result<f64> {
-        let keep = self.config.activations();
-        let done = passes(self.model, self.data, &*self.loss, keep, micro_batches, &self.gradients)?;
-        clock.tokens += done.tokens;
-        let norm = if done.loss.is_finite() { global_norm(&self.gradients)? } else { f64::NAN };
-        if norm.is_finite() {
+        let group = self.state.group().clone();
+        self.state.begin()?;
+        let step = Step {
+            network: self.network,
+            weights: self.state.weights(),
+            gradients: self.state.gradients(),
+            data: self.data,
+            loss: &*self.loss,
+            keep: self.config.activations(),
+            company: if group.size() == 1 { Company::Alone } else { Company::Together },
+        };
+        let done = step.passes(&own_micro_batches(micro_batches, &*group))?;
+        self.state.finish_gradients()?;
+        // Where a loss is not finite, the gradients are of no use, and one process has not computed all of them.
+        let sound = done.unsound_rows.is_empty();
+        let squared_norm = if sound { self.state.squared_norm()? } else { f64::NAN };
+        let step = together(&*group, &done, squared_norm, micro_batches.len())?;
+        clock.tokens += step.tokens;
+        let norm = step.squared_norm.sqrt();
+        if norm.is_finite() && step.loss.is_finite() {
             let (rate, factor) = (self.schedule.rate(self.position.step), clip_factor(norm, self.config.max_grad_norm));
-            self.optimizer.update(self.model.parameters(), &self.gradients, rate, factor)?;
-            self.position.take(StepLoss { loss: done.loss, parts: done.parts }, done.tokens);
+            self.state.update(rate, factor)?;
+            self.position.take(StepLoss { loss: step.loss, parts: step.parts }, step.tokens);
             return Ok(norm);
         }
-        self.position.skip(done.tokens);
+        self.position.skip(step.tokens);
         if self.position.unsound_in_a_row > TOLERATED {
-            let (what, samples) = match done.loss.is_finite() {
+            let unsound = rows_of_all(&*group, &done.unsound_rows)?;
+            let (what, samples) = match unsound.is_empty() {
                 true => {
                     ("gradient norm", micro_batches.iter().flat_map(|m| self.data.select(m)).map(|s| s.row).collect())
                 }
-                false => ("loss", done.unsound_rows),
+                false => ("loss", unsound),
             };
             let (count, step) = (self.position.unsound_in_a_row, self.position.step);
             return Err(Error::NotFinite { what, count, step, samples });
@@ -240,15 +269,17 @@ impl<'a> Trainer<'a> {
             grad_norm,
             parts,
             tokens_per_second,
-            model_tflops: 6.0 * self.model.parameters().layout().len() as f64 * tokens_per_second / 1e12,
-            peak_memory_gib: peak_memory_of(self.model.parameters().device()).map(gib),
+            model_tflops: 6.0 * self.network.layout().len() as f64 * tokens_per_second / 1e12,
+            peak_memory_gib: peak_memory_of(self.state.weights().device()).map(gib),
             skipped_steps: self.position.skipped_steps,
         }
     }
 
     fn evaluate(&self, eval: TrainData<'_>, progress: &mut dyn Progress) -> Result<EvalRecord> {
         let started = Instant::now();
-        let eval_loss = evaluate(self.model, eval, &*self.loss, self.config.per_device_eval_batch_size, progress)?;
+        let batch_size = self.config.per_device_eval_batch_size;
+        let asked = Asked { network: self.network, weights: self.state.weights(), group: self.group() };
+        let eval_loss = evaluate(&asked, eval, &*self.loss, batch_size, progress)?;
         Ok(EvalRecord {
             step: self.position.step,
             epoch: self.plan.epochs_after(self.position.step),
@@ -257,6 +288,17 @@ impl<'a> Trainer<'a> {
             eval_runtime: started.elapsed().as_secs_f64(),
         })
     }
+}
+
+/// This rank's micro-batches of a step. A rank that has one less than others goes through the first one again, which
+/// counts nothing: all ranks take part in the same collectives.
+fn own_micro_batches<'a>(all: &'a [Vec<usize>], group: &dyn ProcessGroup) -> Vec<MicroBatch<'a>> {
+    let share = 1.0 / all.len().max(1) as f64;
+    let own = |round: usize| match all.get(round * group.size() + group.rank()) {
+        Some(samples) => Some(MicroBatch { samples, share }),
+        None => all.first().map(|samples| MicroBatch { samples, share: 0.0 }),
+    };
+    (0..all.len().div_ceil(group.size())).filter_map(own).collect()
 }
 
 /// Trains `model` in place on `samples`, in memory alone: [`crate::run`] is the same from files to files.

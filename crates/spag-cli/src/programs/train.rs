@@ -40,9 +40,6 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<TrainJob> {
         notes.add_idle("ref_model_name_or_path", "SFT has no KL term");
         reference = None;
     }
-    if args.deepspeed.is_some() {
-        notes.add_idle("deepspeed", "checked and resolved; one process has no state to split");
-    }
     let (logging_dir, others) = args.events();
     for name in others {
         notes.add_idle(&format!("report_to {name}"), "metrics go to metrics.jsonl and TensorBoard events");
@@ -60,6 +57,8 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<TrainJob> {
         output_dir: args.output_dir,
         model_dir: None,
         deepspeed: args.deepspeed,
+        zero_stage: args.zero_stage,
+        offload_param: args.offload_param,
         logging_dir,
         device: args.device.device,
         offload_optimizer: args.offload_optimizer,

@@ -9,10 +9,12 @@ mod write;
 
 use std::path::Path;
 
+use candle_core::Tensor;
+
 use crate::config::LlamaConfig;
 use crate::error::Result;
 use crate::llama::Llama;
-use crate::params::FlatBuffers;
+use crate::params::{FlatBuffers, Layout, WeightSource};
 use crate::tokenizer::{SpecialIds, Tokenizer};
 
 pub use dtype::{DtypeChoice, WeightDtype};
@@ -58,8 +60,22 @@ impl Checkpoint {
     /// # Errors
     /// The folder cannot be created or written.
     pub fn save(&self, dir: impl AsRef<Path>, options: WriteOptions) -> Result<Vec<WrittenFile>> {
-        write::save(self, dir.as_ref(), options)
+        save_checkpoint(self.model.config(), self.model.parameters(), Some(&self.tokenizer), dir, options)
     }
+}
+
+/// As [`Checkpoint::save`], for weights that are lent a layer at a time, in order; the tokenizer may be missing.
+///
+/// # Errors
+/// As [`Checkpoint::save`], or what the weights' source reports.
+pub fn save_checkpoint(
+    config: &LlamaConfig,
+    weights: &dyn WeightSource,
+    tokenizer: Option<&Tokenizer>,
+    dir: impl AsRef<Path>,
+    options: WriteOptions,
+) -> Result<Vec<WrittenFile>> {
+    write::save(config, weights, tokenizer, dir.as_ref(), options)
 }
 
 /// Writes a model without a tokenizer: `config.json` and the weights.
@@ -67,7 +83,7 @@ impl Checkpoint {
 /// # Errors
 /// As [`Checkpoint::save`].
 pub fn save_model(model: &Llama, dir: impl AsRef<Path>, options: WriteOptions) -> Result<Vec<WrittenFile>> {
-    write::model(model, model.config().clone(), dir.as_ref(), options)
+    save_checkpoint(model.config(), model.parameters(), None, dir, options)
 }
 
 /// Writes the checkpoint that [`Llama::init`] and [`Checkpoint::save`] (without a tokenizer: [`save_model`]) would, but
@@ -126,18 +142,18 @@ pub fn weights_digest(dir: impl AsRef<Path>) -> Result<String> {
     read::digest(dir.as_ref())
 }
 
-/// Writes flat buffers (weights, master weights, moments) as `stem.safetensors`, or in shards with an index, each file
+/// Writes what is lent (weights, master weights, moments) as `stem.safetensors`, or in shards with an index, each file
 /// beside its place, synced and renamed. Returns what was written, for [`WrittenFile::check_on_disk`].
 ///
 /// # Errors
-/// The folder cannot be written.
+/// The folder cannot be written, or what the source reports.
 pub fn write_buffers(
-    buffers: &FlatBuffers,
+    source: &dyn WeightSource,
     dir: impl AsRef<Path>,
     stem: &str,
     options: WriteOptions,
 ) -> Result<Vec<WrittenFile>> {
-    write::buffers(buffers, dir.as_ref(), stem, options)
+    write::buffers(source, dir.as_ref(), stem, options)
 }
 
 /// Reads what [`write_buffers`] wrote into `buffers`, whose layout and number format may be another's than the writer's
@@ -147,6 +163,22 @@ pub fn write_buffers(
 /// Missing or malformed files, missing or misshapen tensors.
 pub fn read_buffers(buffers: &FlatBuffers, dir: impl AsRef<Path>, stem: &str) -> Result<()> {
     read::buffers(buffers, dir.as_ref(), stem)
+}
+
+/// Reads the tensors of `layout` from what [`write_buffers`] wrote, or from a model's weights (`stem` "model"), one at a
+/// time, in the order of the files: `each` gets the numbers of its layer and its view there, and the tensor, flat, in
+/// `dtype`, in the host's memory. For those who keep a part of it.
+///
+/// # Errors
+/// As [`read_buffers`], or what `each` reports.
+pub fn read_tensors(
+    layout: &Layout,
+    dtype: WeightDtype,
+    dir: impl AsRef<Path>,
+    stem: &str,
+    each: &mut dyn FnMut(usize, usize, Tensor) -> Result<()>,
+) -> Result<()> {
+    read::tensors(layout, dtype, dir.as_ref(), stem, each)
 }
 
 fn check_vocabulary(config: &LlamaConfig, tokenizer: &Tokenizer, dir: &Path) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 use half::bf16;
 use safetensors::tensor::TensorInfo;
 use sha2::{Digest, Sha256};
@@ -36,7 +36,29 @@ pub(super) fn model(dir: &Path, config: LlamaConfig, options: &LoadOptions) -> R
 
 /// Fills every view of `buffers` from the files of `stem`.
 pub(super) fn buffers(buffers: &FlatBuffers, dir: &Path, stem: &str) -> Result<()> {
-    let layout = buffers.layout();
+    walk(buffers.layout(), dir, stem, &mut |file, info, at| copy_into(file, info, buffers, at))
+}
+
+/// Hands out every tensor of `layout` in the files of `stem`, in the host's memory.
+pub(super) fn tensors(
+    layout: &Layout,
+    dtype: WeightDtype,
+    dir: &Path,
+    stem: &str,
+    each: &mut dyn FnMut(usize, usize, Tensor) -> Result<()>,
+) -> Result<()> {
+    walk(layout, dir, stem, &mut |file, info, (layer, view)| match on_host(file, info, dtype)? {
+        Some(tensor) => each(layer, view, tensor).map(Some),
+        None => Ok(None),
+    })
+}
+
+/// Reads a tensor to its place, given as the numbers of its layer and its view; `None` for a number format that is not
+/// read.
+type ReadTensor<'a> = &'a mut dyn FnMut(&mut OpenFile, &TensorInfo, (usize, usize)) -> Result<Option<()>>;
+
+/// Goes through the tensors of `layout` in the order of the files of `stem`.
+fn walk(layout: &Layout, dir: &Path, stem: &str, read: ReadTensor<'_>) -> Result<()> {
     let mut missing: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (l, layer) in layout.layers.iter().enumerate() {
         for (v, view) in layer.views.iter().enumerate() {
@@ -53,7 +75,7 @@ pub(super) fn buffers(buffers: &FlatBuffers, dir: &Path, stem: &str) -> Result<(
             if info.shape != *expected {
                 return Err(Error::Shape { path: dir.to_owned(), name, found: info.shape, expected: expected.clone() });
             }
-            if copy_into(&mut open, &info, buffers, at)?.is_none() {
+            if read(&mut open, &info, at)?.is_none() {
                 return Err(Error::Dtype { path: dir.to_owned(), name, dtype: format!("{:?}", info.dtype) });
             }
         }
@@ -132,20 +154,23 @@ fn copy_into(
         }
         return read;
     }
+    let Some(host) = on_host(file, info, buffers.dtype())? else { return Ok(None) };
+    buffers.set_view(layer, view, &host)?;
+    Ok(Some(()))
+}
+
+/// A stored tensor, flat, in the host's memory; `None` for a number format that is not read.
+fn on_host(file: &mut OpenFile, info: &TensorInfo, dtype: WeightDtype) -> Result<Option<Tensor>> {
     let len = info.shape.iter().product();
-    let host = match buffers.dtype() {
+    let (read, tensor) = match dtype {
         WeightDtype::F32 => {
             let mut values = vec![0f32; len];
-            read = file.read(info, &mut values, |x| x);
-            Tensor::from_vec(values, len, buffers.device())?
+            (file.read(info, &mut values, |x| x)?, Tensor::from_vec(values, len, &Device::Cpu)?)
         }
         WeightDtype::Bf16 => {
             let mut values = vec![bf16::ZERO; len];
-            read = file.read(info, &mut values, bf16::from_f32);
-            Tensor::from_vec(values, len, buffers.device())?
+            (file.read(info, &mut values, bf16::from_f32)?, Tensor::from_vec(values, len, &Device::Cpu)?)
         }
     };
-    let read = read?;
-    buffers.set_view(layer, view, &host)?;
-    Ok(read)
+    Ok(read.map(|()| tensor))
 }

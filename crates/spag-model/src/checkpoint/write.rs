@@ -1,17 +1,19 @@
 //! Weights out: safetensors in the dtype asked for, in shards where they are large, atomically.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+use candle_core::Tensor;
 use serde_json::{Value, json};
 
+use super::WeightDtype;
 use super::tensor_file::{self, Listed, TensorAt, WrittenFile};
-use super::{Checkpoint, WeightDtype};
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
-use crate::llama::{Llama, RandomWeights};
-use crate::params::{FlatBuffers, Layout};
+use crate::llama::RandomWeights;
+use crate::params::{Layout, WeightSource};
 use crate::tokenizer::Tokenizer;
 
 /// How a checkpoint is written.
@@ -49,22 +51,29 @@ pub fn write_file(dir: &Path, name: &str, contents: &[u8]) -> Result<()> {
     })
 }
 
-pub(super) fn save(checkpoint: &Checkpoint, dir: &Path, options: WriteOptions) -> Result<Vec<WrittenFile>> {
-    std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
-    for (name, contents) in checkpoint.tokenizer.files() {
-        write_file(dir, name, contents)?;
-    }
-    let mut config = checkpoint.model.config().clone();
-    config.bos_token_id = Some(checkpoint.tokenizer.bos());
-    config.eos_token_id = Some(checkpoint.tokenizer.eos());
-    model(&checkpoint.model, config, dir, options)
+/// `config.json`, the tokenizer's files where there is one, and after them the weights.
+pub(super) fn save(
+    config: &LlamaConfig,
+    weights: &dyn WeightSource,
+    tokenizer: Option<&Tokenizer>,
+    dir: &Path,
+    options: WriteOptions,
+) -> Result<Vec<WrittenFile>> {
+    describe(config, tokenizer, dir, options)?;
+    buffers(weights, dir, "model", options)
 }
 
-/// `config.json` and, after it, the weights.
-pub(super) fn model(model: &Llama, config: LlamaConfig, dir: &Path, options: WriteOptions) -> Result<Vec<WrittenFile>> {
+/// What is read before the weights.
+fn describe(config: &LlamaConfig, tokenizer: Option<&Tokenizer>, dir: &Path, options: WriteOptions) -> Result<()> {
     std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
-    write_file(dir, "config.json", config_json(config, options.dtype).as_bytes())?;
-    buffers(model.parameters(), dir, "model", options)
+    let mut config = config.clone();
+    if let Some(tokenizer) = tokenizer {
+        for (name, contents) in tokenizer.files() {
+            write_file(dir, name, contents)?;
+        }
+        (config.bos_token_id, config.eos_token_id) = (Some(tokenizer.bos()), Some(tokenizer.eos()));
+    }
+    write_file(dir, "config.json", config_json(config, options.dtype).as_bytes())
 }
 
 fn config_json(mut config: LlamaConfig, dtype: WeightDtype) -> String {
@@ -88,28 +97,42 @@ pub(super) fn random_model(
     options: WriteOptions,
 ) -> Result<Vec<WrittenFile>> {
     config.check()?;
-    std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
-    let mut config = config.clone();
-    if let Some(tokenizer) = tokenizer {
-        for (name, contents) in tokenizer.files() {
-            write_file(dir, name, contents)?;
-        }
-        (config.bos_token_id, config.eos_token_id) = (Some(tokenizer.bos()), Some(tokenizer.eos()));
-    }
-    let layout = Layout::new(&config);
+    describe(config, tokenizer, dir, options)?;
+    let layout = Layout::new(config);
     let weights = RandomWeights::new(&layout, config.initializer_range, seed);
-    write_file(dir, "config.json", config_json(config, options.dtype).as_bytes())?;
     tensors(&layout, dir, "model", options, &|layer, view| weights.tensor(layer, view))
 }
 
-/// Every view of `buffers` under its Hugging Face name in `stem.safetensors`, or in shards with their index.
+/// Every view of what `source` lends under its Hugging Face name in `stem.safetensors`, or in shards with their index.
+/// Layers are asked for in order, each once.
 pub(super) fn buffers(
-    buffers: &FlatBuffers,
+    source: &dyn WeightSource,
     dir: &Path,
     stem: &str,
     options: WriteOptions,
 ) -> Result<Vec<WrittenFile>> {
-    tensors(buffers.layout(), dir, stem, options, &|layer, view| buffers.view(layer, view))
+    let layout = source.layout();
+    // The layer that is on loan, for the views of it that are still to be written.
+    let lent: RefCell<Option<(usize, Tensor)>> = RefCell::default();
+    let written = tensors(layout, dir, stem, options, &|layer, view| {
+        let mut lent = lent.borrow_mut();
+        let buffer = match lent.take() {
+            Some((index, buffer)) if index == layer => buffer,
+            before => {
+                if let Some((index, _)) = before {
+                    source.give_back(index);
+                }
+                source.lend(layer, Some(layer + 1).filter(|next| *next < layout.layers.len()))?
+            }
+        };
+        let tensor = layout.view(&buffer, layer, view);
+        *lent = Some((layer, buffer));
+        tensor
+    });
+    if let Some((index, _)) = lent.take() {
+        source.give_back(index);
+    }
+    written
 }
 
 /// Every tensor of `layout`, asked for when its turn to be written comes.

@@ -77,8 +77,8 @@ impl Weights {
         Ok(Self {
             embedding: model.embedding()?,
             blocks,
-            norm: model.final_norm(parameters)?,
-            head: PackedWeight::new(&model.head(parameters)?)?,
+            norm: model.final_norm()?,
+            head: PackedWeight::new(&model.head()?)?,
             rope: model.rope(),
             eps: config.rms_norm_eps as f32,
             rotated: config.hidden_size + config.kv_size(),

@@ -14,7 +14,7 @@ use crate::ops::pool::recycle;
 use crate::ops::rope::{Direction, Positions, RopeTable, rotate};
 use crate::ops::{rms_norm, swiglu};
 use crate::packed::Packed;
-use crate::params::{BLOCK_VIEWS, FlatBuffers};
+use crate::params::{BLOCK_VIEWS, Layout};
 
 /// The nine tensors of a block: its weights, or the gradients of its weights.
 pub(crate) struct BlockWeights {
@@ -30,11 +30,11 @@ pub(crate) struct BlockWeights {
 }
 
 impl BlockWeights {
-    /// Views of block `index` in `buffers`; on a CPU f32 copies of them where the buffers are bf16.
-    pub(crate) fn of(buffers: &FlatBuffers, index: usize) -> crate::Result<Self> {
+    /// Views of block `index` in its layer's buffer; on a CPU f32 copies of them where the buffer is bf16.
+    pub(crate) fn of(layer: &Tensor, layout: &Layout, index: usize) -> crate::Result<Self> {
         let view = |part: &str| {
             let at = BLOCK_VIEWS.iter().position(|p| *p == part).unwrap_or(usize::MAX);
-            Ok::<_, crate::Error>(computable(&buffers.view(index + 1, at)?)?)
+            Ok::<_, crate::Error>(computable(&layout.view(layer, index + 1, at)?)?)
         };
         Ok(Self {
             input_norm: view("input_layernorm")?,

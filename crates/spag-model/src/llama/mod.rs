@@ -3,6 +3,8 @@
 mod block;
 mod init;
 mod model;
+mod network;
 
 pub(crate) use init::RandomWeights;
-pub use model::{Activations, Forward, Llama};
+pub use model::Llama;
+pub use network::{Activations, Forward, Network};

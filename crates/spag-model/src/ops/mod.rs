@@ -6,6 +6,7 @@
 //! Shapes: N tokens (all sequences packed one after another), D hidden size, H heads, V vocabulary, I/O the width in
 //! and out of a linear layer.
 
+pub mod accumulate;
 pub mod adamw;
 pub mod attention;
 pub mod cast;

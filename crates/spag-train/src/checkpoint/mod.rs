@@ -22,7 +22,7 @@ pub use read::SavedRun;
 pub use state::SavedState;
 
 pub(crate) use folders::{prune, remove_leftovers};
-pub(crate) use write::{Origin, write};
+pub(crate) use write::{Origin, read_through, write, write_elsewhere};
 
 /// The folder inside a checkpoint that holds what only training needs.
 pub(crate) const TRAINER_STATE: &str = "trainer_state";

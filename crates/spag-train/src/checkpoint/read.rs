@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use spag_model::{Checkpoint, Llama, LoadOptions, load_model_with, read_buffers};
+use spag_model::Checkpoint;
 
 use super::state::{FORMAT, SavedState};
 use super::{STATE_FILE, TRAINER_STATE};
@@ -22,6 +22,18 @@ impl SavedRun {
     /// # Errors
     /// No checkpoint of a run, one of another version, or a damaged file, named.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        let saved = Self::open_unchecked(dir)?;
+        for file in &saved.state.files {
+            file.check_on_disk(&saved.dir)?;
+        }
+        Ok(saved)
+    }
+
+    /// As [`SavedRun::open`], for one that another rank has checked.
+    ///
+    /// # Errors
+    /// No checkpoint of a run, or one of another version.
+    pub(crate) fn open_unchecked(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref();
         let path = dir.join(TRAINER_STATE).join(STATE_FILE);
         let wrong = |reason: String| Error::Checkpoint { path: dir.to_owned(), reason };
@@ -38,9 +50,6 @@ impl SavedRun {
             serde_json::from_str(&text).map_err(|e| wrong(format!("{TRAINER_STATE}/{STATE_FILE}: {e}")))?;
         if state.format != FORMAT {
             return Err(wrong(format!("it has format {}; this program reads format {FORMAT}", state.format)));
-        }
-        for file in &state.files {
-            file.check_on_disk(dir)?;
         }
         Ok(Self { dir: dir.to_owned(), state })
     }
@@ -63,22 +72,12 @@ impl SavedRun {
         Ok(Checkpoint::load(&self.dir)?)
     }
 
-    /// The model alone, onto a device.
-    ///
-    /// # Errors
-    /// As [`Checkpoint::load_with`].
-    pub(crate) fn load_model(&self, options: &LoadOptions) -> Result<Llama> {
-        Ok(load_model_with(&self.dir, options)?)
-    }
-
     /// Puts a trainer of the loaded model where the run was.
     ///
     /// # Errors
     /// Buffers that do not fit the model.
     pub(crate) fn restore(&self, trainer: &mut Trainer<'_>) -> Result<()> {
-        for (stem, buffers) in trainer.optimizer().state() {
-            read_buffers(buffers, self.dir.join(TRAINER_STATE), stem)?;
-        }
+        trainer.state().restore_optimizer(&self.dir.join(TRAINER_STATE))?;
         trainer.resume_at(self.state.position.clone(), self.state.optimizer_updates);
         Ok(())
     }

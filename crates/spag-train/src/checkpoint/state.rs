@@ -23,6 +23,12 @@ const FREE: [&str; 8] = [
     "gradient_checkpointing",
 ];
 
+const ACCUMULATION: &str = "gradient_accumulation_steps";
+
+fn one() -> usize {
+    1
+}
+
 /// Everything about a run that is not a buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedState {
@@ -45,6 +51,9 @@ pub struct SavedState {
     pub data_sha256: String,
     /// Number of them.
     pub samples: usize,
+    /// Processes that trained together. Any number can go on, if a step has as many micro-batches as before.
+    #[serde(default = "one")]
+    pub ranks: usize,
     /// Files of the checkpoint, relative to its folder.
     pub files: Vec<WrittenFile>,
 }
@@ -62,7 +71,17 @@ impl SavedState {
     /// How the run that wrote this differs from one of this origin; empty where it can go on.
     pub(crate) fn differences(&self, now: &Origin<'_>) -> Vec<String> {
         let mut found = Vec::new();
-        let (was, is) = (settings(&self.config), settings(now.config));
+        let (mut was, mut is) = (settings(&self.config), settings(now.config));
+        // What counts is how many micro-batches a step has, whoever takes them.
+        let accumulated = [was.remove(ACCUMULATION), is.remove(ACCUMULATION)].map(|steps| steps.unwrap_or_default());
+        let [before, after] = [(&accumulated[0], self.ranks), (&accumulated[1], now.ranks)];
+        let micro_batches = |(steps, ranks): (&Value, usize)| steps.as_u64().unwrap_or(1).saturating_mul(ranks as u64);
+        if micro_batches(before) != micro_batches(after) {
+            found.push(format!(
+                "--{ACCUMULATION} was {} on {} ranks and is {} on {}: a step has to have as many micro-batches as before",
+                before.0, before.1, after.0, after.1
+            ));
+        }
         for (key, now) in &is {
             let was = was.get(key).unwrap_or(&Value::Null);
             if was != now && !FREE.contains(&key.as_str()) {

@@ -3,7 +3,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use spag_model::{Checkpoint, Tokenizer, WeightDtype, WriteOptions, WrittenFile, write_buffers, write_file};
+use spag_model::{
+    Tokenizer, WeightDtype, WeightSource, WriteOptions, WrittenFile, save_checkpoint, write_buffers, write_file,
+};
 
 use super::state::{DataPosition, FORMAT, SavedState};
 use super::{STATE_FILE, TRAINER_STATE, folders};
@@ -20,6 +22,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) scheduler: Option<&'a Scheduler>,
     pub(crate) data_sha256: &'a str,
     pub(crate) samples: usize,
+    /// How many processes train.
+    pub(crate) ranks: usize,
 }
 
 impl Origin<'_> {
@@ -27,6 +31,22 @@ impl Origin<'_> {
         // Plain numbers and names always have a value.
         self.scheduler.and_then(|scheduler| serde_json::to_value(scheduler).ok())
     }
+}
+
+/// Takes part in the [`write`] of another rank, which reads this one's parts.
+pub(crate) fn write_elsewhere(trainer: &Trainer<'_>) -> Result<()> {
+    read_through(trainer.weights())?;
+    trainer.state().optimizer_state().iter().try_for_each(|(_, buffers)| read_through(&**buffers))
+}
+
+/// Asks for every layer as whoever writes them does.
+pub(crate) fn read_through(source: &dyn WeightSource) -> Result<()> {
+    let layers = source.layout().layers.len();
+    for layer in 0..layers {
+        source.lend(layer, Some(layer + 1).filter(|next| *next < layers))?;
+        source.give_back(layer);
+    }
+    Ok(())
 }
 
 /// Writes `checkpoint-<step>` in `output_dir`. Whatever goes wrong, the checkpoints that are there stay.
@@ -45,10 +65,11 @@ fn fill(dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<()> {
     let _ = fs::remove_dir_all(dir);
     let inner = dir.join(TRAINER_STATE);
     fs::create_dir_all(&inner).map_err(Error::io(&inner))?;
-    let checkpoint = Checkpoint { model: trainer.model().clone(), tokenizer: origin.tokenizer.clone() };
-    let mut files = checkpoint.save(dir, WriteOptions::new(origin.config.dtype()))?;
-    for (stem, buffers) in trainer.optimizer().state() {
-        let written = write_buffers(buffers, &inner, stem, WriteOptions::new(WeightDtype::F32))?;
+    let options = WriteOptions::new(origin.config.dtype());
+    let mut files =
+        save_checkpoint(trainer.network().config(), trainer.weights(), Some(origin.tokenizer), dir, options)?;
+    for (stem, buffers) in trainer.state().optimizer_state() {
+        let written = write_buffers(&*buffers, &inner, stem, WriteOptions::new(WeightDtype::F32))?;
         let inside = |file: WrittenFile| WrittenFile { name: format!("{TRAINER_STATE}/{}", file.name), ..file };
         files.extend(written.into_iter().map(inside));
     }
@@ -66,6 +87,7 @@ fn fill(dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<()> {
         scheduler: origin.scheduler_value(),
         data_sha256: origin.data_sha256.to_owned(),
         samples: origin.samples,
+        ranks: origin.ranks,
         files,
     };
     let text = serde_json::to_vec_pretty(&state).map_err(|e| Error::io(inner.join(STATE_FILE))(e.into()))?;

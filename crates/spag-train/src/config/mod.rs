@@ -7,7 +7,7 @@ use spag_model::{Activations, WeightDtype};
 
 use crate::error::{Error, Result};
 
-pub use choices::{DataOrder, IntervalStrategy, OffloadOptimizer, SchedulerType, TrainMethod};
+pub use choices::{DataOrder, IntervalStrategy, OffloadOptimizer, OffloadParam, SchedulerType, TrainMethod, ZeroStage};
 
 /// All settings of a training run; every key has the reference's flag name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -38,7 +38,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use crate::config::ZeroStage;
 pub use error::{DeepSpeedError, Problem};
 pub use flags::Flags;
 pub use scheduler::{Scheduler, SchedulerParams, WarmupType};
-pub use settings::{AdamWParams, DeepSpeed, Device, Offload, Optimizer, Switch, Zero, ZeroStage};
+pub use settings::{AdamWParams, DeepSpeed, Device, Offload, Optimizer, Switch, Zero};

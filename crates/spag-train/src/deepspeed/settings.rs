@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Scheduler;
+use crate::config::ZeroStage;
 
 /// A DeepSpeed file's settings, resolved: numbers instead of `"auto"`, DeepSpeed's defaults for what is left out.
 ///
@@ -89,40 +90,6 @@ pub struct Zero {
     pub stage3_max_reuse_distance: u64,
     /// Split weights are put together for saving.
     pub stage3_gather_16bit_weights_on_model_save: bool,
-}
-
-/// What is split over processes; each stage includes the one before. In JSON a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(into = "u8")]
-pub enum ZeroStage {
-    /// 0: nothing.
-    Disabled,
-    /// 1: the optimizer's state.
-    OptimizerState,
-    /// 2: gradients too.
-    Gradients,
-    /// 3: weights too.
-    Weights,
-}
-
-impl ZeroStage {
-    /// The stage of a number from 0 to 3.
-    pub fn from_number(number: u64) -> Option<Self> {
-        [Self::Disabled, Self::OptimizerState, Self::Gradients, Self::Weights]
-            .into_iter()
-            .find(|stage| u64::from(u8::from(*stage)) == number)
-    }
-}
-
-impl From<ZeroStage> for u8 {
-    fn from(stage: ZeroStage) -> Self {
-        match stage {
-            ZeroStage::Disabled => 0,
-            ZeroStage::OptimizerState => 1,
-            ZeroStage::Gradients => 2,
-            ZeroStage::Weights => 3,
-        }
-    }
 }
 
 /// Where a part of the state lives.

@@ -35,8 +35,8 @@ impl RunFolder {
     }
 
     /// Where ℓ_ref is kept.
-    pub(super) fn reference_dir(&self) -> PathBuf {
-        self.dir.join("ref_log_probs")
+    pub(super) fn reference_dir(job: &TrainJob) -> PathBuf {
+        job.output_dir.join("ref_log_probs")
     }
 
     /// What keeps the run's metrics and checkpoints, from the step on where it begins.

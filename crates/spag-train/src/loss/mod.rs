@@ -88,6 +88,34 @@ impl Parts {
         }
     }
 
+    /// So many numbers say what the parts are.
+    pub(crate) const NUMBERS: usize = 8;
+
+    /// As numbers: which parts are there, and each.
+    pub(crate) fn to_numbers(self) -> [f64; Self::NUMBERS] {
+        let Self { policy, sft, kl, importance_ratio_mean: mean, importance_ratio_min: min, .. } = self;
+        let all = [policy, sft, kl, mean, min, self.importance_ratio_max, self.clipped_fraction];
+        let present = all.iter().enumerate().map(|(bit, part)| f64::from(u8::from(part.is_some()) << bit)).sum();
+        let mut numbers = [present; Self::NUMBERS];
+        numbers.iter_mut().skip(1).zip(all).for_each(|(number, part)| *number = part.unwrap_or(0.0));
+        numbers
+    }
+
+    /// The parts that [`Parts::to_numbers`] gave these for.
+    pub(crate) fn from_numbers(numbers: [f64; Self::NUMBERS]) -> Self {
+        let present = numbers[0] as u8;
+        let part = |index: usize| (present >> (index - 1) & 1 == 1).then_some(numbers[index]);
+        Self {
+            policy: part(1),
+            sft: part(2),
+            kl: part(3),
+            importance_ratio_mean: part(4),
+            importance_ratio_min: part(5),
+            importance_ratio_max: part(6),
+            clipped_fraction: part(7),
+        }
+    }
+
     /// Each part that is there, by its name in the metrics.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let all = [
@@ -212,6 +240,15 @@ mod tests {
             differences(&Sft, &batch, None);
             differences(&SftWithKl { kl: 0.1 }, &batch, None);
             differences(&OfflinePo { kl: 0.2, sft: 0.5, clip: 0.2 }, &batch, Some(0.2));
+        }
+    }
+
+    #[test]
+    fn parts_are_the_same_after_a_way_as_numbers() {
+        let some = Parts { sft: Some(1.5), importance_ratio_max: Some(f64::INFINITY), ..Parts::default() };
+        let all = Parts { policy: Some(0.0), kl: Some(-2.0), clipped_fraction: Some(0.25), ..some };
+        for parts in [Parts::default(), some, all] {
+            assert_eq!(Parts::from_numbers(parts.to_numbers()), parts);
         }
     }
 

@@ -6,7 +6,6 @@ use std::thread;
 
 use candle_core::{DType, Device, Tensor};
 use spag_model::kernels::{self, Kernels, PageLock};
-use spag_model::{FlatBuffers, WeightDtype};
 
 use crate::error::{Error, Result};
 
@@ -25,14 +24,15 @@ pub(super) struct Transfers {
 
 impl Transfers {
     /// For these parameters; `None` where they are on the host.
-    pub(super) fn new(parameters: &FlatBuffers) -> Result<Option<Self>> {
-        let Some(kernels) = kernels::of(parameters.device())? else { return Ok(None) };
-        let largest = parameters.layout().layers.iter().map(|layer| layer.len).max().unwrap_or(0);
-        let buffers = |dtype: WeightDtype| {
-            let buffer = |_| Tensor::zeros(largest, DType::from(dtype), &Device::Cpu);
+    pub(super) fn new(parameters: &[Tensor]) -> Result<Option<Self>> {
+        let Some(first) = parameters.first() else { return Ok(None) };
+        let Some(kernels) = kernels::of(first.device())? else { return Ok(None) };
+        let largest = parameters.iter().map(Tensor::elem_count).max().unwrap_or(0);
+        let buffers = |dtype: DType| {
+            let buffer = |_| Tensor::zeros(largest, dtype, &Device::Cpu);
             (0..IN_FLIGHT).map(buffer).collect::<candle_core::Result<Vec<_>>>()
         };
-        let (down, up) = (buffers(WeightDtype::F32)?, buffers(parameters.dtype())?);
+        let (down, up) = (buffers(DType::F32)?, buffers(first.dtype())?);
         let locks =
             down.iter().chain(&up).map(|buffer| kernels.page_lock(buffer)).collect::<candle_core::Result<_>>()?;
         Ok(Some(Self { kernels, gradients: down, parameters: up, _locks: locks }))
@@ -43,8 +43,8 @@ impl Transfers {
     /// last one's parameters go up.
     pub(super) fn update(
         &self,
-        parameters: &FlatBuffers,
-        gradients: &FlatBuffers,
+        parameters: &[Tensor],
+        gradients: &[Tensor],
         update: impl Fn(usize, &Tensor, &Tensor) -> Result<()>,
     ) -> Result<()> {
         let (come, came) = sync_channel::<Layer>(IN_FLIGHT);
@@ -56,7 +56,7 @@ impl Transfers {
             let up = scope.spawn(move || self.bring_up(parameters, &going, &give_up));
             let updated = kernels::without(|| -> Result<()> {
                 for Layer { index, buffer } in came {
-                    let len = parameters.layout().layers[index].len;
+                    let len = parameters[index].elem_count();
                     // Closed only where the thread that sends them up has failed, which says why.
                     let Ok(parameter) = free_up.recv() else { break };
                     update(index, &buffer.narrow(0, 0, len)?, &parameter.narrow(0, 0, len)?)?;
@@ -73,8 +73,8 @@ impl Transfers {
         })
     }
 
-    fn bring_down(&self, gradients: &FlatBuffers, free: &Receiver<Tensor>, come: &SyncSender<Layer>) -> Result<()> {
-        for (index, layer) in gradients.layers().iter().enumerate() {
+    fn bring_down(&self, gradients: &[Tensor], free: &Receiver<Tensor>, come: &SyncSender<Layer>) -> Result<()> {
+        for (index, layer) in gradients.iter().enumerate() {
             let Ok(buffer) = free.recv() else { break };
             self.kernels.download(layer, &buffer.narrow(0, 0, layer.elem_count())?)?;
             if come.send(Layer { index, buffer }).is_err() {
@@ -84,9 +84,9 @@ impl Transfers {
         Ok(())
     }
 
-    fn bring_up(&self, parameters: &FlatBuffers, going: &Receiver<Layer>, give: &Sender<Tensor>) -> Result<()> {
+    fn bring_up(&self, parameters: &[Tensor], going: &Receiver<Layer>, give: &Sender<Tensor>) -> Result<()> {
         for Layer { index, buffer } in going {
-            let layer = &parameters.layers()[index];
+            let layer = &parameters[index];
             self.kernels.upload(&buffer.narrow(0, 0, layer.elem_count())?, layer)?;
             // Nobody waits for it once the last layer has been updated.
             let _ = give.send(buffer);

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use spag_train::{DataOrder, IntervalStrategy, OffloadOptimizer, SchedulerType, Start, TrainConfig, TrainMethod};
+use spag_train::{
+    DataOrder, IntervalStrategy, OffloadOptimizer, OffloadParam, SchedulerType, Start, TrainConfig, TrainMethod,
+    ZeroStage,
+};
 
 use crate::{Error, Result, device_args::DeviceArgs, flags};
 
@@ -132,12 +135,19 @@ pub(crate) struct TrainArgs {
     /// Parameters in bf16, in memory and in files, with f32 master weights. Arithmetic on a CPU is f32 either way.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = flags::truth, help_heading = "Output")]
     pub(super) bf16: bool,
-    /// ZeRO settings in DeepSpeed's JSON: checked against the flags; one process has nothing to split.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(super) deepspeed: Option<PathBuf>,
 
     #[command(flatten)]
     pub(super) device: DeviceArgs,
+    /// ZeRO settings in DeepSpeed's JSON: checked against the flags.
+    #[arg(long, value_name = "FILE", help_heading = "Device")]
+    pub(super) deepspeed: Option<PathBuf>,
+    /// What is split over the ranks of a run: nothing (0), AdamW's state (1), gradients too (2), parameters too (3). By
+    /// default what --deepspeed says, else 0. The result is the same.
+    #[arg(long, value_name = "STAGE", help_heading = "Device")]
+    pub(super) zero_stage: Option<ZeroStage>,
+    /// Where the parameters of ZeRO stage 3 lie between their uses: none (with the model) or cpu (in the host's memory).
+    #[arg(long, value_name = "PLACE", default_value = "none", help_heading = "Device")]
+    pub(super) offload_param: OffloadParam,
     /// Where AdamW's state lies when the model is on a GPU: none (with the model), cpu (in the host's memory), or auto,
     /// which is none where there is room for it.
     #[arg(long, value_name = "PLACE", default_value = "auto", help_heading = "Device")]

@@ -3,13 +3,17 @@
 //! A layer (the embedding, each block, the head) is the unit that is updated, and the unit that can be recomputed,
 //! sharded, offloaded or reduced. Gradients and optimizer state use the same layout.
 
+mod lend;
+
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::{cast, cpu};
+
+pub use lend::{GradientSink, WeightSource};
 
 /// One tensor inside a layer's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +109,17 @@ impl Layout {
         Self { layers }
     }
 
+    /// A tensor inside a layer's buffer, sharing its memory: what is written through one is seen through the other.
+    ///
+    /// # Errors
+    /// A layer or view outside the layout, or a buffer that is too short.
+    pub fn view(&self, buffer: &Tensor, layer: usize, view: usize) -> Result<Tensor> {
+        match self.layers.get(layer).and_then(|layer| layer.views.get(view)) {
+            Some(at) => Ok(buffer.narrow(0, at.offset, at.len())?.reshape(at.shape.as_slice())?),
+            None => Err(Error::Config(format!("no view {view} in layer {layer}"))),
+        }
+    }
+
     /// Number of parameters.
     pub fn len(&self) -> usize {
         self.layers.iter().map(|l| l.len).sum()
@@ -137,11 +152,16 @@ impl FlatBuffers {
     /// # Errors
     /// The device cannot hold them.
     pub fn zeros_of(layout: &Layout, dtype: WeightDtype, device: &Device) -> Result<Self> {
-        let layers = layout
-            .layers
-            .iter()
-            .map(|l| Tensor::zeros(l.len, dtype.into(), device))
-            .collect::<candle_core::Result<_>>()?;
+        Self::padded(layout, dtype, device, 1)
+    }
+
+    /// As [`FlatBuffers::zeros_of`], each buffer as much longer than its layer that its length is a multiple of `multiple`.
+    ///
+    /// # Errors
+    /// The device cannot hold them.
+    pub fn padded(layout: &Layout, dtype: WeightDtype, device: &Device, multiple: usize) -> Result<Self> {
+        let buffer = |l: &LayerLayout| Tensor::zeros(l.len.next_multiple_of(multiple.max(1)), dtype.into(), device);
+        let layers = layout.layers.iter().map(buffer).collect::<candle_core::Result<_>>()?;
         Ok(Self { layout: layout.clone(), layers })
     }
 
@@ -190,7 +210,7 @@ impl FlatBuffers {
         &self.layout
     }
 
-    /// The buffers, one a layer, each `[elements]`.
+    /// The buffers, one a layer, each `[elements]`, or longer where they are padded.
     pub fn layers(&self) -> &[Tensor] {
         &self.layers
     }
@@ -200,12 +220,10 @@ impl FlatBuffers {
     /// # Errors
     /// A layer or view outside the layout.
     pub fn view(&self, layer: usize, view: usize) -> Result<Tensor> {
-        let (Some(buffer), Some(at)) =
-            (self.layers.get(layer), self.layout.layers.get(layer).and_then(|l| l.views.get(view)))
-        else {
-            return Err(crate::Error::Config(format!("no view {view} in layer {layer}")));
-        };
-        Ok(buffer.narrow(0, at.offset, at.shape.iter().product())?.reshape(at.shape.as_slice())?)
+        match self.layers.get(layer) {
+            Some(buffer) => self.layout.view(buffer, layer, view),
+            None => Err(Error::Config(format!("no view {view} in layer {layer}"))),
+        }
     }
 
     /// Copies `values` into a view: as many elements, of the same number format, on whichever device.
@@ -216,7 +234,7 @@ impl FlatBuffers {
         let expected = self.view(layer, view)?.elem_count();
         if values.elem_count() != expected {
             let found = values.elem_count();
-            return Err(crate::Error::Config(format!("{found} values for view {view} in layer {layer} of {expected}")));
+            return Err(Error::Config(format!("{found} values for view {view} in layer {layer} of {expected}")));
         }
         let offset = self.layout.layers[layer].views[view].offset;
         let values = values.to_device(self.device())?.contiguous()?.flatten_all()?;
@@ -236,7 +254,7 @@ impl FlatBuffers {
                 let rows = self.layers[layer].narrow(0, first.offset, count)?;
                 Ok(rows.reshape((count / width(first).max(1), width(first)))?)
             }
-            _ => Err(crate::Error::Config(format!("views {views:?} in layer {layer} are no matrices of one width"))),
+            _ => Err(Error::Config(format!("views {views:?} in layer {layer} are no matrices of one width"))),
         }
     }
 

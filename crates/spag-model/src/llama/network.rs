@@ -1,0 +1,330 @@
+//! The passes of the model: embedding, blocks, final norm and head, over weights that are lent to them.
+
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
+
+use super::block::{self, BlockActivations, BlockWeights, Shape};
+use crate::config::LlamaConfig;
+use crate::error::{Error, Result};
+use crate::kernels;
+use crate::ops::cast::computable;
+use crate::ops::log_prob::{self, LogProbs};
+use crate::ops::pool::{self, Pool, recycle};
+use crate::ops::rope::RopeTable;
+use crate::ops::{cpu, embedding, rms_norm};
+use crate::packed::{Packed, Targets};
+use crate::params::{GradientSink, Layout, WeightSource};
+
+/// What a training forward pass keeps of each block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activations {
+    /// Everything the backward pass reads.
+    #[default]
+    Keep,
+    /// The block's input alone; the backward pass computes the rest again (gradient checkpointing).
+    Recompute,
+}
+
+enum Saved {
+    All(Box<BlockActivations>),
+    Input(Tensor),
+}
+
+/// The result of a training forward pass: log-probabilities, and what the backward pass needs.
+pub struct Forward {
+    batch: Packed,
+    shape: Shape,
+    targets: Targets,
+    blocks: Vec<Saved>,
+    rows_md: Tensor,
+    normed_md: Tensor,
+    log_probs: LogProbs,
+}
+
+impl Forward {
+    /// ln p(target) of each target, `[M]`, f32, on the device of the model.
+    pub fn log_probs(&self) -> &Tensor {
+        &self.log_probs.values
+    }
+
+    /// As [`Forward::log_probs`], once the device has computed them.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn read_log_probs(&self) -> Result<Vec<f32>> {
+        Ok(self.log_probs.values.to_vec1()?)
+    }
+}
+
+/// A LLaMA without its parameters: its passes read whatever weights they are lent, a layer at a time.
+///
+/// The layers are asked for in the order of the pass: the embedding (0), the blocks, the head; backwards the other way
+/// round, and the embedding only where the head is tied to it.
+#[derive(Clone, Debug)]
+pub struct Network {
+    config: LlamaConfig,
+    layout: Layout,
+    rope: Arc<RopeTable>,
+    pool: Arc<Pool>,
+}
+
+/// A layer on loan: given back when this is dropped.
+struct Lent<'a> {
+    source: &'a dyn WeightSource,
+    index: usize,
+    buffer: Tensor,
+}
+
+impl<'a> Lent<'a> {
+    fn new(source: &'a dyn WeightSource, index: usize, next: Option<usize>) -> Result<Self> {
+        Ok(Self { source, index, buffer: source.lend(index, next)? })
+    }
+
+    /// One of its tensors, as the ops on its device take it.
+    fn view(&self, layout: &Layout, view: usize) -> Result<Tensor> {
+        Ok(computable(&layout.view(&self.buffer, self.index, view)?)?)
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.source.give_back(self.index);
+    }
+}
+
+/// What the end of the model reads: the final norm's weight and the head, with the layers that lend them.
+struct Head<'a> {
+    norm: Tensor,
+    head: Tensor,
+    _lent: Vec<Lent<'a>>,
+}
+
+impl Network {
+    /// The passes of a configuration.
+    ///
+    /// # Errors
+    /// A configuration that does not fit together.
+    pub fn new(config: &LlamaConfig) -> Result<Self> {
+        config.check()?;
+        let rope = RopeTable::new(config.head_dim(), config.rope_theta, config.max_position_embeddings);
+        Ok(Self { config: config.clone(), layout: Layout::new(config), rope: Arc::new(rope), pool: Arc::default() })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &LlamaConfig {
+        &self.config
+    }
+
+    /// The layers that the passes ask for.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn rope(&self) -> Arc<RopeTable> {
+        self.rope.clone()
+    }
+
+    /// The number of the head's layer.
+    fn last(&self) -> usize {
+        self.config.num_hidden_layers + 1
+    }
+
+    fn shape(&self, batch: &Packed, device: &Device) -> Result<Shape> {
+        Ok(Shape::new(&self.config, self.rope.clone(), batch, device)?)
+    }
+
+    /// Rejects what the model cannot read, before anything is computed.
+    fn check(&self, weights: &dyn WeightSource, batch: &Packed, targets: &Targets) -> Result<()> {
+        if *weights.layout() != self.layout {
+            return Err(Error::Config("the parameters have another layout than the configuration".into()));
+        }
+        targets.check(batch)?;
+        let longest = batch.positions.iter().max().map_or(0, |p| *p as usize + 1);
+        let limit = self.config.max_position_embeddings;
+        match longest > limit {
+            true => Err(Error::Batch(format!(
+                "a sequence of {longest} tokens is longer than the model's max_position_embeddings {limit}; lower max_length"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// Runs a pass. On a CPU with `pool`, on a thread of rayon's, where handing work to the other threads costs least.
+    fn run<R: Send>(&self, device: &Device, pool: &Arc<Pool>, pass: impl FnOnce() -> Result<R> + Send) -> Result<R> {
+        match kernels::of(device)? {
+            Some(_) => pass(),
+            None => rayon::scope(|_| pool.during(pass)),
+        }
+    }
+
+    /// The rows of the embedding, [N, D].
+    fn embed(&self, weights: &dyn WeightSource, ids: &[u32]) -> Result<Tensor> {
+        let lent = Lent::new(weights, 0, Some(1))?;
+        Ok(embedding::forward(ids, &self.layout.view(&lent.buffer, 0, 0)?)?)
+    }
+
+    /// Block `index`; the layer `next` is read after it.
+    fn block<'a>(
+        &self,
+        weights: &'a dyn WeightSource,
+        index: usize,
+        next: Option<usize>,
+    ) -> Result<(Lent<'a>, BlockWeights)> {
+        let lent = Lent::new(weights, index + 1, next)?;
+        let block = BlockWeights::of(&lent.buffer, &self.layout, index)?;
+        Ok((lent, block))
+    }
+
+    /// The end of the model. The block before it is `next` where the backward pass begins.
+    fn head<'a>(&self, weights: &'a dyn WeightSource, next: Option<usize>) -> Result<Head<'a>> {
+        let tied = self.config.tie_word_embeddings;
+        let last = Lent::new(weights, self.last(), if tied { Some(0) } else { next })?;
+        let norm = last.view(&self.layout, 0)?;
+        if !tied {
+            return Ok(Head { norm, head: last.view(&self.layout, 1)?, _lent: vec![last] });
+        }
+        let first = Lent::new(weights, 0, next)?;
+        Ok(Head { norm, head: first.view(&self.layout, 0)?, _lent: vec![last, first] })
+    }
+
+    /// ln p(target) of each target, without keeping anything for a backward pass.
+    ///
+    /// # Errors
+    /// A token outside the vocabulary, a sequence longer than the model's positions, rows outside the batch, weights of
+    /// another layout, or what their source reports.
+    pub fn log_probs(&self, weights: &dyn WeightSource, batch: &Packed, targets: &Targets) -> Result<Vec<f32>> {
+        self.check(weights, batch, targets)?;
+        // A pool of its own, gone afterwards: a reference model holds no memory between its passes.
+        self.run(weights.device(), &Arc::default(), || {
+            let shape = self.shape(batch, weights.device())?;
+            let mut x = self.embed(weights, &batch.ids)?;
+            for index in 0..self.config.num_hidden_layers {
+                let (_lent, block) = self.block(weights, index, Some(index + 2))?;
+                let (y, saved) = block::forward(x, &block, &shape)?;
+                recycle(saved.into_input()?)?;
+                x = y;
+            }
+            let rows = embedding::forward(&targets.rows, &x)?;
+            let end = self.head(weights, None)?;
+            let normed = rms_norm::forward(&rows, &end.norm, shape.eps)?;
+            Ok(log_prob::values(&normed, &end.head, &targets.tokens)?.to_vec1()?)
+        })
+    }
+
+    /// As [`Network::log_probs`], keeping what [`Network::backward`] needs.
+    ///
+    /// # Errors
+    /// As [`Network::log_probs`].
+    pub fn forward(
+        &self,
+        weights: &dyn WeightSource,
+        batch: Packed,
+        targets: Targets,
+        keep: Activations,
+    ) -> Result<Forward> {
+        self.check(weights, &batch, &targets)?;
+        self.run(weights.device(), &self.pool, || {
+            let shape = self.shape(&batch, weights.device())?;
+            let mut x = self.embed(weights, &batch.ids)?;
+            let mut blocks = Vec::with_capacity(self.config.num_hidden_layers);
+            for index in 0..self.config.num_hidden_layers {
+                let (_lent, block) = self.block(weights, index, Some(index + 2))?;
+                let (y, saved) = block::forward(x, &block, &shape)?;
+                blocks.push(match keep {
+                    Activations::Keep => Saved::All(Box::new(saved)),
+                    Activations::Recompute => Saved::Input(saved.into_input()?),
+                });
+                x = y;
+            }
+            // Only rows that predict a target go through the final norm and the head.
+            let rows_md = embedding::forward(&targets.rows, &x)?;
+            recycle(x)?;
+            let end = self.head(weights, None)?;
+            let normed_md = rms_norm::forward(&rows_md, &end.norm, shape.eps)?;
+            let log_probs = log_prob::forward(&normed_md, &end.head, &targets.tokens)?;
+            Ok(Forward { batch, shape, targets, blocks, rows_md, normed_md, log_probs })
+        })
+    }
+
+    /// Adds the gradients of all parameters to `gradients`, given ∂loss/∂(log-probability) of each target, `[M]`, f32,
+    /// on the device of the weights, which have to be those of the forward pass.
+    ///
+    /// # Errors
+    /// Lengths that do not fit, gradients of another layout, or what source and sink report.
+    pub fn backward(
+        &self,
+        weights: &dyn WeightSource,
+        forward: Forward,
+        upstream: &Tensor,
+        gradients: &dyn GradientSink,
+    ) -> Result<()> {
+        if *gradients.layout() != self.layout {
+            return Err(Error::Config("the gradients have another layout than the parameters".into()));
+        }
+        self.run(weights.device(), &self.pool, || self.layers_backward(weights, forward, upstream, gradients))?;
+        self.pool.trim();
+        Ok(())
+    }
+
+    /// Zeros [rows, D], of the device and the number format of `like`.
+    fn zero_rows(&self, rows: usize, like: &Tensor) -> Result<Tensor> {
+        let shape = (rows, self.config.hidden_size);
+        if kernels::of(like.device())?.is_some() {
+            return Ok(Tensor::zeros(shape, like.dtype(), like.device())?);
+        }
+        let zeros = cpu::tensor(pool::values(rows * self.config.hidden_size), shape)?;
+        zeros.zero_set()?;
+        Ok(zeros)
+    }
+
+    fn layers_backward(
+        &self,
+        weights: &dyn WeightSource,
+        forward: Forward,
+        upstream: &Tensor,
+        gradients: &dyn GradientSink,
+    ) -> Result<()> {
+        let Forward { batch, shape, targets, mut blocks, rows_md, normed_md, log_probs } = forward;
+        let drows = {
+            let end = self.head(weights, Some(self.last() - 1))?;
+            let last = gradients.buffer(self.last())?;
+            let grad = |layer: &Tensor, index, view| self.layout.view(layer, index, view);
+            let head_grad = match self.config.tie_word_embeddings {
+                true => grad(&gradients.buffer(0)?, 0, 0)?,
+                false => grad(&last, self.last(), 1)?,
+            };
+            let dnormed = log_prob::backward(log_probs, &normed_md, &end.head, &targets.tokens, upstream, &head_grad)?;
+            let norm_grad = grad(&last, self.last(), 0)?;
+            let drows = rms_norm::backward(&rows_md, &end.norm, shape.eps, &dnormed, None, &norm_grad)?;
+            for tensor in [normed_md, rows_md, dnormed] {
+                recycle(tensor)?;
+            }
+            drows
+        };
+        gradients.complete(self.last())?;
+        let mut dx = self.zero_rows(batch.len(), &drows)?;
+        embedding::backward(&targets.rows, &drows, &dx)?;
+        recycle(drows)?;
+        while let Some(saved) = blocks.pop() {
+            let index = blocks.len();
+            {
+                let (_lent, block) = self.block(weights, index, Some(index).filter(|below| *below > 0))?;
+                let saved = match saved {
+                    Saved::All(saved) => *saved,
+                    Saved::Input(x) => {
+                        let (y, saved) = block::forward(x, &block, &shape)?;
+                        recycle(y)?;
+                        saved
+                    }
+                };
+                let grads = BlockWeights::of(&gradients.buffer(index + 1)?, &self.layout, index)?;
+                dx = block::backward(saved, dx, &block, &grads, &shape)?;
+            }
+            gradients.complete(index + 1)?;
+        }
+        embedding::backward(&batch.ids, &dx, &self.layout.view(&gradients.buffer(0)?, 0, 0)?)?;
+        recycle(dx)?;
+        gradients.complete(0)
+    }
+}

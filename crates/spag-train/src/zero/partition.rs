@@ -1,0 +1,200 @@
+//! Which elements of each layer belong to which rank.
+
+use std::ops::Range;
+
+use candle_core::{DType, Device, Tensor};
+use spag_model::{LayerLayout, Layout};
+
+use crate::error::Result;
+
+/// Parts begin at multiples of so many elements, which suits every kernel's vectors.
+const ALIGNMENT: usize = 64;
+
+/// Each layer cut into as many parts of equal length as there are ranks, the last one padded with zeros.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    layout: Layout,
+    rank: usize,
+    size: usize,
+}
+
+/// A run of neighbouring elements of a part that decay alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Its place in the part.
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+    pub(crate) decays: bool,
+}
+
+impl Partition {
+    /// The parts of rank `rank` of `size`.
+    pub fn new(layout: &Layout, rank: usize, size: usize) -> Self {
+        Self { layout: layout.clone(), rank, size: size.max(1) }
+    }
+
+    /// Everything, for a process on its own.
+    pub fn whole(layout: &Layout) -> Self {
+        Self::new(layout, 0, 1)
+    }
+
+    /// The layers that are cut.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What the length of a whole layer's buffer is a multiple of.
+    pub fn multiple(&self) -> usize {
+        match self.size {
+            1 => 1,
+            size => size * ALIGNMENT,
+        }
+    }
+
+    /// Elements of a whole layer's buffer, padding included.
+    pub fn padded_len(&self, layer: usize) -> usize {
+        self.layout.layers.get(layer).map_or(0, |layer| layer.len.next_multiple_of(self.multiple()))
+    }
+
+    /// Elements of a part of a layer.
+    pub fn part_len(&self, layer: usize) -> usize {
+        self.padded_len(layer) / self.size
+    }
+
+    /// Where the own part begins in a whole layer's buffer.
+    pub fn own_start(&self, layer: usize) -> usize {
+        self.part_len(layer) * self.rank
+    }
+
+    /// The own part of a whole layer's buffer, sharing its memory.
+    pub(crate) fn own(&self, buffer: &Tensor, layer: usize) -> Result<Tensor> {
+        Ok(buffer.narrow(0, self.own_start(layer), self.part_len(layer))?)
+    }
+
+    /// The own parts of whole layers.
+    pub(crate) fn own_of_all(&self, buffers: &[Tensor]) -> Result<Vec<Tensor>> {
+        buffers.iter().enumerate().map(|(layer, buffer)| self.own(buffer, layer)).collect()
+    }
+
+    /// Parts of zeros, one a layer.
+    pub(crate) fn zeros(&self, dtype: DType, device: &Device) -> Result<Vec<Tensor>> {
+        let parts = (0..self.layout.layers.len()).map(|layer| Tensor::zeros(self.part_len(layer), dtype, device));
+        Ok(parts.collect::<candle_core::Result<_>>()?)
+    }
+
+    /// Copies what of a tensor of the layout lies in the own part there. `values` is flat, in the host's memory.
+    pub(crate) fn fill(&self, parts: &[Tensor], layer: usize, view: usize, values: &Tensor) -> Result<()> {
+        let Some(at) = self.layout.layers.get(layer).and_then(|layer| layer.views.get(view)) else { return Ok(()) };
+        let Range { start, end } = self.overlap(layer, at.offset..at.offset + at.len());
+        if start < end {
+            let values = alone(&values.narrow(0, start - at.offset, end - start)?)?.to_device(parts[layer].device())?;
+            parts[layer].slice_set(&values, 0, start - self.own_start(layer))?;
+        }
+        Ok(())
+    }
+
+    /// What the own part of a layer holds of a range of its elements.
+    fn overlap(&self, layer: usize, range: Range<usize>) -> Range<usize> {
+        let own = self.own_start(layer)..self.own_start(layer) + self.part_len(layer);
+        range.start.max(own.start)..range.end.min(own.end)
+    }
+
+    /// The own part of a layer by what decays: matrices do, norm weights do not (transformers' Trainer leaves them out).
+    pub(crate) fn spans(&self, layer: usize) -> Vec<Span> {
+        let mut spans: Vec<Span> = Vec::new();
+        let views = self.layout.layers.get(layer).map_or(&[][..], |LayerLayout { views, .. }| views);
+        for view in views {
+            let range = self.overlap(layer, view.offset..view.offset + view.len());
+            if range.is_empty() {
+                continue;
+            }
+            let decays = view.shape.len() > 1;
+            match spans.last_mut() {
+                Some(last) if last.decays == decays => last.len += range.len(),
+                _ => spans.push(Span { start: range.start - self.own_start(layer), len: range.len(), decays }),
+            }
+        }
+        spans
+    }
+}
+
+/// The same values in memory of their own: candle brings whole buffers to another device, not views.
+pub(crate) fn alone(view: &Tensor) -> Result<Tensor> {
+    let alone = Tensor::zeros(view.elem_count(), view.dtype(), view.device())?;
+    alone.slice_set(view, 0, 0)?;
+    Ok(alone)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use spag_model::LlamaConfig;
+
+    use super::*;
+
+    fn layout(hidden: usize, blocks: usize) -> Layout {
+        let config = format!(
+            r#"{{"hidden_size": {hidden}, "intermediate_size": 31, "vocab_size": 101, "num_hidden_layers": {blocks},
+                 "num_attention_heads": 1, "max_position_embeddings": 8}}"#
+        );
+        Layout::new(&serde_json::from_str::<LlamaConfig>(&config).unwrap())
+    }
+
+    proptest! {
+        /// Every element of every view is in exactly one part, in its place, with its view's decay.
+        #[test]
+        fn parts_cover_every_layer_once(hidden in 1usize..40, blocks in 1usize..3, size in 1usize..9) {
+            let layout = layout(2 * hidden, blocks);
+            for (index, layer) in layout.layers.iter().enumerate() {
+                let mut seen = vec![None; layer.len];
+                for rank in 0..size {
+                    let partition = Partition::new(&layout, rank, size);
+                    prop_assert!(partition.padded_len(index) >= layer.len);
+                    prop_assert_eq!(partition.part_len(index) * size, partition.padded_len(index));
+                    for span in partition.spans(index) {
+                        prop_assert!(span.start + span.len <= partition.part_len(index));
+                        for element in span.start..span.start + span.len {
+                            let place = partition.own_start(index) + element;
+                            prop_assert!(seen[place].replace(span.decays).is_none(), "twice: {}", place);
+                        }
+                    }
+                }
+                for view in &layer.views {
+                    let decays = view.shape.len() > 1;
+                    prop_assert!(seen[view.offset..view.offset + view.len()].iter().all(|s| *s == Some(decays)));
+                }
+            }
+        }
+
+        #[test]
+        fn filled_parts_make_the_layer(hidden in 1usize..40, size in 1usize..6) {
+            let layout = layout(2 * hidden, 1);
+            let mut whole = vec![Vec::new(); layout.layers.len()];
+            for rank in 0..size {
+                let partition = Partition::new(&layout, rank, size);
+                let parts = partition.zeros(DType::F32, &Device::Cpu).unwrap();
+                for (l, layer) in layout.layers.iter().enumerate() {
+                    for (v, view) in layer.views.iter().enumerate() {
+                        let values: Vec<f32> = (view.offset..view.offset + view.len()).map(|i| i as f32).collect();
+                        partition.fill(&parts, l, v, &Tensor::new(values, &Device::Cpu).unwrap()).unwrap();
+                    }
+                    whole[l].extend(parts[l].to_vec1::<f32>().unwrap());
+                }
+            }
+            for (layer, values) in layout.layers.iter().zip(whole) {
+                prop_assert!(values[..layer.len].iter().enumerate().all(|(i, value)| *value == i as f32));
+                prop_assert!(values[layer.len..].iter().all(|value| *value == 0.0));
+            }
+        }
+    }
+
+    #[test]
+    fn one_process_has_everything_without_padding() {
+        let layout = layout(6, 2);
+        let whole = Partition::whole(&layout);
+        assert!(layout.layers.iter().enumerate().all(|(l, layer)| whole.padded_len(l) == layer.len));
+        assert_eq!(whole.spans(1).iter().map(|s| s.len).sum::<usize>(), layout.layers[1].len);
+        let [first, ..] = whole.spans(1)[..] else { panic!("no spans") };
+        assert_eq!(first, Span { start: 0, len: 6, decays: false });
+    }
+}
