@@ -1,8 +1,12 @@
 //! What the tests that start the real programs share.
 
+mod ranks;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+
+pub use ranks::{Ended, Ranks};
 
 /// The root of the repository.
 pub fn root() -> PathBuf {

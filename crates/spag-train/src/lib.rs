@@ -66,6 +66,6 @@ pub use schedule::Schedule;
 pub use step::TrainData;
 pub use summary::TrainSummary;
 pub use tensorboard::EventWriter;
-pub use timing::{StepTiming, TimingConfig, time_steps};
+pub use timing::{StepTiming, TimedRank, TimingConfig, time_steps, time_steps_of_rank};
 pub use trainer::{Observer, Trainer, train_samples};
 pub use zero::{Partition, Zero};

@@ -1,10 +1,13 @@
 //! How long a training step of a model takes: the same code path as a run, on made-up tokens.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::Llama;
+use spag_dist::{ProcessGroup, Traffic};
+use spag_model::{Llama, LlamaConfig, LoadOptions, Network};
 use spag_rewards::SampleKind;
 
 use crate::config::{IntervalStrategy, SchedulerType, TrainConfig, TrainMethod};
@@ -15,6 +18,7 @@ use crate::progress::Silent;
 use crate::reference::reference_log_probs;
 use crate::step::TrainData;
 use crate::trainer::Trainer;
+use crate::zero::{State, Zero};
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,21 @@ pub struct StepTiming {
     pub reference_seconds: f64,
     /// Loss of the last step.
     pub loss: f64,
+    /// What this rank has sent and received per timed step, the small numbers that ranks exchange included.
+    pub traffic: Traffic,
+}
+
+/// One of several ranks whose steps are timed.
+#[derive(Clone)]
+pub struct TimedRank<'a> {
+    /// Folder of the model.
+    pub dir: &'a Path,
+    /// Where its weights go.
+    pub options: &'a LoadOptions,
+    /// What is split over the ranks.
+    pub zero: Zero,
+    /// The ranks.
+    pub group: Arc<dyn ProcessGroup>,
 }
 
 /// Times training steps of the model that `load` gives on random tokens: forward, backward, clipping, AdamW.
@@ -62,12 +81,37 @@ pub fn time_steps<E: From<Error>>(
     reference: Option<Llama>,
     timing: &TimingConfig,
 ) -> Result<StepTiming, E> {
+    timed(reference, timing, 1, |config| {
+        let model = load()?;
+        let state = State::whole(model.parameters(), config)?;
+        Ok((model.network().clone(), state))
+    })
+}
+
+/// As [`time_steps`], for a step of several ranks, each of which takes `timing`'s micro-batches.
+///
+/// # Errors
+/// As [`time_steps`], a model that cannot be read, or a rank that is lost.
+pub fn time_steps_of_rank(rank: &TimedRank<'_>, reference: Option<Llama>, timing: &TimingConfig) -> Result<StepTiming> {
+    timed(reference, timing, rank.group.size(), |config| {
+        let network = Network::new(&LlamaConfig::from_file(rank.dir.join("config.json"))?)?;
+        let state = State::load(rank.dir, network.layout(), rank.options, config, rank.zero, rank.group.clone())?;
+        Ok((network, state))
+    })
+}
+
+fn timed<E: From<Error>>(
+    reference: Option<Llama>,
+    timing: &TimingConfig,
+    ranks: usize,
+    load: impl FnOnce(&TrainConfig) -> Result<(Network, State), E>,
+) -> Result<StepTiming, E> {
     if timing.batch * timing.accumulation * timing.steps * timing.vocab_size == 0 || timing.seq < 2 {
         let reason = "a step needs a sequence of at least two tokens of a vocabulary, and a timing a step".into();
         return Err(Error::Setting { name: "batch", reason }.into());
     }
     let config = config(reference.is_some(), timing);
-    let dataset = dataset(timing);
+    let dataset = dataset(timing, ranks);
     let started = Instant::now();
     let ref_log_probs = match &reference {
         Some(reference) => reference_log_probs(reference, &dataset.samples, &mut Silent)?,
@@ -75,16 +119,24 @@ pub fn time_steps<E: From<Error>>(
     };
     let reference_seconds = started.elapsed().as_secs_f64() / (timing.warmup + timing.steps) as f64;
     drop(reference);
-    let model = load()?;
-    let mut trainer = Trainer::new(&model, TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs }, &config)?;
-    let mut seconds = trainer.timed_steps()?;
-    seconds.drain(..timing.warmup);
+    let (network, state) = load(&config)?;
+    let data = TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs };
+    let mut trainer = Trainer::with_state(&network, state, data, &config)?;
+    trainer.timed_steps(timing.warmup)?;
+    let before = trainer.group().traffic();
+    let mut seconds = trainer.timed_steps(timing.steps)?;
+    let after = trainer.group().traffic();
     seconds.sort_by(f64::total_cmp);
+    let steps = timing.steps as u64;
     Ok(StepTiming {
-        parameters: model.parameters().layout().len(),
+        parameters: network.layout().len(),
         seconds: median(&seconds) + if config.method.needs_reference() { reference_seconds } else { 0.0 },
         reference_seconds,
         loss: trainer.position().last_loss.unwrap_or(f64::NAN),
+        traffic: Traffic {
+            sent: (after.sent - before.sent) / steps,
+            received: (after.received - before.received) / steps,
+        },
     })
 }
 
@@ -104,7 +156,7 @@ fn config(with_reference: bool, timing: &TimingConfig) -> TrainConfig {
 }
 
 /// Sequences of random tokens, enough for every step to see new ones.
-fn dataset(timing: &TimingConfig) -> Dataset {
+fn dataset(timing: &TimingConfig, ranks: usize) -> Dataset {
     let mut rng = ChaCha8Rng::seed_from_u64(timing.seed);
     let mut sample = |row| Encoded {
         row,
@@ -114,7 +166,8 @@ fn dataset(timing: &TimingConfig) -> Dataset {
         reward: 1.0,
         kind: SampleKind::Game,
     };
-    let samples = (0..timing.batch * timing.accumulation * (timing.warmup + timing.steps)).map(&mut sample).collect();
+    let count = timing.batch * timing.accumulation * ranks * (timing.warmup + timing.steps);
+    let samples = (0..count).map(&mut sample).collect();
     Dataset { samples, dropped: Vec::new() }
 }
 

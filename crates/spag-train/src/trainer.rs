@@ -204,9 +204,9 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Takes every step that is left and tells how many seconds each took.
-    pub(crate) fn timed_steps(&mut self) -> Result<Vec<f64>> {
-        let steps = self.plan.iter_from(self.position.step);
+    /// Takes so many further steps, as far as there are any, and tells how many seconds each took.
+    pub(crate) fn timed_steps(&mut self, count: usize) -> Result<Vec<f64>> {
+        let steps = self.plan.iter_from(self.position.step).take(count);
         steps
             .map(|micro_batches| {
                 let started = Instant::now();

@@ -1,0 +1,264 @@
+//! Several real `spag-train` processes train what one process does, in every ZeRO stage, and outlive a kill.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use candle_core::{Device, Tensor};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+use spag_tests::{Ranks, fixture, program};
+
+/// The settings of the fixtures but for the method; 12 steps of 4 micro-batches, which the ranks share.
+const SETTINGS: &str = "--per_device_train_batch_size 2 --max_length 96 --learning_rate 1e-3 --lr_scheduler_type cosine \
+    --warmup_ratio 0.1 --weight_decay 0.01 --num_train_epochs 1 --data_order sequential";
+const METHODS: [(&str, &str); 2] = [
+    ("SFTwithKL", "--train_method SFTwithKL --lm_kl_coeff 0.1"),
+    ("OfflinePO", "--train_method OfflinePO --lm_kl_coeff 0.2 --lm_sft_coeff 0.5"),
+];
+/// Micro-batches of a step, of all ranks together.
+const MICRO_BATCHES: usize = 4;
+
+fn train(method: &str, ranks: usize, output: &Path, more: &str) -> Command {
+    let (_, flags) = METHODS.iter().find(|(name, _)| *name == method).unwrap();
+    let mut command = program("spag-train");
+    command.arg("--model_name_or_path").arg(fixture("tiny-llama"));
+    command.arg("--ref_model_name_or_path").arg(fixture("tiny-llama/ref"));
+    command.arg("--train_data_path").arg(fixture("training/train_items.json"));
+    command.arg("--gradient_accumulation_steps").arg((MICRO_BATCHES / ranks).to_string());
+    command.arg("--output_dir").arg(output).args(SETTINGS.split_whitespace());
+    command.args(flags.split_whitespace()).args(more.split_whitespace());
+    command
+}
+
+fn together(method: &str, ranks: usize, output: &Path, more: &str) {
+    Ranks::start(ranks, |_| train(method, ranks, output, more)).succeed();
+}
+
+/// Loss, learning rate and gradient norm of each step.
+fn curve(output: &Path) -> Vec<[f64; 3]> {
+    let text = fs::read_to_string(output.join("metrics.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.map(|line| ["loss", "learning_rate", "grad_norm"].map(|key| line[key].as_f64().unwrap())).collect()
+}
+
+fn weights(file: &Path) -> Vec<(String, Vec<f32>)> {
+    let tensors = candle_core::safetensors::load(file, &Device::Cpu).unwrap();
+    let flat = |tensor: Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let mut all: Vec<_> = tensors.into_iter().map(|(name, tensor)| (name, flat(tensor))).collect();
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    all
+}
+
+/// The end of a run: its curve, and the bytes of its model.
+fn end(output: &Path) -> (Vec<[f64; 3]>, Vec<u8>) {
+    (curve(output), fs::read(output.join("model.safetensors")).unwrap())
+}
+
+/// Whether two models differ by less than 1e-5, but for elements whose gradient is rounding noise, of which AdamW makes
+/// whole steps: the fixtures' own programs disagree about one of them.
+fn assert_close(got: &Path, want: &Path, what: &str) {
+    let (mut apart, mut count, mut worst) = (Vec::new(), 0, 0f32);
+    for ((name, got), (of, want)) in weights(got).into_iter().zip(weights(want)) {
+        assert_eq!(name, of);
+        count += want.len();
+        for (at, (got, want)) in got.iter().zip(&want).enumerate() {
+            worst = worst.max((got - want).abs());
+            if (got - want).abs() > 1e-5 {
+                apart.push((name.clone(), at, *got, *want));
+            }
+        }
+    }
+    assert!(apart.len() <= 2 && worst < 2e-4 && count > 0, "{what}: {} apart by up to {worst}: {apart:?}", apart.len());
+}
+
+fn assert_same_curve(got: &[[f64; 3]], want: &[[f64; 3]], what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (step, (got, want)) in got.iter().zip(want).enumerate() {
+        for (got, want) in got.iter().zip(want) {
+            assert!((got - want).abs() <= 1e-5 * want.abs().max(1.0), "{what}, step {}: {got} {want}", step + 1);
+        }
+    }
+}
+
+/// One process, as the fixtures' curve has it.
+fn alone(work: &Path, method: &str) -> PathBuf {
+    let output = work.join(format!("{method}-alone"));
+    together(method, 1, &output, "");
+    assert_close(
+        &output.join("model.safetensors"),
+        &fixture(&format!("training/{method}_final.safetensors")),
+        &format!("{method} alone"),
+    );
+    output
+}
+
+#[test]
+fn every_stage_trains_what_one_process_does() {
+    let work = tempfile::tempdir().unwrap();
+    for (method, _) in METHODS {
+        let alone = alone(work.path(), method);
+        let expected = end(&alone);
+        for ranks in [1, 2, 4] {
+            let mut first: Option<(Vec<[f64; 3]>, Vec<u8>)> = None;
+            for stage in 0..=3 {
+                let offloads = match stage {
+                    0 => ["", "--gradient_checkpointing True"],
+                    3 => ["", "--gradient_checkpointing True --offload_optimizer cpu --offload_param cpu"],
+                    _ => ["", "--gradient_checkpointing True --offload_optimizer cpu"],
+                };
+                for (variant, offload) in offloads.iter().enumerate() {
+                    let what = format!("{method}, {ranks} ranks, stage {stage}{offload}");
+                    let output = work.path().join(format!("{method}-{ranks}-{stage}-{variant}"));
+                    together(method, ranks, &output, &format!("--zero_stage {stage} {offload}"));
+                    let got = end(&output);
+                    assert_same_curve(&got.0, &expected.0, &what);
+                    assert_close(&output.join("model.safetensors"), &alone.join("model.safetensors"), &what);
+                    let first = first.get_or_insert_with(|| got.clone());
+                    assert!(got.0 == first.0, "{what}: another curve than in stage 0");
+                    assert!(got.1 == first.1, "{what}: other bits than in stage 0");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_of_four_ranks_goes_on_with_two_and_with_one() {
+    let work = tempfile::tempdir().unwrap();
+    let saving = "--zero_stage 3 --save_strategy steps --save_steps 5";
+    let four = work.path().join("four");
+    together("OfflinePO", 4, &four, saving);
+    for (ranks, stage) in [(4, 3), (4, 1), (2, 3), (2, 0), (1, 0)] {
+        let output = work.path().join(format!("from-four-{ranks}-{stage}"));
+        let from = four.join("checkpoint-5");
+        let more = format!("--zero_stage {stage} --resume_from_checkpoint {}", from.display());
+        together("OfflinePO", ranks, &output, &more);
+        let what = format!("from 4 ranks to {ranks}, stage {stage}");
+        assert_same_curve(&curve(&output), &curve(&four)[5..], &what);
+        assert_close(&output.join("model.safetensors"), &four.join("model.safetensors"), &what);
+        if ranks == 4 {
+            assert!(end(&output).1 == end(&four).1, "{what}: other bits");
+        }
+    }
+    // Another global batch is another run.
+    let output = work.path().join("other");
+    let from = four.join("checkpoint-5");
+    let command = |_| {
+        let mut command = train("OfflinePO", 1, &output, "");
+        command.arg("--resume_from_checkpoint").arg(&from);
+        command
+    };
+    for ended in Ranks::start(2, command).ended(Duration::from_secs(60), None) {
+        assert!(!ended.status.success());
+        let words = "--gradient_accumulation_steps was 1 on 4 ranks and is 4 on 2";
+        assert!(ended.said.contains(words), "{}", ended.said);
+    }
+}
+
+#[test]
+fn with_a_rank_killed_at_ten_moments_it_ends_the_same() {
+    let work = tempfile::tempdir().unwrap();
+    let saving = "--zero_stage 2 --save_strategy steps --save_steps 2 --save_total_limit 2";
+    let whole = work.path().join("whole");
+    let started = Instant::now();
+    together("OfflinePO", 2, &whole, saving);
+    let took = started.elapsed();
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    let (mut killed, mut round) = (0, 0);
+    while killed < 10 {
+        let output = work.path().join(format!("killed-{round}"));
+        round += 1;
+        let resuming = format!("{saving} --resume_from_checkpoint latest");
+        loop {
+            let mut ranks = Ranks::start(2, |_| train("OfflinePO", 2, &output, &resuming));
+            std::thread::sleep(took.mul_f64(rng.random_range(0.0..0.5)));
+            let victim = rng.random_range(0..2);
+            if ranks.has_ended(victim) {
+                ranks.succeed();
+                break;
+            }
+            ranks.kill(victim);
+            killed += 1;
+            for ended in ranks.ended(Duration::from_secs(30), None) {
+                // Killed right at its end, the other one may have been done.
+                assert!(ended.status.success() || !ended.said.is_empty() || ended.status.code().is_none());
+            }
+            if killed == 10 {
+                together("OfflinePO", 2, &output, &resuming);
+                break;
+            }
+        }
+        let (got, want) = (end(&output), end(&whole));
+        assert!(got.1 == want.1, "other bits after {killed} kills");
+        assert!(got.0 == want.0, "another curve after {killed} kills");
+    }
+}
+
+/// Enough steps that something can be done to a rank in the middle of them.
+const LONG: &str = "--zero_stage 3 --max_steps 100000";
+
+/// Starts ranks that train until something happens to them, and waits until they have taken steps.
+fn training(work: &Path, ranks: usize, more: impl Fn(usize) -> String) -> Ranks {
+    let output = work.join("out");
+    let mut command = |rank: usize| {
+        let mut command = train("SFTwithKL", ranks, &output, &more(rank));
+        command.args(LONG.split_whitespace());
+        command
+    };
+    let ranks = Ranks::start(ranks, &mut command);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while fs::metadata(output.join("metrics.jsonl")).map_or(0, |file| file.len()) < 500 {
+        assert!(Instant::now() < deadline, "no steps were taken");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    ranks
+}
+
+fn assert_named(ended: Vec<spag_tests::Ended>, rank: usize, words: &[&str]) {
+    for ended in ended.iter().filter(|ended| ended.status.code().is_some()) {
+        assert!(!ended.status.success());
+        let said = &ended.said;
+        assert!(said.contains(&format!("rank {rank}")) && words.iter().all(|word| said.contains(word)), "{said}");
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_or_stopped_ends_the_run_on_all() {
+    for victim in [0, 2] {
+        let work = tempfile::tempdir().unwrap();
+        let mut ranks = training(work.path(), 3, |_| String::new());
+        ranks.kill(victim);
+        assert_named(ranks.ended(Duration::from_secs(30), Some(victim)), victim, &["lost"]);
+
+        let work = tempfile::tempdir().unwrap();
+        let ranks = training(work.path(), 3, |_| String::new());
+        ranks.signal(victim, "STOP");
+        assert_named(ranks.ended(Duration::from_secs(30), Some(victim)), victim, &["lost"]);
+    }
+}
+
+#[test]
+fn a_rank_that_was_told_something_else_ends_the_run_on_all() {
+    let work = tempfile::tempdir().unwrap();
+    let other_data = work.path().join("other.json");
+    let items: Vec<Value> =
+        serde_json::from_slice(&fs::read(fixture("training/train_items.json")).unwrap()).unwrap();
+    fs::write(&other_data, serde_json::to_vec(&items[1..]).unwrap()).unwrap();
+    for (other, words) in [
+        ("--adam_beta1 0.8".to_owned(), "--adam_beta1 is 0.8 there and 0.9 on rank 0"),
+        ("--zero_stage 2".to_owned(), "--zero_stage is 2 there and 0 on rank 0"),
+        (format!("--eval_data_path {}", other_data.display()), "evaluation"),
+    ] {
+        let output = work.path().join("out");
+        let ranks = Ranks::start(2, |rank| train("SFTwithKL", 2, &output, if rank == 1 { &other } else { "" }));
+        assert_named(ranks.ended(Duration::from_secs(30), None), 1, &["disagrees", words]);
+    }
+    // A rank that cannot begin at all tells the others why.
+    let output = work.path().join("out");
+    let missing = "--eval_data_path no-such-file.json";
+    let ranks = Ranks::start(2, |rank| train("SFTwithKL", 2, &output, if rank == 1 { missing } else { "" }));
+    assert_named(ranks.ended(Duration::from_secs(30), None), 1, &["no-such-file.json"]);
+}
