@@ -1,9 +1,9 @@
-//! What can be wrong with a launch environment or with the arguments of a collective.
+//! What can be wrong with a launch environment, with joining others, or with a collective.
 
 /// The result of everything fallible in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a launch environment or a collective was refused.
+/// Why a launch environment was refused, ranks did not come together, or a collective came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A launcher's variable is there, but another one that must come with it is not.
@@ -92,9 +92,95 @@ pub enum Error {
         /// Why, in its own words.
         reason: String,
     },
+    /// A rank has started something else than rank 0, or than its neighbour.
+    #[error("rank {rank} is out of step: {reason}; all ranks must start the same collectives in the same order")]
+    OutOfStep {
+        /// The rank.
+        rank: usize,
+        /// What it does, and what another one does.
+        reason: String,
+    },
+    /// The address of rank 0 is of no use.
+    #[error("rank 0's address {address}: {reason}")]
+    Address {
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No usable token.
+    #[error("the run's token: {0}")]
+    Token(String),
+    /// The file in which rank 0 leaves the token is not to be trusted, or cannot be written.
+    #[error("{}, where rank 0 leaves the run's token: {reason}", path.display())]
+    TokenFile {
+        /// The file or its folder.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// This rank and rank 0 do not know the same token.
+    #[error(
+        "rank {rank} and rank 0 know different tokens; export the same SPAG_TOKEN on every node, or unset it everywhere"
+    )]
+    OtherToken {
+        /// This rank.
+        rank: usize,
+    },
+    /// Rank 0 could not be reached at the start.
+    #[error("rank {rank} did not reach rank 0 at {address} within {seconds} s: {reason}")]
+    Unreachable {
+        /// This rank.
+        rank: usize,
+        /// Where rank 0 was looked for.
+        address: String,
+        /// How long.
+        seconds: u64,
+        /// What happened at the last attempt.
+        reason: String,
+    },
+    /// Ranks did not come at the start.
+    #[error("{} did not join at {address} within {seconds} s{seen}", named(ranks))]
+    Missing {
+        /// The ranks, in order.
+        ranks: Vec<usize>,
+        /// Where rank 0 waited.
+        address: String,
+        /// How long.
+        seconds: u64,
+        /// Who came and was not let in, in words; empty where nobody did.
+        seen: String,
+    },
+    /// Two processes came with one rank.
+    #[error("two processes say that they are rank {rank}; every process of a run needs a number of its own")]
+    RankTaken {
+        /// The rank.
+        rank: usize,
+    },
+    /// The system refused sockets or threads.
+    #[error("{what}: {reason}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// What the system says.
+        reason: String,
+    },
     /// A buffer could not be read or written.
     #[error("a buffer could not be read or written: {0}")]
     Tensor(String),
+}
+
+/// Some ranks, in words.
+pub(crate) fn named(ranks: &[usize]) -> String {
+    /// More are not listed one by one.
+    const LISTED: usize = 8;
+    let list: Vec<String> = ranks.iter().take(LISTED).map(ToString::to_string).collect();
+    let more = ranks.len().saturating_sub(LISTED);
+    match (ranks.len(), more) {
+        (1, _) => format!("rank {}", list.join("")),
+        (_, 0) => format!("ranks {}", list.join(", ")),
+        _ => format!("ranks {} and {more} more", list.join(", ")),
+    }
 }
 
 impl From<candle_core::Error> for Error {

@@ -3,7 +3,7 @@
 //! - [`LaunchEnv`] reads what a launcher (`torchrun`, `srun`, `mpirun`) put into the environment:
 //!   which rank this process is, out of how many, and where the others meet.
 //! - [`ProcessGroup`] does [`Collective`]s, which training is made of, on flat buffers: tensors of one dimension.
-//!   [`Single`] is the group of one process.
+//!   [`Single`] is the group of one process, [`TcpGroup`] that of CPU ranks in a ring; [`join`] gives the one that fits.
 //!
 //! This crate knows nothing of models, tokens or games; buffers have lengths, not shapes.
 //!
@@ -36,10 +36,27 @@ mod error;
 mod exchange;
 mod group;
 mod hostlist;
+mod net;
 mod single;
+mod tcp;
 
 pub use env::{DEFAULT_PORT, LaunchEnv, Launcher, Rendezvous};
 pub use error::{Error, Result};
 pub use exchange::{agree, gather_numbers, gather_texts, text_of_first};
 pub use group::{Collective, Pending, ProcessGroup, Traffic};
+pub use net::{
+    COLLECTIVE_TIMEOUT, HEARTBEAT, JOIN_TIMEOUT, JoinOptions, PORT_VARIABLE, PortChoice, SILENCE, TOKEN_VARIABLE, Token,
+};
 pub use single::Single;
+pub use tcp::TcpGroup;
+
+/// Joins the ranks that `env` speaks of: [`Single`] for a process on its own, else a [`TcpGroup`].
+///
+/// # Errors
+/// As [`TcpGroup::join`].
+pub fn join(env: &LaunchEnv, options: &JoinOptions) -> Result<std::sync::Arc<dyn ProcessGroup>> {
+    match env.world_size {
+        1 => Ok(std::sync::Arc::new(Single)),
+        _ => Ok(std::sync::Arc::new(TcpGroup::join(env, options)?)),
+    }
+}

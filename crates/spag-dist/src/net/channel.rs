@@ -1,0 +1,169 @@
+//! Messages over a connection that never blocks: a length (u32, little-endian), then as many bytes of JSON.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use rustix::event::PollFlags;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{poll_until, remaining};
+
+/// The longest message that is believed, in bytes.
+const MAX_MESSAGE: usize = 1 << 20;
+const LENGTH: usize = 4;
+
+/// One end of a connection on which both sides have proven who they are.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    stream: TcpStream,
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+    ended: bool,
+}
+
+impl Channel {
+    /// # Errors
+    /// What the system says of the socket.
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream, incoming: Vec::new(), outgoing: Vec::new(), ended: false })
+    }
+
+    /// Puts a message in line to be sent.
+    ///
+    /// # Errors
+    /// A message that is too long.
+    pub(crate) fn queue(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_vec(message)?;
+        if text.len() > MAX_MESSAGE {
+            return Err(io::Error::new(ErrorKind::InvalidInput, format!("a message of {} bytes", text.len())));
+        }
+        self.outgoing.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        self.outgoing.extend_from_slice(&text);
+        Ok(())
+    }
+
+    /// Sends what it can without waiting.
+    ///
+    /// # Errors
+    /// A broken connection.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        while !self.outgoing.is_empty() {
+            match self.stream.write(&self.outgoing) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(sent) => drop(self.outgoing.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The messages that have come, without waiting.
+    ///
+    /// # Errors
+    /// A broken connection, or bytes that are no such message.
+    pub(crate) fn receive<M: DeserializeOwned>(&mut self) -> io::Result<Vec<M>> {
+        let mut bytes = [0; 4096];
+        while !self.ended && self.incoming.len() <= MAX_MESSAGE {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => self.ended = true,
+                Ok(read) => self.incoming.extend_from_slice(&bytes[..read]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // What came before the break still counts: it may say why.
+                Err(error) if self.incoming.is_empty() => return Err(error),
+                Err(_) => self.ended = true,
+            }
+        }
+        let mut messages = Vec::new();
+        while let Some(message) = self.take()? {
+            messages.push(message);
+        }
+        Ok(messages)
+    }
+
+    fn take<M: DeserializeOwned>(&mut self) -> io::Result<Option<M>> {
+        let Some((length, rest)) = self.incoming.split_first_chunk::<LENGTH>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > MAX_MESSAGE {
+            return Err(io::Error::new(ErrorKind::InvalidData, format!("a message of {length} bytes")));
+        }
+        let Some(text) = rest.get(..length) else { return Ok(None) };
+        let message = serde_json::from_slice(text)?;
+        self.incoming.drain(..LENGTH + length);
+        Ok(Some(message))
+    }
+
+    /// Whether the other side has closed the connection.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether everything in line has been handed to the system.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// Says that nothing more will be sent; the other side can still be heard.
+    pub(crate) fn close_sending(&self) {
+        // Fails only where the connection is gone already.
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    }
+
+    /// What to wait for.
+    pub(crate) fn socket(&self) -> (BorrowedFd<'_>, PollFlags) {
+        let flags = if self.outgoing.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+        (self.stream.as_fd(), flags)
+    }
+
+    /// Sends a message, waiting until it is handed over.
+    ///
+    /// # Errors
+    /// A broken connection, or `TimedOut`.
+    pub(crate) fn send_by(&mut self, message: &impl Serialize, deadline: Instant) -> io::Result<()> {
+        self.queue(message)?;
+        loop {
+            self.flush()?;
+            if self.outgoing.is_empty() {
+                return Ok(());
+            }
+            self.wait(deadline)?;
+        }
+    }
+
+    /// Waits for the next message.
+    ///
+    /// # Errors
+    /// A broken connection, `UnexpectedEof` or `TimedOut`.
+    pub(crate) fn receive_by<M: DeserializeOwned>(&mut self, deadline: Instant) -> io::Result<M> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Ok(message);
+            }
+            if self.ended {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.wait(deadline)?;
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => self.ended = true,
+                Ok(read) => self.incoming.extend_from_slice(&bytes[..read]),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn wait(&self, deadline: Instant) -> io::Result<()> {
+        if remaining(deadline).is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        poll_until(&[self.socket()], deadline)
+    }
+}

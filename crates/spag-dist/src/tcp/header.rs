@@ -1,0 +1,101 @@
+//! What a rank tells the next one before a collective's data: which collective it is.
+
+use candle_core::DType;
+
+use crate::Collective;
+
+/// Bytes of a header on the wire.
+pub(crate) const HEADER_LEN: usize = 32;
+
+/// A collective in numbers. Neighbours must send equal ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// How many collectives came before it.
+    pub(crate) sequence: u64,
+    kind: u8,
+    format: u8,
+    root: u32,
+    length: u64,
+}
+
+const KINDS: [&str; 5] = ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier"];
+const FORMATS: [DType; 9] =
+    [DType::U8, DType::U32, DType::I16, DType::I32, DType::I64, DType::BF16, DType::F16, DType::F32, DType::F64];
+
+impl Header {
+    /// `None` for a number format that is not moved.
+    pub(crate) fn new(sequence: u64, collective: &Collective) -> Option<Self> {
+        let kind = match collective {
+            Collective::AllReduce(_) => 0,
+            Collective::ReduceScatter(_) => 1,
+            Collective::AllGather(_) => 2,
+            Collective::Broadcast(..) => 3,
+            Collective::Barrier => 4,
+        };
+        let root = match collective {
+            Collective::Broadcast(_, root) => *root as u32,
+            _ => 0,
+        };
+        let (format, length) = match collective.buffer() {
+            Some(buffer) => (buffer.dtype(), buffer.elem_count() as u64),
+            None => (DType::U8, 0),
+        };
+        let format = FORMATS.iter().position(|known| *known == format)? as u8;
+        Some(Self { sequence, kind, format, root, length })
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[..8].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.length.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.root.to_le_bytes());
+        bytes[20] = self.kind;
+        bytes[21] = self.format;
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Self {
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        let root = u32::from_le_bytes(std::array::from_fn(|byte| bytes[16 + byte]));
+        Self { sequence: number(0), length: number(8), root, kind: bytes[20], format: bytes[21] }
+    }
+}
+
+impl std::fmt::Display for Header {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(kind) = KINDS.get(usize::from(self.kind)) else { return f.write_str("something unknown") };
+        f.write_str(kind)?;
+        if *kind != "barrier" {
+            let format = FORMATS.get(usize::from(self.format)).map_or("unknown", |format| format.as_str());
+            write!(f, " of {} {format}", self.length)?;
+        }
+        if *kind == "broadcast" {
+            write!(f, " from rank {}", self.root)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{Device, Tensor};
+
+    use super::*;
+
+    #[test]
+    fn headers_travel_and_read_well() {
+        let buffer = Tensor::zeros(6, DType::BF16, &Device::Cpu).unwrap();
+        for (collective, text) in [
+            (Collective::AllReduce(buffer.clone()), "all_reduce of 6 bf16"),
+            (Collective::Broadcast(buffer, 3), "broadcast of 6 bf16 from rank 3"),
+            (Collective::Barrier, "barrier"),
+        ] {
+            let header = Header::new(7, &collective).unwrap();
+            assert_eq!(Header::from_bytes(&header.to_bytes()), header);
+            assert_eq!(header.to_string(), text);
+            assert!(text.starts_with(collective.name()));
+        }
+        let unknown = Header::from_bytes(&[0xff; HEADER_LEN]);
+        assert_eq!(unknown.to_string(), "something unknown");
+    }
+}

@@ -1,0 +1,158 @@
+//! Real processes as ranks: this test binary again, with an environment as a launcher sets it.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use spag_dist::{JoinOptions, LaunchEnv};
+
+/// Set in the environment of a rank: what it is to do.
+const JOB: &str = "SPAG_DIST_TEST_JOB";
+/// Marks a line that a rank says to the test.
+const MARK: &str = "SAID ";
+
+/// What this process is to do, if it is a rank.
+pub(crate) fn job() -> Option<String> {
+    std::env::var(JOB).ok()
+}
+
+/// Says something to the test.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    println!("\n{MARK}{}", line.to_string().replace('\n', " "));
+}
+
+pub(crate) fn env() -> LaunchEnv {
+    LaunchEnv::detect().unwrap()
+}
+
+pub(crate) fn options() -> JoinOptions {
+    let mut options = JoinOptions::detect().unwrap();
+    let millis = |name: &str| std::env::var(name).ok().map(|text| Duration::from_millis(text.parse().unwrap()));
+    options.heartbeat = millis("TEST_HEARTBEAT").unwrap_or(options.heartbeat);
+    options.silence = millis("TEST_SILENCE").unwrap_or(options.silence);
+    options.join_timeout = millis("TEST_JOIN_TIMEOUT").unwrap_or(options.join_timeout);
+    options.collective_timeout = millis("TEST_COLLECTIVE_TIMEOUT").unwrap_or(options.collective_timeout);
+    if let Ok(version) = std::env::var("TEST_VERSION") {
+        options.version = version;
+    }
+    options
+}
+
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Ranks to be started.
+pub(crate) struct Launch {
+    pub(crate) job: &'static str,
+    pub(crate) size: usize,
+    pub(crate) port: u16,
+    folder: tempfile::TempDir,
+    all: Vec<(String, String)>,
+    one: Vec<(usize, String, String)>,
+}
+
+impl Launch {
+    pub(crate) fn new(job: &'static str, size: usize) -> Self {
+        Self { job, size, port: free_port(), folder: tempfile::tempdir().unwrap(), all: vec![], one: vec![] }
+    }
+
+    /// Sets a variable for all ranks.
+    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.all.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// Sets a variable for one rank, over the others'.
+    pub(crate) fn with_for(mut self, rank: usize, name: &str, value: impl ToString) -> Self {
+        self.one.push((rank, name.into(), value.to_string()));
+        self
+    }
+
+    /// Heartbeats and silences of tests: fast.
+    pub(crate) fn fast(self) -> Self {
+        self.with("TEST_HEARTBEAT", 100).with("TEST_SILENCE", 1500)
+    }
+
+    pub(crate) fn start_rank(&self, rank: usize) -> Rank {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "rank_process", "--nocapture", "--test-threads=1"]);
+        for name in ["SPAG_TOKEN", "SPAG_PORT", "TORCHELASTIC_USE_AGENT_STORE"] {
+            command.env_remove(name);
+        }
+        command
+            .env(JOB, self.job)
+            .env("RANK", rank.to_string())
+            .env("LOCAL_RANK", rank.to_string())
+            .env("WORLD_SIZE", self.size.to_string())
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", self.port.to_string())
+            .env("XDG_RUNTIME_DIR", self.folder.path());
+        command.envs(self.all.iter().map(|(name, value)| (name, value)));
+        command.envs(self.one.iter().filter(|(of, ..)| *of == rank).map(|(_, name, value)| (name, value)));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if let Some(said) = line.strip_prefix(MARK) {
+                    let _ = sender.send(said.to_owned());
+                }
+            }
+        });
+        Rank { rank, child, lines }
+    }
+
+    pub(crate) fn start(&self) -> Vec<Rank> {
+        (0..self.size).map(|rank| self.start_rank(rank)).collect()
+    }
+
+    /// Files that runs have left.
+    pub(crate) fn left_files(&self) -> Vec<std::path::PathBuf> {
+        let folder = self.folder.path().join("spag");
+        std::fs::read_dir(folder).map_or(vec![], |files| files.map(|file| file.unwrap().path()).collect())
+    }
+}
+
+/// A rank under way; killed when dropped.
+pub(crate) struct Rank {
+    pub(crate) rank: usize,
+    child: Child,
+    lines: std::sync::mpsc::Receiver<String>,
+}
+
+impl Rank {
+    /// The next thing it says, or why there is none.
+    pub(crate) fn hear(&self, patience: Duration) -> String {
+        match self.lines.recv_timeout(patience) {
+            Ok(line) => line,
+            Err(error) => format!("rank {} said nothing: {error}", self.rank),
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Whether it has ended by itself in time, and well.
+    pub(crate) fn ends_well(&mut self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.success();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
