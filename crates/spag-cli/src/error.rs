@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::playing::Signal;
+use crate::programs::spag::LaunchError;
 
 /// The result of everything fallible in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -110,6 +111,9 @@ pub enum Error {
     /// The system does not let a program listen to signals.
     #[error("signals cannot be listened to")]
     Signals(#[source] std::io::Error),
+    /// From starting and watching several processes.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
     /// The launcher's environment is broken.
     #[error(transparent)]
     Dist(#[from] spag_dist::Error),

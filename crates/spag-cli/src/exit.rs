@@ -10,6 +10,7 @@ use std::{
 use crate::{
     Error, Result,
     exit_code::{BAD_INPUT, FAILURE, exit_code},
+    programs::spag::LaunchError,
 };
 
 /// Runs a program and says what became of it.
@@ -51,7 +52,7 @@ fn report(error: &Error) -> ExitCode {
         }
         Error::Stdout(gone) if gone.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         // Whoever stopped it knows that it is no fault.
-        Error::Stopped { .. } => {
+        Error::Stopped { .. } | Error::Launch(LaunchError::Stopped(_)) => {
             note(error);
             ExitCode::from(exit_code(error))
         }

@@ -8,6 +8,8 @@ use crate::Error;
 pub(crate) const BAD_INPUT: u8 = 2;
 /// Exit code for everything else that fails.
 pub(crate) const FAILURE: u8 = 1;
+/// Exit code for a process that lost another one of its run: the cause lies there.
+pub(crate) const LOST_PEER: u8 = 3;
 
 /// 1 when the same command may succeed on another day or machine, 2 when what it was given has to change, and what
 /// shells say of a signal where one ended the program.
@@ -16,6 +18,8 @@ pub(crate) fn exit_code(error: &Error) -> u8 {
         Error::Stdout(_) | Error::Signals(_) | Error::GamesFailed { .. } => FAILURE,
         Error::Stopped { signal, .. } => signal.exit_code(),
         Error::Io { source, .. } => io_code(source),
+        Error::Launch(error) => error.exit_code(),
+        Error::Dist(error) => dist_code(error),
         Error::Game(error) => game_code(error),
         Error::Rewards(error) => rewards_code(error),
         Error::Model(error) => model_code(error),
@@ -40,6 +44,14 @@ fn io_code(error: &io::Error) -> u8 {
         | ErrorKind::InvalidData
         | ErrorKind::UnexpectedEof => BAD_INPUT,
         _ => FAILURE,
+    }
+}
+
+fn dist_code(error: &spag_dist::Error) -> u8 {
+    match error {
+        spag_dist::Error::Lost { .. } | spag_dist::Error::Aborted { .. } => LOST_PEER,
+        spag_dist::Error::Buffer { .. } | spag_dist::Error::NoSuchRank { .. } | spag_dist::Error::Tensor(_) => FAILURE,
+        _ => BAD_INPUT,
     }
 }
 

@@ -5,6 +5,7 @@ mod bench;
 mod data;
 mod generate;
 mod init_model;
+mod launch;
 mod make_base;
 mod run;
 mod show;
@@ -14,6 +15,8 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{Parser, Subcommand};
 
 use crate::{Result, exit, flags};
+
+pub use launch::{Ended, LaunchError, Signal as LaunchSignal};
 
 /// Self-play of an adversarial language game: words, games, rewards, training, a better player.
 #[derive(Debug, Parser)]
@@ -37,6 +40,9 @@ enum Command {
     Data(data::DataCommand),
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    Launch(launch::LaunchArgs),
+    #[command(name = "launch-rank", hide = true)]
+    LaunchRank(launch::RankArgs),
 }
 
 /// Runs the program on the arguments of this process.
@@ -55,5 +61,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::MakeBase(args) => make_base::run(args),
         Command::Data(command) => data::run(command),
         Command::Bench(command) => bench::run(command),
+        Command::Launch(args) => launch::run(args),
+        Command::LaunchRank(args) => launch::run_rank(args),
     }
 }

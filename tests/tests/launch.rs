@@ -1,0 +1,334 @@
+//! `spag launch` with real processes: shell scripts are the ranks.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    process::{Child, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use spag_tests::{program, run};
+
+/// Far more than anything here takes; what hangs fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The launcher with these flags, and a script as its program.
+fn launch(flags: &[&str], script: &str) -> Command {
+    let mut command = program("spag");
+    for variable in ["SPAG_TOKEN", "SPAG_RESTART_COUNT", "RAYON_NUM_THREADS", "MASTER_ADDR", "MASTER_PORT"] {
+        command.env_remove(variable);
+    }
+    command.arg("launch").args(flags).args(["--", "sh", "-c", script]);
+    command
+}
+
+/// A launcher that runs beside the test. Dropped, it is killed.
+struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(flags: &[&str], script: &str) -> Self {
+        Self::of(&mut launch(flags, script))
+    }
+
+    fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    /// The numbers in the next lines `[rank R] pid N`, in the order of ranks.
+    fn pids(&mut self, ranks: usize) -> Vec<u32> {
+        let mut pids = vec![0; ranks];
+        for _ in 0..ranks {
+            let mut line = String::new();
+            self.lines.read_line(&mut line).unwrap();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let ["[rank", rank, "pid", pid] = words[..] else { panic!("{line:?}") };
+            pids[rank.trim_end_matches(']').parse::<usize>().unwrap()] = pid.parse().unwrap();
+        }
+        assert!(pids.iter().all(|pid| is_alive(*pid)));
+        pids
+    }
+
+    fn wait(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the launcher does not end")
+    }
+
+    /// The exit code, what was printed since, and the messages.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let code = self.wait();
+        let (mut out, mut err) = (String::new(), String::new());
+        self.lines.read_to_string(&mut out).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        assert!(!err.contains("panicked"), "{err}");
+        (code, out, err)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn send(signal: &str, pid: u32) {
+    run(Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]), 0);
+}
+
+/// Whether a process runs. One that has ended and that nobody has asked after does not.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+fn wait_until_gone(pids: &[u32]) {
+    let start = Instant::now();
+    while pids.iter().any(|pid| is_alive(*pid)) {
+        assert!(start.elapsed() < PATIENCE, "some of {pids:?} live on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn every_rank_is_told_its_place() {
+    let script = "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $SPAG_RESTART_COUNT; \
+         echo meet $MASTER_PORT $SPAG_TOKEN $RAYON_NUM_THREADS >&2";
+    let (out, err) = run(&mut launch(&["--nproc-per-node", "3"], script), 0);
+    let expected: Vec<String> = (0..3).map(|rank| format!("[rank {rank}] {rank}/3 {rank}/3 0 127.0.0.1 0")).collect();
+    assert_eq!(sorted(&out), expected);
+    let meets: Vec<&str> = sorted(&err).into_iter().map(|line| line.split_once("] meet ").unwrap().1).collect();
+    assert!(meets.len() == 3 && meets.iter().all(|line| *line == meets[0]), "{err}");
+    let [port, token, threads] = meets[0].split(' ').collect::<Vec<_>>()[..] else { panic!("{err}") };
+    assert!(port.parse::<u16>().is_ok_and(|port| port > 0), "{port}");
+    assert!(token.len() == 32 && token.chars().all(|c| c.is_ascii_hexdigit()), "{token}");
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(threads.parse(), Ok((cores / 3).max(1)));
+
+    let mut told = launch(&["--nproc_per_node", "2", "--master_port", "4711", "--master_addr", "::1"], script);
+    let (_, err) = run(told.env("SPAG_TOKEN", "mine").env("RAYON_NUM_THREADS", "5"), 0);
+    assert_eq!(sorted(&err), ["[rank 0] meet 4711 mine 5", "[rank 1] meet 4711 mine 5"]);
+}
+
+#[test]
+fn two_launchers_are_two_machines() {
+    let machine = |node: &str| {
+        let flags = ["--nproc_per_node", "2", "--nnodes", "2", "--node_rank", node, "--master_addr", "127.0.0.1"];
+        let mut command =
+            launch(&flags, "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_PORT $SPAG_TOKEN");
+        command.env("SPAG_TOKEN", "shared");
+        Running::of(&mut command)
+    };
+    let (first, second) = (machine("0"), machine("1"));
+    let ((code, first, _), (other_code, second, _)) = (first.end(), second.end());
+    assert_eq!([code, other_code], [Some(0); 2]);
+    assert_eq!(sorted(&first), ["[rank 0] 0/4 0/2 0 29500 shared", "[rank 1] 1/4 1/2 0 29500 shared"]);
+    assert_eq!(sorted(&second), ["[rank 2] 2/4 0/2 1 29500 shared", "[rank 3] 3/4 1/2 1 29500 shared"]);
+}
+
+#[test]
+fn lines_stay_whole_and_bytes_as_they_are() {
+    let script = "i=0; while [ $i -lt 500 ]; do echo line-$RANK-$i-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-end; \
+                  i=$((i+1)); done; printf 'bar 1\\rbar 2\\r\\n'; printf '\\377 no end'";
+    let output = launch(&["--nproc_per_node", "3"], script).output().unwrap();
+    assert!(output.status.success());
+    let lines: Vec<&[u8]> = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), 3 * 503);
+    for rank in 0..3 {
+        let prefix = format!("[rank {rank}] ").into_bytes();
+        let own: Vec<&[u8]> = lines.iter().filter_map(|line| line.strip_prefix(&prefix[..])).collect();
+        for (i, line) in own[..500].iter().enumerate() {
+            assert!(line.starts_with(format!("line-{rank}-{i}-").as_bytes()) && line.ends_with(b"-end"));
+        }
+        assert_eq!(own[500..], [b"bar 1".as_slice(), b"bar 2", b"\xff no end"]);
+    }
+}
+
+#[test]
+fn a_single_process_speaks_for_itself() {
+    let output = launch(&["--nproc_per_node", "1"], "printf 'a\\rb'; printf c >&2").output().unwrap();
+    assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (b"a\rb".as_slice(), b"c".as_slice()));
+}
+
+#[test]
+fn a_failing_rank_stops_the_others_and_is_named() {
+    let script = "echo pid $$; [ $RANK = 1 ] && read line < $PIPE && exit 7; exec sleep 1000";
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    run(Command::new("mkfifo").arg(&pipe), 0);
+    let mut running = Running::of(launch(&["--nproc_per_node", "3"], script).env("PIPE", &pipe));
+    let pids = running.pids(3);
+    fs::write(&pipe, "go\n").unwrap();
+    let (code, _, err) = running.end();
+    assert_eq!(code, Some(7), "{err}");
+    assert!(err.contains("error: rank 1 failed first: exit code 7; the others were stopped"), "{err}");
+    wait_until_gone(&pids);
+}
+
+#[test]
+fn a_killed_rank_is_named_and_not_who_lost_it() {
+    // Rank 0 reports a lost peer before rank 1 is seen to be dead, or after.
+    let script = "echo pid $$; [ $RANK = 0 ] && while kill -0 $(cat $OTHER); do sleep 0.01; done 2>/dev/null && exit 3; \
+                  echo $$ > $OTHER; exec sleep 1000";
+    for _ in 0..3 {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("other");
+        // Until rank 1 has written its own.
+        fs::write(&other, std::process::id().to_string()).unwrap();
+        let mut running = Running::of(launch(&["--nproc_per_node", "2"], script).env("OTHER", &other));
+        let pids = running.pids(2);
+        let start = Instant::now();
+        while fs::read_to_string(&other).unwrap().trim() != pids[1].to_string() && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        send("KILL", pids[1]);
+        let (code, _, err) = running.end();
+        assert_eq!(code, Some(137), "{err}");
+        assert!(err.contains("rank 1 failed first: killed by SIGKILL (signal 9)"), "{err}");
+        wait_until_gone(&pids);
+    }
+    let late = "[ $RANK = 0 ] && exit 3; sleep 0.05; exit 9";
+    let (_, err) = run(&mut launch(&["--nproc_per_node", "2"], late), 9);
+    assert!(err.contains("rank 1 failed first: exit code 9"), "{err}");
+    let (_, err) = run(&mut launch(&["--nproc_per_node", "2"], "[ $RANK = 0 ] && exit 3; sleep 1000"), 3);
+    assert!(err.contains("rank 0 failed first: exit code 3 (it lost another rank"), "{err}");
+}
+
+#[test]
+fn a_stopped_rank_does_not_live_on() {
+    let script = "trap '' TERM; echo pid $$; [ $RANK = 0 ] && while true; do sleep 0.01; done; exec sleep 1000";
+    let mut running = Running::start(&["--nproc_per_node", "2", "--grace", "0.5"], script);
+    let pids = running.pids(2);
+    send("STOP", pids[1]);
+    send("KILL", pids[0]);
+    let (code, _, err) = running.end();
+    assert_eq!(code, Some(137), "{err}");
+    assert!(err.contains("rank 0 failed first"), "{err}");
+    wait_until_gone(&pids);
+}
+
+#[test]
+fn signals_reach_every_rank_once() {
+    let script = "trap 'echo user' USR1; trap 'echo ended; exit 0' TERM; trap 'echo hup' HUP; echo pid $$; \
+                  while true; do sleep 0.01; done";
+    let mut running = Running::start(&["--nproc_per_node", "2"], script);
+    let launcher = running.child.id();
+    let pids = running.pids(2);
+    send("USR1", launcher);
+    let mut said = vec![String::new(), String::new()];
+    said.iter_mut().for_each(|line| {
+        running.lines.read_line(line).unwrap();
+    });
+    said.sort();
+    assert_eq!(said, ["[rank 0] user\n", "[rank 1] user\n"]);
+    send("TERM", launcher);
+    let (code, out, err) = running.end();
+    assert_eq!((code, sorted(&out)), (Some(143), vec!["[rank 0] ended", "[rank 1] ended"]), "{err}");
+    // The shells speak of their own.
+    assert_eq!(err.lines().last(), Some("stopped by SIGTERM, and all ranks with it"));
+    wait_until_gone(&pids);
+}
+
+#[test]
+fn a_second_interrupt_kills_at_once() {
+    let script = "trap 'echo asked' INT; trap '' TERM; echo pid $$; while true; do sleep 0.01; done";
+    let mut running = Running::start(&["--nproc_per_node", "2", "--grace", "1000"], script);
+    let pids = running.pids(2);
+    send("INT", running.child.id());
+    let mut line = String::new();
+    running.lines.read_line(&mut line).unwrap();
+    assert!(line.contains("asked") && pids.iter().all(|pid| is_alive(*pid)), "{line}");
+    send("INT", running.child.id());
+    assert_eq!(running.end().0, Some(130));
+    wait_until_gone(&pids);
+}
+
+#[test]
+fn ranks_do_not_outlive_a_killed_launcher() {
+    let mut running = Running::start(&["--nproc_per_node", "2"], "trap '' TERM HUP; echo pid $$; exec sleep 1000");
+    let pids = running.pids(2);
+    send("KILL", running.child.id());
+    wait_until_gone(&pids);
+}
+
+#[test]
+fn what_a_rank_leaves_behind_ends_with_it() {
+    let script = "sleep 1000 & echo pid $!; sleep 0.2; exit 0";
+    let mut running = Running::start(&["--nproc_per_node", "2"], script);
+    let pids = running.pids(2);
+    assert_eq!(running.end().0, Some(0));
+    wait_until_gone(&pids);
+}
+
+#[test]
+fn failures_are_tried_again_and_bad_input_is_not() {
+    let script = "echo try $SPAG_RESTART_COUNT; [ $RANK = 0 ] && [ $SPAG_RESTART_COUNT -lt 2 ] && kill -9 $$; exit 0";
+    let flags = ["--nproc_per_node", "2", "--max_restarts", "3"];
+    let (out, err) = run(&mut launch(&flags, script), 0);
+    let tries: Vec<String> = (0..2).flat_map(|rank| (0..3).map(move |n| format!("[rank {rank}] try {n}"))).collect();
+    assert_eq!(sorted(&out), tries);
+    assert!(err.contains("restart 1 of 3") && err.contains("restart 2 of 3") && !err.contains("restart 3"), "{err}");
+
+    let (out, _) = run(&mut launch(&["--nproc_per_node", "1", "--max_restarts", "1"], "echo try; exit 5"), 5);
+    assert_eq!(out.lines().count(), 2);
+    let (out, _) = run(&mut launch(&["--nproc_per_node", "1", "--max_restarts", "5"], "echo try; exit 2"), 2);
+    assert_eq!(out.lines().count(), 1);
+
+    let script = "echo pid $$; sleep 1000";
+    let mut running = Running::start(&["--nproc_per_node", "2", "--max_restarts", "5"], script);
+    running.pids(2);
+    send("TERM", running.child.id());
+    let (code, out, err) = running.end();
+    assert_eq!((code, out.as_str()), (Some(143), ""), "{err}");
+}
+
+#[test]
+fn our_own_programs_are_found() {
+    let mut command = program("spag");
+    command.args(["launch", "--nproc_per_node", "2", "--", "spag-train", "--version"]).env("PATH", "");
+    let (out, _) = run(&mut command, 0);
+    assert_eq!(sorted(&out), ["[rank 0] spag-train 0.1.0", "[rank 1] spag-train 0.1.0"]);
+}
+
+#[test]
+fn bad_flags_are_refused_before_anything_starts() {
+    let several = ["--nproc_per_node", "1", "--nnodes", "2"];
+    let with = |more: &[&'static str]| -> Vec<&str> { several.iter().copied().chain(more.iter().copied()).collect() };
+    for (flags, names) in [
+        (vec![], "--nproc_per_node"),
+        (vec!["--nproc_per_node", "0"], "at least 1"),
+        (vec!["--nproc_per_node", "100000"], "at most 4096"),
+        (vec!["--nproc_per_node", "1", "--node_rank", "1"], "--node_rank 1"),
+        (vec!["--nproc_per_node", "1", "--master_port", "0"], "--master_port"),
+        (vec!["--nproc_per_node", "1", "--master_addr", ""], "--master_addr"),
+        (vec!["--nproc_per_node", "1", "--grace", "1e300"], "--grace"),
+        (vec!["--nproc_per_node", "1", "--nproc", "1"], "--nproc"),
+        (with(&[]), "--node_rank"),
+        (with(&["--node_rank", "2"]), "--node_rank 2"),
+        (with(&["--node_rank", "0"]), "--master_addr"),
+        (with(&["--node_rank", "0", "--master_addr", "a"]), "SPAG_TOKEN"),
+    ] {
+        let (out, err) = run(&mut launch(&flags, "echo started"), 2);
+        assert!(err.contains(names) && out.is_empty(), "{flags:?}: {err}");
+    }
+    let (_, err) = run(program("spag").args(["launch", "--nproc_per_node", "2", "--", "no-such-program"]), 2);
+    assert!(err.contains("no-such-program: there is no such program"), "{err}");
+    run(program("spag").args(["launch", "--nproc_per_node", "2"]), 2);
+}
