@@ -34,11 +34,10 @@ impl Ranks {
             let said = NamedTempFile::new().unwrap();
             let (out, err) = (said.reopen().unwrap(), said.as_file().try_clone().unwrap());
             let mut command = command(rank);
-            let numbers =
-                [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", count), ("LOCAL_WORLD_SIZE", count)];
+            let numbers = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", count), ("LOCAL_WORLD_SIZE", count)];
             command.envs(numbers.map(|(name, value)| (name, value.to_string())));
             command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
-            command.env("SPAG_TOKEN", "of the tests").env("RAYON_NUM_THREADS", "1");
+            command.env("SPAG_TOKEN", "the token of the tests").env("RAYON_NUM_THREADS", "1");
             let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().unwrap();
             Rank { child, said }
         };

@@ -13,7 +13,7 @@ use spag_tests::{Ranks, fixture, program};
 
 /// The settings of the fixtures but for the method; 12 steps of 4 micro-batches, which the ranks share.
 const SETTINGS: &str = "--per_device_train_batch_size 2 --max_length 96 --learning_rate 1e-3 --lr_scheduler_type cosine \
-    --warmup_ratio 0.1 --weight_decay 0.01 --num_train_epochs 1 --data_order sequential";
+    --warmup_ratio 0.1 --weight_decay 0.01 --data_order sequential";
 const METHODS: [(&str, &str); 2] = [
     ("SFTwithKL", "--train_method SFTwithKL --lm_kl_coeff 0.1"),
     ("OfflinePO", "--train_method OfflinePO --lm_kl_coeff 0.2 --lm_sft_coeff 0.5"),
@@ -21,6 +21,7 @@ const METHODS: [(&str, &str); 2] = [
 /// Micro-batches of a step, of all ranks together.
 const MICRO_BATCHES: usize = 4;
 
+/// One epoch, unless `more` says how many.
 fn train(method: &str, ranks: usize, output: &Path, more: &str) -> Command {
     let (_, flags) = METHODS.iter().find(|(name, _)| *name == method).unwrap();
     let mut command = program("spag-train");
@@ -29,6 +30,9 @@ fn train(method: &str, ranks: usize, output: &Path, more: &str) -> Command {
     command.arg("--train_data_path").arg(fixture("training/train_items.json"));
     command.arg("--gradient_accumulation_steps").arg((MICRO_BATCHES / ranks).to_string());
     command.arg("--output_dir").arg(output).args(SETTINGS.split_whitespace());
+    if !more.contains("--num_train_epochs") {
+        command.args(["--num_train_epochs", "1"]);
+    }
     command.args(flags.split_whitespace()).args(more.split_whitespace());
     command
 }
@@ -158,39 +162,58 @@ fn a_checkpoint_of_four_ranks_goes_on_with_two_and_with_one() {
     }
 }
 
+/// The processes that `parent` has started and that still live.
+fn children(parent: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A name in brackets, which may hold anything, the state, and the parent.
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect::<Vec<_>>());
+        if let Some([state, of, ..]) = fields.as_deref()
+            && *state != "Z"
+            && of.parse() == Ok(parent)
+        {
+            found.push(id);
+        }
+    }
+    found
+}
+
 #[test]
 fn with_a_rank_killed_at_ten_moments_it_ends_the_same() {
     let work = tempfile::tempdir().unwrap();
-    let saving = "--zero_stage 2 --save_strategy steps --save_steps 2 --save_total_limit 2";
-    let whole = work.path().join("whole");
+    let saving = "--zero_stage 2 --num_train_epochs 8 --save_strategy steps --save_steps 2 --save_total_limit 2";
+    let launch = |output: &Path, log: &Path| {
+        let mut command = program("spag");
+        command.args(["launch", "--nproc_per_node", "2", "--max_restarts", "10", "--", "spag-train"]);
+        command.args(train("OfflinePO", 2, output, saving).get_args()).env("RAYON_NUM_THREADS", "1");
+        let log = fs::File::create(log).unwrap();
+        command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+    };
+    let (whole, log) = (work.path().join("whole"), work.path().join("log"));
     let started = Instant::now();
-    together("OfflinePO", 2, &whole, saving);
+    assert!(launch(&whole, &log).wait().unwrap().success(), "{}", fs::read_to_string(&log).unwrap());
     let took = started.elapsed();
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     let (mut killed, mut round) = (0, 0);
     while killed < 10 {
         let output = work.path().join(format!("killed-{round}"));
         round += 1;
-        let resuming = format!("{saving} --resume_from_checkpoint latest");
-        loop {
-            let mut ranks = Ranks::start(2, |_| train("OfflinePO", 2, &output, &resuming));
-            std::thread::sleep(took.mul_f64(rng.random_range(0.0..0.5)));
-            let victim = rng.random_range(0..2);
-            if ranks.has_ended(victim) {
-                ranks.succeed();
-                break;
+        let mut launcher = launch(&output, &log);
+        let status = loop {
+            std::thread::sleep(took.mul_f64(rng.random_range(0.0..0.3)));
+            if let Some(status) = launcher.try_wait().unwrap() {
+                break status;
             }
-            ranks.kill(victim);
-            killed += 1;
-            for ended in ranks.ended(Duration::from_secs(30), None) {
-                // Killed right at its end, the other one may have been done.
-                assert!(ended.status.success() || !ended.said.is_empty() || ended.status.code().is_none());
+            let ranks = children(launcher.id());
+            if killed == 10 || ranks.is_empty() {
+                continue;
             }
-            if killed == 10 {
-                together("OfflinePO", 2, &output, &resuming);
-                break;
-            }
-        }
+            let victim = ranks[rng.random_range(0..ranks.len())].to_string();
+            killed += usize::from(Command::new("kill").args(["-KILL", &victim]).status().unwrap().success());
+        };
+        assert!(status.success(), "{}", fs::read_to_string(&log).unwrap());
         let (got, want) = (end(&output), end(&whole));
         assert!(got.1 == want.1, "other bits after {killed} kills");
         assert!(got.0 == want.0, "another curve after {killed} kills");
@@ -203,12 +226,12 @@ const LONG: &str = "--zero_stage 3 --max_steps 100000";
 /// Starts ranks that train until something happens to them, and waits until they have taken steps.
 fn training(work: &Path, ranks: usize, more: impl Fn(usize) -> String) -> Ranks {
     let output = work.join("out");
-    let mut command = |rank: usize| {
+    let command = |rank: usize| {
         let mut command = train("SFTwithKL", ranks, &output, &more(rank));
         command.args(LONG.split_whitespace());
         command
     };
-    let ranks = Ranks::start(ranks, &mut command);
+    let ranks = Ranks::start(ranks, command);
     let deadline = Instant::now() + Duration::from_secs(60);
     while fs::metadata(output.join("metrics.jsonl")).map_or(0, |file| file.len()) < 500 {
         assert!(Instant::now() < deadline, "no steps were taken");
@@ -244,8 +267,7 @@ fn a_rank_that_is_killed_or_stopped_ends_the_run_on_all() {
 fn a_rank_that_was_told_something_else_ends_the_run_on_all() {
     let work = tempfile::tempdir().unwrap();
     let other_data = work.path().join("other.json");
-    let items: Vec<Value> =
-        serde_json::from_slice(&fs::read(fixture("training/train_items.json")).unwrap()).unwrap();
+    let items: Vec<Value> = serde_json::from_slice(&fs::read(fixture("training/train_items.json")).unwrap()).unwrap();
     fs::write(&other_data, serde_json::to_vec(&items[1..]).unwrap()).unwrap();
     for (other, words) in [
         ("--adam_beta1 0.8".to_owned(), "--adam_beta1 is 0.8 there and 0.9 on rank 0"),
@@ -260,5 +282,7 @@ fn a_rank_that_was_told_something_else_ends_the_run_on_all() {
     let output = work.path().join("out");
     let missing = "--eval_data_path no-such-file.json";
     let ranks = Ranks::start(2, |rank| train("SFTwithKL", 2, &output, if rank == 1 { missing } else { "" }));
-    assert_named(ranks.ended(Duration::from_secs(30), None), 1, &["no-such-file.json"]);
+    let [first, second] = &ranks.ended(Duration::from_secs(30), None)[..] else { panic!("two ranks") };
+    assert!(first.said.contains("rank 1 ended the run: ") && first.said.contains("no-such-file.json"), "{first:?}");
+    assert!(second.said.contains("no-such-file.json") && second.status.code() == Some(2), "{second:?}");
 }

@@ -89,6 +89,7 @@ fn train_code(error: &spag_train::Error) -> u8 {
         spag_train::Error::Data(error) => rewards_code(error),
         spag_train::Error::Model(error) => model_code(error),
         spag_train::Error::Lines(error) => game_code(error),
+        spag_train::Error::Dist(error) => dist_code(error),
         spag_train::Error::NotFinite { .. } | spag_train::Error::OutputInUse { .. } | spag_train::Error::Candle(_) => {
             FAILURE
         }

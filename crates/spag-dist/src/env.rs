@@ -42,6 +42,8 @@ pub struct LaunchEnv {
     pub local_size: usize,
     /// Where all processes meet; `None` for a process on its own.
     pub rendezvous: Option<Rendezvous>,
+    /// How often the launcher has started the run again: above 0, there may be something to go on from.
+    pub restarts: usize,
 }
 
 /// The names under which one launcher says where a process stands.
@@ -82,7 +84,15 @@ const CONVENTIONS: [Names; 3] = [
 impl LaunchEnv {
     /// A process that nobody launched: rank 0 of 1.
     pub fn single() -> Self {
-        Self { launcher: Launcher::Direct, rank: 0, world_size: 1, local_rank: 0, local_size: 1, rendezvous: None }
+        Self {
+            launcher: Launcher::Direct,
+            rank: 0,
+            world_size: 1,
+            local_rank: 0,
+            local_size: 1,
+            rendezvous: None,
+            restarts: 0,
+        }
     }
 
     /// Reads the environment of this process.
@@ -117,17 +127,11 @@ impl LaunchEnv {
                 (_, true, Some(size)) => return Self::read(names, size, &lookup),
             }
         }
-        Ok(Self::single())
+        Ok(Self { restarts: restarts(&lookup)?, ..Self::single() })
     }
 
     fn read(names: &Names, size_name: &'static str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
-        let number = |name: &'static str, at_least: usize| -> Result<Option<usize>> {
-            let Some(value) = lookup(name) else { return Ok(None) };
-            match value.trim().parse::<usize>() {
-                Ok(number) if number >= at_least => Ok(Some(number)),
-                _ => Err(Error::NotANumber { name, value, at_least }),
-            }
-        };
+        let number = |name, at_least| number(lookup, name, at_least);
         let missing = |name| Error::MissingVariable { name, implied_by: size_name };
         let rank = number(names.rank, 0)?.ok_or_else(|| missing(names.rank))?;
         let size = number(size_name, 1)?.ok_or_else(|| missing(names.rank))?;
@@ -148,8 +152,34 @@ impl LaunchEnv {
             1 => None,
             _ => Some(rendezvous(names.launcher, size_name, lookup)?),
         };
-        Ok(Self { launcher: names.launcher, rank, world_size: size, local_rank, local_size, rendezvous })
+        Ok(Self {
+            launcher: names.launcher,
+            rank,
+            world_size: size,
+            local_rank,
+            local_size,
+            rendezvous,
+            restarts: restarts(lookup)?,
+        })
     }
+}
+
+fn number(lookup: &dyn Fn(&str) -> Option<String>, name: &'static str, at_least: usize) -> Result<Option<usize>> {
+    let Some(value) = lookup(name) else { return Ok(None) };
+    match value.trim().parse::<usize>() {
+        Ok(number) if number >= at_least => Ok(Some(number)),
+        _ => Err(Error::NotANumber { name, value, at_least }),
+    }
+}
+
+/// What `spag launch` says of it, or torchrun.
+fn restarts(lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize> {
+    for name in ["SPAG_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"] {
+        if let Some(count) = number(lookup, name, 0)? {
+            return Ok(count);
+        }
+    }
+    Ok(0)
 }
 
 /// Where to meet: MASTER_ADDR and MASTER_PORT, and where a launcher does not set them, what it does tell.

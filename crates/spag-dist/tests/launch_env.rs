@@ -26,7 +26,15 @@ fn torchrun() {
     let rendezvous = Some(Rendezvous { address: "10.0.0.1".into(), port: 6000 });
     assert_eq!(
         detect(&TORCH).unwrap(),
-        LaunchEnv { launcher: Launcher::Torch, rank: 3, world_size: 8, local_rank: 1, local_size: 8, rendezvous }
+        LaunchEnv {
+            launcher: Launcher::Torch,
+            rank: 3,
+            world_size: 8,
+            local_rank: 1,
+            local_size: 8,
+            rendezvous,
+            restarts: 0
+        }
     );
     let told = |value| detect(&[&TORCH[..], &[("LOCAL_WORLD_SIZE", value)]].concat());
     assert_eq!(told("2").unwrap().local_size, 2);
@@ -107,4 +115,17 @@ fn errors_name_the_variable_and_the_value() {
         torch_but("LOCAL_RANK", Some("9")).to_string(),
         "environment variable LOCAL_RANK is 9, but WORLD_SIZE is 8: ranks count from 0 to 7"
     );
+}
+
+#[test]
+fn a_launcher_that_starts_a_run_again_says_so() {
+    let ranks = [("RANK", "0"), ("WORLD_SIZE", "1")];
+    let restarts = |variables: &[(&str, &str)]| {
+        let all: Vec<_> = ranks.iter().chain(variables).collect();
+        LaunchEnv::detect_with(|name| all.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned()))
+    };
+    assert_eq!(restarts(&[]).unwrap().restarts, 0);
+    assert_eq!(restarts(&[("TORCHELASTIC_RESTART_COUNT", "2")]).unwrap().restarts, 2);
+    assert_eq!(restarts(&[("SPAG_RESTART_COUNT", "1"), ("TORCHELASTIC_RESTART_COUNT", "2")]).unwrap().restarts, 1);
+    assert!(restarts(&[("SPAG_RESTART_COUNT", "often")]).unwrap_err().to_string().contains("\"often\""));
 }

@@ -4,15 +4,15 @@ mod args;
 
 use std::{ffi::OsString, process::ExitCode};
 
+use spag_dist::{JoinOptions, LaunchEnv};
 use spag_model::LlamaConfig;
-use spag_train::{TrainJob, TrainSummary};
+use spag_train::{Silent, Start, TrainJob, TrainSummary};
 
 use crate::{
     Result,
     context::fit_max_length,
     exit,
     flags::{self, Notes, Task},
-    launch,
     programs::play::PlayArgs,
     progress::TerminalProgress,
 };
@@ -26,14 +26,30 @@ pub fn main() -> ExitCode {
 
 fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let (args, notes) = flags::parse_reference::<TrainArgs, PlayArgs>(Task::Training, args)?;
-    launch::require_single_process("trains")?;
-    let job = job(args, notes)?;
-    let summary = spag_train::run(&job, &mut TerminalProgress::new())?;
-    exit::say(told(&summary, &job))
+    let env = LaunchEnv::detect()?;
+    let first = env.rank == 0;
+    let (mut job, notes) = job(args, notes)?;
+    // One of several processes is enough to say what all would say.
+    if first {
+        notes.say();
+    }
+    if env.restarts > 0 && job.start != Start::Latest {
+        // The launcher's command is that of the first start.
+        job.start = Start::Latest;
+    }
+    let group = spag_dist::join(&env, &JoinOptions::detect()?)?;
+    let summary = match first {
+        true => spag_train::run_on(&job, &env, group, &mut TerminalProgress::new())?,
+        false => spag_train::run_on(&job, &env, group, &mut Silent)?,
+    };
+    match first {
+        true => exit::say(told(&summary, &job)),
+        false => Ok(()),
+    }
 }
 
-/// What the flags ask for; says on stderr which of them have no effect.
-fn job(args: TrainArgs, mut notes: Notes) -> Result<TrainJob> {
+/// What the flags ask for, and which of them have no effect.
+fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
     // The reference's scripts pass an empty name for "none".
     let mut reference = args.ref_model_name_or_path.clone().filter(|path| !path.as_os_str().is_empty());
     if reference.is_some() && !args.train_method.needs_reference() {
@@ -45,10 +61,9 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<TrainJob> {
         notes.add_idle(&format!("report_to {name}"), "metrics go to metrics.jsonl and TensorBoard events");
     }
     let start = args.start()?;
-    notes.say();
     let positions = LlamaConfig::from_file(args.model_name_or_path.join("config.json"))?.max_position_embeddings;
     let max_length = fit_max_length(args.max_length, positions, &args.model_name_or_path);
-    Ok(TrainJob {
+    let job = TrainJob {
         config: args.config(max_length),
         model_name_or_path: args.model_name_or_path,
         ref_model_name_or_path: reference,
@@ -63,7 +78,8 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<TrainJob> {
         device: args.device.device,
         offload_optimizer: args.offload_optimizer,
         start,
-    })
+    };
+    Ok((job, notes))
 }
 
 /// The result in a few lines.
