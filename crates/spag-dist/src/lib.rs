@@ -37,6 +37,7 @@ mod exchange;
 mod group;
 mod hostlist;
 mod net;
+pub mod queue;
 mod single;
 mod tcp;
 

@@ -3,9 +3,11 @@
 mod address;
 mod channel;
 mod dial;
+mod door;
 mod handshake;
 mod options;
 mod reception;
+mod refusal;
 mod token;
 mod token_file;
 mod wait;
@@ -13,11 +15,13 @@ mod wait;
 pub(crate) use address::{Meeting, meeting};
 pub(crate) use channel::Channel;
 pub(crate) use dial::{Dialled, dial};
+pub(crate) use door::{Door, reach};
 pub(crate) use handshake::{Hello, NO_SESSION, Service, Session, session as new_session};
 pub use options::{
     COLLECTIVE_TIMEOUT, HEARTBEAT, JOIN_TIMEOUT, JoinOptions, PORT_VARIABLE, PortChoice, SILENCE, TOKEN_VARIABLE,
 };
 pub(crate) use reception::{Reception, Visit};
+pub(crate) use refusal::Refusal;
 pub use token::Token;
 pub(crate) use token::{TokenSource, token_source};
 pub(crate) use token_file::TokenFile;

@@ -42,6 +42,8 @@ pub(crate) struct Reception {
 struct Stop {
     wanted: AtomicBool,
     waker: Waker,
+    /// Called at every visit.
+    arrivals: Waker,
 }
 
 impl Reception {
@@ -51,7 +53,7 @@ impl Reception {
     /// Where the system has no threads or sockets left.
     pub(crate) fn open(listener: TcpListener, token: Token) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let stop = Arc::new(Stop { wanted: AtomicBool::new(false), waker: Waker::new()? });
+        let stop = Arc::new(Stop { wanted: AtomicBool::new(false), waker: Waker::new()?, arrivals: Waker::new()? });
         let (sender, visits) = mpsc::sync_channel(MAX_WAITING);
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
@@ -71,6 +73,13 @@ impl Reception {
                 None
             }
         }
+    }
+}
+
+impl Reception {
+    /// What to wait for instead, until the next visit; then ask for visits until there are no more.
+    pub(crate) fn arrivals(&self) -> &Waker {
+        &self.stop.arrivals
     }
 }
 
@@ -104,7 +113,7 @@ fn taken(stream: &Mutex<Option<TcpStream>>) -> Option<TcpStream> {
     stream.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-fn take_connections(listener: &TcpListener, token: &Token, visits: &SyncSender<Visit>, stop: &Stop) {
+fn take_connections(listener: &TcpListener, token: &Token, visits: &SyncSender<Visit>, stop: &Arc<Stop>) {
     let mut unproven: Vec<Unproven> = Vec::new();
     while !stop.wanted.load(Ordering::Acquire) {
         unproven.retain(|one| !one.thread.is_finished());
@@ -113,7 +122,7 @@ fn take_connections(listener: &TcpListener, token: &Token, visits: &SyncSender<V
                 if unproven.len() >= MAX_UNPROVEN {
                     unproven.remove(0).close();
                 }
-                unproven.extend(prove(stream, from, token.clone(), visits.clone()));
+                unproven.extend(prove(stream, from, token.clone(), visits.clone(), Arc::clone(stop)));
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let far = Instant::now() + Duration::from_secs(3600);
@@ -130,7 +139,13 @@ fn take_connections(listener: &TcpListener, token: &Token, visits: &SyncSender<V
 }
 
 /// Lets a connection prove itself on a thread of its own; one for which there is no thread is closed.
-fn prove(mut stream: TcpStream, from: SocketAddr, token: Token, visits: SyncSender<Visit>) -> Option<Unproven> {
+fn prove(
+    mut stream: TcpStream,
+    from: SocketAddr,
+    token: Token,
+    visits: SyncSender<Visit>,
+    stop: Arc<Stop>,
+) -> Option<Unproven> {
     let handle = Arc::new(Mutex::new(Some(stream.try_clone().ok()?)));
     let own_handle = Arc::clone(&handle);
     let thread = std::thread::Builder::new().name("handshake".into()).spawn(move || {
@@ -151,6 +166,7 @@ fn prove(mut stream: TcpStream, from: SocketAddr, token: Token, visits: SyncSend
         };
         // Full or closed: the connection is dropped, and whoever made it tries again.
         let _ = visits.try_send(visit);
+        stop.arrivals.wake();
     });
     Some(Unproven { stream: handle, thread: thread.ok()? })
 }

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn memory_that_is_not_aligned_is_added_too() {
-        let mut bytes = vec![0u8; 17];
+        let mut memory = [0u64; 3];
+        let bytes = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut memory)[..17];
         bytes[1..].copy_from_slice(bytemuck::cast_slice(&[1.5f64, -2.0]));
         adder(DType::F64).unwrap()(&mut bytes[1..], bytemuck::cast_slice(&[0.25f64, 1.0]));
         assert_eq!(bytemuck::pod_read_unaligned::<[f64; 2]>(&bytes[1..]), [1.75, -1.0]);

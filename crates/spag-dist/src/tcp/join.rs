@@ -11,8 +11,8 @@ use super::control::Peer;
 use super::schedule::Place;
 use super::state::Shared;
 use crate::net::{
-    Channel, Dialled, Hello, JoinOptions, Meeting, NO_SESSION, Reception, Service, Session, Token, TokenFile,
-    TokenSource, Visit, dial, meeting, new_session, remaining, token_source,
+    Channel, Dialled, Door, Hello, JoinOptions, Meeting, NO_SESSION, Reception, Refusal, Service, Session, Token,
+    TokenSource, Visit, dial, meeting, new_session, reach, remaining, token_source,
 };
 use crate::{Error, LaunchEnv, Result};
 
@@ -43,24 +43,6 @@ enum Answer {
     Welcome { session: Session, ring: Vec<SocketAddr> },
     /// There will be no group.
     Refused(Refusal),
-}
-
-/// Why there will be no group.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-enum Refusal {
-    Disagree { rank: usize, what: String, theirs: String, first: String },
-    RankTaken { rank: usize },
-    Missing { ranks: Vec<usize>, address: String, seconds: u64, seen: String },
-}
-
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Disagree { rank, what, theirs, first } => Self::Disagree { rank, what, theirs, first },
-            Refusal::RankTaken { rank } => Self::RankTaken { rank },
-            Refusal::Missing { ranks, address, seconds, seen } => Self::Missing { ranks, address, seconds, seen },
-        }
-    }
 }
 
 /// A rank that knows everybody, before the ring is closed.
@@ -102,31 +84,21 @@ fn receive_all(
     source: TokenSource,
     deadline: Instant,
 ) -> Result<Joined> {
-    let listener = meeting.listen()?;
-    let here = listener.local_addr().map_err(system("the listening port"))?;
-    // Written after the port is ours, and removed at the end of this function, when all have read it.
-    let (token, _file) = match source {
-        TokenSource::Told(token) => (token, None),
-        TokenSource::File => {
-            let token = Token::random()?;
-            let file = TokenFile::write(meeting.port, &token)?;
-            (token, Some(file))
-        }
-    };
+    // Shut at the end of this function, when all have come.
+    let Door { reception, token, address: here, .. } = &Door::open(meeting, source)?;
     let ring = TcpListener::bind((here.ip(), 0)).map_err(system("a listening port for the ring"))?;
     let ring_address = ring.local_addr().map_err(system("a listening port for the ring"))?;
     let own_reception = Reception::open(ring, token.clone()).map_err(system("a thread for the ring's port"))?;
-    let reception = Reception::open(listener, token.clone()).map_err(system("a thread for the listening port"))?;
 
     let mut guests = Guests { size: env.world_size, version: &options.version, joined: BTreeMap::new(), seen: vec![] };
     while guests.joined.len() + 1 < env.world_size {
         let Some(visit) = reception.next(deadline) else {
             let seconds = options.join_timeout.as_secs();
             let refusal = guests.missing(meeting.describe(), seconds);
-            return Err(guests.refuse(refusal, &reception));
+            return Err(guests.refuse(refusal, reception));
         };
         if let Err(refusal) = guests.let_in(visit) {
-            return Err(guests.refuse(refusal, &reception));
+            return Err(guests.refuse(refusal, reception));
         }
     }
     let addresses = std::iter::once(ring_address).chain(guests.joined.values().map(|guest| guest.ring));
@@ -138,7 +110,7 @@ fn receive_all(
         let _ = guest.channel.queue(&welcome);
         peers.push(Peer { rank, channel: guest.channel });
     }
-    Ok(Joined { peers, session, ring, reception: own_reception, token, deadline: deadline + SLACK })
+    Ok(Joined { peers, session, ring, reception: own_reception, token: token.clone(), deadline: deadline + SLACK })
 }
 
 /// A rank that has come to rank 0.
@@ -280,51 +252,6 @@ fn report(
             Ok(Joined { peers, session, ring, reception, token, deadline })
         }
     }
-}
-
-/// Connects to rank 0, however long it takes to start; with the token that it wants.
-pub(crate) fn reach(
-    env: &LaunchEnv,
-    options: &JoinOptions,
-    meeting: &Meeting,
-    source: &TokenSource,
-    hello: Hello,
-    deadline: Instant,
-) -> Result<(TcpStream, Token)> {
-    let mut reason = "rank 0 has not left its token yet".to_owned();
-    while !remaining(deadline).is_zero() {
-        let token = match source {
-            TokenSource::Told(token) => Some(token.clone()),
-            TokenSource::File => TokenFile::read(meeting.port)?,
-        };
-        let Some(token) = token else {
-            std::thread::sleep(GLANCE.min(remaining(deadline)) / 4);
-            continue;
-        };
-        let addresses = match meeting.addresses() {
-            Ok(addresses) => addresses,
-            // Names may become known a little later than machines.
-            Err(error) => {
-                reason = error.to_string();
-                std::thread::sleep(GLANCE.min(remaining(deadline)));
-                continue;
-            }
-        };
-        match dial(&addresses, &token, hello, deadline)? {
-            Dialled::Connected(stream) => return Ok((stream, token)),
-            Dialled::NotYet(said) => reason = said,
-            Dialled::OtherToken => match source {
-                TokenSource::Told(_) => return Err(Error::OtherToken { rank: env.rank }),
-                // An earlier run's, which rank 0 is about to replace.
-                TokenSource::File => {
-                    reason = "rank 0 knows another token than the one in the file".to_owned();
-                    std::thread::sleep(GLANCE.min(remaining(deadline)));
-                }
-            },
-        }
-    }
-    let seconds = options.join_timeout.as_secs();
-    Err(Error::Unreachable { rank: env.rank, address: meeting.describe(), seconds, reason })
 }
 
 impl Joined {
