@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use spag_tests::{program, root, run};
+use spag_tests::{Ranks, program, root, run};
 
 const WORDS: [&str; 12] =
     ["bear", "beaver", "frog", "goat", "hippo", "horse", "lion", "mouse", "tiger", "piano", "lemon", "train"];
@@ -29,16 +29,6 @@ fn play(dir: &Path, games_per_word: usize) -> Command {
     command.arg("--games_per_word").arg(games_per_word.to_string());
     // Short wordings: what is played does not matter here.
     command.arg("--prompts").arg(root().join("crates/spag-pipeline/tests/fixtures/prompts.json"));
-    command
-}
-
-/// The command as process `rank` of `of`.
-fn rank(dir: &Path, games_per_word: usize, rank: usize, of: usize) -> Command {
-    let mut command = play(dir, games_per_word);
-    for (name, value) in [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", of), ("MASTER_PORT", 29500)] {
-        command.env(name, value.to_string());
-    }
-    command.env("MASTER_ADDR", "127.0.0.1");
     command
 }
 
@@ -139,82 +129,82 @@ fn one_two_and_three_processes_play_the_same_games_each_once() {
     let works: Vec<_> = (1..=3).map(|_| tempfile::tempdir().unwrap()).collect();
     for (work, of) in works.iter().zip(1..) {
         let dir = work.path();
-        let children: Vec<Child> = (0..of).map(|each| quietly(rank(dir, 2, each, of))).collect();
-        for mut child in children {
-            assert!(child.wait().unwrap().success());
-        }
-        assert_eq!(recorded(dir), each_once(24));
+        Ranks::start(of, |_| play(dir, 4)).succeed();
+        assert_eq!(recorded(dir), each_once(48));
         for each in 0..of {
-            let lines = fs::read_to_string(file(dir, &format!("rank{each}.jsonl"))).unwrap();
-            let numbers =
-                lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["game"].as_u64().unwrap());
-            assert!(numbers.into_iter().all(|game| game as usize % of == each));
+            let lines = fs::read_to_string(file(dir, &format!("rank{each}.jsonl"))).unwrap().lines().count();
+            assert!(lines >= 48 / of / 4, "rank {each} of {of} has played {lines} games");
         }
         assert!(results(dir) == results(works[0].path()), "{of} processes");
         assert_eq!(summary(dir), summary(works[0].path()));
     }
 }
 
+const MANY: usize = 12;
+
 #[test]
-fn begun_by_three_killed_and_finished_by_two() {
-    const EACH: usize = 10;
+fn the_games_of_a_rank_that_dies_are_played_by_the_others() {
+    for victim in [1, 2] {
+        let work = tempfile::tempdir().unwrap();
+        let dir = work.path();
+        let mut ranks = Ranks::start(3, |_| play(dir, MANY));
+        wait_for_games(dir, 10);
+        ranks.kill(victim);
+        let before = recorded(dir).len();
+        for ended in ranks.ended(Duration::from_secs(120), Some(victim)) {
+            assert!(ended.status.success(), "{}", ended.said);
+        }
+        assert!(before < WORDS.len() * MANY, "all was played before the kill");
+        let games = recorded(dir);
+        assert_eq!(games.len(), WORDS.len() * MANY);
+        assert_eq!(json(&file(dir, "summary.json"))["missing"], 0);
+        assert_eq!(results(dir), whole(MANY));
+    }
+}
+
+/// The results of one process that is left alone.
+fn whole(games_per_word: usize) -> Vec<u8> {
+    let alone = tempfile::tempdir().unwrap();
+    run(&mut play(alone.path(), games_per_word), 0);
+    results(alone.path())
+}
+
+#[test]
+fn without_rank_0_the_others_end_and_any_number_goes_on() {
     let work = tempfile::tempdir().unwrap();
     let dir = work.path();
-    let mut three: Vec<Child> = (0..3).map(|each| quietly(rank(dir, EACH, each, 3))).collect();
+    let mut three = Ranks::start(3, |_| play(dir, MANY));
     wait_for_games(dir, 10);
-    // As long as one of the three is there whom the two do not have, they do not begin.
-    let mut last = three.pop().unwrap();
-    for child in &mut three {
-        child.kill().unwrap();
-        child.wait().unwrap();
+    three.kill(0);
+    for ended in three.ended(Duration::from_secs(30), Some(0)) {
+        assert!(!ended.status.success() && ended.said.contains("rank 0"), "{}", ended.said);
     }
-    if last.try_wait().unwrap().is_none() && file(dir, "rank2.jsonl").exists() {
-        let mut early = rank(dir, EACH, 0, 2);
-        let output = early.output().unwrap();
-        let err = String::from_utf8_lossy(&output.stderr).into_owned();
-        // It may have ended meanwhile.
-        assert!(output.status.success() || err.contains("rank2.jsonl: another run is writing"), "{err}");
-    }
-    last.kill().unwrap();
-    last.wait().unwrap();
-    assert!(recorded(dir).len() < WORDS.len() * EACH, "all was played before the kill");
-    // A line that the kill tore, of a rank that there is no more.
+    assert!(recorded(dir).len() < WORDS.len() * MANY, "all was played before the kill");
+    // A line that a kill tore, of a rank that there is no more.
     let torn = file(dir, "rank2.jsonl");
     let mut bytes = fs::read(&torn).unwrap_or_default();
     bytes.extend_from_slice(b"{\"history\": [{\"role\": \"atta");
     fs::write(&torn, &bytes).unwrap();
-
-    // The one that is done first says who is still at work, or finds the other's games missing; the last one writes.
-    let two: Vec<Child> = (0..2)
-        .map(|each| rank(dir, EACH, each, 2).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
-        .collect();
-    for child in two {
-        let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-    let alone = tempfile::tempdir().unwrap();
-    run(&mut play(alone.path(), EACH), 0);
-    assert!(results(dir) == results(alone.path()));
-    assert_eq!(recorded(dir), each_once(WORDS.len() * EACH));
+    Ranks::start(2, |_| play(dir, MANY)).succeed();
+    assert_eq!(results(dir), whole(MANY));
+    assert_eq!(recorded(dir), each_once(WORDS.len() * MANY));
     assert_eq!(fs::read(&torn).unwrap(), bytes, "the record of a rank that is no more is left as it is");
 }
 
 #[test]
-fn a_process_whose_companions_are_missing_says_so() {
+fn ranks_that_play_something_else_are_named() {
     let work = tempfile::tempdir().unwrap();
     let dir = work.path();
-    let (out, err) = run(&mut rank(dir, 1, 1, 3), 0);
-    assert!(out.contains("4 games in") && out.contains("rank 1 of 3: 4 games"), "{out}");
-    assert!(err.contains("8 games of other ranks are missing"), "{err}");
-    assert_eq!(json(&file(dir, "summary.json"))["missing"], 8);
-    assert_eq!(json(&file(dir, "results.json")).as_array().unwrap().len(), 4);
-    // While another one is at work, it writes nothing.
-    let other = fs::File::open(file(dir, "rank1.jsonl")).unwrap();
+    play(dir, 1);
+    let ranks = Ranks::start(2, |rank| play(dir, 1 + rank));
+    for ended in ranks.ended(Duration::from_secs(30), None) {
+        assert!(!ended.status.success() && ended.said.contains("rank 1"), "{}", ended.said);
+    }
+    // A folder in which another run still plays with more ranks is left alone.
+    let other = fs::File::create(file(dir, "rank5.jsonl")).unwrap();
     other.lock().unwrap();
-    fs::remove_file(file(dir, "results.json")).unwrap();
-    let (out, _) = run(&mut rank(dir, 1, 0, 3), 0);
-    assert!(out.contains("still at work: rank 1"), "{out}");
-    assert!(!file(dir, "results.json").exists());
+    let (_, err) = run(&mut play(dir, 1), 1);
+    assert!(err.contains("rank5.jsonl: another run is writing"), "{err}");
 }
 
 #[cfg(unix)]

@@ -102,6 +102,7 @@ fn selfplay_code(error: &spag_selfplay::Error) -> u8 {
         spag_selfplay::Error::Io { source, .. } => io_code(source),
         spag_selfplay::Error::Game(error) => game_code(error),
         spag_selfplay::Error::Model(error) => model_code(error),
+        spag_selfplay::Error::Dist(error) => dist_code(error),
         spag_selfplay::Error::Threads { .. } => FAILURE,
         _ => BAD_INPUT,
     }
@@ -115,6 +116,7 @@ fn pipeline_code(error: &spag_pipeline::Error) -> u8 {
         spag_pipeline::Error::Model(error) => model_code(error),
         spag_pipeline::Error::SelfPlay(error) => selfplay_code(error),
         spag_pipeline::Error::Train(error) => train_code(error),
+        spag_pipeline::Error::Dist(error) => dist_code(error),
         spag_pipeline::Error::RunLocked { .. }
         | spag_pipeline::Error::NothingToLearn { .. }
         | spag_pipeline::Error::GamesFailed { .. }

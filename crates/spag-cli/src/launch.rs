@@ -1,25 +1,16 @@
 //! How many processes a program may be one of.
 
 use spag_dist::{LaunchEnv, Launcher};
-use spag_selfplay::Share;
+use spag_selfplay::Rank;
 
 use crate::{Error, Result};
 
-/// This process's part of the games.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
-    pub(crate) share: Share,
-    /// Processes of the run on this machine, which share its memory.
-    pub(crate) processes_here: usize,
-}
-
-/// What the launcher's environment says of this process's part of the games.
+/// Which process of a run this is.
 ///
 /// # Errors
-/// A broken launcher environment.
-pub(crate) fn part_of_games() -> Result<Part> {
-    let env = LaunchEnv::detect()?;
-    Ok(Part { share: Share::new(env.rank, env.world_size)?, processes_here: env.local_size })
+/// A rank that there is not.
+pub(crate) fn rank_of(env: &LaunchEnv) -> Result<Rank> {
+    Ok(Rank::new(env.rank, env.world_size)?)
 }
 
 /// Refuses to be one of several processes; each would do all of the work.

@@ -157,6 +157,10 @@ pub enum Error {
     #[error(transparent)]
     SelfPlay(#[from] spag_selfplay::Error),
 
+    /// Ranks that are lost, or were told something else.
+    #[error(transparent)]
+    Dist(#[from] spag_dist::Error),
+
     /// From training.
     #[error(transparent)]
     Train(#[from] spag_train::Error),

@@ -45,6 +45,6 @@ pub use report::{
     LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds, render_html,
     render_text,
 };
-pub use run::run;
+pub use run::{run, run_on};
 pub use seeds::stage_seed;
 pub use spag_selfplay::{Change, Rate};

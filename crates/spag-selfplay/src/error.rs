@@ -31,7 +31,7 @@ pub enum Error {
     },
     /// There are not so many processes.
     #[error("there is no rank {rank} among {of} processes; ranks count from 0")]
-    NoSuchShare {
+    NoSuchRank {
         /// The process that was meant.
         rank: usize,
         /// How many there are.
@@ -105,6 +105,9 @@ pub enum Error {
         /// What its writer said.
         message: String,
     },
+    /// The other processes of a run cannot be reached, or are lost.
+    #[error(transparent)]
+    Dist(#[from] spag_dist::Error),
     /// From the game: episodes that cannot be judged.
     #[error(transparent)]
     Game(#[from] spag_game::Error),

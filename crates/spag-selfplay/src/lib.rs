@@ -25,6 +25,7 @@ mod player_spec;
 
 // ── Whole runs ──
 mod job;
+mod shared_games;
 
 // ── What games say ──
 pub mod arena;
@@ -37,9 +38,10 @@ pub use ending::{Ending, ending};
 pub use endpoint::{ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, RetryConfig};
 pub use error::{Error, Result};
 pub use fingerprint::checkpoint_fingerprint;
-pub use job::{Finished, JobWatcher, OpenJob, PlayJob, Played, PlayerWork, RunFiles, RunStats, Share, SoFar};
+pub use job::{Finished, JobWatcher, OpenJob, PlayJob, Played, PlayerWork, Rank, RunFiles, RunStats, SoFar};
 pub use model_player::{ModelPlayer, Room};
 pub use player_spec::{EndpointSpec, PlayerSpec, PromptStyle};
+pub use shared_games::play_shared;
 pub use stats::{Change, Rate};
 pub use summary::{EndingCount, GamesSummary, GamesTally, SpeechSummary};
 pub use timing::{Timing, TimingConfig, time_play};

@@ -3,14 +3,15 @@
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Instant};
 
 use clap::Parser;
+use spag_dist::{JoinOptions, LaunchEnv};
 use spag_game::{AfterDecision, JudgeKind, PlayConfig, PromptSet, read_words};
-use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats, Share};
+use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, Rank, RunFiles, RunStats};
 use spag_train::Progress;
 
 use crate::{
     Error, Result, exit,
     flags::{self, Task},
-    launch::{self, Part},
+    launch,
     players::PlayerArgs,
     playing::{Interrupts, Table, TokenCounts, Watch},
     programs::train::TrainArgs,
@@ -81,30 +82,34 @@ pub fn main() -> ExitCode {
 
 fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let (args, notes) = flags::parse_reference::<PlayArgs, TrainArgs>(Task::Playing, args)?;
-    let part = launch::part_of_games()?;
+    let env = LaunchEnv::detect()?;
     // One of several processes is enough to say what all would say.
-    if part.share.rank() == 0 {
+    if env.rank == 0 {
         notes.say();
     }
-    play(&args, part)
+    play(&args, &env)
 }
 
-fn play(args: &PlayArgs, part: Part) -> Result<()> {
-    let share = part.share;
+fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
+    let rank = launch::rank_of(env)?;
     let interrupts = Interrupts::listen()?;
     let words = read_words(&args.data_path)?;
     let longest = words.iter().max_by_key(|word| word.len()).cloned().unwrap_or_default();
     let prompts = prompts::load(args.prompts.as_deref())?;
-    let mut job = job(args, words, share)?.open()?;
+    let mut job = job(args, words, rank)?.open()?;
+    if rank.of() > 1 {
+        // Before models are loaded, which may take longer than others wait.
+        job.meet(env, &JoinOptions::detect()?)?;
+    }
     let total = job.total();
-    if job.recorded() > 0 {
+    if rank.is_first() && job.recorded() > 0 {
         let (done, folder) = (job.recorded(), args.output_dir.display());
         exit::note(format_args!("note: {done} of {total} games are in {folder} already; only the others are played"));
     }
-    let mut run = RunStats { share, played: Played::default(), players: Vec::new() };
+    let mut run = RunStats { rank, played: Played::default(), players: Vec::new() };
     if !job.missing().is_empty() {
         let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
-        let mut table = Table::open(&args.players, attacker, defender, part.processes_here)?;
+        let mut table = Table::open(&args.players, attacker, defender, env.local_size)?;
         table.require_room(&prompts, &longest, args.taboo_max_turns)?;
         run.played = play_missing(args, &mut job, &mut table, &prompts, &interrupts).inspect_err(|_| {
             let done = job.recorded();
@@ -118,26 +123,15 @@ fn play(args: &PlayArgs, part: Part) -> Result<()> {
         return Err(Error::Stopped { signal, done, total });
     }
     let why = job.failed_path().to_owned();
-    let missing = match job.finish(&run)? {
-        Finished::Written { results, summary, missing, missing_of_others } => {
+    match job.finish(&run)? {
+        Finished::ByRankZero => exit::say(&run),
+        Finished::Written { results, summary, missing } => {
             exit::say(format_args!("{} games in {}\n{summary}\n{run}", summary.games, results.display()))?;
-            if missing_of_others > 0 {
-                exit::note(format_args!(
-                    "note: {missing_of_others} games of other ranks are missing: those have not begun, were stopped, \
-                     or had failures; the same command plays them"
-                ));
+            match missing {
+                0 => Ok(()),
+                _ => Err(Error::GamesFailed { missing, total, why }),
             }
-            missing
         }
-        Finished::OthersAtWork { ranks, missing } => {
-            let ranks = ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-            exit::say(format_args!("{run}\nstill at work: rank {ranks}; the last one writes the results"))?;
-            missing
-        }
-    };
-    match missing {
-        0 => Ok(()),
-        _ => Err(Error::GamesFailed { missing, total, why }),
     }
 }
 
@@ -149,10 +143,10 @@ fn play_missing(
     interrupts: &Interrupts,
 ) -> Result<Played> {
     let every = args.logging_steps.map_or(LineEvery::Seconds(10), |games| LineEvery::Units(games as u64));
-    let share = job.job().share;
-    let (what, mut progress) = match share.of() {
+    let rank = job.job().rank;
+    let (what, mut progress) = match rank.of() {
         1 => ("games".to_owned(), TerminalProgress::with_lines(every)),
-        _ => (format!("rank {}: games", share.rank()), TerminalProgress::lines_everywhere(every)),
+        _ => (format!("rank {}: games", rank.number()), TerminalProgress::lines_everywhere(every)),
     };
     progress.begin(&what, job.missing().len() as u64);
     let tokens = TokenCounts::default();
@@ -163,7 +157,7 @@ fn play_missing(
 }
 
 /// What is to be played, as flags say it.
-fn job(args: &PlayArgs, words: Vec<String>, share: Share) -> Result<PlayJob> {
+fn job(args: &PlayArgs, words: Vec<String>, rank: Rank) -> Result<PlayJob> {
     Ok(PlayJob {
         words,
         games_per_word: args.games_per_word,
@@ -177,7 +171,7 @@ fn job(args: &PlayArgs, words: Vec<String>, share: Share) -> Result<PlayJob> {
             ..PlayConfig::default()
         },
         files: RunFiles::new(&args.output_dir, stem(args)),
-        share,
+        rank,
     })
 }
 

@@ -26,6 +26,16 @@ pub enum Seats<'a> {
     },
 }
 
+impl Seats<'_> {
+    /// The same players, for a while.
+    pub fn again(&mut self) -> Seats<'_> {
+        match self {
+            Self::SelfPlay(player) => Seats::SelfPlay(*player),
+            Self::Versus { attacker, defender } => Seats::Versus { attacker: *attacker, defender: *defender },
+        }
+    }
+}
+
 /// Who a reply came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seat {

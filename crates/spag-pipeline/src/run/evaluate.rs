@@ -6,6 +6,7 @@ use std::sync::Arc;
 use spag_game::Seats;
 use spag_model::Checkpoint;
 
+use super::crew::Crew;
 use super::folder::{RunFolder, StageDone, StageFolder};
 use super::games::GameSet;
 use super::table::Table;
@@ -77,6 +78,7 @@ pub(super) fn pairings(config: &RunConfig) -> Vec<(Pairing, usize)> {
 /// Plays what is missing of every pairing.
 pub(super) fn evaluate(
     config: &RunConfig,
+    crew: &Crew,
     table: &Table,
     folder: &RunFolder,
     eval: &StageFolder,
@@ -90,23 +92,23 @@ pub(super) fn evaluate(
         done.note_seed(&name, seed);
         let set = GameSet { path: pairing.file(eval), words: &table.words, count, seed, players: name };
         done.timed("play", || {
-            let mut games = set.begin(config.max_turns)?;
+            let mut games = set.begin(crew, config.max_turns)?;
             if !games.is_complete() {
                 let stage = format!("eval: {} – {}", pairing.attacker.name(), pairing.defender.name());
                 let mut progress = Staged { stage: &stage, inner: &mut *progress };
                 let checkpoint =
-                    |model: Model| -> Result<Arc<Checkpoint>> { load(config, &folder.stage(&model.stage())?) };
+                    |model: Model| -> Result<Arc<Checkpoint>> { load(config, crew, &folder.stage(&model.stage())?) };
                 let temperature = config.evaluation.temperature;
-                let mut attacker = player(config, &checkpoint(pairing.attacker)?, temperature)?;
+                let mut attacker = player(config, crew, &checkpoint(pairing.attacker)?, temperature)?;
                 if pairing.attacker == pairing.defender {
                     games.play(Seats::SelfPlay(&mut attacker), &table.prompts, config, &mut progress)?;
                 } else {
-                    let mut defender = player(config, &checkpoint(pairing.defender)?, temperature)?;
+                    let mut defender = player(config, crew, &checkpoint(pairing.defender)?, temperature)?;
                     let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
                     games.play(seats, &table.prompts, config, &mut progress)?;
                 }
             }
-            games.finish().map(drop)
+            games.finish()
         })?;
         total += count;
     }

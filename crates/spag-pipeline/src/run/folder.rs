@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use spag_game::write_json_atomically;
 use toml::{Table, Value};
 
+use super::crew::Crew;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::files::{fingerprint, read_json, write_text};
@@ -22,8 +23,10 @@ const PLACES: [&str; 6] = ["run_dir", "base_model", "lexicon", "words", "prompts
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     root: PathBuf,
-    // Held, not read: the operating system releases the lock with the file.
-    _lock: File,
+    /// Rank 0 makes what is to be there; the others find it.
+    makes: bool,
+    // Held, not read: the operating system releases the lock with the file. Rank 0 has it for all ranks of a run.
+    _lock: Option<File>,
 }
 
 /// Where an input was found, and what was in it.
@@ -37,12 +40,15 @@ impl RunFolder {
     /// Makes or reopens the folder of `config`.
     ///
     /// Refuses a folder in use, and one that was made with other settings or other inputs.
-    pub(crate) fn open(config: &RunConfig) -> Result<Self> {
-        let root = config.run_dir.clone();
-        fs::create_dir_all(&root).map_err(Error::io("create this run folder", &root))?;
-        let folder = Self { _lock: lock(&root)?, root };
-        folder.compare_settings(config)?;
-        folder.compare_inputs(config)?;
+    pub(crate) fn open(config: &RunConfig, crew: &Crew) -> Result<Self> {
+        let mut folder = Self { _lock: None, makes: crew.is_first(), root: config.run_dir.clone() };
+        crew.first_does(|| {
+            let root = &folder.root;
+            fs::create_dir_all(root).map_err(Error::io("create this run folder", root))?;
+            folder._lock = Some(lock(root)?);
+            folder.compare_settings(config)?;
+            folder.compare_inputs(config)
+        })?;
         Ok(folder)
     }
 
@@ -54,7 +60,9 @@ impl RunFolder {
     pub(crate) fn stage(&self, name: &str) -> Result<StageFolder> {
         let dir = self.root.join(name);
         let began_before = dir.exists();
-        fs::create_dir_all(&dir).map_err(Error::io("create it", &dir))?;
+        if self.makes {
+            fs::create_dir_all(&dir).map_err(Error::io("create it", &dir))?;
+        }
         Ok(StageFolder { name: name.to_owned(), dir, began_before })
     }
 

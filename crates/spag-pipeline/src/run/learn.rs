@@ -8,6 +8,7 @@ use spag_game::{Episode, read_episodes};
 use spag_rewards::{CreditConfig, Sample, assign_rewards, convert_imitation, read_samples, write_samples};
 use spag_train::{Start, TrainConfig, TrainJob};
 
+use super::crew::Crew;
 use super::folder::{StageDone, StageFolder};
 use super::table::Table;
 use crate::config::RunConfig;
@@ -28,6 +29,7 @@ pub(super) enum Learning {
 pub(super) fn learn(
     learning: Learning,
     config: &RunConfig,
+    crew: &Crew,
     table: &Table,
     from: &Path,
     stage: &StageFolder,
@@ -39,7 +41,7 @@ pub(super) fn learn(
     for (part, seed) in seeds {
         done.note_seed(part, seed);
     }
-    done.timed("credit", || match learning {
+    let credit_games = || match learning {
         // Every utterance has the same say here: rewards and balance are for self-play.
         Learning::Imitation => {
             convert_imitation(stage.episodes(), stage.samples(), &table.prompts, config.judge, seed("wordings"))?;
@@ -50,7 +52,8 @@ pub(super) fn learn(
             let samples = credit(config, table, &episodes, seed("wordings"), seed("sft"))?;
             Ok(write_samples(stage.samples(), &samples)?)
         }
-    })?;
+    };
+    done.timed("credit", || crew.first_does(credit_games))?;
     // Read back, so that what is trained on is exactly what lies in the file.
     let samples = read_samples(stage.samples())?;
     if samples.is_empty() {
@@ -72,7 +75,7 @@ pub(super) fn learn(
     let steps = done.timed("train", || {
         let mut progress = Staged { stage: stage.name(), inner: progress };
         // The model as it is before the first step is the reference.
-        Ok(spag_train::run(&job, &mut progress)?.steps)
+        Ok(spag_train::run_on(&job, crew.env(), crew.group().clone(), &mut progress)?.steps)
     })?;
     done.note_count("samples", count);
     done.note_count("steps", steps);

@@ -2,6 +2,7 @@
 //!
 //! A stage reads the files of the one before and writes its own; `done.json`, written last, marks it as finished.
 
+mod crew;
 mod evaluate;
 mod folder;
 mod games;
@@ -12,6 +13,7 @@ mod table;
 use std::path::Path;
 use std::sync::Arc;
 
+use spag_dist::{LaunchEnv, ProcessGroup, Single};
 use spag_game::Seats;
 use spag_model::{
     Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LlamaConfig, LoadOptions, MemoryBudget, Sampling,
@@ -25,6 +27,7 @@ use crate::progress::{RunProgress, Staged};
 use crate::report::Report;
 use crate::seeds::stage_seed;
 
+use crew::Crew;
 use folder::{RunFolder, StageDone, StageFolder};
 use games::GameSet;
 use learn::{Learning, learn};
@@ -38,62 +41,97 @@ use table::Table;
 /// # Errors
 /// A folder in use or made with other settings, inputs that cannot be read, and whatever stops a stage.
 pub fn run(config: &RunConfig, progress: &mut dyn RunProgress) -> Result<Report> {
-    // Before anything else: a device that cannot be used is found out at once. One process, so number 0 of its machine.
-    config.device.open(0)?;
-    let folder = RunFolder::open(config)?;
+    let (env, alone) = (LaunchEnv::single(), Arc::new(Single));
+    let report = run_on(config, &env, alone, progress)?;
+    // Rank 0 always has one.
+    report.ok_or_else(|| Error::DamagedRun { path: config.run_dir.clone(), message: "there is no report".into() })
+}
+
+/// As [`run`], on processes that have met and see the same files. All of them play and train; rank 0 does the rest, and
+/// returns the report.
+///
+/// Training equals that of one process whose steps have as many micro-batches as those of all ranks together.
+///
+/// # Errors
+/// As [`run`], or a rank that is lost. The other ranks are told why, and end too.
+pub fn run_on(
+    config: &RunConfig,
+    env: &LaunchEnv,
+    group: Arc<dyn ProcessGroup>,
+    progress: &mut dyn RunProgress,
+) -> Result<Option<Report>> {
+    let outcome = Crew::new(env, group.clone(), config).and_then(|crew| stages(config, &crew, progress));
+    if let Err(error) = &outcome {
+        group.abort(&error.to_string());
+    }
+    outcome
+}
+
+fn stages(config: &RunConfig, crew: &Crew, progress: &mut dyn RunProgress) -> Result<Option<Report>> {
+    // Before anything else: a device that cannot be used is found out at once.
+    config.device.open(crew.env().local_rank)?;
+    let folder = RunFolder::open(config, crew)?;
     let table = Table::set(config)?;
-    let mut stages = vec![base(config, &folder)?];
+    let base_stage = folder.stage("base")?;
+    let mut stages = vec![unless_done(crew, &base_stage, progress, |_| base(config, crew, &base_stage))?];
 
     let im = folder.stage("im")?;
-    stages.push(unless_done(&im, progress, |progress| imitation(config, &table, &im, progress))?);
+    stages.push(unless_done(crew, &im, progress, |progress| imitation(config, crew, &table, &im, progress))?);
 
     let mut current = im.clone();
     for epoch in 1..=config.epochs {
         let stage = folder.stage(&format!("spag-{epoch}"))?;
-        stages.push(unless_done(&stage, progress, |progress| spag(config, &table, &current, &stage, progress))?);
+        let work = |progress: &mut dyn RunProgress| spag(config, crew, &table, &current, &stage, progress);
+        stages.push(unless_done(crew, &stage, progress, work)?);
         current = stage;
     }
 
     let eval = folder.stage("eval")?;
-    stages.push(unless_done(&eval, progress, |progress| evaluate::evaluate(config, &table, &folder, &eval, progress))?);
+    let work = |progress: &mut dyn RunProgress| evaluate::evaluate(config, crew, &table, &folder, &eval, progress);
+    stages.push(unless_done(crew, &eval, progress, work)?);
 
-    summarize::summarize(config, &table, &folder, &stages)
+    match crew.is_first() {
+        true => summarize::summarize(config, &table, &folder, &stages).map(Some),
+        false => Ok(None),
+    }
 }
 
 /// Runs a stage, or says that it was done before.
 fn unless_done(
+    crew: &Crew,
     stage: &StageFolder,
     progress: &mut dyn RunProgress,
     work: impl FnOnce(&mut dyn RunProgress) -> Result<StageDone>,
 ) -> Result<StageDone> {
-    match stage.done()? {
-        Some(done) => {
-            progress.say(&format!("{}: done before", stage.name()));
-            Ok(done)
-        }
-        None => {
-            let done = work(progress)?;
-            stage.finish(done)
-        }
+    if crew.decide(|| Ok(stage.done()?.is_some()))? {
+        progress.say(&format!("{}: done before", stage.name()));
+        return Ok(stage.done()?.unwrap_or_default());
     }
+    let mut done = work(progress)?;
+    crew.first_does(|| {
+        done = stage.finish(std::mem::take(&mut done))?;
+        Ok(())
+    })?;
+    Ok(done)
 }
 
 /// The base is used where it lies; the stage checks that it can be read, and leaves a note.
-fn base(config: &RunConfig, folder: &RunFolder) -> Result<StageDone> {
-    let stage = folder.stage("base")?;
-    if let Some(done) = stage.done()? {
-        return Ok(done);
-    }
-    read(config, &config.base_model)?;
-    let note =
-        format!("The base model of this run is {}; inputs.json has its fingerprint.\n", config.base_model.display());
-    crate::files::write_text(&stage.file("where.txt"), &note)?;
-    stage.finish(StageDone::default())
+fn base(config: &RunConfig, crew: &Crew, stage: &StageFolder) -> Result<StageDone> {
+    crew.first_does(|| {
+        read(config, crew, &config.base_model)?;
+        let note = format!(
+            "The base model of this run is {}; inputs.json has its fingerprint.\n",
+            config.base_model.display()
+        );
+        crate::files::write_text(&stage.file("where.txt"), &note)
+    })?;
+    Ok(StageDone::default())
 }
 
 /// Scripted players play, the base learns from the winners.
 fn imitation(
     config: &RunConfig,
+    crew: &Crew,
     table: &Table,
     stage: &StageFolder,
     progress: &mut dyn RunProgress,
@@ -109,7 +147,7 @@ fn imitation(
     let mut done = StageDone::default();
     done.note_seed("play", seed);
     done.timed("play", || {
-        let mut games = set.begin(config.max_turns)?;
+        let mut games = set.begin(crew, config.max_turns)?;
         if !games.is_complete() {
             let mut attacker = ScriptedAttacker::new(&table.lexicon);
             let mut defender = ScriptedDefender::new(&table.lexicon);
@@ -117,15 +155,16 @@ fn imitation(
             let mut progress = Staged { stage: stage.name(), inner: progress };
             games.play(seats, &table.prompts, config, &mut progress)?;
         }
-        games.finish().map(drop)
+        games.finish()
     })?;
-    learn(Learning::Imitation, config, table, &config.base_model, stage, &mut done, progress)?;
+    learn(Learning::Imitation, config, crew, table, &config.base_model, stage, &mut done, progress)?;
     Ok(done)
 }
 
 /// The current model plays itself and learns from the winners.
 fn spag(
     config: &RunConfig,
+    crew: &Crew,
     table: &Table,
     current: &StageFolder,
     stage: &StageFolder,
@@ -142,25 +181,25 @@ fn spag(
     let mut done = StageDone::default();
     done.note_seed("play", seed);
     done.timed("play", || {
-        let mut games = set.begin(config.max_turns)?;
+        let mut games = set.begin(crew, config.max_turns)?;
         if !games.is_complete() {
-            let mut player = player(config, &load(config, current)?, config.self_play.temperature)?;
+            let mut player = player(config, crew, &load(config, crew, current)?, config.self_play.temperature)?;
             let mut progress = Staged { stage: stage.name(), inner: progress };
             games.play(Seats::SelfPlay(&mut player), &table.prompts, config, &mut progress)?;
         }
-        games.finish().map(drop)
+        games.finish()
     })?;
-    learn(Learning::OfflinePo, config, table, &current.model(), stage, &mut done, progress)?;
+    learn(Learning::OfflinePo, config, crew, table, &current.model(), stage, &mut done, progress)?;
     Ok(done)
 }
 
-fn load(config: &RunConfig, stage: &StageFolder) -> Result<Arc<Checkpoint>> {
-    Ok(Arc::new(read(config, &stage.model())?))
+fn load(config: &RunConfig, crew: &Crew, stage: &StageFolder) -> Result<Arc<Checkpoint>> {
+    Ok(Arc::new(read(config, crew, &stage.model())?))
 }
 
 /// A checkpoint on the run's device.
-fn read(config: &RunConfig, dir: &Path) -> Result<Checkpoint> {
-    let device = config.device.open(0)?.device().clone();
+fn read(config: &RunConfig, crew: &Crew, dir: &Path) -> Result<Checkpoint> {
+    let device = config.device.open(crew.env().local_rank)?.device().clone();
     let dtype = match device.is_cpu() {
         true => LoadOptions::default().dtype,
         false => DtypeChoice::Auto.resolve(&LlamaConfig::from_file(dir.join("config.json"))?, &device),
@@ -169,7 +208,7 @@ fn read(config: &RunConfig, dir: &Path) -> Result<Checkpoint> {
 }
 
 /// A model as player; temperature 0 plays greedily.
-fn player(config: &RunConfig, checkpoint: &Arc<Checkpoint>, temperature: f64) -> Result<ModelPlayer> {
+fn player(config: &RunConfig, crew: &Crew, checkpoint: &Arc<Checkpoint>, temperature: f64) -> Result<ModelPlayer> {
     let max_length = checkpoint.model.config().max_position_embeddings;
     if config.self_play.max_new_tokens >= max_length {
         return Err(Error::BadSetting {
@@ -186,7 +225,9 @@ fn player(config: &RunConfig, checkpoint: &Arc<Checkpoint>, temperature: f64) ->
         sampling: if temperature > 0.0 { Sampling::at_temperature(temperature) } else { Sampling::Greedy },
         ..GenerationConfig::default()
     };
-    let memory = MemoryBudget::of(&checkpoint.model)?;
+    let own = MemoryBudget::of(&checkpoint.model)?;
+    // On a CPU the processes of a machine share its memory; a GPU is a process's own.
+    let memory = if checkpoint.model.parameters().device().is_cpu() { own.among(crew.env().local_size) } else { own };
     let engine = EngineConfig::new(checkpoint.model.config(), config.self_play.games_in_flight, memory);
     Ok(ModelPlayer::load(checkpoint, generation, engine)?)
 }

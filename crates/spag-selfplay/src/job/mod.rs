@@ -3,15 +3,15 @@
 mod files;
 mod finish;
 mod open;
+mod rank;
 mod run_stats;
-mod share;
 mod watch;
 
 pub use files::RunFiles;
 pub use finish::Finished;
 pub use open::OpenJob;
+pub use rank::Rank;
 pub use run_stats::{Played, PlayerWork, RunStats};
-pub use share::Share;
 pub use watch::{JobWatcher, SoFar};
 
 use spag_game::{GameSpec, PlayConfig, game_seed};
@@ -20,9 +20,9 @@ use crate::error::Result;
 
 /// Games to be played on a list of words, and where they go.
 ///
-/// Every process of the run has the same job but for its [`Share`]. Each appends its games to a record of its own and
-/// reads those of the others, so that nothing is played twice, whatever was stopped and however many processes there
-/// were before. The last one to finish writes the results.
+/// Every process of the run has the same job but for its [`Rank`]. Rank 0 hands the games out; each process appends what
+/// it plays to a record of its own and reads those of the others, so that nothing is played twice, whatever was stopped
+/// and however many processes there were before. Rank 0 writes the results.
 #[derive(Clone, Debug)]
 pub struct PlayJob {
     /// Target words.
@@ -39,8 +39,8 @@ pub struct PlayJob {
     pub play: PlayConfig,
     /// Where the games go.
     pub files: RunFiles,
-    /// What this process plays.
-    pub share: Share,
+    /// Which process this is.
+    pub rank: Rank,
 }
 
 impl PlayJob {

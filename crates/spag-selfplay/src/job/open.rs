@@ -2,12 +2,16 @@
 
 use std::time::Instant;
 
+use sha2::{Digest, Sha256};
+use spag_dist::queue::Queue;
+use spag_dist::{JoinOptions, LaunchEnv};
 use spag_game::{
     FailedGame, FileLock, FinishedGame, GameRecord, GameSink, GameSpec, PlayConfig, PromptSet, Seats, play_games,
 };
 
 use super::{JobWatcher, PlayJob, Played, SoFar};
 use crate::error::Result;
+use crate::shared_games::play_shared;
 use crate::summary::{GamesSummary, GamesTally};
 
 /// A [`PlayJob`] whose record this process holds.
@@ -16,6 +20,8 @@ pub struct OpenJob {
     pub(super) job: PlayJob,
     pub(super) record: GameRecord,
     pub(super) tally: GamesTally,
+    /// Where games are handed out, once the processes have met.
+    queue: Option<Queue>,
 }
 
 impl OpenJob {
@@ -24,23 +30,23 @@ impl OpenJob {
         // Nobody may take this process's lock for a moment, to see whether it is at work, while it takes it itself.
         let gate = FileLock::wait(job.files.lock())?;
         for (rank, path) in job.files.records()? {
-            if rank >= job.share.of() && FileLock::is_taken(&path)? {
+            if rank >= job.rank.of() && FileLock::is_taken(&path)? {
                 // A run of more processes is still going on; it would play what this one plays.
                 return Err(spag_game::Error::InUse { path }.into());
             }
         }
-        let record = GameRecord::open(job.files.record(job.share.rank()), specs, job.players.clone())?;
+        let record = GameRecord::open(job.files.record(job.rank.number()), specs, job.players.clone())?;
         drop(gate);
         let mut tally = GamesTally::new(job.play.judge);
         record.episodes().try_for_each(|episode| tally.add(episode))?;
-        let mut open = Self { job, record, tally };
+        let mut open = Self { job, record, tally, queue: None };
         open.take_in_others()?;
         Ok(open)
     }
 
     /// Reads the records of all other ranks.
     pub(super) fn take_in_others(&mut self) -> Result<()> {
-        let own = self.job.share.rank();
+        let own = self.job.rank.number();
         for (_, path) in self.job.files.records()?.into_iter().filter(|(rank, _)| *rank != own) {
             for game in self.record.take_in(&path)? {
                 self.record.episode(game).map_or(Ok(()), |episode| self.tally.add(episode))?;
@@ -64,11 +70,28 @@ impl OpenJob {
         self.record.episodes().len()
     }
 
-    /// Games of this process's share that are still to be played, in order.
+    /// Games of the whole run that are still to be played, in order, as far as this process knows.
     pub fn missing(&self) -> Vec<GameSpec> {
-        let share = self.job.share;
-        let missing = self.record.missing().into_iter();
-        missing.filter(|spec| share.holds(spec.game)).collect()
+        self.record.missing()
+    }
+
+    /// Meets the other processes of the run, where there are some: rank 0 lets them in, the others wait for it. To be
+    /// called by all of them, before anything that takes long.
+    ///
+    /// # Errors
+    /// Rank 0 that is not reached, or one that plays something else.
+    pub fn meet(&mut self, env: &LaunchEnv, options: &JoinOptions) -> Result<()> {
+        let specs = self.job.specs();
+        let mut hash = Sha256::new();
+        for spec in &specs {
+            hash.update(spec.seed.to_le_bytes());
+            hash.update(spec.target_word.as_bytes());
+            hash.update([0]);
+        }
+        let words: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let task = format!("{}; max_turns={}; words and seeds {words}", self.job.players, self.job.max_turns);
+        self.queue = Some(Queue::open(env, options, &task, specs.len())?);
+        Ok(())
     }
 
     /// What the games say that are known so far.
@@ -81,10 +104,11 @@ impl OpenJob {
         self.record.failed_path()
     }
 
-    /// Plays what is missing of this process's share, `games_in_flight` at a time.
+    /// Plays what is missing, `games_in_flight` at a time: all of it, or what this process is given of it. Comes back when
+    /// all processes have played everything, or its watcher wants no more.
     ///
     /// # Errors
-    /// As [`play_games`]; every game that was finished before is on the disk.
+    /// As [`play_games`], or rank 0 that is lost; every game that was finished before is on the disk.
     pub fn play(
         &mut self,
         seats: Seats<'_>,
@@ -97,7 +121,10 @@ impl OpenJob {
         let (record, tally) = (&mut self.record, &mut self.tally);
         let mut sink = Recorder { record, tally, watcher, played: Played::default() };
         let began = Instant::now();
-        play_games(missing, seats, prompts, &config, &mut sink)?;
+        match &self.queue {
+            Some(queue) => play_shared(queue, missing, seats, prompts, &config, &mut sink)?,
+            None => play_games(missing, seats, prompts, &config, &mut sink)?,
+        }
         Ok(Played { seconds: began.elapsed().as_secs_f64(), ..sink.played })
     }
 }

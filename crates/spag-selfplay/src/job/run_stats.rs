@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use spag_model::GenerationStats;
 
-use super::share::Share;
+use super::rank::Rank;
 use crate::endpoint::EndpointStats;
 
 /// What a process has played.
@@ -90,7 +90,7 @@ impl fmt::Display for PlayerWork {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunStats {
     /// Which process.
-    pub share: Share,
+    pub rank: Rank,
     /// Its games.
     pub played: Played,
     /// Its players, each with the seat that it has: `both`, `attacker`, `defender`.
@@ -116,8 +116,8 @@ impl Serialize for RunStats {
         let players: Map<String, Value> =
             self.players.iter().map(|(seat, work)| ((*seat).to_owned(), work.json())).collect();
         json!({
-            "rank": self.share.rank(),
-            "world_size": self.share.of(),
+            "rank": self.rank.number(),
+            "world_size": self.rank.of(),
             "games": self.played.finished,
             "failed_games": self.played.failed,
             "seconds": self.played.seconds,
@@ -132,9 +132,9 @@ impl Serialize for RunStats {
 impl fmt::Display for RunStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Played { finished, failed, seconds, .. } = self.played;
-        match self.share.of() {
+        match self.rank.of() {
             1 => write!(f, "this run: ")?,
-            of => write!(f, "rank {} of {of}: ", self.share.rank())?,
+            of => write!(f, "rank {} of {of}: ", self.rank.number())?,
         }
         let (games, tokens) = (self.games_per_second(), self.tokens_per_second());
         write!(f, "{finished} games in {seconds:.1} s, {games:.2} games/s, {tokens:.0} tokens/s")?;
@@ -154,7 +154,7 @@ mod tests {
         let engine = GenerationStats { new_tokens: 30, prompt_tokens: 100, cached_tokens: 75, ..Default::default() };
         let endpoint = EndpointStats { requests: 9, retries: 2, completion_tokens: 10, ..Default::default() };
         let stats = RunStats {
-            share: Share::new(1, 2).unwrap(),
+            rank: Rank::new(1, 2).unwrap(),
             played: Played { finished: 8, failed: 1, stopped: false, seconds: 4.0 },
             players: vec![("attacker", PlayerWork::Endpoint(endpoint)), ("defender", PlayerWork::Engine(engine))],
         };
@@ -169,7 +169,7 @@ mod tests {
         {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let nothing = RunStats { share: Share::all(), played: Played::default(), players: Vec::new() };
+        let nothing = RunStats { rank: Rank::alone(), played: Played::default(), players: Vec::new() };
         assert_eq!(nothing.to_string(), "this run: 0 games in 0.0 s, 0.00 games/s, 0 tokens/s");
     }
 }

@@ -1,15 +1,19 @@
 //! `spag run`: the whole loop.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use spag_dist::{JoinOptions, LaunchEnv};
 use spag_pipeline::{RunConfig, render_text};
+use spag_train::Silent;
 
-use crate::{Result, exit, launch, progress::TerminalProgress};
+use crate::{Result, exit, progress::TerminalProgress};
 
 /// Run the whole loop of a configuration: base, imitation, self-play and training in turn, evaluation, report.
 ///
-/// Stages that are finished are not run again; interrupted anywhere, the same command goes on.
+/// Stages that are finished are not run again; interrupted anywhere, the same command goes on. Started as several
+/// processes (spag launch, torchrun, srun, mpirun), all of them play and train.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct RunArgs {
@@ -22,8 +26,14 @@ pub(crate) struct RunArgs {
 }
 
 pub(crate) fn run(args: RunArgs) -> Result<()> {
-    launch::require_single_process("trains")?;
+    let env = LaunchEnv::detect()?;
     let config = RunConfig::load(&args.config, &args.set)?;
-    let report = spag_pipeline::run(&config, &mut TerminalProgress::new())?;
-    exit::say(render_text(&report).trim_end())
+    // A stage of one rank may take long; one that is gone is noticed all the same.
+    let options = JoinOptions { collective_timeout: Duration::from_secs(24 * 3600), ..JoinOptions::detect()? };
+    let group = spag_dist::join(&env, &options)?;
+    let report = match env.rank {
+        0 => spag_pipeline::run_on(&config, &env, group, &mut TerminalProgress::new())?,
+        _ => spag_pipeline::run_on(&config, &env, group, &mut Silent)?,
+    };
+    report.map_or(Ok(()), |report| exit::say(render_text(&report).trim_end()))
 }
