@@ -58,7 +58,10 @@ fn ring(c: &mut Criterion) {
                 let token = &token;
                 scope.spawn(move || {
                     let group = join(rank, size, port, token);
-                    rounds.iter().for_each(|rounds| drop(sums(&group, rounds)));
+                    for rounds in rounds {
+                        // Rank 0's time is the one that counts.
+                        let _ = sums(&group, rounds);
+                    }
                 });
             }
             let group = join(0, size, port, &token);

@@ -261,7 +261,8 @@ impl Drop for NcclGroup {
         let has_failed = self.inner.shared().has_failed();
         if let (Some(communicator), false) = (&self.communicator, has_failed) {
             // The thread is done with its jobs when it has dropped its share; then the stream ends them.
-            self.threads.drain(..1).for_each(|thread| drop(thread.join()));
+            let conductors = self.threads.len().min(1);
+            self.threads.drain(..conductors).for_each(|thread| drop(thread.join()));
             let _ = self.stream.synchronize();
             communicator.destroy();
         }

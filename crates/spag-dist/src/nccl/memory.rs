@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::{CudaStorage, CudaStorageSlice};
 use candle_core::{CpuStorage, InplaceOp1, Layout, Tensor, bail};
 use cudarc::driver::{CudaStream, DevicePtrMut};

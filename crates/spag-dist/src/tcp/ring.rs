@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use candle_core::Tensor;
 use rustix::event::PollFlags;
+use rustix::net::sockopt;
 
 use super::add::Add;
 use super::header::{HEADER_LEN, Header};
@@ -51,6 +52,17 @@ pub(crate) struct Ring {
     scratch: Vec<u64>,
 }
 
+/// Keeps what is under way between two ranks of one machine small enough for a core's cache. The system's own choice
+/// grows to megabytes, which have left the cache when they are read: that cost a quarter of the processor time of a sum.
+/// Between machines it is left alone: there, much must be under way for a line to be full.
+fn keep_in_cache(stream: &TcpStream) {
+    if stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()) {
+        // Only speed is at stake.
+        let _ = sockopt::set_socket_send_buffer_size(stream, SLICE / 2);
+        let _ = sockopt::set_socket_recv_buffer_size(stream, SLICE);
+    }
+}
+
 /// A collective as the ring sees it.
 pub(crate) struct Task<'a> {
     pub(crate) header: Header,
@@ -88,6 +100,7 @@ impl Ring {
         for stream in [&next, &previous] {
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
+            keep_in_cache(stream);
         }
         Ok(Self { next, previous, scratch: vec![0; SLICE / size_of::<u64>()] })
     }
