@@ -105,8 +105,8 @@ impl Ring {
         Ok(Self { next, previous, scratch: vec![0; SLICE / size_of::<u64>()] })
     }
 
-    /// Does one collective.
-    pub(crate) fn run(&mut self, task: Task<'_>, shared: &Shared) -> Result<(), Stop> {
+    /// Does one collective; says how many bytes of the buffer it has moved.
+    pub(crate) fn run(&mut self, task: Task<'_>, shared: &Shared) -> Result<Traffic, Stop> {
         let mut run = Run {
             task,
             sent: Progress::default(),
@@ -115,6 +115,7 @@ impl Ring {
             waiting: 0,
         };
         run.skip_empty();
+        let mut traffic = Traffic::default();
         let mut moved_at = Instant::now();
         while !run.is_done() {
             if shared.has_failed() {
@@ -122,7 +123,8 @@ impl Ring {
             }
             let sent = run.send(&mut self.next)?;
             let received = run.receive(&mut self.previous, &mut self.scratch)?;
-            shared.count(Traffic { sent: sent.payload as u64, received: received.payload as u64 });
+            traffic.sent += sent.payload as u64;
+            traffic.received += received.payload as u64;
             if sent.any || received.any {
                 moved_at = Instant::now();
                 continue;
@@ -141,7 +143,7 @@ impl Ring {
             poll_until(&sockets, deadline).map_err(|error| Stop::Next(error.to_string()))?;
             shared.conductor_waker().clear();
         }
-        Ok(())
+        Ok(traffic)
     }
 }
 
