@@ -165,6 +165,14 @@ pub enum Error {
         /// What the system says.
         reason: String,
     },
+    /// NCCL, or the GPU under it, refused something.
+    #[error("NCCL: {what}: {reason}")]
+    Nccl {
+        /// What was asked for.
+        what: &'static str,
+        /// What it says.
+        reason: String,
+    },
     /// A buffer could not be read or written.
     #[error("a buffer could not be read or written: {0}")]
     Tensor(String),

@@ -4,6 +4,8 @@
 //!   which rank this process is, out of how many, and where the others meet.
 //! - [`ProcessGroup`] does [`Collective`]s, which training is made of, on flat buffers: tensors of one dimension.
 //!   [`Single`] is the group of one process, [`TcpGroup`] that of CPU ranks in a ring; [`join`] gives the one that fits.
+//!   `NcclGroup` (feature `cuda`) moves buffers on NVIDIA GPUs, and [`Simulated`] models links that are not there.
+//! - [`queue`] hands out items of a list to ranks that may die.
 //!
 //! This crate knows nothing of models, tokens or games; buffers have lengths, not shapes.
 //!
@@ -36,8 +38,11 @@ mod error;
 mod exchange;
 mod group;
 mod hostlist;
+#[cfg(feature = "cuda")]
+mod nccl;
 mod net;
 pub mod queue;
+mod simulated;
 mod single;
 mod tcp;
 
@@ -45,13 +50,36 @@ pub use env::{DEFAULT_PORT, LaunchEnv, Launcher, Rendezvous};
 pub use error::{Error, Result};
 pub use exchange::{agree, gather_numbers, gather_texts, text_of_first};
 pub use group::{Collective, Pending, ProcessGroup, Traffic};
+#[cfg(feature = "cuda")]
+pub use nccl::NcclGroup;
 pub use net::{
     COLLECTIVE_TIMEOUT, HEARTBEAT, JOIN_TIMEOUT, JoinOptions, PORT_VARIABLE, PortChoice, SILENCE, TOKEN_VARIABLE, Token,
 };
+pub use simulated::{Link, Links, Simulated};
 pub use single::Single;
 pub use tcp::TcpGroup;
 
-/// Joins the ranks that `env` speaks of: [`Single`] for a process on its own, else a [`TcpGroup`].
+/// Joins the ranks that `env` speaks of, with buffers on `device`: [`Single`] for a process on its own, else a
+/// [`TcpGroup`] for the CPU and an `NcclGroup` for an NVIDIA GPU (feature `cuda`), which takes buffers on the CPU too.
+///
+/// # Errors
+/// As [`TcpGroup::join`]; a device for which this program has no group.
+pub fn join_on(
+    env: &LaunchEnv,
+    options: &JoinOptions,
+    device: &candle_core::Device,
+) -> Result<std::sync::Arc<dyn ProcessGroup>> {
+    match device {
+        _ if env.world_size == 1 => Ok(std::sync::Arc::new(Single)),
+        candle_core::Device::Cpu => join(env, options),
+        #[cfg(feature = "cuda")]
+        candle_core::Device::Cuda(_) => Ok(std::sync::Arc::new(NcclGroup::join(env, options, device)?)),
+        _ => Err(Error::System { what: "a group", reason: format!("this program has none for {device:?}") }),
+    }
+}
+
+/// Joins the ranks that `env` speaks of, with buffers on the CPU: [`Single`] for a process on its own, else a
+/// [`TcpGroup`].
 ///
 /// # Errors
 /// As [`TcpGroup::join`].

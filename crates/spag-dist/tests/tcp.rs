@@ -157,7 +157,9 @@ fn everything(group: &dyn ProcessGroup) -> Result<()> {
                 assert!(bits(&buffer) == bits(&part(root)), "broadcast of {len} {format:?} from {root} to {rank}");
             }
         }
+        let before = group.traffic();
         group.barrier()?;
+        assert_eq!(group.traffic(), before, "a barrier moves no buffer");
     }
     // Many under way at once, views of one storage among them, waited for in another order than started.
     let whole = tensor(rank, 40 * 1000, DType::F32);

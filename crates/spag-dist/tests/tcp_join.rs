@@ -6,8 +6,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use candle_core::Device;
 use ranks::{Launch, say};
-use spag_dist::{Error, JoinOptions, LaunchEnv, PortChoice, ProcessGroup, Rendezvous, TcpGroup, Token};
+use spag_dist::{Error, JoinOptions, LaunchEnv, PortChoice, ProcessGroup, Rendezvous, TcpGroup, Token, join, join_on};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -170,6 +171,16 @@ fn several_machines_need_a_token_and_an_address() {
     let error = TcpGroup::join(&first, &options).unwrap_err();
     assert!(matches!(error, Error::Address { .. }), "{error}");
     assert!(matches!(TcpGroup::join(&env, &options).unwrap_err(), Error::Unreachable { rank: 1, .. }));
+}
+
+#[test]
+fn a_process_on_its_own_needs_nobody() {
+    let (env, options) = (LaunchEnv::single(), JoinOptions::default());
+    for group in [join(&env, &options).unwrap(), join_on(&env, &options, &Device::Cpu).unwrap()] {
+        assert_eq!((group.rank(), group.size()), (0, 1));
+        group.barrier().unwrap();
+    }
+    assert!(TcpGroup::join(&env, &options).is_err());
 }
 
 #[test]

@@ -61,7 +61,16 @@ fn perform(
         Collective::Broadcast(_, root) => schedule::broadcast(place, *root, length * width),
     };
     let task = Task { header, schedule: &schedule, buffer: &buffer, add: adder(buffer.dtype()), patience };
-    let Err(stop) = ring.run(task, shared) else { return Ok(()) };
+    let stop = match ring.run(task, shared) {
+        Ok(traffic) => {
+            // The bytes of a barrier are nobody's buffer.
+            if collective.buffer().is_some() {
+                shared.count(traffic);
+            }
+            return Ok(());
+        }
+        Err(stop) => stop,
+    };
     match stop {
         Stop::Failed => {}
         Stop::Next(reason) => shared.order(Order::Suspect(Fault::lost(place.next(), reason))),

@@ -61,6 +61,14 @@ impl TcpGroup {
     }
 }
 
+#[cfg(feature = "cuda")]
+impl TcpGroup {
+    /// What its threads know, for a group that is built on it.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name(name.to_owned())

@@ -27,4 +27,10 @@ mod ring;
 mod schedule;
 mod state;
 
+#[cfg(feature = "cuda")]
+pub(crate) use fault::Fault;
 pub use group::TcpGroup;
+#[cfg(feature = "cuda")]
+pub(crate) use schedule::Place;
+#[cfg(feature = "cuda")]
+pub(crate) use state::Shared;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use candle_core::Tensor;
 use rustix::event::PollFlags;
+use rustix::net::sockopt;
 
 use super::add::Add;
 use super::header::{HEADER_LEN, Header};
@@ -51,6 +52,17 @@ pub(crate) struct Ring {
     scratch: Vec<u64>,
 }
 
+/// Keeps what is under way between two ranks of one machine small enough for a core's cache. The system's own choice
+/// grows to megabytes, which have left the cache when they are read: that cost a quarter of the processor time of a sum.
+/// Between machines it is left alone: there, much must be under way for a line to be full.
+fn keep_in_cache(stream: &TcpStream) {
+    if stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()) {
+        // Only speed is at stake.
+        let _ = sockopt::set_socket_send_buffer_size(stream, SLICE / 2);
+        let _ = sockopt::set_socket_recv_buffer_size(stream, SLICE);
+    }
+}
+
 /// A collective as the ring sees it.
 pub(crate) struct Task<'a> {
     pub(crate) header: Header,
@@ -88,12 +100,13 @@ impl Ring {
         for stream in [&next, &previous] {
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
+            keep_in_cache(stream);
         }
         Ok(Self { next, previous, scratch: vec![0; SLICE / size_of::<u64>()] })
     }
 
-    /// Does one collective.
-    pub(crate) fn run(&mut self, task: Task<'_>, shared: &Shared) -> Result<(), Stop> {
+    /// Does one collective; says how many bytes of the buffer it has moved.
+    pub(crate) fn run(&mut self, task: Task<'_>, shared: &Shared) -> Result<Traffic, Stop> {
         let mut run = Run {
             task,
             sent: Progress::default(),
@@ -102,6 +115,7 @@ impl Ring {
             waiting: 0,
         };
         run.skip_empty();
+        let mut traffic = Traffic::default();
         let mut moved_at = Instant::now();
         while !run.is_done() {
             if shared.has_failed() {
@@ -109,7 +123,8 @@ impl Ring {
             }
             let sent = run.send(&mut self.next)?;
             let received = run.receive(&mut self.previous, &mut self.scratch)?;
-            shared.count(Traffic { sent: sent.payload as u64, received: received.payload as u64 });
+            traffic.sent += sent.payload as u64;
+            traffic.received += received.payload as u64;
             if sent.any || received.any {
                 moved_at = Instant::now();
                 continue;
@@ -128,7 +143,7 @@ impl Ring {
             poll_until(&sockets, deadline).map_err(|error| Stop::Next(error.to_string()))?;
             shared.conductor_waker().clear();
         }
-        Ok(())
+        Ok(traffic)
     }
 }
 

@@ -235,10 +235,8 @@ impl Shared {
     }
 
     pub(crate) fn count(&self, moved: Traffic) {
-        if moved != Traffic::default() {
-            self.sent.fetch_add(moved.sent, Ordering::Relaxed);
-            self.received.fetch_add(moved.received, Ordering::Relaxed);
-        }
+        self.sent.fetch_add(moved.sent, Ordering::Relaxed);
+        self.received.fetch_add(moved.received, Ordering::Relaxed);
     }
 
     pub(crate) fn traffic(&self) -> Traffic {

@@ -72,9 +72,9 @@ impl Launch {
         self
     }
 
-    /// Heartbeats and silences of tests: fast.
+    /// Heartbeats and silences of tests: fast, but not too fast for a busy machine.
     pub(crate) fn fast(self) -> Self {
-        self.with("TEST_HEARTBEAT", 100).with("TEST_SILENCE", 1500)
+        self.with("TEST_HEARTBEAT", 100).with("TEST_SILENCE", 2500)
     }
 
     pub(crate) fn start_rank(&self, rank: usize) -> Rank {

@@ -1,0 +1,96 @@
+//! Sums of buffers over the ranks of a ring on the loopback interface, against copies of as many bytes.
+//!
+//! Ranks are threads here; each has the sockets and threads that it has as a process. Throughput counts the bytes of one
+//! rank's buffer, so GB/s of different numbers of ranks and of the copy are comparable.
+
+#![allow(missing_docs, reason = "criterion's macros make undocumented items")]
+
+use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use candle_core::{DType, Device, Tensor};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use spag_dist::{JoinOptions, LaunchEnv, Launcher, ProcessGroup, Rendezvous, TcpGroup, Token};
+
+const SIZES: [usize; 3] = [1 << 20, 16 << 20, 64 << 20];
+const RANKS: [usize; 2] = [2, 4];
+
+/// What ranks other than 0 are to do: so many sums of buffers of so many bytes.
+type Rounds = (u64, usize);
+
+fn join(rank: usize, size: usize, port: u16, token: &Token) -> TcpGroup {
+    let env = LaunchEnv {
+        launcher: Launcher::Torch,
+        rank,
+        world_size: size,
+        local_rank: rank,
+        local_size: size,
+        rendezvous: Some(Rendezvous { address: "127.0.0.1".into(), port }),
+    };
+    let options = JoinOptions { token: Some(token.clone()), ..JoinOptions::default() };
+    TcpGroup::join(&env, &options).expect("a free port and as many ranks")
+}
+
+fn buffer(bytes: usize) -> Tensor {
+    Tensor::zeros(bytes / 4, DType::F32, &Device::Cpu).expect("memory")
+}
+
+fn sums(group: &TcpGroup, (rounds, bytes): Rounds) -> Duration {
+    let buffer = buffer(bytes);
+    group.all_reduce(&buffer).expect("all ranks are there");
+    let begin = Instant::now();
+    for _ in 0..rounds {
+        group.all_reduce(&buffer).expect("all ranks are there");
+    }
+    begin.elapsed()
+}
+
+fn ring(c: &mut Criterion) {
+    let mut bench = c.benchmark_group("all_reduce");
+    bench.sample_size(10);
+    for size in RANKS {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let token = Token::random().expect("random numbers");
+        let (senders, receivers): (Vec<Sender<Rounds>>, Vec<Receiver<Rounds>>) = (1..size).map(|_| channel()).unzip();
+        std::thread::scope(|scope| {
+            for (rank, rounds) in (1..size).zip(receivers) {
+                let token = &token;
+                scope.spawn(move || {
+                    let group = join(rank, size, port, token);
+                    for rounds in rounds {
+                        // Rank 0's time is the one that counts.
+                        let _ = sums(&group, rounds);
+                    }
+                });
+            }
+            let group = join(0, size, port, &token);
+            for bytes in SIZES {
+                bench.throughput(Throughput::Bytes(bytes as u64));
+                bench.bench_function(format!("{size} ranks/{} MiB", bytes >> 20), |b| {
+                    b.iter_custom(|rounds| {
+                        senders.iter().for_each(|sender| sender.send((rounds, bytes)).expect("the ranks are there"));
+                        sums(&group, (rounds, bytes))
+                    });
+                });
+            }
+            drop(senders);
+        });
+    }
+    bench.finish();
+}
+
+fn copy(c: &mut Criterion) {
+    let mut bench = c.benchmark_group("memcpy");
+    for bytes in SIZES {
+        let (from, mut to) = (vec![1u8; bytes], vec![0u8; bytes]);
+        bench.throughput(Throughput::Bytes(bytes as u64));
+        bench.bench_function(format!("{} MiB", bytes >> 20), |b| {
+            b.iter(|| std::hint::black_box(&mut to).copy_from_slice(std::hint::black_box(&from)));
+        });
+    }
+    bench.finish();
+}
+
+criterion_group!(dist, ring, copy);
+criterion_main!(dist);
