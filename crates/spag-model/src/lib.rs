@@ -57,7 +57,8 @@ pub use generate::{
 };
 pub use llama::{Activations, Forward, Llama};
 pub use memory::{
-    OptimizerPlace, PlayingMemory, PlayingSettings, TooLittleMemory, TrainingMemory, TrainingSettings, gib,
+    Computer, GatheredLayers, OptimizerPlace, ParameterPlace, PlayingMemory, PlayingSettings, RankMemory, Sharding,
+    Spread, TooLittleMemory, TrainingMemory, TrainingSettings, gathered_layers, gib,
 };
 pub use packed::{Packed, Targets};
 pub use params::{FlatBuffers, LayerLayout, Layout, View};
