@@ -2,6 +2,7 @@
 
 mod host;
 mod playing;
+mod sharded;
 mod table;
 mod training;
 
@@ -16,6 +17,7 @@ use crate::params::Layout;
 
 pub(crate) use host::{available_memory, total_memory};
 pub use playing::{PlayingMemory, PlayingSettings};
+pub use sharded::{Computer, GatheredLayers, ParameterPlace, RankMemory, Sharding, Spread, gathered_layers};
 pub use table::gib;
 pub use training::{OptimizerPlace, TrainingMemory, TrainingSettings};
 

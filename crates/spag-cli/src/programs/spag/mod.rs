@@ -7,6 +7,7 @@ mod generate;
 mod init_model;
 mod launch;
 mod make_base;
+mod plan;
 mod run;
 mod show;
 
@@ -41,6 +42,7 @@ enum Command {
     #[command(subcommand)]
     Bench(bench::BenchCommand),
     Launch(launch::LaunchArgs),
+    Plan(Box<plan::PlanArgs>),
     #[command(name = "launch-rank", hide = true)]
     LaunchRank(launch::RankArgs),
 }
@@ -62,6 +64,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Data(command) => data::run(command),
         Command::Bench(command) => bench::run(command),
         Command::Launch(args) => launch::run(args),
+        Command::Plan(args) => plan::run(*args),
         Command::LaunchRank(args) => launch::run_rank(args),
     }
 }

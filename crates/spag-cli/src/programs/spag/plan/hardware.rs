@@ -1,0 +1,113 @@
+//! GPUs as their makers give them, and what is assumed of how well they are used.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use spag_model::WeightDtype;
+
+/// A kind of GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Gpu {
+    /// NVIDIA A100 40GB SXM.
+    #[value(name = "a100-40")]
+    #[serde(rename = "a100-40")]
+    A100Of40,
+    /// NVIDIA A100 80GB SXM.
+    #[value(name = "a100-80")]
+    #[serde(rename = "a100-80")]
+    A100Of80,
+    /// NVIDIA H100 80GB SXM.
+    H100,
+    /// NVIDIA H200 141GB SXM.
+    H200,
+}
+
+/// Published figures, dense, per GPU. Rates are in units a second.
+///
+/// Sources: NVIDIA A100 Tensor Core GPU datasheet (2021), H100 datasheet (2023), H200 datasheet (2024).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Figures {
+    /// Of the product.
+    pub(crate) name: &'static str,
+    /// Memory in GiB, as the driver reports it.
+    pub(crate) memory_gib: f64,
+    /// bf16 on tensor cores with f32 sums.
+    pub(crate) bf16_flops: f64,
+    /// f32 without TF32.
+    pub(crate) f32_flops: f64,
+    /// Bytes between GPU and its memory.
+    pub(crate) memory_bytes: f64,
+    /// Bytes between GPUs of one machine, each way.
+    pub(crate) link_bytes: f64,
+    /// Bytes between GPU and host, each way.
+    pub(crate) host_link_bytes: f64,
+}
+
+impl Gpu {
+    pub(crate) fn figures(self) -> Figures {
+        let a100 = Figures {
+            name: "A100-SXM4-40GB",
+            memory_gib: 39.4,
+            bf16_flops: 312e12,
+            f32_flops: 19.5e12,
+            memory_bytes: 1555e9,
+            link_bytes: 300e9,
+            host_link_bytes: 32e9,
+        };
+        let h100 = Figures {
+            name: "H100-SXM5-80GB",
+            memory_gib: 79.1,
+            bf16_flops: 989e12,
+            f32_flops: 67e12,
+            memory_bytes: 3350e9,
+            link_bytes: 450e9,
+            host_link_bytes: 64e9,
+        };
+        match self {
+            Self::A100Of40 => a100,
+            Self::A100Of80 => Figures { name: "A100-SXM4-80GB", memory_gib: 79.1, memory_bytes: 2039e9, ..a100 },
+            Self::H100 => h100,
+            Self::H200 => Figures { name: "H200-SXM-141GB", memory_gib: 139.8, memory_bytes: 4800e9, ..h100 },
+        }
+    }
+}
+
+impl Figures {
+    /// FLOP/s of matrix products in a number format.
+    pub(crate) fn flops(&self, dtype: WeightDtype) -> f64 {
+        match dtype {
+            WeightDtype::Bf16 => self.bf16_flops,
+            WeightDtype::F32 => self.f32_flops,
+        }
+    }
+}
+
+/// What nobody publishes. Assumed, and printed with every estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Assumptions {
+    /// Share of the peak that matrix products reach.
+    pub(crate) flops_share: f64,
+    /// Share of a memory's bandwidth that is reached.
+    pub(crate) memory_share: f64,
+    /// Share of a link's bandwidth that is reached.
+    pub(crate) link_share: f64,
+    /// Bytes a second that the optimizer of all ranks of a host moves in the host's memory.
+    pub(crate) host_memory_bytes: f64,
+    /// Bytes a second between machines, each way, per machine.
+    pub(crate) network_bytes: f64,
+    /// GiB of a GPU that its driver takes.
+    pub(crate) driver_gib: f64,
+}
+
+impl Assumptions {
+    pub(crate) fn new(network_gbit: f64) -> Self {
+        Self {
+            flops_share: 0.5,
+            memory_share: 0.8,
+            link_share: 0.7,
+            host_memory_bytes: 200e9,
+            network_bytes: network_gbit * 1e9 / 8.0,
+            driver_gib: 0.6,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! `spag plan` on the models and machines that people have, and the ready configurations.
+
+use std::{fs, process::Command};
+
+use serde_json::Value;
+use spag_tests::{program, root, run};
+
+const MODELS: [&str; 2] = ["configs/llama2-7b/config.json", "configs/baichuan2-13b/config.json"];
+const PAPER: [&str; 8] = [
+    "--per_device_train_batch_size",
+    "2",
+    "--max_length",
+    "2048",
+    "--bf16",
+    "True",
+    "--gradient-checkpointing",
+    "True",
+];
+
+fn plan(args: &[&str]) -> Value {
+    let (out, _) = run(program("spag").arg("plan").args(args).arg("--json"), 0);
+    serde_json::from_str(&out).unwrap()
+}
+
+/// The plan of a stage with its offloads.
+fn of(plan: &Value, stage: u64, optimizer: bool, parameters: bool) -> &Value {
+    let is = |p: &&Value| {
+        p["zero_stage"] == stage && p["offload_optimizer"] == optimizer && p["offload_param"] == parameters
+    };
+    plan["plans"].as_array().unwrap().iter().find(is).unwrap()
+}
+
+fn gib(bytes: &Value) -> f64 {
+    bytes.as_f64().unwrap() / (1u64 << 30) as f64
+}
+
+#[test]
+fn plans_of_both_models_on_all_machines_are_consistent() {
+    for (model, parameters) in MODELS.into_iter().zip([6_738_415_616u64, 13_896_668_160]) {
+        let mut before: Option<Value> = None;
+        for gpus in ["8", "16", "32"] {
+            let args = [&[model, "--gpus", gpus, "--gpu", "a100-40"], &PAPER[..]].concat();
+            let plan = plan(&args);
+            assert_eq!(plan["parameters"], parameters);
+            assert_eq!(plan["plans"].as_array().unwrap().len(), 10);
+            for optimizer in [false, true] {
+                let needs = [0, 1, 2, 3].map(|stage| gib(&of(&plan, stage, optimizer, false)["gpu_bytes"]));
+                assert!(needs.windows(2).all(|pair| pair[1] <= pair[0]), "{model} on {gpus}: {needs:?}");
+            }
+            for p in plan["plans"].as_array().unwrap() {
+                let sum: u64 = p["gpu"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
+                assert_eq!(p["gpu_bytes"], sum);
+                let times = &p["seconds"];
+                let at_least = times["compute"].as_f64().unwrap().max(times["links"].as_f64().unwrap());
+                assert!(times["step"].as_f64().unwrap() >= at_least && at_least > 0.0);
+            }
+            if let Some(before) = &before {
+                for stage in 1..=3 {
+                    let need = |plan| gib(&of(plan, stage, false, false)["gpu_bytes"]);
+                    assert!(need(&plan) < need(before), "{model} on {gpus}, stage {stage}");
+                }
+            }
+            // The offloaded bytes of one machine.
+            let away = of(&plan, 3, true, true);
+            let parts: u64 = away["host"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
+            assert_eq!(
+                (away["host_bytes_per_gpu"].as_u64(), away["host_bytes"].as_u64()),
+                (Some(parts), Some(8 * parts))
+            );
+            assert!(away["fits"] == true, "{model} on {gpus}: {away}");
+            before = Some(plan);
+        }
+        let h200 = plan(&[&[model, "--gpus", "1", "--gpu", "h200"], &PAPER[..]].concat());
+        assert_eq!(of(&h200, 0, false, false)["fits"], model.contains("llama"), "{h200}");
+        assert!(h200["plans"].as_array().unwrap().iter().filter(|p| p["recommended"] == true).count() <= 1);
+    }
+}
+
+/// Stage 3, both offloads, two sequences of 2048 tokens, recomputation and bf16 on 8 × A100-40GB.
+#[test]
+fn the_papers_setting_fits() {
+    let args =
+        [&["--model_name_or_path", MODELS[0], "--gpus", "8", "--gpu_memory", "40", "--host_memory", "256"], &PAPER[..]];
+    let flags = ["--zero_stage", "3", "--offload_optimizer", "cpu", "--offload_param", "cpu"];
+    let by_flags = plan(&[&args.concat(), &flags[..]].concat());
+    let only = &by_flags["plans"][0];
+    assert_eq!((by_flags["plans"].as_array().unwrap().len(), &only["fits"]), (1, &Value::Bool(true)));
+    assert!(gib(&only["gpu_bytes"]) < 12.0, "{only}");
+    // 14 bytes a parameter, and little more.
+    let host = gib(&only["host_bytes"]) / (14.0 * 6_738_415_616.0 / (1u64 << 30) as f64);
+    assert!((1.0..1.1).contains(&host), "{host}");
+    for file in ["configs/zero3_offload.json", "configs/default_offload_opt_param.json"] {
+        let by_file = plan(&[&args.concat()[..], &["--deepspeed", file]].concat());
+        assert_eq!(by_file["plans"], by_flags["plans"]);
+    }
+    let (text, _) = run(program("spag").arg("plan").args(args.concat()), 0);
+    for part in [
+        "yes, the fastest",
+        "gradients being reduced",
+        "a step takes about",
+        "published for A100-SXM4-40GB: 312 TFLOP/s",
+        "assumed: 50% of the FLOP/s",
+        "playing, each GPU",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_says_what_to_change() {
+    let (text, _) =
+        run(program("spag").args(["plan", MODELS[0], "--gpus", "8", "--gpu_memory", "40", "--zero_stage", "0"]), 0);
+    for part in ["does not fit", "GiB are missing on each GPU", "--gradient_checkpointing True (", "--zero_stage 3 ("] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    let small = [
+        MODELS[0],
+        "--gpus",
+        "8",
+        "--gpu",
+        "a100-40",
+        "--host_memory",
+        "64",
+        "--zero_stage",
+        "3",
+        "--offload_optimizer",
+        "cpu",
+    ];
+    let (text, _) = run(program("spag").arg("plan").args(small).args(PAPER), 0);
+    assert!(text.contains("GiB are missing on each host"), "{text}");
+    let (text, _) = run(program("spag").args(["plan", MODELS[1], "--gpus", "8"]), 0);
+    assert!(text.contains("not trained by spag-train"), "{text}");
+}
+
+#[test]
+fn ready_plans_fit() {
+    for (name, gpus) in [("h200", 1), ("a100x8", 8), ("a100x32", 32)] {
+        let file = format!("configs/launch/{name}.toml");
+        let plan = plan(&[&file]);
+        let settings = &plan["settings"];
+        assert_eq!((settings["gpus"].as_u64(), plan["plans"].as_array().unwrap().len()), (Some(gpus), 1));
+        assert!(plan["plans"][0]["fits"] == true, "{file}: {plan:#}");
+        let samples = ["per_device_train_batch_size", "gradient_accumulation_steps", "gpus"]
+            .map(|key| settings[key].as_u64().unwrap());
+        assert_eq!(samples.iter().product::<u64>(), 128, "{file}: the paper's batch");
+        // A flag goes before the file.
+        let tight = run(program("spag").args(["plan", &file, "--gpu_memory", "4"]), 0).0;
+        assert!(tight.contains("does not fit"), "{tight}");
+    }
+}
+
+#[test]
+fn start_scripts_are_scripts_and_say_what_the_plans_say() {
+    let folder = root().join("configs/launch");
+    let mut checked = 0;
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.extension().is_some_and(|end| end == "sh" || end == "slurm") {
+            continue;
+        }
+        run(Command::new("bash").arg("-n").arg(&path), 0);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("#!/usr/bin/env bash\n"), "{}", path.display());
+        assert!(text.lines().all(|line| line.trim_end() == line && line.len() <= 160), "{}", path.display());
+        checked += 1;
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if name == "stage" {
+            continue;
+        }
+        assert!(text.contains("set -euo pipefail"), "{}", path.display());
+        let plan = name.trim_end_matches("-ssh");
+        let plan: Value = plan_of(plan);
+        let steps = format!("--gradient_accumulation_steps {}", plan["settings"]["gradient_accumulation_steps"]);
+        assert!(text.contains(&steps), "{}: {steps}", path.display());
+    }
+    assert_eq!(checked, 5);
+}
+
+fn plan_of(name: &str) -> Value {
+    plan(&[&format!("configs/launch/{name}.toml")])
+}
+
+/// The commands that the scripts come to, with programs that only say how they were called.
+#[test]
+fn start_scripts_give_spag_train_flags_that_it_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = folder.path().join("said");
+    for name in ["spag", "spag-train", "ssh", "srun", "scontrol"] {
+        let path = folder.path().join(name);
+        let script = match name {
+            "scontrol" => "#!/bin/sh\necho node0\necho node1\n".to_owned(),
+            "srun" => "#!/bin/sh\nshift\nexec \"$@\"\n".to_owned(),
+            "ssh" => "#!/bin/sh\nshift 3\nexec sh -c \"$1\"\n".to_owned(),
+            _ => format!("#!/bin/sh\necho \"$SPAG_TOKEN\" {name} \"$@\" >> {}\n", said.display()),
+        };
+        fs::write(&path, script).unwrap();
+        run(Command::new("chmod").arg("+x").arg(&path), 0);
+    }
+    // A login shell sets a PATH of its own.
+    let home = folder.path().display().to_string();
+    fs::write(folder.path().join(".bash_profile"), format!("export PATH={home}:$PATH\n")).unwrap();
+    let path = format!("{home}:{}", std::env::var("PATH").unwrap());
+    for (script, calls) in [("h200.sh", 1), ("a100x8.sh", 1), ("a100x32.slurm", 1), ("a100x32-ssh.sh", 4)] {
+        for (stage, method, coefficient) in [("im", "SFTwithKL", "0.1"), ("spag", "OfflinePO", "0.2")] {
+            let mut command = Command::new("bash");
+            command.arg(root().join("configs/launch").join(script)).arg(stage).current_dir(root());
+            command
+                .env("PATH", &path)
+                .env("HOME", &home)
+                .env("MODEL", "a model")
+                .env("REF", "ref")
+                .env("DATA", "d.jsonl");
+            command.env("OUT", "out").env("HOSTS", "node0 node1 node2 node3").env_remove("SLURM_SUBMIT_DIR");
+            command.env("SLURM_JOB_NODELIST", "node[0-3]").env("SLURM_NNODES", "4").env("SLURM_NODEID", "2");
+            run(&mut command, 0);
+            let text = fs::read_to_string(&said).unwrap();
+            fs::remove_file(&said).unwrap();
+            assert_eq!(text.lines().count(), calls, "{script}: {text}");
+            for line in text.lines() {
+                for part in [
+                    &format!("--train_method {method} --lm_kl_coeff {coefficient}"),
+                    "--model_name_or_path a model --",
+                    "--bf16 True",
+                    "spag-train --train_method",
+                ] {
+                    assert!(line.contains(part), "{script}: {part} in {line}");
+                }
+                assert_eq!(line.contains("--nnodes 4"), script.starts_with("a100x32"), "{line}");
+                let token = line.split(' ').next().unwrap();
+                assert_eq!(token.len() == 32, script.starts_with("a100x32"), "{line}");
+            }
+            if script == "a100x32-ssh.sh" {
+                let mut ranks: Vec<&str> =
+                    text.lines().map(|line| line.split_once("--node_rank ").unwrap().1).collect();
+                ranks.sort_unstable();
+                assert!(
+                    ranks
+                        .iter()
+                        .enumerate()
+                        .all(|(node, rest)| rest.starts_with(&format!("{node} --master_addr node0 ")))
+                );
+            }
+        }
+        let mut unknown = Command::new("bash");
+        unknown
+            .arg(root().join("configs/launch").join(script))
+            .arg("dance")
+            .current_dir(root())
+            .env("MODEL", "a")
+            .env("DATA", "b")
+            .env("OUT", "c");
+        run(&mut unknown, 2);
+    }
+}
+
+#[test]
+fn bad_input_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let unknown = file("unknown.toml", "[hardware]\ngpsu = 8\n");
+    let broken = file("broken.json", "{");
+    let other = file("other.json", r#"{"model_type": "gpt2"}"#);
+    for (args, names) in [
+        (vec![], "no model is named"),
+        (vec!["no-such-file.json"], "no-such-file.json"),
+        (vec![&unknown], "gpsu"),
+        (vec![&broken], "broken.json"),
+        (vec![&other], "other.json"),
+        (vec![MODELS[0], "--gpus", "0"], "at least 1"),
+        (vec![MODELS[0], "--gpus", "12"], "--gpus_per_node"),
+        (vec![MODELS[0], "--gpu", "abacus"], "abacus"),
+        (vec![MODELS[0], "--zero_stage", "4"], "--zero_stage 4"),
+        (vec![MODELS[0], "--zero_stage", "2", "--offload_param", "cpu"], "stage 3 alone"),
+        (vec![MODELS[0], "--offload_param", "cpu"], "--zero_stage"),
+        (vec![MODELS[0], "--zero_stage", "3", "--deepspeed", "configs/zero3_offload.json"], "leave one of them out"),
+        (vec![MODELS[0], "--deepspeed", "no-such.json"], "no-such.json"),
+        (vec![MODELS[0], "--gpu_memory", "-1"], "--gpu_memory"),
+    ] {
+        let (out, err) = run(program("spag").arg("plan").args(&args), 2);
+        assert!(err.contains(names) && out.is_empty(), "{args:?}: {err}");
+    }
+}
