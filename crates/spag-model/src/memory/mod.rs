@@ -1,6 +1,7 @@
 //! How much memory there is, and how much a model needs.
 
 mod host;
+mod passing;
 mod playing;
 mod sharded;
 mod table;
@@ -17,7 +18,7 @@ use crate::params::Layout;
 
 pub(crate) use host::{available_memory, total_memory};
 pub use playing::{PlayingMemory, PlayingSettings};
-pub use sharded::{Computer, GatheredLayers, ParameterPlace, RankMemory, Sharding, Spread, gathered_layers};
+pub use sharded::{Computer, ParameterPlace, RankMemory, Sharding, Spread};
 pub use table::gib;
 pub use training::{OptimizerPlace, TrainingMemory, TrainingSettings};
 

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use super::passing::{Buffers, Passing, Whole};
 use super::training::{OptimizerPlace, TrainingMemory, TrainingSettings};
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
@@ -12,8 +13,6 @@ use crate::params::Layout;
 
 /// A layer's part of each rank has a multiple of so many elements.
 const PART: usize = 64;
-/// Buffers of a whole layer that gradients pass through on their way to their rank: one is filled, one is reduced.
-const REDUCING: u64 = 2;
 /// Buffers of a layer's part, each way, between the device and the host.
 const STAGING: u64 = 2;
 /// Logits that exist at a time on a CPU, in elements, and how many are kept for the backward pass where all fit: as
@@ -99,7 +98,7 @@ pub struct RankMemory {
     pub gathered: u64,
     /// Gradients, f32: whole, or the rank's part.
     pub gradients: u64,
-    /// Gradients of whole layers on their way to their ranks, f32.
+    /// Gradients of whole layers on their way to their ranks, at the peak, f32.
     pub reducing: u64,
     /// AdamW's state on the device.
     pub optimizer: u64,
@@ -115,28 +114,6 @@ pub struct RankMemory {
     pub host_optimizer: u64,
     /// Memory on the host that layers pass through.
     pub host_staging: u64,
-}
-
-/// Bytes of whole layers that stage 3 has gathered at a time: while blocks are at work, and while the head is.
-///
-/// A block at work, the next one on its way and the last one being freed; before and after them the embedding with a
-/// block, and the head with one.
-pub fn gathered_layers(layout: &Layout, bytes_of: impl Fn(usize) -> u64) -> GatheredLayers {
-    let of = |layer: Option<&crate::params::LayerLayout>| layer.map_or(0, |layer| bytes_of(layer.len));
-    let block = of(layout.layers.get(1).filter(|_| layout.layers.len() > 2));
-    GatheredLayers {
-        blocks: (3 * block).max(of(layout.layers.first()) + block),
-        head: of(layout.layers.last()) + block,
-    }
-}
-
-/// See [`gathered_layers`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GatheredLayers {
-    /// While blocks are at work.
-    pub blocks: u64,
-    /// While the head is.
-    pub head: u64,
 }
 
 impl RankMemory {
@@ -168,22 +145,25 @@ impl RankMemory {
             (WeightDtype::F32, true) | (WeightDtype::Bf16, _) => 12,
         };
         let optimizer = part_of(whole, Sharding::OptimizerState) * per_element;
-        let gathered = match gathers {
-            true => gathered_layers(&layout, |len| padded(len) * element),
-            false => GatheredLayers { blocks: 0, head: 0 },
+        let layer = |index: usize| layout.layers.get(index).map_or(0, |layer| padded(layer.len));
+        let buffers = Buffers {
+            parameters: &|index| if gathers { layer(index) * element } else { 0 },
+            gradients: &|index| if ranks > 1 { layer(index) * 4 } else { 0 },
         };
+        let passing = Passing::new(&layout, config.tie_word_embeddings, &buffers);
         let activations = match spread.computer {
             Computer::Gpu => Work::on_gpu(config, settings),
             Computer::Cpu => Work::on_cpu(config, settings, &layout),
         };
         // The two do not come at the same time.
-        let peak = [(gathered.blocks, activations.block), (gathered.head, activations.head)];
-        let (gathered, work) = peak.into_iter().max_by_key(|(gathered, work)| gathered + work).unwrap_or((0, 0));
+        let (blocks, head) = ((passing.blocks, activations.block), (passing.head, activations.head));
+        let needs = |(passing, work): (Whole, u64)| passing.total() + work;
+        let (Whole { gathered, reducing }, work) = if needs(head) > needs(blocks) { head } else { blocks };
         Self {
             parameters: if parameters_away { 0 } else { parameters },
             gathered,
             gradients: part_of(whole, Sharding::OptimizerState) * 4,
-            reducing: if ranks > 1 { REDUCING * largest * 4 } else { 0 },
+            reducing,
             optimizer: if optimizer_away { 0 } else { optimizer },
             kept: activations.kept,
             work,
