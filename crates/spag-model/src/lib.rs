@@ -59,7 +59,7 @@ pub use generate::{
 pub use llama::{Activations, Forward, Llama, Network};
 pub use memory::{
     Computer, OptimizerPlace, ParameterPlace, PlayingMemory, PlayingSettings, RankMemory, Sharding, Spread,
-    TooLittleMemory, TrainingMemory, TrainingSettings, gib,
+    TooLittleMemory, TrainingSettings, gib,
 };
 pub use packed::{Packed, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, View, WeightSource};

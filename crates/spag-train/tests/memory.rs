@@ -9,8 +9,8 @@ use cap::Cap;
 use serde::{Deserialize, Serialize};
 use spag_dist::{JoinOptions, LaunchEnv, Launcher, ProcessGroup, Rendezvous, Single, TcpGroup, Token};
 use spag_model::{
-    Activations, Computer, Llama, LlamaConfig, LoadOptions, OptimizerPlace, ParameterPlace, RankMemory, Sharding,
-    Spread, TrainingSettings, WeightDtype, WriteOptions, gib, save_model,
+    Activations, Computer, Llama, LlamaConfig, LoadOptions, OptimizerPlace, RankMemory, TrainingSettings, WeightDtype,
+    WriteOptions, gib, save_model,
 };
 use spag_train::{OffloadParam, TimedRank, TimingConfig, Zero, ZeroStage, time_steps_of_rank};
 
@@ -75,6 +75,11 @@ impl Case {
         if self.bf16 { WeightDtype::Bf16 } else { WeightDtype::F32 }
     }
 
+    fn zero(self) -> Zero {
+        let stage = ZeroStage::from_number(self.stage.into()).unwrap();
+        Zero { stage, optimizer: OptimizerPlace::Device, parameters: OffloadParam::None }
+    }
+
     /// What all ranks together are planned to need.
     fn planned(self) -> u64 {
         let settings = TrainingSettings {
@@ -83,9 +88,7 @@ impl Case {
             activations: if self.recompute { Activations::Recompute } else { Activations::Keep },
             optimizer: OptimizerPlace::Device,
         };
-        let sharding = Sharding::ALL.into_iter().find(|sharding| sharding.stage() == self.stage).unwrap();
-        let spread =
-            Spread { ranks: self.ranks, sharding, parameters: ParameterPlace::Device, computer: Computer::Cpu };
+        let spread = self.zero().spread(self.ranks, Computer::Cpu);
         self.ranks as u64 * (RankMemory::new(&self.shape.config(), &settings, &spread).on_device() + self.beside())
     }
 
@@ -129,8 +132,6 @@ impl Case {
             _ => Arc::new(join(rank, self.ranks, port)),
         };
         let options = LoadOptions { dtype: self.dtype(), ..LoadOptions::default() };
-        let stage = ZeroStage::from_number(self.stage.into()).unwrap();
-        let zero = Zero { stage, optimizer: OptimizerPlace::Device, parameters: OffloadParam::None };
         let timing = TimingConfig {
             batch: self.batch,
             seq: SEQ,
@@ -143,7 +144,7 @@ impl Case {
         };
         // Threads of its own, as a process has them: a rank that waits for others must not hold up theirs.
         let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        let rank = TimedRank { dir, options: &options, zero, group };
+        let rank = TimedRank { dir, options: &options, zero: self.zero(), group };
         threads.install(|| time_steps_of_rank(&rank, None, &timing)).unwrap();
     }
 }

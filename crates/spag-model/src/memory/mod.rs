@@ -3,9 +3,11 @@
 mod host;
 mod passing;
 mod playing;
-mod sharded;
+mod rank;
+mod spread;
 mod table;
 mod training;
+mod work;
 
 use std::path::Path;
 
@@ -18,9 +20,10 @@ use crate::params::Layout;
 
 pub(crate) use host::{available_memory, total_memory};
 pub use playing::{PlayingMemory, PlayingSettings};
-pub use sharded::{Computer, ParameterPlace, RankMemory, Sharding, Spread};
+pub use rank::RankMemory;
+pub use spread::{Computer, ParameterPlace, Sharding, Spread};
 pub use table::gib;
-pub use training::{OptimizerPlace, TrainingMemory, TrainingSettings};
+pub use training::{OptimizerPlace, TrainingSettings};
 
 /// What is about to begin has no room.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
