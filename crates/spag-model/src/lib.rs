@@ -58,8 +58,8 @@ pub use generate::{
 };
 pub use llama::{Activations, Forward, Llama, Network};
 pub use memory::{
-    Computer, GatheredLayers, OptimizerPlace, ParameterPlace, PlayingMemory, PlayingSettings, RankMemory, Sharding,
-    Spread, TooLittleMemory, TrainingMemory, TrainingSettings, gathered_layers, gib,
+    Computer, OptimizerPlace, ParameterPlace, PlayingMemory, PlayingSettings, RankMemory, Sharding, Spread,
+    TooLittleMemory, TrainingSettings, gib,
 };
 pub use packed::{Packed, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, View, WeightSource};

@@ -55,7 +55,6 @@ pub use encode::{Encoded, encode};
 pub use error::{Error, Result};
 pub use evaluate::{Asked, evaluate};
 pub use job::{Start, TrainJob, run, run_on};
-pub use memory::place_optimizer;
 pub use metrics::{EvalRecord, Record, gib, peak_memory, peak_memory_of};
 pub use optimizer::{AdamW, clip_factor, global_norm};
 pub use order::Plan;

@@ -1,11 +1,34 @@
 //! Whether a run fits into memory, asked before anything is loaded, and where the optimizer's state lies.
 
+use std::fmt::Write as _;
+
 use spag_model::{
-    LlamaConfig, OpenDevice, OptimizerPlace, TooLittleMemory, TrainingMemory, TrainingSettings, free_memory, gib,
+    Computer, LlamaConfig, OpenDevice, OptimizerPlace, RankMemory, TooLittleMemory, TrainingSettings, free_memory, gib,
 };
 
-use crate::config::{OffloadOptimizer, TrainConfig};
+use crate::config::{OffloadOptimizer, OffloadParam, TrainConfig, ZeroStage};
 use crate::error::Result;
+use crate::zero::Zero;
+
+/// What is asked of the state, before it is known where the optimizer's has room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// What is split.
+    pub(crate) stage: ZeroStage,
+    /// Where the parameters lie between their uses.
+    pub(crate) parameters: OffloadParam,
+    /// Where the optimizer's state may lie.
+    pub(crate) optimizer: OffloadOptimizer,
+}
+
+/// How many processes train together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ranks {
+    /// In all.
+    pub(crate) all: usize,
+    /// On this machine, whose memory they share.
+    pub(crate) on_host: usize,
+}
 
 /// What is free, in bytes, and where.
 struct Free {
@@ -14,16 +37,27 @@ struct Free {
     name: String,
 }
 
-/// Where the optimizer's state of a run on `device` lies, and that everything has room.
+/// A run whose memory is added up.
+#[derive(Clone)]
+struct Planned<'a> {
+    model: &'a LlamaConfig,
+    config: TrainConfig,
+    zero: Zero,
+    ranks: Ranks,
+}
+
+/// Where the optimizer's state of a run on `device` lies, and that everything has room, on this rank's device and for all
+/// ranks of this machine on the host.
 ///
 /// On a CPU there is one memory, which is left to the operating system.
 ///
 /// # Errors
 /// Too little memory, with what is needed, what is free and what to change.
-pub fn place_optimizer(
+pub(crate) fn place_optimizer(
     model: &LlamaConfig,
     config: &TrainConfig,
-    offload: OffloadOptimizer,
+    asked: Asked,
+    ranks: Ranks,
     device: &OpenDevice,
 ) -> Result<OptimizerPlace> {
     if device.device().is_cpu() {
@@ -31,10 +65,11 @@ pub fn place_optimizer(
     }
     let host = free_memory(OpenDevice::cpu().device())?.free;
     let free = Free { device: device.memory()?.free, host, name: device.to_string() };
-    place(model, config, offload, &free)
+    let zero = Zero { stage: asked.stage, parameters: asked.parameters, optimizer: OptimizerPlace::Device };
+    place(&Planned { model, config: config.clone(), zero, ranks }, asked.optimizer, &free)
 }
 
-fn place(model: &LlamaConfig, config: &TrainConfig, offload: OffloadOptimizer, free: &Free) -> Result<OptimizerPlace> {
+fn place(planned: &Planned<'_>, offload: OffloadOptimizer, free: &Free) -> Result<OptimizerPlace> {
     let places: &[OptimizerPlace] = match offload {
         OffloadOptimizer::None => &[OptimizerPlace::Device],
         OffloadOptimizer::Cpu => &[OptimizerPlace::Host],
@@ -42,28 +77,24 @@ fn place(model: &LlamaConfig, config: &TrainConfig, offload: OffloadOptimizer, f
     };
     let mut refused = None;
     for place in places {
-        let memory = memory(model, config, *place);
-        if memory.on_device() > free.device {
+        let planned = planned.with_optimizer(*place);
+        if planned.on_device() > free.device {
             refused = Some(TooLittleMemory {
                 what: "training".into(),
-                needed: memory.on_device(),
+                needed: planned.on_device(),
                 free: free.device,
                 place: format!("on {}", free.name),
-                advice: advice(model, config, *place, free.device),
-                table: format!("\n{memory}"),
+                advice: planned.advice(free.device),
+                table: planned.table(),
             });
-        } else if memory.on_host() > free.host {
+        } else if planned.on_host() > free.host {
             refused = Some(TooLittleMemory {
-                what: "the optimizer's state".into(),
-                needed: memory.on_host(),
+                what: planned.kept_on_host(),
+                needed: planned.on_host(),
                 free: free.host,
                 place: "on the host".into(),
-                advice: format!(
-                    "on the device, with --offload_optimizer none, the run would need {} there, and {} are free",
-                    gib(self::memory(model, config, OptimizerPlace::Device).on_device()),
-                    gib(free.device)
-                ),
-                table: format!("\n{memory}"),
+                advice: planned.advice_for_host(free),
+                table: planned.table(),
             });
         } else {
             return Ok(*place);
@@ -75,49 +106,108 @@ fn place(model: &LlamaConfig, config: &TrainConfig, offload: OffloadOptimizer, f
     }
 }
 
-fn memory(model: &LlamaConfig, config: &TrainConfig, optimizer: OptimizerPlace) -> TrainingMemory {
-    let settings = TrainingSettings {
-        dtype: config.dtype(),
-        tokens: config.per_device_train_batch_size.saturating_mul(config.max_length),
-        activations: config.activations(),
-        optimizer,
-    };
-    TrainingMemory::new(model, &settings)
-}
-
 /// A flag that saves memory, and what it changes.
-type Change = (&'static str, fn(&mut TrainConfig, &mut OptimizerPlace));
+type Change = (&'static str, fn(&mut TrainConfig, &mut Zero));
 
 /// In the order in which they cost least. Parameters in bf16 have master weights, which save nothing on the device unless
-/// these are on the host.
-const CHANGES: [Change; 4] = [
+/// these are on the host or split.
+const CHANGES: [Change; 6] = [
     ("--gradient_checkpointing True", |config, _| config.gradient_checkpointing = true),
-    ("--offload_optimizer cpu", |_, place| *place = OptimizerPlace::Host),
+    ("--zero_stage 3", |_, zero| zero.stage = ZeroStage::Weights),
+    ("--offload_optimizer cpu", |_, zero| zero.optimizer = OptimizerPlace::Host),
     ("--bf16 True", |config, _| config.bf16 = true),
+    ("--offload_param cpu", |_, zero| {
+        if zero.stage == ZeroStage::Weights {
+            zero.parameters = OffloadParam::Cpu;
+        }
+    }),
     ("--per_device_train_batch_size 1 with more --gradient_accumulation_steps", |config, _| {
         config.per_device_train_batch_size = 1;
     }),
 ];
 
-/// What can be changed, each with what the run would need then, all that came before included.
-fn advice(model: &LlamaConfig, config: &TrainConfig, place: OptimizerPlace, free: u64) -> String {
-    let (mut config, mut place) = (config.clone(), place);
-    let mut needed = memory(model, &config, place).on_device();
-    let mut steps = Vec::new();
-    for (flag, change) in CHANGES {
-        let (mut changed, mut moved) = (config.clone(), place);
-        change(&mut changed, &mut moved);
-        let now = memory(model, &changed, moved).on_device();
-        if needed > free && now < needed {
-            steps.push(format!("{flag} ({})", gib(now)));
-            (config, place, needed) = (changed, moved, now);
+impl Planned<'_> {
+    fn with_optimizer(&self, optimizer: OptimizerPlace) -> Self {
+        Self { zero: Zero { optimizer, ..self.zero }, ..self.clone() }
+    }
+
+    /// What one rank needs.
+    fn memory(&self) -> RankMemory {
+        let settings = TrainingSettings {
+            dtype: self.config.dtype(),
+            tokens: self.config.per_device_train_batch_size.saturating_mul(self.config.max_length),
+            activations: self.config.activations(),
+            optimizer: self.zero.optimizer,
+        };
+        RankMemory::new(self.model, &settings, &self.zero.spread(self.ranks.all, Computer::Gpu))
+    }
+
+    fn on_device(&self) -> u64 {
+        self.memory().on_device()
+    }
+
+    /// What all ranks of this machine need.
+    fn on_host(&self) -> u64 {
+        self.memory().on_host().saturating_mul(self.ranks.on_host as u64)
+    }
+
+    fn kept_on_host(&self) -> String {
+        match self.ranks.on_host {
+            1 => "what training keeps on the host".into(),
+            ranks => format!("what {ranks} ranks keep on the host"),
         }
     }
-    let last = "a shorter --max_length, a smaller model or a GPU with more memory";
-    match (steps.is_empty(), needed <= free) {
-        (true, _) => format!("take {last}"),
-        (false, true) => format!("change, one after another: {}", steps.join(", ")),
-        (false, false) => format!("change, one after another: {}, and take {last}", steps.join(", ")),
+
+    fn table(&self) -> String {
+        let memory = self.memory();
+        let mut table = format!("\n{memory}");
+        let host = memory.host_rows();
+        for (name, bytes) in host.iter().filter(|(_, bytes)| *bytes > 0) {
+            let _ = write!(table, "\n  on the host for each rank: {name} {}", gib(*bytes));
+        }
+        table
+    }
+
+    /// What can be changed, each with what the device would need then, all that came before included.
+    fn advice(&self, free: u64) -> String {
+        let mut planned = self.clone();
+        let mut needed = planned.on_device();
+        let mut steps = Vec::new();
+        for (flag, change) in CHANGES {
+            let mut changed = planned.clone();
+            change(&mut changed.config, &mut changed.zero);
+            let now = changed.on_device();
+            if needed > free && now < needed {
+                steps.push(format!("{flag} ({})", gib(now)));
+                (planned, needed) = (changed, now);
+            }
+        }
+        let last = "a shorter --max_length, a smaller model or a GPU with more memory";
+        match (steps.is_empty(), needed <= free) {
+            (true, _) => format!("take {last}"),
+            (false, true) => format!("change, one after another: {}", steps.join(", ")),
+            (false, false) => format!("change, one after another: {}, and take {last}", steps.join(", ")),
+        }
+    }
+
+    fn advice_for_host(&self, free: &Free) -> String {
+        let mut ways = Vec::new();
+        let split = Planned { zero: Zero { stage: ZeroStage::Weights, ..self.zero }, ..self.clone() };
+        if split.on_host() < self.on_host() {
+            ways.push(format!("with --zero_stage 3 the ranks here would need {} of the host", gib(split.on_host())));
+        }
+        let there = Zero { optimizer: OptimizerPlace::Device, parameters: OffloadParam::None, ..self.zero };
+        let there = Planned { zero: there, ..self.clone() };
+        ways.push(format!(
+            "on the device, with {}, the run would need {} there, and {} are free",
+            match self.zero.parameters {
+                OffloadParam::None => "--offload_optimizer none",
+                OffloadParam::Cpu => "--offload_optimizer none --offload_param none",
+            },
+            gib(there.on_device()),
+            gib(free.device)
+        ));
+        ways.join("; ")
     }
 }
 
@@ -132,7 +222,7 @@ mod tests {
         LlamaConfig::from_file(path).unwrap()
     }
 
-    /// Two sequences of 2 048 tokens: 115.3 GiB on the device, or 40.0 GiB there and 75.3 GiB on the host.
+    /// Two sequences of 2 048 tokens: 115.3 GiB on the device, or 40.0 GiB there and 77.6 GiB on the host.
     fn config() -> TrainConfig {
         TrainConfig {
             per_device_train_batch_size: 2,
@@ -148,7 +238,18 @@ mod tests {
     }
 
     fn placed(offload: OffloadOptimizer, free: &Free) -> Result<OptimizerPlace> {
-        place(&seven_billion(), &config(), offload, free)
+        planned(&seven_billion(), &config(), 1, offload, free)
+    }
+
+    fn planned(
+        model: &LlamaConfig,
+        config: &TrainConfig,
+        ranks: usize,
+        offload: OffloadOptimizer,
+        free: &Free,
+    ) -> Result<OptimizerPlace> {
+        let ranks = Ranks { all: ranks, on_host: ranks };
+        place(&Planned { model, config: config.clone(), zero: Zero::default(), ranks }, offload, free)
     }
 
     #[test]
@@ -163,7 +264,7 @@ mod tests {
     #[test]
     fn too_little_memory_says_what_to_change() {
         let error = |config: &TrainConfig, offload, free: &Free| {
-            place(&seven_billion(), config, offload, free).unwrap_err().to_string()
+            planned(&seven_billion(), config, 1, offload, free).unwrap_err().to_string()
         };
         let text = error(&config(), OffloadOptimizer::None, &on(79, 1000));
         for part in [
@@ -179,7 +280,39 @@ mod tests {
         let places: Vec<usize> = flags.iter().map(|flag| text.find(flag).unwrap()).collect();
         assert!(places.is_sorted() && text.contains("a smaller model or a GPU with more memory"), "{text}");
         let text = error(&config(), OffloadOptimizer::Auto, &on(79, 64));
-        assert!(text.contains("the optimizer's state needs 75.31 GiB, and 64.00 GiB are free on the host"), "{text}");
+        assert!(
+            text.contains("what training keeps on the host needs 77.57 GiB, and 64.00 GiB are free on the host"),
+            "{text}"
+        );
         assert!(text.contains("would need 115.32 GiB there, and 79.00 GiB are free"), "{text}");
+    }
+
+    #[test]
+    fn ranks_share_the_host_and_split_what_they_are_told_to() {
+        let model = seven_billion();
+        let of = |ranks, stage, parameters, offload, free: &Free| {
+            let ranks = Ranks { all: ranks, on_host: ranks };
+            let zero = Zero { stage, parameters, optimizer: OptimizerPlace::Device };
+            place(&Planned { model: &model, config: config(), zero, ranks }, offload, free)
+        };
+        use OffloadOptimizer::{Auto, Cpu, None};
+        let whole = ZeroStage::Disabled;
+        // Each rank has all of the state on the one host.
+        assert_eq!(of(1, whole, OffloadParam::None, Cpu, &on(79, 300)).unwrap(), OptimizerPlace::Host);
+        let text = of(8, whole, OffloadParam::None, Cpu, &on(79, 300)).unwrap_err().to_string();
+        assert!(text.contains("what 8 ranks keep on the host needs 6"), "{text}");
+        assert!(text.contains("with --zero_stage 3 the ranks here would need 77.57 GiB of the host"), "{text}");
+        // Split, it has room on the devices: 15.69 GiB and what passes through.
+        assert_eq!(of(8, ZeroStage::Weights, OffloadParam::None, Auto, &on(39, 300)).unwrap(), OptimizerPlace::Device);
+        assert_eq!(of(8, ZeroStage::Weights, OffloadParam::Cpu, Auto, &on(12, 300)).unwrap(), OptimizerPlace::Host);
+        let text = of(8, whole, OffloadParam::None, None, &on(39, 300)).unwrap_err().to_string();
+        assert!(text.contains("change, one after another: --zero_stage 3 (") && !text.contains("offload"), "{text}");
+        let text = of(8, whole, OffloadParam::None, None, &on(9, 300)).unwrap_err().to_string();
+        let flags = ["--zero_stage 3 (", "--offload_optimizer cpu (", "--offload_param cpu ("];
+        let places: Vec<usize> = flags.iter().map(|flag| text.find(flag).unwrap()).collect();
+        assert!(places.is_sorted(), "{text}");
+        // Of one process nothing can be split.
+        let text = of(1, whole, OffloadParam::None, None, &on(24, 300)).unwrap_err().to_string();
+        assert!(!text.contains("--zero_stage") && !text.contains("--offload_param"), "{text}");
     }
 }

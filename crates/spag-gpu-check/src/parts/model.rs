@@ -9,8 +9,8 @@ use spag_game::PromptSet;
 use spag_gpu_check::{Row, bench};
 use spag_model::{
     Activations, Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LlamaConfig, LoadOptions, MemoryBudget,
-    OptimizerPlace, PrefixSharing, Request, TrainingMemory, TrainingSettings, WeightDtype, WriteOptions, free_memory,
-    gib, load_model_with, load_tokenizer, peak_device_memory, write_random_model,
+    OptimizerPlace, PrefixSharing, RankMemory, Request, Spread, TrainingSettings, WeightDtype, WriteOptions,
+    free_memory, gib, load_model_with, load_tokenizer, peak_device_memory, write_random_model,
 };
 
 use super::{Error, Settings, Sink};
@@ -55,7 +55,7 @@ fn steps(
     let how = if recompute { ", recomputation" } else { "" };
     let what = format!("step of {batch} × {seq} × {accumulation}{how}");
     let needs = TrainingSettings { dtype, tokens: batch * seq, activations, optimizer: OptimizerPlace::Device };
-    let planned = TrainingMemory::new(config, &needs).on_device();
+    let planned = RankMemory::new(config, &needs, &Spread::single()).on_device();
     let free = free_memory(device)?.free;
     if planned > free {
         let why = format!("left out: it needs {}, {} are free", gib(planned), gib(free));

@@ -1,10 +1,13 @@
 //! How much memory there is, and how much a model needs.
 
 mod host;
+mod passing;
 mod playing;
-mod sharded;
+mod rank;
+mod spread;
 mod table;
 mod training;
+mod work;
 
 use std::path::Path;
 
@@ -17,9 +20,10 @@ use crate::params::Layout;
 
 pub(crate) use host::{available_memory, total_memory};
 pub use playing::{PlayingMemory, PlayingSettings};
-pub use sharded::{Computer, GatheredLayers, ParameterPlace, RankMemory, Sharding, Spread, gathered_layers};
+pub use rank::RankMemory;
+pub use spread::{Computer, ParameterPlace, Sharding, Spread};
 pub use table::gib;
-pub use training::{OptimizerPlace, TrainingMemory, TrainingSettings};
+pub use training::{OptimizerPlace, TrainingSettings};
 
 /// What is about to begin has no room.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -22,6 +22,7 @@ use crate::config::{OffloadOptimizer, OffloadParam, TrainConfig, ZeroStage};
 use crate::dataset::Dataset;
 use crate::deepspeed::{DeepSpeed, Flags};
 use crate::error::{Error, Result};
+use crate::memory::Ranks;
 use crate::order::Plan;
 use crate::progress::Progress;
 use crate::reference::{ReferenceKey, cached};
@@ -178,7 +179,8 @@ fn train(
     let dataset = Dataset::new(&samples, &tokenizer, job.config.max_length)?;
     let deepspeed = deepspeed(job, dataset.samples.len(), group.size())?;
     let architecture = LlamaConfig::from_file(model_dir.join("config.json"))?;
-    let zero = zero(job, deepspeed.as_ref(), &architecture, &device)?;
+    let ranks = Ranks { all: group.size(), on_host: env.local_size };
+    let zero = zero(job, deepspeed.as_ref(), &architecture, ranks, &device)?;
     let job = &TrainJob {
         zero_stage: Some(zero.stage),
         offload_param: zero.parameters,

@@ -6,7 +6,7 @@ use super::TrainJob;
 use crate::config::{OffloadOptimizer, OffloadParam, ZeroStage};
 use crate::deepspeed::{DeepSpeed, Device};
 use crate::error::{Error, Result};
-use crate::memory::place_optimizer;
+use crate::memory::{Asked, Ranks, place_optimizer};
 use crate::zero::Zero;
 
 /// What flags and file ask for, with the optimizer where there is room for it.
@@ -17,6 +17,7 @@ pub(super) fn zero(
     job: &TrainJob,
     deepspeed: Option<&DeepSpeed>,
     model: &LlamaConfig,
+    ranks: Ranks,
     device: &OpenDevice,
 ) -> Result<Zero> {
     let stage = stage(job, deepspeed)?;
@@ -30,7 +31,8 @@ pub(super) fn zero(
             reason: format!("it needs ZeRO stage 3, not {}: pass --zero_stage 3", u8::from(stage)),
         });
     }
-    let optimizer = place_optimizer(model, &job.config, offload(job, deepspeed)?, device)?;
+    let asked = Asked { stage, parameters, optimizer: offload(job, deepspeed)? };
+    let optimizer = place_optimizer(model, &job.config, asked, ranks, device)?;
     Ok(Zero { stage, optimizer, parameters })
 }
 

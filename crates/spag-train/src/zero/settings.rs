@@ -1,6 +1,6 @@
 //! What is asked of the splitting.
 
-use spag_model::OptimizerPlace;
+use spag_model::{Computer, OptimizerPlace, ParameterPlace, Sharding, Spread};
 
 use crate::config::{OffloadParam, ZeroStage};
 
@@ -20,5 +20,20 @@ impl Zero {
     /// memory that it computes in.
     pub fn gathers(&self, ranks: usize) -> bool {
         self.stage == ZeroStage::Weights && (ranks > 1 || self.parameters == OffloadParam::Cpu)
+    }
+
+    /// The same for whoever plans memory.
+    pub fn spread(&self, ranks: usize, computer: Computer) -> Spread {
+        let sharding = match self.stage {
+            ZeroStage::Disabled => Sharding::Nothing,
+            ZeroStage::OptimizerState => Sharding::OptimizerState,
+            ZeroStage::Gradients => Sharding::Gradients,
+            ZeroStage::Weights => Sharding::Parameters,
+        };
+        let parameters = match self.parameters {
+            OffloadParam::None => ParameterPlace::Device,
+            OffloadParam::Cpu => ParameterPlace::Host,
+        };
+        Spread { ranks, sharding, parameters, computer }
     }
 }

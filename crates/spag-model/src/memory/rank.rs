@@ -1,94 +1,19 @@
 //! What training a model on several ranks needs of each rank's device and of its host, from the configuration alone.
-//!
-//! Legend: n tokens of a micro-batch, d hidden size, f feed-forward size, kv key/value width, v vocabulary.
 
 use std::fmt;
 
-use super::training::{OptimizerPlace, TrainingMemory, TrainingSettings};
+use super::passing::{Buffers, Passing, Whole};
+use super::spread::{Computer, ParameterPlace, Sharding, Spread};
+use super::training::{OptimizerPlace, TrainingSettings};
+use super::work::Work;
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
-use crate::llama::Activations;
 use crate::params::Layout;
 
 /// A layer's part of each rank has a multiple of so many elements.
 const PART: usize = 64;
-/// Buffers of a whole layer that gradients pass through on their way to their rank: one is filled, one is reduced.
-const REDUCING: u64 = 2;
 /// Buffers of a layer's part, each way, between the device and the host.
 const STAGING: u64 = 2;
-/// Logits that exist at a time on a CPU, in elements, and how many are kept for the backward pass where all fit: as
-/// `ops/log_prob.rs` has it.
-const CPU_LOGITS: u64 = 1 << 22;
-const CPU_KEPT_LOGITS: u64 = 1 << 24;
-
-/// What of a model's state is split over the ranks; each stage includes the one before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sharding {
-    /// ZeRO 0: nothing.
-    #[default]
-    Nothing,
-    /// ZeRO 1: the optimizer's state.
-    OptimizerState,
-    /// ZeRO 2: gradients too.
-    Gradients,
-    /// ZeRO 3: parameters too.
-    Parameters,
-}
-
-impl Sharding {
-    /// All, in order.
-    pub const ALL: [Self; 4] = [Self::Nothing, Self::OptimizerState, Self::Gradients, Self::Parameters];
-
-    /// The number of the stage.
-    pub fn stage(self) -> u8 {
-        match self {
-            Self::Nothing => 0,
-            Self::OptimizerState => 1,
-            Self::Gradients => 2,
-            Self::Parameters => 3,
-        }
-    }
-}
-
-/// Where a rank's part of the parameters lies between its uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ParameterPlace {
-    /// On the device.
-    #[default]
-    Device,
-    /// In the host's memory; with [`Sharding::Parameters`] alone.
-    Host,
-}
-
-/// What computes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Computer {
-    /// A GPU: activations in the format of the parameters, and memory of its own.
-    #[default]
-    Gpu,
-    /// A CPU: activations in f32; what is "on the host" is beside everything else.
-    Cpu,
-}
-
-/// How a training run is spread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spread {
-    /// Ranks, one a device.
-    pub ranks: usize,
-    /// What is split over them.
-    pub sharding: Sharding,
-    /// Where a rank's part of the parameters lies.
-    pub parameters: ParameterPlace,
-    /// What computes.
-    pub computer: Computer,
-}
-
-impl Spread {
-    /// One process on a GPU.
-    pub fn single() -> Self {
-        Self { ranks: 1, sharding: Sharding::Nothing, parameters: ParameterPlace::Device, computer: Computer::Gpu }
-    }
-}
 
 /// What one rank of a training run needs at its peak, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +24,7 @@ pub struct RankMemory {
     pub gathered: u64,
     /// Gradients, f32: whole, or the rank's part.
     pub gradients: u64,
-    /// Gradients of whole layers on their way to their ranks, f32.
+    /// Gradients of whole layers on their way to their ranks, at the peak, f32.
     pub reducing: u64,
     /// AdamW's state on the device.
     pub optimizer: u64,
@@ -115,28 +40,6 @@ pub struct RankMemory {
     pub host_optimizer: u64,
     /// Memory on the host that layers pass through.
     pub host_staging: u64,
-}
-
-/// Bytes of whole layers that stage 3 has gathered at a time: while blocks are at work, and while the head is.
-///
-/// A block at work, the next one on its way and the last one being freed; before and after them the embedding with a
-/// block, and the head with one.
-pub fn gathered_layers(layout: &Layout, bytes_of: impl Fn(usize) -> u64) -> GatheredLayers {
-    let of = |layer: Option<&crate::params::LayerLayout>| layer.map_or(0, |layer| bytes_of(layer.len));
-    let block = of(layout.layers.get(1).filter(|_| layout.layers.len() > 2));
-    GatheredLayers {
-        blocks: (3 * block).max(of(layout.layers.first()) + block),
-        head: of(layout.layers.last()) + block,
-    }
-}
-
-/// See [`gathered_layers`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GatheredLayers {
-    /// While blocks are at work.
-    pub blocks: u64,
-    /// While the head is.
-    pub head: u64,
 }
 
 impl RankMemory {
@@ -168,22 +71,25 @@ impl RankMemory {
             (WeightDtype::F32, true) | (WeightDtype::Bf16, _) => 12,
         };
         let optimizer = part_of(whole, Sharding::OptimizerState) * per_element;
-        let gathered = match gathers {
-            true => gathered_layers(&layout, |len| padded(len) * element),
-            false => GatheredLayers { blocks: 0, head: 0 },
+        let layer = |index: usize| layout.layers.get(index).map_or(0, |layer| padded(layer.len));
+        let buffers = Buffers {
+            parameters: &|index| if gathers { layer(index) * element } else { 0 },
+            gradients: &|index| if ranks > 1 { layer(index) * 4 } else { 0 },
         };
+        let passing = Passing::new(&layout, config.tie_word_embeddings, &buffers);
         let activations = match spread.computer {
             Computer::Gpu => Work::on_gpu(config, settings),
             Computer::Cpu => Work::on_cpu(config, settings, &layout),
         };
         // The two do not come at the same time.
-        let peak = [(gathered.blocks, activations.block), (gathered.head, activations.head)];
-        let (gathered, work) = peak.into_iter().max_by_key(|(gathered, work)| gathered + work).unwrap_or((0, 0));
+        let (blocks, head) = ((passing.blocks, activations.block), (passing.head, activations.head));
+        let needs = |(passing, work): (Whole, u64)| passing.total() + work;
+        let (Whole { gathered, reducing }, work) = if needs(head) > needs(blocks) { head } else { blocks };
         Self {
             parameters: if parameters_away { 0 } else { parameters },
             gathered,
             gradients: part_of(whole, Sharding::OptimizerState) * 4,
-            reducing: if ranks > 1 { REDUCING * largest * 4 } else { 0 },
+            reducing,
             optimizer: if optimizer_away { 0 } else { optimizer },
             kept: activations.kept,
             work,
@@ -238,63 +144,10 @@ impl fmt::Display for RankMemory {
     }
 }
 
-/// Activations and what is made of them, in bytes.
-struct Work {
-    kept: u64,
-    block: u64,
-    head: u64,
-    allowance: u64,
-}
-
-impl Work {
-    fn on_gpu(config: &LlamaConfig, settings: &TrainingSettings) -> Self {
-        let TrainingMemory { kept, block, head, allowance, .. } = TrainingMemory::new(config, settings);
-        Self { kept, block, head, allowance }
-    }
-
-    /// On a CPU tensors go back to a pool of spare memory, by size, and stay there for the next micro-batch: what was
-    /// needed at different times adds up unless it has the same size.
-    fn on_cpu(config: &LlamaConfig, settings: &TrainingSettings, layout: &Layout) -> Self {
-        let n = settings.tokens as u64;
-        let (d, f, kv) = (config.hidden_size as u64, config.intermediate_size as u64, config.kv_size() as u64);
-        let (v, blocks) = (config.vocab_size as u64, config.num_hidden_layers as u64);
-        let lse = 4 * n * config.num_attention_heads as u64;
-        let read_again = 4 * n * (3 * d + 2 * kv + 2 * f);
-        let input = 4 * n * d;
-        let (kept, tensors) = match settings.activations {
-            // The last block's backward pass begins beside everything: two gradients, normed and activated values.
-            Activations::Keep => (blocks * (input + read_again + lse), 4 * n * (4 * d + f)),
-            // Attention's backward pass: q, attended, the gradients of both and of the middle; k, v and theirs; from
-            // the MLP's, three of its width, whose memory is too large for the others.
-            Activations::Recompute if kv == d => (blocks * input, lse + 4 * n * (9 * d + 3 * f)),
-            Activations::Recompute => (blocks * input, lse + 4 * n * (6 * d + 4 * kv + 3 * f)),
-        };
-        let (logits, pieces) = match n * v <= CPU_KEPT_LOGITS {
-            true => (n * v, 0),
-            // The gradients of the chunks' rows are put together at the end.
-            false => (n.min((CPU_LOGITS / v.max(1)).clamp(16, 8192)) * v, input),
-        };
-        // Layers in bf16 are widened when they are used.
-        let widened = |layer: Option<&crate::params::LayerLayout>| match settings.dtype {
-            WeightDtype::F32 => 0,
-            WeightDtype::Bf16 => 4 * layer.map_or(0, |layer| layer.len as u64),
-        };
-        let head = match config.tie_word_embeddings {
-            true => layout.layers.first(),
-            false => layout.layers.last(),
-        };
-        Self {
-            kept,
-            block: tensors + 4 * logits + widened(layout.layers.get(1)),
-            head: tensors + 4 * logits + pieces + widened(head),
-            allowance: 0,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llama::Activations;
 
     fn seven_billion() -> LlamaConfig {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/llama2-7b/config.json");
@@ -309,11 +162,42 @@ mod tests {
         Spread { ranks, sharding, parameters, computer: Computer::Gpu }
     }
 
+    /// 6 738 415 616 parameters; two sequences of 2 048 tokens.
     #[test]
-    fn one_rank_is_what_one_process_needs() {
-        for optimizer in [OptimizerPlace::Device, OptimizerPlace::Host] {
-            let one = RankMemory::new(&seven_billion(), &settings(optimizer), &Spread::single());
-            assert_eq!(one.on_device(), TrainingMemory::new(&seven_billion(), &settings(optimizer)).on_device());
+    fn seven_billion_parameters_by_hand() {
+        let memory = RankMemory::new(&seven_billion(), &settings(OptimizerPlace::Device), &Spread::single());
+        assert_eq!((memory.parameters, memory.gradients), (13_476_831_232, 26_953_662_464));
+        assert_eq!((memory.optimizer, memory.gathered, memory.reducing), (80_860_987_392, 0, 0));
+        // The head needs more than a block.
+        assert_eq!(memory.work, 920_649_728);
+        let sum = 13_476_831_232 + 26_953_662_464 + 80_860_987_392 + (1 << 30) + 920_649_728 + (512 << 20);
+        assert_eq!((memory.on_device(), memory.on_host()), (sum, 0));
+        let text = memory.to_string();
+        let lines: Vec<String> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        for line in [
+            "parameters 12.55 GiB",
+            "gradients (f32) 25.10 GiB",
+            "AdamW's state (f32) 75.31 GiB",
+            "kept of every block 1.00 GiB",
+            "block or head at work 0.86 GiB",
+            "in all 115.32 GiB",
+        ] {
+            assert!(lines.iter().any(|found| found == line), "{line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_on_the_host_is_not_on_the_device() {
+        for (dtype, there, away) in [(WeightDtype::Bf16, 12, 12), (WeightDtype::F32, 8, 12)] {
+            let of = |place| {
+                let settings = TrainingSettings { dtype, ..settings(place) };
+                RankMemory::new(&seven_billion(), &settings, &Spread::single())
+            };
+            let (device, host) = (of(OptimizerPlace::Device), of(OptimizerPlace::Host));
+            assert_eq!(device.on_device() - host.on_device(), there * 6_738_415_616);
+            // There are master weights on the host whatever the parameters are.
+            assert_eq!(host.on_host() - host.host_staging, away * 6_738_415_616);
         }
     }
 
