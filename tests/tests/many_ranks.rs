@@ -129,6 +129,48 @@ fn every_stage_trains_what_one_process_does() {
     }
 }
 
+/// Three ranks, five samples: a step has fewer micro-batches than ranks could take, and the last rank gets one less. It
+/// evaluates less, too.
+#[test]
+fn uneven_shares_train_and_evaluate_what_one_process_does() {
+    let work = tempfile::tempdir().unwrap();
+    let items: Vec<Value> = serde_json::from_slice(&fs::read(fixture("training/train_items.json")).unwrap()).unwrap();
+    let few = work.path().join("few.json");
+    fs::write(&few, serde_json::to_vec(&items[..5]).unwrap()).unwrap();
+    let run = |ranks: usize, stage: usize| {
+        let output = work.path().join(format!("uneven-{ranks}-{stage}"));
+        let command = |_| {
+            let mut command = program("spag-train");
+            command.arg("--model_name_or_path").arg(fixture("tiny-llama"));
+            command.arg("--train_data_path").arg(&few).arg("--eval_data_path");
+            command.arg(fixture("training/train_items.json")).arg("--output_dir").arg(&output);
+            command.args("--per_device_eval_batch_size 7 --evaluation_strategy epoch".split_whitespace());
+            command
+                .args("--per_device_train_batch_size 1 --num_train_epochs 4 --learning_rate 1e-3".split_whitespace());
+            command.args("--train_method SFTwithKL --lm_kl_coeff 0.1 --max_length 96".split_whitespace());
+            command.args(["--gradient_accumulation_steps", &(6 / ranks).to_string(), "--zero_stage"]);
+            command.arg(stage.to_string());
+            command
+        };
+        Ranks::start(ranks, command).succeed();
+        let text = fs::read_to_string(output.join("metrics.jsonl")).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        // Lines of steps and of evaluations, in the order in which they were written.
+        let number = |line: &Value| ["loss", "eval_loss"].iter().find_map(|key| line[*key].as_f64()).unwrap();
+        (lines.map(|line| number(&line)).collect::<Vec<f64>>(), output.join("model.safetensors"))
+    };
+    let (losses, model) = run(1, 0);
+    assert_eq!(losses.len(), 8, "a line a step and one an evaluation: {losses:?}");
+    for stage in [0, 2, 3] {
+        let (together, theirs) = run(3, stage);
+        assert_eq!(together.len(), losses.len());
+        for (together, alone) in together.iter().zip(&losses) {
+            assert!((together - alone).abs() <= 1e-5 * alone.abs().max(1.0), "stage {stage}: {together} {alone}");
+        }
+        assert_close(&theirs, &model, &format!("uneven, stage {stage}"));
+    }
+}
+
 #[test]
 fn a_checkpoint_of_four_ranks_goes_on_with_two_and_with_one() {
     let work = tempfile::tempdir().unwrap();
