@@ -27,6 +27,7 @@ fn join(rank: usize, size: usize, port: u16, token: &Token) -> TcpGroup {
         local_rank: rank,
         local_size: size,
         rendezvous: Some(Rendezvous { address: "127.0.0.1".into(), port }),
+        restarts: 0,
     };
     let options = JoinOptions { token: Some(token.clone()), ..JoinOptions::default() };
     TcpGroup::join(&env, &options).expect("a free port and as many ranks")

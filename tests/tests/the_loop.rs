@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use candle_core::{Device, Tensor};
 use spag_tests::{program, run};
 
 /// The loop in small, into `dir`.
@@ -102,4 +103,48 @@ fn runs_through_and_ends_alike_when_killed_at_any_moment() {
     assert_eq!(before, after);
     let (_, err) = run(small_run(&whole).args(["--set", "seed=5"]), 2);
     assert!(err.contains("seed"), "{err}");
+}
+
+/// The loop as `ranks` processes with one global batch: steps of two micro-batches in all.
+fn on_ranks(dir: &Path, ranks: usize) -> Command {
+    let small = small_run(dir);
+    let steps = 2 / ranks;
+    let mut command = program("spag");
+    command.args(["launch", "--nproc_per_node", &ranks.to_string(), "--", "spag"]).args(small.get_args());
+    for section in ["train", "imitation.train"] {
+        command.args(["--set", &format!("{section}.gradient_accumulation_steps={steps}")]);
+    }
+    command
+}
+
+#[test]
+fn two_processes_train_what_one_does_with_the_same_global_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    run(&mut on_ranks(&one, 1), 0);
+    let (out, err) = run(&mut on_ranks(&two, 2), 0);
+    assert!(out.contains("[rank 0] ") && out.contains("SPAG-1"), "{out}{err}");
+    let (alone, together) = (contents(&one), contents(&two));
+    // The same files: what ranks wrote on their own has been put together.
+    assert_eq!(alone.keys().collect::<Vec<_>>(), together.keys().collect::<Vec<_>>());
+    let same = |file: &str| assert!(alone[Path::new(file)] == together[Path::new(file)], "{file} differs");
+    same("im/episodes.jsonl");
+    same("im/samples.jsonl");
+    // Sums of gradients are taken in another order, which moves few elements by more than 1e-5.
+    let weights = |dir: &Path| {
+        let tensors = candle_core::safetensors::load(dir.join("im/model/model.safetensors"), &Device::Cpu).unwrap();
+        let mut all: Vec<_> = tensors.into_iter().collect();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let flat = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        all.iter().flat_map(|(_, tensor)| flat(tensor)).collect::<Vec<f32>>()
+    };
+    let (a, b) = (weights(&one), weights(&two));
+    let apart = a.iter().zip(&b).filter(|(a, b)| (*a - *b).abs() > 1e-5).count();
+    assert!(a.len() == b.len() && apart * 10_000 < a.len(), "{apart} of {} elements", a.len());
+    let steps = |dir: &Path| std::fs::read_to_string(dir.join("im/metrics.jsonl")).unwrap().lines().count();
+    assert_eq!(steps(&one), steps(&two));
+    // Finished, it is not run again, by whatever number of ranks.
+    let before = std::fs::metadata(two.join("spag-1/model/model.safetensors")).unwrap().modified().unwrap();
+    run(&mut on_ranks(&two, 2), 0);
+    assert_eq!(std::fs::metadata(two.join("spag-1/model/model.safetensors")).unwrap().modified().unwrap(), before);
 }

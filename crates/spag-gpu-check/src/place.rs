@@ -40,6 +40,11 @@ impl Place {
         tensor.to_dtype(dtype)?.copy()?.to_device(&self.device)
     }
 
+    /// Whether its kernels run on the CPU.
+    pub fn is_emulated(&self) -> bool {
+        self.kernels.is_some()
+    }
+
     /// Its device.
     pub fn where_to(&self) -> &Device {
         &self.device

@@ -8,9 +8,9 @@ use spag_model::ops::cast::widened;
 use spag_model::ops::squared_norm::squared_norm_into;
 use spag_model::{FlatBuffers, OptimizerPlace};
 
-use crate::config::TrainConfig;
+use crate::config::{OffloadParam, TrainConfig};
 use crate::error::Result;
-use crate::zero::{Partition, alone};
+use crate::zero::{Partition, Zero, alone};
 
 use host::Transfers;
 
@@ -47,10 +47,13 @@ impl AdamW {
     /// # Errors
     /// The device or the host cannot hold the state.
     pub fn placed(config: &TrainConfig, parameters: &FlatBuffers, place: OptimizerPlace) -> Result<Self> {
-        Self::of_parts(config, Partition::whole(parameters.layout()), parameters.layers(), place)
+        let zero = Zero { optimizer: place, ..Zero::default() };
+        let partition = Partition::whole(parameters.layout());
+        Self::of_parts(config, partition, parameters.layers(), parameters.device(), zero)
     }
 
-    /// As [`AdamW::placed`], for parts of layers.
+    /// As [`AdamW::placed`], for parts of layers whose gradients lie on `device`. The state of parameters that lie in the
+    /// host's memory is there too.
     ///
     /// # Errors
     /// As [`AdamW::placed`].
@@ -58,23 +61,22 @@ impl AdamW {
         config: &TrainConfig,
         partition: Partition,
         parameters: &[Tensor],
-        place: OptimizerPlace,
+        device: &Device,
+        zero: Zero,
     ) -> Result<Self> {
-        let transfers = match place {
-            OptimizerPlace::Device => None,
-            OptimizerPlace::Host => Transfers::new(parameters)?,
+        let transfers = match (zero.optimizer, zero.parameters) {
+            (OptimizerPlace::Device, OffloadParam::None) => None,
+            (_, place) => Transfers::new(parameters, place, device)?,
         };
-        let device = match (&transfers, parameters.first()) {
-            (None, Some(parameter)) => parameter.device(),
-            _ => &Device::Cpu,
-        };
+        let device = if transfers.is_some() { &Device::Cpu } else { device };
         let zeros = || -> Result<Vec<Tensor>> {
             let like = |parameter: &Tensor| Tensor::zeros(parameter.elem_count(), DType::F32, device);
             Ok(parameters.iter().map(like).collect::<candle_core::Result<_>>()?)
         };
         // On the way to the host as bf16, which is half as much.
         let own = |parameter: &Tensor| -> Result<Tensor> { Ok(widened(&alone(parameter)?.to_device(device)?)?) };
-        let has_master = transfers.is_some() || parameters.iter().any(|parameter| parameter.dtype() == DType::BF16);
+        let away = transfers.is_some() && zero.parameters == OffloadParam::None;
+        let has_master = away || parameters.iter().any(|parameter| parameter.dtype() == DType::BF16);
         Ok(Self {
             first: zeros()?,
             second: zeros()?,
@@ -97,6 +99,14 @@ impl AdamW {
     /// Goes on from a saved count; the buffers of [`AdamW::state`] are filled by whoever reads them.
     pub(crate) fn resume_at(&mut self, updates: u64) {
         self.updates = updates;
+    }
+
+    /// Where the state lies, seen from the device that holds the gradients.
+    pub(crate) fn place(&self) -> OptimizerPlace {
+        match self.transfers {
+            Some(_) => OptimizerPlace::Host,
+            None => OptimizerPlace::Device,
+        }
     }
 
     /// The buffers that are saved with a checkpoint, by the stem of their files: one a layer, or the part of one. All f32.

@@ -4,7 +4,7 @@ mod args;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use spag_dist::{JoinOptions, LaunchEnv};
+use spag_dist::LaunchEnv;
 use spag_model::LlamaConfig;
 use spag_train::{Silent, Start, TrainJob, TrainSummary};
 
@@ -37,10 +37,9 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         // The launcher's command is that of the first start.
         job.start = Start::Latest;
     }
-    let group = spag_dist::join(&env, &JoinOptions::detect()?)?;
     let summary = match first {
-        true => spag_train::run_on(&job, &env, group, &mut TerminalProgress::new())?,
-        false => spag_train::run_on(&job, &env, group, &mut Silent)?,
+        true => spag_train::run(&job, &mut TerminalProgress::new())?,
+        false => spag_train::run(&job, &mut Silent)?,
     };
     match first {
         true => exit::say(told(&summary, &job)),

@@ -58,7 +58,10 @@ mod tests {
                 sums.iter().map(|bits| (bf16::from_bits(*bits) + bf16::from_bits(other)).to_bits()).collect();
             let terms = vec![other; sums.len()];
             adder(DType::BF16).unwrap()(bytemuck::cast_slice_mut(&mut sums), bytemuck::cast_slice(&terms));
-            assert!(sums == expected, "{other:x}");
+            // Which of two not-a-numbers comes out of a sum is the processor's choice.
+            let is_nan = |bits: u16| bf16::from_bits(bits).is_nan();
+            let agree = |(a, b): (&u16, &u16)| a == b || (is_nan(*a) && is_nan(*b));
+            assert!(sums.iter().zip(&expected).all(agree), "{other:x}");
         }
     }
 

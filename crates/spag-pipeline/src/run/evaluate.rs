@@ -6,11 +6,9 @@ use std::sync::Arc;
 use spag_game::Seats;
 use spag_model::Checkpoint;
 
-use super::crew::Crew;
 use super::folder::{RunFolder, StageDone, StageFolder};
 use super::games::GameSet;
-use super::table::Table;
-use super::{load, player};
+use super::{Scene, load, player};
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::progress::{RunProgress, Staged};
@@ -77,13 +75,12 @@ pub(super) fn pairings(config: &RunConfig) -> Vec<(Pairing, usize)> {
 
 /// Plays what is missing of every pairing.
 pub(super) fn evaluate(
-    config: &RunConfig,
-    crew: &Crew,
-    table: &Table,
+    scene: Scene<'_>,
     folder: &RunFolder,
     eval: &StageFolder,
     progress: &mut dyn RunProgress,
 ) -> Result<StageDone> {
+    let Scene { config, crew, table } = scene;
     let mut done = StageDone::default();
     let mut total = 0;
     for (pairing, count) in pairings(config) {

@@ -8,7 +8,7 @@ use spag_game::{Episode, read_episodes};
 use spag_rewards::{CreditConfig, Sample, assign_rewards, convert_imitation, read_samples, write_samples};
 use spag_train::{Start, TrainConfig, TrainJob};
 
-use super::crew::Crew;
+use super::Scene;
 use super::folder::{StageDone, StageFolder};
 use super::table::Table;
 use crate::config::RunConfig;
@@ -28,14 +28,13 @@ pub(super) enum Learning {
 /// Writes the stage's samples, trains the model in `from` on them, and saves it as the stage's model.
 pub(super) fn learn(
     learning: Learning,
-    config: &RunConfig,
-    crew: &Crew,
-    table: &Table,
+    scene: Scene<'_>,
     from: &Path,
     stage: &StageFolder,
     done: &mut StageDone,
     progress: &mut dyn RunProgress,
 ) -> Result<()> {
+    let Scene { config, crew, table } = scene;
     let seed = |part: &str| stage_seed(config.seed, &format!("{}/{part}", stage.name()));
     let seeds = [("wordings", seed("wordings")), ("sft", seed("sft")), ("train", seed("train"))];
     for (part, seed) in seeds {

@@ -72,28 +72,37 @@ fn stages(config: &RunConfig, crew: &Crew, progress: &mut dyn RunProgress) -> Re
     config.device.open(crew.env().local_rank)?;
     let folder = RunFolder::open(config, crew)?;
     let table = Table::set(config)?;
+    let scene = Scene { config, crew, table: &table };
     let base_stage = folder.stage("base")?;
     let mut stages = vec![unless_done(crew, &base_stage, progress, |_| base(config, crew, &base_stage))?];
 
     let im = folder.stage("im")?;
-    stages.push(unless_done(crew, &im, progress, |progress| imitation(config, crew, &table, &im, progress))?);
+    stages.push(unless_done(crew, &im, progress, |progress| imitation(scene, &im, progress))?);
 
     let mut current = im.clone();
     for epoch in 1..=config.epochs {
         let stage = folder.stage(&format!("spag-{epoch}"))?;
-        let work = |progress: &mut dyn RunProgress| spag(config, crew, &table, &current, &stage, progress);
+        let work = |progress: &mut dyn RunProgress| spag(scene, &current, &stage, progress);
         stages.push(unless_done(crew, &stage, progress, work)?);
         current = stage;
     }
 
     let eval = folder.stage("eval")?;
-    let work = |progress: &mut dyn RunProgress| evaluate::evaluate(config, crew, &table, &folder, &eval, progress);
+    let work = |progress: &mut dyn RunProgress| evaluate::evaluate(scene, &folder, &eval, progress);
     stages.push(unless_done(crew, &eval, progress, work)?);
 
     match crew.is_first() {
         true => summarize::summarize(config, &table, &folder, &stages).map(Some),
         false => Ok(None),
     }
+}
+
+/// What every stage is done with.
+#[derive(Clone, Copy)]
+struct Scene<'a> {
+    config: &'a RunConfig,
+    crew: &'a Crew,
+    table: &'a Table,
 }
 
 /// Runs a stage, or says that it was done before.
@@ -129,13 +138,8 @@ fn base(config: &RunConfig, crew: &Crew, stage: &StageFolder) -> Result<StageDon
 }
 
 /// Scripted players play, the base learns from the winners.
-fn imitation(
-    config: &RunConfig,
-    crew: &Crew,
-    table: &Table,
-    stage: &StageFolder,
-    progress: &mut dyn RunProgress,
-) -> Result<StageDone> {
+fn imitation(scene: Scene<'_>, stage: &StageFolder, progress: &mut dyn RunProgress) -> Result<StageDone> {
+    let Scene { config, crew, table } = scene;
     let seed = stage_seed(config.seed, "im/play");
     let set = GameSet {
         path: stage.episodes(),
@@ -157,19 +161,18 @@ fn imitation(
         }
         games.finish()
     })?;
-    learn(Learning::Imitation, config, crew, table, &config.base_model, stage, &mut done, progress)?;
+    learn(Learning::Imitation, scene, &config.base_model, stage, &mut done, progress)?;
     Ok(done)
 }
 
 /// The current model plays itself and learns from the winners.
 fn spag(
-    config: &RunConfig,
-    crew: &Crew,
-    table: &Table,
+    scene: Scene<'_>,
     current: &StageFolder,
     stage: &StageFolder,
     progress: &mut dyn RunProgress,
 ) -> Result<StageDone> {
+    let Scene { config, crew, table } = scene;
     let seed = stage_seed(config.seed, &format!("{}/play", stage.name()));
     let set = GameSet {
         path: stage.episodes(),
@@ -189,7 +192,7 @@ fn spag(
         }
         games.finish()
     })?;
-    learn(Learning::OfflinePo, config, crew, table, &current.model(), stage, &mut done, progress)?;
+    learn(Learning::OfflinePo, scene, &current.model(), stage, &mut done, progress)?;
     Ok(done)
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
-use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, join, text_of_first};
+use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, join_on, text_of_first};
 use spag_model::{
     DeviceChoice, Llama, LlamaConfig, LoadOptions, Network, OptimizerPlace, Tokenizer, WriteOptions, load_model_with,
     save_checkpoint,
@@ -129,7 +129,9 @@ impl TrainJob {
 /// ranks that are lost or were told something else, and everything that [`Trainer::run`] reports.
 pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> {
     let env = LaunchEnv::detect()?;
-    run_on(job, &env, join(&env, &JoinOptions::detect()?)?, progress)
+    // A device that cannot be used is found out before the others are met.
+    let device = job.device.open(env.local_rank)?;
+    run_on(job, &env, join_on(&env, &JoinOptions::detect()?, device.device())?, progress)
 }
 
 /// As [`run`], on ranks that have met. Rank 0 reads and writes the output folder; all of them read the model, the data

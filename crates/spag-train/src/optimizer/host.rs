@@ -7,6 +7,7 @@ use std::thread;
 use candle_core::{DType, Device, Tensor};
 use spag_model::kernels::{self, Kernels, PageLock};
 
+use crate::config::OffloadParam;
 use crate::error::{Error, Result};
 
 /// Layers that are on their way at a time, in each direction: one copied, one updated.
@@ -17,30 +18,34 @@ pub(super) struct Transfers {
     kernels: Arc<dyn Kernels>,
     /// f32, each for the largest layer.
     gradients: Vec<Tensor>,
-    /// Of the number format of the parameters.
+    /// Of the number format of the parameters; none where these are on the host and stay there.
     parameters: Vec<Tensor>,
     _locks: Vec<PageLock>,
 }
 
 impl Transfers {
-    /// For these parameters; `None` where they are on the host.
-    pub(super) fn new(parameters: &[Tensor]) -> Result<Option<Self>> {
+    /// For these parameters, at `place`, with gradients on `device`; `None` where there is no device beside the host.
+    pub(super) fn new(parameters: &[Tensor], place: OffloadParam, device: &Device) -> Result<Option<Self>> {
         let Some(first) = parameters.first() else { return Ok(None) };
-        let Some(kernels) = kernels::of(first.device())? else { return Ok(None) };
+        let Some(kernels) = kernels::of(device)? else { return Ok(None) };
         let largest = parameters.iter().map(Tensor::elem_count).max().unwrap_or(0);
         let buffers = |dtype: DType| {
             let buffer = |_| Tensor::zeros(largest, dtype, &Device::Cpu);
             (0..IN_FLIGHT).map(buffer).collect::<candle_core::Result<Vec<_>>>()
         };
-        let (down, up) = (buffers(DType::F32)?, buffers(first.dtype())?);
+        let down = buffers(DType::F32)?;
+        let up = match place {
+            OffloadParam::None => buffers(first.dtype())?,
+            OffloadParam::Cpu => Vec::new(),
+        };
         let locks =
             down.iter().chain(&up).map(|buffer| kernels.page_lock(buffer)).collect::<candle_core::Result<_>>()?;
         Ok(Some(Self { kernels, gradients: down, parameters: up, _locks: locks }))
     }
 
-    /// Calls `update(index, gradient, parameter)` with every layer's gradient on the host and memory for its new
-    /// parameters, which then go to the device. While a layer is updated, the next one's gradient comes down and the
-    /// last one's parameters go up.
+    /// Calls `update(index, gradient, parameter)` with every layer's gradient on the host and its parameters there, or
+    /// memory for its new ones, which then go to the device. While a layer is updated, the next one's gradient comes down
+    /// and the last one's parameters go up.
     pub(super) fn update(
         &self,
         parameters: &[Tensor],
@@ -57,11 +62,16 @@ impl Transfers {
             let updated = kernels::without(|| -> Result<()> {
                 for Layer { index, buffer } in came {
                     let len = parameters[index].elem_count();
-                    // Closed only where the thread that sends them up has failed, which says why.
-                    let Ok(parameter) = free_up.recv() else { break };
-                    update(index, &buffer.narrow(0, 0, len)?, &parameter.narrow(0, 0, len)?)?;
-                    if go.send(Layer { index, buffer: parameter }).is_err() {
-                        break;
+                    let gradient = buffer.narrow(0, 0, len)?;
+                    if self.parameters.is_empty() {
+                        update(index, &gradient, &parameters[index])?;
+                    } else {
+                        // Closed only where the thread that sends them up has failed, which says why.
+                        let Ok(parameter) = free_up.recv() else { break };
+                        update(index, &gradient, &parameter.narrow(0, 0, len)?)?;
+                        if go.send(Layer { index, buffer: parameter }).is_err() {
+                            break;
+                        }
                     }
                     // Nobody waits for it once the last gradient has come.
                     let _ = give_down.send(buffer);

@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup};
-use spag_model::{Layout, WeightDtype, WeightSource, kernels};
+use spag_model::kernels::{self, Kernels, PageLock};
+use spag_model::{Layout, WeightDtype, WeightSource};
 
 use super::Partition;
+use crate::config::OffloadParam;
 use crate::error::Result;
 
 /// Whole layers at a time: the one that is read, the next one on its way, and the last one, which the backward pass
@@ -22,8 +24,12 @@ pub(crate) struct Gathered {
     dtype: WeightDtype,
     /// Where whole layers lie.
     device: Device,
-    /// The own parts, there or in the host's memory.
+    /// The own parts.
     parts: Vec<Tensor>,
+    /// Where these lie.
+    place: OffloadParam,
+    /// Keep parts in the host's memory where they are, so that they go to the device at full speed.
+    _locks: Vec<PageLock>,
     slots: Mutex<Vec<Slot>>,
 }
 
@@ -37,6 +43,7 @@ struct Slot {
 }
 
 impl Gathered {
+    /// Puts layers together on `device` from `parts`, which lie there.
     pub(crate) fn new(
         group: Arc<dyn ProcessGroup>,
         partition: Partition,
@@ -44,7 +51,20 @@ impl Gathered {
         dtype: WeightDtype,
         device: &Device,
     ) -> Self {
-        Self { group, partition, dtype, device: device.clone(), parts, slots: Mutex::default() }
+        let (place, device) = (OffloadParam::None, device.clone());
+        Self { group, partition, dtype, device, parts, place, _locks: Vec::new(), slots: Mutex::default() }
+    }
+
+    /// The same from parts that lie in the host's memory.
+    pub(crate) fn on_host(self) -> Self {
+        Self { place: OffloadParam::Cpu, ..self }
+    }
+
+    /// The same with the parts kept where they are in the host's memory.
+    pub(crate) fn locked(self) -> Result<Self> {
+        let lock = |kernels: Arc<dyn Kernels>| self.parts.iter().map(|part| kernels.page_lock(part)).collect();
+        let locks: candle_core::Result<_> = kernels::of(&self.device)?.map_or(Ok(Vec::new()), lock);
+        Ok(Self { _locks: locks?, ..self })
     }
 
     /// The own parts; whoever changes them calls [`Gathered::forget`] afterwards.
@@ -92,7 +112,7 @@ impl Gathered {
     /// Copies the own part to its place, onto the device where it lies in the host's memory.
     fn put_own(&self, buffer: &Tensor, layer: usize) -> Result<()> {
         let (part, start) = (&self.parts[layer], self.partition.own_start(layer));
-        match kernels::of(&self.device)?.filter(|_| !part.device().same_device(&self.device)) {
+        match kernels::of(&self.device)?.filter(|_| self.place == OffloadParam::Cpu) {
             Some(kernels) => kernels.upload(part, &self.partition.own(buffer, layer)?)?,
             None => buffer.slice_set(part, 0, start)?,
         }
@@ -101,8 +121,8 @@ impl Gathered {
 
     /// A process's own layer is lent as it is where it lies on the right device.
     fn alone(&self, layer: usize) -> Option<&Tensor> {
-        let whole = self.group.size() == 1;
-        self.parts.get(layer).filter(|part| whole && part.device().same_device(&self.device))
+        let whole = self.group.size() == 1 && self.place == OffloadParam::None;
+        self.parts.get(layer).filter(|_| whole)
     }
 
     fn lend_layer(&self, layer: usize, next: Option<usize>) -> Result<Tensor> {

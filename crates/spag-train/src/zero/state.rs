@@ -6,7 +6,8 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup, Single};
 use spag_model::{
-    FlatBuffers, GradientSink, Layout, LoadOptions, WeightDtype, WeightSource, read_buffers, read_tensors,
+    FlatBuffers, GradientSink, Layout, LoadOptions, OptimizerPlace, WeightDtype, WeightSource, read_buffers,
+    read_tensors,
 };
 
 use super::gathered::Gathered;
@@ -67,7 +68,11 @@ impl State {
             read_tensors(layout, *dtype, dir, "model", &mut |layer, view, values| {
                 partition.fill(&parts, layer, view, &values).map_err(super::into_model)
             })?;
-            Weights::Parts(Gathered::new(group.clone(), partition, parts, *dtype, device))
+            let gathered = Gathered::new(group.clone(), partition, parts, *dtype, device);
+            Weights::Parts(match zero.parameters {
+                OffloadParam::None => gathered,
+                OffloadParam::Cpu => gathered.on_host().locked()?,
+            })
         } else {
             let whole = FlatBuffers::padded(layout, *dtype, device, partition.multiple())?;
             read_buffers(&whole, dir, "model")?;
@@ -96,8 +101,12 @@ impl State {
             _ => Gradients::Parts(reduced(partition.zeros(DType::F32, &device)?)),
         };
         let updated = updated_partition(zero.stage, &partition);
-        let optimizer =
-            AdamW::of_parts(config, updated, &updated_parts(&weights, zero.stage, &partition)?, zero.optimizer)?;
+        let parameters = match zero.gathers(group.size()) {
+            true => zero.parameters,
+            false => OffloadParam::None,
+        };
+        let parts = updated_parts(&weights, zero.stage, &partition)?;
+        let optimizer = AdamW::of_parts(config, updated, &parts, &device, Zero { parameters, ..zero })?;
         Ok(Self { group, partition, stage: zero.stage, weights, gradients, optimizer })
     }
 
@@ -197,7 +206,11 @@ impl State {
             // One process's are lent where they lie.
             let device = if split { device } else { parts.first().map_or(device, Tensor::device) };
             let partition = self.updated_partition();
-            Box::new(Gathered::new(group.clone(), partition, parts.to_vec(), WeightDtype::F32, device))
+            let gathered = Gathered::new(group.clone(), partition, parts.to_vec(), WeightDtype::F32, device);
+            Box::new(match self.optimizer.place() {
+                OptimizerPlace::Host if split => gathered.on_host(),
+                _ => gathered,
+            })
         };
         self.optimizer.state().map(|(stem, parts)| (stem, source(parts))).collect()
     }

@@ -30,7 +30,7 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
     let config = RunConfig::load(&args.config, &args.set)?;
     // A stage of one rank may take long; one that is gone is noticed all the same.
     let options = JoinOptions { collective_timeout: Duration::from_secs(24 * 3600), ..JoinOptions::detect()? };
-    let group = spag_dist::join(&env, &options)?;
+    let group = spag_dist::join_on(&env, &options, config.device.open(env.local_rank)?.device())?;
     let report = match env.rank {
         0 => spag_pipeline::run_on(&config, &env, group, &mut TerminalProgress::new())?,
         _ => spag_pipeline::run_on(&config, &env, group, &mut Silent)?,

@@ -1,6 +1,7 @@
 //! `spag bench`: how fast this machine trains a model and plays with it.
 
 mod play;
+mod ranks;
 mod train;
 
 use clap::Subcommand;

@@ -1,14 +1,17 @@
-//! `spag bench train`: how fast this machine trains a model.
+//! `spag bench train`: how fast this machine trains a model, alone, as one of several ranks, or with modelled ones.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
-use serde_json::json;
-use spag_model::{LlamaConfig, LoadOptions, WeightDtype, load_model_with};
-use spag_train::{TimingConfig, gib, peak_memory_of, time_steps};
+use serde_json::{Value, json};
+use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
+use spag_model::{LlamaConfig, LoadOptions, OpenDevice, WeightDtype, load_model_with};
+use spag_train::{StepTiming, TimedRank, TimingConfig, gib, peak_memory_of, time_steps_of_rank};
 
+use super::ranks::RankArgs;
 use super::{on_threads, round};
-use crate::{Result, device_args::DeviceArgs, exit, flags};
+use crate::{Error, Result, device_args::DeviceArgs, exit, flags};
 
 /// The flags of `spag bench train`.
 #[derive(Debug, Args)]
@@ -46,13 +49,38 @@ pub(crate) struct TrainArgs {
     dtype: WeightDtype,
     #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten)]
+    ranks: RankArgs,
     /// Seed of the tokens.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
 
 pub(super) fn run(args: &TrainArgs) -> Result<()> {
+    let env = LaunchEnv::detect()?;
     let device = args.device.open()?;
+    if args.ranks.simulate.is_empty() {
+        let group = spag_dist::join_on(&env, &JoinOptions::detect()?, device.device())?;
+        let (ranks, first) = (group.size(), group.rank() == 0);
+        let measured = measure(args, &device, group)?;
+        return if first { exit::say(told(args, &device, &measured, ranks)) } else { Ok(()) };
+    }
+    let links = args.ranks.links()?;
+    exit::note(format_args!("modelled links: {links}"));
+    let alone = measure(args, &device, Arc::new(Single))?;
+    exit::say(told(args, &device, &alone, 1))?;
+    for ranks in &args.ranks.simulate {
+        let measured = measure(args, &device, Arc::new(Simulated::new(*ranks, links.clone())))?;
+        let mut line = told(args, &device, &measured, *ranks);
+        line["simulated"] = json!(true);
+        line["efficiency"] = json!(round(alone.seconds / measured.seconds, 4));
+        exit::say(line)?;
+    }
+    Ok(())
+}
+
+/// The steps of one rank of `group`.
+fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) -> Result<StepTiming> {
     let timing = TimingConfig {
         batch: args.batch,
         seq: args.seq,
@@ -64,15 +92,23 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
         accumulation: args.accumulation,
     };
     let options = LoadOptions { device: device.device().clone(), dtype: args.dtype };
-    let load = || -> Result<_> { Ok(load_model_with(&args.model_name_or_path, &options)?) };
-    let measured = on_threads(args.threads, || {
-        let reference = args.reference.then(load).transpose()?;
-        time_steps(load, reference, &timing)
-    })?;
-    let tokens = (args.batch * args.accumulation * args.seq) as f64;
+    if args.reference && group.size() > 1 {
+        let problem = "the reference pass is timed in one process alone; leave it out".into();
+        return Err(Error::BadValue { flag: "--ref".into(), problem });
+    }
+    on_threads(args.threads, || -> Result<_> {
+        let reference = args.reference.then(|| load_model_with(&args.model_name_or_path, &options)).transpose()?;
+        let rank = TimedRank { dir: &args.model_name_or_path, options: &options, zero: args.ranks.zero(), group };
+        Ok(time_steps_of_rank(&rank, reference, &timing)?)
+    })
+}
+
+/// What was measured, for a step of `ranks` ranks.
+fn told(args: &TrainArgs, device: &OpenDevice, measured: &StepTiming, ranks: usize) -> Value {
+    let tokens = (args.batch * args.accumulation * args.seq * ranks) as f64;
     let passes = if args.reference { 8.0 } else { 6.0 };
     let flops = passes * measured.parameters as f64 * tokens / measured.seconds;
-    exit::say(json!({
+    json!({
         "what": "spag train step",
         "params": measured.parameters,
         "seconds": round(measured.seconds, 5),
@@ -91,5 +127,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
         "ref": args.reference,
         "checkpointing": args.checkpointing,
         "accumulation": args.accumulation,
-    }))
+        "ranks": ranks,
+        "zero_stage": u8::from(args.ranks.zero_stage),
+        "bytes_sent_per_step": measured.traffic.sent,
+    })
 }

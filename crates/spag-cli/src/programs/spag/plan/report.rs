@@ -17,6 +17,9 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// Prompt tokens of a forward pass while playing, as the engine has it by default.
 const STEP_TOKENS: usize = 512;
 
+/// A flag that saves memory, and what it changes.
+type Change = (&'static str, fn(&mut Settings, &mut Choice));
+
 /// One stage with its offloads.
 pub(super) struct Row {
     pub(super) choice: Choice,
@@ -93,7 +96,7 @@ impl Report<'_> {
         let (mut settings, mut choice) = (self.settings.clone(), row.choice);
         let mut needed = row.memory.on_device();
         let mut steps = Vec::new();
-        let changes: [(&str, fn(&mut Settings, &mut Choice)); 6] = [
+        let changes: [Change; 6] = [
             ("--gradient_checkpointing True", |settings, _| settings.gradient_checkpointing = true),
             ("--bf16 True", |settings, _| settings.bf16 = true),
             ("--zero_stage 3", |_, choice| choice.sharding = Sharding::Parameters),
