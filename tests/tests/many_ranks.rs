@@ -296,12 +296,16 @@ fn a_rank_that_is_killed_or_stopped_ends_the_run_on_all() {
         let work = tempfile::tempdir().unwrap();
         let mut ranks = training(work.path(), 3, |_| String::new());
         ranks.kill(victim);
-        assert_named(ranks.ended(Duration::from_secs(30), Some(victim)), victim, &["lost"]);
+        let ended = ranks.ended(Duration::from_secs(30), Some(victim));
+        assert!(ended.iter().all(|ended| ended.status.code() == Some(1)), "{ended:?}");
+        assert_named(ended, victim, &["lost"]);
 
         let work = tempfile::tempdir().unwrap();
         let ranks = training(work.path(), 3, |_| String::new());
         ranks.signal(victim, "STOP");
-        assert_named(ranks.ended(Duration::from_secs(30), Some(victim)), victim, &["lost"]);
+        let ended = ranks.ended(Duration::from_secs(30), Some(victim));
+        assert!(ended.iter().all(|ended| ended.status.code() == Some(1)), "{ended:?}");
+        assert_named(ended, victim, &["lost"]);
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     Error, Result,
-    exit_code::{BAD_INPUT, FAILURE, exit_code},
+    exit_code::{BAD_INPUT, FAILURE, Parent, exit_code_for},
     programs::spag::LaunchError,
 };
 
@@ -54,11 +54,11 @@ fn report(error: &Error) -> ExitCode {
         // Whoever stopped it knows that it is no fault.
         Error::Stopped { .. } | Error::Launch(LaunchError::Stopped(_)) => {
             note(error);
-            ExitCode::from(exit_code(error))
+            ExitCode::from(exit_code_for(Parent::detect(), error))
         }
         error => {
             note(format_args!("error: {}", chain(error)));
-            ExitCode::from(exit_code(error))
+            ExitCode::from(exit_code_for(Parent::detect(), error))
         }
     }
 }

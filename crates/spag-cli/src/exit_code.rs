@@ -8,12 +8,40 @@ use crate::Error;
 pub(crate) const BAD_INPUT: u8 = 2;
 /// Exit code for everything else that fails.
 pub(crate) const FAILURE: u8 = 1;
-/// Exit code for a process that lost another one of its run: the cause lies there.
+/// Exit code for a process that lost another one of its run: the cause lies there. Said to `spag launch` alone; for
+/// everybody else it is a [`FAILURE`].
 pub(crate) const LOST_PEER: u8 = 3;
+
+/// Who is told the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parent {
+    /// `spag launch`, which looks for the rank that failed first.
+    Launcher,
+    /// A shell, another launcher, a person.
+    Anybody,
+}
+
+impl Parent {
+    /// As the environment says.
+    pub(crate) fn detect() -> Self {
+        match std::env::var_os(spag_dist::START_VARIABLE) {
+            Some(_) => Self::Launcher,
+            None => Self::Anybody,
+        }
+    }
+}
+
+/// What a process ends with that ends with this error.
+pub(crate) fn exit_code_for(parent: Parent, error: &Error) -> u8 {
+    match (exit_code(error), parent) {
+        (LOST_PEER, Parent::Anybody) => FAILURE,
+        (code, _) => code,
+    }
+}
 
 /// 1 when the same command may succeed on another day or machine, 2 when what it was given has to change, and what
 /// shells say of a signal where one ended the program.
-pub(crate) fn exit_code(error: &Error) -> u8 {
+fn exit_code(error: &Error) -> u8 {
     match error {
         Error::Stdout(_) | Error::Signals(_) | Error::GamesFailed { .. } => FAILURE,
         Error::Stopped { signal, .. } => signal.exit_code(),
@@ -50,7 +78,13 @@ fn io_code(error: &io::Error) -> u8 {
 fn dist_code(error: &spag_dist::Error) -> u8 {
     match error {
         spag_dist::Error::Lost { .. } | spag_dist::Error::Aborted { .. } => LOST_PEER,
-        spag_dist::Error::Buffer { .. } | spag_dist::Error::NoSuchRank { .. } | spag_dist::Error::Tensor(_) => FAILURE,
+        // Ranks that came too late, or not yet, may come another time.
+        spag_dist::Error::OtherStart { .. }
+        | spag_dist::Error::Missing { .. }
+        | spag_dist::Error::Unreachable { .. }
+        | spag_dist::Error::Buffer { .. }
+        | spag_dist::Error::NoSuchRank { .. }
+        | spag_dist::Error::Tensor(_) => FAILURE,
         _ => BAD_INPUT,
     }
 }
@@ -139,6 +173,15 @@ mod tests {
         let nested = spag_game::Error::Io { path: "a".into(), source: ErrorKind::StorageFull.into() };
         let nested = spag_train::Error::Data(spag_rewards::Error::Game(nested));
         assert_eq!(exit_code(&Error::Train(nested)), FAILURE);
+    }
+
+    #[test]
+    fn a_lost_rank_is_a_failure_and_the_launcher_hears_of_it() {
+        let lost = Error::Dist(spag_dist::Error::Lost { rank: 1, reason: "gone".into() });
+        let codes = [Parent::Anybody, Parent::Launcher].map(|parent| exit_code_for(parent, &lost));
+        assert_eq!(codes, [FAILURE, LOST_PEER]);
+        let late = Error::Dist(spag_dist::Error::OtherStart { rank: 1, theirs: 0, first: 1 });
+        assert_eq!(exit_code_for(Parent::Launcher, &late), FAILURE);
     }
 
     #[test]

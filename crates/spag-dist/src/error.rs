@@ -76,6 +76,19 @@ pub enum Error {
         /// What rank 0 was told.
         first: String,
     },
+    /// A rank belongs to another start of the run than rank 0.
+    #[error(
+        "rank {rank} was started again {theirs} times and rank 0 {first} times: they belong to different starts of the \
+         run, and do not meet; restarts have to bring all machines to the same count"
+    )]
+    OtherStart {
+        /// The rank.
+        rank: usize,
+        /// How often its launcher has started it again.
+        theirs: usize,
+        /// How often rank 0's has.
+        first: usize,
+    },
     /// A rank is gone or silent, or the connection to it is.
     #[error("lost rank {rank}: {reason}")]
     Lost {

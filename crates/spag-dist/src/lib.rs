@@ -53,7 +53,8 @@ pub use group::{Collective, Pending, ProcessGroup, Traffic};
 #[cfg(feature = "cuda")]
 pub use nccl::NcclGroup;
 pub use net::{
-    COLLECTIVE_TIMEOUT, HEARTBEAT, JOIN_TIMEOUT, JoinOptions, PORT_VARIABLE, PortChoice, SILENCE, TOKEN_VARIABLE, Token,
+    COLLECTIVE_TIMEOUT, HEARTBEAT, JOIN_TIMEOUT, JoinOptions, PORT_VARIABLE, PortChoice, SILENCE, START_VARIABLE,
+    TOKEN_VARIABLE, Token,
 };
 pub use simulated::{Link, Links, Simulated};
 pub use single::Single;

@@ -105,6 +105,36 @@ fn a_stale_token_does_no_harm() {
     assert!(launch.left_files().is_empty());
 }
 
+/// Two starts of one run at one port, as with a launcher on each of two machines.
+fn starts(first: usize, second: usize) -> (Launch, Launch) {
+    let of =
+        |start: usize| Launch::new("join", 2).with("SPAG_TOKEN", "0123456789abcdef").with("SPAG_RESTART_COUNT", start);
+    let (first, mut second) = (of(first), of(second));
+    second.port = first.port;
+    (first, second)
+}
+
+#[test]
+fn a_rank_of_an_earlier_start_is_turned_away() {
+    let (old, new) = starts(0, 1);
+    let first = new.start_rank(0);
+    let said = old.start_rank(1).hear(LONG);
+    assert!(said.contains("rank 1 was started again 0 times and rank 0 1 times"), "{said}");
+    let second = new.start_rank(1);
+    assert_eq!((first.hear(LONG), second.hear(LONG)), ("joined".into(), "joined".into()));
+}
+
+#[test]
+fn a_rank_of_a_later_start_ends_the_earlier_one_and_waits_for_its_own() {
+    let (old, new) = starts(1, 2);
+    let first = old.start_rank(0);
+    let second = new.start_rank(1);
+    let said = first.hear(LONG);
+    assert!(said.contains("rank 1 was started again 2 times and rank 0 1 times"), "{said}");
+    let first = new.start_rank(0);
+    assert_eq!((first.hear(LONG), second.hear(LONG)), ("joined".into(), "joined".into()));
+}
+
 #[test]
 fn strangers_at_the_port_do_no_harm() {
     let launch = Launch::new("join", 3);

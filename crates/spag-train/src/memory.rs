@@ -73,6 +73,8 @@ fn place(planned: &Planned<'_>, offload: OffloadOptimizer, free: &Free) -> Resul
     let places: &[OptimizerPlace] = match offload {
         OffloadOptimizer::None => &[OptimizerPlace::Device],
         OffloadOptimizer::Cpu => &[OptimizerPlace::Host],
+        // Parameters on the host are updated there.
+        OffloadOptimizer::Auto if planned.zero.parameters == OffloadParam::Cpu => &[OptimizerPlace::Host],
         OffloadOptimizer::Auto => &[OptimizerPlace::Device, OptimizerPlace::Host],
     };
     let mut refused = None;
@@ -118,7 +120,7 @@ const CHANGES: [Change; 6] = [
     ("--bf16 True", |config, _| config.bf16 = true),
     ("--offload_param cpu", |_, zero| {
         if zero.stage == ZeroStage::Weights {
-            zero.parameters = OffloadParam::Cpu;
+            (zero.parameters, zero.optimizer) = (OffloadParam::Cpu, OptimizerPlace::Host);
         }
     }),
     ("--per_device_train_batch_size 1 with more --gradient_accumulation_steps", |config, _| {

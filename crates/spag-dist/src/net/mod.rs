@@ -18,7 +18,8 @@ pub(crate) use dial::{Dialled, dial};
 pub(crate) use door::{Door, reach};
 pub(crate) use handshake::{Hello, NO_SESSION, Service, Session, session as new_session};
 pub use options::{
-    COLLECTIVE_TIMEOUT, HEARTBEAT, JOIN_TIMEOUT, JoinOptions, PORT_VARIABLE, PortChoice, SILENCE, TOKEN_VARIABLE,
+    COLLECTIVE_TIMEOUT, HEARTBEAT, JOIN_TIMEOUT, JoinOptions, PORT_VARIABLE, PortChoice, SILENCE, START_VARIABLE,
+    TOKEN_VARIABLE,
 };
 pub(crate) use reception::{Reception, Visit};
 pub(crate) use refusal::Refusal;

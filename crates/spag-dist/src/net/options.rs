@@ -17,6 +17,8 @@ pub const COLLECTIVE_TIMEOUT: Duration = Duration::from_secs(600);
 pub const PORT_VARIABLE: &str = "SPAG_PORT";
 /// The environment variable that holds the run's token.
 pub const TOKEN_VARIABLE: &str = "SPAG_TOKEN";
+/// The environment variable in which `spag launch` says how often it has started the run again.
+pub const START_VARIABLE: &str = "SPAG_RESTART_COUNT";
 /// Set by torchrun where a store of its own listens on MASTER_PORT.
 const AGENT_STORE_VARIABLE: &str = "TORCHELASTIC_USE_AGENT_STORE";
 
@@ -37,6 +39,9 @@ pub enum PortChoice {
 pub struct JoinOptions {
     /// On which port rank 0 waits.
     pub port: PortChoice,
+    /// How often the launcher has started the run again, where it counts alike on all machines: `spag launch` does, torchrun
+    /// need not. Ranks of different starts do not meet. `None`: not compared.
+    pub start: Option<usize>,
     /// What the ranks of a run know and nobody else. `None`: made at the start, where all ranks are on one machine.
     pub token: Option<Token>,
     /// The program's version, which must be the same on every rank.
@@ -55,6 +60,7 @@ impl Default for JoinOptions {
     fn default() -> Self {
         Self {
             port: PortChoice::default(),
+            start: None,
             token: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             join_timeout: JOIN_TIMEOUT,
@@ -66,10 +72,10 @@ impl Default for JoinOptions {
 }
 
 impl JoinOptions {
-    /// The defaults, with the port and the token that the environment of this process names.
+    /// The defaults, with the port, the start and the token that the environment of this process names.
     ///
     /// # Errors
-    /// A port that is none, or a token that is too short.
+    /// A port that is none, a count that is no number, or a token that is too short.
     pub fn detect() -> Result<Self> {
         Self::detect_with(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
@@ -90,7 +96,14 @@ impl JoinOptions {
             }
             None => PortChoice::Rendezvous,
         };
+        let start = match lookup(START_VARIABLE) {
+            Some(value) => match value.parse() {
+                Ok(start) => Some(start),
+                Err(_) => return Err(Error::NotANumber { name: START_VARIABLE, value, at_least: 0 }),
+            },
+            None => None,
+        };
         let token = lookup(TOKEN_VARIABLE).map(|text| Token::new(&text)).transpose()?;
-        Ok(Self { port, token, ..Self::default() })
+        Ok(Self { port, start, token, ..Self::default() })
     }
 }

@@ -9,6 +9,8 @@ use crate::Error;
 pub(crate) enum Refusal {
     /// [`Error::Disagree`].
     Disagree { rank: usize, what: String, theirs: String, first: String },
+    /// [`Error::OtherStart`].
+    OtherStart { rank: usize, theirs: usize, first: usize },
     /// [`Error::RankTaken`].
     RankTaken { rank: usize },
     /// [`Error::Missing`].
@@ -19,6 +21,7 @@ impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Disagree { rank, what, theirs, first } => Self::Disagree { rank, what, theirs, first },
+            Refusal::OtherStart { rank, theirs, first } => Self::OtherStart { rank, theirs, first },
             Refusal::RankTaken { rank } => Self::RankTaken { rank },
             Refusal::Missing { ranks, address, seconds, seen } => Self::Missing { ranks, address, seconds, seen },
         }

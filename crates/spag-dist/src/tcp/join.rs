@@ -32,6 +32,8 @@ const REMEMBERED: usize = 8;
 struct Request {
     version: String,
     world_size: usize,
+    /// [`JoinOptions::start`].
+    start: Option<usize>,
     /// Where the previous rank reaches it.
     ring: SocketAddr,
 }
@@ -90,7 +92,13 @@ fn receive_all(
     let ring_address = ring.local_addr().map_err(system("a listening port for the ring"))?;
     let own_reception = Reception::open(ring, token.clone()).map_err(system("a thread for the ring's port"))?;
 
-    let mut guests = Guests { size: env.world_size, version: &options.version, joined: BTreeMap::new(), seen: vec![] };
+    let mut guests = Guests {
+        size: env.world_size,
+        version: &options.version,
+        start: options.start,
+        joined: BTreeMap::new(),
+        seen: vec![],
+    };
     while guests.joined.len() + 1 < env.world_size {
         let Some(visit) = reception.next(deadline) else {
             let seconds = options.join_timeout.as_secs();
@@ -122,6 +130,7 @@ struct Guest {
 struct Guests<'a> {
     size: usize,
     version: &'a str,
+    start: Option<usize>,
     joined: BTreeMap<usize, Guest>,
     /// Those that were not let in, in words.
     seen: Vec<String>,
@@ -150,6 +159,17 @@ impl Guests<'_> {
         });
         // Gone again, or silent: not here yet.
         let Ok((request, mut channel)) = request else { return Ok(()) };
+        if let Some(refusal) = self.of_other_start(rank, &request) {
+            send_last(&mut channel, &refusal);
+            return match request.start < self.start {
+                // What is left of an earlier start is no reason to end this one.
+                true => {
+                    self.remember(format!("{} came from {}", Error::from(refusal), from.ip()));
+                    Ok(())
+                }
+                false => Err(refusal),
+            };
+        }
         let fits = self.check(rank, &request);
         if let Err(refusal) = fits {
             send_last(&mut channel, &refusal);
@@ -157,6 +177,11 @@ impl Guests<'_> {
         }
         self.joined.insert(rank, Guest { channel, ring: request.ring });
         Ok(())
+    }
+
+    fn of_other_start(&self, rank: usize, request: &Request) -> Option<Refusal> {
+        let (first, theirs) = self.start.zip(request.start)?;
+        (first != theirs).then_some(Refusal::OtherStart { rank, theirs, first })
     }
 
     fn check(&mut self, rank: usize, request: &Request) -> Result<(), Refusal> {
@@ -219,8 +244,26 @@ fn send_last(channel: &mut Channel, refusal: &Refusal) {
     channel.close_sending();
 }
 
-/// Any other rank: reports to rank 0 and waits until all have.
+/// Any other rank: reports to rank 0 and waits until all have. A rank 0 that is left of an earlier start is waited for to
+/// be replaced.
 fn report(
+    env: &LaunchEnv,
+    options: &JoinOptions,
+    meeting: &Meeting,
+    source: &TokenSource,
+    deadline: Instant,
+) -> Result<Joined> {
+    loop {
+        match report_once(env, options, meeting, source, deadline) {
+            Err(Error::OtherStart { first, .. }) if Some(first) < options.start && !remaining(deadline).is_zero() => {
+                std::thread::sleep(GLANCE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn report_once(
     env: &LaunchEnv,
     options: &JoinOptions,
     meeting: &Meeting,
@@ -243,7 +286,12 @@ fn report(
     };
     let deadline = deadline + SLACK;
     let mut channel = Channel::new(stream).map_err(lost)?;
-    let request = Request { version: options.version.clone(), world_size: env.world_size, ring: ring_address };
+    let request = Request {
+        version: options.version.clone(),
+        world_size: env.world_size,
+        start: options.start,
+        ring: ring_address,
+    };
     channel.send_by(&request, deadline).map_err(lost)?;
     match channel.receive_by::<Answer>(deadline).map_err(lost)? {
         Answer::Refused(refusal) => Err(refusal.into()),

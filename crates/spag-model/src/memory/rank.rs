@@ -64,12 +64,15 @@ impl RankMemory {
             && (ranks > 1 || (spread.parameters == ParameterPlace::Host && on_gpu));
         let parameters_away =
             spread.parameters == ParameterPlace::Host && spread.sharding == Sharding::Parameters && on_gpu;
-        let optimizer_away = settings.optimizer == OptimizerPlace::Host && on_gpu;
-        // On the host there are master weights whatever the format of the parameters.
-        let per_element = match (settings.dtype, optimizer_away) {
+        // Parameters on the host are updated there.
+        let optimizer_away = (settings.optimizer == OptimizerPlace::Host && on_gpu) || parameters_away;
+        // On the host there are master weights whatever the format of the parameters, unless these are there themselves.
+        let per_element = match (settings.dtype, optimizer_away && !parameters_away) {
             (WeightDtype::F32, false) => 8,
             (WeightDtype::F32, true) | (WeightDtype::Bf16, _) => 12,
         };
+        // Gradients come down, and new parameters go up.
+        let staged = if parameters_away { 4 } else { 4 + element };
         let optimizer = part_of(whole, Sharding::OptimizerState) * per_element;
         let layer = |index: usize| layout.layers.get(index).map_or(0, |layer| padded(layer.len));
         let buffers = Buffers {
@@ -97,7 +100,7 @@ impl RankMemory {
             host_parameters: if parameters_away { parameters } else { 0 },
             host_optimizer: if optimizer_away { optimizer } else { 0 },
             host_staging: match optimizer_away {
-                true => STAGING * part_of(largest, Sharding::OptimizerState) * (4 + element),
+                true => STAGING * part_of(largest, Sharding::OptimizerState) * staged,
                 false => 0,
             },
         }
@@ -214,10 +217,18 @@ mod tests {
         assert_eq!((memory.parameters, memory.optimizer), (0, 0));
         assert_eq!((memory.gradients, memory.host_parameters, memory.host_optimizer), (4 * part, 2 * part, 12 * part));
         assert_eq!((memory.gathered, memory.reducing), (3 * 2 * block, 2 * 4 * block));
-        assert_eq!(memory.host_staging, 2 * block / 8 * 6);
+        // Gradients alone: the parameters are there.
+        assert_eq!(memory.host_staging, 2 * block / 8 * 4);
         // The head has more activations than a block, and fewer parameters than three.
         assert_eq!(memory.work, 505_413_632 + 524_288);
         assert!(memory.to_string().contains("in all"));
+        // Where the parameters lie the optimizer does too, whatever is asked, and in f32 no copy of them.
+        for (dtype, bytes) in [(WeightDtype::Bf16, 12), (WeightDtype::F32, 8)] {
+            let settings = TrainingSettings { dtype, ..settings(OptimizerPlace::Device) };
+            let spread = spread(8, Sharding::Parameters, ParameterPlace::Host);
+            let memory = RankMemory::new(&seven_billion(), &settings, &spread);
+            assert_eq!((memory.optimizer, memory.host_optimizer), (0, bytes * part));
+        }
     }
 
     #[test]

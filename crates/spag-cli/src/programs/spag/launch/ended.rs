@@ -2,7 +2,7 @@
 
 use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus};
 
-use crate::exit_code::{BAD_INPUT, LOST_PEER};
+use crate::exit_code::{BAD_INPUT, FAILURE, LOST_PEER};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,11 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// What the launcher ends with in turn: the same code, and 128 and its number for a signal, as shells have it.
+    /// What the launcher ends with in turn: the same code, and 128 and its number for a signal, as shells have it. What a
+    /// rank that lost another one says to the launcher is a failure to everybody else.
     pub(crate) fn exit_code(self) -> u8 {
         let code = match self {
+            Self::Code(code) if code == i32::from(LOST_PEER) => i32::from(FAILURE),
             Self::Code(code) => code,
             Self::Signal(number) => 128 + number,
         };
@@ -71,7 +73,7 @@ mod tests {
 
     #[test]
     fn codes_as_shells_have_them() {
-        assert_eq!([Ended::Code(7).exit_code(), Ended::Signal(9).exit_code()], [7, 137]);
+        assert_eq!([Ended::Code(7), Ended::Code(3), Ended::Signal(9)].map(Ended::exit_code), [7, 1, 137]);
         assert_eq!(Ended::Signal(9).to_string(), "killed by SIGKILL (signal 9)");
         assert!(Ended::Code(2).would_fail_again() && !Ended::Code(1).would_fail_again());
     }

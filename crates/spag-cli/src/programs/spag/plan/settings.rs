@@ -79,9 +79,10 @@ impl Choice {
         for sharding in Sharding::ALL {
             for optimizer in [OptimizerPlace::Device, OptimizerPlace::Host] {
                 all.push(Self { sharding, optimizer, parameters: ParameterPlace::Device });
-                if sharding == Sharding::Parameters {
-                    all.push(Self { sharding, optimizer, parameters: ParameterPlace::Host });
-                }
+            }
+            // Parameters on the host are updated there.
+            if sharding == Sharding::Parameters {
+                all.push(Self { sharding, optimizer: OptimizerPlace::Host, parameters: ParameterPlace::Host });
             }
         }
         all
