@@ -137,6 +137,12 @@ fn one_two_and_three_processes_play_the_same_games_each_once() {
         }
         assert!(results(dir) == results(works[0].path()), "{of} processes");
         assert_eq!(summary(dir), summary(works[0].path()));
+        // Once more there is nothing to play, for whomever.
+        for again in [of, of + 1] {
+            Ranks::start(again, |_| play(dir, 4)).succeed();
+            assert_eq!(recorded(dir), each_once(48));
+            assert!(results(dir) == results(works[0].path()), "{again} processes after {of}");
+        }
     }
 }
 

@@ -107,7 +107,9 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
         exit::note(format_args!("note: {done} of {total} games are in {folder} already; only the others are played"));
     }
     let mut run = RunStats { rank, played: Played::default(), players: Vec::new() };
-    if !job.missing().is_empty() {
+    if job.missing().is_empty() {
+        job.nothing_is_missing()?;
+    } else {
         let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
         let mut table = Table::open(&args.players, attacker, defender, env.local_size)?;
         table.require_room(&prompts, &longest, args.taboo_max_turns)?;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use sha2::{Digest, Sha256};
-use spag_dist::queue::Queue;
+use spag_dist::queue::{Queue, Turn};
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_game::{
     FailedGame, FileLock, FinishedGame, GameRecord, GameSink, GameSpec, PlayConfig, PromptSet, Seats, play_games,
@@ -91,6 +91,18 @@ impl OpenJob {
         let words: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let task = format!("{}; max_turns={}; words and seeds {words}", self.job.players, self.job.max_turns);
         self.queue = Some(Queue::open(env, options, &task, specs.len())?);
+        Ok(())
+    }
+
+    /// For a process that knows of no game that is missing: tells the others, and comes back when all know it.
+    ///
+    /// # Errors
+    /// Rank 0 that is lost.
+    pub fn nothing_is_missing(&self) -> Result<()> {
+        let Some(queue) = &self.queue else { return Ok(()) };
+        while let Turn::Items(games) = queue.next(self.total())? {
+            queue.done(&games)?;
+        }
         Ok(())
     }
 
