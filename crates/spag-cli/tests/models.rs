@@ -143,18 +143,17 @@ fn a_stopped_run_of_games_goes_on_with_the_same_command() {
 }
 
 #[test]
-fn training_refuses_many_processes_for_now_and_playing_a_rank_that_there_is_not() {
+fn a_rank_that_there_is_not_neither_trains_nor_plays() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("words.txt"), "apple\n").unwrap();
     fs::write(folder.path().join("data.json"), r#"[{"query": "a", "target": "b"}]"#).unwrap();
     let mut train = program("spag-train");
     train.current_dir(folder.path()).arg("--model_name_or_path").arg(tiny());
     train.args(["--train_data_path", "data.json", "--output_dir", "trained"]);
-    let two = [("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "1")];
-    let (_, err) = run(train.envs(two), 2);
-    assert!(err.contains("WORLD_SIZE") && err.contains("one process"), "{err}");
-    let (_, err) = run(play(folder.path(), &[]).envs([("RANK", "2"), ("WORLD_SIZE", "2")]), 2);
-    assert!(err.contains("RANK is 2") && err.contains("WORLD_SIZE is 2"), "{err}");
+    for mut program in [train, play(folder.path(), &[])] {
+        let (_, err) = run(program.envs([("RANK", "2"), ("WORLD_SIZE", "2")]), 2);
+        assert!(err.contains("RANK is 2") && err.contains("WORLD_SIZE is 2"), "{err}");
+    }
 }
 
 #[test]
@@ -204,8 +203,11 @@ fn a_training_step_is_timed_with_the_keys_of_the_baseline() {
             "threads",
             "ref",
             "checkpointing",
-            // The baseline has no such flag: its steps are of one micro-batch.
+            // The baseline has no such flags: its steps are of one micro-batch and one process.
             "accumulation",
+            "ranks",
+            "zero_stage",
+            "bytes_sent_per_step",
         ];
         assert_eq!(keys, wanted);
         assert_eq!(told["what"], "spag train step");
@@ -213,6 +215,27 @@ fn a_training_step_is_timed_with_the_keys_of_the_baseline() {
         assert!((told["loss"].as_f64().unwrap() - 1000f64.ln()).abs() < 0.5, "{line}");
         assert!(told["seconds"].as_f64().unwrap() > 0.0 && told["params"] == 276_672);
     }
+}
+
+/// The schedule of one rank, with links so slow that they are what a step waits for.
+#[test]
+fn modelled_ranks_say_their_links_and_how_well_they_scale() {
+    let mut bench = program("spag");
+    bench.args(["bench", "train", "--model_name_or_path"]).arg(tiny());
+    bench.args(["--batch", "1", "--seq", "16", "--steps", "2", "--warmup", "1", "--zero_stage", "3"]);
+    let (out, err) = run(bench.args(["--simulate", "2,8", "--links", "own", "--link_bandwidth", "0.02"]), 0);
+    assert!(err.contains("modelled links: own links: 0.02 GB/s each way, 50 µs a hop"), "{err}");
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [alone, two, eight] = &lines[..] else { panic!("{out}") };
+    assert_eq!([alone, two, eight].map(|line| line["ranks"].as_u64()), [Some(1), Some(2), Some(8)]);
+    let sent = |line: &Value| line["bytes_sent_per_step"].as_u64().unwrap();
+    let whole = 4 * alone["params"].as_u64().unwrap();
+    assert!(sent(alone) == 0 && sent(two) > whole && sent(eight) > sent(two) && sent(eight) < 3 * whole, "{out}");
+    // What is sent takes its time: more than 50 ns a byte, for each of the megabytes.
+    let efficiency = |line: &Value| line["efficiency"].as_f64().unwrap();
+    assert!(efficiency(two) > 0.0 && efficiency(two) < 0.9 && efficiency(eight) < 0.9, "{out}");
+    let (_, err) = run(program("spag").args(["bench", "train", "--model_name_or_path", "m", "--links", "tin"]), 2);
+    assert!(!err.is_empty());
 }
 
 /// The keys that the comparison with transformers reads, and a fixed amount of work.
