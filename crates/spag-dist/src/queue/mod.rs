@@ -15,9 +15,9 @@
 //!
 //! // On its own, a process gets everything itself.
 //! let queue = Queue::open(&LaunchEnv::single(), &JoinOptions::default(), "words", 5)?;
-//! let mut played = Vec::new();
+//! let mut played: Vec<usize> = Vec::new();
 //! while let Turn::Items(items) = queue.next(2)? {
-//!     played.extend(&items);
+//!     played.extend(items.iter().copied());
 //!     queue.done(&items)?;
 //! }
 //! assert_eq!(played, [0, 1, 2, 3, 4]);
