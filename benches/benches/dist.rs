@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use candle_core::{DType, Device, Tensor};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use spag_dist::{JoinOptions, LaunchEnv, Launcher, ProcessGroup, Rendezvous, TcpGroup, Token};
+use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, TcpGroup, Token};
 
 const SIZES: [usize; 3] = [1 << 20, 16 << 20, 64 << 20];
 const RANKS: [usize; 2] = [2, 4];
@@ -20,15 +20,7 @@ const RANKS: [usize; 2] = [2, 4];
 type Rounds = (u64, usize);
 
 fn join(rank: usize, size: usize, port: u16, token: &Token) -> TcpGroup {
-    let env = LaunchEnv {
-        launcher: Launcher::Torch,
-        rank,
-        world_size: size,
-        local_rank: rank,
-        local_size: size,
-        rendezvous: Some(Rendezvous { address: "127.0.0.1".into(), port }),
-        restarts: 0,
-    };
+    let env = LaunchEnv::on_this_machine(rank, size, port);
     let options = JoinOptions { token: Some(token.clone()), ..JoinOptions::default() };
     TcpGroup::join(&env, &options).expect("a free port and as many ranks")
 }

@@ -95,6 +95,19 @@ impl LaunchEnv {
         }
     }
 
+    /// Rank `rank` of `ranks` that all run on this machine and meet at `port`.
+    pub fn on_this_machine(rank: usize, ranks: usize, port: u16) -> Self {
+        Self {
+            launcher: Launcher::Torch,
+            rank,
+            world_size: ranks,
+            local_rank: rank,
+            local_size: ranks,
+            rendezvous: Some(Rendezvous { address: "127.0.0.1".into(), port }),
+            restarts: 0,
+        }
+    }
+
     /// Reads the environment of this process.
     ///
     /// # Errors

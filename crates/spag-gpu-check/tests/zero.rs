@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::Device;
-use spag_dist::{JoinOptions, LaunchEnv, Launcher, ProcessGroup, Rendezvous, Single, TcpGroup, Token};
+use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_emulator::Emulator;
 use spag_gpu_check::Place;
 use spag_model::{Llama, LlamaConfig, LoadOptions, OptimizerPlace, WeightDtype, WriteOptions, save_model};
@@ -29,15 +29,7 @@ fn losses(dir: &Path, place: &Place, dtype: WeightDtype, zero: Zero, ranks: usiz
         let group: Arc<dyn ProcessGroup> = match ranks {
             1 => Arc::new(Single),
             _ => {
-                let env = LaunchEnv {
-                    launcher: Launcher::Torch,
-                    rank,
-                    world_size: ranks,
-                    local_rank: rank,
-                    local_size: ranks,
-                    rendezvous: Some(Rendezvous { address: "127.0.0.1".into(), port }),
-                    restarts: 0,
-                };
+                let env = LaunchEnv::on_this_machine(rank, ranks, port);
                 let options = JoinOptions { token: Some(token.clone()), ..JoinOptions::default() };
                 Arc::new(TcpGroup::join(&env, &options).unwrap())
             }

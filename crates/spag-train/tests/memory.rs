@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cap::Cap;
 use serde::{Deserialize, Serialize};
-use spag_dist::{JoinOptions, LaunchEnv, Launcher, ProcessGroup, Rendezvous, Single, TcpGroup, Token};
+use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_model::{
     Activations, Computer, Llama, LlamaConfig, LoadOptions, OptimizerPlace, RankMemory, TrainingSettings, WeightDtype,
     WriteOptions, gib, save_model,
@@ -150,15 +150,7 @@ impl Case {
 }
 
 fn join(rank: usize, ranks: usize, port: u16) -> TcpGroup {
-    let env = LaunchEnv {
-        launcher: Launcher::Torch,
-        rank,
-        world_size: ranks,
-        local_rank: rank,
-        local_size: ranks,
-        rendezvous: Some(Rendezvous { address: "127.0.0.1".into(), port }),
-        restarts: 0,
-    };
+    let env = LaunchEnv::on_this_machine(rank, ranks, port);
     let token = Some(Token::new("the token of this test").unwrap());
     TcpGroup::join(&env, &JoinOptions { token, ..JoinOptions::default() }).unwrap()
 }
