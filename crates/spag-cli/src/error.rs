@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::playing::Signal;
 use crate::programs::spag::LaunchError;
+use crate::signal::Signal;
 
 /// The result of everything fallible in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

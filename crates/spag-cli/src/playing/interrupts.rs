@@ -1,53 +1,16 @@
 //! Ctrl-C and SIGTERM: the first asks, the second insists.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    flag,
-};
+use signal_hook::flag;
 
-use crate::{Error, Result};
+use crate::{Error, Result, signal::Signal};
 
-/// A signal that asks a program to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// Ctrl-C.
-    Interrupt,
-    /// What `kill` and schedulers send.
-    Terminate,
-}
-
-impl Signal {
-    const ALL: [Self; 2] = [Self::Interrupt, Self::Terminate];
-
-    fn number(self) -> i32 {
-        match self {
-            Self::Interrupt => SIGINT,
-            Self::Terminate => SIGTERM,
-        }
-    }
-
-    /// What shells make of it: 128 and its number, 130 for Ctrl-C and 143 for SIGTERM.
-    pub(crate) fn exit_code(self) -> u8 {
-        u8::try_from(128 + self.number()).unwrap_or(u8::MAX)
-    }
-}
-
-impl fmt::Display for Signal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Interrupt => "SIGINT",
-            Self::Terminate => "SIGTERM",
-        })
-    }
-}
+/// Those that are listened to.
+const STOPPING: [Signal; 2] = [Signal::Interrupt, Signal::Terminate];
 
 /// Which of the signals has come. The first is noted and nothing more; a second one ends the program at once.
 #[derive(Clone, Debug)]
@@ -63,7 +26,7 @@ impl Interrupts {
     /// The system lets nobody listen.
     pub(crate) fn listen() -> Result<Self> {
         let (stopping, caught) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        for signal in Signal::ALL {
+        for signal in STOPPING {
             let number = signal.number();
             // In this order: what the first one sets ends the program with the second.
             flag::register_conditional_shutdown(number, i32::from(signal.exit_code()), stopping.clone())
@@ -77,6 +40,6 @@ impl Interrupts {
     /// The signal that has come, if one has.
     pub(crate) fn caught(&self) -> Option<Signal> {
         let number = self.caught.load(Ordering::Relaxed);
-        Signal::ALL.into_iter().find(|signal| usize::try_from(signal.number()) == Ok(number))
+        STOPPING.into_iter().find(|signal| usize::try_from(signal.number()) == Ok(number))
     }
 }

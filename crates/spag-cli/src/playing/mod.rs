@@ -6,6 +6,5 @@ mod table;
 mod watch;
 
 pub(crate) use interrupts::Interrupts;
-pub use interrupts::Signal;
 pub(crate) use table::{Table, TokenCounts};
 pub(crate) use watch::Watch;

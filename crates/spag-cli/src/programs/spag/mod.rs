@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{Result, exit, flags};
 
-pub use launch::{Ended, LaunchError, Signal as LaunchSignal};
+pub use launch::{Ended, LaunchError};
 
 /// Self-play of an adversarial language game: words, games, rewards, training, a better player.
 #[derive(Debug, Parser)]

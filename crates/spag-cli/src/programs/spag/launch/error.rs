@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{Ended, Signal};
+use super::Ended;
+use crate::signal::Signal;
 
 /// Why a launch did not end well.
 #[derive(Debug, thiserror::Error)]

@@ -30,7 +30,6 @@ pub use ended::Ended;
 pub use error::LaunchError;
 pub(crate) use guard::{RankArgs, run as run_rank};
 use ranks::{Ranks, World};
-pub use signals::Signal;
 use signals::Signals;
 use supervise::{Action, Outcome, Supervisor};
 

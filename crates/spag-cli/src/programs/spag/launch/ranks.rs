@@ -11,7 +11,8 @@ use std::{
 
 use rustix::process::{Pid, Signal as Unix, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 
-use super::{Ended, LaunchError, guard, output::Output, signals::Signal};
+use super::{Ended, LaunchError, guard, output::Output};
+use crate::signal::Signal;
 use crate::{Error, Result};
 
 /// How long output may take to be passed on when all ranks have ended.

@@ -1,76 +1,16 @@
 //! The signals that the launcher passes on.
 
 use std::{
-    fmt, fs,
+    fs,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2},
-    flag,
-};
+use signal_hook::flag;
 
-use crate::{Error, Result};
-
-/// A signal that is passed on to all ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// Ctrl-C.
-    Interrupt,
-    /// What `kill` and schedulers send.
-    Terminate,
-    /// The terminal is gone.
-    Hangup,
-    /// The program's own.
-    User1,
-    /// The program's own.
-    User2,
-}
-
-impl Signal {
-    const ALL: [Self; 5] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::User1, Self::User2];
-
-    /// The system's number.
-    pub(super) fn number(self) -> i32 {
-        match self {
-            Self::Interrupt => SIGINT,
-            Self::Terminate => SIGTERM,
-            Self::Hangup => SIGHUP,
-            Self::User1 => SIGUSR1,
-            Self::User2 => SIGUSR2,
-        }
-    }
-
-    /// Whether it asks a program to end.
-    pub(super) fn ends(self) -> bool {
-        matches!(self, Self::Interrupt | Self::Terminate | Self::Hangup)
-    }
-
-    /// Whether it means "now" when it comes while the ranks are being stopped.
-    pub(super) fn insists(self) -> bool {
-        matches!(self, Self::Interrupt | Self::Terminate)
-    }
-
-    /// What shells make of it: 128 and its number.
-    pub(crate) fn exit_code(self) -> u8 {
-        u8::try_from(128 + self.number()).unwrap_or(u8::MAX)
-    }
-}
-
-impl fmt::Display for Signal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Interrupt => "SIGINT",
-            Self::Terminate => "SIGTERM",
-            Self::Hangup => "SIGHUP",
-            Self::User1 => "SIGUSR1",
-            Self::User2 => "SIGUSR2",
-        })
-    }
-}
+use crate::{Error, Result, signal::Signal};
 
 /// Which signals have come since they were last asked for.
 #[derive(Debug)]
@@ -118,10 +58,5 @@ mod tests {
         assert_eq!(mask >> (Signal::Hangup.number() - 1) & 1, 1);
         assert_eq!(mask >> (Signal::Interrupt.number() - 1) & 1, 0);
         assert_eq!(ignored("nothing of the kind"), 0);
-    }
-
-    #[test]
-    fn codes_as_shells_have_them() {
-        assert_eq!(Signal::ALL.map(Signal::exit_code), [130, 143, 129, 138, 140]);
     }
 }

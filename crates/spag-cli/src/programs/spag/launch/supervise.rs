@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::ended::Ended;
-use super::signals::Signal;
+use crate::signal::Signal;
 
 /// After the first failure, how long others may come in before it is decided which rank failed first: a rank that dies
 /// takes its neighbours along within moments, and they may be noticed before it.
