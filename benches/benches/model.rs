@@ -10,7 +10,7 @@ use candle_core::Device;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use spag_game::{FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
 use spag_model::{
-    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, MemoryBudget, Packed,
+    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, MemoryBudget, PackedBatch,
     Request, Sampling, Targets,
 };
 use spag_selfplay::ModelPlayer;
@@ -39,7 +39,7 @@ fn train_step(c: &mut Criterion) {
     let (rows, length, vocabulary) = (32u32, 100u32, model.config().vocab_size as u32);
     let sequences: Vec<Vec<u32>> =
         (0..rows).map(|r| (0..length).map(|t| (r * 31 + t * 17) % vocabulary).collect()).collect();
-    let batch = Packed::new(sequences.iter().map(Vec::as_slice));
+    let batch = PackedBatch::new(sequences.iter().map(Vec::as_slice));
     let mut targets = Targets::default();
     for (row, sequence) in sequences.iter().enumerate() {
         targets.rows.extend((0..length - 1).map(|t| row as u32 * length + t));
@@ -77,14 +77,14 @@ fn decode(c: &mut Criterion) {
     });
     let mut group = c.benchmark_group("decode");
     for batch in [1u64, 256] {
-        let setting = EngineConfig::new(checkpoint.model.config(), batch as usize, MemoryBudget::of_this_machine());
+        let setting = EngineConfig::new(checkpoint.model.config(), batch as usize, MemoryBudget::host());
         let mut engine = Engine::new(&checkpoint, setting).expect("sound settings");
         let prompt = prompts().playing_query(&[], "horse", 5);
         let requests: Vec<Request> =
             (0..batch).map(|seed| Request { prompt: prompt.clone(), seed, config: config.clone() }).collect();
         group.throughput(Throughput::Elements(24 * batch));
         group.bench_function(format!("24 tokens, batch {batch}"), |b| {
-            b.iter(|| engine.complete(requests.clone()).map(|c| c.len()).unwrap_or(0));
+            b.iter(|| engine.generate(requests.clone()).map(|c| c.len()).unwrap_or(0));
         });
     }
     group.finish();
@@ -99,7 +99,7 @@ fn game(c: &mut Criterion) {
     let mut group = c.benchmark_group("self-play");
     for games in [1usize, 64] {
         let config = PlayConfig { games_in_flight: games, ..PlayConfig::default() };
-        let engine = EngineConfig::new(checkpoint.model.config(), games, MemoryBudget::of_this_machine());
+        let engine = EngineConfig::new(checkpoint.model.config(), games, MemoryBudget::host());
         let mut player = ModelPlayer::load(&checkpoint, generation.clone(), engine).expect("sound settings");
         group.throughput(Throughput::Elements(games as u64));
         group.bench_function(format!("{games} games at once"), |b| {

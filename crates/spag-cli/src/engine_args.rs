@@ -43,7 +43,7 @@ impl EngineArgs {
 
     /// What an engine for `model` may use, whose requests have `max_length` tokens at most.
     pub(crate) fn config(&self, model: &Llama, max_length: usize) -> Result<EngineConfig> {
-        let memory = MemoryBudget::of(model)?;
+        let memory = MemoryBudget::for_model(model)?;
         let mut config = self.config_within(model.config(), max_length, memory);
         if self.max_step_tokens.is_none() && !model.parameters().device().is_cpu() {
             config.max_step_tokens = DEVICE_STEP_TOKENS;
@@ -53,11 +53,11 @@ impl EngineArgs {
 
     /// As [`EngineArgs::config`] where flags do not say how much `memory` to take.
     fn config_within(&self, model: &LlamaConfig, max_length: usize, memory: MemoryBudget) -> EngineConfig {
-        let memory = memory.among(self.engines);
+        let memory = memory.split(self.engines);
         let running = self
             .per_device_eval_batch_size
-            .unwrap_or_else(|| EngineConfig::running_that_fit(model, max_length, memory));
-        let mut config = EngineConfig::with_length(model, running, max_length, memory);
+            .unwrap_or_else(|| EngineConfig::max_running_that_fit(model, max_length, memory));
+        let mut config = EngineConfig::with_max_length(model, running, max_length, memory);
         if let Some(size) = self.page_size {
             config.pages = (config.pages * config.page_size / size).max(max_length.div_ceil(size));
             config.page_size = size;
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn two_engines_have_half_each_of_what_one_has() {
-        let memory = MemoryBudget::of_this_machine();
+        let memory = MemoryBudget::host();
         let (model, args) = (large(), args("--per_device_eval_batch_size 100000"));
         // One page takes 16 GiB: where there are none to share out, a request of one page has room all the same.
         let [one, two] = [1, 2].map(|engines| args.among(engines).config_within(&model, 64, memory));

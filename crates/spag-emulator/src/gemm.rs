@@ -8,7 +8,7 @@ use crate::bytes;
 fn side(operand: &Operand<'_>) -> Result<Tensor> {
     let wide = operand.tensor.to_dtype(DType::F32)?;
     match operand.orientation {
-        Orientation::Straight => Ok(wide),
+        Orientation::Normal => Ok(wide),
         Orientation::Transposed => wide.t(),
     }
 }

@@ -12,7 +12,7 @@
 //! # fn main() -> candle_core::Result<()> {
 //! let x = Tensor::ones((3, 64), candle_core::DType::BF16, &Device::Cpu)?;
 //! let w = Tensor::ones(64, candle_core::DType::BF16, &Device::Cpu)?;
-//! let y = kernels::during(Arc::new(Emulator::default()), || rms_norm::forward(&x, &w, 1e-5))?;
+//! let y = kernels::using(Arc::new(Emulator::default()), || rms_norm::forward(&x, &w, 1e-5))?;
 //! assert_eq!(y.dims(), [3, 64]);
 //! # Ok(())
 //! # }
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Device, Result, Tensor, bail};
-use spag_model::kernels::{Arg, Gemm, Kernels, Launch, PageLock, Replay};
+use spag_model::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock};
 
 use recorded::{Recorded, Recording};
 
@@ -161,7 +161,7 @@ impl Kernels for Emulator {
         }
     }
 
-    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>> {
+    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
         let recording = || self.recording.lock().unwrap_or_else(PoisonError::into_inner);
         *recording() = Some(Vec::new());
         let worked = work();

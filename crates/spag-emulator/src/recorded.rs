@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use candle_core::{Result, Tensor};
-use spag_model::kernels::{Accumulate, Arg, Gemm, Launch, Module, Operand, Orientation, Replay};
+use spag_model::kernels::{Accumulate, Arg, CapturedGraph, Gemm, Launch, Module, Operand, Orientation};
 
 use crate::{bytes, gemm, run};
 
@@ -75,7 +75,7 @@ impl Recording {
     }
 }
 
-impl Replay for Recording {
+impl CapturedGraph for Recording {
     fn replay(&self) -> Result<()> {
         for recorded in &self.all {
             match recorded {

@@ -56,7 +56,7 @@ pub fn check(place: &Place, fixtures: &Path) {
     };
     let run = |checkpoint: &Checkpoint| -> (Vec<Completion>, u64) {
         let mut engine = Engine::new(checkpoint, setting).unwrap();
-        let completions = engine.complete(requests.clone()).unwrap();
+        let completions = engine.generate(requests.clone()).unwrap();
         (completions, engine.stats().cached_tokens)
     };
     let (want, _) = run(&checkpoint);

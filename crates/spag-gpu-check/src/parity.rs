@@ -150,8 +150,8 @@ pub fn generation(place: &Place, fixtures: &Path, dtype: WeightDtype, count: usi
         cases.iter().take(count).map(|case| Request { prompt: case.prompt.clone(), seed: 0, config: config.clone() });
     let completions = place
         .run(|| {
-            let setting = EngineConfig::new(checkpoint.model.config(), 8, MemoryBudget::of(&checkpoint.model)?);
-            Engine::new(&checkpoint, setting)?.complete(requests.collect())
+            let setting = EngineConfig::new(checkpoint.model.config(), 8, MemoryBudget::for_model(&checkpoint.model)?);
+            Engine::new(&checkpoint, setting)?.generate(requests.collect())
         })
         .expect("the engine");
     let same = |got: &[u32], want: &[u32]| got.iter().zip(want).take_while(|(a, b)| a == b).count();

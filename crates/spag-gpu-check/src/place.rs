@@ -26,7 +26,7 @@ impl Place {
     /// Runs `f` with ops on tensors of this place going to its kernels.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         match &self.kernels {
-            Some(kernels) => kernels::during(kernels.clone(), f),
+            Some(kernels) => kernels::using(kernels.clone(), f),
             None => f(),
         }
     }

@@ -27,7 +27,7 @@ pub enum Error {
     },
     /// Whoever lends a pass its weights, or takes its gradients, could not.
     #[error(transparent)]
-    Lender(Box<dyn std::error::Error + Send + Sync>),
+    WeightSource(Box<dyn std::error::Error + Send + Sync>),
     /// A model configuration that cannot be built or is not supported.
     #[error("model configuration: {0}")]
     Config(String),

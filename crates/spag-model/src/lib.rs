@@ -3,7 +3,7 @@
 //! This crate knows tokens, never games.
 //!
 //! ```
-//! use spag_model::{Activations, FlatBuffers, Llama, LlamaConfig, Packed, Targets};
+//! use spag_model::{Activations, FlatBuffers, Llama, LlamaConfig, PackedBatch, Targets};
 //! use candle_core::Device;
 //!
 //! # fn main() -> spag_model::Result<()> {
@@ -13,7 +13,7 @@
 //! ).expect("valid JSON");
 //! let model = Llama::init(&config, 7)?;
 //! // Two sequences, packed; predict the last token of each.
-//! let batch = Packed::new([&[1u32, 4, 5][..], &[1, 6][..]]);
+//! let batch = PackedBatch::new([&[1u32, 4, 5][..], &[1, 6][..]]);
 //! let targets = Targets { rows: vec![1, 3], tokens: vec![5, 6] };
 //! let forward = model.forward(batch, targets, Activations::Keep)?;
 //! assert_eq!(forward.read_log_probs()?.len(), 2);
@@ -53,14 +53,14 @@ pub use config::LlamaConfig;
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};
 pub use generate::{
-    Completion, Detokenizer, Engine, EngineConfig, Finish, Generate, GenerationConfig, GenerationStats,
+    Completion, Detokenizer, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, GenerationStats,
     GenerationTimes, MemoryBudget, PrefixSharing, Request, RequestId, Sampling,
 };
 pub use llama::{Activations, Forward, Llama, Network};
 pub use memory::{
-    Computer, OptimizerPlace, ParameterPlace, PlayingMemory, PlayingSettings, RankMemory, Sharding, Spread,
+    Computer, GenerationMemory, GenerationMemorySettings, OptimizerPlace, ParameterPlace, RankMemory, Sharding, Spread,
     TooLittleMemory, TrainingSettings, gib,
 };
-pub use packed::{Packed, Targets};
+pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, View, WeightSource};
 pub use tokenizer::{SpecialIds, Tokenizer};

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 
 /// Sequences packed without padding: N tokens in all. Made by batchers; read by [`crate::Llama`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Packed {
+pub struct PackedBatch {
     /// Token ids, `[N]`.
     pub ids: Vec<u32>,
     /// Position of each token in its sequence, `[N]`.
@@ -13,7 +13,7 @@ pub struct Packed {
     pub bounds: Vec<u32>,
 }
 
-impl Packed {
+impl PackedBatch {
     /// Packs sequences in the given order.
     pub fn new<'a>(sequences: impl IntoIterator<Item = &'a [u32]>) -> Self {
         let mut packed = Self { bounds: vec![0], ..Self::default() };
@@ -46,7 +46,7 @@ pub struct Targets {
 }
 
 impl Targets {
-    pub(crate) fn check(&self, batch: &Packed) -> Result<()> {
+    pub(crate) fn check(&self, batch: &PackedBatch) -> Result<()> {
         let n = batch.len();
         if self.rows.len() != self.tokens.len() {
             return Err(Error::Batch(format!("{} rows for {} target tokens", self.rows.len(), self.tokens.len())));

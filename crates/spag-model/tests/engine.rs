@@ -45,7 +45,7 @@ fn results_do_not_depend_on_the_company() {
             };
             let mut engine = Engine::new(&checkpoint(), setting).unwrap();
             let shuffled = order.iter().map(|index| all[*index].clone()).collect();
-            for (index, completion) in order.iter().zip(engine.complete(shuffled).unwrap()) {
+            for (index, completion) in order.iter().zip(engine.generate(shuffled).unwrap()) {
                 assert_eq!(essence(&completion), alone[*index], "request {index}, {setting:?}");
             }
             preemptions += engine.stats().preemptions;
@@ -62,13 +62,13 @@ fn requests_come_and_go_at_any_time() {
     let mut engine = Engine::new(&checkpoint(), EngineConfig { max_running: 5, ..engine_config(16) }).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(6);
     let (mut ids, mut dropped, mut completed) = (Vec::new(), Vec::new(), 0);
-    while ids.len() < all.len() || engine.open() > 0 {
+    while ids.len() < all.len() || engine.unfinished() > 0 {
         if ids.len() < all.len() && rng.random_bool(0.3) {
             ids.push(engine.submit(all[ids.len()].clone()).unwrap());
         }
         if rng.random_bool(0.02) && !ids.is_empty() {
             let index = rng.random_range(0..ids.len());
-            engine.cancel(ids[index]);
+            engine.abort(ids[index]);
             dropped.push(index);
         }
         for (id, completion) in engine.step().unwrap() {
@@ -86,9 +86,9 @@ fn requests_come_and_go_at_any_time() {
 fn a_prompt_that_was_seen_is_not_computed_again() {
     let request = &requests(&config(Sampling::Greedy))[3];
     let mut engine = Engine::new(&checkpoint(), engine_config(16)).unwrap();
-    let first = engine.complete(vec![request.clone()]).unwrap().remove(0);
+    let first = engine.generate(vec![request.clone()]).unwrap().remove(0);
     let before = engine.stats();
-    let second = engine.complete(vec![request.clone()]).unwrap().remove(0);
+    let second = engine.generate(vec![request.clone()]).unwrap().remove(0);
     assert_eq!(essence(&first), essence(&second));
     assert_eq!((first.cached_tokens, second.cached_tokens), (0, first.prompt_tokens - 1));
     // The last prompt token, and each new one but the last.
@@ -108,7 +108,7 @@ fn a_common_beginning_is_computed_once() {
     for max_step_tokens in [7, 512] {
         let setting = EngineConfig { max_step_tokens, ..engine_config(4) };
         let mut engine = Engine::new(&checkpoint(), setting).unwrap();
-        engine.complete(requests.clone()).unwrap();
+        engine.generate(requests.clone()).unwrap();
         let stats = engine.stats();
         assert_eq!(stats.prompt_tokens as usize, asked);
         assert_eq!(stats.prompt_tokens - stats.cached_tokens, stats.computed_tokens);
@@ -119,7 +119,7 @@ fn a_common_beginning_is_computed_once() {
     }
     let apart = EngineConfig { prefix_sharing: PrefixSharing::Off, ..engine_config(4) };
     let mut engine = Engine::new(&checkpoint(), apart).unwrap();
-    engine.complete(requests).unwrap();
+    engine.generate(requests).unwrap();
     assert_eq!((engine.stats().computed_tokens as usize, engine.stats().cached_tokens), (asked, 0));
 }
 
@@ -131,7 +131,7 @@ fn little_memory_makes_it_slower_but_not_different() {
     let longest = cases().iter().map(|case| case.input_ids.len() + 48).max().unwrap();
     let setting = EngineConfig { pages: longest.div_ceil(16), ..engine_config(16) };
     let mut engine = Engine::new(&checkpoint(), setting).unwrap();
-    let got: Vec<_> = engine.complete(all).unwrap().iter().map(essence).collect();
+    let got: Vec<_> = engine.generate(all).unwrap().iter().map(essence).collect();
     assert_eq!(got, want);
     assert!(engine.stats().preemptions > 0 && engine.stats().recomputed_tokens > 0);
 }

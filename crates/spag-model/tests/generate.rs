@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use common::{cases, checkpoint, config, engine_config, requests, run};
 use spag_model::{
-    Detokenizer, Engine, EngineConfig, Finish, Generate, GenerationConfig, Packed, PrefixSharing, Request, Sampling,
-    Targets,
+    Detokenizer, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, PackedBatch, PrefixSharing, Request,
+    Sampling, Targets,
 };
 
 #[test]
@@ -38,7 +38,7 @@ fn greedy_tokens_equal_the_references() {
                 for (got, want) in completions.iter().zip(&cases) {
                     assert_eq!(got.token_ids, want.output_ids, "{setting:?}, prompt {}", want.prompt);
                     assert_eq!(got.text, want.decoded, "{setting:?}");
-                    assert_eq!((got.prompt_tokens, got.cut_tokens), (want.input_ids.len(), 0));
+                    assert_eq!((got.prompt_tokens, got.truncated_tokens), (want.input_ids.len(), 0));
                 }
             }
         }
@@ -57,7 +57,7 @@ fn log_probabilities_equal_a_plain_forward_pass() {
             let all = [case.input_ids, got.token_ids.clone()].concat();
             let rows = (prompt - 1..all.len() - 1).map(|row| row as u32).collect();
             let targets = Targets { rows, tokens: got.token_ids.clone() };
-            let want = model.log_probs(&Packed::new([all.as_slice()]), &targets).unwrap();
+            let want = model.log_probs(&PackedBatch::new([all.as_slice()]), &targets).unwrap();
             assert_eq!(want.len(), got.model_log_probs.len());
             for (got, want) in got.model_log_probs.iter().zip(&want) {
                 assert!((got - want).abs() < 1e-5, "{got}, not {want}");
@@ -75,20 +75,20 @@ fn long_prompts_lose_tokens_on_the_left() {
     let request = |prompt: String| Request { prompt, seed: 0, config: short.clone() };
     let setting = EngineConfig { max_length: 64, ..engine_config(16) };
     let got = run(setting, vec![request(case.prompt.clone())]).remove(0);
-    assert_eq!((got.prompt_tokens, got.cut_tokens), (56, case.input_ids.len() - 56));
+    assert_eq!((got.prompt_tokens, got.truncated_tokens), (56, case.input_ids.len() - 56));
     // The last tokens are what it read: the same tokens without a cut go on alike, but for the BOS that was cut off.
     let mut engine = Engine::new(&checkpoint(), setting).unwrap();
-    engine.complete(vec![request(case.prompt.clone()), request("short".into())]).unwrap();
-    assert_eq!(engine.stats().cut_prompts, 1);
+    engine.generate(vec![request(case.prompt.clone()), request("short".into())]).unwrap();
+    assert_eq!(engine.stats().truncated_prompts, 1);
 }
 
 #[test]
 fn eos_is_held_back_until_enough_tokens_are_out() {
     let held = GenerationConfig { min_new_tokens: 48, ..config(Sampling::at_temperature(1.5)) };
     let completions = run(engine_config(16), requests(&held));
-    assert!(completions.iter().all(|c| c.token_ids.len() == 48 && c.finish == Finish::Length));
+    assert!(completions.iter().all(|c| c.token_ids.len() == 48 && c.finish == FinishReason::Length));
     let free = run(engine_config(16), requests(&config(Sampling::at_temperature(1.5))));
-    assert!(free.iter().any(|c| c.finish == Finish::Eos && c.token_ids.last() == Some(&2)));
+    assert!(free.iter().any(|c| c.finish == FinishReason::Eos && c.token_ids.last() == Some(&2)));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn stop_tokens_and_stop_strings_end_a_completion() {
         vec![request(GenerationConfig { stop_tokens: vec![token], ..config(Sampling::Greedy) })],
     );
     let first = whole.token_ids.iter().position(|id| *id == token).unwrap();
-    assert_eq!((stopped[0].finish, &stopped[0].token_ids[..]), (Finish::StopToken, &whole.token_ids[..=first]));
+    assert_eq!((stopped[0].finish, &stopped[0].token_ids[..]), (FinishReason::StopToken, &whole.token_ids[..=first]));
     assert_eq!(stopped[0].text, checkpoint().tokenizer.decode(&whole.token_ids[..first]).unwrap());
 
     let stop: String = whole.text.chars().skip(4).take(5).collect();
@@ -114,7 +114,7 @@ fn stop_tokens_and_stop_strings_end_a_completion() {
     let strings = vec!["never said 4711".to_owned(), stop];
     let stopped =
         run(engine_config(16), vec![request(GenerationConfig { stop_strings: strings, ..config(Sampling::Greedy) })]);
-    assert_eq!((stopped[0].finish, stopped[0].text.as_str()), (Finish::StopString, &whole.text[..cut]));
+    assert_eq!((stopped[0].finish, stopped[0].text.as_str()), (FinishReason::StopString, &whole.text[..cut]));
     assert!(stopped[0].token_ids.len() < whole.token_ids.len());
     assert!(whole.token_ids.starts_with(&stopped[0].token_ids));
 }
@@ -125,7 +125,7 @@ fn impossible_requests_are_refused_and_say_why() {
     let mut engine = Engine::new(&checkpoint, EngineConfig { max_length: 64, pages: 3, ..engine_config(16) }).unwrap();
     let mut refused = |config: GenerationConfig, prompt: &str| {
         let error = engine.submit(Request { prompt: prompt.into(), seed: 0, config: Arc::new(config) }).unwrap_err();
-        assert_eq!(engine.open(), 0);
+        assert_eq!(engine.unfinished(), 0);
         error.to_string()
     };
     let long = "the horse and the tiger and the horse and the tiger again".repeat(3);

@@ -9,7 +9,7 @@ use spag_model::ops::attention::{self, Heads, Sequences};
 use spag_model::ops::packed_linear::{self, PackedWeight};
 use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
 use spag_model::ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
-use spag_model::{Activations, FlatBuffers, Llama, LlamaConfig, Packed, Targets};
+use spag_model::{Activations, FlatBuffers, Llama, LlamaConfig, PackedBatch, Targets};
 
 fn random(shape: (usize, usize), rng: &mut ChaCha8Rng) -> Tensor {
     let values: Vec<f32> = (0..shape.0 * shape.1).map(|_| rng.random::<f32>() * 2.0 - 1.0).collect();
@@ -294,7 +294,7 @@ fn every_parameters_gradient_equals_autograds() {
         let config = config(kv, tied);
         let model = Llama::init(&config, 11).unwrap();
         let sequences: [&[u32]; 3] = [&[1, 5, 9, 30, 2, 7, 7], &[1, 49], &[1, 3, 3, 3, 8]];
-        let batch = Packed::new(sequences);
+        let batch = PackedBatch::new(sequences);
         let targets = Targets { rows: vec![2, 3, 5, 7, 9, 12], tokens: vec![30, 2, 7, 49, 3, 8] };
         let upstream = [0.3f32, -1.0, 0.7, 1.5, -0.2, 0.9];
         let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu).unwrap();

@@ -1,7 +1,7 @@
 //! Micro-batches: which samples, packed without padding.
 
 use candle_core::{DType, Result, Tensor};
-use spag_model::{Packed, Targets};
+use spag_model::{PackedBatch, Targets};
 
 use crate::encode::Encoded;
 
@@ -9,7 +9,7 @@ use crate::encode::Encoded;
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// The samples' sequences.
-    pub packed: Packed,
+    pub packed: PackedBatch,
     /// Every predicted label, sample after sample.
     pub targets: Targets,
     /// Predicted labels of each sample.
@@ -19,7 +19,7 @@ pub struct Batch {
 impl Batch {
     /// Packs `samples` in order.
     pub fn new<'a>(samples: impl IntoIterator<Item = &'a Encoded> + Clone) -> Self {
-        let packed = Packed::new(samples.clone().into_iter().map(|s| s.ids.as_slice()));
+        let packed = PackedBatch::new(samples.clone().into_iter().map(|s| s.ids.as_slice()));
         let (mut targets, mut counts, mut start) = (Targets::default(), Vec::new(), 0u32);
         for sample in samples {
             // The row before a label predicts it.

@@ -120,9 +120,9 @@ pub enum Error {
 impl From<spag_model::Error> for Error {
     fn from(error: spag_model::Error) -> Self {
         match error {
-            spag_model::Error::Lender(inner) => match inner.downcast::<Self>() {
+            spag_model::Error::WeightSource(inner) => match inner.downcast::<Self>() {
                 Ok(own) => *own,
-                Err(other) => Self::Model(spag_model::Error::Lender(other)),
+                Err(other) => Self::Model(spag_model::Error::WeightSource(other)),
             },
             error => Self::Model(error),
         }

@@ -35,7 +35,7 @@ pub fn measure(device: &Device) -> Result<Ceilings> {
     let (a, b, c) = (random()?, random()?, kernels.empty(&[SIDE, SIDE], DType::BF16)?);
     let side = |tensor, orientation| Operand { tensor, orientation };
     let product = Gemm {
-        a: side(&a, Orientation::Straight),
+        a: side(&a, Orientation::Normal),
         b: side(&b, Orientation::Transposed),
         c: &c,
         accumulate: Accumulate::No,

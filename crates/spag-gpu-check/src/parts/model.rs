@@ -118,12 +118,12 @@ fn text(checkpoint: &Checkpoint, number: usize, tokens: usize) -> Result<String,
 
 fn decoding(checkpoint: &Checkpoint, batch: usize, ceiling: f64) -> Result<Row, Error> {
     let model = checkpoint.model.config();
-    let memory = MemoryBudget::of(&checkpoint.model)?;
+    let memory = MemoryBudget::for_model(&checkpoint.model)?;
     let length = CONTEXT + 2 * STEPS;
     let setting = EngineConfig {
         max_step_tokens: 2048,
         prefix_sharing: PrefixSharing::Off,
-        ..EngineConfig::with_length(model, batch, length, memory)
+        ..EngineConfig::with_max_length(model, batch, length, memory)
     };
     let mut engine = Engine::new(checkpoint, setting)?;
     let new = 2 * STEPS;
@@ -179,7 +179,7 @@ pub(super) fn play(settings: &Settings, device: &Device, sink: Sink<'_>) -> Resu
     let checkpoint = Checkpoint::load_with(&settings.checkpoint, &options)?;
     let prompts = PromptSet::default();
     for (batch, games) in [(1, 1), (16, 16), (64, 128), (128, 256)] {
-        let memory = MemoryBudget::of(&checkpoint.model)?;
+        let memory = MemoryBudget::for_model(&checkpoint.model)?;
         let model = checkpoint.model.config();
         let engine = EngineConfig { max_step_tokens: 2048, ..EngineConfig::new(model, batch, memory) };
         let config = spag_selfplay::TimingConfig { games, batch, turns: 5, new_tokens: 48, temperature: 1.2, seed: 0 };

@@ -120,9 +120,9 @@ pub(super) fn buffers(
             Some((index, buffer)) if index == layer => buffer,
             before => {
                 if let Some((index, _)) = before {
-                    source.give_back(index);
+                    source.reshard(index);
                 }
-                source.lend(layer, Some(layer + 1).filter(|next| *next < layout.layers.len()))?
+                source.unshard(layer, Some(layer + 1).filter(|next| *next < layout.layers.len()))?
             }
         };
         let tensor = layout.view(&buffer, layer, view);
@@ -130,7 +130,7 @@ pub(super) fn buffers(
         tensor
     });
     if let Some((index, _)) = lent.take() {
-        source.give_back(index);
+        source.reshard(index);
     }
     written
 }

@@ -19,7 +19,7 @@ pub struct MemoryBudget {
 
 impl MemoryBudget {
     /// Half of what this machine has left now, for an engine on its CPU.
-    pub fn of_this_machine() -> Self {
+    pub fn host() -> Self {
         Self {
             bytes: usize::try_from(available_memory() / HOST_SHARE).unwrap_or(usize::MAX),
             bytes_per_value: size_of::<f32>(),
@@ -31,7 +31,7 @@ impl MemoryBudget {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn of(model: &Llama) -> Result<Self> {
+    pub fn for_model(model: &Llama) -> Result<Self> {
         let device = model.parameters().device();
         let bytes = match device.is_cpu() {
             true => available_memory() / HOST_SHARE,
@@ -50,7 +50,7 @@ impl MemoryBudget {
     }
 
     /// The part of one of `engines` that share it.
-    pub fn among(self, engines: usize) -> Self {
+    pub fn split(self, engines: usize) -> Self {
         Self { bytes: self.bytes / engines.max(1), ..self }
     }
 }

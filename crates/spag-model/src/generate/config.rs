@@ -93,11 +93,11 @@ impl EngineConfig {
 
     /// For up to `max_running` requests of the model's full length, or as many as `memory` holds.
     pub fn new(model: &LlamaConfig, max_running: usize, memory: MemoryBudget) -> Self {
-        Self::with_length(model, max_running, model.max_position_embeddings, memory)
+        Self::with_max_length(model, max_running, model.max_position_embeddings, memory)
     }
 
     /// As [`EngineConfig::new`] for requests of `max_length` tokens. Memory for one of them is taken in any case.
-    pub fn with_length(model: &LlamaConfig, max_running: usize, max_length: usize, memory: MemoryBudget) -> Self {
+    pub fn with_max_length(model: &LlamaConfig, max_running: usize, max_length: usize, memory: MemoryBudget) -> Self {
         let each = max_length.div_ceil(PAGE_SIZE).max(1);
         let page_bytes = PAGE_SIZE * Self::bytes_per_token(model, memory.bytes_per_value);
         let fit = memory.bytes / page_bytes.max(1);
@@ -115,7 +115,7 @@ impl EngineConfig {
 
     /// How many requests of `max_length` tokens `memory` has room for at a time, 1 to 128: a processor gains nothing from
     /// more.
-    pub fn running_that_fit(model: &LlamaConfig, max_length: usize, memory: MemoryBudget) -> usize {
+    pub fn max_running_that_fit(model: &LlamaConfig, max_length: usize, memory: MemoryBudget) -> usize {
         let each = max_length.next_multiple_of(PAGE_SIZE) * Self::bytes_per_token(model, memory.bytes_per_value);
         (memory.bytes / each.max(1)).clamp(1, MOST_RUNNING)
     }

@@ -7,7 +7,7 @@ use candle_core::Tensor;
 
 use super::config::EngineConfig;
 use super::kv::KvCache;
-use super::request::{Completion, Finish, Generate, Request, RequestId};
+use super::request::{Completion, FinishReason, Generate, Request, RequestId};
 use super::schedule::{Chunk, plan};
 use super::sequence::Sequence;
 use super::stats::GenerationStats;
@@ -30,11 +30,11 @@ use crate::tokenizer::Tokenizer;
 ///
 /// # fn main() -> spag_model::Result<()> {
 /// let checkpoint = Checkpoint::load("checkpoints/im")?;
-/// let config = EngineConfig::new(checkpoint.model.config(), 8, MemoryBudget::of_this_machine());
+/// let config = EngineConfig::new(checkpoint.model.config(), 8, MemoryBudget::host());
 /// let mut engine = Engine::new(&checkpoint, config)?;
 /// let config = Arc::new(GenerationConfig::default());
 /// let request = Request { prompt: "Let us play.".into(), seed: 1, config };
-/// println!("{}", engine.complete(vec![request])?[0].text);
+/// println!("{}", engine.generate(vec![request])?[0].text);
 /// # Ok(())
 /// # }
 /// ```
@@ -121,7 +121,7 @@ impl Engine {
     }
 
     /// Chooses a token for every sequence whose tokens have all been computed; returns those that ended.
-    fn advance(&mut self, chunks: &[Chunk], logits: &Tensor) -> Result<Vec<(RequestId, Finish)>> {
+    fn advance(&mut self, chunks: &[Chunk], logits: &Tensor) -> Result<Vec<(RequestId, FinishReason)>> {
         let began = Instant::now();
         let (running, eos) = (&mut self.state.running, self.tokenizer.eos());
         let mut place = vec![None; running.len()];
@@ -148,7 +148,7 @@ impl Engine {
     }
 
     /// Takes an ended sequence out.
-    fn complete_one(&mut self, id: RequestId, finish: Finish) -> Result<Option<(RequestId, Completion)>> {
+    fn complete_one(&mut self, id: RequestId, finish: FinishReason) -> Result<Option<(RequestId, Completion)>> {
         let Some(mut sequence) = self.state.take_running(id) else { return Ok(None) };
         self.state.cache.release(&mut sequence.cached, &sequence.tokens);
         self.state.stats.requests += 1;
@@ -192,14 +192,14 @@ impl Generate for Engine {
         }
         self.state.next_id += 1;
         self.state.stats.prompt_tokens += sequence.prompt as u64;
-        self.state.stats.cut_prompts += u64::from(cut > 0);
+        self.state.stats.truncated_prompts += u64::from(cut > 0);
         self.state.waiting.push_back(sequence);
         self.state.stats.times.tokenizer += began.elapsed();
         Ok(id)
     }
 
     fn step(&mut self) -> Result<Vec<(RequestId, Completion)>> {
-        if self.open() == 0 {
+        if self.unfinished() == 0 {
             return Ok(Vec::new());
         }
         let began = Instant::now();
@@ -219,14 +219,14 @@ impl Generate for Engine {
         Ok(completions)
     }
 
-    fn cancel(&mut self, id: RequestId) {
+    fn abort(&mut self, id: RequestId) {
         self.state.waiting.retain(|sequence| sequence.id != id);
         if let Some(mut sequence) = self.state.take_running(id) {
             self.state.cache.release(&mut sequence.cached, &sequence.tokens);
         }
     }
 
-    fn open(&self) -> usize {
+    fn unfinished(&self) -> usize {
         self.state.waiting.len() + self.state.running.len()
     }
 

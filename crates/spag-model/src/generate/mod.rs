@@ -17,6 +17,6 @@ pub use budget::MemoryBudget;
 pub use config::{EngineConfig, GenerationConfig, PrefixSharing};
 pub use detokenize::Detokenizer;
 pub use engine::Engine;
-pub use request::{Completion, Finish, Generate, Request, RequestId};
+pub use request::{Completion, FinishReason, Generate, Request, RequestId};
 pub use sample::Sampling;
 pub use stats::{GenerationStats, GenerationTimes};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use candle_core::{DType, Result, Shape, Tensor};
 
-use crate::kernels::{self, Kernels, Replay};
+use crate::kernels::{self, CapturedGraph, Kernels};
 use crate::ops::paged_attention::Plan;
 use crate::ops::rope::Positions;
 
@@ -41,7 +41,7 @@ struct Recorded {
     /// The memory that the pass reads, and the plan that owns some of what it works in.
     inputs: Inputs<'static>,
     logits: Tensor,
-    replay: Box<dyn Replay>,
+    replay: Box<dyn CapturedGraph>,
 }
 
 /// Kinds that are kept at most; beyond, all are forgotten and taken down anew.

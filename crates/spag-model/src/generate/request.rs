@@ -26,7 +26,7 @@ pub struct RequestId(pub(super) u64);
 /// Why a completion ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Finish {
+pub enum FinishReason {
     /// The model chose EOS, which is the last of the token ids.
     Eos,
     /// A stop token, which is the last of the token ids.
@@ -50,11 +50,11 @@ pub struct Completion {
     /// tokens. 0 where the choice was greedy.
     pub sampling_log_probs: Vec<f32>,
     /// Why it ended.
-    pub finish: Finish,
+    pub finish: FinishReason,
     /// Tokens of the prompt that was read, BOS included.
     pub prompt_tokens: usize,
     /// Tokens that were cut off the left of the prompt.
-    pub cut_tokens: usize,
+    pub truncated_tokens: usize,
     /// Tokens of the prompt whose keys and values were there already.
     pub cached_tokens: usize,
 }
@@ -74,10 +74,10 @@ pub trait Generate {
     fn step(&mut self) -> Result<Vec<(RequestId, Completion)>>;
 
     /// Drops a request; its completion never comes. One that is not open is left alone.
-    fn cancel(&mut self, id: RequestId);
+    fn abort(&mut self, id: RequestId);
 
     /// Requests taken on and not completed.
-    fn open(&self) -> usize;
+    fn unfinished(&self) -> usize;
 
     /// What has been done so far.
     fn stats(&self) -> GenerationStats;
@@ -86,12 +86,12 @@ pub trait Generate {
     ///
     /// # Errors
     /// As [`Generate::submit`] and [`Generate::step`].
-    fn complete(&mut self, requests: Vec<Request>) -> Result<Vec<Completion>> {
+    fn generate(&mut self, requests: Vec<Request>) -> Result<Vec<Completion>> {
         let ids = requests.into_iter().map(|request| self.submit(request)).collect::<Result<Vec<_>>>()?;
         let mut done: Vec<Option<Completion>> = vec![None; ids.len()];
         let mut left = ids.len();
         while left > 0 {
-            if self.open() == 0 {
+            if self.unfinished() == 0 {
                 return Err(Error::Generation("a request was lost".into()));
             }
             for (id, completion) in self.step()? {

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use super::config::GenerationConfig;
 use super::detokenize::Detokenizer;
 use super::kv::Cached;
-use super::request::{Completion, Finish, RequestId};
+use super::request::{Completion, FinishReason, RequestId};
 use crate::error::Result;
 use crate::ops::sample::{Ask, Choice};
 use crate::tokenizer::Tokenizer;
@@ -85,24 +85,24 @@ impl Sequence {
     }
 
     /// Appends a chosen token; says whether the completion ends with it.
-    pub(super) fn push(&mut self, choice: Choice, tokenizer: &Tokenizer) -> Result<Option<Finish>> {
+    pub(super) fn push(&mut self, choice: Choice, tokenizer: &Tokenizer) -> Result<Option<FinishReason>> {
         self.tokens.push(choice.token);
         self.model_log_probs.push(choice.model_log_prob);
         self.sampling_log_probs.push(choice.sampling_log_prob);
         if choice.token == tokenizer.eos() {
-            return Ok(Some(Finish::Eos));
+            return Ok(Some(FinishReason::Eos));
         }
         if self.config.stop_tokens.contains(&choice.token) {
-            return Ok(Some(Finish::StopToken));
+            return Ok(Some(FinishReason::StopToken));
         }
         if !self.config.stop_strings.is_empty() {
             let new = self.text.detokenizer.push(tokenizer, choice.token)?;
             self.text.text.push_str(&new);
             if self.stop_at(&self.text.text).is_some() {
-                return Ok(Some(Finish::StopString));
+                return Ok(Some(FinishReason::StopString));
             }
         }
-        Ok((self.tokens.len() - self.prompt >= self.config.max_new_tokens).then_some(Finish::Length))
+        Ok((self.tokens.len() - self.prompt >= self.config.max_new_tokens).then_some(FinishReason::Length))
     }
 
     /// Where the first stop string begins.
@@ -111,11 +111,11 @@ impl Sequence {
     }
 
     /// What came of it.
-    pub(super) fn complete(self, finish: Finish, tokenizer: &Tokenizer) -> Result<Completion> {
+    pub(super) fn complete(self, finish: FinishReason, tokenizer: &Tokenizer) -> Result<Completion> {
         let token_ids = self.tokens[self.prompt..].to_vec();
         let said = match finish {
-            Finish::Eos | Finish::StopToken => &token_ids[..token_ids.len().saturating_sub(1)],
-            Finish::StopString | Finish::Length => &token_ids[..],
+            FinishReason::Eos | FinishReason::StopToken => &token_ids[..token_ids.len().saturating_sub(1)],
+            FinishReason::StopString | FinishReason::Length => &token_ids[..],
         };
         let mut text = tokenizer.decode(said)?;
         // What was held back to the end may hold a stop string too.
@@ -128,9 +128,9 @@ impl Sequence {
             text,
             model_log_probs: self.model_log_probs,
             sampling_log_probs: self.sampling_log_probs,
-            finish: if stop.is_some() { Finish::StopString } else { finish },
+            finish: if stop.is_some() { FinishReason::StopString } else { finish },
             prompt_tokens: self.prompt,
-            cut_tokens: self.cut,
+            truncated_tokens: self.cut,
             cached_tokens: self.found,
         })
     }

@@ -22,7 +22,7 @@ pub struct GenerationStats {
     /// Requests that had to give their memory up for a while.
     pub preemptions: u64,
     /// Prompts that lost tokens on the left.
-    pub cut_prompts: u64,
+    pub truncated_prompts: u64,
     /// Forward passes.
     pub steps: u64,
     /// Where the time went.

@@ -13,7 +13,7 @@ use candle_core::cuda_backend::{CudaStorageSlice, DeviceId};
 use candle_core::{CpuStorage, CudaDevice, DType, Device, Error, Result, Storage, Tensor, bail};
 
 use super::gemm::{Accumulate, Gemm, Orientation};
-use super::{Arg, Kernels, Launch, PageLock, Replay};
+use super::{Arg, CapturedGraph, Kernels, Launch, PageLock};
 use crate::ops::cpu;
 
 /// Shared memory that a block may use without asking for more.
@@ -220,7 +220,7 @@ impl Kernels for CudaKernels {
             other => bail!("{gemm}: {other:?}"),
         };
         let turned = |orientation: Orientation| match orientation {
-            Orientation::Straight => blas::cublasOperation_t::CUBLAS_OP_N,
+            Orientation::Normal => blas::cublasOperation_t::CUBLAS_OP_N,
             Orientation::Transposed => blas::cublasOperation_t::CUBLAS_OP_T,
         };
         let int = |x: usize| i32::try_from(x).map_err(|_| Error::Msg(format!("{gemm}: {x} is too large")));
@@ -315,7 +315,7 @@ impl Kernels for CudaKernels {
         self.device.cuda_stream().synchronize().map_err(Error::wrap)
     }
 
-    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>> {
+    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
         let stream = self.device.cuda_stream();
         // Other threads may allocate meanwhile.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -324,17 +324,17 @@ impl Kernels for CudaKernels {
         let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
         let graph = stream.end_capture(flags).map_err(Error::wrap);
         worked?;
-        Ok(graph?.map(|graph| Box::new(Graph(graph)) as Box<dyn Replay>))
+        Ok(graph?.map(|graph| Box::new(Graph(graph)) as Box<dyn CapturedGraph>))
     }
 }
 
 /// A CUDA graph.
 struct Graph(CudaGraph);
 
-// SAFETY: a graph may be used from any thread, one at a time; it is owned, and `Replay` is not shared between threads.
+// SAFETY: a graph may be used from any thread, one at a time; it is owned, and `CapturedGraph` is not shared between threads.
 unsafe impl Send for Graph {}
 
-impl Replay for Graph {
+impl CapturedGraph for Graph {
     fn replay(&self) -> Result<()> {
         self.0.launch().map_err(Error::wrap)
     }

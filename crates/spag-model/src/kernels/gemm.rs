@@ -8,7 +8,7 @@ use candle_core::{Result, Tensor, bail};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orientation {
     /// As it enters the product.
-    Straight,
+    Normal,
     /// Transposed.
     Transposed,
 }
@@ -49,7 +49,7 @@ impl Operand<'_> {
     fn extents(&self) -> Result<(usize, usize)> {
         let (rows, columns) = self.tensor.dims2()?;
         Ok(match self.orientation {
-            Orientation::Straight => (rows, columns),
+            Orientation::Normal => (rows, columns),
             Orientation::Transposed => (columns, rows),
         })
     }

@@ -3,7 +3,7 @@
 //! Each op checks its arguments, chooses grid and block and calls [`Kernels::launch`] with the name that its `.cu` file
 //! exports. Two things answer: a CUDA device (feature `cuda`), and in tests an emulator that runs the same sources on a
 //! CPU. Tensors on a CUDA device always go to it; tensors on a CPU go to the CPU versions of the ops, unless
-//! [`during`] says otherwise.
+//! [`using`] says otherwise.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -74,7 +74,7 @@ pub trait Kernels: Send + Sync {
     ///
     /// # Errors
     /// What `work` reports, or that it did what cannot be taken down.
-    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>> {
+    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
         let _ = work;
         Ok(None)
     }
@@ -87,7 +87,7 @@ pub trait Kernels: Send + Sync {
 }
 
 /// Work that a device has taken down and does again without being told step by step.
-pub trait Replay: Send {
+pub trait CapturedGraph: Send {
     /// Starts the work once more, on the same memory.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ thread_local! {
 }
 
 /// Runs `f` while ops on CPU tensors of this thread go to `kernels`.
-pub fn during<R>(kernels: Arc<dyn Kernels>, f: impl FnOnce() -> R) -> R {
+pub fn using<R>(kernels: Arc<dyn Kernels>, f: impl FnOnce() -> R) -> R {
     with(Some(kernels), f)
 }
 

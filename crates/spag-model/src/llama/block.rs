@@ -13,7 +13,7 @@ use crate::ops::matmul::{linear, linear_add, linear_backward_input, linear_backw
 use crate::ops::pool::recycle;
 use crate::ops::rope::{Direction, Positions, RopeTable, rotate};
 use crate::ops::{rms_norm, swiglu};
-use crate::packed::Packed;
+use crate::packed::PackedBatch;
 use crate::params::{BLOCK_VIEWS, Layout};
 
 /// The nine tensors of a block: its weights, or the gradients of its weights.
@@ -85,7 +85,12 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// For a batch whose rows lie on `device`.
-    pub(crate) fn new(config: &LlamaConfig, rope: Arc<RopeTable>, batch: &Packed, device: &Device) -> Result<Self> {
+    pub(crate) fn new(
+        config: &LlamaConfig,
+        rope: Arc<RopeTable>,
+        batch: &PackedBatch,
+        device: &Device,
+    ) -> Result<Self> {
         Ok(Self {
             heads: Heads { query: config.num_attention_heads, kv: config.kv_heads(), dim: config.head_dim() },
             eps: config.rms_norm_eps as f32,

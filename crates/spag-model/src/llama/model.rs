@@ -11,7 +11,7 @@ use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
 use crate::ops::cast::computable;
 use crate::ops::rope::RopeTable;
-use crate::packed::{Packed, Targets};
+use crate::packed::{PackedBatch, Targets};
 use crate::params::{FlatBuffers, GradientSink, Layout};
 
 /// A LLaMA: its configuration and its parameters in flat buffers.
@@ -101,7 +101,7 @@ impl Llama {
     ///
     /// # Errors
     /// As [`Network::log_probs`].
-    pub fn log_probs(&self, batch: &Packed, targets: &Targets) -> Result<Vec<f32>> {
+    pub fn log_probs(&self, batch: &PackedBatch, targets: &Targets) -> Result<Vec<f32>> {
         self.network.log_probs(&self.parameters, batch, targets)
     }
 
@@ -109,7 +109,7 @@ impl Llama {
     ///
     /// # Errors
     /// As [`Network::log_probs`].
-    pub fn forward(&self, batch: Packed, targets: Targets, keep: Activations) -> Result<Forward> {
+    pub fn forward(&self, batch: PackedBatch, targets: Targets, keep: Activations) -> Result<Forward> {
         self.network.forward(&self.parameters, batch, targets, keep)
     }
 

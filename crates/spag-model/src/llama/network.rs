@@ -13,7 +13,7 @@ use crate::ops::log_prob::{self, LogProbs};
 use crate::ops::pool::{self, Pool, recycle};
 use crate::ops::rope::RopeTable;
 use crate::ops::{cpu, embedding, rms_norm};
-use crate::packed::{Packed, Targets};
+use crate::packed::{PackedBatch, Targets};
 use crate::params::{GradientSink, Layout, WeightSource};
 
 /// What a training forward pass keeps of each block.
@@ -33,7 +33,7 @@ enum Saved {
 
 /// The result of a training forward pass: log-probabilities, and what the backward pass needs.
 pub struct Forward {
-    batch: Packed,
+    batch: PackedBatch,
     shape: Shape,
     targets: Targets,
     blocks: Vec<Saved>,
@@ -78,7 +78,7 @@ struct Lent<'a> {
 
 impl<'a> Lent<'a> {
     fn new(source: &'a dyn WeightSource, index: usize, next: Option<usize>) -> Result<Self> {
-        Ok(Self { source, index, buffer: source.lend(index, next)? })
+        Ok(Self { source, index, buffer: source.unshard(index, next)? })
     }
 
     /// One of its tensors, as the ops on its device take it.
@@ -89,7 +89,7 @@ impl<'a> Lent<'a> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        self.source.give_back(self.index);
+        self.source.reshard(self.index);
     }
 }
 
@@ -130,12 +130,12 @@ impl Network {
         self.config.num_hidden_layers + 1
     }
 
-    fn shape(&self, batch: &Packed, device: &Device) -> Result<Shape> {
+    fn shape(&self, batch: &PackedBatch, device: &Device) -> Result<Shape> {
         Ok(Shape::new(&self.config, self.rope.clone(), batch, device)?)
     }
 
     /// Rejects what the model cannot read, before anything is computed.
-    fn check(&self, weights: &dyn WeightSource, batch: &Packed, targets: &Targets) -> Result<()> {
+    fn check(&self, weights: &dyn WeightSource, batch: &PackedBatch, targets: &Targets) -> Result<()> {
         if *weights.layout() != self.layout {
             return Err(Error::Config("the parameters have another layout than the configuration".into()));
         }
@@ -193,7 +193,7 @@ impl Network {
     /// # Errors
     /// A token outside the vocabulary, a sequence longer than the model's positions, rows outside the batch, weights of
     /// another layout, or what their source reports.
-    pub fn log_probs(&self, weights: &dyn WeightSource, batch: &Packed, targets: &Targets) -> Result<Vec<f32>> {
+    pub fn log_probs(&self, weights: &dyn WeightSource, batch: &PackedBatch, targets: &Targets) -> Result<Vec<f32>> {
         self.check(weights, batch, targets)?;
         // A pool of its own, gone afterwards: a reference model holds no memory between its passes.
         self.run(weights.device(), &Arc::default(), || {
@@ -219,7 +219,7 @@ impl Network {
     pub fn forward(
         &self,
         weights: &dyn WeightSource,
-        batch: Packed,
+        batch: PackedBatch,
         targets: Targets,
         keep: Activations,
     ) -> Result<Forward> {

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::params::Layout;
 
 pub(crate) use host::{available_memory, total_memory};
-pub use playing::{PlayingMemory, PlayingSettings};
+pub use playing::{GenerationMemory, GenerationMemorySettings};
 pub use rank::RankMemory;
 pub use spread::{Computer, ParameterPlace, Sharding, Spread};
 pub use table::gib;

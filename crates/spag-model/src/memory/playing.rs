@@ -9,7 +9,7 @@ use crate::params::Layout;
 
 /// What the memory of an engine depends on beside the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlayingSettings {
+pub struct GenerationMemorySettings {
     /// Number format of parameters, activations, keys and values.
     pub dtype: WeightDtype,
     /// Tokens that pages of keys and values have room for.
@@ -22,7 +22,7 @@ pub struct PlayingSettings {
 
 /// What an engine needs at its peak, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlayingMemory {
+pub struct GenerationMemory {
     /// The parameters.
     pub parameters: u64,
     /// Pages of keys and values.
@@ -33,9 +33,9 @@ pub struct PlayingMemory {
     pub logits: u64,
 }
 
-impl PlayingMemory {
+impl GenerationMemory {
     /// The memory of generating with a model of this configuration.
-    pub fn new(config: &LlamaConfig, settings: &PlayingSettings) -> Self {
+    pub fn new(config: &LlamaConfig, settings: &GenerationMemorySettings) -> Self {
         let element = settings.dtype.bytes() as u64;
         let (d, f, kv) = (config.hidden_size as u64, config.intermediate_size as u64, config.kv_size() as u64);
         let rows = (settings.step_tokens + settings.running) as u64;
@@ -44,14 +44,14 @@ impl PlayingMemory {
         let block = rows * (3 * d + 3 * f).max(4 * d + 2 * kv) * element;
         Self {
             parameters: Layout::new(config).len() as u64 * element,
-            pages: Self::token(config, settings.dtype) * settings.cached_tokens as u64,
+            pages: Self::per_token(config, settings.dtype) * settings.cached_tokens as u64,
             block,
             logits: 4 * (settings.running * config.vocab_size) as u64,
         }
     }
 
     /// Bytes of keys and values of one token, in all layers.
-    pub fn token(config: &LlamaConfig, dtype: WeightDtype) -> u64 {
+    pub fn per_token(config: &LlamaConfig, dtype: WeightDtype) -> u64 {
         EngineConfig::bytes_per_token(config, dtype.bytes()) as u64
     }
 
@@ -61,7 +61,7 @@ impl PlayingMemory {
     }
 }
 
-impl fmt::Display for PlayingMemory {
+impl fmt::Display for GenerationMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = [
             ("parameters", self.parameters),
@@ -83,10 +83,14 @@ mod tests {
     fn seven_billion_parameters_by_hand() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/llama2-7b/config.json");
         let config = LlamaConfig::from_file(path).unwrap();
-        let settings =
-            PlayingSettings { dtype: WeightDtype::Bf16, cached_tokens: 64 * 2048, running: 64, step_tokens: 512 };
-        let memory = PlayingMemory::new(&config, &settings);
-        assert_eq!(PlayingMemory::token(&config, WeightDtype::Bf16), 512 << 10);
+        let settings = GenerationMemorySettings {
+            dtype: WeightDtype::Bf16,
+            cached_tokens: 64 * 2048,
+            running: 64,
+            step_tokens: 512,
+        };
+        let memory = GenerationMemory::new(&config, &settings);
+        assert_eq!(GenerationMemory::per_token(&config, WeightDtype::Bf16), 512 << 10);
         assert_eq!((memory.parameters, memory.pages), (13_476_831_232, 64 << 30));
         assert_eq!(memory.block, 576 * (3 * 4096 + 3 * 11_008) * 2);
         assert_eq!(memory.logits, 64 * 32_000 * 4);

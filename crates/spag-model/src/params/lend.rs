@@ -25,10 +25,10 @@ pub trait WeightSource: Send + Sync {
     ///
     /// # Errors
     /// A layer outside the layout, or one that cannot be put together.
-    fn lend(&self, layer: usize, next: Option<usize>) -> Result<Tensor>;
+    fn unshard(&self, layer: usize, next: Option<usize>) -> Result<Tensor>;
 
     /// The layer is no longer read, for now.
-    fn give_back(&self, layer: usize);
+    fn reshard(&self, layer: usize);
 }
 
 /// Takes the gradients of a backward pass, a layer at a time.
@@ -69,11 +69,11 @@ impl WeightSource for FlatBuffers {
         FlatBuffers::device(self)
     }
 
-    fn lend(&self, layer: usize, _next: Option<usize>) -> Result<Tensor> {
+    fn unshard(&self, layer: usize, _next: Option<usize>) -> Result<Tensor> {
         self.layer(layer)
     }
 
-    fn give_back(&self, _layer: usize) {}
+    fn reshard(&self, _layer: usize) {}
 }
 
 impl GradientSink for FlatBuffers {

@@ -53,5 +53,5 @@ pub(crate) fn requests(config: &GenerationConfig) -> Vec<Request> {
 }
 
 pub(crate) fn run(setting: EngineConfig, requests: Vec<Request>) -> Vec<Completion> {
-    Engine::new(&checkpoint(), setting).unwrap().complete(requests).unwrap()
+    Engine::new(&checkpoint(), setting).unwrap().generate(requests).unwrap()
 }

@@ -61,7 +61,7 @@ fn answers(checkpoint: &Arc<Checkpoint>, probes: &[Probe], sampling: Sampling, s
         sampling,
         ..GenerationConfig::default()
     });
-    let setting = EngineConfig::new(checkpoint.model.config(), SLOTS, MemoryBudget::of_this_machine());
+    let setting = EngineConfig::new(checkpoint.model.config(), SLOTS, MemoryBudget::host());
     let mut engine = Engine::new(checkpoint, setting)?;
     let request = |(i, probe): (usize, &Probe)| Request {
         prompt: probe.prompt.clone(),
@@ -69,7 +69,7 @@ fn answers(checkpoint: &Arc<Checkpoint>, probes: &[Probe], sampling: Sampling, s
         config: config.clone(),
     };
     let requests = probes.iter().enumerate().map(request).collect();
-    Ok(engine.complete(requests)?.into_iter().map(|completion| completion.text).collect())
+    Ok(engine.generate(requests)?.into_iter().map(|completion| completion.text).collect())
 }
 
 /// Answers that begin with the right word.

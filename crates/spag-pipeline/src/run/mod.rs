@@ -228,9 +228,9 @@ fn player(config: &RunConfig, crew: &Crew, checkpoint: &Arc<Checkpoint>, tempera
         sampling: if temperature > 0.0 { Sampling::at_temperature(temperature) } else { Sampling::Greedy },
         ..GenerationConfig::default()
     };
-    let own = MemoryBudget::of(&checkpoint.model)?;
+    let own = MemoryBudget::for_model(&checkpoint.model)?;
     // On a CPU the processes of a machine share its memory; a GPU is a process's own.
-    let memory = if checkpoint.model.parameters().device().is_cpu() { own.among(crew.env().local_size) } else { own };
+    let memory = if checkpoint.model.parameters().device().is_cpu() { own.split(crew.env().local_size) } else { own };
     let engine = EngineConfig::new(checkpoint.model.config(), config.self_play.games_in_flight, memory);
     Ok(ModelPlayer::load(checkpoint, generation, engine)?)
 }

@@ -51,7 +51,7 @@ impl PlayerWork {
                 "computed_tokens": stats.computed_tokens,
                 "recomputed_tokens": stats.recomputed_tokens,
                 "preemptions": stats.preemptions,
-                "cut_prompts": stats.cut_prompts,
+                "cut_prompts": stats.truncated_prompts,
             }),
             Self::Endpoint(stats) => json!({
                 "kind": "endpoint",
@@ -75,7 +75,7 @@ impl fmt::Display for PlayerWork {
                 stats.prompt_tokens,
                 stats.computed_tokens,
                 stats.prompt_tokens + stats.new_tokens,
-                stats.cut_prompts
+                stats.truncated_prompts
             ),
             Self::Endpoint(stats) => write!(
                 f,

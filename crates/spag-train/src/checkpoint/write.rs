@@ -43,8 +43,8 @@ pub(crate) fn write_elsewhere(trainer: &Trainer<'_>) -> Result<()> {
 pub(crate) fn read_through(source: &dyn WeightSource) -> Result<()> {
     let layers = source.layout().layers.len();
     for layer in 0..layers {
-        source.lend(layer, Some(layer + 1).filter(|next| *next < layers))?;
-        source.give_back(layer);
+        source.unshard(layer, Some(layer + 1).filter(|next| *next < layers))?;
+        source.reshard(layer);
     }
     Ok(())
 }

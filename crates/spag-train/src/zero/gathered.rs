@@ -158,14 +158,14 @@ impl WeightSource for Gathered {
         &self.device
     }
 
-    fn lend(&self, layer: usize, next: Option<usize>) -> spag_model::Result<Tensor> {
+    fn unshard(&self, layer: usize, next: Option<usize>) -> spag_model::Result<Tensor> {
         match self.alone(layer) {
             Some(part) => Ok(part.clone()),
             None => self.lend_layer(layer, next).map_err(super::into_model),
         }
     }
 
-    fn give_back(&self, layer: usize) {
+    fn reshard(&self, layer: usize) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = slots.iter_mut().find(|slot| slot.layer == layer) {
             slot.lent = false;

@@ -33,6 +33,6 @@ use crate::error::Error;
 fn into_model(error: Error) -> spag_model::Error {
     match error {
         Error::Model(error) => error,
-        error => spag_model::Error::Lender(Box::new(error)),
+        error => spag_model::Error::WeightSource(Box::new(error)),
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use spag_game::{AtomicFile, RowReader, game_seed};
-use spag_model::{Completion, Engine, Finish, Generate, GenerationConfig, Request, RequestId};
+use spag_model::{Completion, Engine, FinishReason, Generate, GenerationConfig, Request, RequestId};
 use spag_train::Progress;
 
 use crate::{
@@ -58,7 +58,7 @@ struct CompletionRow<'a> {
     prompt: &'a str,
     output_ids: &'a [u32],
     text: &'a str,
-    finish: Finish,
+    finish: FinishReason,
     cut_tokens: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     model_log_probs: Option<&'a [f32]>,
@@ -106,8 +106,8 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     out.commit()?;
     progress.end();
     let stats = engine.stats();
-    if stats.cut_prompts > 0 {
-        let cut = stats.cut_prompts;
+    if stats.truncated_prompts > 0 {
+        let cut = stats.truncated_prompts;
         exit::note(format_args!("note: {cut} prompts were longer than the model can read and lost their beginning"));
     }
     exit::say(format_args!("{written} prompts, {} new tokens in {}", stats.new_tokens, args.output.display()))
@@ -119,7 +119,7 @@ fn write_row(out: &mut impl Write, prompt: &str, completion: &Completion, log_pr
         output_ids: &completion.token_ids,
         text: &completion.text,
         finish: completion.finish,
-        cut_tokens: completion.cut_tokens,
+        cut_tokens: completion.truncated_tokens,
         model_log_probs: log_probs.then_some(&completion.model_log_probs),
         sampling_log_probs: log_probs.then_some(&completion.sampling_log_probs),
     };

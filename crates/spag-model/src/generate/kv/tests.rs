@@ -56,7 +56,7 @@ enum Event {
 
 impl Table {
     fn new(page_size: usize, pages: usize) -> Self {
-        let config = EngineConfig { page_size, pages, ..EngineConfig::with_length(&model(), 1, 64, memory()) };
+        let config = EngineConfig { page_size, pages, ..EngineConfig::with_max_length(&model(), 1, 64, memory()) };
         Self { cache: empty_cache(&config), sequences: Vec::new(), pages }
     }
 
@@ -176,7 +176,7 @@ fn filled(cache: &mut KvCache, tokens: &[u32]) -> Cached {
 
 #[test]
 fn the_page_used_least_recently_goes_first() {
-    let config = EngineConfig { page_size: 2, pages: 4, ..EngineConfig::with_length(&model(), 1, 64, memory()) };
+    let config = EngineConfig { page_size: 2, pages: 4, ..EngineConfig::with_max_length(&model(), 1, 64, memory()) };
     let mut cache = empty_cache(&config);
     for tokens in [[1, 1, 1], [2, 2, 2]] {
         let mut cached = filled(&mut cache, &tokens);

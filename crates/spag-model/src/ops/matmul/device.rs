@@ -5,7 +5,7 @@ use candle_core::{DType, Result, Tensor, bail};
 use crate::kernels::{Accumulate, Gemm, Kernels, Operand, Orientation};
 
 fn straight(tensor: &Tensor) -> Operand<'_> {
-    Operand { tensor, orientation: Orientation::Straight }
+    Operand { tensor, orientation: Orientation::Normal }
 }
 
 fn transposed(tensor: &Tensor) -> Operand<'_> {

@@ -79,7 +79,7 @@ impl Spent {
     /// What these players did since they were loaded.
     fn by(attacker: &AnyPlayer, defender: Option<&AnyPlayer>) -> Self {
         let players = || std::iter::once(attacker).chain(defender);
-        let cut_prompts = players().filter_map(AnyPlayer::generation).map(|stats| stats.cut_prompts).sum();
+        let cut_prompts = players().filter_map(AnyPlayer::generation).map(|stats| stats.truncated_prompts).sum();
         let mut all = Self { cut_prompts, ..Self::default() };
         for stats in players().filter_map(AnyPlayer::requests) {
             all.requests += stats.requests;

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 use spag_model::{
-    Computer, LlamaConfig, OptimizerPlace, ParameterPlace, PlayingMemory, PlayingSettings, RankMemory, Sharding,
-    Spread, gib,
+    Computer, GenerationMemory, GenerationMemorySettings, LlamaConfig, OptimizerPlace, ParameterPlace, RankMemory,
+    Sharding, Spread, gib,
 };
 
 use super::hardware::{Assumptions, Figures};
@@ -131,18 +131,18 @@ impl Report<'_> {
     }
 
     fn playing(&self) -> Playing {
-        let settings = |games: usize| PlayingSettings {
+        let settings = |games: usize| GenerationMemorySettings {
             dtype: self.settings.dtype(),
             cached_tokens: games.saturating_mul(self.settings.max_length),
             running: games,
             step_tokens: STEP_TOKENS,
         };
-        let none = PlayingMemory::new(self.model, &settings(0));
-        let one = PlayingMemory::new(self.model, &settings(1));
+        let none = GenerationMemory::new(self.model, &settings(0));
+        let one = GenerationMemory::new(self.model, &settings(1));
         let room = self.usable() * GIB - none.total() as f64;
         Playing {
             weights: none.parameters,
-            bytes_per_token: PlayingMemory::token(self.model, self.settings.dtype()),
+            bytes_per_token: GenerationMemory::per_token(self.model, self.settings.dtype()),
             work: one.block + one.logits,
             games: (room.max(0.0) / (one.total() - none.total()).max(1) as f64) as u64,
         }
