@@ -6,6 +6,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Crates from the bottom up; a crate may depend on those before it alone.
 const ORDER: [&str; 9] = [
+    "spag-io",
     "spag-game",
     "spag-rewards",
     "spag-world",

@@ -120,6 +120,9 @@ pub enum Error {
     /// From the game: episodes, words, wordings, players.
     #[error(transparent)]
     Game(#[from] spag_game::Error),
+    /// A file could not be read or written, or a row of it is invalid.
+    #[error(transparent)]
+    File(#[from] spag_io::Error),
     /// From credit assignment and the converters.
     #[error(transparent)]
     Rewards(#[from] spag_rewards::Error),

@@ -2,6 +2,8 @@
 
 use std::io::{self, ErrorKind};
 
+use spag_io::{Classify, ErrorClass};
+
 use crate::Error;
 
 /// Exit code for a command line or an input that cannot be used.
@@ -49,6 +51,7 @@ fn exit_code(error: &Error) -> u8 {
         Error::Launch(error) => error.exit_code(),
         Error::Dist(error) => dist_code(error),
         Error::Game(error) => game_code(error),
+        Error::File(error) => file_code(error),
         Error::Rewards(error) => rewards_code(error),
         Error::Model(error) => model_code(error),
         Error::Train(error) => train_code(error),
@@ -75,6 +78,14 @@ fn io_code(error: &io::Error) -> u8 {
     }
 }
 
+fn file_code(error: &spag_io::Error) -> u8 {
+    match error.class() {
+        ErrorClass::BadInput => BAD_INPUT,
+        ErrorClass::Failure => FAILURE,
+        ErrorClass::LostPeer => LOST_PEER,
+    }
+}
+
 fn dist_code(error: &spag_dist::Error) -> u8 {
     match error {
         spag_dist::Error::Lost { .. } | spag_dist::Error::Aborted { .. } => LOST_PEER,
@@ -91,13 +102,12 @@ fn dist_code(error: &spag_dist::Error) -> u8 {
 
 fn game_code(error: &spag_game::Error) -> u8 {
     match error {
-        spag_game::Error::Io { source, .. } => io_code(source),
+        spag_game::Error::File(error) => file_code(error),
         spag_game::Error::Player { .. }
         | spag_game::Error::PlayerGone { .. }
         | spag_game::Error::StrayReply { .. }
         | spag_game::Error::GameFailed { .. }
-        | spag_game::Error::FailedInARow { .. }
-        | spag_game::Error::InUse { .. } => FAILURE,
+        | spag_game::Error::FailedInARow { .. } => FAILURE,
         _ => BAD_INPUT,
     }
 }
@@ -105,6 +115,7 @@ fn game_code(error: &spag_game::Error) -> u8 {
 fn rewards_code(error: &spag_rewards::Error) -> u8 {
     match error {
         spag_rewards::Error::Game(error) => game_code(error),
+        spag_rewards::Error::File(error) => file_code(error),
         _ => BAD_INPUT,
     }
 }
@@ -122,7 +133,7 @@ fn train_code(error: &spag_train::Error) -> u8 {
         spag_train::Error::Io { source, .. } | spag_train::Error::Metrics(source) => io_code(source),
         spag_train::Error::Data(error) => rewards_code(error),
         spag_train::Error::Model(error) => model_code(error),
-        spag_train::Error::Lines(error) => game_code(error),
+        spag_train::Error::Lines(error) => file_code(error),
         spag_train::Error::Dist(error) => dist_code(error),
         spag_train::Error::NotFinite { .. } | spag_train::Error::OutputInUse { .. } | spag_train::Error::Candle(_) => {
             FAILURE
@@ -135,6 +146,7 @@ fn selfplay_code(error: &spag_selfplay::Error) -> u8 {
     match error {
         spag_selfplay::Error::Io { source, .. } => io_code(source),
         spag_selfplay::Error::Game(error) => game_code(error),
+        spag_selfplay::Error::File(error) => file_code(error),
         spag_selfplay::Error::Model(error) => model_code(error),
         spag_selfplay::Error::Dist(error) => dist_code(error),
         spag_selfplay::Error::Threads { .. } => FAILURE,
@@ -146,6 +158,7 @@ fn pipeline_code(error: &spag_pipeline::Error) -> u8 {
     match error {
         spag_pipeline::Error::Io { source, .. } => io_code(source),
         spag_pipeline::Error::Game(error) => game_code(error),
+        spag_pipeline::Error::File(error) => file_code(error),
         spag_pipeline::Error::Rewards(error) => rewards_code(error),
         spag_pipeline::Error::Model(error) => model_code(error),
         spag_pipeline::Error::SelfPlay(error) => selfplay_code(error),
@@ -170,8 +183,8 @@ mod tests {
     #[test]
     fn a_missing_file_is_bad_input_and_a_full_disk_a_failure() {
         assert_eq!([exit_code(&io(ErrorKind::NotFound)), exit_code(&io(ErrorKind::StorageFull))], [BAD_INPUT, FAILURE]);
-        let nested = spag_game::Error::Io { path: "a".into(), source: ErrorKind::StorageFull.into() };
-        let nested = spag_train::Error::Data(spag_rewards::Error::Game(nested));
+        let nested = spag_io::Error::Io { path: "a".into(), source: ErrorKind::StorageFull.into() };
+        let nested = spag_train::Error::Data(spag_rewards::Error::File(nested));
         assert_eq!(exit_code(&Error::Train(nested)), FAILURE);
     }
 

@@ -7,8 +7,8 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use spag_io::Progress;
 use spag_pipeline::RunProgress;
-use spag_train::Progress;
 
 use crate::exit;
 

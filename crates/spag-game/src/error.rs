@@ -5,24 +5,9 @@ use std::path::PathBuf;
 /// Everything that can go wrong in this crate, named by cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file could not be read or written.
-    #[error("{path}: {source}", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system said.
-        source: std::io::Error,
-    },
-    /// A row of a JSON or JSONL file is not what it should be.
-    #[error("{path}: row {row}: {reason}", path = path.display())]
-    Row {
-        /// The file.
-        path: PathBuf,
-        /// 1-based row: a line of a JSONL file, an element of a JSON list.
-        row: usize,
-        /// What is wrong.
-        reason: String,
-    },
+    /// A file could not be read or written, or a row of it is invalid.
+    #[error(transparent)]
+    File(#[from] spag_io::Error),
     /// A line of a text file is not what it should be.
     #[error("{path}: line {line}: {reason}", path = path.display())]
     Line {
@@ -114,12 +99,6 @@ pub enum Error {
     SameGame {
         /// The number.
         game: usize,
-    },
-    /// Another process appends to the file.
-    #[error("{path}: another run is writing to this file; wait for it, or write into another", path = path.display())]
-    InUse {
-        /// The file.
-        path: PathBuf,
     },
     /// Recorded games were played by others than those who would go on.
     #[error(

@@ -42,10 +42,7 @@ pub use driver::{
 };
 pub use episode::{Episode, Role, Utterance};
 pub use error::{Error, Result};
-pub use io::{
-    AtomicFile, Block, EpisodeReader, FileLock, JsonlAppender, Row, RowBlocks, RowReader, parse_words, read_episodes,
-    read_words, write_json_atomically,
-};
+pub use io::{EpisodeReader, parse_words, read_episodes, read_words};
 pub use judge::{JudgeKind, Referee, Referees, is_prediction, judge_episode, word_forms};
 pub use outcome::{Outcome, Verdict};
 pub use player::{Patience, Player, PlayerError, Reply, ScriptedPlayer, TurnFailure, TurnRequest};

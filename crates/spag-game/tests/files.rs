@@ -4,9 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use spag_game::{
-    AtomicFile, Episode, EpisodeReader, JsonlAppender, Role, read_episodes, read_words, write_json_atomically,
-};
+use spag_game::{Episode, EpisodeReader, Role, read_episodes, read_words};
+use spag_io::{AtomicFile, JsonlAppender, write_json_atomically};
 use tempfile::TempDir;
 
 const GAME: &str = r#"{"history": [{"role": "attacker", "content": "Hi"}], "target_word": "tea", "max_turns": 5}"#;

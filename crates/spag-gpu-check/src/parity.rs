@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::json;
+use spag_io::Silent;
 use spag_model::{
     Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, MemoryBudget, Request, WeightDtype,
     load_model_with,
 };
 use spag_rewards::read_samples;
-use spag_train::{DataOrder, Observer, Record, Silent, TrainConfig, TrainMethod, train_samples};
+use spag_train::{DataOrder, Observer, Record, TrainConfig, TrainMethod, train_samples};
 
 use crate::Place;
 use crate::checks::guarded;

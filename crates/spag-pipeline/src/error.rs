@@ -144,6 +144,9 @@ pub enum Error {
     /// From the game: episodes, words, prompts, players.
     #[error(transparent)]
     Game(#[from] spag_game::Error),
+    /// A file could not be read or written, or a row of it is invalid.
+    #[error(transparent)]
+    File(#[from] spag_io::Error),
 
     /// From credit assignment: samples.
     #[error(transparent)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
-use spag_game::AtomicFile;
+use spag_io::AtomicFile;
 
 use crate::error::{Error, Result};
 

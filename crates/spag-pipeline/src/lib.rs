@@ -5,7 +5,7 @@
 //!
 //! ```no_run
 //! use spag_pipeline::{RunConfig, render_text, run};
-//! use spag_train::Silent;
+//! use spag_io::Silent;
 //!
 //! # fn main() -> spag_pipeline::Result<()> {
 //! let config = RunConfig::load("configs/tiny.toml", &["run_dir=runs/short".into(), "epochs=1".into()])?;

@@ -1,6 +1,6 @@
 //! How a run tells where it is, without knowing how that is shown.
 
-use spag_train::{Progress, Silent};
+use spag_io::{Progress, Silent};
 
 /// Told about a run: bars through [`Progress`], and a line now and then that stays on the screen.
 pub trait RunProgress: Progress {

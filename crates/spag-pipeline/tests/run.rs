@@ -9,8 +9,8 @@ use std::path::Path;
 
 use common::tiny::{base, base_config, run_config};
 use serde_json::Value;
+use spag_io::{Progress, Silent};
 use spag_pipeline::{Error, Report, RunConfig, RunProgress, make_base, run};
-use spag_train::{Progress, Silent};
 
 /// Falls dead after a number of steps of progress, as if the process were killed there.
 struct Mortal {

@@ -2,7 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use spag_game::{PromptSet, RowReader};
+use spag_game::PromptSet;
+use spag_io::RowReader;
 
 use crate::{
     AssignJob, CreditConfig, CreditSummary, Error, Result, Sample, first_pass::first_pass, sample_file::RowWriter,

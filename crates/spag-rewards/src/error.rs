@@ -29,7 +29,10 @@ pub enum Error {
         /// What the judge said.
         source: spag_game::Error,
     },
-    /// A file that cannot be read or written, or a row of it that is not what it should be.
+    /// A file could not be read or written, or a row of it is invalid.
+    #[error(transparent)]
+    File(#[from] spag_io::Error),
+    /// An episode, a word list or a prompt file is invalid.
     #[error(transparent)]
     Game(#[from] spag_game::Error),
     /// A file of episodes, read twice, was not the same the second time.

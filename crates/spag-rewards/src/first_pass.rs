@@ -2,7 +2,8 @@
 
 use std::{num::NonZeroUsize, path::Path};
 
-use spag_game::{Block, EpisodeView, Referees, RowBlocks, Verdict};
+use spag_game::{EpisodeView, Referees, Verdict};
+use spag_io::{Block, RowBlocks};
 
 use crate::{CreditConfig, CreditSummary, Error, Result, decided::Decided, in_order::in_order, sample_file::RowWriter};
 
@@ -38,7 +39,7 @@ pub(crate) fn first_pass(
     };
     let worker = || {
         let mut referees = Referees::new(config.judge);
-        move |block: spag_game::Result<Block>| judge_block(&mut block?, &mut referees, write_verdict)
+        move |block: spag_io::Result<Block>| judge_block(&mut block?, &mut referees, write_verdict)
     };
     in_order(threads, RowBlocks::open(input)?, worker, |part: Result<Part>| {
         let part = part?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::Serialize;
-use spag_game::{AtomicFile, RowReader};
+use spag_io::{AtomicFile, RowReader};
 
 use crate::{Error, Result, Sample};
 
@@ -108,6 +108,6 @@ impl RowWriter {
     }
 
     fn error(&self, source: io::Error) -> Error {
-        Error::Game(spag_game::Error::Io { path: self.path.clone(), source })
+        spag_io::Error::Io { path: self.path.clone(), source }.into()
     }
 }

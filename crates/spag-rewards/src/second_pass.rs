@@ -2,7 +2,8 @@
 
 use std::{num::NonZeroUsize, path::Path};
 
-use spag_game::{Block, EpisodeView, JsonPrompts, PromptSet, Referees, RowBlocks};
+use spag_game::{EpisodeView, JsonPrompts, PromptSet, Referees};
+use spag_io::{Block, RowBlocks};
 
 use crate::{
     CreditConfig, CreditSummary, Error, Result, decided::Decided, first_pass::Counted, in_order::in_order,
@@ -34,7 +35,7 @@ pub(crate) fn second_pass(
         let mut referees = Referees::new(config.judge);
         let mut samples = SampleText::new(&prompts, config, weights, layout);
         let mut last_length = 0;
-        move |block: spag_game::Result<Block>| {
+        move |block: spag_io::Result<Block>| {
             let text = String::with_capacity(last_length);
             let part = credit_block(&mut block?, &counted.decided, &mut referees, &mut samples, text)?;
             last_length = part.text.len();

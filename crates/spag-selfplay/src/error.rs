@@ -111,6 +111,9 @@ pub enum Error {
     /// From the game: episodes that cannot be judged.
     #[error(transparent)]
     Game(#[from] spag_game::Error),
+    /// A file could not be read or written, or a row of it is invalid.
+    #[error(transparent)]
+    File(#[from] spag_io::Error),
     /// From the model: checkpoints, generation.
     #[error(transparent)]
     Model(#[from] spag_model::Error),

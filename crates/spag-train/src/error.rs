@@ -104,7 +104,7 @@ pub enum Error {
     Metrics(std::io::Error),
     /// A line-by-line file of the run could not be read or written.
     #[error(transparent)]
-    Lines(#[from] spag_game::Error),
+    Lines(#[from] spag_io::Error),
     /// Training data that cannot be read.
     #[error(transparent)]
     Data(#[from] spag_rewards::Error),

@@ -6,8 +6,8 @@ use spag_model::{Network, WeightSource};
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::loss::Loss;
-use crate::progress::Progress;
 use crate::step::TrainData;
+use spag_io::Progress;
 
 /// The model that is asked, and the ranks that ask it together.
 pub struct Asked<'a> {

@@ -1,7 +1,8 @@
 //! Training: batches, losses, AdamW, schedules and the loop.
 //!
 //! ```no_run
-//! use spag_train::{Silent, TrainConfig, TrainJob, TrainMethod, run};
+//! use spag_io::Silent;
+//! use spag_train::{TrainConfig, TrainJob, TrainMethod, run};
 //!
 //! # fn main() -> spag_train::Result<()> {
 //! let config = TrainConfig { method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default() };
@@ -31,7 +32,6 @@ mod step;
 // ── The loop ──
 mod optimizer;
 mod position;
-mod progress;
 mod schedule;
 mod summary;
 mod timing;
@@ -59,7 +59,6 @@ pub use metrics::{EvalRecord, Record, gib, peak_memory, peak_memory_of};
 pub use optimizer::{AdamW, clip_factor, global_norm};
 pub use order::Plan;
 pub use position::{Position, StepLoss};
-pub use progress::{Progress, Silent};
 pub use reference::{ReferenceKey, reference_log_probs};
 pub use schedule::Schedule;
 pub use step::TrainData;

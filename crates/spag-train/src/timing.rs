@@ -14,11 +14,11 @@ use crate::config::{IntervalStrategy, SchedulerType, TrainConfig, TrainMethod};
 use crate::dataset::Dataset;
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
-use crate::progress::Silent;
 use crate::reference::reference_log_probs;
 use crate::step::TrainData;
 use crate::trainer::Trainer;
 use crate::zero::{State, Zero};
+use spag_io::Silent;
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,13 +16,13 @@ use crate::metrics::{EvalRecord, Record, gib, peak_memory_of};
 use crate::optimizer::{AdamW, clip_factor};
 use crate::order::Plan;
 use crate::position::{Position, StepLoss};
-use crate::progress::{Progress, Within};
 use crate::reference::reference_log_probs;
 use crate::schedule::Schedule;
 use crate::step::{Company, MicroBatch, Step, TrainData};
 use crate::summary::TrainSummary;
 use crate::together::{rows_of_all, together};
 use crate::zero::State;
+use spag_io::{Nested, Progress};
 
 /// Steps in a row that may be skipped because loss or gradients are not finite.
 const TOLERATED: usize = 2;
@@ -189,7 +189,7 @@ impl<'a> Trainer<'a> {
                 IntervalStrategy::Epoch => epoch_ends || step == total,
             };
             if let (Some(eval), true) = (eval, eval_due) {
-                observer.evaluated(&self.evaluate(eval, &mut Within::new(progress, step as u64))?)?;
+                observer.evaluated(&self.evaluate(eval, &mut Nested::new(progress, step as u64))?)?;
             }
             let save_due = match self.config.save_strategy {
                 IntervalStrategy::No => false,

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use spag_io::Silent;
 use spag_model::{Checkpoint, WeightDtype, load_model};
 use spag_rewards::{Sample, read_samples, write_samples};
 use spag_train::{
-    DataOrder, Dataset, Error, IntervalStrategy, Record, Silent, Start, TrainConfig, TrainJob, TrainMethod, run,
-    train_samples,
+    DataOrder, Dataset, Error, IntervalStrategy, Record, Start, TrainConfig, TrainJob, TrainMethod, run, train_samples,
 };
 
 fn fixtures() -> PathBuf {

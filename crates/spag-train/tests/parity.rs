@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
 use serde::Deserialize;
+use spag_io::Silent;
 use spag_model::{Activations, Checkpoint, FlatBuffers, Llama, load_model};
 use spag_rewards::{Sample, read_samples};
 use spag_train::loss::{self, Scored};
 use spag_train::{
-    Batch, DataOrder, Encoded, Record, Silent, TrainConfig, TrainMethod, encode, global_norm, reference_log_probs,
+    Batch, DataOrder, Encoded, Record, TrainConfig, TrainMethod, encode, global_norm, reference_log_probs,
     train_samples,
 };
 

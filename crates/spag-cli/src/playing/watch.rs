@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use spag_io::Progress;
 use spag_selfplay::{Ending, JobWatcher, SoFar};
-use spag_train::Progress;
 
 use super::{Interrupts, TokenCounts};
 

@@ -5,8 +5,8 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Instant};
 use clap::Parser;
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_game::{AfterDecision, JudgeKind, PlayConfig, PromptSet, read_words};
+use spag_io::Progress;
 use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, Rank, RunFiles, RunStats};
-use spag_train::Progress;
 
 use crate::{
     Error, Result, exit,

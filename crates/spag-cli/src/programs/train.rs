@@ -5,8 +5,9 @@ mod args;
 use std::{ffi::OsString, process::ExitCode};
 
 use spag_dist::LaunchEnv;
+use spag_io::Silent;
 use spag_model::LlamaConfig;
-use spag_train::{Silent, Start, TrainJob, TrainSummary};
+use spag_train::{Start, TrainJob, TrainSummary};
 
 use crate::{
     Result,

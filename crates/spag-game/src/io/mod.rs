@@ -1,29 +1,15 @@
-//! Files in and out: rows of JSON, word lists, lines appended as they come.
+//! Files in: episodes and word lists.
 
-mod append;
-mod blocks;
-mod cause;
-mod layout;
-mod lock;
-mod rows;
-mod split;
 mod words;
-mod write;
 
 use std::path::Path;
 
-pub use append::JsonlAppender;
-pub(crate) use append::read_whole_lines;
-pub use blocks::{Block, RowBlocks};
-pub(crate) use cause::cause;
-pub use layout::Row;
-pub use lock::FileLock;
-pub use rows::RowReader;
+use spag_io::RowReader;
+
 pub use words::{parse_words, read_words};
-pub use write::{AtomicFile, write_json_atomically};
 
 use crate::episode::Episode;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Reads episodes one at a time from a JSON list or JSONL; memory does not grow with the file.
 ///
@@ -48,11 +34,11 @@ impl Iterator for EpisodeReader {
     fn next(&mut self) -> Option<Self::Item> {
         let (row, episode) = match self.0.next()? {
             Ok(found) => found,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Some(Err(error.into())),
         };
         Some(match episode.check() {
             Ok(()) => Ok((row, episode)),
-            Err(e) => Err(Error::Row { path: self.0.path().to_owned(), row, reason: e.to_string() }),
+            Err(e) => Err(spag_io::Error::Row { path: self.0.path().to_owned(), row, reason: e.to_string() }.into()),
         })
     }
 }

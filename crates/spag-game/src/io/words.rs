@@ -14,7 +14,7 @@ const LONGEST: usize = 200;
 /// A file that cannot be read or is not UTF-8, an empty, overlong or repeated word: the error names the line.
 pub fn read_words(path: impl AsRef<Path>) -> Result<Vec<String>> {
     let path = path.as_ref();
-    let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let bytes = std::fs::read(path).map_err(spag_io::Error::io(path))?;
     parse_words(path, &bytes)
 }
 

@@ -14,10 +14,10 @@ use rand::Rng;
 
 use crate::episode::{Role, Utterance, next_role};
 use crate::error::{Error, Result};
-use crate::io::cause;
 use data::PromptFile;
 pub use json::JsonPrompts;
 use render::Scene;
+use spag_io::cause;
 use wordings::Wordings;
 
 /// All wordings of a prompt file.
@@ -76,7 +76,7 @@ impl PromptSet {
     /// A file that cannot be read, an unknown or missing key, an empty list, or a text that lacks its placeholder.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let bytes = std::fs::read(path).map_err(spag_io::Error::io(path))?;
         Self::parse(&bytes).map_err(|reason| Error::Prompts { path: path.to_owned(), reason })
     }
 

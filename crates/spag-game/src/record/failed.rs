@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::note;
 use crate::driver::FailedGame;
 use crate::episode::Episode;
-use crate::error::{Error, Result};
-use crate::io::JsonlAppender;
+use crate::error::Result;
+use spag_io::JsonlAppender;
 
 /// Failed games beside the record of finished ones; the file is there once there is one.
 #[derive(Debug)]
@@ -30,7 +30,9 @@ impl FailedGames {
     /// Removes what an earlier run left in the file: its games are played again.
     pub(super) fn forget(&self) -> Result<()> {
         match fs::remove_file(&self.path) {
-            Err(source) if source.kind() != ErrorKind::NotFound => Err(Error::Io { path: self.path.clone(), source }),
+            Err(source) if source.kind() != ErrorKind::NotFound => {
+                Err(spag_io::Error::Io { path: self.path.clone(), source }.into())
+            }
             _ => Ok(()),
         }
     }
@@ -49,6 +51,6 @@ impl FailedGames {
             Some(lines) => lines,
             none => none.insert(JsonlAppender::create(&self.path)?),
         };
-        lines.append(&episode)
+        Ok(lines.append(&episode)?)
     }
 }

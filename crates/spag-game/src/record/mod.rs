@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::driver::{FailedGame, FinishedGame, GameSink, GameSpec};
 use crate::episode::Episode;
 use crate::error::{Error, Result};
-use crate::io::{JsonlAppender, read_whole_lines};
 use failed::FailedGames;
+use spag_io::{JsonlAppender, read_complete_lines};
 
 /// Keys of an episode that say which game it was, from which seed it was played, and by whom.
 const GAME: &str = "game";
@@ -61,7 +61,7 @@ impl GameRecord {
     /// # Errors
     /// As [`GameRecord::open`], except that the file may be in use.
     pub fn take_in(&mut self, path: impl AsRef<Path>) -> Result<Vec<usize>> {
-        let episodes = read_whole_lines::<Episode>(path.as_ref())?;
+        let episodes = read_complete_lines::<Episode>(path.as_ref())?;
         self.accept(path.as_ref(), episodes)
     }
 
@@ -73,7 +73,7 @@ impl GameRecord {
             let Some(game) = identify(&episode, &self.specs) else {
                 let reason = "no game of this run (its number, word, turns or seed differ); \
                               delete the file to play its games again, or play into another";
-                return Err(Error::Row { path: path.to_owned(), row, reason: reason.into() });
+                return Err(spag_io::Error::Row { path: path.to_owned(), row, reason: reason.into() }.into());
             };
             // Files of before players were noted have no such key.
             if let Some(before) = episode.extra.get(PLAYERS).and_then(Value::as_str)

@@ -8,7 +8,7 @@ pub(crate) use text::escaped;
 
 use crate::episode::{Episode, Role};
 use crate::error::Result;
-use crate::io::Row;
+use spag_io::Row;
 
 /// One utterance of an [`EpisodeView`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,11 +10,13 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use spag_game::{PromptSet, write_json_atomically};
+use spag_game::PromptSet;
+use spag_io::Progress;
+use spag_io::write_json_atomically;
 use spag_model::{Checkpoint, Llama, LlamaConfig, SpecialIds, Tokenizer, WriteOptions};
 use spag_rewards::Sample;
 use spag_selfplay::Rate;
-use spag_train::{Progress, Record, TrainConfig, train_samples};
+use spag_train::{Record, TrainConfig, train_samples};
 use spag_world::Lexicon;
 
 use crate::config::{BaseConfig, ShapeSettings};

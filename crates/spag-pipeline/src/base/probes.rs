@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use spag_game::{PromptSet, game_seed};
+use spag_io::Progress;
 use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, MemoryBudget, Request, Sampling};
 use spag_selfplay::Rate;
-use spag_train::Progress;
 use spag_world::{Lexicon, Probe, attacker_clue_probe, naming_probe, qa_probe};
 
 use crate::config::BaseConfig;

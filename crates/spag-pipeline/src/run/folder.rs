@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use spag_game::write_json_atomically;
+use spag_io::write_json_atomically;
 use toml::{Table, Value};
 
 use super::crew::Crew;

@@ -10,8 +10,8 @@ use spag_game::{
     FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, PromptSet, Seats, game_seed,
     play_games,
 };
+use spag_io::Progress;
 use spag_selfplay::play_shared;
-use spag_train::Progress;
 
 use super::crew::Crew;
 use crate::config::RunConfig;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use spag_game::{Episode, Role, Utterance, read_episodes, write_json_atomically};
+use spag_game::{Episode, Role, Utterance, read_episodes};
+use spag_io::write_json_atomically;
 use spag_selfplay::ending;
 
 use super::evaluate::{Model, Pairing, pairings};

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use spag_io::Silent;
 use spag_pipeline::{BaseConfig, BaseReport, RunConfig, make_base};
-use spag_train::Silent;
 use tempfile::TempDir;
 
 fn fixture(name: &str) -> String {

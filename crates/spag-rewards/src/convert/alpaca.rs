@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
-use spag_game::RowReader;
+use spag_io::RowReader;
 
 use crate::{Error, Result, sample_file::RowWriter};
 

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use spag_game::{FileLock, write_json_atomically};
+use spag_io::{FileLock, write_json_atomically};
 
 use super::{OpenJob, PlayJob, RunStats};
 use crate::error::{Error, Result};

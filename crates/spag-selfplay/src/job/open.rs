@@ -5,9 +5,8 @@ use std::time::Instant;
 use sha2::{Digest, Sha256};
 use spag_dist::queue::{Queue, Turn};
 use spag_dist::{JoinOptions, LaunchEnv};
-use spag_game::{
-    FailedGame, FileLock, FinishedGame, GameRecord, GameSink, GameSpec, PlayConfig, PromptSet, Seats, play_games,
-};
+use spag_game::{FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, PlayConfig, PromptSet, Seats, play_games};
+use spag_io::FileLock;
 
 use super::{JobWatcher, PlayJob, Played, SoFar};
 use crate::error::Result;
@@ -32,7 +31,7 @@ impl OpenJob {
         for (rank, path) in job.files.records()? {
             if rank >= job.rank.of() && FileLock::is_taken(&path)? {
                 // A run of more processes is still going on; it would play what this one plays.
-                return Err(spag_game::Error::InUse { path }.into());
+                return Err(spag_io::Error::InUse { path, holder: None }.into());
             }
         }
         let record = GameRecord::open(job.files.record(job.rank.number()), specs, job.players.clone())?;

@@ -3,7 +3,7 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use spag_game::write_json_atomically;
+use spag_io::write_json_atomically;
 
 use super::{Start, TrainJob};
 use crate::checkpoint::{self, Origin, checkpoint_folders};

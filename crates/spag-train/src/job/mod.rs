@@ -24,13 +24,13 @@ use crate::deepspeed::{DeepSpeed, Flags};
 use crate::error::{Error, Result};
 use crate::memory::Ranks;
 use crate::order::Plan;
-use crate::progress::Progress;
 use crate::reference::{ReferenceKey, cached};
 use crate::schedule::Schedule;
 use crate::step::TrainData;
 use crate::summary::TrainSummary;
 use crate::trainer::Trainer;
 use crate::zero::State;
+use spag_io::Progress;
 
 use agreement::same_on_all;
 use folder::RunFolder;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
-use spag_game::{AtomicFile, JsonlAppender};
+use spag_io::{AtomicFile, JsonlAppender};
 
 use crate::error::{Error, Result};
 

@@ -7,13 +7,13 @@ use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use spag_dist::{ProcessGroup, gather_numbers};
-use spag_game::JsonlAppender;
+use spag_io::JsonlAppender;
 use spag_model::{Llama, WeightDtype, weights_digest};
 
 use super::compute;
 use crate::dataset::{Dataset, hex};
 use crate::error::{Error, Result};
-use crate::progress::Progress;
+use spag_io::Progress;
 
 /// What ℓ_ref depends on, as one digest: the samples' tokens (so the data, the tokenizer and `max_length`) and the
 /// reference model's configuration and weights.

@@ -7,7 +7,7 @@ use spag_model::Llama;
 use crate::batch::Batch;
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
-use crate::progress::Progress;
+use spag_io::Progress;
 
 /// Tokens of one forward pass.
 const TOKENS: usize = 4096;

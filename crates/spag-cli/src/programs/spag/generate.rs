@@ -9,9 +9,9 @@ use std::{
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use spag_game::{AtomicFile, RowReader, game_seed};
+use spag_game::game_seed;
+use spag_io::{AtomicFile, Progress, RowReader};
 use spag_model::{Completion, Engine, FinishReason, Generate, GenerationConfig, Request, RequestId};
-use spag_train::Progress;
 
 use crate::{
     Error, Result, device_args::LoadArgs, engine_args::EngineArgs, exit, progress::TerminalProgress,
@@ -69,7 +69,7 @@ struct CompletionRow<'a> {
 pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     args.loading.open()?;
     let rows = RowReader::<PromptRow>::open(&args.input)?.map(|row| row.map(|(_, row)| row.prompt));
-    let prompts: Vec<String> = rows.collect::<spag_game::Result<_>>()?;
+    let prompts: Vec<String> = rows.collect::<spag_io::Result<_>>()?;
     let checkpoint = args.loading.load(&args.model)?;
     let model = checkpoint.model.config();
     let limits = args.sampling.config(model, &args.model);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use spag_dist::{JoinOptions, LaunchEnv};
+use spag_io::Silent;
 use spag_pipeline::{RunConfig, render_text};
-use spag_train::Silent;
 
 use crate::{Result, exit, progress::TerminalProgress};
 

@@ -1,8 +1,8 @@
 //! The games of a pairing as they end: into its record, and onto the bar of the whole arena.
 
 use spag_game::{FailedGame, FinishedGame, GameRecord, GameSink};
+use spag_io::Progress;
 use spag_selfplay::arena::Counts;
-use spag_train::Progress;
 
 /// How far the arena is.
 pub(super) struct Bar<'a> {

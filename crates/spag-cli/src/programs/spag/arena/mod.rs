@@ -6,9 +6,9 @@ mod table;
 use std::{io::Write, path::PathBuf};
 
 use clap::Args;
-use spag_game::{
-    AtomicFile, GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, judge_episode, play_games, read_words,
-};
+use spag_game::{GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, judge_episode, play_games, read_words};
+use spag_io::AtomicFile;
+use spag_io::Progress;
 use spag_model::LlamaConfig;
 use spag_selfplay::{
     PlayerSpec,
@@ -17,7 +17,6 @@ use spag_selfplay::{
         pairings, position, record_file, render_csv, render_json, render_text,
     },
 };
-use spag_train::Progress;
 
 use crate::{Error, Result, exit, flags, launch, players::PlayerArgs, progress::TerminalProgress, prompts};
 use games::{Bar, Keep};

@@ -1,13 +1,13 @@
-//! What is wrong with a JSON text, in words that lead to the place.
+//! Messages for invalid JSON that name the key and the position.
 
 use serde::de::DeserializeOwned;
 
 /// What Python's json module writes for numbers that JSON does not have.
 const NOT_JSON: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
 
-/// Says what `error` found wrong with a text that should be a `T`: the key, the cause, the place in the `whole` ("row",
-/// "file") that the text is.
-pub(crate) fn cause<T: DeserializeOwned>(text: &[u8], whole: &str, error: &serde_json::Error) -> String {
+/// A message for an `error` from parsing `text` as a `T`: the key, the cause and the position. `whole` is what the text
+/// is, "row" or "file".
+pub fn cause<T: DeserializeOwned>(text: &[u8], whole: &str, error: &serde_json::Error) -> String {
     let from = offset(text, error);
     // The error stands at the byte that did not fit, or at the one before it.
     let number = NOT_JSON.iter().find(|number| (0..=1).any(|back| starts_at(text, from.saturating_sub(back), number)));

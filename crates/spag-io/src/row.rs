@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
-use super::cause::cause;
+use crate::cause::cause;
 use crate::error::{Error, Result};
 
 /// How rows stand in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(crate) enum Layout {
     /// Elements of one JSON list.
     List,
     /// JSONL: one a line, blank lines between them or not.
@@ -19,10 +19,10 @@ pub(super) enum Layout {
 /// One row of a file, not parsed yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    pub(super) path: &'a Path,
-    pub(super) layout: Layout,
-    pub(super) number: usize,
-    pub(super) bytes: &'a [u8],
+    pub(crate) path: &'a Path,
+    pub(crate) layout: Layout,
+    pub(crate) number: usize,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Row<'a> {
@@ -52,7 +52,7 @@ impl<'a> Row<'a> {
     }
 
     /// The error that says what is wrong with this row.
-    pub(crate) fn error(&self, reason: impl Into<String>) -> Error {
+    pub fn error(&self, reason: impl Into<String>) -> Error {
         Error::Row { path: self.path.to_owned(), row: self.number, reason: reason.into() }
     }
 }

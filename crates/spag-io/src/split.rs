@@ -6,17 +6,17 @@ use memchr::{memchr, memchr2};
 
 /// Rows found in a piece of a file.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Each row's number and its bytes.
-    pub(super) rows: Vec<(usize, Range<usize>)>,
+    pub(crate) rows: Vec<(usize, Range<usize>)>,
     /// Bytes that are dealt with; those behind are looked at again once more of the file is there.
-    pub(super) taken: usize,
+    pub(crate) taken: usize,
     /// What is wrong behind the rows: the row and the reason.
-    pub(super) trouble: Option<(usize, &'static str)>,
+    pub(crate) trouble: Option<(usize, &'static str)>,
 }
 
 /// The rows of a piece of JSONL that begins at a line's beginning; `line` counts lines over all pieces.
-pub(super) fn lines(piece: &[u8], end_of_file: bool, line: &mut usize) -> Found {
+pub(crate) fn lines(piece: &[u8], end_of_file: bool, line: &mut usize) -> Found {
     let mut found = Found::default();
     while let Some(rest) = piece.get(found.taken..).filter(|rest| !rest.is_empty()) {
         let length = match memchr(b'\n', rest) {
@@ -43,7 +43,7 @@ fn trimmed(piece: &[u8], range: Range<usize>) -> Range<usize> {
 
 /// How far a list has been read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ListState {
+pub(crate) struct ListState {
     /// Elements begun so far.
     row: usize,
     /// The closing `]` has been read.
@@ -52,7 +52,7 @@ pub(super) struct ListState {
 
 impl ListState {
     /// The rows of a piece of a list: of what follows its `[`, from where the last piece was dealt with.
-    pub(super) fn split(&mut self, piece: &[u8], end_of_file: bool) -> Found {
+    pub(crate) fn split(&mut self, piece: &[u8], end_of_file: bool) -> Found {
         let mut found = Found::default();
         while found.trouble.is_none() {
             let Some(step) = self.step(piece, found.taken, end_of_file) else { break };

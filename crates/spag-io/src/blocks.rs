@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::layout::{Layout, Row};
-use super::split::{Found, ListState, lines};
 use crate::error::{Error, Result};
+use crate::row::{Layout, Row};
+use crate::split::{Found, ListState, lines};
 
 /// Bytes asked for at a time: little enough that a block stays in a core's cache while it is worked on.
 const READ: usize = 1 << 18;
@@ -59,7 +59,7 @@ impl RowBlocks {
     }
 
     /// Reads rows of a layout that is known.
-    pub(super) fn with_layout(path: &Path, input: impl Read + Send + 'static, layout: Layout) -> Self {
+    pub(crate) fn with_layout(path: &Path, input: impl Read + Send + 'static, layout: Layout) -> Self {
         Self {
             path: path.into(),
             input: Box::new(input),
@@ -209,12 +209,12 @@ impl Block {
     }
 
     /// The number of rows.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
     /// The row at a place of the block; an empty one behind the last.
-    pub(super) fn row(&self, at: usize) -> Row<'_> {
+    pub(crate) fn row(&self, at: usize) -> Row<'_> {
         let (number, range) = self.rows.get(at).cloned().unwrap_or_default();
         let bytes = self.bytes.get(range).unwrap_or_default();
         Row { path: &self.path, layout: self.layout, number, bytes }

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::layout::Layout;
-use super::lock::take;
-use super::rows::RowReader;
-use super::write::create_parent;
+use crate::atomic::create_parent;
 use crate::error::{Error, Result};
+use crate::lock::lock_file;
+use crate::row::Layout;
+use crate::rows::RowReader;
 
-/// Appends values to a JSONL file; every line reaches the operating system before the call returns.
+/// Appends values to a JSONL file. Each line has reached the operating system when [`JsonlAppender::append`] returns.
 ///
-/// The file is locked until this is dropped or the process ends, however it ends: no two runs append to one file.
+/// The file is locked until the appender is dropped or the process ends, so two runs cannot append to one file.
 #[derive(Debug)]
 pub struct JsonlAppender<T> {
     path: PathBuf,
@@ -25,27 +25,27 @@ pub struct JsonlAppender<T> {
 }
 
 impl<T: Serialize> JsonlAppender<T> {
-    /// Begins an empty file, replacing one that is there. Missing folders are made.
+    /// Creates an empty file or truncates an existing one. Creates missing folders.
     ///
     /// # Errors
     /// The file cannot be created, or another run appends to it.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let io = |source| Error::Io { path: path.to_owned(), source };
+        let io = Error::io(path);
         create_parent(path).map_err(io)?;
-        // Emptied only once it is locked: it may be another run's.
+        // Truncated only after it is locked: another run may be writing to it.
         let file = File::options().write(true).create(true).truncate(false).open(path).map_err(io)?;
-        take(&file, path)?;
+        lock_file(&file, path)?;
         if file.metadata().map_err(io)?.is_file() {
             file.set_len(0).map_err(io)?;
         }
         Ok(Self { path: path.to_owned(), file, kind: PhantomData })
     }
 
-    /// Goes on with a file that an earlier run may have left: drops a torn last line and returns the whole ones.
+    /// Opens a file that an earlier run may have left. Drops a torn last line and returns the complete ones.
     ///
     /// # Errors
-    /// The file cannot be read or written, another run appends to it, or a whole line of it is not a `T`.
+    /// The file cannot be read or written, another run appends to it, or a complete line is not a `T`.
     pub fn resume(path: impl AsRef<Path>) -> Result<(Self, Vec<T>)>
     where
         T: DeserializeOwned,
@@ -54,21 +54,21 @@ impl<T: Serialize> JsonlAppender<T> {
         if !path.exists() {
             return Ok((Self::create(path)?, Vec::new()));
         }
-        let io = |source| Error::Io { path: path.to_owned(), source };
+        let io = Error::io(path);
         let mut file = File::options().read(true).write(true).open(path).map_err(io)?;
-        take(&file, path)?;
-        let whole = whole_lines(&file).map_err(io)?;
-        // Read before anything is cut off: a file that holds something else stays as it is.
+        lock_file(&file, path)?;
+        let complete = complete_length(&file).map_err(io)?;
+        // Parsed before truncation, so that a file of another kind stays unchanged.
         file.rewind().map_err(io)?;
-        let rows = rows(path, file.try_clone().map_err(io)?, whole)?;
-        file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0))).map_err(io)?;
+        let rows = rows(path, file.try_clone().map_err(io)?, complete)?;
+        file.set_len(complete).and_then(|()| file.seek(SeekFrom::End(0))).map_err(io)?;
         Ok((Self { path: path.to_owned(), file, kind: PhantomData }, rows))
     }
 
     /// Appends one line.
     ///
     /// # Errors
-    /// The line cannot be written; the lines before it stay.
+    /// The line cannot be written. Earlier lines are kept.
     pub fn append(&mut self, value: &T) -> Result<()> {
         let io = |source| Error::Io { path: self.path.clone(), source };
         let mut line = serde_json::to_vec(value).map_err(|e| io(e.into()))?;
@@ -76,7 +76,7 @@ impl<T: Serialize> JsonlAppender<T> {
         self.file.write_all(&line).map_err(io)
     }
 
-    /// Waits until everything is on the disk.
+    /// Flushes the file to disk.
     ///
     /// # Errors
     /// The disk reports a failure.
@@ -85,13 +85,18 @@ impl<T: Serialize> JsonlAppender<T> {
     }
 }
 
-/// The whole lines of a file that somebody else may be appending to: a torn last line is left out, and no lock is taken.
-pub(crate) fn read_whole_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
+/// Reads the complete lines of a JSONL file that another process may be appending to. Skips a torn last line and takes
+/// no lock.
+///
+/// # Errors
+/// The file cannot be read, or a complete line is not a `T`.
+pub fn read_complete_lines<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<Vec<T>> {
+    let path = path.as_ref();
+    let io = Error::io(path);
     let mut file = File::open(path).map_err(io)?;
-    let whole = whole_lines(&file).map_err(io)?;
+    let complete = complete_length(&file).map_err(io)?;
     file.rewind().map_err(io)?;
-    rows(path, file, whole)
+    rows(path, file, complete)
 }
 
 /// The rows in the first `length` bytes.
@@ -100,8 +105,8 @@ fn rows<T: DeserializeOwned>(path: &Path, file: File, length: u64) -> Result<Vec
     RowReader::with_layout(path, lines, Layout::Lines).map(|row| row.map(|(_, value)| value)).collect()
 }
 
-/// Bytes up to and with the last newline: a line is whole once its newline is written.
-fn whole_lines(file: &File) -> io::Result<u64> {
+/// Length in bytes up to and including the last newline. A line is complete once its newline is written.
+fn complete_length(file: &File) -> io::Result<u64> {
     let (mut input, mut read, mut whole) = (BufReader::with_capacity(1 << 16, file), 0, 0);
     loop {
         let buffer = input.fill_buf()?;

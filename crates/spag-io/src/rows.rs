@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
-use super::blocks::{Block, RowBlocks};
-use super::layout::Layout;
+use crate::blocks::{Block, RowBlocks};
 use crate::error::Result;
+use crate::row::Layout;
 
 /// Reads rows of type `T` from a JSON list or JSONL; memory does not grow with the file.
 ///
@@ -39,7 +39,7 @@ impl<T: DeserializeOwned> RowReader<T> {
     }
 
     /// Reads rows of a layout that is known.
-    pub(super) fn with_layout(path: &Path, input: impl Read + Send + 'static, layout: Layout) -> Self {
+    pub(crate) fn with_layout(path: &Path, input: impl Read + Send + 'static, layout: Layout) -> Self {
         Self::new(RowBlocks::with_layout(path, input, layout))
     }
 

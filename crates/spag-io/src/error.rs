@@ -1,0 +1,116 @@
+//! The error of this crate, and the class that every error of the workspace has.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Why a file could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused to read or write a file or folder.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// A row of a JSON or JSONL file is invalid.
+    #[error("{path}: row {row}: {reason}", path = path.display())]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// 1-based row: a line of a JSONL file, an element of a JSON list.
+        row: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A JSON file that holds one value is invalid.
+    #[error("{path}: {reason}", path = path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with line and column.
+        reason: String,
+    },
+    /// Another process holds the lock of a file.
+    #[error(
+        "{path}: another run{process} is writing to this file; wait for it, or write into another",
+        path = path.display(),
+        process = holder.map(|id| format!(" (process {id})")).unwrap_or_default()
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// The process that holds it, if known.
+        holder: Option<u32>,
+    },
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Turns an I/O error on `path` into an [`Error::Io`], for `map_err`.
+    pub fn io(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Io { path: path.to_owned(), source }
+    }
+}
+
+/// Who can mend an error; decides the exit code of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// A flag, a setting or an input file has to change. Exit code 2.
+    BadInput,
+    /// The same command may succeed at another time or on another machine. Exit code 1.
+    Failure,
+    /// Another rank of the run failed first; the cause is in its output. Exit code 1, and 3 for `spag launch`.
+    LostPeer,
+}
+
+/// An error that states its [`ErrorClass`].
+pub trait Classify {
+    /// The class of this error. An error that wraps another one returns the class of its cause.
+    fn class(&self) -> ErrorClass;
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { source, .. } => source.class(),
+            Self::Row { .. } | Self::Json { .. } => ErrorClass::BadInput,
+            Self::InUse { .. } => ErrorClass::Failure,
+        }
+    }
+}
+
+/// A wrong path or a missing permission is bad input; a full or failing disk is a failure.
+impl Classify for io::Error {
+    fn class(&self) -> ErrorClass {
+        match self.kind() {
+            ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::AlreadyExists
+            | ErrorKind::NotADirectory
+            | ErrorKind::IsADirectory
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::InvalidFilename
+            | ErrorKind::InvalidInput
+            | ErrorKind::InvalidData
+            | ErrorKind::UnexpectedEof => ErrorClass::BadInput,
+            _ => ErrorClass::Failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_file_is_bad_input_and_full_disk_is_failure() {
+        let class = |kind: ErrorKind| Error::io(Path::new("a"))(kind.into()).class();
+        assert_eq!(class(ErrorKind::NotFound), ErrorClass::BadInput);
+        assert_eq!(class(ErrorKind::StorageFull), ErrorClass::Failure);
+    }
+}

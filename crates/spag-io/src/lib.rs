@@ -1,0 +1,39 @@
+//! Files and progress for SPAG: JSONL in and out, atomic writes, locks, digests, error classes.
+//!
+//! ```
+//! use spag_io::{JsonlAppender, read_complete_lines};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("scores.jsonl");
+//! let mut scores = JsonlAppender::create(&path)?;
+//! scores.append(&0.5)?;
+//! assert_eq!(read_complete_lines::<f64>(&path)?, [0.5]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod atomic;
+mod blocks;
+mod cause;
+mod digest;
+mod error;
+mod jsonl;
+mod lock;
+mod progress;
+mod row;
+mod rows;
+mod size;
+mod split;
+
+pub use atomic::{AtomicFile, read_json, sync_folder, write_atomically, write_json_atomically};
+pub use blocks::{Block, RowBlocks};
+pub use cause::cause;
+pub use digest::{hex, sha256, sha256_file};
+pub use error::{Classify, Error, ErrorClass, Result};
+pub use jsonl::{JsonlAppender, read_complete_lines};
+pub use lock::FileLock;
+pub use progress::{Nested, Progress, Silent};
+pub use row::Row;
+pub use rows::RowReader;
+pub use size::{format_gib, gib};
