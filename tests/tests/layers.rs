@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Crates from the bottom up; a crate may depend on those before it alone.
-const ORDER: [&str; 9] = [
+const ORDER: [&str; 10] = [
     "spag-io",
     "spag-game",
     "spag-rewards",
