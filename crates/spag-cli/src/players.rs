@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use spag_game::{Patience, Player, PlayerError, Reply, TurnRequest};
+use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
 use spag_model::{GenerationStats, Sampling, WeightDtype};
 use spag_selfplay::{
     ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, PlayerWork, Room,
@@ -167,10 +167,10 @@ impl Player for AnyPlayer {
         }
     }
 
-    fn poll(&mut self, patience: Patience) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
         match self {
-            Self::Model { player, .. } => player.poll(patience),
-            Self::Endpoint(player, _) => player.poll(patience),
+            Self::Model { player, .. } => player.poll(mode),
+            Self::Endpoint(player, _) => player.poll(mode),
         }
     }
 }

@@ -38,14 +38,15 @@ mod record;
 mod view;
 
 pub use driver::{
-    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, KeptGames, PlayConfig, Seats, game_seed, play_games,
+    AfterDecision, CollectedGames, FailedGame, FinishedGame, GameSink, GameSpec, PlayConfig, Seats, game_seed,
+    play_games,
 };
 pub use episode::{Episode, Role, Utterance};
 pub use error::{Error, Result};
 pub use io::{EpisodeReader, parse_words, read_episodes, read_words};
 pub use judge::{JudgeKind, Referee, Referees, is_prediction, judge_episode, word_forms};
 pub use outcome::{Outcome, Verdict};
-pub use player::{Patience, Player, PlayerError, Reply, ScriptedPlayer, TurnFailure, TurnRequest};
+pub use player::{Player, PlayerError, PollMode, Reply, ScriptedPlayer, TurnFailure, TurnRequest};
 pub use plural::pluralize;
 pub use prompts::{JsonPrompts, PromptSet};
 pub use record::GameRecord;

@@ -5,7 +5,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_game::{
-    AfterDecision, GameSpec, KeptGames, Patience, PlayConfig, Player, PlayerError, PromptSet, Reply, Role, Seats,
+    AfterDecision, CollectedGames, GameSpec, PlayConfig, Player, PlayerError, PollMode, PromptSet, Reply, Role, Seats,
     TurnFailure, TurnRequest, game_seed, play_games,
 };
 
@@ -35,24 +35,24 @@ impl Erratic {
 impl Player for Erratic {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
         assert!(self.open.iter().all(|open| open.game != turn.game), "one turn of a game at a time");
-        self.open.push(Reply { game: turn.game, said: said(turn) });
+        self.open.push(Reply { game: turn.game, utterance: said(turn) });
         Ok(())
     }
 
-    fn poll(&mut self, patience: Patience) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
         self.open.shuffle(&mut self.rng);
-        let least = if patience == Patience::Wait { 1 } else { 0 };
+        let least = if mode == PollMode::Blocking { 1 } else { 0 };
         let ready = self.rng.random_range(least..=self.open.len());
         Ok(self.open.drain(..ready).collect())
     }
 }
 
-fn play(seats: Seats<'_>, games_in_flight: usize, after_decision: AfterDecision) -> KeptGames {
+fn play(seats: Seats<'_>, games_in_flight: usize, after_decision: AfterDecision) -> CollectedGames {
     let specs =
         (0..40).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 3, seed: game_seed(3, game) });
     let config =
         PlayConfig { games_in_flight, after_decision, max_failed_in_a_row: usize::MAX, ..PlayConfig::default() };
-    let mut games = KeptGames::default();
+    let mut games = CollectedGames::default();
     play_games(specs, seats, &PromptSet::default(), &config, &mut games).unwrap();
     games.finished.sort_by_key(|game| game.game);
     games.failed.sort_by_key(|game| game.game);

@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 
 use spag_game::{
-    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, JudgeKind, Outcome, Patience, PlayConfig, Player,
-    PlayerError, PromptSet, Reply, Role, ScriptedPlayer, Seats, TurnFailure, TurnRequest, Verdict, game_seed,
-    play_games,
+    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, JudgeKind, Outcome, PlayConfig, Player, PlayerError,
+    PollMode, PromptSet, Reply, Role, ScriptedPlayer, Seats, TurnFailure, TurnRequest, Verdict, game_seed, play_games,
 };
 
 const STOP: PlayConfig = PlayConfig {
@@ -90,9 +89,9 @@ impl Player for Noting<'_> {
         Ok(())
     }
 
-    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
         self.batches.borrow_mut().push(self.open.iter().map(|(game, role, _)| (*game, *role)).collect());
-        Ok(self.open.drain(..).map(|(game, _, said)| Reply { game, said: Ok(said) }).collect())
+        Ok(self.open.drain(..).map(|(game, _, said)| Reply { game, utterance: Ok(said) }).collect())
     }
 }
 
@@ -181,15 +180,15 @@ impl Player for Broken {
         }
     }
 
-    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
-        let reply = |game| Reply { game, said: Ok("Hm.".into()) };
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+        let reply = |game| Reply { game, utterance: Ok("Hm.".into()) };
         let open = std::mem::take(&mut self.1);
         match self.0 {
             Fault::Submit | Fault::Poll => Err(PlayerError::new("out of memory")),
             Fault::OtherGame => Ok(vec![reply(77)]),
             Fault::Twice => Ok(open.iter().flat_map(|game| [reply(*game), reply(*game)]).collect()),
             Fault::Turn => {
-                Ok(open.into_iter().map(|game| Reply { game, said: Err(TurnFailure::new("too long")) }).collect())
+                Ok(open.into_iter().map(|game| Reply { game, utterance: Err(TurnFailure::new("too long")) }).collect())
             }
         }
     }
@@ -240,7 +239,7 @@ impl GameSink for Kept {
         Ok(())
     }
 
-    fn wants_more(&mut self) -> bool {
+    fn should_continue(&mut self) -> bool {
         self.most.is_none_or(|most| self.finished.len() < most)
     }
 }
@@ -250,15 +249,15 @@ struct Failing<F>(F, Vec<Reply>);
 
 impl<F: Fn(usize) -> bool> Player for Failing<F> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-        let said = match turn.role == Role::Defender && (self.0)(turn.game) {
+        let utterance = match turn.role == Role::Defender && (self.0)(turn.game) {
             true => Err(TurnFailure::new(format!("no answer to game {}", turn.game))),
             false => Ok("Hm.".into()),
         };
-        self.1.push(Reply { game: turn.game, said });
+        self.1.push(Reply { game: turn.game, utterance });
         Ok(())
     }
 
-    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
         Ok(std::mem::take(&mut self.1))
     }
 }
@@ -321,7 +320,7 @@ impl Player for Hanging {
         Ok(())
     }
 
-    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
         Ok(Vec::new())
     }
 }
@@ -336,7 +335,7 @@ fn waiting_can_be_interrupted() {
         fn failed(&mut self, _: FailedGame) -> spag_game::Result<()> {
             Ok(())
         }
-        fn wants_more(&mut self) -> bool {
+        fn should_continue(&mut self) -> bool {
             self.0 = self.0.saturating_sub(1);
             self.0 > 0
         }
@@ -345,16 +344,16 @@ fn waiting_can_be_interrupted() {
 }
 
 /// Notes how patient the driver is with it.
-struct Watched<P>(P, Vec<Patience>);
+struct Watched<P>(P, Vec<PollMode>);
 
 impl<P: Player> Player for Watched<P> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
         self.0.submit(turn)
     }
 
-    fn poll(&mut self, patience: Patience) -> Result<Vec<Reply>, PlayerError> {
-        self.1.push(patience);
-        self.0.poll(patience)
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
+        self.1.push(mode);
+        self.0.poll(mode)
     }
 }
 
@@ -364,21 +363,24 @@ fn nobody_is_waited_for_while_the_other_could_go_on() {
     let (mut attacker, mut defender) = (silent(), silent());
     let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
     play(specs(1), seats, &STOP);
-    assert_eq!((attacker.1, defender.1), (vec![Patience::Wait; 3], vec![Patience::Wait; 3]));
+    assert_eq!((attacker.1, defender.1), (vec![PollMode::Blocking; 3], vec![PollMode::Blocking; 3]));
 
     // Game 0 goes on to the defender while the attacker is still thinking about game 1.
     struct OneByOne(Vec<Reply>);
     impl Player for OneByOne {
         fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-            self.0.push(Reply { game: turn.game, said: Ok("Hm.".into()) });
+            self.0.push(Reply { game: turn.game, utterance: Ok("Hm.".into()) });
             Ok(())
         }
-        fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+        fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
             Ok(self.0.drain(..self.0.len().min(1)).collect())
         }
     }
     let (mut attacker, mut defender) = (Watched(OneByOne(Vec::new()), Vec::new()), silent());
     let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
     play(specs(2), seats, &STOP);
-    assert_eq!((attacker.1[0], attacker.1[1], defender.1[0]), (Patience::Wait, Patience::Now, Patience::Now));
+    assert_eq!(
+        (attacker.1[0], attacker.1[1], defender.1[0]),
+        (PollMode::Blocking, PollMode::NonBlocking, PollMode::NonBlocking)
+    );
 }

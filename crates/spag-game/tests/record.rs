@@ -124,7 +124,7 @@ fn files_of_others_are_read_while_they_grow() {
     // The other holds its lock all the time.
     let mut theirs = GameRecord::open(&other, specs(5), PLAYERS).unwrap();
     let mut ours = GameRecord::open(&own, specs(5), PLAYERS).unwrap();
-    assert!(ours.take_in(&other).unwrap().is_empty());
+    assert!(ours.merge_file(&other).unwrap().is_empty());
     play_missing(&mut theirs);
     let whole = fs::read(&other).unwrap();
     // In the middle of its last line, and at every one of that line's bytes.
@@ -133,17 +133,17 @@ fn files_of_others_are_read_while_they_grow() {
     for cut in last..whole.len() {
         fs::write(&copy, &whole[..cut]).unwrap();
         let mut record = GameRecord::open(folder.path().join(format!("at{cut}.jsonl")), specs(5), PLAYERS).unwrap();
-        assert_eq!(record.take_in(&copy).unwrap().len(), 4, "cut at {cut}");
+        assert_eq!(record.merge_file(&copy).unwrap().len(), 4, "cut at {cut}");
         assert_eq!(record.missing().len(), 1);
         assert_eq!(fs::read(&copy).unwrap().len(), cut, "a file of others is left as it is");
     }
-    let mut numbers = ours.take_in(&other).unwrap();
+    let mut numbers = ours.merge_file(&other).unwrap();
     numbers.sort_unstable();
     assert_eq!(numbers, [0, 1, 2, 3, 4]);
-    assert!(ours.take_in(&other).unwrap().is_empty(), "none is new any more");
+    assert!(ours.merge_file(&other).unwrap().is_empty(), "none is new any more");
     assert!(ours.missing().is_empty() && ours.episode(4).is_some() && ours.episode(5).is_none());
     assert!(ours.episodes().eq(theirs.episodes()));
     drop(ours);
-    let said = GameRecord::open(&own, specs(5), "attacker=z").unwrap().take_in(&other).unwrap_err().to_string();
+    let said = GameRecord::open(&own, specs(5), "attacker=z").unwrap().merge_file(&other).unwrap_err().to_string();
     assert!(said.contains("rank1.jsonl: row 1"), "{said}");
 }

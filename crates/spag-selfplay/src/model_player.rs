@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spag_game::{Patience, Player, PlayerError, Reply, TurnRequest};
+use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
 use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, GenerationStats, Request, RequestId};
 
 use crate::error::Result;
@@ -79,12 +79,12 @@ impl<E: Generate> Player for ModelPlayer<E> {
         Ok(())
     }
 
-    /// One step of the engine, whatever the patience: it is what this player waits for.
-    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+    /// One step of the engine, whatever the mode: it is what this player waits for.
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
         let completions = self.engine.step().map_err(PlayerError::caused_by)?;
         let replies = completions.into_iter().filter_map(|(id, completion)| {
             let game = self.games.remove(&id)?;
-            Some(Reply { game, said: Ok(completion.text) })
+            Some(Reply { game, utterance: Ok(completion.text) })
         });
         Ok(replies.collect())
     }

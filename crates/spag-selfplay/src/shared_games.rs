@@ -30,11 +30,11 @@ pub fn play_shared(
         let Some(first) = begun.next() else { return begun.lost.map_or(Ok(()), |lost| Err(lost.into())) };
         begun.here.push_front(first);
         let mut reporting = Reporting { queue, sink: &mut *sink, lost: None };
-        play_games(&mut begun, seats.again(), prompts, config, &mut reporting)?;
+        play_games(&mut begun, seats.reborrow(), prompts, config, &mut reporting)?;
         if let Some(lost) = reporting.lost.or(begun.lost) {
             return Err(lost.into());
         }
-        if !sink.wants_more() {
+        if !sink.should_continue() {
             return Ok(());
         }
     }
@@ -106,7 +106,7 @@ impl GameSink for Reporting<'_> {
         Ok(())
     }
 
-    fn wants_more(&mut self) -> bool {
-        self.lost.is_none() && self.sink.wants_more()
+    fn should_continue(&mut self) -> bool {
+        self.lost.is_none() && self.sink.should_continue()
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{Answer, Asked, Server};
 use serde_json::json;
 use spag_game::{
-    FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, KeptGames, Outcome, PlayConfig, PromptSet, Role,
+    CollectedGames, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, PromptSet, Role,
     ScriptedPlayer, Seats, game_seed, play_games, read_episodes,
 };
 use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig};
@@ -29,18 +29,18 @@ fn player(base_url: String, style: PromptStyle, config: EndpointConfig) -> Endpo
     EndpointPlayer::new(EndpointSpec { base_url, model: "org/model-7b".into(), style }, config).unwrap()
 }
 
-fn try_play(player: &mut EndpointPlayer, games: usize) -> (spag_game::Result<()>, KeptGames) {
+fn try_play(player: &mut EndpointPlayer, games: usize) -> (spag_game::Result<()>, CollectedGames) {
     let specs =
         (0..games).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 2, seed: game_seed(5, game) });
     let config = PlayConfig { games_in_flight: 8, ..PlayConfig::default() };
-    let mut sink = KeptGames::default();
+    let mut sink = CollectedGames::default();
     let result = play_games(specs, Seats::SelfPlay(player), &PromptSet::default(), &config, &mut sink);
     sink.finished.sort_by_key(|game| game.game);
     sink.failed.sort_by_key(|game| game.game);
     (result, sink)
 }
 
-fn play(player: &mut EndpointPlayer, games: usize) -> KeptGames {
+fn play(player: &mut EndpointPlayer, games: usize) -> CollectedGames {
     let (result, games) = try_play(player, games);
     result.unwrap();
     games
@@ -55,7 +55,7 @@ fn utterance(asked: &Asked) -> String {
 }
 
 /// The single reason for which the one game of `play` failed.
-fn reason(games: &KeptGames) -> String {
+fn reason(games: &CollectedGames) -> String {
     assert_eq!((games.finished.len(), games.failed.len()), (0, 1), "{games:?}");
     games.failed[0].failure.to_string()
 }
@@ -111,7 +111,7 @@ fn greedy_is_temperature_0_and_top_p_is_left_out() {
 
 #[test]
 fn games_do_not_depend_on_the_number_in_flight_or_the_order_of_answers() {
-    let mut all: Vec<KeptGames> = Vec::new();
+    let mut all: Vec<CollectedGames> = Vec::new();
     // Later requests are often answered first.
     let server = Server::start(|asked| {
         let answer = match asked.seed() % 23 {
@@ -136,7 +136,7 @@ fn an_endpoint_and_a_script_at_one_table() {
     let mut defender = player(server.base_url(), PromptStyle::Chat, config());
     let mut attacker = ScriptedPlayer::lines(["What do you drink?", "", "And in the morning?"]);
     let specs = (0..9).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 2, seed: game_seed(5, game) });
-    let mut sink = KeptGames::default();
+    let mut sink = CollectedGames::default();
     let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
     play_games(specs, seats, &PromptSet::default(), &PlayConfig::default(), &mut sink).unwrap();
     assert_eq!((sink.finished.len(), server.asked().len()), (9, 18));
@@ -242,7 +242,7 @@ fn dropping_the_player_never_hangs() {
         fn failed(&mut self, _: FailedGame) -> spag_game::Result<()> {
             Ok(())
         }
-        fn wants_more(&mut self) -> bool {
+        fn should_continue(&mut self) -> bool {
             self.0.elapsed() < Duration::from_millis(150)
         }
     }
@@ -286,7 +286,7 @@ fn what_every_turn_would_meet_ends_the_run_at_once() {
         assert!(said.starts_with("the player of both seats cannot go on: http://127.0.0.1:"), "{said}");
         assert!(parts.iter().all(|part| said.contains(part)), "{said}");
         assert!(player.stats().requests <= 8, "the rest is not tried");
-        assert_eq!(games, KeptGames::default());
+        assert_eq!(games, CollectedGames::default());
     }
 }
 

@@ -4,7 +4,7 @@
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_game::{Episode, Patience, Player, PlayerError, Reply, Role, TurnRequest};
+use spag_game::{Episode, Player, PlayerError, PollMode, Reply, Role, TurnRequest};
 
 use crate::lexicon::{Entry, Lexicon};
 use crate::texts;
@@ -128,12 +128,12 @@ impl Player for ScriptedAttacker<'_> {
             .lexicon
             .get(word)
             .ok_or_else(|| PlayerError::new(format!("the scripted attacker does not know the word {word:?}")))?;
-        let said = Ok(self.say(entry, turn));
-        self.ready.push(Reply { game: turn.game, said });
+        let utterance = Ok(self.say(entry, turn));
+        self.ready.push(Reply { game: turn.game, utterance });
         Ok(())
     }
 
-    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
         Ok(std::mem::take(&mut self.ready))
     }
 }
@@ -196,12 +196,12 @@ impl<'a> ScriptedDefender<'a> {
 
 impl Player for ScriptedDefender<'_> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-        let said = Ok(self.say(turn));
-        self.ready.push(Reply { game: turn.game, said });
+        let utterance = Ok(self.say(turn));
+        self.ready.push(Reply { game: turn.game, utterance });
         Ok(())
     }
 
-    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
         Ok(std::mem::take(&mut self.ready))
     }
 }

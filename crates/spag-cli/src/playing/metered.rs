@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use spag_game::{Patience, Player, PlayerError, Reply, TurnRequest};
+use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
 
 use crate::players::AnyPlayer;
 
@@ -17,8 +17,8 @@ impl Player for Metered<'_> {
         self.player.submit(turn)
     }
 
-    fn poll(&mut self, patience: Patience) -> Result<Vec<Reply>, PlayerError> {
-        let replies = self.player.poll(patience)?;
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
+        let replies = self.player.poll(mode)?;
         self.tokens.set(self.player.work().map_or(0, |work| work.new_tokens()));
         Ok(replies)
     }

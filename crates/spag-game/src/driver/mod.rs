@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 
 pub use game::{AfterDecision, FailedGame, FinishedGame, GameSpec, game_seed};
 pub use seats::Seats;
-pub use sink::{GameSink, KeptGames};
+pub use sink::{CollectedGames, GameSink};
 
 use crate::error::{Error, Result};
 use crate::judge::JudgeKind;
@@ -68,12 +68,12 @@ pub fn play_games(
     let mut to_ask: Vec<RunningGame> = Vec::new();
     let mut failed_in_a_row = 0;
     loop {
-        while open.len() + to_ask.len() < config.games_in_flight.max(1) && sink.wants_more() {
+        while open.len() + to_ask.len() < config.games_in_flight.max(1) && sink.should_continue() {
             let Some(spec) = waiting.next() else { break };
             to_ask.push(RunningGame::begin(spec, config.judge)?);
         }
         for game in to_ask.drain(..) {
-            if !sink.wants_more() {
+            if !sink.should_continue() {
                 return Ok(());
             }
             match open.entry(game.number()) {
@@ -81,14 +81,14 @@ pub fn play_games(
                 Entry::Vacant(place) => seating.ask(place.insert(game), prompts)?,
             }
         }
-        if open.is_empty() || !sink.wants_more() {
+        if open.is_empty() || !sink.should_continue() {
             return Ok(());
         }
-        for (seat, Reply { game: number, said }) in seating.poll()? {
+        for (seat, Reply { game: number, utterance }) in seating.poll()? {
             let Some(game) = open.remove(&number).filter(|game| seat.speaks_for(game.next_role())) else {
                 return Err(Error::StrayReply { who: seat.name(), game: number });
             };
-            match said {
+            match utterance {
                 Err(failure) => {
                     let failed = game.fail(failure);
                     failed_in_a_row += 1;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::game::RunningGame;
 use crate::episode::Role;
 use crate::error::{Error, Result};
-use crate::player::{Patience, Player, Reply};
+use crate::player::{Player, PollMode, Reply};
 use crate::prompts::PromptSet;
 
 /// A round of polls that brought nothing and took less time than this is one in which nobody computed: all wait.
@@ -28,7 +28,7 @@ pub enum Seats<'a> {
 
 impl Seats<'_> {
     /// The same players, for a while.
-    pub fn again(&mut self) -> Seats<'_> {
+    pub fn reborrow(&mut self) -> Seats<'_> {
         match self {
             Self::SelfPlay(player) => Seats::SelfPlay(*player),
             Self::Versus { attacker, defender } => Seats::Versus { attacker: *attacker, defender: *defender },
@@ -96,16 +96,15 @@ impl<'a> Seating<'a> {
     pub(super) fn poll(&mut self) -> Result<Vec<(Seat, Reply)>> {
         let began = Instant::now();
         let mut busy: Vec<&mut Place<'a>> = self.0.iter_mut().filter(|place| place.open > 0).collect();
-        let patience = if busy.len() == 1 { Patience::Wait } else { Patience::Now };
+        let mode = if busy.len() == 1 { PollMode::Blocking } else { PollMode::NonBlocking };
         let mut all = Vec::new();
         for place in &mut busy {
             let seat = place.seat;
-            let replies =
-                place.player.poll(patience).map_err(|source| Error::PlayerGone { who: seat.name(), source })?;
+            let replies = place.player.poll(mode).map_err(|source| Error::PlayerGone { who: seat.name(), source })?;
             place.open = place.open.saturating_sub(replies.len());
             all.extend(replies.into_iter().map(|reply| (seat, reply)));
         }
-        if all.is_empty() && patience == Patience::Now && began.elapsed() < IDLE_ROUND {
+        if all.is_empty() && mode == PollMode::NonBlocking && began.elapsed() < IDLE_ROUND {
             std::thread::sleep(REST);
         }
         Ok(all)

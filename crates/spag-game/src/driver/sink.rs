@@ -22,7 +22,7 @@ pub trait GameSink {
     /// Whether to go on. Once it says no, no game begins, no turn is asked for, games that are open are dropped, and
     /// [`play_games`](crate::play_games) returns `Ok`. Asked before every turn and after every wait, at least about ten
     /// times a second while a remote player is waited for.
-    fn wants_more(&mut self) -> bool {
+    fn should_continue(&mut self) -> bool {
         true
     }
 }
@@ -39,14 +39,14 @@ impl<F: FnMut(FinishedGame) -> Result<()>> GameSink for F {
 
 /// A sink that keeps all games in memory, in the order in which they end.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct KeptGames {
+pub struct CollectedGames {
     /// Played to their end.
     pub finished: Vec<FinishedGame>,
     /// Could not be.
     pub failed: Vec<FailedGame>,
 }
 
-impl GameSink for KeptGames {
+impl GameSink for CollectedGames {
     fn finished(&mut self, game: FinishedGame) -> Result<()> {
         self.finished.push(game);
         Ok(())

@@ -31,19 +31,19 @@ pub struct Reply {
     /// Number of the game.
     pub game: usize,
     /// The utterance, or why there is none; then this game is over, and the others go on.
-    pub said: Result<String, TurnFailure>,
+    pub utterance: Result<String, TurnFailure>,
 }
 
 /// How long a [`Player::poll`] may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum PollMode {
     /// Never waits for anything outside. A model that computes here takes a step (or as little as it can) all the same:
     /// it is how it gets on.
-    Now,
+    NonBlocking,
     /// There is nothing else to do: if turns are open, does not return empty-handed without having made progress. A
     /// local model computes a step; a remote one waits for an answer, for at most about 100 ms, so that an interruption
     /// is noticed.
-    Wait,
+    Blocking,
 }
 
 /// Answers turns of many games, each when it is ready: a model that computes when it is polled, an endpoint that is
@@ -62,5 +62,5 @@ pub trait Player {
     ///
     /// # Errors
     /// The player cannot go on at all; the run ends. What fails a single turn is a [`TurnFailure`] in its reply.
-    fn poll(&mut self, patience: Patience) -> Result<Vec<Reply>, PlayerError>;
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError>;
 }

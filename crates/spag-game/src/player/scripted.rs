@@ -1,6 +1,6 @@
 //! A player that follows a rule.
 
-use super::{Patience, Player, PlayerError, Reply, TurnRequest};
+use super::{Player, PlayerError, PollMode, Reply, TurnRequest};
 
 /// A player that follows a rule and answers at once: for tests and for scripted opponents.
 ///
@@ -45,12 +45,12 @@ impl ScriptedPlayer<()> {
 
 impl<F: FnMut(&TurnRequest<'_>) -> String> Player for ScriptedPlayer<F> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-        let said = Ok((self.rule)(turn));
-        self.ready.push(Reply { game: turn.game, said });
+        let utterance = Ok((self.rule)(turn));
+        self.ready.push(Reply { game: turn.game, utterance });
         Ok(())
     }
 
-    fn poll(&mut self, _: Patience) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
         Ok(std::mem::take(&mut self.ready))
     }
 }

@@ -60,7 +60,7 @@ impl GameRecord {
     ///
     /// # Errors
     /// As [`GameRecord::open`], except that the file may be in use.
-    pub fn take_in(&mut self, path: impl AsRef<Path>) -> Result<Vec<usize>> {
+    pub fn merge_file(&mut self, path: impl AsRef<Path>) -> Result<Vec<usize>> {
         let episodes = read_complete_lines::<Episode>(path.as_ref())?;
         self.accept(path.as_ref(), episodes)
     }

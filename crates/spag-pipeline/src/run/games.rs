@@ -90,7 +90,7 @@ impl Begun<'_> {
     fn take_in_others(&mut self) -> Result<()> {
         let files = std::iter::once(self.path.clone()).chain(of_ranks(&self.path)?);
         for file in files.filter(|file| *file != self.record.path() && file.exists()).collect::<Vec<_>>() {
-            self.record.take_in(file)?;
+            self.record.merge_file(file)?;
         }
         Ok(())
     }

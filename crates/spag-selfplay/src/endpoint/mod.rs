@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use spag_game::{Patience, Player, PlayerError, Reply, TurnRequest};
+use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
 
 pub use config::{EndpointConfig, RetryConfig};
 pub use key::ApiKey;
@@ -105,13 +105,13 @@ impl EndpointPlayer {
 
     fn reply(&mut self, answer: Answer) -> Result<Reply, PlayerError> {
         self.open = self.open.saturating_sub(1);
-        let said = match answer.said {
+        let utterance = match answer.said {
             Ok(text) => Ok(text),
             Err(Trouble::Turn(failure)) => Err(failure),
             Err(Trouble::Fatal(error)) => return Err(error),
             Err(Trouble::Stopped) => return Err(gone()),
         };
-        Ok(Reply { game: answer.game, said })
+        Ok(Reply { game: answer.game, utterance })
     }
 }
 
@@ -128,9 +128,9 @@ impl Player for EndpointPlayer {
         Ok(())
     }
 
-    fn poll(&mut self, patience: Patience) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
         let mut replies = Vec::new();
-        if patience == Patience::Wait && self.open > 0 {
+        if mode == PollMode::Blocking && self.open > 0 {
             match self.answers.recv_timeout(WAIT) {
                 Ok(answer) => replies.push(self.reply(answer)?),
                 Err(RecvTimeoutError::Timeout) => {}

@@ -47,7 +47,7 @@ impl OpenJob {
     pub(super) fn take_in_others(&mut self) -> Result<()> {
         let own = self.job.rank.number();
         for (_, path) in self.job.files.records()?.into_iter().filter(|(rank, _)| *rank != own) {
-            for game in self.record.take_in(&path)? {
+            for game in self.record.merge_file(&path)? {
                 self.record.episode(game).map_or(Ok(()), |episode| self.tally.add(episode))?;
             }
         }
@@ -171,7 +171,7 @@ impl GameSink for Recorder<'_> {
         Ok(())
     }
 
-    fn wants_more(&mut self) -> bool {
+    fn should_continue(&mut self) -> bool {
         self.played.stopped |= !self.watcher.goes_on();
         !self.played.stopped
     }
