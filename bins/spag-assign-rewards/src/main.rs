@@ -1,4 +1,6 @@
-//! The `spag-assign-rewards` program: see `spag_cli::assign_rewards`.
+//! The `spag-assign-rewards` program: episodes of self-play into rewarded samples.
+
+mod assign_rewards;
 
 use std::process::ExitCode;
 
@@ -6,5 +8,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    spag_cli::assign_rewards::main()
+    spag_cli::exit::run(|| assign_rewards::run(std::env::args_os()))
 }

@@ -1,4 +1,10 @@
-//! The `spag-play` program: see `spag_cli::play`.
+//! The `spag-play` program: two players, or one against itself, on a list of target words.
+
+mod interrupts;
+mod metered;
+mod play;
+mod table;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -6,5 +12,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    spag_cli::play::main()
+    spag_cli::exit::run(|| play::run(std::env::args_os()))
 }

@@ -1,4 +1,7 @@
-//! The `spag-train` program: see `spag_cli::train`.
+//! The `spag-train` program: imitation and offline policy optimisation with the reference's flags.
+
+mod args;
+mod train;
 
 use std::process::ExitCode;
 
@@ -6,5 +9,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    spag_cli::train::main()
+    spag_cli::exit::run(|| train::run(std::env::args_os()))
 }

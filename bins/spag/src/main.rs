@@ -1,4 +1,16 @@
-//! The `spag` program: see `spag_cli::spag`.
+//! The `spag` program: the whole loop, and the tools around it, as subcommands.
+
+mod arena;
+mod bench;
+mod commands;
+mod data;
+mod generate;
+mod init_model;
+mod launch;
+mod make_base;
+mod plan;
+mod run;
+mod show;
 
 use std::process::ExitCode;
 
@@ -6,5 +18,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    spag_cli::spag::main()
+    spag_cli::exit::run(|| commands::run(std::env::args_os()))
 }

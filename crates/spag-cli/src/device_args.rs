@@ -11,16 +11,16 @@ use crate::Result;
 /// The flag of everything that computes.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
-pub(crate) struct DeviceArgs {
+pub struct DeviceArgs {
     /// Where models compute: cpu, cuda (the GPU of this process's number on its machine), cuda:N, or auto, which is cuda
     /// where this program was built for it and there is a GPU.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto, help_heading = "Device")]
-    pub(crate) device: DeviceChoice,
+    pub device: DeviceChoice,
 }
 
 impl DeviceArgs {
     /// Opens the device; one that cannot be used is found out here, before anything is loaded.
-    pub(crate) fn open(&self) -> Result<OpenDevice> {
+    pub fn open(&self) -> Result<OpenDevice> {
         Ok(self.device.open(LaunchEnv::detect()?.local_rank)?)
     }
 }
@@ -28,7 +28,7 @@ impl DeviceArgs {
 /// The flags of everything that generates.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
-pub(crate) struct LoadArgs {
+pub struct LoadArgs {
     #[command(flatten)]
     device: DeviceArgs,
     /// Number format of weights and arithmetic: f32, bf16, or auto, which is f32 on a CPU and elsewhere bf16 where the
@@ -39,19 +39,19 @@ pub(crate) struct LoadArgs {
 
 impl LoadArgs {
     /// Opens the device.
-    pub(crate) fn open(&self) -> Result<OpenDevice> {
+    pub fn open(&self) -> Result<OpenDevice> {
         self.device.open()
     }
 
     /// The number format that the model in `folder` will have.
-    pub(crate) fn dtype(&self, folder: &Path) -> Result<WeightDtype> {
+    pub fn dtype(&self, folder: &Path) -> Result<WeightDtype> {
         let device = self.open()?;
         let config = LlamaConfig::from_file(folder.join("config.json"))?;
         Ok(self.dtype.resolve(&config, device.device()))
     }
 
     /// Loads the checkpoint in `folder` onto the device.
-    pub(crate) fn load(&self, folder: &Path) -> Result<Checkpoint> {
+    pub fn load(&self, folder: &Path) -> Result<Checkpoint> {
         let device = self.open()?.device().clone();
         let dtype = match (self.dtype, device.is_cpu()) {
             (DtypeChoice::Fixed(dtype), _) => dtype,

@@ -11,11 +11,11 @@ const DEVICE_STEP_TOKENS: usize = 2048;
 /// The flags of everything that runs an engine.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
-pub(crate) struct EngineArgs {
+pub struct EngineArgs {
     /// Games, or prompts, that are worked on side by side at most; by default as many as half of the free memory has
     /// room for, up to 128.
     #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Engine")]
-    pub(crate) per_device_eval_batch_size: Option<usize>,
+    pub per_device_eval_batch_size: Option<usize>,
     /// Memory for keys and values in GiB, per model; by default what the batch needs at full length, and half of the
     /// free memory at most.
     #[arg(long, value_name = "X", value_parser = flags::positive, help_heading = "Engine")]
@@ -37,12 +37,12 @@ pub(crate) struct EngineArgs {
 impl EngineArgs {
     /// The same for one of `engines` that share this machine's memory: each takes its part of the half that engines may
     /// have, unless flags say what it takes.
-    pub(crate) fn among(&self, engines: usize) -> Self {
+    pub fn among(&self, engines: usize) -> Self {
         Self { engines: engines.max(1), ..self.clone() }
     }
 
     /// What an engine for `model` may use, whose requests have `max_length` tokens at most.
-    pub(crate) fn config(&self, model: &Llama, max_length: usize) -> Result<EngineConfig> {
+    pub fn config(&self, model: &Llama, max_length: usize) -> Result<EngineConfig> {
         let memory = MemoryBudget::for_model(model)?;
         let mut config = self.config_within(model.config(), max_length, memory);
         if self.max_step_tokens.is_none() && !model.parameters().device().is_cpu() {

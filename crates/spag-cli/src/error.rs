@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::programs::spag::LaunchError;
 use crate::signal::Signal;
 
 /// The result of everything fallible in this crate.
@@ -98,22 +97,25 @@ pub enum Error {
         /// Where the reasons stand.
         why: PathBuf,
     },
-    /// A signal asked the program to end, and it did.
-    #[error("stopped by {signal}; {done} of {total} games are played, the same command plays the others")]
+    /// A signal ended the program early.
+    #[error("{message}")]
     Stopped {
-        /// Which signal.
+        /// The signal, which gives the exit code.
         signal: Signal,
-        /// Games on the disk.
-        done: usize,
-        /// Games of the whole run.
-        total: usize,
+        /// What was done until then and how to continue.
+        message: String,
+    },
+    /// An error with an exit code of its own.
+    #[error("{source}")]
+    Exit {
+        /// The exit code.
+        code: u8,
+        /// The error.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The system does not let a program listen to signals.
     #[error("signals cannot be listened to")]
     Signals(#[source] std::io::Error),
-    /// From starting and watching several processes.
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
     /// The launcher's environment is broken.
     #[error(transparent)]
     Dist(#[from] spag_dist::Error),

@@ -1,23 +1,14 @@
 //! How many processes a program may be one of.
 
 use spag_dist::{LaunchEnv, Launcher};
-use spag_selfplay::Rank;
 
 use crate::{Error, Result};
-
-/// Which process of a run this is.
-///
-/// # Errors
-/// A rank that there is not.
-pub(crate) fn rank_of(env: &LaunchEnv) -> Result<Rank> {
-    Ok(Rank::new(env.rank, env.world_size)?)
-}
 
 /// Refuses to be one of several processes; each would do all of the work.
 ///
 /// # Errors
 /// [`Error::ManyProcesses`], or a broken launcher environment.
-pub(crate) fn require_single_process(does: &'static str) -> Result<()> {
+pub fn require_single_process(does: &'static str) -> Result<()> {
     refuse_many(&LaunchEnv::detect()?, does)
 }
 

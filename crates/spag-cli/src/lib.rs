@@ -1,32 +1,32 @@
-//! The programs, as library functions, and what they share.
+//! What the programs share: flags, errors and exit codes, progress bars, players.
 //!
-//! Each program of `bins/` is one call of [`assign_rewards::main`], [`play::main`], [`train::main`] or [`spag::main`].
-//! They take the reference's flags in snake_case or kebab-case, print errors as `error: …` with their causes, and exit
-//! with 0 for success, 2 for a command line or an input that cannot be used, 130 or 143 after SIGINT or SIGTERM, and 1
-//! for any other failure. `spag launch` ends with the code of the rank that failed first.
+//! A program parses its flags with [`flags`], runs under [`exit::run`], and prints through [`exit::say`] and
+//! [`exit::note`]. Errors are printed as `error: …` with their causes. The exit code is 0 for success, 2 for an invalid
+//! command line or input, 130 or 143 after SIGINT or SIGTERM, and 1 for every other failure.
 //!
 //! ```no_run
 //! fn main() -> std::process::ExitCode {
-//!     spag_cli::assign_rewards::main()
+//!     spag_cli::exit::run(|| spag_cli::exit::say("done"))
 //! }
 //! ```
 
-mod context;
 mod device_args;
 mod engine_args;
 mod error;
-mod exit;
-mod exit_code;
-mod flags;
+pub mod exit;
+pub mod flags;
 mod launch;
 mod players;
-mod playing;
-mod programs;
 mod progress;
-mod prompts;
+pub mod prompts;
 mod sampling;
 mod signal;
 
+pub use device_args::{DeviceArgs, LoadArgs};
+pub use engine_args::EngineArgs;
 pub use error::{Error, Result};
-pub use programs::{assign_rewards, play, spag, train};
+pub use launch::require_single_process;
+pub use players::{AnyPlayer, PlayerArgs};
+pub use progress::{LineEvery, TerminalProgress};
+pub use sampling::{SamplingArgs, TaskType, fit_max_length};
 pub use signal::Signal;

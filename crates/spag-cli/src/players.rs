@@ -18,11 +18,13 @@ use crate::{Error, Result, device_args::LoadArgs, engine_args::EngineArgs, flags
 /// The flags of everything that seats players.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
-pub(crate) struct PlayerArgs {
+pub struct PlayerArgs {
+    /// How tokens are chosen.
     #[command(flatten)]
-    pub(crate) sampling: SamplingArgs,
+    pub sampling: SamplingArgs,
+    /// The limits of the engine.
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
+    pub engine: EngineArgs,
     #[command(flatten)]
     loading: LoadArgs,
     #[command(flatten)]
@@ -45,21 +47,28 @@ struct EndpointArgs {
 }
 
 /// A player of either kind.
-pub(crate) enum AnyPlayer {
-    /// A checkpoint, how many games it plays at a time, and where it lies.
-    Model { player: Box<ModelPlayer>, games: usize, folder: PathBuf },
+pub enum AnyPlayer {
+    /// A checkpoint.
+    Model {
+        /// The engine and its open turns.
+        player: Box<ModelPlayer>,
+        /// Games that it plays at a time.
+        games: usize,
+        /// The folder of the checkpoint.
+        folder: PathBuf,
+    },
     /// An endpoint, and how many requests it is sent at a time.
     Endpoint(Box<EndpointPlayer>, usize),
 }
 
 impl PlayerArgs {
     /// The same players where so many engines share this machine's memory.
-    pub(crate) fn among(&self, engines: usize) -> Self {
+    pub fn among(&self, engines: usize) -> Self {
         Self { engine: self.engine.among(engines), ..self.clone() }
     }
 
     /// Makes a player ready: loads its checkpoint, or starts the threads that ask its endpoint.
-    pub(crate) fn open(&self, spec: &PlayerSpec) -> Result<AnyPlayer> {
+    pub fn open(&self, spec: &PlayerSpec) -> Result<AnyPlayer> {
         match spec {
             PlayerSpec::Model(folder) => {
                 let checkpoint = self.loading.load(folder)?;
@@ -78,7 +87,7 @@ impl PlayerArgs {
     }
 
     /// Who plays and how, for records of games: what differs here may say other things.
-    pub(crate) fn describe(&self, spec: &PlayerSpec) -> Result<String> {
+    pub fn describe(&self, spec: &PlayerSpec) -> Result<String> {
         match spec {
             PlayerSpec::Model(folder) => {
                 // A device that cannot be used is said before gigabytes are read.
@@ -123,14 +132,14 @@ impl PlayerArgs {
 
 impl AnyPlayer {
     /// Games that it plays side by side.
-    pub(crate) fn games_at_a_time(&self) -> usize {
+    pub fn games_at_a_time(&self) -> usize {
         match self {
             Self::Model { games, .. } | Self::Endpoint(_, games) => *games,
         }
     }
 
     /// What its engine has done, if it has one.
-    pub(crate) fn generation(&self) -> Option<GenerationStats> {
+    pub fn generation(&self) -> Option<GenerationStats> {
         match self {
             Self::Model { player, .. } => Some(player.stats()),
             Self::Endpoint(..) => None,
@@ -138,7 +147,7 @@ impl AnyPlayer {
     }
 
     /// What its endpoint was asked for, if it is one.
-    pub(crate) fn requests(&self) -> Option<EndpointStats> {
+    pub fn requests(&self) -> Option<EndpointStats> {
         match self {
             Self::Model { .. } => None,
             Self::Endpoint(player, _) => Some(player.stats()),
@@ -146,12 +155,12 @@ impl AnyPlayer {
     }
 
     /// Either of these.
-    pub(crate) fn work(&self) -> Option<PlayerWork> {
+    pub fn work(&self) -> Option<PlayerWork> {
         self.generation().map(PlayerWork::Engine).or_else(|| self.requests().map(PlayerWork::Endpoint))
     }
 
     /// How a prompt fits into its context, and which folder's model that is; of an endpoint's nothing is known.
-    pub(crate) fn room_for(&self, prompt: &str) -> Result<Option<(&Path, Room)>> {
+    pub fn room_for(&self, prompt: &str) -> Result<Option<(&Path, Room)>> {
         match self {
             Self::Model { player, folder, .. } => Ok(Some((folder, player.room_for(prompt)?))),
             Self::Endpoint(..) => Ok(None),

@@ -14,7 +14,7 @@ use crate::exit;
 
 /// When a log gets its next line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LineEvery {
+pub enum LineEvery {
     /// So long after the one before, at least.
     Seconds(u64),
     /// After so many further units of work.
@@ -31,7 +31,7 @@ impl LineEvery {
 }
 
 /// Progress for whoever reads standard error.
-pub(crate) struct TerminalProgress {
+pub struct TerminalProgress {
     /// Whether stderr is a terminal; asked once.
     on_terminal: bool,
     every: LineEvery,
@@ -46,17 +46,17 @@ enum Stage {
 
 impl TerminalProgress {
     /// Lines of a log every ten seconds.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::with_lines(LineEvery::Seconds(10))
     }
 
     /// Lines of a log as asked; on a terminal there is a bar all the same.
-    pub(crate) fn with_lines(every: LineEvery) -> Self {
+    pub fn with_lines(every: LineEvery) -> Self {
         Self { on_terminal: stderr().is_terminal(), every, stage: None }
     }
 
     /// The same lines on a terminal too: for one of several processes, whose bars would overwrite each other.
-    pub(crate) fn lines_everywhere(every: LineEvery) -> Self {
+    pub fn lines_everywhere(every: LineEvery) -> Self {
         Self { on_terminal: false, every, stage: None }
     }
 }

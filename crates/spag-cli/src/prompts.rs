@@ -11,7 +11,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// A file that is missing or is no set of wordings.
-pub(crate) fn load(file: Option<&Path>) -> Result<PromptSet> {
+pub fn load(file: Option<&Path>) -> Result<PromptSet> {
     Ok(match file {
         Some(path) => PromptSet::load(path)?,
         None => PromptSet::default(),
@@ -23,7 +23,7 @@ pub(crate) fn load(file: Option<&Path>) -> Result<PromptSet> {
 ///
 /// # Errors
 /// A file that cannot be read.
-pub(crate) fn fingerprint(file: Option<&Path>) -> Result<String> {
+pub fn fingerprint(file: Option<&Path>) -> Result<String> {
     let Some(path) = file else { return Ok("built-in".to_owned()) };
     let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     Ok(Sha256::digest(&bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect())

@@ -5,15 +5,15 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use spag_model::{GenerationConfig, LlamaConfig, Sampling};
 
-use crate::{Error, Result, context::fit_max_length, exit, flags};
+use crate::{Error, Result, exit, flags};
 
 /// The flags of everything that generates text.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
-pub(crate) struct SamplingArgs {
+pub struct SamplingArgs {
     /// How tokens are chosen.
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = TaskType::Sampling, help_heading = "Tokens")]
-    pub(crate) task_type: TaskType,
+    pub task_type: TaskType,
     /// Sampling temperature.
     #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::positive, help_heading = "Tokens")]
     temperature: f64,
@@ -35,12 +35,12 @@ pub(crate) struct SamplingArgs {
     min_new_tokens: usize,
     /// Seed of everything drawn.
     #[arg(long, value_name = "N", default_value_t = 42, help_heading = "Tokens")]
-    pub(crate) seed: u64,
+    pub seed: u64,
 }
 
 /// `--task_type`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TaskType {
+pub enum TaskType {
     /// Drawn at random, at --temperature.
     Sampling,
     /// The likeliest one, always.
@@ -49,7 +49,7 @@ pub(crate) enum TaskType {
 
 impl TaskType {
     /// Its name in the names of files.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Sampling => "sampling",
             Self::Testing => "testing",
@@ -59,7 +59,7 @@ impl TaskType {
 
 impl SamplingArgs {
     /// Everything that decides what is drawn, but the seed.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let chosen = match self.task_type {
             TaskType::Testing => "greedy".to_owned(),
             TaskType::Sampling => {
@@ -77,7 +77,7 @@ impl SamplingArgs {
     }
 
     /// How tokens are chosen.
-    pub(crate) fn sampling(&self) -> Sampling {
+    pub fn sampling(&self) -> Sampling {
         match self.task_type {
             TaskType::Sampling => {
                 Sampling::Random { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p }
@@ -87,12 +87,12 @@ impl SamplingArgs {
     }
 
     /// Tokens of a completion at most.
-    pub(crate) fn max_new_tokens(&self) -> usize {
+    pub fn max_new_tokens(&self) -> usize {
         self.max_new_tokens
     }
 
     /// The settings for one model.
-    pub(crate) fn config(&self, model: &LlamaConfig, folder: &Path) -> TextLimits {
+    pub fn config(&self, model: &LlamaConfig, folder: &Path) -> TextLimits {
         let positions = model.max_position_embeddings;
         let max_length = fit_max_length(self.max_length.unwrap_or(positions), positions, folder);
         let generation = GenerationConfig {
@@ -105,11 +105,19 @@ impl SamplingArgs {
     }
 }
 
+/// Limits `--max_length` to the number of positions of the model in `folder`, with a note if that shortens it.
+pub fn fit_max_length(asked: usize, positions: usize, folder: &Path) -> usize {
+    if asked > positions {
+        exit::note(format_args!("note: --max_length {positions}: {} has no more positions", folder.display()));
+    }
+    asked.min(positions)
+}
+
 /// How a model generates, and how long a prompt and its completion may be together.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TextLimits {
-    pub(crate) max_length: usize,
-    pub(crate) generation: GenerationConfig,
+pub struct TextLimits {
+    pub max_length: usize,
+    pub generation: GenerationConfig,
 }
 
 impl TextLimits {
@@ -118,7 +126,7 @@ impl TextLimits {
     ///
     /// # Errors
     /// More new tokens were asked for than there is room for in all: that is no wish that could be cut to size.
-    pub(crate) fn leave_room_for_game(self, folder: &Path) -> Result<Self> {
+    pub fn leave_room_for_game(self, folder: &Path) -> Result<Self> {
         let most = (self.max_length / 4).max(1);
         let asked = &self.generation;
         if asked.max_new_tokens <= most {

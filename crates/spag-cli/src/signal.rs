@@ -21,10 +21,10 @@ pub enum Signal {
 
 impl Signal {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::User1, Self::User2];
+    pub const ALL: [Self; 5] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::User1, Self::User2];
 
     /// The system's number.
-    pub(crate) fn number(self) -> i32 {
+    pub fn number(self) -> i32 {
         match self {
             Self::Interrupt => SIGINT,
             Self::Terminate => SIGTERM,
@@ -35,17 +35,17 @@ impl Signal {
     }
 
     /// Whether it asks a program to end.
-    pub(crate) fn ends(self) -> bool {
+    pub fn ends(self) -> bool {
         matches!(self, Self::Interrupt | Self::Terminate | Self::Hangup)
     }
 
     /// Whether it means "now" when it comes while the ranks are being stopped.
-    pub(crate) fn insists(self) -> bool {
+    pub fn insists(self) -> bool {
         matches!(self, Self::Interrupt | Self::Terminate)
     }
 
     /// What shells make of it: 128 and its number, 130 for Ctrl-C and 143 for SIGTERM.
-    pub(crate) fn exit_code(self) -> u8 {
+    pub fn exit_code(self) -> u8 {
         u8::try_from(128 + self.number()).unwrap_or(u8::MAX)
     }
 }

@@ -1,48 +1,66 @@
 //! Takes the flags that have no meaning here out of a command line, and says so.
 
-use std::{ffi::OsString, fmt};
+use std::{collections::BTreeMap, ffi::OsString, fmt};
 
 use clap::{Arg, ArgAction, Command};
 
-use super::reference::{Meaning, REFERENCE_FLAGS, Values};
+use super::reference::{Meaning, OtherFlags, PLAY_FLAGS, REFERENCE_FLAGS, TRAIN_FLAGS, Values};
 use super::value::truth;
 use crate::{Error, Result, exit};
 
 /// What a program does, and so which of the reference's flags can matter to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
+pub enum Task {
     /// The program trains: every flag of training counts.
     Training,
     /// The program plays: how training would be done is of no consequence.
     Playing,
 }
 
+impl Task {
+    /// The other program that the reference starts with the same flags, and the flags that only that one reads.
+    fn other_program(self) -> (&'static str, OtherFlags) {
+        match self {
+            Self::Training => ("spag-play", PLAY_FLAGS),
+            Self::Playing => ("spag-train", TRAIN_FLAGS),
+        }
+    }
+
+    /// The flags of the program for this task, with the number of their values: what the other program accepts without
+    /// effect. A test of each program compares it to [`values_of_flags`].
+    pub fn flags(self) -> BTreeMap<String, Values> {
+        let flags = match self {
+            Self::Training => TRAIN_FLAGS,
+            Self::Playing => PLAY_FLAGS,
+        };
+        flags
+            .iter()
+            .flat_map(|(values, names)| names.split_whitespace().map(|name| (name.to_owned(), *values)))
+            .collect()
+    }
+}
+
+/// Every long flag of a command, aliases included, with the number of its values.
+pub fn values_of_flags(command: &Command) -> BTreeMap<String, Values> {
+    let flags = command.get_arguments().filter_map(|arg| Some((arg, arg.get_long()?)));
+    let names = flags.flat_map(|(arg, long)| {
+        let aliases = arg.get_all_aliases().unwrap_or_default();
+        std::iter::once(long).chain(aliases).map(|name| (name.to_owned(), values_of(arg))).collect::<Vec<_>>()
+    });
+    names.collect()
+}
+
 /// The flags that one program knows, in the order in which they are looked up.
 pub(crate) struct Known {
     /// What the program does.
-    pub(crate) task: Task,
+    pub task: Task,
     /// The program's own: left for clap.
-    pub(crate) own: Command,
-    /// The other program that shares the reference's flags.
-    pub(crate) sibling: Sibling,
-}
-
-/// The program beside this one, whose own flags are accepted here without effect.
-pub(crate) struct Sibling {
-    command: Command,
-    reason: String,
-}
-
-impl Sibling {
-    pub(crate) fn of(command: Command) -> Self {
-        let reason = format!("a flag of {}", command.get_name());
-        Self { command, reason }
-    }
+    pub own: Command,
 }
 
 /// What was accepted without effect.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Notes {
+pub struct Notes {
     /// Flags that mean nothing here, each with the reason.
     idle: Vec<(String, String)>,
     /// Flags, with their values, that ask for what is done anyway.
@@ -51,14 +69,14 @@ pub(crate) struct Notes {
 
 impl Notes {
     /// Prints the notes, if any, to stderr.
-    pub(crate) fn say(&self) {
+    pub fn say(&self) {
         if *self != Self::default() {
             exit::note(self);
         }
     }
 
     /// Adds a flag that turned out to mean nothing after its value was read.
-    pub(crate) fn add_idle(&mut self, flag: &str, why: impl Into<String>) {
+    pub fn add_idle(&mut self, flag: &str, why: impl Into<String>) {
         self.idle.push((format!("--{flag}"), why.into()));
     }
 }
@@ -79,18 +97,19 @@ impl fmt::Display for Notes {
 }
 
 /// How a flag that is not the program's own is to be treated.
-struct Foreign<'a> {
+struct Foreign {
     values: Values,
     meaning: Meaning,
     /// Overrides what `meaning` says: the flag is the sibling's.
-    of_sibling: Option<&'a str>,
+    of_sibling: Option<&'static str>,
 }
 
 impl Known {
     /// The names of all flags that [`Known::take_idle`] would take out.
     pub(crate) fn names(&self) -> Vec<String> {
-        let own_of_sibling = self.sibling.command.get_arguments().filter_map(Arg::get_long);
-        REFERENCE_FLAGS.iter().map(|flag| flag.name).chain(own_of_sibling).map(str::to_owned).collect()
+        let (_, others) = self.task.other_program();
+        let others = others.iter().flat_map(|(_, names)| names.split_whitespace());
+        REFERENCE_FLAGS.iter().map(|flag| flag.name).chain(others).map(str::to_owned).collect()
     }
 
     /// Splits `args` (program name first) into those left for clap and notes on those taken out.
@@ -132,7 +151,7 @@ impl Known {
     }
 
     /// A flag that is not the program's own but is known: its name, the value after its `=`, and how to treat it.
-    fn look_up(&self, arg: &str) -> Option<(String, Option<String>, Foreign<'_>)> {
+    fn look_up(&self, arg: &str) -> Option<(String, Option<String>, Foreign)> {
         let flag = arg.strip_prefix("--")?;
         let (name, inline) = match flag.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
@@ -148,9 +167,9 @@ impl Known {
             };
             Foreign { values: known.values, meaning, of_sibling: None }
         } else {
-            let arg = self.sibling.command.get_arguments().find(|arg| is_named(arg, name))?;
-            let of_sibling = Some(self.sibling.reason.as_str());
-            Foreign { values: values_of(arg), meaning: Meaning::Idle(""), of_sibling }
+            let (program, flags) = self.task.other_program();
+            let (values, _) = flags.iter().find(|(_, names)| names.split_whitespace().any(|other| other == name))?;
+            Foreign { values: *values, meaning: Meaning::Idle(""), of_sibling: Some(program) }
         };
         Some((name.to_owned(), inline, foreign))
     }
@@ -180,9 +199,9 @@ fn values_of(arg: &Arg) -> Values {
 }
 
 /// Records one flag, or refuses its value.
-fn note(name: &str, values: &[String], foreign: &Foreign<'_>, notes: &mut Notes) -> Result<()> {
-    if let Some(reason) = foreign.of_sibling {
-        notes.add_idle(name, reason);
+fn note(name: &str, values: &[String], foreign: &Foreign, notes: &mut Notes) -> Result<()> {
+    if let Some(program) = foreign.of_sibling {
+        notes.add_idle(name, format!("a flag of {program}"));
         return Ok(());
     }
     let shown = match values {
@@ -230,25 +249,13 @@ mod tests {
         per_device_eval_batch_size: usize,
     }
 
-    #[derive(Parser)]
-    #[command(name = "other", rename_all = "snake_case")]
-    #[allow(dead_code, reason = "only the names matter")]
-    struct Other {
-        #[arg(long)]
-        learning_rate: f64,
-        #[arg(long)]
-        task_type: String,
-        #[arg(long, num_args = 1..)]
-        words: Vec<String>,
-    }
-
     fn take(line: &str) -> Result<(String, Notes)> {
         take_for(Task::Training, line)
     }
 
     fn take_for(task: Task, line: &str) -> Result<(String, Notes)> {
         use clap::CommandFactory;
-        let known = Known { task, own: Own::command(), sibling: Sibling::of(Other::command()) };
+        let known = Known { task, own: Own::command() };
         let (kept, notes) = known.take_idle(line.split(' ').map(OsString::from).collect())?;
         Ok((kept.into_iter().map(lossy).collect::<Vec<_>>().join(" "), notes))
     }
@@ -269,9 +276,13 @@ mod tests {
 
     #[test]
     fn flags_of_the_sibling_are_idle() {
-        let (kept, notes) = take("own --task_type testing --words a b --learning_rate 2").unwrap();
+        let (kept, notes) = take("own --task_type testing --play_on --learning_rate 2").unwrap();
         assert_eq!(kept, "own --learning_rate 2");
-        assert_eq!(notes.to_string(), "note: no effect here: --task_type (a flag of other), --words (a flag of other)");
+        let expected = "note: no effect here: --task_type (a flag of spag-play), --play_on (a flag of spag-play)";
+        assert_eq!(notes.to_string(), expected);
+        let (kept, notes) = take_for(Task::Playing, "own --train_data_path a b --learning_rate 2").unwrap();
+        assert_eq!(kept, "own --learning_rate 2");
+        assert_eq!(notes.to_string(), "note: no effect here: --train_data_path (a flag of spag-train)");
     }
 
     #[test]

@@ -15,27 +15,30 @@ use std::ffi::OsString;
 use clap::{Arg, Command, CommandFactory, Parser, error::ErrorKind};
 
 use crate::{Error, Result};
-use idle::{Known, Sibling};
-pub(crate) use idle::{Notes, Task};
-pub(crate) use spelling::snake_case_flags;
-pub(crate) use value::{below_one, count, not_negative, positive, share, truth};
+use idle::Known;
+pub use idle::{Notes, Task, values_of_flags};
+pub use reference::Values;
+use spelling::snake_case_flags;
+pub use value::{below_one, count, not_negative, positive, share, truth};
 
 /// Parses the arguments of a program that takes no flags but its own.
 ///
 /// `args` starts with the program's name, as [`std::env::args_os`] does.
-pub(crate) fn parse<T: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<T> {
+///
+/// # Errors
+/// An invalid command line.
+pub fn parse<T: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<T> {
     from_args(snake_case_flags(args), &[])
 }
 
 /// Parses the arguments of a program that the reference starts with all of `transformers`' training flags.
 ///
-/// `S` is the program beside it, which shares the reference's one big set of flags: what belongs to it alone is
-/// accepted here without effect. The notes say which flags were, and why.
-pub(crate) fn parse_reference<T: Parser, S: CommandFactory>(
-    task: Task,
-    args: impl IntoIterator<Item = OsString>,
-) -> Result<(T, Notes)> {
-    let known = Known { task, own: T::command(), sibling: Sibling::of(S::command()) };
+/// Flags that have no effect on `task` are accepted; the notes name them with the reason.
+///
+/// # Errors
+/// An invalid command line.
+pub fn parse_reference<T: Parser>(task: Task, args: impl IntoIterator<Item = OsString>) -> Result<(T, Notes)> {
+    let known = Known { task, own: T::command() };
     let (args, notes) = known.take_idle(snake_case_flags(args))?;
     Ok((from_args(args, &known.names())?, notes))
 }

@@ -7,7 +7,7 @@
 
 /// How many values follow a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Values {
+pub enum Values {
     /// None or one truth value: `--tf32`, `--tf32 True`.
     Switch,
     /// Exactly one.
@@ -15,6 +15,36 @@ pub(crate) enum Values {
     /// All up to the next flag.
     Many,
 }
+
+/// Names of flags, separated by blanks, that have as many values.
+pub(crate) type OtherFlags = &'static [(Values, &'static str)];
+
+/// The flags of spag-play, which spag-train accepts without effect.
+pub(crate) const PLAY_FLAGS: OtherFlags = &[
+    (Switch, "play_on"),
+    (
+        One,
+        "attacker_model_name_or_path defender_model_name_or_path task_type temperature top_k top_p max_length
+         max_new_tokens min_new_tokens seed per_device_eval_batch_size kv_cache_gib page_size max_step_tokens
+         prefix_sharing device dtype requests_in_flight requests_per_minute request_timeout data_path taboo_max_turns
+         games_per_word max_failed_in_a_row judge prompts output_dir model_prefix data_suffix logging_steps",
+    ),
+];
+
+/// The flags of spag-train, which spag-play accepts without effect.
+pub(crate) const TRAIN_FLAGS: OtherFlags = &[
+    (Switch, "gradient_checkpointing overwrite_output_dir bf16"),
+    (Many, "train_data_path eval_data_path report_to"),
+    (
+        One,
+        "model_name_or_path ref_model_name_or_path output_dir max_length data_order seed train_method lm_kl_coeff
+         lm_sft_coeff clip_range per_device_train_batch_size gradient_accumulation_steps num_train_epochs max_steps
+         learning_rate lr_scheduler_type warmup_ratio warmup_steps weight_decay adam_beta1 adam_beta2 adam_epsilon
+         max_grad_norm logging_steps logging_dir evaluation_strategy eval_strategy eval_steps
+         per_device_eval_batch_size save_strategy save_steps save_total_limit resume_from_checkpoint device deepspeed
+         zero_stage offload_param offload_optimizer",
+    ),
+];
 
 /// What a flag of the reference means here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +61,11 @@ pub(crate) enum Meaning {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReferenceFlag {
     /// The name, without dashes.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// How many values follow it.
-    pub(crate) values: Values,
+    pub values: Values,
     /// What it means to training.
-    pub(crate) meaning: Meaning,
+    pub meaning: Meaning,
 }
 
 const fn flag(name: &'static str, values: Values, meaning: Meaning) -> ReferenceFlag {

@@ -1,7 +1,7 @@
 //! Values of flags, as Python programs write and read them.
 
 /// A truth value in any of the spellings that `transformers` accepts: True, t, yes, y, 1 and their opposites, in any case.
-pub(crate) fn truth(text: &str) -> Result<bool, String> {
+pub fn truth(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "t" | "yes" | "y" | "1" => Ok(true),
         "false" | "f" | "no" | "n" | "0" => Ok(false),
@@ -14,27 +14,27 @@ fn number(text: &str, expected: &str, fits: impl Fn(f64) -> bool) -> Result<f64,
 }
 
 /// A number above 0.
-pub(crate) fn positive(text: &str) -> Result<f64, String> {
+pub fn positive(text: &str) -> Result<f64, String> {
     number(text, "expected a number above 0", |number| number > 0.0)
 }
 
 /// A number of at least 0.
-pub(crate) fn not_negative(text: &str) -> Result<f64, String> {
+pub fn not_negative(text: &str) -> Result<f64, String> {
     number(text, "expected a number of at least 0", |number| number >= 0.0)
 }
 
 /// A share: from 0 to 1.
-pub(crate) fn share(text: &str) -> Result<f64, String> {
+pub fn share(text: &str) -> Result<f64, String> {
     number(text, "expected a number from 0 to 1", |number| (0.0..=1.0).contains(&number))
 }
 
 /// A factor of a moving average: from 0 to below 1.
-pub(crate) fn below_one(text: &str) -> Result<f64, String> {
+pub fn below_one(text: &str) -> Result<f64, String> {
     number(text, "expected a number from 0 to below 1", |number| (0.0..1.0).contains(&number))
 }
 
 /// A number of things of which there is at least one.
-pub(crate) fn count(text: &str) -> Result<usize, String> {
+pub fn count(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "expected a whole number of at least 1".to_owned())
 }
 

@@ -1,0 +1,213 @@
+//! `spag-play`: two language models, or one against itself, on a list of target words.
+
+use std::{ffi::OsString, path::PathBuf, time::Instant};
+
+use clap::Parser;
+use spag_dist::{JoinOptions, LaunchEnv};
+use spag_game::{AfterDecision, JudgeKind, PlayConfig, PromptSet, read_words};
+use spag_io::Progress;
+use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, Rank, RunFiles, RunStats};
+
+use crate::{
+    interrupts::Interrupts,
+    table::{Table, TokenCounts},
+    watch::Watch,
+};
+use spag_cli::{
+    Error, LineEvery, PlayerArgs, Result, TerminalProgress, exit,
+    flags::{self, Task},
+    prompts,
+};
+
+/// Plays Adversarial Taboo on every target word, and keeps all games.
+///
+/// Takes the flags of the reference's playing script, in snake_case or kebab-case. Finished games are appended to
+/// <prefix>_<task>_<suffix>_rank<R>.jsonl in --output_dir; a stopped run goes on with the same command, in any number of
+/// processes. At the end all are written to <prefix>_<task>_<suffix>_results.json in the order of the words, and what
+/// they say to <prefix>_<task>_<suffix>_summary.json. Exit codes: 0 all games are played, 1 some failed, 2 bad input,
+/// 130 or 143 stopped by SIGINT (Ctrl-C) or SIGTERM; a second Ctrl-C ends the program at once.
+#[derive(Debug, Parser)]
+#[command(name = "spag-play", version, rename_all = "snake_case", max_term_width = 110)]
+pub(crate) struct PlayArgs {
+    /// The attacker: a checkpoint (a Hugging Face folder) or an endpoint (openai:http://HOST:PORT/v1#MODEL; the key
+    /// comes from OPENAI_API_KEY).
+    #[arg(long, value_name = "PLAYER", help_heading = "Players")]
+    attacker_model_name_or_path: PlayerSpec,
+    /// The defender, given likewise; the same one means self-play.
+    #[arg(long, value_name = "PLAYER", help_heading = "Players")]
+    defender_model_name_or_path: PlayerSpec,
+    #[command(flatten)]
+    players: PlayerArgs,
+
+    /// Target words, one a line.
+    #[arg(long, value_name = "FILE", help_heading = "Games")]
+    data_path: PathBuf,
+    /// Turns of a game at most; a turn is one utterance of each player.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count, help_heading = "Games")]
+    taboo_max_turns: usize,
+    /// Games on every word.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::count, help_heading = "Games")]
+    games_per_word: usize,
+    /// Play decided games on to their last turn, as the reference does: True or False. Rewards do not depend on it.
+    #[arg(long, value_name = "BOOL", default_value = "False", num_args = 0..=1, default_missing_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Games")]
+    play_on: bool,
+    /// So many games that fail in a row, for instance since an endpoint is gone, end the run.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::count, help_heading = "Games")]
+    max_failed_in_a_row: usize,
+    /// Who decides: paper (matches anywhere in a word) or whole-word.
+    #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]
+    judge: JudgeKind,
+    /// Wordings to use in place of the built-in ones.
+    #[arg(long, value_name = "FILE", help_heading = "Games")]
+    prompts: Option<PathBuf>,
+
+    /// Folder of the results.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    output_dir: PathBuf,
+    /// First part of the results' file names.
+    #[arg(long, value_name = "NAME", default_value = "llama", help_heading = "Output")]
+    model_prefix: String,
+    /// Last part of the results' file names; by default the name of the word list.
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
+    data_suffix: Option<String>,
+    /// Games between two lines of progress in a log; by default there is one every ten seconds.
+    #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Output")]
+    logging_steps: Option<usize>,
+}
+
+/// Runs the program on `args`, which start with its name.
+pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
+    let (args, notes) = flags::parse_reference::<PlayArgs>(Task::Playing, args)?;
+    let env = LaunchEnv::detect()?;
+    // One of several processes is enough to say what all would say.
+    if env.rank == 0 {
+        notes.say();
+    }
+    play(&args, &env)
+}
+
+fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
+    let rank = Rank::new(env.rank, env.world_size)?;
+    let interrupts = Interrupts::listen()?;
+    let words = read_words(&args.data_path)?;
+    let longest = words.iter().max_by_key(|word| word.len()).cloned().unwrap_or_default();
+    let prompts = prompts::load(args.prompts.as_deref())?;
+    let mut job = job(args, words, rank)?.open()?;
+    if rank.of() > 1 {
+        // Before models are loaded, which may take longer than others wait.
+        job.meet(env, &JoinOptions::detect()?)?;
+    }
+    let total = job.total();
+    if rank.is_first() && job.recorded() > 0 {
+        let (done, folder) = (job.recorded(), args.output_dir.display());
+        exit::note(format_args!("note: {done} of {total} games are in {folder} already; only the others are played"));
+    }
+    let mut run = RunStats { rank, played: Played::default(), players: Vec::new() };
+    if job.missing().is_empty() {
+        job.nothing_is_missing()?;
+    } else {
+        let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
+        let mut table = Table::open(&args.players, attacker, defender, env.local_size)?;
+        table.require_room(&prompts, &longest, args.taboo_max_turns)?;
+        run.played = play_missing(args, &mut job, &mut table, &prompts, &interrupts).inspect_err(|_| {
+            let done = job.recorded();
+            exit::note(format_args!("note: {done} of {total} games are played; the same command plays the others"));
+        })?;
+        run.players = table.work();
+    }
+    if let Some(signal) = interrupts.caught().filter(|_| run.played.stopped) {
+        let done = job.recorded();
+        exit::say(format_args!("{done} of {total} games so far\n{}\n{run}", job.summary()))?;
+        let rest = format!("{done} of {total} games are played, the same command plays the others");
+        return Err(Error::Stopped { signal, message: format!("stopped by {signal}; {rest}") });
+    }
+    let why = job.failed_path().to_owned();
+    match job.finish(&run)? {
+        Finished::ByRankZero => exit::say(&run),
+        Finished::Written { results, summary, missing } => {
+            exit::say(format_args!("{} games in {}\n{summary}\n{run}", summary.games, results.display()))?;
+            match missing {
+                0 => Ok(()),
+                _ => Err(Error::GamesFailed { missing, total, why }),
+            }
+        }
+    }
+}
+
+fn play_missing(
+    args: &PlayArgs,
+    job: &mut OpenJob,
+    table: &mut Table,
+    prompts: &PromptSet,
+    interrupts: &Interrupts,
+) -> Result<Played> {
+    let every = args.logging_steps.map_or(LineEvery::Seconds(10), |games| LineEvery::Units(games as u64));
+    let rank = job.job().rank;
+    let (what, mut progress) = match rank.of() {
+        1 => ("games".to_owned(), TerminalProgress::with_lines(every)),
+        _ => (format!("rank {}: games", rank.number()), TerminalProgress::lines_everywhere(every)),
+    };
+    progress.begin(&what, job.missing().len() as u64);
+    let tokens = TokenCounts::default();
+    let mut watch = Watch { progress: &mut progress, interrupts, tokens: &tokens, began: Instant::now() };
+    let played = table.play(job, prompts, &tokens, &mut watch)?;
+    progress.end();
+    Ok(played)
+}
+
+/// What is to be played, as flags say it.
+fn job(args: &PlayArgs, words: Vec<String>, rank: Rank) -> Result<PlayJob> {
+    Ok(PlayJob {
+        words,
+        games_per_word: args.games_per_word,
+        max_turns: args.taboo_max_turns,
+        seed: args.players.sampling.seed,
+        players: players(args)?,
+        play: PlayConfig {
+            judge: args.judge,
+            after_decision: args.after_decision(),
+            max_failed_in_a_row: args.max_failed_in_a_row,
+            ..PlayConfig::default()
+        },
+        files: RunFiles::new(&args.output_dir, stem(args)),
+        rank,
+    })
+}
+
+/// Who plays and how, as the record notes it: games of others are not gone on with.
+fn players(args: &PlayArgs) -> Result<String> {
+    let attacker = args.players.describe(&args.attacker_model_name_or_path)?;
+    let defender = args.players.describe(&args.defender_model_name_or_path)?;
+    let played_on = match args.after_decision() {
+        AfterDecision::Stop => "",
+        AfterDecision::PlayOn => "; play_on",
+    };
+    let sampling = args.players.sampling.describe();
+    let (judge, wordings) = (args.judge, prompts::fingerprint(args.prompts.as_deref())?);
+    Ok(format!("attacker={attacker}; defender={defender}; judge={judge}; prompts={wordings}; {sampling}{played_on}"))
+}
+
+/// What the names of the run's files begin with.
+fn stem(args: &PlayArgs) -> String {
+    let words = || args.data_path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let suffix = args.data_suffix.clone().unwrap_or_else(words);
+    format!("{}_{}_{suffix}", args.model_prefix, args.players.sampling.task_type.name())
+}
+
+impl PlayArgs {
+    fn after_decision(&self) -> AfterDecision {
+        if self.play_on { AfterDecision::PlayOn } else { AfterDecision::Stop }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn spag_train_knows_every_flag() {
+        assert_eq!(Task::Playing.flags(), flags::values_of_flags(&PlayArgs::command()));
+    }
+}

@@ -1,0 +1,169 @@
+use super::*;
+
+use std::path::PathBuf;
+
+use spag_train::{IntervalStrategy, SchedulerType, Start, TrainConfig, TrainMethod};
+
+const IMITATION: &str = "--output_dir im --model_name_or_path Llama-2-7b-hf --ref_model_name_or_path Llama-2-7b-hf \
+    --lm_kl_coeff 0.1 --train_method SFTwithKL --train_data_path ./data/train_imitation_gpt4.json \
+    --remove_unused_columns False --num_train_epochs 1 --per_device_train_batch_size 2 --gradient_accumulation_steps 8 \
+    --evaluation_strategy no --padding_side right --truncation_side left --max_length 2048 --save_strategy epoch \
+    --learning_rate 5e-6 --lr_scheduler_type cosine --warmup_ratio 0.03 --logging_steps 1 --weight_decay 0. \
+    --deepspeed ./configs/default_offload_opt_param.json --gradient_checkpointing True --tf32 True --bf16 True";
+
+const MINIMAL: &str = "--model_name_or_path m --train_data_path d --output_dir o";
+
+fn parse(line: &str) -> Result<(TrainArgs, Notes)> {
+    let args = std::iter::once("spag-train").chain(line.split_whitespace()).map(OsString::from);
+    flags::parse_reference::<TrainArgs>(Task::Training, args)
+}
+
+fn config(line: &str) -> TrainConfig {
+    let (args, _) = parse(line).unwrap();
+    args.config(args.max_length)
+}
+
+fn refusal(flags: &str) -> String {
+    parse(&format!("{MINIMAL} {flags}")).unwrap_err().to_string()
+}
+
+#[test]
+fn the_reference_command_word_for_word() {
+    let (args, notes) = parse(IMITATION).unwrap();
+    assert_eq!(args.train_data_path, [PathBuf::from("./data/train_imitation_gpt4.json")]);
+    assert_eq!(args.deepspeed, Some("./configs/default_offload_opt_param.json".into()));
+    let expected = TrainConfig {
+        method: TrainMethod::SftWithKl,
+        lm_kl_coeff: 0.1,
+        num_train_epochs: 1.0,
+        per_device_train_batch_size: 2,
+        gradient_accumulation_steps: 8,
+        max_length: 2048,
+        save_strategy: IntervalStrategy::Epoch,
+        learning_rate: 5e-6,
+        lr_scheduler_type: SchedulerType::Cosine,
+        warmup_ratio: 0.03,
+        logging_steps: 1,
+        weight_decay: 0.0,
+        gradient_checkpointing: true,
+        bf16: true,
+        ..TrainConfig::default()
+    };
+    assert_eq!(args.config(2048), expected);
+    let said = notes.to_string();
+    for flag in ["--remove_unused_columns (", "--tf32 (", "--padding_side right", "--truncation_side left"] {
+        assert!(said.contains(flag), "{flag} in {said}");
+    }
+}
+
+#[test]
+fn without_flags_the_trainers_defaults_hold() {
+    assert_eq!(config(MINIMAL), TrainConfig::default());
+}
+
+#[test]
+fn kebab_case_inline_values_and_bare_switches_say_the_same() {
+    let kebab: Vec<String> = IMITATION
+        .replace("--bf16 True", "--bf16")
+        .replace("--lm_kl_coeff 0.1", "--lm_kl_coeff=0.1")
+        .split(' ')
+        .map(|word| if word.starts_with("--") { word.replace('_', "-") } else { word.to_owned() })
+        .collect();
+    assert_eq!(config(&kebab.join(" ")), config(IMITATION));
+}
+
+#[test]
+fn truth_values_in_every_spelling() {
+    for (flags, truth) in
+        [("--bf16", true), ("--bf16 1", true), ("--bf16=true", true), ("--bf16 False", false), ("--bf16 0", false)]
+    {
+        assert_eq!(config(&format!("{MINIMAL} {flags}")).bf16, truth, "{flags}");
+    }
+    assert!(refusal("--bf16 maybe").contains("True or False"));
+}
+
+#[test]
+fn steps_and_several_files() {
+    let (args, _) = parse("--model_name_or_path m --output_dir o --train_data_path a.json b.jsonl --seed 7").unwrap();
+    assert_eq!(args.train_data_path.len(), 2);
+    for (flags, steps) in [("--max_steps -1", None), ("--max_steps 0", None), ("--max_steps 12", Some(12))] {
+        assert_eq!(config(&format!("{MINIMAL} {flags}")).max_steps, steps, "{flags}");
+    }
+    assert_eq!(config(&format!("{MINIMAL} --warmup_steps 0")).warmup_steps, None);
+    assert_eq!(config(&format!("{MINIMAL} --warmup_steps 5")).warmup_steps, Some(5));
+}
+
+#[test]
+fn evaluation_data_are_evaluated_on() {
+    let strategy = |flags: &str| config(&format!("{MINIMAL} {flags}")).evaluation_strategy;
+    assert_eq!(strategy("--evaluation_strategy steps"), IntervalStrategy::No);
+    assert_eq!(strategy("--eval_data_path e.json"), IntervalStrategy::Epoch);
+    assert_eq!(strategy("--eval_data_path e.json f.json --eval_strategy steps"), IntervalStrategy::Steps);
+    assert_eq!(strategy("--eval_data_path e.json --evaluation_strategy no"), IntervalStrategy::No);
+}
+
+#[test]
+fn how_a_run_begins() {
+    let start = |flags: &str| parse(&format!("{MINIMAL} {flags}")).unwrap().0.start();
+    assert_eq!(start("").unwrap(), Start::Anew);
+    assert_eq!(start("--overwrite_output_dir").unwrap(), Start::Overwrite);
+    for latest in ["latest", "True"] {
+        assert_eq!(start(&format!("--resume_from_checkpoint {latest}")).unwrap(), Start::Latest);
+    }
+    assert_eq!(start("--resume_from_checkpoint o/checkpoint-8").unwrap(), Start::From("o/checkpoint-8".into()));
+    assert_eq!(start("--resume_from_checkpoint False").unwrap(), Start::Anew);
+    let both = start("--resume_from_checkpoint latest --overwrite_output_dir True").unwrap_err().to_string();
+    assert!(both.contains("--resume_from_checkpoint"), "{both}");
+}
+
+#[test]
+fn events_go_where_they_are_asked_to() {
+    let events = |flags: &str| {
+        let (args, _) = parse(&format!("{MINIMAL} {flags}")).unwrap();
+        let (dir, others) = args.events();
+        (dir, others.len())
+    };
+    assert_eq!(events(""), (Some("o/runs".into()), 0));
+    assert_eq!(events("--logging_dir e"), (Some("e".into()), 0));
+    assert_eq!(events("--report_to none"), (None, 0));
+    assert_eq!(events("--report_to wandb tensorboard"), (Some("o/runs".into()), 1));
+}
+
+#[test]
+fn what_would_change_the_result_is_refused_with_a_reason() {
+    for (flags, why) in [
+        ("--label_smoothing_factor 0.1", "label smoothing"),
+        ("--padding_side left", "padded on the right"),
+        ("--truncation_side right", "lose their beginning"),
+        ("--fp16 True", "--bf16"),
+        ("--optim adafactor", "AdamW"),
+        ("--lora True", "adapters"),
+        ("--evaluation_strategy sometimes", "epoch"),
+        ("--save_strategy always", "epoch"),
+        ("--load_best_model_at_end True", "--eval_data_path"),
+        ("--save_total_limit 0", "at least 1"),
+        ("--train_method DPO", "OfflinePO"),
+        ("--lr_scheduler_type polynomial", "cosine"),
+        ("--add_sep_token True", "nothing between"),
+        ("--per_device_train_batch_size 0", "at least 1"),
+        ("--learning_rate -1", "--learning_rate"),
+        ("--adam_beta1 1", "below 1"),
+    ] {
+        let message = refusal(flags);
+        assert!(message.contains(why), "{flags}: {message}");
+    }
+}
+
+#[test]
+fn unknown_flags_get_the_nearest_known_name() {
+    assert!(refusal("--lm_kl_coef 0.1").contains("nearest known one is --lm_kl_coeff"));
+    // Those accepted without effect are known too.
+    assert!(refusal("--remove_unused_column False").contains("nearest known one is --remove_unused_columns"));
+    assert!(refusal("--taboo_max_turn 5").contains("nearest known one is --taboo_max_turns"));
+    assert_eq!(refusal("--xyzzy"), "unknown flag --xyzzy");
+}
+
+#[test]
+fn spag_play_knows_every_flag() {
+    assert_eq!(Task::Training.flags(), flags::values_of_flags(&<TrainArgs as clap::CommandFactory>::command()));
+}

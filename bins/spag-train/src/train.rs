@@ -1,0 +1,105 @@
+//! `spag-train`: imitation and offline policy optimisation with the reference's flags.
+
+use std::ffi::OsString;
+
+use spag_dist::LaunchEnv;
+use spag_io::Silent;
+use spag_model::LlamaConfig;
+use spag_train::{Start, TrainJob, TrainSummary};
+
+use crate::args::TrainArgs;
+use spag_cli::{
+    Result, TerminalProgress, exit, fit_max_length,
+    flags::{self, Notes, Task},
+};
+
+/// Runs the program on `args`, which start with its name.
+pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
+    let (args, notes) = flags::parse_reference::<TrainArgs>(Task::Training, args)?;
+    let env = LaunchEnv::detect()?;
+    let first = env.rank == 0;
+    let (mut job, notes) = job(args, notes)?;
+    // One of several processes is enough to say what all would say.
+    if first {
+        notes.say();
+    }
+    if env.restarts > 0 && job.start != Start::Latest {
+        // The launcher's command is that of the first start.
+        job.start = Start::Latest;
+    }
+    let summary = match first {
+        true => spag_train::run(&job, &mut TerminalProgress::new())?,
+        false => spag_train::run(&job, &mut Silent)?,
+    };
+    match first {
+        true => exit::say(told(&summary, &job)),
+        false => Ok(()),
+    }
+}
+
+/// What the flags ask for, and which of them have no effect.
+fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
+    // The reference's scripts pass an empty name for "none".
+    let mut reference = args.ref_model_name_or_path.clone().filter(|path| !path.as_os_str().is_empty());
+    if reference.is_some() && !args.train_method.needs_reference() {
+        notes.add_idle("ref_model_name_or_path", "SFT has no KL term");
+        reference = None;
+    }
+    let (logging_dir, others) = args.events();
+    for name in others {
+        notes.add_idle(&format!("report_to {name}"), "metrics go to metrics.jsonl and TensorBoard events");
+    }
+    let start = args.start()?;
+    let positions = LlamaConfig::from_file(args.model_name_or_path.join("config.json"))?.max_position_embeddings;
+    let max_length = fit_max_length(args.max_length, positions, &args.model_name_or_path);
+    let job = TrainJob {
+        config: args.config(max_length),
+        model_name_or_path: args.model_name_or_path,
+        ref_model_name_or_path: reference,
+        train_data_path: args.train_data_path,
+        eval_data_path: args.eval_data_path,
+        output_dir: args.output_dir,
+        model_dir: None,
+        deepspeed: args.deepspeed,
+        zero_stage: args.zero_stage,
+        offload_param: args.offload_param,
+        logging_dir,
+        device: args.device.device,
+        offload_optimizer: args.offload_optimizer,
+        start,
+    };
+    Ok((job, notes))
+}
+
+/// The result in a few lines.
+fn told(summary: &TrainSummary, job: &TrainJob) -> String {
+    let before = match summary.resumed_at {
+        0 => String::new(),
+        step => format!(" ({step} of them before this start)"),
+    };
+    let mut text = format!(
+        "{} steps{before}, {} tokens; {:.1} s; loss {:.4} -> {:.4}\nmodel and metrics.jsonl in {}",
+        summary.steps,
+        summary.tokens,
+        summary.seconds,
+        summary.first_loss,
+        summary.last_loss,
+        job.output_dir.display(),
+    );
+    if !summary.dropped.is_empty() {
+        let rows = summary.dropped.iter().take(8).map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let more = if summary.dropped.len() > 8 { ", …" } else { "" };
+        let count = summary.dropped.len();
+        text += &format!(
+            "\nleft out: {count} samples whose target does not fit into --max_length (rows, from 0: {rows}{more})"
+        );
+    }
+    if summary.skipped_steps > 0 {
+        text += &format!("\nskipped: {} steps whose loss or gradients were not finite", summary.skipped_steps);
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,224 @@
+//! `spag arena`: several players, every two of them in both seats, and a rating for each.
+
+mod games;
+mod table;
+
+use std::{io::Write, path::PathBuf};
+
+use clap::Args;
+use spag_game::{GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, judge_episode, play_games, read_words};
+use spag_io::AtomicFile;
+use spag_io::Progress;
+use spag_model::LlamaConfig;
+use spag_selfplay::{
+    PlayerSpec,
+    arena::{
+        ArenaSettings, ArenaTable, Counts, Entrant, Pairing, SelfPlay, arena_games, check_entrants, check_files,
+        pairings, position, record_file, render_csv, render_json, render_text,
+    },
+};
+
+use games::{Bar, Keep};
+use spag_cli::{Error, PlayerArgs, Result, TerminalProgress, exit, flags, prompts, require_single_process};
+use table::{Spent, Table};
+
+/// Let several players meet, every two in both seats on the same words and seeds, and rate them.
+///
+/// Games are appended to <attacker>_vs_<defender>.jsonl in --output_dir as they end; a stopped arena goes on with the
+/// same command. The results are printed, and written to arena.json and arena.csv there: win rates with Wilson intervals,
+/// and Elo ratings (Bradley and Terry, with what the attacker's seat is worth) with 95% intervals.
+#[derive(Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct ArenaArgs {
+    /// The players, each with a name of its own; PLAYER is a checkpoint (a Hugging Face folder) or an endpoint
+    /// (openai:http://HOST:PORT/v1#MODEL; the key comes from OPENAI_API_KEY).
+    #[arg(long, value_name = "NAME=PLAYER", num_args = 1.., required = true, help_heading = "Players")]
+    players: Vec<String>,
+    /// Let each player also play against itself.
+    #[arg(long, help_heading = "Players")]
+    with_self: bool,
+    /// The player that is rated 1500; by default the mean of all is.
+    #[arg(long, value_name = "NAME", help_heading = "Players")]
+    anchor: Option<String>,
+    #[command(flatten)]
+    playing: PlayerArgs,
+
+    /// Target words, one a line, taken in turn.
+    #[arg(long, value_name = "FILE", help_heading = "Games")]
+    words: PathBuf,
+    /// Games of every two players in each seating.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = flags::count, help_heading = "Games")]
+    games: usize,
+    /// Turns of a game at most; a turn is one utterance of each player.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count, help_heading = "Games")]
+    taboo_max_turns: usize,
+    /// So many games that fail in a row, for instance since an endpoint is gone, end the arena.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::count, help_heading = "Games")]
+    max_failed_in_a_row: usize,
+    /// Who decides: paper (matches anywhere in a word) or whole-word.
+    #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]
+    judge: JudgeKind,
+    /// Wordings to use in place of the built-in ones.
+    #[arg(long, value_name = "FILE", help_heading = "Games")]
+    prompts: Option<PathBuf>,
+
+    /// Folder of the games and results.
+    #[arg(long, value_name = "DIR", default_value = "arena", help_heading = "Output")]
+    output_dir: PathBuf,
+}
+
+pub(crate) fn run(args: ArenaArgs) -> Result<()> {
+    require_single_process("plays")?;
+    let arena = Arena::new(&args)?;
+    let results = arena.play()?;
+    let sampling = &args.playing.sampling;
+    let settings = ArenaSettings {
+        games: args.games,
+        max_turns: args.taboo_max_turns,
+        seed: sampling.seed,
+        judge: args.judge,
+        sampling: sampling.describe(),
+        anchor: args.anchor.clone(),
+    };
+    let table = ArenaTable::new(settings, &arena.entrants, &results)?;
+    arena.write("arena.json", &render_json(&table)?)?;
+    arena.write("arena.csv", &render_csv(&table)?)?;
+    exit::say(format_args!("{}\ngames, arena.json and arena.csv in {}", render_text(&table), args.output_dir.display()))
+}
+
+/// Everything that is known before a game is played; whatever is wrong with the command shows here.
+struct Arena<'a> {
+    args: &'a ArenaArgs,
+    entrants: Vec<Entrant>,
+    /// What records note of each player.
+    described: Vec<String>,
+    pairings: Vec<Pairing>,
+    /// The games of every pairing.
+    games: Vec<GameSpec>,
+    prompts: PromptSet,
+    /// What records note of the wordings.
+    wordings: String,
+}
+
+impl<'a> Arena<'a> {
+    fn new(args: &'a ArenaArgs) -> Result<Self> {
+        let entrants = args.players.iter().map(|text| text.parse()).collect::<Result<Vec<Entrant>, _>>()?;
+        check_entrants(&entrants)?;
+        if let Some(name) = &args.anchor {
+            position(&entrants, name)?;
+        }
+        let self_play = if args.with_self { SelfPlay::With } else { SelfPlay::Without };
+        let pairings = pairings(entrants.len(), self_play);
+        check_files(&entrants, &pairings)?;
+        let words = read_words(&args.words)?;
+        let prompts = prompts::load(args.prompts.as_deref())?;
+        let described = entrants.iter().map(|entrant| describe(&args.playing, entrant)).collect::<Result<_>>()?;
+        let games = arena_games(&words, args.games, args.taboo_max_turns, args.playing.sampling.seed);
+        let wordings = prompts::fingerprint(args.prompts.as_deref())?;
+        Ok(Self { args, entrants, described, pairings, games, prompts, wordings })
+    }
+
+    /// The record of a pairing, with the games that are in it already.
+    fn record(&self, pairing: Pairing) -> Result<GameRecord> {
+        let path = self.args.output_dir.join(record_file(&self.entrants, pairing));
+        let who = |player: usize| self.described.get(player).map_or("", String::as_str);
+        let players = format!(
+            "attacker={}; defender={}; judge={}; prompts={}; {}",
+            who(pairing.attacker),
+            who(pairing.defender),
+            self.args.judge,
+            self.wordings,
+            self.args.playing.sampling.describe()
+        );
+        Ok(GameRecord::open(path, self.games.clone(), players)?)
+    }
+
+    /// Plays what is missing of every pairing and counts how all games ended.
+    fn play(&self) -> Result<Vec<(Pairing, Counts)>> {
+        // All records are looked at first: games of other players are better found before hours of play than after.
+        let mut done = 0;
+        for pairing in &self.pairings {
+            done += self.record(*pairing)?.episodes().len();
+        }
+        let total = self.games.len() * self.pairings.len();
+        if done > 0 {
+            let folder = self.args.output_dir.display();
+            exit::note(format_args!(
+                "note: {done} of {total} games are in {folder} already; delete it to play them again"
+            ));
+        }
+        let mut progress = TerminalProgress::new();
+        progress.resume("arena", total as u64, done as u64);
+        let mut bar = Bar::new(&mut progress, done);
+        let mut table = Table::new(&self.args.playing, &self.entrants);
+        let results =
+            self.pairings.iter().map(|pairing| Ok((*pairing, self.play_pairing(*pairing, &mut table, &mut bar)?)));
+        let results: Vec<(Pairing, Counts)> = results.collect::<Result<_>>()?;
+        progress.end();
+        let failed: usize = results.iter().map(|(_, counts)| counts.failed).sum();
+        if failed > 0 {
+            exit::note(format_args!(
+                "note: {failed} games failed; the files named _failed.jsonl say why, the same command plays them again"
+            ));
+        }
+        let Spent { cut_prompts, requests, retries } = table.spent();
+        if cut_prompts > 0 {
+            exit::note(format_args!(
+                "note: {cut_prompts} prompts were too long for --max_length and lost their beginning"
+            ));
+        }
+        if requests > 0 {
+            exit::note(format_args!("note: {requests} requests to endpoints, {retries} of them further tries"));
+        }
+        Ok(results)
+    }
+
+    fn play_pairing(&self, pairing: Pairing, table: &mut Table<'_>, bar: &mut Bar<'_>) -> Result<Counts> {
+        let mut record = self.record(pairing)?;
+        let missing = record.missing();
+        if !missing.is_empty() {
+            let mut keep = Keep::new(&mut record, bar, self.name(pairing));
+            table.seat(pairing, |seats, games_in_flight| {
+                let config = PlayConfig {
+                    judge: self.args.judge,
+                    games_in_flight,
+                    max_failed_in_a_row: self.args.max_failed_in_a_row,
+                    ..PlayConfig::default()
+                };
+                Ok(play_games(missing, seats, &self.prompts, &config, &mut keep)?)
+            })?;
+        }
+        // From the record alone, so that it makes no difference when its games were played.
+        let mut counts = Counts { failed: record.missing().len(), ..Counts::default() };
+        for episode in record.episodes() {
+            counts.add(judge_episode(self.args.judge, episode)?.outcome);
+        }
+        Ok(counts)
+    }
+
+    fn name(&self, pairing: Pairing) -> String {
+        let name = |player: usize| self.entrants.get(player).map_or("", |entrant| entrant.name.as_str());
+        format!("{} – {}", name(pairing.attacker), name(pairing.defender))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.args.output_dir.join(name);
+        let mut file = AtomicFile::create(&path)?;
+        file.write_all(text.as_bytes()).map_err(|source| Error::Io { path, source })?;
+        Ok(file.commit()?)
+    }
+}
+
+/// What records note of a player. A folder that is no checkpoint is refused here and not when its turn comes.
+fn describe(playing: &PlayerArgs, entrant: &Entrant) -> Result<String> {
+    let check = || -> Result<String> {
+        if let PlayerSpec::Model(folder) = &entrant.player {
+            LlamaConfig::from_file(folder.join("config.json"))?;
+        }
+        playing.describe(&entrant.player)
+    };
+    check().map_err(|error| Error::BadValue {
+        flag: format!("--players {}={}", entrant.name, entrant.player),
+        problem: error.to_string(),
+    })
+}

@@ -1,0 +1,106 @@
+//! `spag bench play`: how fast this machine plays.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use spag_model::{EngineConfig, MemoryBudget};
+use spag_selfplay::{TimingConfig, time_play};
+use spag_train::{gib, peak_memory_of};
+
+use super::{on_threads, round};
+use spag_cli::{EngineArgs, LoadArgs, Result, exit, flags, prompts};
+
+/// The flags of `spag bench play`.
+#[derive(Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct PlayArgs {
+    /// The model: a Hugging Face folder.
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// Games.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = flags::count)]
+    games: usize,
+    /// Turns of a game; none ends early.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count)]
+    turns: usize,
+    /// Tokens of an utterance, no more and no fewer.
+    #[arg(long, value_name = "N", default_value_t = 48, value_parser = flags::count)]
+    new_tokens: usize,
+    /// Sampling temperature.
+    #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::positive)]
+    temperature: f64,
+    /// Threads.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::count)]
+    threads: usize,
+    /// Seed of the games.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Wordings to use in place of the built-in ones.
+    #[arg(long, value_name = "FILE")]
+    prompts: Option<PathBuf>,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    loading: LoadArgs,
+}
+
+pub(super) fn run(args: &PlayArgs) -> Result<()> {
+    let checkpoint = args.loading.load(&args.model)?;
+    let prompts = prompts::load(args.prompts.as_deref())?;
+    let model = checkpoint.model.config().clone();
+    let engine = args.engine.config(&checkpoint.model, model.max_position_embeddings)?;
+    let config = TimingConfig {
+        games: args.games,
+        batch: engine.max_running,
+        turns: args.turns,
+        new_tokens: args.new_tokens,
+        temperature: args.temperature,
+        seed: args.seed,
+    };
+    let timing = on_threads(args.threads, || time_play(&checkpoint, &prompts, engine, config))?;
+    let (stats, times) = (timing.stats, timing.stats.times);
+    // Every computed token goes through the blocks, every new one through the head as well.
+    let embedding = model.vocab_size * model.hidden_size;
+    let head = if model.tie_word_embeddings { 0 } else { embedding };
+    let blocks = checkpoint.model.parameters().layout().len() - embedding - head;
+    let linear = 2.0 * (blocks as f64 * stats.computed_tokens as f64 + embedding as f64 * stats.new_tokens as f64);
+    let attention = 4.0 * (model.num_hidden_layers * model.hidden_size) as f64 * stats.attended_keys as f64;
+    let token_bytes = EngineConfig::bytes_per_token(&model, MemoryBudget::bytes_per_value(&checkpoint.model));
+    let kv_bytes = token_bytes as f64 * stats.attended_keys as f64;
+    let seconds = |time: std::time::Duration| round(time.as_secs_f64(), 3);
+    exit::say(json!({
+        "what": "spag self-play",
+        "seconds": round(timing.seconds, 3),
+        "games_per_s": round(args.games as f64 / timing.seconds, 4),
+        "generated_tokens_per_s": round(stats.new_tokens as f64 / timing.seconds, 2),
+        "checkpoint": args.model,
+        "device": args.loading.open()?.to_string(),
+        "dtype": checkpoint.model.parameters().dtype().to_string(),
+        "games": args.games,
+        "batch": engine.max_running,
+        "turns": args.turns,
+        "new_tokens": args.new_tokens,
+        "threads": args.threads,
+        "prompt_tokens": stats.prompt_tokens,
+        "hit_rate": round(stats.hit_rate(), 4),
+        "computed_tokens": stats.computed_tokens,
+        "recomputed_tokens": stats.recomputed_tokens,
+        "preemptions": stats.preemptions,
+        "steps": stats.steps,
+        "seconds_in": {
+            "prefill": seconds(times.prefill),
+            "decode": seconds(times.decode),
+            "attention (part of these)": seconds(times.attention),
+            "sampling": seconds(times.sampling),
+            "tokenizer": seconds(times.tokenizer),
+            "schedule": seconds(times.schedule),
+            "referee and prompts": seconds(timing.outside),
+        },
+        "linear_gflop": round(linear / 1e9, 1),
+        "attention_gflop": round(attention / 1e9, 1),
+        "kv_gb_if_never_shared": round(kv_bytes / 1e9, 1),
+        "kv_cache_gib": round(gib((engine.pages * engine.page_size * token_bytes) as u64), 2),
+        "peak_gib": peak_memory_of(checkpoint.model.parameters().device()).map(|bytes| round(gib(bytes), 2)),
+    }))
+}

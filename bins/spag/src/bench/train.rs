@@ -1,0 +1,134 @@
+//! `spag bench train`: how fast this machine trains a model, alone, as one of several ranks, or with modelled ones.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::{Value, json};
+use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
+use spag_model::{LlamaConfig, LoadOptions, OpenDevice, WeightDtype, load_model_with};
+use spag_train::{StepTiming, TimedRank, TimingConfig, gib, peak_memory_of, time_steps_of_rank};
+
+use super::ranks::RankArgs;
+use super::{on_threads, round};
+use spag_cli::{DeviceArgs, Error, Result, exit, flags};
+
+/// The flags of `spag bench train`.
+#[derive(Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct TrainArgs {
+    /// The model: a Hugging Face folder; its tokenizer is not needed.
+    #[arg(long, value_name = "DIR")]
+    model_name_or_path: PathBuf,
+    /// Sequences of a micro-batch.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::count)]
+    batch: usize,
+    /// Tokens of a sequence.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::count)]
+    seq: usize,
+    /// Steps that are timed; their median is printed.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count)]
+    steps: usize,
+    /// Steps before them that are not.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    warmup: usize,
+    /// Micro-batches of a step, each of so many sequences.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::count)]
+    accumulation: usize,
+    /// Threads.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::count)]
+    threads: usize,
+    /// Add the forward pass of a frozen reference model, and the KL term.
+    #[arg(long = "ref")]
+    reference: bool,
+    /// Compute activations again in the backward pass.
+    #[arg(long)]
+    checkpointing: bool,
+    /// Number format of the parameters: float32 or bfloat16.
+    #[arg(long, value_name = "TYPE", default_value = "float32")]
+    dtype: WeightDtype,
+    #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
+    ranks: RankArgs,
+    /// Seed of the tokens.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+pub(super) fn run(args: &TrainArgs) -> Result<()> {
+    let env = LaunchEnv::detect()?;
+    let device = args.device.open()?;
+    if args.ranks.simulate.is_empty() {
+        let group = spag_dist::join_on(&env, &JoinOptions::detect()?, device.device())?;
+        let (ranks, first) = (group.size(), group.rank() == 0);
+        let measured = measure(args, &device, group)?;
+        return if first { exit::say(told(args, &device, &measured, ranks)) } else { Ok(()) };
+    }
+    let links = args.ranks.links()?;
+    exit::note(format_args!("modelled links: {links}"));
+    let alone = measure(args, &device, Arc::new(Single))?;
+    exit::say(told(args, &device, &alone, 1))?;
+    for ranks in &args.ranks.simulate {
+        let measured = measure(args, &device, Arc::new(Simulated::new(*ranks, links.clone())))?;
+        let mut line = told(args, &device, &measured, *ranks);
+        line["simulated"] = json!(true);
+        line["efficiency"] = json!(round(alone.seconds / measured.seconds, 4));
+        exit::say(line)?;
+    }
+    Ok(())
+}
+
+/// The steps of one rank of `group`.
+fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) -> Result<StepTiming> {
+    let timing = TimingConfig {
+        batch: args.batch,
+        seq: args.seq,
+        steps: args.steps,
+        warmup: args.warmup,
+        vocab_size: LlamaConfig::from_file(args.model_name_or_path.join("config.json"))?.vocab_size,
+        seed: args.seed,
+        gradient_checkpointing: args.checkpointing,
+        accumulation: args.accumulation,
+    };
+    let options = LoadOptions { device: device.device().clone(), dtype: args.dtype };
+    if args.reference && group.size() > 1 {
+        let problem = "the reference pass is timed in one process alone; leave it out".into();
+        return Err(Error::BadValue { flag: "--ref".into(), problem });
+    }
+    on_threads(args.threads, || -> Result<_> {
+        let reference = args.reference.then(|| load_model_with(&args.model_name_or_path, &options)).transpose()?;
+        let rank = TimedRank { dir: &args.model_name_or_path, options: &options, zero: args.ranks.zero(), group };
+        Ok(time_steps_of_rank(&rank, reference, &timing)?)
+    })
+}
+
+/// What was measured, for a step of `ranks` ranks.
+fn told(args: &TrainArgs, device: &OpenDevice, measured: &StepTiming, ranks: usize) -> Value {
+    let tokens = (args.batch * args.accumulation * args.seq * ranks) as f64;
+    let passes = if args.reference { 8.0 } else { 6.0 };
+    let flops = passes * measured.parameters as f64 * tokens / measured.seconds;
+    json!({
+        "what": "spag train step",
+        "params": measured.parameters,
+        "seconds": round(measured.seconds, 5),
+        "tokens_per_s": round(tokens / measured.seconds, 1),
+        "model_tflops": round(flops / 1e12, 3),
+        "peak_gib": peak_memory_of(device.device()).map(|bytes| round(gib(bytes), 2)),
+        "loss": round(measured.loss, 4),
+        "checkpoint": args.model_name_or_path,
+        "device": device.to_string(),
+        "dtype": args.dtype.to_string(),
+        "batch": args.batch,
+        "seq": args.seq,
+        "steps": args.steps,
+        "warmup": args.warmup,
+        "threads": args.threads,
+        "ref": args.reference,
+        "checkpointing": args.checkpointing,
+        "accumulation": args.accumulation,
+        "ranks": ranks,
+        "zero_stage": u8::from(args.ranks.zero_stage),
+        "bytes_sent_per_step": measured.traffic.sent,
+    })
+}

@@ -1,0 +1,54 @@
+//! `spag`: the whole loop, and the tools around it, as subcommands.
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+use crate::{arena, bench, data, generate, init_model, launch, make_base, plan, run, show};
+use spag_cli::{Result, flags};
+
+/// Self-play of an adversarial language game: words, games, rewards, training, a better player.
+#[derive(Debug, Parser)]
+#[command(name = "spag", version, rename_all = "snake_case", max_term_width = 110)]
+pub(crate) struct SpagArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::RunArgs),
+    Arena(Box<arena::ArenaArgs>),
+    Show(show::ShowArgs),
+    Generate(generate::GenerateArgs),
+    #[command(name = "init-model")]
+    InitModel(init_model::InitModelArgs),
+    #[command(name = "make-base")]
+    MakeBase(make_base::MakeBaseArgs),
+    #[command(subcommand)]
+    Data(data::DataCommand),
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    Launch(launch::LaunchArgs),
+    Plan(Box<plan::PlanArgs>),
+    #[command(name = "launch-rank", hide = true)]
+    LaunchRank(launch::RankArgs),
+}
+
+/// Runs the program on `args`, which start with its name.
+pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
+    let args: SpagArgs = flags::parse(args)?;
+    match args.command {
+        Command::Run(args) => run::run(args),
+        Command::Arena(args) => arena::run(*args),
+        Command::Show(args) => show::run(args),
+        Command::Generate(args) => generate::run(args),
+        Command::InitModel(args) => init_model::run(args),
+        Command::MakeBase(args) => make_base::run(args),
+        Command::Data(command) => data::run(command),
+        Command::Bench(command) => bench::run(command),
+        Command::Launch(args) => launch::run(args),
+        Command::Plan(args) => plan::run(*args),
+        Command::LaunchRank(args) => launch::run_rank(args),
+    }
+}

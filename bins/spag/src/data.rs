@@ -1,0 +1,73 @@
+//! `spag data`: other people's files into training data.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use spag_game::JudgeKind;
+use spag_rewards::{AlpacaTemplate, convert_alpaca, convert_imitation};
+
+use spag_cli::{Result, exit, prompts};
+
+/// Turn other people's files into training data.
+#[derive(Debug, Subcommand)]
+#[command(rename_all = "snake_case")]
+pub(crate) enum DataCommand {
+    Imitation(ImitationArgs),
+    Alpaca(AlpacaArgs),
+}
+
+/// Games of a strong player into samples to imitate: what the winners said, in random wordings.
+#[derive(Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct ImitationArgs {
+    /// Episodes: a JSON list or JSONL.
+    #[arg(long, value_name = "FILE")]
+    input_data_path: PathBuf,
+    /// Where the samples go: JSONL if the name ends in .jsonl, else a JSON list.
+    #[arg(long, value_name = "FILE")]
+    output_data_path: PathBuf,
+    /// Who decides: paper (matches anywhere in a word) or whole-word.
+    #[arg(long, value_name = "JUDGE", default_value = "paper")]
+    judge: JudgeKind,
+    /// Wordings to use in place of the built-in ones.
+    #[arg(long, value_name = "FILE")]
+    prompts: Option<PathBuf>,
+    /// Seed of the choice among wordings.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+/// Alpaca's instruction, input and output into prompt and target.
+#[derive(Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct AlpacaArgs {
+    /// Alpaca rows: a JSON list or JSONL.
+    #[arg(long, value_name = "FILE")]
+    input_data_path: PathBuf,
+    /// Where the rows go: JSONL if the name ends in .jsonl, else a JSON list.
+    #[arg(long, value_name = "FILE")]
+    output_data_path: PathBuf,
+    /// Wordings to use in place of the built-in ones: a JSON object with with_input and without_input, in which
+    /// {instruction} and {input} are filled in.
+    #[arg(long, value_name = "FILE")]
+    template: Option<PathBuf>,
+}
+
+pub(crate) fn run(command: DataCommand) -> Result<()> {
+    match command {
+        DataCommand::Imitation(args) => {
+            let prompts = prompts::load(args.prompts.as_deref())?;
+            let (from, to) = (args.input_data_path, args.output_data_path);
+            let summary = convert_imitation(&from, &to, &prompts, args.judge, args.seed)?;
+            exit::say(format_args!("{summary}samples in {}", to.display()))
+        }
+        DataCommand::Alpaca(args) => {
+            let template = match &args.template {
+                Some(path) => AlpacaTemplate::load(path)?,
+                None => AlpacaTemplate::default(),
+            };
+            let rows = convert_alpaca(&args.input_data_path, &args.output_data_path, &template)?;
+            exit::say(format_args!("{rows} rows in {}", args.output_data_path.display()))
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `spag init-model`: a checkpoint of random weights.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use spag_model::{Layout, LlamaConfig, SpecialIds, Tokenizer, WeightDtype, WriteOptions, write_random_model};
+
+use spag_cli::{Error, Result, exit};
+
+/// Make a checkpoint of random weights from a config.json.
+#[derive(Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct InitModelArgs {
+    /// The architecture, as Hugging Face writes it.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// The tokenizer.json to go with it; by default the one beside --config, if there is one. Without a tokenizer the
+    /// folder can be timed, not trained on text.
+    #[arg(long, value_name = "FILE")]
+    tokenizer: Option<PathBuf>,
+    /// Seed of the weights.
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    seed: u64,
+    /// Number format of the saved weights: f32 or bf16.
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    dtype: WeightDtype,
+    /// Folder of the checkpoint.
+    #[arg(long, value_name = "DIR")]
+    output_dir: PathBuf,
+}
+
+pub(crate) fn run(args: InitModelArgs) -> Result<()> {
+    let config = LlamaConfig::from_file(&args.config)?;
+    let beside = args.config.with_file_name("tokenizer.json");
+    let path = args.tokenizer.or_else(|| beside.is_file().then_some(beside));
+    let tokenizer = path.map(|path| tokenizer(&path, &config, &args.config)).transpose()?;
+    write_random_model(&config, args.seed, tokenizer.as_ref(), &args.output_dir, WriteOptions::new(args.dtype))?;
+    let without = if tokenizer.is_some() { "" } else { ", without a tokenizer" };
+    exit::say(format_args!(
+        "{} parameters drawn from seed {} in {}{without}",
+        Layout::new(&config).len(),
+        args.seed,
+        args.output_dir.display()
+    ))
+}
+
+/// The tokenizer in `path`, which must fit the model.
+fn tokenizer(path: &Path, config: &LlamaConfig, config_path: &Path) -> Result<Tokenizer> {
+    let tokenizer = Tokenizer::from_file(path, SpecialIds { bos: config.bos_token_id, eos: config.eos_token_id })?;
+    if tokenizer.vocab_size() > config.vocab_size {
+        let (pieces, rows) = (tokenizer.vocab_size(), config.vocab_size);
+        let problem =
+            format!("it has {pieces} pieces, more than the {rows} of vocab_size in {}", config_path.display());
+        return Err(Error::BadValue { flag: format!("--tokenizer {}", path.display()), problem });
+    }
+    Ok(tokenizer)
+}

@@ -1,0 +1,179 @@
+//! What the ranks say, line by line, each with the rank that said it.
+
+use std::{
+    io::{self, Read, Write},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use spag_cli::{Error, Result};
+
+/// A longer line is passed on in pieces, each a line of its own: memory stays bounded whatever a program writes.
+const LONGEST_LINE: usize = 1 << 20;
+/// Bytes that are read at a time.
+const CHUNK: usize = 64 << 10;
+
+/// The threads that pass output on.
+#[derive(Debug)]
+pub(super) struct Output {
+    /// Every thread holds a sender and sends nothing: once all are gone, so are the threads.
+    running: Sender<()>,
+    ended: Receiver<()>,
+}
+
+impl Output {
+    pub(super) fn new() -> Self {
+        let (running, ended) = channel();
+        Self { running, ended }
+    }
+
+    /// Passes on what `from` says to what `to` opens, until it ends or nobody listens any more.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(super) fn pass_on<W: Write>(
+        &self,
+        rank: usize,
+        mut from: impl Read + Send + 'static,
+        to: impl Fn() -> W + Send + 'static,
+    ) -> Result<()> {
+        let running = self.running.clone();
+        let copy = move || {
+            // Nobody is left to tell of a failure. The rank learns of it: its pipe is closed.
+            let _ = copy_lines(rank, &mut from, to);
+            drop(running);
+        };
+        let started = thread::Builder::new().name(format!("output of rank {rank}")).spawn(copy);
+        started.map(drop).map_err(|source| Error::from(super::LaunchError::Start { rank, source }))
+    }
+
+    /// Waits until everything is passed on, but no longer than `most`: a process that left its rank may still hold the
+    /// pipe open.
+    pub(super) fn finish(self, most: Duration) {
+        drop(self.running);
+        let until = Instant::now() + most;
+        while let Ok(()) | Err(RecvTimeoutError::Timeout) =
+            self.ended.recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            if Instant::now() >= until {
+                return;
+            }
+        }
+    }
+}
+
+/// Copies whole lines, each written at once and with its rank before it.
+fn copy_lines<W: Write>(rank: usize, from: &mut impl Read, to: impl Fn() -> W) -> io::Result<()> {
+    let mut lines = Lines::new(rank);
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let read = match from.read(&mut chunk) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let ready = match chunk.get(..read) {
+            Some(bytes) if read > 0 => lines.take(bytes),
+            _ => lines.end(),
+        };
+        if !ready.is_empty() {
+            let mut to = to();
+            to.write_all(&ready)?;
+            to.flush()?;
+        }
+        if read == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Cuts bytes into lines with a prefix. A carriage return ends a line too, so that a bar that is drawn over and over is
+/// one line each time; the empty lines that this would make of `\r\n` are left out.
+struct Lines {
+    prefix: Vec<u8>,
+    /// The line that has begun.
+    line: Vec<u8>,
+    after_return: bool,
+}
+
+impl Lines {
+    fn new(rank: usize) -> Self {
+        Self { prefix: format!("[rank {rank}] ").into_bytes(), line: Vec::new(), after_return: false }
+    }
+
+    /// Takes bytes and returns the lines that are whole now.
+    fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut ready = Vec::with_capacity(bytes.len() + self.line.len() + self.prefix.len());
+        for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            let (text, end) = match part.split_last() {
+                Some((end @ (b'\n' | b'\r'), text)) => (text, Some(*end)),
+                _ => (part, None),
+            };
+            for piece in text.chunks(LONGEST_LINE) {
+                if self.line.len() + piece.len() > LONGEST_LINE {
+                    self.end_line(&mut ready);
+                }
+                self.line.extend_from_slice(piece);
+            }
+            let second_of_two = self.after_return && text.is_empty() && end == Some(b'\n');
+            if end.is_some() && !second_of_two {
+                self.end_line(&mut ready);
+            }
+            self.after_return = end == Some(b'\r');
+        }
+        ready
+    }
+
+    /// What is left at the end: a last line that was not ended.
+    fn end(&mut self) -> Vec<u8> {
+        let mut ready = Vec::new();
+        if !self.line.is_empty() {
+            self.end_line(&mut ready);
+        }
+        ready
+    }
+
+    fn end_line(&mut self, ready: &mut Vec<u8>) {
+        ready.extend_from_slice(&self.prefix);
+        ready.append(&mut self.line);
+        ready.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes out when bytes come in pieces of `size`.
+    fn passed(bytes: &[u8], size: usize) -> Vec<u8> {
+        let mut lines = Lines::new(3);
+        let mut out: Vec<u8> = bytes.chunks(size).flat_map(|piece| lines.take(piece)).collect();
+        out.extend(lines.end());
+        out
+    }
+
+    #[test]
+    fn lines_do_not_depend_on_how_they_arrive() {
+        let said = b"one\n\ntwo \xff\xfe\r\nbar 1\rbar 2\rdone\r\n\nlast";
+        let expected =
+            b"[rank 3] one\n[rank 3] \n[rank 3] two \xff\xfe\n[rank 3] bar 1\n[rank 3] bar 2\n[rank 3] done\n\
+                         [rank 3] \n[rank 3] last\n";
+        for size in 1..=said.len() {
+            assert_eq!(passed(said, size), expected, "in pieces of {size}");
+        }
+        assert!(passed(b"", 1).is_empty());
+    }
+
+    #[test]
+    fn long_lines_come_in_pieces_and_nothing_is_lost() {
+        let said = vec![b'x'; 2 * LONGEST_LINE + 5];
+        let out = passed(&said, 1000);
+        assert_eq!(out.iter().filter(|byte| **byte == b'x').count(), said.len());
+        let longest = out.split(|byte| *byte == b'\n').map(<[u8]>::len).max().unwrap();
+        assert!(longest <= LONGEST_LINE + "[rank 3] ".len());
+        assert!(
+            out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).all(|line| line.starts_with(b"[rank"))
+        );
+    }
+}
