@@ -7,7 +7,8 @@ use spag_emulator::Emulator;
 use spag_gpu_check::Place;
 use spag_model::ops::cast::widened;
 use spag_model::{FlatBuffers, Llama, LlamaConfig, OptimizerPlace, WeightDtype};
-use spag_train::{AdamW, TrainConfig};
+use spag_train::TrainConfig;
+use spag_train::optimizer::{self, OptimizerState};
 
 fn model() -> Llama {
     let config: LlamaConfig = serde_json::from_str(
@@ -34,7 +35,7 @@ fn updated(dtype: WeightDtype, place: OptimizerPlace) -> Vec<Vec<f32>> {
     let model = model().to_dtype(dtype).unwrap().deep_copy().unwrap();
     let (parameters, config) = (model.parameters(), TrainConfig { weight_decay: 0.1, ..TrainConfig::default() });
     let gradients = gradients(parameters);
-    let mut optimizer = AdamW::placed(&config, parameters, place).unwrap();
+    let mut optimizer = OptimizerState::new(optimizer::build(&config), parameters, place).unwrap();
     for _ in 0..3 {
         optimizer.update(parameters.layers(), gradients.layers(), 1e-2, 0.5).unwrap();
     }
@@ -42,7 +43,7 @@ fn updated(dtype: WeightDtype, place: OptimizerPlace) -> Vec<Vec<f32>> {
         layers.iter().map(|layer| widened(layer).unwrap().to_vec1().unwrap()).collect()
     };
     // Master weights of f32 parameters, which are there on the host alone, say nothing new.
-    let moments = optimizer.state().filter(|(stem, _)| stem.starts_with("exp_avg"));
+    let moments = optimizer.buffers().filter(|(stem, _)| stem.starts_with("exp_avg"));
     all(parameters.layers()).into_iter().chain(moments.flat_map(|(_, buffers)| all(buffers))).collect()
 }
 

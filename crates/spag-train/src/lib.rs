@@ -30,7 +30,7 @@ mod reference;
 mod step;
 
 // ── The loop ──
-mod optimizer;
+pub mod optimizer;
 mod position;
 mod schedule;
 mod summary;
@@ -56,7 +56,6 @@ pub use error::{Error, Result};
 pub use evaluate::{Asked, evaluate};
 pub use job::{Start, TrainJob, run, run_on};
 pub use metrics::{EvalRecord, Record, gib, peak_memory, peak_memory_of};
-pub use optimizer::{AdamW, clip_factor, global_norm};
 pub use order::Plan;
 pub use position::{Position, StepLoss};
 pub use reference::{ReferenceKey, reference_log_probs};

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::{Asked, evaluate};
 use crate::loss::{self, Loss};
 use crate::metrics::{EvalRecord, Record, gib, peak_memory_of};
-use crate::optimizer::{AdamW, clip_factor};
+use crate::optimizer::{OptimizerState, clip_factor};
 use crate::order::Plan;
 use crate::position::{Position, StepLoss};
 use crate::reference::reference_log_probs;
@@ -135,7 +135,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// The optimizer as it is now.
-    pub fn optimizer(&self) -> &AdamW {
+    pub fn optimizer(&self) -> &OptimizerState {
         self.state.optimizer()
     }
 

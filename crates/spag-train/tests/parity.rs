@@ -12,9 +12,9 @@ use spag_io::Silent;
 use spag_model::{Activations, Checkpoint, FlatBuffers, Llama, load_model};
 use spag_rewards::{Sample, read_samples};
 use spag_train::loss::{self, Scored};
+use spag_train::optimizer::global_norm;
 use spag_train::{
-    Batch, DataOrder, Encoded, Record, TrainConfig, TrainMethod, encode, global_norm, reference_log_probs,
-    train_samples,
+    Batch, DataOrder, Encoded, Record, TrainConfig, TrainMethod, encode, reference_log_probs, train_samples,
 };
 
 fn fixtures() -> PathBuf {

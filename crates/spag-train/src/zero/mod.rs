@@ -24,7 +24,6 @@ mod state;
 pub use partition::Partition;
 pub use settings::Zero;
 
-pub(crate) use partition::alone;
 pub(crate) use state::State;
 
 use crate::error::Error;

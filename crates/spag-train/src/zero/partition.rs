@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::{LayerLayout, Layout};
+use spag_model::Layout;
 
 use crate::error::Result;
+use crate::optimizer::{DecaySpan, decay_spans};
 
 /// Parts begin at multiples of so many elements, which suits every kernel's vectors.
 const ALIGNMENT: usize = 64;
@@ -16,15 +17,6 @@ pub struct Partition {
     layout: Layout,
     rank: usize,
     size: usize,
-}
-
-/// A run of neighbouring elements of a part that decay alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    /// Its place in the part.
-    pub(crate) start: usize,
-    pub(crate) len: usize,
-    pub(crate) decays: bool,
 }
 
 impl Partition {
@@ -87,7 +79,10 @@ impl Partition {
         let Some(at) = self.layout.layers.get(layer).and_then(|layer| layer.views.get(view)) else { return Ok(()) };
         let Range { start, end } = self.overlap(layer, at.offset..at.offset + at.len());
         if start < end {
-            let values = alone(&values.narrow(0, start - at.offset, end - start)?)?.to_device(parts[layer].device())?;
+            let values = values
+                .narrow(0, start - at.offset, end - start)?
+                .force_contiguous()?
+                .to_device(parts[layer].device())?;
             parts[layer].slice_set(&values, 0, start - self.own_start(layer))?;
         }
         Ok(())
@@ -99,30 +94,11 @@ impl Partition {
         range.start.max(own.start)..range.end.min(own.end)
     }
 
-    /// The own part of a layer by what decays: matrices do, norm weights do not (transformers' Trainer leaves them out).
-    pub(crate) fn spans(&self, layer: usize) -> Vec<Span> {
-        let mut spans: Vec<Span> = Vec::new();
-        let views = self.layout.layers.get(layer).map_or(&[][..], |LayerLayout { views, .. }| views);
-        for view in views {
-            let range = self.overlap(layer, view.offset..view.offset + view.len());
-            if range.is_empty() {
-                continue;
-            }
-            let decays = view.shape.len() > 1;
-            match spans.last_mut() {
-                Some(last) if last.decays == decays => last.len += range.len(),
-                _ => spans.push(Span { start: range.start - self.own_start(layer), len: range.len(), decays }),
-            }
-        }
-        spans
+    /// The own part of a layer by weight decay.
+    pub(crate) fn decay_spans(&self, layer: usize) -> Vec<DecaySpan> {
+        let start = self.own_start(layer);
+        self.layout.layers.get(layer).map_or(Vec::new(), |at| decay_spans(at, start..start + self.part_len(layer)))
     }
-}
-
-/// The same values in memory of their own: candle brings whole buffers to another device, not views.
-pub(crate) fn alone(view: &Tensor) -> Result<Tensor> {
-    let alone = Tensor::zeros(view.elem_count(), view.dtype(), view.device())?;
-    alone.slice_set(view, 0, 0)?;
-    Ok(alone)
 }
 
 #[cfg(test)]
@@ -151,11 +127,11 @@ mod tests {
                     let partition = Partition::new(&layout, rank, size);
                     prop_assert!(partition.padded_len(index) >= layer.len);
                     prop_assert_eq!(partition.part_len(index) * size, partition.padded_len(index));
-                    for span in partition.spans(index) {
+                    for span in partition.decay_spans(index) {
                         prop_assert!(span.start + span.len <= partition.part_len(index));
                         for element in span.start..span.start + span.len {
                             let place = partition.own_start(index) + element;
-                            prop_assert!(seen[place].replace(span.decays).is_none(), "twice: {}", place);
+                            prop_assert!(seen[place].replace(span.decay).is_none(), "twice: {}", place);
                         }
                     }
                 }
@@ -193,8 +169,8 @@ mod tests {
         let layout = layout(6, 2);
         let whole = Partition::whole(&layout);
         assert!(layout.layers.iter().enumerate().all(|(l, layer)| whole.padded_len(l) == layer.len));
-        assert_eq!(whole.spans(1).iter().map(|s| s.len).sum::<usize>(), layout.layers[1].len);
-        let [first, ..] = whole.spans(1)[..] else { panic!("no spans") };
-        assert_eq!(first, Span { start: 0, len: 6, decays: false });
+        assert_eq!(whole.decay_spans(1).iter().map(|s| s.len).sum::<usize>(), layout.layers[1].len);
+        let [first, ..] = whole.decay_spans(1)[..] else { panic!("no spans") };
+        assert_eq!(first, DecaySpan { start: 0, len: 6, decay: false });
     }
 }

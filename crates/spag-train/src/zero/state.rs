@@ -15,7 +15,7 @@ use super::reduced::Reduced;
 use super::{Partition, Zero};
 use crate::config::{OffloadParam, TrainConfig, ZeroStage};
 use crate::error::Result;
-use crate::optimizer::{AdamW, squared_norm};
+use crate::optimizer::{self, OptimizerState, ShardedParameters, squared_norm};
 
 /// Parameters, gradients and the optimizer's state, as far as they are this rank's.
 pub(crate) struct State {
@@ -24,7 +24,7 @@ pub(crate) struct State {
     stage: ZeroStage,
     weights: Weights,
     gradients: Gradients,
-    optimizer: AdamW,
+    optimizer: OptimizerState,
 }
 
 enum Weights {
@@ -106,7 +106,13 @@ impl State {
             false => OffloadParam::None,
         };
         let parts = updated_parts(&weights, zero.stage, &partition)?;
-        let optimizer = AdamW::of_parts(config, updated, &parts, &device, Zero { parameters, ..zero })?;
+        let sharded = ShardedParameters {
+            layers: &parts,
+            decay_spans: (0..parts.len()).map(|layer| updated.decay_spans(layer)).collect(),
+            device: &device,
+            offload: parameters,
+        };
+        let optimizer = OptimizerState::sharded(optimizer::build(config), sharded, zero.optimizer)?;
         Ok(Self { group, partition, stage: zero.stage, weights, gradients, optimizer })
     }
 
@@ -129,7 +135,7 @@ impl State {
     }
 
     /// The optimizer.
-    pub(crate) fn optimizer(&self) -> &AdamW {
+    pub(crate) fn optimizer(&self) -> &OptimizerState {
         &self.optimizer
     }
 
@@ -212,13 +218,13 @@ impl State {
                 _ => gathered,
             })
         };
-        self.optimizer.state().map(|(stem, parts)| (stem, source(parts))).collect()
+        self.optimizer.buffers().map(|(stem, parts)| (stem, source(parts))).collect()
     }
 
     /// Fills the optimizer's buffers from the files of their stems in `dir`.
     pub(crate) fn restore_optimizer(&self, dir: &Path) -> Result<()> {
         let partition = self.updated_partition();
-        for (stem, parts) in self.optimizer.state() {
+        for (stem, parts) in self.optimizer.buffers() {
             read_tensors(partition.layout(), WeightDtype::F32, dir, stem, &mut |layer, view, values| {
                 partition.fill(parts, layer, view, &values).map_err(super::into_model)
             })?;

@@ -1,0 +1,30 @@
+//! Clipping by the global gradient norm.
+
+use candle_core::{DType, Device, Tensor};
+use spag_model::FlatBuffers;
+use spag_model::ops::squared_norm::squared_norm_into;
+
+use crate::error::Result;
+
+/// The global norm of all gradients. Waits for the device once.
+///
+/// # Errors
+/// An error of the device.
+pub fn global_norm(gradients: &FlatBuffers) -> Result<f64> {
+    Ok(squared_norm(gradients.layers())?.sqrt())
+}
+
+/// The sum of the squares of all elements. Waits for the device once.
+pub(crate) fn squared_norm(layers: &[Tensor]) -> Result<f64> {
+    let sum = Tensor::zeros(1, DType::F64, layers.first().map_or(&Device::Cpu, Tensor::device))?;
+    for layer in layers {
+        squared_norm_into(layer, &sum)?;
+    }
+    Ok(sum.to_vec1::<f64>()?[0])
+}
+
+/// The factor that scales `norm` down to `max_norm`, as torch's `clip_grad_norm_` computes it; a `max_norm` of 0 disables
+/// clipping.
+pub fn clip_factor(norm: f64, max_norm: f64) -> f64 {
+    if max_norm > 0.0 { (max_norm / (norm + 1e-6)).min(1.0) } else { 1.0 }
+}

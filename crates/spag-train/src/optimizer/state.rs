@@ -1,0 +1,178 @@
+//! What an optimizer keeps between steps, and one update of all layers.
+
+use std::ops::Range;
+
+use candle_core::{DType, Device, Tensor};
+use spag_model::ops::cast::widened;
+use spag_model::{FlatBuffers, LayerLayout, OptimizerPlace};
+
+use super::offload::Offload;
+use super::{Optimizer, UpdateStep, Weights};
+use crate::config::OffloadParam;
+use crate::error::Result;
+
+/// An optimizer with its buffers, update count and, if the parameters are bf16, f32 master weights: of all parameters or
+/// of a rank's shard.
+pub struct OptimizerState {
+    optimizer: Box<dyn Optimizer>,
+    decay_spans: Vec<Vec<DecaySpan>>,
+    /// By the optimizer's buffer names; one tensor a layer.
+    buffers: Vec<Vec<Tensor>>,
+    master: Option<Vec<Tensor>>,
+    /// Set if the state is on the host and the gradients are not.
+    offload: Option<Offload>,
+    updates: u64,
+}
+
+/// Consecutive elements of a flat tensor that all decay or all do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DecaySpan {
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+    pub(crate) decay: bool,
+}
+
+/// The spans of a layer within `range`, relative to its start. Matrices decay and norm weights do not, as in
+/// transformers' Trainer.
+pub(crate) fn decay_spans(layer: &LayerLayout, range: Range<usize>) -> Vec<DecaySpan> {
+    let mut spans: Vec<DecaySpan> = Vec::new();
+    for view in &layer.views {
+        let (start, end) = (view.offset.max(range.start), (view.offset + view.len()).min(range.end));
+        if start >= end {
+            continue;
+        }
+        let decay = view.shape.len() > 1;
+        match spans.last_mut() {
+            Some(last) if last.decay == decay => last.len += end - start,
+            _ => spans.push(DecaySpan { start: start - range.start, len: end - start, decay }),
+        }
+    }
+    spans
+}
+
+/// The parameters that a rank updates: a flat tensor a layer.
+pub(crate) struct ShardedParameters<'a> {
+    pub(crate) layers: &'a [Tensor],
+    pub(crate) decay_spans: Vec<Vec<DecaySpan>>,
+    /// The device of the gradients.
+    pub(crate) device: &'a Device,
+    /// Where the parameters are between their uses.
+    pub(crate) offload: OffloadParam,
+}
+
+impl OptimizerState {
+    /// A fresh state for whole layers, on their device or on the host. On the host it always has master weights.
+    ///
+    /// # Errors
+    /// Not enough memory.
+    pub fn new(optimizer: Box<dyn Optimizer>, parameters: &FlatBuffers, place: OptimizerPlace) -> Result<Self> {
+        let parameters = ShardedParameters {
+            layers: parameters.layers(),
+            decay_spans: parameters.layout().layers.iter().map(|layer| decay_spans(layer, 0..layer.len)).collect(),
+            device: parameters.device(),
+            offload: OffloadParam::None,
+        };
+        Self::sharded(optimizer, parameters, place)
+    }
+
+    /// As [`OptimizerState::new`] for shards of layers. If the parameters are offloaded, so is the state.
+    ///
+    /// # Errors
+    /// Not enough memory.
+    pub(crate) fn sharded(
+        optimizer: Box<dyn Optimizer>,
+        parameters: ShardedParameters<'_>,
+        place: OptimizerPlace,
+    ) -> Result<Self> {
+        let ShardedParameters { layers, decay_spans, device, offload: parameters } = parameters;
+        let offload = match (place, parameters) {
+            (OptimizerPlace::Device, OffloadParam::None) => None,
+            _ => Offload::new(layers, parameters, device)?,
+        };
+        let device = if offload.is_some() { &Device::Cpu } else { device };
+        let zeros = |_| -> Result<Vec<Tensor>> {
+            let zeros = layers.iter().map(|layer| Tensor::zeros(layer.elem_count(), DType::F32, device));
+            Ok(zeros.collect::<candle_core::Result<_>>()?)
+        };
+        // Copied to the device before it is widened: bf16 is half as much to move.
+        let widen = |layer: &Tensor| widened(&layer.force_contiguous()?.to_device(device)?);
+        let needs_master = (offload.is_some() && parameters == OffloadParam::None)
+            || layers.iter().any(|layer| layer.dtype() == DType::BF16);
+        Ok(Self {
+            buffers: optimizer.buffer_names().iter().map(zeros).collect::<Result<_>>()?,
+            master: needs_master.then(|| layers.iter().map(widen).collect::<candle_core::Result<_>>()).transpose()?,
+            optimizer,
+            decay_spans,
+            offload,
+            updates: 0,
+        })
+    }
+
+    /// Updates so far.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Resumes from a saved count. The caller restores the contents of [`OptimizerState::buffers`].
+    pub(crate) fn resume_at(&mut self, updates: u64) {
+        self.updates = updates;
+    }
+
+    /// Where the state is, relative to the device of the gradients.
+    pub(crate) fn place(&self) -> OptimizerPlace {
+        if self.offload.is_some() { OptimizerPlace::Host } else { OptimizerPlace::Device }
+    }
+
+    /// What a checkpoint saves, by the stem of its file: one f32 tensor a layer or shard of a layer.
+    pub fn buffers(&self) -> impl Iterator<Item = (&'static str, &[Tensor])> {
+        let own = self.optimizer.buffer_names().iter().zip(&self.buffers).map(|(name, buffer)| (*name, &buffer[..]));
+        own.chain(self.master.as_ref().map(|master| ("master", &master[..])))
+    }
+
+    /// One update in place of `parameters`, which this state was made for. `gradient_scale` multiplies the gradients
+    /// (f32) first.
+    ///
+    /// # Errors
+    /// Tensors of other lengths.
+    pub fn update(
+        &mut self,
+        parameters: &[Tensor],
+        gradients: &[Tensor],
+        learning_rate: f64,
+        gradient_scale: f64,
+    ) -> Result<()> {
+        self.updates += 1;
+        let step = UpdateStep { count: self.updates, learning_rate, gradient_scale, decay: false };
+        if let Some(offload) = &self.offload {
+            return offload.update(parameters, gradients, |layer, gradient, parameter| {
+                self.update_layer(layer, gradient, parameter, &step)
+            });
+        }
+        for (layer, (gradient, parameter)) in gradients.iter().zip(parameters).enumerate() {
+            self.update_layer(layer, gradient, parameter, &step)?;
+        }
+        Ok(())
+    }
+
+    /// Updates a layer. `parameter` is what the model reads; it is overwritten if there are master weights.
+    fn update_layer(&self, layer: usize, gradient: &Tensor, parameter: &Tensor, step: &UpdateStep) -> Result<()> {
+        for span in &self.decay_spans[layer] {
+            let narrow = |tensor: &Tensor| tensor.narrow(0, span.start, span.len);
+            let parameter = narrow(parameter)?;
+            let master = self.master.as_ref().map(|master| narrow(&master[layer])).transpose()?;
+            let weights = match &master {
+                Some(wide) if parameter.dtype() == DType::BF16 => Weights::Master { wide, rounded: &parameter },
+                Some(wide) => Weights::F32(wide),
+                None => Weights::F32(&parameter),
+            };
+            let buffers: Vec<Tensor> =
+                self.buffers.iter().map(|buffer| narrow(&buffer[layer])).collect::<candle_core::Result<_>>()?;
+            let step = UpdateStep { decay: span.decay, ..*step };
+            self.optimizer.update(&step, weights, &narrow(gradient)?, &buffers)?;
+            if let (Some(wide), DType::F32) = (&master, parameter.dtype()) {
+                parameter.slice_set(wide, 0, 0)?;
+            }
+        }
+        Ok(())
+    }
+}
