@@ -5,7 +5,6 @@
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
-use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -43,7 +42,7 @@ fn ring(c: &mut Criterion) {
     let mut bench = c.benchmark_group("all_reduce");
     bench.sample_size(10);
     for size in RANKS {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let port = spag_tests::reserve_port();
         let token = Token::random().expect("random numbers");
         let (senders, receivers): (Vec<Sender<Rounds>>, Vec<Receiver<Rounds>>) = (1..size).map(|_| channel()).unzip();
         std::thread::scope(|scope| {

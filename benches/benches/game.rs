@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -15,7 +15,7 @@ use spag_rewards::{AssignJob, CreditConfig, assign_rewards, assign_rewards_in_fi
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/judge_cases.jsonl")
+    spag_tests::fixture("judge_cases.jsonl")
 }
 
 fn episodes() -> Vec<Episode> {

@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 use spag_game::{JudgeKind, Outcome, judge_episode, read_episodes};
-use spag_tests::{program, root, run};
+use spag_tests::{Answer, Running, Server, copy_folder, json, program, root, run, wait_until};
 
 const NAMES: [&str; 3] = ["base", "a, \"copy\"", "random"];
 
@@ -19,16 +16,11 @@ const NAMES: [&str; 3] = ["base", "a, \"copy\"", "random"];
 fn workplace() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let base = root().join("data/tiny-llama");
-    for name in ["base", "copy"] {
-        let to = folder.path().join(name);
-        fs::create_dir_all(&to).unwrap();
-        for file in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
-            fs::copy(base.join(file), to.join(file)).unwrap();
-        }
-    }
+    copy_folder(&base, folder.path().join("base"));
+    copy_folder(&base, folder.path().join("copy"));
     let config = base.join("config.json");
     let mut init = program("spag");
-    init.args(["init-model", "--output_dir", "random", "--config"]).arg(config.canonicalize().unwrap());
+    init.args(["init-model", "--output_dir", "random", "--config"]).arg(config);
     run(init.current_dir(folder.path()), 0);
     fs::write(folder.path().join("words.txt"), "bear\nfrog\ncamel\n").unwrap();
     folder
@@ -47,10 +39,6 @@ fn three(dir: &Path, output: &str, flags: &[&str]) -> Command {
     command.arg("--players").args(NAMES.iter().zip(["base", "copy", "random"]).map(|(n, p)| format!("{n}={p}")));
     command.args(flags);
     command
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 /// What was said in every game of a record, by the game's number.
@@ -72,7 +60,7 @@ fn all_outputs_say_the_same_and_a_killed_arena_ends_alike() {
     let dir = folder.path();
     let (text, _) = run(&mut three(dir, "whole", &["--anchor", "base"]), 0);
     let whole = dir.join("whole");
-    let table = json(&whole.join("arena.json"));
+    let table = json(whole.join("arena.json"));
 
     // JSON against the games themselves.
     let pairings = table["pairings"].as_array().unwrap();
@@ -175,12 +163,11 @@ fn all_outputs_say_the_same_and_a_killed_arena_ends_alike() {
     let slow = ["--anchor", "base", "--per_device_eval_batch_size", "2"];
     let mut kept = 0;
     for games in [3, 14] {
-        let mut child = three(dir, "broken", &slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        while games_played(&broken) < games && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        child.kill().unwrap();
-        assert_eq!(child.wait().unwrap().signal(), Some(9), "it was still playing");
+        let mut child = Running::start_quietly(&mut three(dir, "broken", &slow));
+        wait_until("games are recorded", Duration::from_secs(120), || {
+            games_played(&broken) >= games || child.has_exited()
+        });
+        assert_eq!(child.kill_after(Duration::ZERO), None, "it was still playing");
         assert!(games_played(&broken) >= kept.max(games) && !broken.join("arena.json").exists());
         kept = games_played(&broken);
     }
@@ -201,37 +188,16 @@ fn all_outputs_say_the_same_and_a_killed_arena_ends_alike() {
     assert!(err.contains("then temperature=1.2, now temperature=0.7"), "{err}");
 }
 
-/// A server that refuses every request as one that cannot be answered.
-fn refusing_server() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            let mut length = 0;
-            for line in reader.by_ref().lines().map_while(Result::ok).take_while(|line| !line.is_empty()) {
-                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap();
-                }
-            }
-            reader.read_exact(&mut vec![0; length]).unwrap();
-            let answer = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
-            stream.write_all(answer.as_bytes()).unwrap();
-        }
-    });
-    format!("openai:http://{address}/v1#gone")
-}
-
 #[test]
 fn failed_games_cost_nobody_points_and_players_may_meet_themselves() {
     let folder = workplace();
     let dir = folder.path();
-    let gone = format!("gone={}", refusing_server());
+    let server = Server::start(|_| Answer::new(400, "{}"));
+    let gone = format!("gone=openai:{}#gone", server.base_url());
     let flags = ["--games", "2", "--with_self", "--players", "base=base", &gone];
     let (text, err) = run(&mut arena(dir, "out", &flags), 0);
     assert!(err.contains("6 games failed") && err.contains("requests to endpoints"), "{err}");
-    let table = json(&dir.join("out/arena.json"));
+    let table = json(dir.join("out/arena.json"));
     let of = |attacker: &str, defender: &str| {
         let mut pairings = table["pairings"].as_array().unwrap().iter();
         pairings.find(|p| p["attacker"] == attacker && p["defender"] == defender).unwrap()["as_attacker"].clone()

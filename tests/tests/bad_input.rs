@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use spag_tests::{fixture, program, root, run};
+use spag_tests::{copy_folder, fixture, program, root, run};
 
 /// Runs a program that must refuse its input and name all of `words`.
 fn refused(name: &str, arguments: &[&str], dir: &Path, words: &[&str]) {
@@ -109,13 +109,7 @@ fn devices() {
 }
 
 fn copy_model(to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(fixture("tiny-llama")).unwrap() {
-        let entry = entry.unwrap();
-        if entry.path().is_file() {
-            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-        }
-    }
+    copy_folder(fixture("tiny-llama"), to);
 }
 
 fn generate(dir: &Path, words: &[&str]) {

@@ -3,40 +3,37 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    process::{Child, ChildStdout, Command, Stdio},
-    time::{Duration, Instant},
+    process::{ChildStdout, Command, Stdio},
+    time::Duration,
 };
 
-use spag_tests::{program, run};
+use spag_tests::{Running, program, run, send_signal, wait_until};
 
-/// Far more than anything here takes; what hangs fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Much more than any test takes.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The launcher with these flags, and a script as its program.
 fn launch(flags: &[&str], script: &str) -> Command {
     let mut command = program("spag");
-    for variable in ["SPAG_TOKEN", "SPAG_RESTART_COUNT", "RAYON_NUM_THREADS", "MASTER_ADDR", "MASTER_PORT"] {
-        command.env_remove(variable);
-    }
-    command.arg("launch").args(flags).args(["--", "sh", "-c", script]);
+    command.env_remove("RAYON_NUM_THREADS").arg("launch").args(flags).args(["--", "sh", "-c", script]);
     command
 }
 
-/// A launcher that runs beside the test. Dropped, it is killed.
-struct Running {
-    child: Child,
+/// A running `spag launch`.
+struct Launcher {
+    process: Running,
     lines: BufReader<ChildStdout>,
 }
 
-impl Running {
+impl Launcher {
     fn start(flags: &[&str], script: &str) -> Self {
         Self::of(&mut launch(flags, script))
     }
 
     fn of(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        Self { child, lines }
+        let mut process = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        Self { process, lines }
     }
 
     /// The numbers in the next lines `[rank R] pid N`, in the order of ranks.
@@ -53,37 +50,15 @@ impl Running {
         pids
     }
 
-    fn wait(&mut self) -> Option<i32> {
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("the launcher does not end")
-    }
-
     /// The exit code, what was printed since, and the messages.
     fn end(mut self) -> (Option<i32>, String, String) {
-        let code = self.wait();
+        let code = self.process.wait_for(LIMIT).expect("the launcher exits").code();
         let (mut out, mut err) = (String::new(), String::new());
         self.lines.read_to_string(&mut out).unwrap();
-        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        self.process.stderr.take().unwrap().read_to_string(&mut err).unwrap();
         assert!(!err.contains("panicked"), "{err}");
         (code, out, err)
     }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn send(signal: &str, pid: u32) {
-    run(Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]), 0);
 }
 
 /// Whether a process runs. One that has ended and that nobody has asked after does not.
@@ -94,11 +69,7 @@ fn is_alive(pid: u32) -> bool {
 }
 
 fn wait_until_gone(pids: &[u32]) {
-    let start = Instant::now();
-    while pids.iter().any(|pid| is_alive(*pid)) {
-        assert!(start.elapsed() < PATIENCE, "some of {pids:?} live on");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the ranks have exited", LIMIT, || pids.iter().all(|pid| !is_alive(*pid)));
 }
 
 fn sorted(text: &str) -> Vec<&str> {
@@ -134,7 +105,7 @@ fn two_launchers_are_two_machines() {
         let mut command =
             launch(&flags, "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_PORT $SPAG_TOKEN");
         command.env("SPAG_TOKEN", "shared");
-        Running::of(&mut command)
+        Launcher::of(&mut command)
     };
     let (first, second) = (machine("0"), machine("1"));
     let ((code, first, _), (other_code, second, _)) = (first.end(), second.end());
@@ -173,7 +144,7 @@ fn a_failing_rank_stops_the_others_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     run(Command::new("mkfifo").arg(&pipe), 0);
-    let mut running = Running::of(launch(&["--nproc_per_node", "3"], script).env("PIPE", &pipe));
+    let mut running = Launcher::of(launch(&["--nproc_per_node", "3"], script).env("PIPE", &pipe));
     let pids = running.pids(3);
     fs::write(&pipe, "go\n").unwrap();
     let (code, _, err) = running.end();
@@ -192,13 +163,11 @@ fn a_killed_rank_is_named_and_not_who_lost_it() {
         let other = folder.path().join("other");
         // Until rank 1 has written its own.
         fs::write(&other, std::process::id().to_string()).unwrap();
-        let mut running = Running::of(launch(&["--nproc_per_node", "2"], script).env("OTHER", &other));
+        let mut running = Launcher::of(launch(&["--nproc_per_node", "2"], script).env("OTHER", &other));
         let pids = running.pids(2);
-        let start = Instant::now();
-        while fs::read_to_string(&other).unwrap().trim() != pids[1].to_string() && start.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        send("KILL", pids[1]);
+        let pid = pids[1].to_string();
+        wait_until("rank 1 has written its pid", LIMIT, || fs::read_to_string(&other).unwrap().trim() == pid);
+        send_signal(pids[1], "KILL");
         let (code, _, err) = running.end();
         assert_eq!(code, Some(137), "{err}");
         assert!(err.contains("rank 1 failed first: killed by SIGKILL (signal 9)"), "{err}");
@@ -214,10 +183,10 @@ fn a_killed_rank_is_named_and_not_who_lost_it() {
 #[test]
 fn a_stopped_rank_does_not_live_on() {
     let script = "trap '' TERM; echo pid $$; [ $RANK = 0 ] && while true; do sleep 0.01; done; exec sleep 1000";
-    let mut running = Running::start(&["--nproc_per_node", "2", "--grace", "0.5"], script);
+    let mut running = Launcher::start(&["--nproc_per_node", "2", "--grace", "0.5"], script);
     let pids = running.pids(2);
-    send("STOP", pids[1]);
-    send("KILL", pids[0]);
+    send_signal(pids[1], "STOP");
+    send_signal(pids[0], "KILL");
     let (code, _, err) = running.end();
     assert_eq!(code, Some(137), "{err}");
     assert!(err.contains("rank 0 failed first"), "{err}");
@@ -228,17 +197,17 @@ fn a_stopped_rank_does_not_live_on() {
 fn signals_reach_every_rank_once() {
     let script = "trap 'echo user' USR1; trap 'echo ended; exit 0' TERM; trap 'echo hup' HUP; echo pid $$; \
                   while true; do sleep 0.01; done";
-    let mut running = Running::start(&["--nproc_per_node", "2"], script);
-    let launcher = running.child.id();
+    let mut running = Launcher::start(&["--nproc_per_node", "2"], script);
+    let launcher = running.process.id();
     let pids = running.pids(2);
-    send("USR1", launcher);
+    send_signal(launcher, "USR1");
     let mut said = vec![String::new(), String::new()];
     said.iter_mut().for_each(|line| {
         running.lines.read_line(line).unwrap();
     });
     said.sort();
     assert_eq!(said, ["[rank 0] user\n", "[rank 1] user\n"]);
-    send("TERM", launcher);
+    send_signal(launcher, "TERM");
     let (code, out, err) = running.end();
     assert_eq!((code, sorted(&out)), (Some(143), vec!["[rank 0] ended", "[rank 1] ended"]), "{err}");
     // The shells speak of their own.
@@ -249,29 +218,29 @@ fn signals_reach_every_rank_once() {
 #[test]
 fn a_second_interrupt_kills_at_once() {
     let script = "trap 'echo asked' INT; trap '' TERM; echo pid $$; while true; do sleep 0.01; done";
-    let mut running = Running::start(&["--nproc_per_node", "2", "--grace", "1000"], script);
+    let mut running = Launcher::start(&["--nproc_per_node", "2", "--grace", "1000"], script);
     let pids = running.pids(2);
-    send("INT", running.child.id());
+    send_signal(running.process.id(), "INT");
     let mut line = String::new();
     running.lines.read_line(&mut line).unwrap();
     assert!(line.contains("asked") && pids.iter().all(|pid| is_alive(*pid)), "{line}");
-    send("INT", running.child.id());
+    send_signal(running.process.id(), "INT");
     assert_eq!(running.end().0, Some(130));
     wait_until_gone(&pids);
 }
 
 #[test]
 fn ranks_do_not_outlive_a_killed_launcher() {
-    let mut running = Running::start(&["--nproc_per_node", "2"], "trap '' TERM HUP; echo pid $$; exec sleep 1000");
+    let mut running = Launcher::start(&["--nproc_per_node", "2"], "trap '' TERM HUP; echo pid $$; exec sleep 1000");
     let pids = running.pids(2);
-    send("KILL", running.child.id());
+    send_signal(running.process.id(), "KILL");
     wait_until_gone(&pids);
 }
 
 #[test]
 fn what_a_rank_leaves_behind_ends_with_it() {
     let script = "sleep 1000 & echo pid $!; sleep 0.2; exit 0";
-    let mut running = Running::start(&["--nproc_per_node", "2"], script);
+    let mut running = Launcher::start(&["--nproc_per_node", "2"], script);
     let pids = running.pids(2);
     assert_eq!(running.end().0, Some(0));
     wait_until_gone(&pids);
@@ -292,9 +261,9 @@ fn failures_are_tried_again_and_bad_input_is_not() {
     assert_eq!(out.lines().count(), 1);
 
     let script = "echo pid $$; sleep 1000";
-    let mut running = Running::start(&["--nproc_per_node", "2", "--max_restarts", "5"], script);
+    let mut running = Launcher::start(&["--nproc_per_node", "2", "--max_restarts", "5"], script);
     running.pids(2);
-    send("TERM", running.child.id());
+    send_signal(running.process.id(), "TERM");
     let (code, out, err) = running.end();
     assert_eq!((code, out.as_str()), (Some(143), ""), "{err}");
 }

@@ -1,16 +1,17 @@
 //! Launchers of others: the real `mpirun`, the real `torchrun`, and SLURM's variables. Whoever starts the processes, they
 //! train and play the same.
 //!
-//! What is not on this machine is not tried, and said on stderr. `torchrun` is found on PATH, or named by TORCHRUN.
+//! Tests that need Open MPI or PyTorch are ignored by default; `-- --ignored` runs them. MPIRUN and TORCHRUN name programs
+//! that are not on PATH.
 
 use std::fs;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
-use serde_json::Value;
-use spag_tests::{Ranks, fixture, program, root, run};
+use spag_tests::{
+    Ranks, Running, find_program, fixture, json_lines, program, reserve_port, root, run, send_signal, wait_until,
+};
 
 /// The settings of the fixtures; 12 steps of 4 micro-batches, which the ranks share.
 const SETTINGS: &str = "--train_method OfflinePO --lm_kl_coeff 0.2 --lm_sft_coeff 0.5 --per_device_train_batch_size 2 \
@@ -20,11 +21,7 @@ const MICRO_BATCHES: usize = 4;
 /// Open MPI refuses root and more processes than cores unless it is told not to.
 const MPIRUN: [&str; 6] = ["-n", "2", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"];
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap().port().to_string()
-}
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn train(ranks: usize, output: &Path, more: &str) -> Command {
     let mut command = program("spag-train");
@@ -41,26 +38,14 @@ fn under(launcher: &Path, flags: &[&str], started: &Command) -> Command {
     let mut command = Command::new(launcher);
     command.args(flags).arg(started.get_program()).args(started.get_args());
     command.current_dir(started.get_current_dir().unwrap()).env("RAYON_NUM_THREADS", "1");
-    for variable in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SPAG_TOKEN", "SPAG_RESTART_COUNT"] {
-        command.env_remove(variable);
-    }
+    started.get_envs().filter(|(_, value)| value.is_none()).for_each(|(name, _)| {
+        command.env_remove(name);
+    });
     command
 }
 
-/// A program by its name on PATH, or by the path that `variable` holds.
-fn installed(name: &str, variable: &str) -> Option<PathBuf> {
-    let named = std::env::var_os(variable).map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = named.or_else(|| std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file()));
-    if found.is_none() {
-        eprintln!("{name} is not on this machine and was NOT tried");
-    }
-    found
-}
-
 fn losses(output: &Path) -> Vec<f64> {
-    let text = fs::read_to_string(output.join("metrics.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["loss"].as_f64().unwrap()).collect()
+    json_lines(output.join("metrics.jsonl")).iter().map(|line| line["loss"].as_f64().unwrap()).collect()
 }
 
 fn model(output: &Path) -> Vec<u8> {
@@ -95,13 +80,14 @@ impl Expected {
 }
 
 #[test]
+#[ignore = "needs Open MPI"]
 fn mpirun_trains_what_one_process_does() {
-    let Some(mpirun) = installed("mpirun", "MPIRUN") else { return };
+    let mpirun = find_program(&["mpirun"], "MPIRUN");
     let work = tempfile::tempdir().unwrap();
     let expected = Expected::new(work.path(), "--num_train_epochs 1");
     let output = work.path().join("mpi");
     let started = train(2, &output, "--num_train_epochs 1");
-    run(under(&mpirun, &MPIRUN, &started).env("MASTER_PORT", free_port()), 0);
+    run(under(&mpirun, &MPIRUN, &started).env("MASTER_PORT", reserve_port().to_string()), 0);
     expected.assert_trained(&output, "mpirun");
 }
 
@@ -119,13 +105,14 @@ fn play(dir: &Path) -> Command {
 }
 
 #[test]
+#[ignore = "needs Open MPI"]
 fn mpirun_plays_the_games_of_one_process() {
-    let Some(mpirun) = installed("mpirun", "MPIRUN") else { return };
+    let mpirun = find_program(&["mpirun"], "MPIRUN");
     let work = tempfile::tempdir().unwrap();
     let (one, two) = (work.path().join("one"), work.path().join("two"));
     let games = |dir: &Path| fs::read(dir.join("out/im_sampling_words_results.json")).unwrap();
     run(&mut play(&one), 0);
-    run(under(&mpirun, &MPIRUN, &play(&two)).env("MASTER_PORT", free_port()), 0);
+    run(under(&mpirun, &MPIRUN, &play(&two)).env("MASTER_PORT", reserve_port().to_string()), 0);
     assert!(games(&one) == games(&two), "other games");
 }
 
@@ -133,45 +120,27 @@ fn mpirun_plays_the_games_of_one_process() {
 fn slurms_variables_make_ranks_of_processes() {
     let work = tempfile::tempdir().unwrap();
     let expected = Expected::new(work.path(), "--num_train_epochs 1");
-    let (output, port) = (work.path().join("slurm"), free_port());
+    let (output, port) = (work.path().join("slurm"), reserve_port().to_string());
     let ranks = (0..2).map(|rank: usize| {
         let mut command = train(2, &output, "--num_train_epochs 1");
-        for variable in ["MASTER_ADDR", "SPAG_TOKEN", "SPAG_RESTART_COUNT"] {
-            command.env_remove(variable);
-        }
         let numbers = [("SLURM_PROCID", rank), ("SLURM_LOCALID", rank), ("SLURM_STEP_NUM_TASKS", 2)];
         command.envs(numbers.map(|(name, value)| (name, value.to_string())));
         // A job of more tasks than the step has.
         command.env("SLURM_NTASKS", "4").env("SLURM_NTASKS_PER_NODE", "2").env("SLURM_JOB_ID", "77");
         command.env("SLURM_STEP_NODELIST", "localhost").env("MASTER_PORT", &port).env("RAYON_NUM_THREADS", "1");
-        command.stdout(Stdio::null()).spawn().unwrap()
+        command
     });
-    for mut rank in ranks.collect::<Vec<_>>() {
-        assert!(ends(&mut rank));
-    }
+    Ranks::start_all(ranks).succeed();
     expected.assert_trained(&output, "SLURM");
 }
 
-/// Whether a process ends well in time.
-fn ends(child: &mut Child) -> bool {
-    let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.success();
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    false
-}
-
 #[test]
+#[ignore = "needs torchrun (PyTorch)"]
 fn torchrun_trains_what_one_process_does() {
-    let Some(torchrun) = installed("torchrun", "TORCHRUN") else { return };
+    let torchrun = find_program(&["torchrun"], "TORCHRUN");
     let work = tempfile::tempdir().unwrap();
     let expected = Expected::new(work.path(), "--num_train_epochs 1");
-    let port = format!("--master_port={}", free_port());
+    let port = format!("--master_port={}", reserve_port());
     for (name, rendezvous) in [("default", port.as_str()), ("standalone", "--standalone")] {
         let output = work.path().join(name);
         let started = train(2, &output, "--num_train_epochs 1");
@@ -181,39 +150,35 @@ fn torchrun_trains_what_one_process_does() {
 }
 
 /// The process that has these variables in its environment, each as `NAME=VALUE`.
-fn process_with(variables: &[String]) -> Option<String> {
+fn process_with(variables: &[String]) -> Option<u32> {
     fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
         let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
         let has = |wanted: &String| environment.split(|byte| *byte == 0).any(|found| found == wanted.as_bytes());
-        let name = entry.file_name().to_string_lossy().into_owned();
-        variables.iter().all(has).then_some(name)
+        variables.iter().all(has).then(|| entry.file_name().to_str()?.parse().ok())?
     })
 }
 
 /// Started again by torchrun, which counts TORCHELASTIC_RESTART_COUNT up, a run goes on from its last checkpoint.
 #[test]
+#[ignore = "needs torchrun (PyTorch)"]
 fn torchrun_starts_again_after_a_kill() {
-    let Some(torchrun) = installed("torchrun", "TORCHRUN") else { return };
+    let torchrun = find_program(&["torchrun"], "TORCHRUN");
     let work = tempfile::tempdir().unwrap();
     let more = "--num_train_epochs 30 --save_strategy steps --save_steps 10 --save_total_limit 2";
     let expected = Expected::new(work.path(), more);
     let output = work.path().join("killed");
     let mark = format!("SPAG_TEST_RUN={}", output.display());
     let started = train(2, &output, more);
-    let port = format!("--master_port={}", free_port());
+    let port = format!("--master_port={}", reserve_port());
     let mut command = under(&torchrun, &[&port, "--max-restarts=1", "--no-python", "--nproc_per_node=2"], &started);
     let log = work.path().join("log");
     let said = fs::File::create(&log).unwrap();
     command.env("SPAG_TEST_RUN", &output).stdout(said.try_clone().unwrap()).stderr(said);
-    let mut launcher = command.spawn().unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    while !output.join("checkpoint-20").exists() {
-        assert!(Instant::now() < deadline && launcher.try_wait().unwrap().is_none(), "no checkpoint");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut launcher = Running::start(&mut command);
+    wait_until("checkpoint 20 is written", LIMIT, || output.join("checkpoint-20").exists() || launcher.has_exited());
     let victim = process_with(&[mark, "RANK=1".into()]).expect("rank 1 runs");
-    assert!(Command::new("kill").args(["-KILL", &victim]).status().unwrap().success());
-    let ended_well = ends(&mut launcher);
+    send_signal(victim, "KILL");
+    let ended_well = launcher.wait_for(LIMIT).is_some_and(|status| status.success());
     let log = fs::read_to_string(&log).unwrap();
     assert!(ended_well, "{log}");
     assert!(log.contains("lost rank 1") && log.contains("of them before this start"), "{log}");

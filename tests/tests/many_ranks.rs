@@ -9,7 +9,7 @@ use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use spag_tests::{Ranks, fixture, program};
+use spag_tests::{Ranks, fixture, json, json_lines, program, send_signal, wait_until};
 
 /// The settings of the fixtures but for the method; 12 steps of 4 micro-batches, which the ranks share.
 const SETTINGS: &str = "--per_device_train_batch_size 2 --max_length 96 --learning_rate 1e-3 --lr_scheduler_type cosine \
@@ -43,8 +43,7 @@ fn together(method: &str, ranks: usize, output: &Path, more: &str) {
 
 /// Loss, learning rate and gradient norm of each step.
 fn curve(output: &Path) -> Vec<[f64; 3]> {
-    let text = fs::read_to_string(output.join("metrics.jsonl")).unwrap();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines = json_lines(output.join("metrics.jsonl")).into_iter();
     lines.map(|line| ["loss", "learning_rate", "grad_norm"].map(|key| line[key].as_f64().unwrap())).collect()
 }
 
@@ -134,9 +133,9 @@ fn every_stage_trains_what_one_process_does() {
 #[test]
 fn uneven_shares_train_and_evaluate_what_one_process_does() {
     let work = tempfile::tempdir().unwrap();
-    let items: Vec<Value> = serde_json::from_slice(&fs::read(fixture("training/train_items.json")).unwrap()).unwrap();
+    let items = json(fixture("training/train_items.json"));
     let few = work.path().join("few.json");
-    fs::write(&few, serde_json::to_vec(&items[..5]).unwrap()).unwrap();
+    fs::write(&few, serde_json::to_vec(&items.as_array().unwrap()[..5]).unwrap()).unwrap();
     let run = |ranks: usize, stage: usize| {
         let output = work.path().join(format!("uneven-{ranks}-{stage}"));
         let command = |_| {
@@ -153,8 +152,7 @@ fn uneven_shares_train_and_evaluate_what_one_process_does() {
             command
         };
         Ranks::start(ranks, command).succeed();
-        let text = fs::read_to_string(output.join("metrics.jsonl")).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lines = json_lines(output.join("metrics.jsonl")).into_iter();
         // Lines of steps and of evaluations, in the order in which they were written.
         let number = |line: &Value| ["loss", "eval_loss"].iter().find_map(|key| line[*key].as_f64()).unwrap();
         (lines.map(|line| number(&line)).collect::<Vec<f64>>(), output.join("model.safetensors"))
@@ -200,7 +198,7 @@ fn a_checkpoint_of_four_ranks_goes_on_with_two_and_with_one() {
     for ended in Ranks::start(2, command).ended(Duration::from_secs(60), None) {
         assert!(!ended.status.success());
         let words = "--gradient_accumulation_steps was 1 on 4 ranks and is 4 on 2";
-        assert!(ended.said.contains(words), "{}", ended.said);
+        assert!(ended.output.contains(words), "{}", ended.output);
     }
 }
 
@@ -274,18 +272,16 @@ fn training(work: &Path, ranks: usize, more: impl Fn(usize) -> String) -> Ranks 
         command
     };
     let ranks = Ranks::start(ranks, command);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while fs::metadata(output.join("metrics.jsonl")).map_or(0, |file| file.len()) < 500 {
-        assert!(Instant::now() < deadline, "no steps were taken");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("steps are taken", Duration::from_secs(60), || {
+        fs::metadata(output.join("metrics.jsonl")).is_ok_and(|file| file.len() >= 500)
+    });
     ranks
 }
 
 fn assert_named(ended: Vec<spag_tests::Ended>, rank: usize, words: &[&str]) {
     for ended in ended.iter().filter(|ended| ended.status.code().is_some()) {
         assert!(!ended.status.success());
-        let said = &ended.said;
+        let said = &ended.output;
         assert!(said.contains(&format!("rank {rank}")) && words.iter().all(|word| said.contains(word)), "{said}");
     }
 }
@@ -302,7 +298,7 @@ fn a_rank_that_is_killed_or_stopped_ends_the_run_on_all() {
 
         let work = tempfile::tempdir().unwrap();
         let ranks = training(work.path(), 3, |_| String::new());
-        ranks.signal(victim, "STOP");
+        send_signal(ranks.id(victim), "STOP");
         let ended = ranks.ended(Duration::from_secs(30), Some(victim));
         assert!(ended.iter().all(|ended| ended.status.code() == Some(1)), "{ended:?}");
         assert_named(ended, victim, &["lost"]);
@@ -313,8 +309,8 @@ fn a_rank_that_is_killed_or_stopped_ends_the_run_on_all() {
 fn a_rank_that_was_told_something_else_ends_the_run_on_all() {
     let work = tempfile::tempdir().unwrap();
     let other_data = work.path().join("other.json");
-    let items: Vec<Value> = serde_json::from_slice(&fs::read(fixture("training/train_items.json")).unwrap()).unwrap();
-    fs::write(&other_data, serde_json::to_vec(&items[1..]).unwrap()).unwrap();
+    let items = json(fixture("training/train_items.json"));
+    fs::write(&other_data, serde_json::to_vec(&items.as_array().unwrap()[1..]).unwrap()).unwrap();
     for (other, words) in [
         ("--adam_beta1 0.8".to_owned(), "--adam_beta1 is 0.8 there and 0.9 on rank 0"),
         ("--zero_stage 2".to_owned(), "--zero_stage is 2 there and 0 on rank 0"),
@@ -329,6 +325,6 @@ fn a_rank_that_was_told_something_else_ends_the_run_on_all() {
     let missing = "--eval_data_path no-such-file.json";
     let ranks = Ranks::start(2, |rank| train("SFTwithKL", 2, &output, if rank == 1 { missing } else { "" }));
     let [first, second] = &ranks.ended(Duration::from_secs(30), None)[..] else { panic!("two ranks") };
-    assert!(first.said.contains("rank 1 ended the run: ") && first.said.contains("no-such-file.json"), "{first:?}");
-    assert!(second.said.contains("no-such-file.json") && second.status.code() == Some(2), "{second:?}");
+    assert!(first.output.contains("rank 1 ended the run: ") && first.output.contains("no-such-file.json"), "{first:?}");
+    assert!(second.output.contains("no-such-file.json") && second.status.code() == Some(2), "{second:?}");
 }

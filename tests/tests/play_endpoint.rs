@@ -1,9 +1,5 @@
 //! The real `spag-play` against a server on a real socket: an endpoint as attacker, a model of this machine as defender.
 
-#[path = "../../crates/spag-selfplay/tests/common/mod.rs"]
-#[allow(dead_code, reason = "the tests of the endpoint use all of it")]
-mod server;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -11,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
-use server::{Answer, Asked, Server};
-use spag_tests::{program, root, run};
+use spag_tests::{Answer, Received, Server, json_lines, program, root, run};
 
 const WORDS: [&str; 8] = ["bear", "beaver", "frog", "goat", "lemon", "lion", "mouse", "tiger"];
 
@@ -38,15 +33,14 @@ fn play(dir: &Path, server: &Server) -> Command {
 }
 
 fn json(dir: &Path, ending: &str) -> Value {
-    let path = dir.join(format!("out/llama_sampling_words_{ending}"));
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    spag_tests::json(dir.join(format!("out/llama_sampling_words_{ending}")))
 }
 
 fn words(results: &Value) -> Vec<&str> {
     results.as_array().unwrap().iter().map(|game| game["target_word"].as_str().unwrap()).collect()
 }
 
-fn clue(asked: &Asked) -> Answer {
+fn clue(asked: &Received) -> Answer {
     Answer::says(&format!("Clue number {}.", asked.seed()))
 }
 
@@ -57,7 +51,7 @@ fn an_endpoint_attacks_and_a_model_defends() {
     let (out, err) = run(&mut play(work.path(), &server), 0);
     let results = json(work.path(), "results.json");
     assert_eq!(words(&results), WORDS);
-    let seeds: Vec<String> = server.asked().iter().map(|asked| format!("Clue number {}.", asked.seed())).collect();
+    let seeds: Vec<String> = server.received().iter().map(|asked| format!("Clue number {}.", asked.seed())).collect();
     let mut clues = 0;
     for game in results.as_array().unwrap() {
         for (at, utterance) in game["history"].as_array().unwrap().iter().enumerate() {
@@ -105,8 +99,7 @@ fn failed_games_are_told_and_played_again() {
         "{err}"
     );
     assert!(err.contains("failed 2") && out.contains("6 games in") && out.contains("2 games failed"), "{err}{out}");
-    let failed = fs::read_to_string(dir.join("out/llama_sampling_words_rank0_failed.jsonl")).unwrap();
-    let mut failed: Vec<Value> = failed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut failed = json_lines(dir.join("out/llama_sampling_words_rank0_failed.jsonl"));
     failed.sort_by_key(|game| game["game"].as_u64());
     for (game, word) in failed.iter().zip(["lemon", "lion"]) {
         assert_eq!((game["target_word"].as_str(), game["role"].as_str()), (Some(word), Some("attacker")));
@@ -119,10 +112,10 @@ fn failed_games_are_told_and_played_again() {
 
     // Healthy again: those two and no others are asked for.
     ill.store(false, Ordering::SeqCst);
-    let before = server.asked().len();
+    let before = server.received().len();
     run(&mut play(&dir, &server), 0);
     assert!(
-        server.asked()[before..]
+        server.received()[before..]
             .iter()
             .all(|asked| asked.prompt().contains("word lemon.") || asked.prompt().contains("word lion."))
     );

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use spag_tests::{Ranks, program, root, run};
+use spag_tests::{Ranks, Running, json, program, root, run, send_signal, wait_until};
 
 const WORDS: [&str; 12] =
     ["bear", "beaver", "frog", "goat", "hippo", "horse", "lion", "mouse", "tiger", "piano", "lemon", "train"];
@@ -32,10 +32,6 @@ fn play(dir: &Path, games_per_word: usize) -> Command {
     command
 }
 
-fn quietly(mut command: Command) -> Child {
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-}
-
 fn file(dir: &Path, ending: &str) -> PathBuf {
     dir.join("out").join(format!("im_sampling_words_{ending}"))
 }
@@ -44,13 +40,9 @@ fn results(dir: &Path) -> Vec<u8> {
     fs::read(file(dir, "results.json")).unwrap()
 }
 
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-}
-
 /// The summary without what belongs to one process's run.
 fn summary(dir: &Path) -> Value {
-    let mut summary = json(&file(dir, "summary.json"));
+    let mut summary = json(file(dir, "summary.json"));
     assert!(summary.as_object_mut().unwrap().remove("this_run").is_some());
     summary
 }
@@ -76,11 +68,9 @@ fn each_once(games: usize) -> BTreeMap<u64, usize> {
 
 /// Waits until so many games are recorded.
 fn wait_for_games(dir: &Path, games: usize) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !dir.join("out").exists() || recorded(dir).len() < games {
-        assert!(Instant::now() < deadline, "the games do not come");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("games are recorded", Duration::from_secs(60), || {
+        dir.join("out").exists() && recorded(dir).len() >= games
+    });
 }
 
 #[test]
@@ -97,13 +87,9 @@ fn killed_at_twenty_moments_it_ends_with_the_same_bytes() {
         let work = tempfile::tempdir().unwrap();
         let dir = work.path();
         loop {
-            let mut child = quietly(play(dir, EACH));
             // Any moment from the first instruction to well into the run.
-            std::thread::sleep(took.mul_f64(rng.random_range(0.0..0.5)));
-            let ended = child.try_wait().unwrap();
-            child.kill().unwrap();
-            child.wait().unwrap();
-            if let Some(status) = ended {
+            let delay = took.mul_f64(rng.random_range(0.0..0.5));
+            if let Some(status) = Running::start_quietly(&mut play(dir, EACH)).kill_after(delay) {
                 assert!(status.success(), "it failed before it was killed");
                 break;
             }
@@ -158,12 +144,12 @@ fn the_games_of_a_rank_that_dies_are_played_by_the_others() {
         ranks.kill(victim);
         let before = recorded(dir).len();
         for ended in ranks.ended(Duration::from_secs(120), Some(victim)) {
-            assert!(ended.status.success(), "{}", ended.said);
+            assert!(ended.status.success(), "{}", ended.output);
         }
         assert!(before < WORDS.len() * MANY, "all was played before the kill");
         let games = recorded(dir);
         assert_eq!(games.len(), WORDS.len() * MANY);
-        assert_eq!(json(&file(dir, "summary.json"))["missing"], 0);
+        assert_eq!(json(file(dir, "summary.json"))["missing"], 0);
         assert_eq!(results(dir), whole(MANY));
     }
 }
@@ -183,7 +169,7 @@ fn without_rank_0_the_others_end_and_any_number_goes_on() {
     wait_for_games(dir, 10);
     three.kill(0);
     for ended in three.ended(Duration::from_secs(30), Some(0)) {
-        assert!(!ended.status.success() && ended.said.contains("rank 0"), "{}", ended.said);
+        assert!(!ended.status.success() && ended.output.contains("rank 0"), "{}", ended.output);
     }
     assert!(recorded(dir).len() < WORDS.len() * MANY, "all was played before the kill");
     // A line that a kill tore, of a rank that there is no more.
@@ -204,7 +190,7 @@ fn ranks_that_play_something_else_are_named() {
     play(dir, 1);
     let ranks = Ranks::start(2, |rank| play(dir, 1 + rank));
     for ended in ranks.ended(Duration::from_secs(30), None) {
-        assert!(!ended.status.success() && ended.said.contains("rank 1"), "{}", ended.said);
+        assert!(!ended.status.success() && ended.output.contains("rank 1"), "{}", ended.output);
     }
     // A folder in which another run still plays with more ranks is left alone.
     let other = fs::File::create(file(dir, "rank5.jsonl")).unwrap();
@@ -222,7 +208,7 @@ fn a_signal_ends_it_in_order_and_the_same_command_goes_on() {
         let dir = work.path();
         let child = play(dir, EACH).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         wait_for_games(dir, 5);
-        assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
+        send_signal(child.id(), signal);
         let output = child.wait_with_output().unwrap();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(code), "{out}{err}");
@@ -248,24 +234,13 @@ fn a_second_interrupt_ends_it_at_once() {
     let work = tempfile::tempdir().unwrap();
     let pipe = work.path().join("words.txt");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let mut child = quietly(play(work.path(), 1));
+    let mut child = Running::start_quietly(&mut play(work.path(), 1));
     // Comes back once the program has opened it, too; by then it listens.
     let _words = fs::File::options().write(true).open(&pipe).unwrap();
-    let id = child.id().to_string();
-    let interrupt = || assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
-    interrupt();
-    std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(child.try_wait().unwrap(), None, "the first one only asks");
-    interrupt();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let ended = loop {
-        match child.try_wait().unwrap() {
-            Some(status) => break status,
-            None => assert!(Instant::now() < deadline, "it waits for its words"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    assert_eq!(ended.code(), Some(130));
+    send_signal(child.id(), "INT");
+    assert_eq!(child.wait_for(Duration::from_millis(200)), None, "the first one only asks");
+    send_signal(child.id(), "INT");
+    assert_eq!(child.wait_for(Duration::from_secs(20)).expect("it exits").code(), Some(130));
 }
 
 #[test]
@@ -274,7 +249,7 @@ fn decided_games_stop_or_are_played_on() {
     run(&mut play(stopped.path(), 3), 0);
     run(play(on.path(), 3).arg("--play_on"), 0);
     let histories = |dir: &Path| -> Vec<Vec<Value>> {
-        let games = json(&file(dir, "results.json"));
+        let games = json(file(dir, "results.json"));
         games.as_array().unwrap().iter().map(|game| game["history"].as_array().unwrap().clone()).collect()
     };
     let (stopped_games, on_games) = (histories(stopped.path()), histories(on.path()));

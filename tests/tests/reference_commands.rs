@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 use spag_game::{JudgeKind, judge_episode, read_episodes};
 use spag_rewards::{SampleKind, read_samples};
-use spag_tests::{fixture, program, root, run};
+use spag_tests::{copy_folder, fixture, json, json_lines, program, root, run};
 
 /// Splits a command line as a shell would for these flags: white space and double quotes.
 fn flags(line: &str) -> Vec<String> {
@@ -19,13 +19,8 @@ fn command(name: &str, line: &str, dir: &Path) -> Command {
     command
 }
 
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
-
 fn metrics(dir: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    json_lines(dir.join("metrics.jsonl"))
 }
 
 /// The model and its tokenizer can be opened again, and the weights have the dtype asked for.
@@ -33,7 +28,7 @@ fn check_model(dir: &Path, dtype: &str) {
     for file in ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
         assert!(dir.join(file).is_file(), "{file}");
     }
-    assert_eq!(json(&dir.join("config.json"))["torch_dtype"], dtype);
+    assert_eq!(json(dir.join("config.json"))["torch_dtype"], dtype);
     let bytes = std::fs::read(dir.join("model.safetensors")).unwrap();
     let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header: Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
@@ -46,7 +41,7 @@ fn imitation_self_play_rewards_and_policy_optimisation() {
     let work = tempfile::tempdir().unwrap();
     let dir = work.path();
     let path = |name: &str| dir.join(name);
-    copy(&fixture("tiny-llama"), &path("Llama-2-7b-hf"));
+    copy_folder(fixture("tiny-llama"), &path("Llama-2-7b-hf"));
     std::fs::create_dir_all(path("configs")).unwrap();
     std::fs::copy(
         root().join("configs/default_offload_opt_param.json"),
@@ -195,15 +190,5 @@ fn imitation_self_play_rewards_and_policy_optimisation() {
     let line = &metrics(&path("spag-1"))[0];
     for key in ["policy", "sft", "kl", "importance_ratio_mean", "clipped_fraction"] {
         assert!(line[key].is_number(), "{key}: {line}");
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        if entry.path().is_file() {
-            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-        }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use candle_core::{Device, Tensor};
-use spag_tests::{program, run};
+use spag_tests::{Running, program, run};
 
 /// The loop in small, into `dir`.
 fn small_run(dir: &Path) -> Command {
@@ -78,13 +78,8 @@ fn runs_through_and_ends_alike_when_killed_at_any_moment() {
     // kill -9 at moments spread over the whole run, each time a little later.
     let mut killed = 0;
     for attempt in 1..=8u32 {
-        let mut child = small_run(&broken).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(took.mul_f64(0.02 + 0.045 * f64::from(attempt)).max(Duration::from_millis(50)));
-        if child.try_wait().unwrap().is_none() {
-            child.kill().unwrap();
-            killed += 1;
-        }
-        child.wait().unwrap();
+        let delay = took.mul_f64(0.02 + 0.045 * f64::from(attempt)).max(Duration::from_millis(50));
+        killed += usize::from(Running::start_quietly(&mut small_run(&broken)).kill_after(delay).is_none());
     }
     assert!(killed >= 2, "the run was killed {killed} times only");
     run(&mut small_run(&broken), 0);

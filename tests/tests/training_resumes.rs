@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use spag_tests::{fixture, program, run};
+use spag_tests::{Running, fixture, json_lines, program, run, wait_until};
 use spag_train::{SavedRun, checkpoint_folders, latest_checkpoint};
 
 /// Settings under which everything that a checkpoint has to keep differs from its beginning.
@@ -41,9 +41,7 @@ fn resumed(settings: &str, output: &Path) -> Command {
 
 /// The lines of metrics, without what a clock or the system says.
 fn metrics(output: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(output.join("metrics.jsonl")).unwrap();
-    let lines = text.lines().map(|line| {
-        let mut line: Value = serde_json::from_str(line).unwrap();
+    let lines = json_lines(output.join("metrics.jsonl")).into_iter().map(|mut line| {
         for key in ["tokens_per_second", "model_tflops", "peak_memory_gib", "eval_runtime"] {
             line.as_object_mut().unwrap().remove(key);
         }
@@ -86,13 +84,9 @@ fn survives(settings: &str, kills: usize, limit: Option<usize>) {
     while killed < kills {
         let output = work.path().join(format!("killed-{round}"));
         loop {
-            let mut child = resumed(settings, &output).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             // Any moment from the first instruction to well into the run.
-            std::thread::sleep(took.mul_f64(rng.random_range(0.0..0.4)));
-            let ended = child.try_wait().unwrap();
-            child.kill().unwrap();
-            child.wait().unwrap();
-            if let Some(status) = ended {
+            let delay = took.mul_f64(rng.random_range(0.0..0.4));
+            if let Some(status) = Running::start_quietly(&mut resumed(settings, &output)).kill_after(delay) {
                 assert!(status.success(), "it failed before it was killed");
                 break;
             }
@@ -221,11 +215,8 @@ fn a_full_disk_is_an_error_and_loses_nothing() {
 fn two_runs_do_not_share_an_output_folder() {
     let work = tempfile::tempdir().unwrap();
     let output = work.path().join("out");
-    let mut first = train(POLICY, &output).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !output.join("metrics.jsonl").exists() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut first = Running::start_quietly(&mut train(POLICY, &output));
+    wait_until("the first run writes", Duration::from_secs(60), || output.join("metrics.jsonl").exists());
     let (_, err) = run(&mut train(POLICY, &output), 1);
     assert!(err.contains("another run is writing here"), "{err}");
     assert!(first.wait().unwrap().success());

@@ -3,18 +3,14 @@
 use std::fs;
 
 use serde_json::Value;
-use spag_tests::{fixture, program, run};
-
-fn json(path: &std::path::Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-}
+use spag_tests::{fixture, json, program, run};
 
 #[test]
 fn the_reference_rewards_come_out_of_the_reference_command() {
     let folder = tempfile::tempdir().unwrap();
     let sft = folder.path().join("alpaca.json");
     fs::write(&sft, r#"[{"prompt": "Two and two?", "answer": "Four."}, {"query": "q", "target": "t"}]"#).unwrap();
-    let cases = fixture("judge_cases.jsonl").canonicalize().unwrap();
+    let cases = fixture("judge_cases.jsonl");
     let (out, _) = run(
         program("spag-assign-rewards")
             .current_dir(folder.path())
@@ -25,8 +21,8 @@ fn the_reference_rewards_come_out_of_the_reference_command() {
             .args(["--outcomes-path=outcomes.jsonl"]),
         0,
     );
-    let expected = json(&fixture("reward_cases.json"));
-    let (expected, written) = (expected["samples"].as_array().unwrap(), json(&folder.path().join("samples.json")));
+    let expected = json(fixture("reward_cases.json"));
+    let (expected, written) = (expected["samples"].as_array().unwrap(), json(folder.path().join("samples.json")));
     let written = written.as_array().unwrap();
     assert_eq!(written.len(), expected.len() + 2);
     for (written, expected) in written.iter().zip(expected) {
@@ -57,10 +53,7 @@ fn mean_and_whole_word_are_other_results() {
     let folder = tempfile::tempdir().unwrap();
     let written = |name: &str, flags: &[&str]| {
         let mut command = program("spag-assign-rewards");
-        command
-            .current_dir(folder.path())
-            .arg("--input_data_path")
-            .arg(fixture("judge_cases.jsonl").canonicalize().unwrap());
+        command.current_dir(folder.path()).arg("--input_data_path").arg(fixture("judge_cases.jsonl"));
         run(command.args(["--output_data_path", name]).args(flags), 0);
         fs::read_to_string(folder.path().join(name)).unwrap()
     };

@@ -1,9 +1,9 @@
 //! `spag data`: other people's files into training data.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use serde_json::Value;
-use spag_tests::{program, run};
+use spag_tests::{json_lines, program, run};
 
 const GAMES: &str = r#"[
   {"history": [{"role": "attacker", "content": "What do you eat?"}, {"role": "defender", "content": "An apple. "}],
@@ -11,17 +11,13 @@ const GAMES: &str = r#"[
   {"history": [{"role": "attacker", "content": "Hello."}, {"role": "defender", "content": "Hello."}], "target_word": "fork", "max_turns": 1}
 ]"#;
 
-fn lines(path: &Path) -> Vec<Value> {
-    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 #[test]
 fn imitation_keeps_what_winners_said() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("gpt4.json"), GAMES).unwrap();
     let flags = ["--input_data_path", "gpt4.json", "--output-data-path", "train.jsonl", "--seed", "3"];
     let (out, _) = run(program("spag").current_dir(folder.path()).args(["data", "imitation"]).args(flags), 0);
-    let rows = lines(&folder.path().join("train.jsonl"));
+    let rows = json_lines(folder.path().join("train.jsonl"));
     assert_eq!((rows.len(), &rows[0]["target"]), (1, &Value::from("What do you eat?")));
     assert!(rows[0]["query"].as_str().unwrap().contains("apple"));
     assert!(out.contains("2 episodes, 1 decided"), "{out}");
@@ -40,14 +36,14 @@ fn alpaca_with_the_built_in_and_an_own_template() {
         r#"[{"instruction": "Add.", "input": "1 and 2", "output": "3"}, {"instruction": "Greet.", "input": "", "output": "Hi"}]"#,
     );
     alpaca(&[], 0);
-    let rows = lines(&folder.path().join("b.jsonl"));
+    let rows = json_lines(folder.path().join("b.jsonl"));
     assert_eq!(rows[0].as_object().unwrap().keys().collect::<Vec<_>>(), ["prompt", "target"]);
     assert!(rows[0]["prompt"].as_str().unwrap().contains("1 and 2"));
 
     write("t.json", r#"{"with_input": "{instruction}/{input}:", "without_input": "{instruction}:"}"#);
     alpaca(&["--template", "t.json"], 0);
     let prompts =
-        lines(&folder.path().join("b.jsonl")).into_iter().map(|row| row["prompt"].clone()).collect::<Vec<_>>();
+        json_lines(folder.path().join("b.jsonl")).into_iter().map(|row| row["prompt"].clone()).collect::<Vec<_>>();
     assert_eq!(prompts, ["Add./1 and 2:", "Greet.:"]);
 
     write("t.json", r#"{"with_input": "{instruction}", "without_input": "{instruction}:"}"#);
@@ -57,5 +53,5 @@ fn alpaca_with_the_built_in_and_an_own_template() {
     let (_, err) = alpaca(&[], 2);
     assert!(err.contains("a.json: row 2") && err.contains("instruction"), "{err}");
     // The failed run left what was there.
-    assert_eq!(lines(&folder.path().join("b.jsonl")).len(), 2);
+    assert_eq!(json_lines(folder.path().join("b.jsonl")).len(), 2);
 }

@@ -7,24 +7,16 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use spag_tests::{fixture, program, run};
+use spag_tests::{fixture, json, json_lines, program, run};
 
 fn tiny() -> PathBuf {
-    fixture("tiny-llama").canonicalize().unwrap()
-}
-
-fn json_of(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-}
-
-fn lines(path: &Path) -> Vec<Value> {
-    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    fixture("tiny-llama")
 }
 
 #[test]
 fn generation_agrees_with_the_reference_tokens() {
     let folder = tempfile::tempdir().unwrap();
-    let cases = json_of(&fixture("generate.json"));
+    let cases = json(fixture("generate.json"));
     let cases = cases.as_array().or_else(|| cases["cases"].as_array()).unwrap();
     let prompts: Vec<String> =
         cases.iter().map(|case| json!({"prompt": case["prompt"], "id": 1}).to_string()).collect();
@@ -32,7 +24,7 @@ fn generation_agrees_with_the_reference_tokens() {
     let flags = ["--input", "in.jsonl", "--output", "out.jsonl", "--max_new_tokens", "48", "--task_type", "testing"];
     let mut command = program("spag");
     run(command.current_dir(folder.path()).args(["generate", "--model"]).arg(tiny()).args(flags), 0);
-    let rows = lines(&folder.path().join("out.jsonl"));
+    let rows = json_lines(folder.path().join("out.jsonl"));
     assert_eq!(rows.len(), cases.len());
     for (row, case) in rows.iter().zip(cases) {
         let keys: Vec<_> = row.as_object().unwrap().keys().collect();
@@ -52,7 +44,7 @@ fn generation_tells_log_probabilities_and_stops_at_texts() {
         command.current_dir(folder.path()).args(["generate", "--model"]).arg(tiny());
         command.args(["--input", "in.jsonl", "--max_new_tokens", "32", "--min_new_tokens", "32", "--output", out]);
         run(command.args(flags), 0);
-        lines(&folder.path().join(out))
+        json_lines(folder.path().join(out))
     };
     let plain = generate("plain.jsonl", &["--log_probs"]);
     for row in &plain {
@@ -98,7 +90,7 @@ fn a_random_checkpoint_is_a_matter_of_its_seed() {
     assert!(first == make("b", &["--seed", "1"]) && first != make("c", &["--seed", "2"]));
     let half = make("d", &["--seed", "1", "--dtype", "bf16"]);
     assert!(half.len() < first.len() * 6 / 10);
-    assert_eq!(json_of(&folder.path().join("d/config.json"))["torch_dtype"], "bfloat16");
+    assert_eq!(json(folder.path().join("d/config.json"))["torch_dtype"], "bfloat16");
     for file in ["config.json", "tokenizer.json"] {
         assert!(folder.path().join("a").join(file).is_file(), "{file}");
     }
@@ -121,7 +113,7 @@ fn a_stopped_run_of_games_goes_on_with_the_same_command() {
         (folder.path().join("out/im_sampling_few_rank0.jsonl"), folder.path().join("out/im_sampling_few_results.json"));
     let flags = ["--games_per_word", "2", "--taboo_max_turns", "2"];
     run(&mut play(folder.path(), &flags), 0);
-    let (games, whole) = (json_of(&results), fs::read(&results).unwrap());
+    let (games, whole) = (json(results), fs::read(&results).unwrap());
     let words = games.as_array().unwrap().iter().map(|game| game["target_word"].as_str().unwrap()).collect::<Vec<_>>();
     assert_eq!(words, ["apple", "apple", "river", "river", "chair", "chair"]);
     for (number, game) in games.as_array().unwrap().iter().enumerate() {

@@ -20,7 +20,7 @@ fn without_reader(command: &mut Command) -> (Option<i32>, String) {
 fn a_reader_that_went_away_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = program("spag-assign-rewards");
-    command.arg("--input_data_path").arg(fixture("judge_cases.jsonl").canonicalize().unwrap());
+    command.arg("--input_data_path").arg(fixture("judge_cases.jsonl"));
     command.current_dir(folder.path()).args(["--output_data_path", "out.json"]);
     assert_eq!(without_reader(&mut command), (Some(0), String::new()));
     assert!(folder.path().join("out.json").is_file());

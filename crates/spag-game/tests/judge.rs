@@ -1,8 +1,7 @@
 //! The paper's judge against the reference implementation's verdicts on 3,000 episodes, and both judges on hard texts.
 
-use std::path::Path;
-
 use spag_game::{Episode, EpisodeReader, JudgeKind, Outcome, Referee, Role, Verdict, judge_episode};
+use spag_tests::fixture;
 
 fn rule(kind: JudgeKind, word: &str, role: Role, text: &str) -> Option<Outcome> {
     Referee::new(kind, word).unwrap().rule(role, text)
@@ -10,9 +9,8 @@ fn rule(kind: JudgeKind, word: &str, role: Role, text: &str) -> Option<Outcome> 
 
 #[test]
 fn every_fixture_is_judged_as_the_reference_does() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/judge_cases.jsonl");
     let mut rows = 0;
-    for row in EpisodeReader::open(&path).unwrap() {
+    for row in EpisodeReader::open(fixture("judge_cases.jsonl")).unwrap() {
         let (row, episode) = row.unwrap();
         let want: Verdict = serde_json::from_value(serde_json::json!({
             "outcome": episode.extra["outcome"], "history_length": episode.extra["history_length"],

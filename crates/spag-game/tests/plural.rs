@@ -1,13 +1,11 @@
 //! The pluraliser against TextBlob: its own list of 2,361 words, and words outside of it.
 
-use std::path::Path;
-
 use spag_game::{pluralize, word_forms};
+use spag_tests::fixture;
 
 #[test]
 fn every_word_of_the_fixture_has_textblobs_plural() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/plurals.tsv");
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = std::fs::read_to_string(fixture("plurals.tsv")).unwrap();
     let mut rows = 0;
     for line in text.lines() {
         let (word, plural) = line.split_once('\t').unwrap();

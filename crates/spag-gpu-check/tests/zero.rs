@@ -1,6 +1,5 @@
 //! ZeRO on devices: every stage, with state in the host's memory and without, gives the same bits.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_emulator::Emulator;
 use spag_gpu_check::Place;
 use spag_model::{Llama, LlamaConfig, LoadOptions, OptimizerPlace, WeightDtype, WriteOptions, save_model};
+use spag_tests::reserve_port;
 use spag_train::{OffloadParam, TimedRank, TimingConfig, Zero, ZeroStage, time_steps_of_rank};
 
 fn save(dir: &Path, tied: bool) {
@@ -23,7 +23,7 @@ fn save(dir: &Path, tied: bool) {
 
 /// The loss of the third step, which two updates lie before, on each of `ranks` threads.
 fn losses(dir: &Path, place: &Place, dtype: WeightDtype, zero: Zero, ranks: usize) -> Vec<f64> {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = reserve_port();
     let token = Token::random().unwrap();
     let rank = |rank: usize| {
         let group: Arc<dyn ProcessGroup> = match ranks {

@@ -8,6 +8,7 @@ use spag_model::{
     Checkpoint, DtypeChoice, Error, FlatBuffers, Layout, Llama, LlamaConfig, LoadOptions, WeightDtype, WriteOptions,
     load_model, load_model_with, read_buffers, save_model, write_buffers, write_random_model,
 };
+use spag_tests::fixture;
 
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -44,8 +45,7 @@ fn a_model_drawn_as_it_is_written_is_the_one_drawn_first() {
 
 #[test]
 fn with_a_tokenizer_too() {
-    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tiny-llama");
-    let Checkpoint { model, tokenizer } = Checkpoint::load(tiny).unwrap();
+    let Checkpoint { model, tokenizer } = Checkpoint::load(fixture("tiny-llama")).unwrap();
     let (drawn, streamed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let options = WriteOptions::new(WeightDtype::Bf16);
     let config = model.config().clone();

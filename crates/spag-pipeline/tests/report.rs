@@ -6,6 +6,7 @@ use std::process::Command;
 
 use common::report::made_up;
 use spag_pipeline::{Report, render_html, render_text};
+use spag_tests::find_program;
 
 #[test]
 fn the_text_has_every_number_that_is_promised() {
@@ -52,16 +53,10 @@ fn an_empty_run_still_makes_a_page() {
     assert!(render_text(&empty).contains("IM itself"));
 }
 
-/// The page as a browser understands it. Skipped, and said so, where there is no Chromium.
 #[test]
+#[ignore = "needs Chromium"]
 fn chromium_reads_the_page() {
-    let found = ["chromium", "chromium-browser", "google-chrome"]
-        .into_iter()
-        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success()));
-    let Some(browser) = found else {
-        eprintln!("skipped: no Chromium on this machine");
-        return;
-    };
+    let browser = find_program(&["chromium", "chromium-browser", "google-chrome"], "CHROMIUM");
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("report.html");
     std::fs::write(&page, render_html(&made_up(5))).unwrap();

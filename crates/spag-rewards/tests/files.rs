@@ -6,12 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 use spag_game::PromptSet;
 use spag_rewards::{
     AlpacaTemplate, AssignJob, CreditConfig, CreditSummary, Error, Result, SampleKind, assign_rewards_in_files,
     convert_alpaca, convert_imitation, read_samples, write_samples,
 };
+use spag_tests::json as read_json;
 use tempfile::TempDir;
 
 const EPISODES: &str = r#"[
@@ -60,10 +61,6 @@ impl Folder {
     }
 }
 
-fn json_of(path: &Path) -> Value {
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
-}
-
 #[test]
 fn games_come_first_and_demonstrations_after_them() {
     let folder = Folder::new();
@@ -77,7 +74,7 @@ fn games_come_first_and_demonstrations_after_them() {
     );
     assert_eq!((summary.attacker_samples, summary.defender_samples, summary.sft_samples), (1, 2, 2));
 
-    let written = json_of(&folder.path("out.json"));
+    let written = read_json(&folder.path("out.json"));
     let keys = |row: usize| written[row].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(written.as_array().unwrap().len(), 5);
     assert_eq!(keys(0), ["query", "target", "reward", "role", "weight"]);
@@ -169,7 +166,7 @@ fn no_file_is_read_and_written_at_once() {
     let sft = folder.file("outcomes.jsonl", "");
     let input = folder.file("in.json", EPISODES);
     assert!(matches!(folder.assign(&input, Some(&sft)), Err(Error::SameFile { second: "outcomes", .. })));
-    assert_eq!(json_of(&folder.path("out.json"))[0]["source"], "test");
+    assert_eq!(read_json(&folder.path("out.json"))[0]["source"], "test");
 }
 
 #[test]
@@ -206,7 +203,7 @@ fn alpaca_rows_become_prompts_and_targets() {
     let rows = r#"[{"instruction": "Add.", "input": "1 and 2", "output": "3", "text": "old"}, {"instruction": "Greet.", "output": "Hi"}]"#;
     let (input, output) = (folder.file("alpaca.json", rows), folder.path("sft.json"));
     assert_eq!(convert_alpaca(&input, &output, &AlpacaTemplate::default()).unwrap(), 2);
-    let written = json_of(&output);
+    let written = read_json(&output);
     assert_eq!(written[0].as_object().unwrap().keys().collect::<Vec<_>>(), ["prompt", "target"]);
     assert!(written[0]["prompt"].as_str().unwrap().contains("1 and 2"));
     // What comes out can be mixed in.

@@ -1,13 +1,13 @@
 //! The reference's rewards for 3,000 games, row by row: in memory, and from file to file.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use spag_game::{JudgeKind, PromptSet, Role, read_episodes};
 use spag_rewards::{
     AssignJob, CreditConfig, RewardNorm, Sample, assign_rewards, assign_rewards_in_files, read_samples,
 };
+use spag_tests::{fixture, json};
 
 #[derive(Deserialize)]
 struct Expected {
@@ -23,12 +23,8 @@ struct ExpectedSample {
     weight: f64,
 }
 
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name)
-}
-
 fn expected() -> Expected {
-    serde_json::from_str(&std::fs::read_to_string(fixture("reward_cases.json")).unwrap()).unwrap()
+    serde_json::from_value(json(fixture("reward_cases.json"))).unwrap()
 }
 
 fn config() -> CreditConfig {

@@ -4,10 +4,11 @@ use std::{fs, num::NonZeroUsize, path::Path};
 
 use spag_game::{PromptSet, read_episodes};
 use spag_rewards::{AssignJob, CreditConfig, assign_rewards, assign_rewards_in_files, write_samples};
+use spag_tests::fixture;
 
 /// The fixture's 3,000 episodes, which make several blocks.
 fn episodes() -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/judge_cases.jsonl")).unwrap()
+    fs::read_to_string(fixture("judge_cases.jsonl")).unwrap()
 }
 
 /// The samples' and the verdicts' files, or what is said instead.

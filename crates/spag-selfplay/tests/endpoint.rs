@@ -1,18 +1,16 @@
 //! An endpoint as a player, against a server on a real socket.
 
-mod common;
-
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Answer, Asked, Server};
 use serde_json::json;
 use spag_game::{
     CollectedGames, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, PromptSet, Role,
     ScriptedPlayer, Seats, game_seed, play_games, read_episodes,
 };
 use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig};
+use spag_tests::{Answer, Received, Server, reserve_port};
 
 fn config() -> EndpointConfig {
     let ms = Duration::from_millis;
@@ -47,7 +45,7 @@ fn play(player: &mut EndpointPlayer, games: usize) -> CollectedGames {
 }
 
 /// An utterance that follows from the request, and at times ends the game.
-fn utterance(asked: &Asked) -> String {
+fn utterance(asked: &Received) -> String {
     match asked.seed() % 4 {
         0 => "It is tea.".into(),
         _ => format!("I have {} and {}.", asked.seed(), asked.prompt().len()),
@@ -74,9 +72,9 @@ fn whole_games_with_the_right_requests() {
         assert_eq!((games.finished.len(), games.failed.len()), (12, 0));
         assert!(games.finished.iter().any(|game| game.verdict.outcome == Outcome::Tie));
         assert!(games.finished.iter().any(|game| game.verdict.outcome != Outcome::Tie));
-        let asked = server.asked();
+        let asked = server.received();
         assert_eq!(asked.len(), games.finished.iter().map(|game| game.episode.history.len()).sum::<usize>());
-        assert_eq!(asked.iter().map(Asked::seed).collect::<HashSet<_>>().len(), asked.len());
+        assert_eq!(asked.iter().map(Received::seed).collect::<HashSet<_>>().len(), asked.len());
         let prompts = PromptSet::default();
         let opening = prompts.playing_query(&[], "tea", 2);
         assert_eq!(asked.iter().filter(|asked| asked.prompt() == opening).count(), 12);
@@ -105,7 +103,7 @@ fn greedy_is_temperature_0_and_top_p_is_left_out() {
     let server = Server::start(|_| Answer::says("tea"));
     let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { temperature: 0.0, ..config() });
     play(&mut player, 1);
-    let body = &server.asked()[0].body;
+    let body = &server.received()[0].body;
     assert_eq!((body["temperature"].as_f64(), body.get("top_p")), (Some(0.0), None));
 }
 
@@ -139,10 +137,10 @@ fn an_endpoint_and_a_script_at_one_table() {
     let mut sink = CollectedGames::default();
     let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
     play_games(specs, seats, &PromptSet::default(), &PlayConfig::default(), &mut sink).unwrap();
-    assert_eq!((sink.finished.len(), server.asked().len()), (9, 18));
+    assert_eq!((sink.finished.len(), server.received().len()), (9, 18));
     assert!(sink.finished.iter().all(|game| game.verdict.outcome == Outcome::Tie));
     // Nobody tells the defender the word.
-    assert!(server.asked().iter().all(|asked| !asked.prompt().contains("tea")));
+    assert!(server.received().iter().all(|asked| !asked.prompt().contains("tea")));
 }
 
 #[test]
@@ -155,7 +153,7 @@ fn too_many_requests_pause_everyone() {
         let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { in_flight: 1, ..config() });
         let games = play(&mut player, 3);
         assert_eq!((games.finished.len(), player.stats().retries), (3, 1));
-        let asked = server.asked();
+        let asked = server.received();
         let pause = asked[1].at - asked[0].at;
         // The date asks for a minute; the cap is 300 ms.
         assert!(pause >= Duration::from_millis(195) && pause < Duration::from_secs(5), "{pause:?}");
@@ -175,7 +173,7 @@ fn too_many_requests_pause_everyone() {
     });
     let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { in_flight: 3, ..config() });
     assert_eq!(play(&mut player, 6).finished.len(), 6);
-    let asked = server.asked();
+    let asked = server.received();
     let third = asked[2].at;
     assert!(asked.len() == 7 && asked[3].at - third >= Duration::from_millis(290), "{:?}", asked[3].at - third);
 }
@@ -201,7 +199,7 @@ fn what_may_pass_is_tried_again() {
         assert_eq!((games.finished.len(), games.failed.len()), (1, 0), "{name}");
         let stats = player.stats();
         assert_eq!((stats.requests, stats.retries, stats.failures), (3, 2, 0), "{name}");
-        let asked = server.asked();
+        let asked = server.received();
         assert!(asked.iter().all(|one| one.body == asked[0].body), "{name}: each try asks the same");
     }
 }
@@ -213,7 +211,7 @@ fn after_so_many_tries_the_game_has_failed() {
     let said = reason(&play(&mut player, 1));
     assert!(said.starts_with("no answer after 4 tries, the last one: http://127.0.0.1:"), "{said}");
     assert!(said.contains("502") && said.ends_with("bad gateway"), "{said}");
-    assert_eq!((server.asked().len(), player.stats().failures), (4, 1));
+    assert_eq!((server.received().len(), player.stats().failures), (4, 1));
 }
 
 #[test]
@@ -257,8 +255,7 @@ fn dropping_the_player_never_hangs() {
 
 #[test]
 fn an_endpoint_that_is_not_there_ends_the_run_soon() {
-    // Nobody listens on a port that was just given back.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = reserve_port();
     let mut player = player(format!("http://127.0.0.1:{port}/v1"), PromptStyle::Chat, config());
     let (result, games) = try_play(&mut player, 50_000);
     let said = result.unwrap_err().to_string();
@@ -356,7 +353,7 @@ fn failed_games_are_recorded_as_failed_and_played_again() {
     let mended = Server::start(|asked| Answer::says(&utterance(asked)));
     let (finished, none) = play_missing(&mended);
     assert_eq!((finished.len(), none.len()), (9, 0));
-    assert!(mended.asked().len() <= 4 * failed.len());
+    assert!(mended.received().len() <= 4 * failed.len());
 }
 
 #[test]
@@ -407,7 +404,7 @@ fn an_address_with_https_is_spoken_to_in_tls() {
     // The server's plain text is no handshake.
     let said = reason(&play(&mut player, 1));
     assert!(said.contains("https://127.0.0.1:") && !said.to_lowercase().contains("required"), "{said}");
-    assert!(server.asked().iter().all(|asked| !asked.line.contains("POST")));
+    assert!(server.received().iter().all(|asked| !asked.line.contains("POST")));
 }
 
 #[test]

@@ -1,21 +1,18 @@
 //! What must not change the result does not: recomputation, the split into micro-batches, a reference computed in
 //! pieces; and what must be told is told.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use spag_io::Silent;
 use spag_model::{Checkpoint, WeightDtype, load_model};
 use spag_rewards::{Sample, read_samples, write_samples};
+use spag_tests::fixture;
 use spag_train::{
     DataOrder, Dataset, Error, IntervalStrategy, Record, Start, TrainConfig, TrainJob, TrainMethod, run, train_samples,
 };
 
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
-}
-
 fn samples() -> Vec<Sample> {
-    read_samples(fixtures().join("training/train_items.json")).unwrap()
+    read_samples(fixture("training/train_items.json")).unwrap()
 }
 
 fn config(method: TrainMethod) -> TrainConfig {
@@ -34,9 +31,9 @@ fn config(method: TrainMethod) -> TrainConfig {
 
 /// The losses of a run in memory and the weights it ends with.
 fn end_of(config: &TrainConfig, samples: &[Sample]) -> (Vec<f64>, Vec<f32>) {
-    let Checkpoint { model, tokenizer } = Checkpoint::load(fixtures().join("tiny-llama")).unwrap();
+    let Checkpoint { model, tokenizer } = Checkpoint::load(fixture("tiny-llama")).unwrap();
     let model = model.to_dtype(config.dtype()).unwrap().deep_copy().unwrap();
-    let reference = load_model(fixtures().join("tiny-llama/ref")).unwrap();
+    let reference = load_model(fixture("tiny-llama/ref")).unwrap();
     let mut records: Vec<Record> = Vec::new();
     train_samples(&model, &tokenizer, samples, Some(&reference), config, &mut records, &mut Silent).unwrap();
     let weights = model.to_dtype(WeightDtype::F32).unwrap();
@@ -116,8 +113,8 @@ fn job(dir: &Path, config: TrainConfig, samples: &[Sample]) -> TrainJob {
     let data = dir.join("samples.json");
     write_samples(&data, samples).unwrap();
     TrainJob {
-        ref_model_name_or_path: Some(fixtures().join("tiny-llama/ref")),
-        ..TrainJob::new(fixtures().join("tiny-llama"), data, dir.join("out"), config)
+        ref_model_name_or_path: Some(fixture("tiny-llama/ref")),
+        ..TrainJob::new(fixture("tiny-llama"), data, dir.join("out"), config)
     }
 }
 
@@ -190,7 +187,7 @@ fn a_sample_with_nothing_to_predict_is_left_out_and_never_trained_on() {
     let summary = run(&job(dir.path(), config, &rows), &mut Silent).unwrap();
     assert!(summary.dropped.is_empty() && summary.steps == 2);
     // Of one token nothing is left to predict it from.
-    let tokenizer = Checkpoint::load(fixtures().join("tiny-llama")).unwrap().tokenizer;
+    let tokenizer = Checkpoint::load(fixture("tiny-llama")).unwrap().tokenizer;
     let error = Dataset::new(&rows, &tokenizer, 1).unwrap_err().to_string();
     assert!(error.contains("6 rows, none with a target to predict"), "{error}");
     let one = TrainConfig { max_length: 1, ..self::config(TrainMethod::Sft) };

@@ -1,6 +1,5 @@
 //! What a run on a CPU is planned to need, against what it takes: one process, and ranks that share its state.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use spag_model::{
     Activations, Computer, Llama, LlamaConfig, LoadOptions, OptimizerPlace, RankMemory, TrainingSettings, WeightDtype,
     WriteOptions, gib, save_model,
 };
+use spag_tests::reserve_port;
 use spag_train::{OffloadParam, TimedRank, TimingConfig, Zero, ZeroStage, time_steps_of_rank};
 
 /// Counts every byte that is held.
@@ -118,7 +118,7 @@ impl Case {
 
     /// Trains in this process, a rank a thread.
     fn train(self, dir: &Path) {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = reserve_port();
         std::thread::scope(|scope| {
             for rank in 0..self.ranks {
                 scope.spawn(move || self.train_rank(dir, rank, port));

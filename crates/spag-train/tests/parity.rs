@@ -4,22 +4,18 @@
 //! `cargo test --release -p spag-train --test parity` reproduces it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
 use serde::Deserialize;
 use spag_io::Silent;
 use spag_model::{Activations, Checkpoint, FlatBuffers, Llama, load_model};
 use spag_rewards::{Sample, read_samples};
+use spag_tests::{fixture, json};
 use spag_train::loss::{self, Scored};
 use spag_train::optimizer::global_norm;
 use spag_train::{
     Batch, DataOrder, Encoded, Record, TrainConfig, TrainMethod, encode, reference_log_probs, train_samples,
 };
-
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
-}
 
 #[derive(Deserialize)]
 struct Expected {
@@ -63,9 +59,7 @@ struct Case {
 }
 
 fn case(name: &'static str, method: TrainMethod) -> Case {
-    let dir = fixtures();
-    let text = std::fs::read_to_string(dir.join(format!("training/{name}.json"))).unwrap();
-    let expected: Expected = serde_json::from_str(&text).unwrap();
+    let expected: Expected = serde_json::from_value(json(fixture(&format!("training/{name}.json")))).unwrap();
     let mut settings = expected.hyperparameters.clone();
     settings.retain(|key, _| !["epochs", "order", "dtype"].contains(&key.as_str()));
     let config = TrainConfig {
@@ -74,9 +68,9 @@ fn case(name: &'static str, method: TrainMethod) -> Case {
         data_order: DataOrder::Sequential,
         ..serde_json::from_value(settings.into()).unwrap()
     };
-    let checkpoint = Checkpoint::load(dir.join("tiny-llama")).unwrap();
-    let reference = load_model(dir.join("tiny-llama/ref")).unwrap();
-    let samples = read_samples(dir.join("training/train_items.json")).unwrap();
+    let checkpoint = Checkpoint::load(fixture("tiny-llama")).unwrap();
+    let reference = load_model(fixture("tiny-llama/ref")).unwrap();
+    let samples = read_samples(fixture("training/train_items.json")).unwrap();
     Case { name, expected, config, checkpoint, reference, samples }
 }
 
@@ -176,7 +170,7 @@ fn the_first_gradient_equals_the_references() {
         for keep in [Activations::Keep, Activations::Recompute] {
             let (loss, gradients) = first_gradient(&case, keep);
             close(loss, case.expected.loss.unwrap_or(case.expected.first_batches[0].loss), 1e-5, "loss");
-            let file = fixtures().join(format!("training/{}_grad0.safetensors", case.name));
+            let file = fixture(format!("training/{}_grad0.safetensors", case.name));
             let want = candle_core::safetensors::load(file, &Device::Cpu).unwrap();
             let norms = &case.expected.first_batches[0].grad_norms;
             let named = gradients.named().unwrap();
@@ -207,7 +201,7 @@ fn follow(case: &Case, config: &TrainConfig) {
         assert!((got.learning_rate - want.learning_rate).abs() < 1e-15, "step {}", got.step);
         close(got.grad_norm, want.grad_norm, 1e-4, &format!("{} step {} gradient norm", case.name, got.step));
     }
-    let file = fixtures().join(format!("training/{}_final.safetensors", case.name));
+    let file = fixture(format!("training/{}_final.safetensors", case.name));
     let want = candle_core::safetensors::load(file, &Device::Cpu).unwrap();
     let mut beyond = Vec::new();
     for (name, got) in model.parameters().named().unwrap() {

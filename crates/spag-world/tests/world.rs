@@ -1,7 +1,6 @@
 //! The world keeps its promises: clues single words out, talk never breaks the rules by itself, players are honest.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -10,6 +9,7 @@ use spag_game::{
     FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Role, Seats, game_seed, play_games,
     read_words, word_forms,
 };
+use spag_tests::root;
 use spag_world::{
     BaseMix, HEDGES, Lexicon, SMALL_TALK, ScriptedAttacker, ScriptedDefender, attacker_clue_probe, base_document,
     clue_truth, general_qa, naming_probe, qa_probe,
@@ -20,7 +20,7 @@ fn lexicon() -> Lexicon {
 }
 
 fn prompts() -> PromptSet {
-    PromptSet::load(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/tiny-prompts.json")).unwrap()
+    PromptSet::load(root().join("configs/tiny-prompts.json")).unwrap()
 }
 
 fn scripted(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
@@ -64,7 +64,7 @@ fn there_are_enough_words_and_clues_that_single_them_out() {
 
 #[test]
 fn the_word_list_is_the_lexicons() {
-    let list = read_words(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/words.txt")).unwrap();
+    let list = read_words(root().join("data/words.txt")).unwrap();
     assert_eq!(list, lexicon().words().collect::<Vec<_>>());
 }
 

@@ -1,19 +1,10 @@
 //! The fixtures of generation.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
 use spag_model::{Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, Request, Sampling};
-
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
-}
-
-#[derive(Deserialize)]
-struct Cases {
-    cases: Vec<Case>,
-}
+use spag_tests::{fixture, json};
 
 #[derive(Deserialize)]
 #[allow(dead_code, reason = "each test reads its own part")]
@@ -25,12 +16,11 @@ pub(crate) struct Case {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let text = std::fs::read_to_string(fixtures().join("generate.json")).unwrap();
-    serde_json::from_str::<Cases>(&text).unwrap().cases
+    serde_json::from_value(json(fixture("generate.json"))["cases"].take()).unwrap()
 }
 
 pub(crate) fn checkpoint() -> Checkpoint {
-    Checkpoint::load(fixtures().join("tiny-llama")).unwrap()
+    Checkpoint::load(fixture("tiny-llama")).unwrap()
 }
 
 pub(crate) fn config(sampling: Sampling) -> GenerationConfig {

@@ -1,4 +1,4 @@
-//! A small HTTP server on a real socket, which answers as a test says.
+//! An HTTP server on a real socket whose answers a test chooses.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,53 +9,60 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// A request as it came.
+/// A request that the server received.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    /// How many came before it.
-    pub(crate) number: usize,
-    /// When it came.
-    pub(crate) at: Instant,
-    /// `POST /v1/chat/completions`.
-    pub(crate) line: String,
+pub struct Received {
+    /// The number of requests before it.
+    pub number: usize,
+    /// When it was received.
+    pub at: Instant,
+    /// Method and path, e.g. `POST /v1/chat/completions`.
+    pub line: String,
     /// Names in lower case.
-    pub(crate) headers: Vec<(String, String)>,
-    /// The JSON of its body.
-    pub(crate) body: Value,
+    pub headers: Vec<(String, String)>,
+    /// The body, or null if it is not JSON.
+    pub body: Value,
 }
 
-impl Asked {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+impl Received {
+    /// The value of a header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    pub(crate) fn seed(&self) -> u64 {
+    /// The seed in the body.
+    pub fn seed(&self) -> u64 {
         self.body["seed"].as_u64().unwrap()
     }
 
-    pub(crate) fn prompt(&self) -> &str {
+    /// The prompt in the body, of either endpoint style.
+    pub fn prompt(&self) -> &str {
         self.body["messages"][0]["content"].as_str().or(self.body["prompt"].as_str()).unwrap()
     }
 }
 
-/// What the server does with a request.
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) body: String,
-    /// Before a word is said.
-    pub(crate) delay: Duration,
-    /// Bytes of the body that are sent before the connection breaks; all, where it is not given.
-    pub(crate) torn_at: Option<usize>,
+/// A response.
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// Headers besides the content's type and length.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: String,
+    /// Time before anything is sent.
+    pub delay: Duration,
+    /// If given, the connection is closed after so many bytes of the body.
+    pub torn_at: Option<usize>,
 }
 
 impl Answer {
-    pub(crate) fn new(status: u16, body: impl ToString) -> Self {
+    /// A response without extra headers, delay or fault.
+    pub fn new(status: u16, body: impl ToString) -> Self {
         Self { status, headers: Vec::new(), body: body.to_string(), delay: Duration::ZERO, torn_at: None }
     }
 
-    /// A whole completion, for either style.
-    pub(crate) fn says(text: &str) -> Self {
+    /// A completion, for either endpoint style.
+    pub fn says(text: &str) -> Self {
         Self::new(
             200,
             json!({
@@ -67,45 +74,48 @@ impl Answer {
         )
     }
 
-    pub(crate) fn error(status: u16, message: &str) -> Self {
+    /// An error in the format of OpenAI's API.
+    pub fn error(status: u16, message: &str) -> Self {
         Self::new(status, json!({"error": {"message": message, "type": "error"}}))
     }
 
-    pub(crate) fn header(mut self, name: &'static str, value: impl ToString) -> Self {
+    /// Adds a header.
+    pub fn header(mut self, name: &'static str, value: impl ToString) -> Self {
         self.headers.push((name, value.to_string()));
         self
     }
 
-    pub(crate) fn after(mut self, delay: Duration) -> Self {
+    /// Sets the delay.
+    pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 }
 
-type Rule = dyn Fn(&Asked) -> Answer + Send + Sync;
+type Rule = dyn Fn(&Received) -> Answer + Send + Sync;
 
-/// The server; it ends with the test.
-pub(crate) struct Server {
+/// The server. Dropped, it accepts no more connections.
+pub struct Server {
     address: SocketAddr,
     state: Arc<State>,
 }
 
 struct State {
     rule: Box<Rule>,
-    asked: Mutex<Vec<Asked>>,
+    received: Mutex<Vec<Received>>,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
     closed: AtomicBool,
 }
 
 impl Server {
-    /// Answers every request by `rule`.
-    pub(crate) fn start(rule: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+    /// Starts a server that answers every request with what `rule` returns.
+    pub fn start(rule: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
             rule: Box::new(rule),
-            asked: Mutex::default(),
+            received: Mutex::default(),
             at_once: AtomicUsize::new(0),
             most_at_once: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
@@ -117,24 +127,25 @@ impl Server {
                     return;
                 }
                 let (stream, shared) = (stream.unwrap(), shared.clone());
-                // A client that has gone away is what some tests are about.
+                // An error means that the client closed the connection, which some tests provoke.
                 thread::spawn(move || drop(shared.serve(stream)));
             }
         });
         Self { address, state }
     }
 
-    pub(crate) fn base_url(&self) -> String {
+    /// The base URL of the API.
+    pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// All requests so far, in the order in which they came.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.state.asked.lock().unwrap().clone()
+    /// All requests so far, in the order of arrival.
+    pub fn received(&self) -> Vec<Received> {
+        self.state.received.lock().unwrap().clone()
     }
 
-    /// Requests that were answered at the same time, at most.
-    pub(crate) fn most_at_once(&self) -> usize {
+    /// The largest number of requests that were in progress at once.
+    pub fn most_at_once(&self) -> usize {
         self.state.most_at_once.load(Ordering::SeqCst)
     }
 }
@@ -142,7 +153,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.state.closed.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts.
+        // A connection wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -150,20 +161,20 @@ impl Drop for Server {
 impl State {
     fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
-        // A connection is used for one request after another.
+        // Keep-alive: a connection carries several requests.
         while let Some((line, headers, body)) = request(&mut reader)? {
-            let asked = {
-                let mut all = self.asked.lock().unwrap();
-                let asked = Asked { number: all.len(), at: Instant::now(), line, headers, body };
-                all.push(asked.clone());
-                asked
+            let received = {
+                let mut all = self.received.lock().unwrap();
+                let received = Received { number: all.len(), at: Instant::now(), line, headers, body };
+                all.push(received.clone());
+                received
             };
             let at_once = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
             self.most_at_once.fetch_max(at_once, Ordering::SeqCst);
-            let answer = (self.rule)(&asked);
+            let answer = (self.rule)(&received);
             thread::sleep(answer.delay);
             self.at_once.fetch_sub(1, Ordering::SeqCst);
-            // In one piece: small ones would wait for each other on the way.
+            // One write: Nagle's algorithm would delay several small ones.
             let mut bytes = format!("HTTP/1.1 {} Status\r\nContent-Type: application/json\r\n", answer.status);
             for (name, value) in &answer.headers {
                 bytes.push_str(&format!("{name}: {value}\r\n"));

@@ -1,0 +1,35 @@
+//! Ports for processes that take theirs as an argument.
+
+use std::net::{TcpListener, TcpStream};
+
+/// A port of 127.0.0.1 that a started process can listen on.
+///
+/// A connection is made and closed on it, which leaves the port in TIME_WAIT for a minute. In that minute the system gives
+/// it to no socket that asks for any port, and a listener that names it (with SO_REUSEADDR, as Rust and PyTorch do) gets
+/// it. So two tests never have the same port.
+pub fn reserve_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let client = TcpStream::connect(address).unwrap();
+    // The side that closes first keeps the port.
+    drop(listener.accept().unwrap());
+    drop(client);
+    address.port()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserved_port_is_given_to_no_other_socket() {
+        let port = reserve_port();
+        // As many sockets at once as may be open, several times.
+        for _ in 0..200 {
+            let others: Vec<_> = (0..400).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+            assert!(others.iter().all(|other| other.local_addr().unwrap().port() != port));
+        }
+        TcpListener::bind(("127.0.0.1", port)).unwrap();
+        TcpListener::bind(("0.0.0.0", port)).unwrap();
+    }
+}
