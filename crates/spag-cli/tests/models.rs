@@ -113,7 +113,7 @@ fn a_stopped_run_of_games_goes_on_with_the_same_command() {
         (folder.path().join("out/im_sampling_few_rank0.jsonl"), folder.path().join("out/im_sampling_few_results.json"));
     let flags = ["--games_per_word", "2", "--taboo_max_turns", "2"];
     run(&mut play(folder.path(), &flags), 0);
-    let (games, whole) = (json(results), fs::read(&results).unwrap());
+    let (games, whole) = (json(&results), fs::read(&results).unwrap());
     let words = games.as_array().unwrap().iter().map(|game| game["target_word"].as_str().unwrap()).collect::<Vec<_>>();
     assert_eq!(words, ["apple", "apple", "river", "river", "chair", "chair"]);
     for (number, game) in games.as_array().unwrap().iter().enumerate() {
