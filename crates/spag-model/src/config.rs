@@ -8,14 +8,14 @@ use crate::error::{Error, Result};
 
 /// Architecture of a LLaMA model, with the key names of Hugging Face's `config.json`.
 ///
-/// Keys that do not change the computation are kept in `extra`, so that a configuration survives a round trip.
+/// Keys that do not affect the computation are kept in `extra`, so that a configuration survives a round trip.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LlamaConfig {
-    /// Width of the residual stream, D.
+    /// Hidden size, D.
     pub hidden_size: usize,
-    /// Width of the feed-forward layer, F.
+    /// Feed-forward size, F.
     pub intermediate_size: usize,
-    /// Number of pieces, V.
+    /// Vocabulary size, V.
     pub vocab_size: usize,
     /// Number of blocks, L.
     pub num_hidden_layers: usize,
@@ -24,25 +24,25 @@ pub struct LlamaConfig {
     /// Number of key/value heads; fewer than `num_attention_heads` means grouped-query attention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_key_value_heads: Option<usize>,
-    /// Longest sequence in tokens that the model is meant for.
+    /// Maximum sequence length in tokens.
     #[serde(default = "default_positions")]
     pub max_position_embeddings: usize,
-    /// ε inside the root of RMSNorm.
+    /// ε of RMSNorm.
     #[serde(default = "default_eps")]
     pub rms_norm_eps: f64,
-    /// Base of the rotary embedding's frequencies.
+    /// Base of the RoPE frequencies.
     #[serde(default = "default_theta")]
     pub rope_theta: f64,
-    /// Whether the output head is the embedding matrix itself.
+    /// Whether the output head shares the embedding matrix.
     #[serde(default)]
     pub tie_word_embeddings: bool,
     /// Standard deviation of randomly initialised weights.
     #[serde(default = "default_init")]
     pub initializer_range: f64,
-    /// Token that every sequence begins with.
+    /// Beginning-of-sequence token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bos_token_id: Option<u32>,
-    /// Token that ends a response. Hugging Face allows a list; the first is used.
+    /// End-of-sequence token. Hugging Face allows a list; the first entry is used.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "first_id")]
     pub eos_token_id: Option<u32>,
     /// Every other key of the file.
@@ -63,7 +63,7 @@ fn default_init() -> f64 {
     0.02
 }
 
-/// `eos_token_id` may be a number, a list of numbers or null.
+/// `eos_token_id` is a number, a list of numbers or null.
 fn first_id<'de, D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Option<u32>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -82,7 +82,7 @@ impl LlamaConfig {
     /// Reads and checks a `config.json`.
     ///
     /// # Errors
-    /// A missing or malformed file, or a configuration that this crate does not compute (see [`LlamaConfig::check`]).
+    /// A missing or malformed file, or an unsupported configuration (see [`LlamaConfig::check`]).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
@@ -98,7 +98,7 @@ impl LlamaConfig {
         Ok(config)
     }
 
-    /// Checks that the numbers fit together and that nothing is asked for that would change the computation silently.
+    /// Checks that the sizes are consistent and that no key asks for an unsupported computation.
     ///
     /// # Errors
     /// [`Error::Config`] naming the key.
@@ -117,7 +117,7 @@ impl LlamaConfig {
                 return fail(format!("`{key}` is 0"));
             }
             if value > 1 << 31 {
-                return fail(format!("`{key}` is {value}, which no model has"));
+                return fail(format!("`{key}` is {value}, which is out of range"));
             }
         }
         if !self.hidden_size.is_multiple_of(self.num_attention_heads) {
@@ -134,7 +134,7 @@ impl LlamaConfig {
             ));
         }
         if !self.head_dim().is_multiple_of(2) {
-            return fail(format!("the head size {} is odd; the rotary embedding needs pairs", self.head_dim()));
+            return fail(format!("the head size {} is odd; RoPE needs an even head size", self.head_dim()));
         }
         let positive = |x: f64| x.is_finite() && x > 0.0;
         if !positive(self.rms_norm_eps) || !positive(self.rope_theta) {
@@ -143,7 +143,7 @@ impl LlamaConfig {
         self.check_extra()
     }
 
-    /// Keys of the family's newer members that change the computation and are not implemented.
+    /// Rejects keys of newer LLaMA-like models that change the computation and are not implemented.
     fn check_extra(&self) -> Result<()> {
         let fail = |why: String| Err(Error::Config(why));
         let extra = |key: &str| self.extra.get(key).filter(|v| !v.is_null());
@@ -165,7 +165,7 @@ impl LlamaConfig {
         }
         for key in ["attention_bias", "mlp_bias"] {
             if extra(key).and_then(|v| v.as_bool()) == Some(true) {
-                return fail(format!("`{key}` is true; layers with a bias are not supported"));
+                return fail(format!("`{key}` is true; biases are not supported"));
             }
         }
         if let Some(size) = extra("head_dim").and_then(|v| v.as_u64())
@@ -181,12 +181,12 @@ impl LlamaConfig {
         self.num_key_value_heads.unwrap_or(self.num_attention_heads)
     }
 
-    /// Size of one head.
+    /// Head size.
     pub fn head_dim(&self) -> usize {
         self.hidden_size / self.num_attention_heads.max(1)
     }
 
-    /// Width of a key or value row: key/value heads × head size.
+    /// Width of a row of keys or values: key/value heads × head size.
     pub fn kv_size(&self) -> usize {
         self.kv_heads() * self.head_dim()
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_and_unknown_keys_survive() {
+    fn config_round_trips_with_defaults_and_unknown_keys() {
         let c = config(r#","use_cache":true,"eos_token_id":[2,7]"#).unwrap();
         assert_eq!((c.kv_heads(), c.head_dim(), c.eos_token_id), (2, 4, Some(2)));
         let again: LlamaConfig = serde_json::from_str(&serde_json::to_string(&c).unwrap()).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_change_the_computation_is_refused() {
+    fn unsupported_computations_are_rejected() {
         for change in [
             r#","rope_scaling":{"type":"linear","factor":2.0}"#,
             r#","attention_bias":true"#,

@@ -1,10 +1,10 @@
-//! The crate's one error type.
+//! The crate's error type.
 
 use std::path::PathBuf;
 
 use crate::memory::TooLittleMemory;
 
-/// Everything that can go wrong in this crate, named by cause.
+/// Errors of this crate, one variant per cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder could not be read or written.
@@ -12,33 +12,33 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// A JSON file of a checkpoint is not what it should be.
+    /// A JSON file of a checkpoint is malformed.
     #[error("{path}: not a valid {what}: {source}", path = path.display())]
     Json {
         /// The file.
         path: PathBuf,
-        /// What the file should hold, e.g. `config.json`.
+        /// The expected content, e.g. `config.json`.
         what: &'static str,
-        /// Where and why parsing stopped.
+        /// Where and why parsing failed.
         source: serde_json::Error,
     },
-    /// Whoever lends a pass its weights, or takes its gradients, could not.
+    /// A weight source or gradient sink failed.
     #[error(transparent)]
     WeightSource(Box<dyn std::error::Error + Send + Sync>),
-    /// A model configuration that cannot be built or is not supported.
+    /// A model configuration that is inconsistent or not supported.
     #[error("model configuration: {0}")]
     Config(String),
-    /// A checkpoint folder lacks a file that it needs.
+    /// A required file is missing from a checkpoint folder.
     #[error("{path}: no {what} in this checkpoint folder; expected {expected}", path = path.display())]
     MissingFile {
         /// The folder.
         path: PathBuf,
-        /// What was looked for.
+        /// What is missing.
         what: &'static str,
-        /// The file names that would do.
+        /// The accepted file names.
         expected: &'static str,
     },
     /// A safetensors file is truncated or corrupt.
@@ -46,10 +46,10 @@ pub enum Error {
     Safetensors {
         /// The file.
         path: PathBuf,
-        /// What the parser said.
+        /// The parser's error.
         reason: String,
     },
-    /// A tensor that the architecture needs is not in the checkpoint.
+    /// A tensor of the architecture is missing from the checkpoint.
     #[error("{path}: tensor `{name}` is missing; the configuration asks for {layers} layers, does config.json belong to these weights?", path = path.display())]
     MissingTensor {
         /// The checkpoint folder.
@@ -59,7 +59,7 @@ pub enum Error {
         /// The number of layers of the configuration.
         layers: usize,
     },
-    /// A tensor of the checkpoint has another shape than the configuration asks for.
+    /// A tensor of the checkpoint has the wrong shape.
     #[error("{path}: tensor `{name}` has shape {found:?}, the configuration asks for {expected:?}", path = path.display())]
     Shape {
         /// The checkpoint folder.
@@ -68,10 +68,10 @@ pub enum Error {
         name: String,
         /// The shape in the file.
         found: Vec<usize>,
-        /// The shape that the configuration implies.
+        /// The shape required by the configuration.
         expected: Vec<usize>,
     },
-    /// A tensor holds a number format that cannot be loaded.
+    /// A tensor has a number format that cannot be loaded.
     #[error("{path}: tensor `{name}` has number format {dtype}; F32, F16 and BF16 can be loaded", path = path.display())]
     Dtype {
         /// The checkpoint folder.
@@ -81,7 +81,7 @@ pub enum Error {
         /// The format in the file.
         dtype: String,
     },
-    /// A file is not the one that was written.
+    /// A file's size or checksum differs from what was written.
     #[error("{path}: damaged: {reason}", path = path.display())]
     Damaged {
         /// The file.
@@ -89,32 +89,32 @@ pub enum Error {
         /// How it differs.
         reason: String,
     },
-    /// A tokenizer file that cannot be used.
+    /// An unusable tokenizer file.
     #[error("{path}: {reason}", path = path.display())]
     Tokenizer {
         /// The tokenizer file or its folder.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The cause and the remedy.
         reason: String,
     },
-    /// Text could not be encoded, or tokens not decoded.
+    /// Text could not be encoded, or tokens could not be decoded.
     #[error("tokenizer: {0}")]
     Encoding(String),
-    /// A generation request or configuration that can never be served.
+    /// An invalid generation request or engine configuration.
     #[error("generation: {0}")]
     Generation(String),
-    /// A packed batch that is inconsistent.
+    /// An inconsistent packed batch.
     #[error("batch: {0}")]
     Batch(String),
     /// A device that cannot be used.
     #[error("device {device}: {reason}")]
     Device {
-        /// The device as it was asked for.
+        /// The requested device.
         device: String,
-        /// What is missing and what to do.
+        /// The cause and the remedy.
         reason: String,
     },
-    /// A device, or the host, has too little memory for what is about to begin.
+    /// A device or the host has too little memory.
     #[error(transparent)]
     Memory(Box<TooLittleMemory>),
     /// An error of the tensor library.
@@ -126,7 +126,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Wraps an I/O error with the path it happened at.
+    /// Wraps an I/O error with its path.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }

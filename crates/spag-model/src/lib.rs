@@ -1,6 +1,5 @@
-//! LLaMA on candle tensors: hand-written forward and backward passes, Hugging Face folders, batched generation.
-//!
-//! This crate knows tokens, never games.
+//! LLaMA on candle tensors: hand-written forward and backward passes, Hugging Face checkpoints, and a continuous-batching
+//! generation engine. The crate works on tokens; it has no notion of games.
 //!
 //! ```
 //! use spag_model::{Activations, FlatBuffers, Llama, LlamaConfig, PackedBatch, Targets};
@@ -24,22 +23,22 @@
 //! # }
 //! ```
 
-// ── What a model is ──
+// ── Model definition ──
 mod config;
 mod error;
 mod params;
 
-// ── Where it computes ──
+// ── Devices and memory ──
 mod device;
 mod memory;
 
-// ── What it computes ──
+// ── Computation ──
 pub mod kernels;
 mod llama;
 pub mod ops;
 mod packed;
 
-// ── In and out ──
+// ── Checkpoints and generation ──
 mod checkpoint;
 mod generate;
 mod tokenizer;
@@ -53,14 +52,15 @@ pub use config::LlamaConfig;
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};
 pub use generate::{
-    Completion, Detokenizer, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, GenerationStats,
-    GenerationTimes, MemoryBudget, PrefixSharing, Request, RequestId, Sampling,
+    Completion, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, GenerationStats, GenerationTimes,
+    MemoryBudget, PrefixSharing, Request, RequestId,
 };
 pub use llama::{Activations, Forward, Llama, Network};
 pub use memory::{
     Computer, GenerationMemory, GenerationMemorySettings, OptimizerPlace, ParameterPlace, RankMemory, Sharding, Spread,
     TooLittleMemory, TrainingSettings, gib,
 };
+pub use ops::sample::Sampling;
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, View, WeightSource};
-pub use tokenizer::{SpecialIds, Tokenizer};
+pub use tokenizer::{Detokenizer, SpecialIds, Tokenizer};

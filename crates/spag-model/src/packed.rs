@@ -1,20 +1,20 @@
-//! Sequences of any lengths packed one after another, and the tokens to predict in them.
+//! Packed batches: sequences of different lengths concatenated without padding, and their target tokens.
 
 use crate::error::{Error, Result};
 
-/// Sequences packed without padding: N tokens in all. Made by batchers; read by [`crate::Llama`].
+/// Sequences concatenated without padding: N tokens. Built by the batcher, read by [`crate::Llama`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackedBatch {
     /// Token ids, `[N]`.
     pub ids: Vec<u32>,
     /// Position of each token in its sequence, `[N]`.
     pub positions: Vec<u32>,
-    /// First token of each sequence and, last, N.
+    /// Row of the first token of each sequence and, last, N (`cu_seqlens` of FlashAttention).
     pub bounds: Vec<u32>,
 }
 
 impl PackedBatch {
-    /// Packs sequences in the given order.
+    /// Concatenates sequences in the given order.
     pub fn new<'a>(sequences: impl IntoIterator<Item = &'a [u32]>) -> Self {
         let mut packed = Self { bounds: vec![0], ..Self::default() };
         for sequence in sequences {
@@ -30,18 +30,18 @@ impl PackedBatch {
         self.ids.len()
     }
 
-    /// Whether there is no token at all.
+    /// Whether the batch has no tokens.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 }
 
-/// Which rows predict which tokens: M pairs.
+/// Prediction targets: M pairs of row and token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
-    /// Row of the packed batch whose output predicts, `[M]`.
+    /// Row of the packed batch whose output predicts the token, `[M]`.
     pub rows: Vec<u32>,
-    /// The token that comes next there, `[M]`.
+    /// The token to predict, `[M]`.
     pub tokens: Vec<u32>,
 }
 

@@ -1,13 +1,13 @@
-//! A tokenizer from `tokenizer.json` with the special tokens that the game needs.
+//! Hugging Face tokenizers (`tokenizer.json`) with their BOS and EOS tokens.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
 use crate::error::{Error, Result};
 
-/// Files of a checkpoint folder that belong to the tokenizer and travel with it unchanged.
-const COMPANIONS: [&str; 6] = [
+/// Tokenizer files of a checkpoint folder. They are copied unchanged into every checkpoint that is written.
+const FILES: [&str; 6] = [
     "tokenizer.json",
     "tokenizer.model",
     "tokenizer_config.json",
@@ -16,7 +16,7 @@ const COMPANIONS: [&str; 6] = [
     "generation_config.json",
 ];
 
-/// Text to tokens and back, with BOS and EOS.
+/// Encodes text to tokens and back, with BOS and EOS.
 #[derive(Clone)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Tokenizer {
     }
 }
 
-/// Ids to fall back on when no file names the special tokens: those of `config.json`.
+/// Fallback ids from `config.json`, used if no tokenizer file names the special tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpecialIds {
     /// Begin of sequence.
@@ -45,30 +45,29 @@ pub struct SpecialIds {
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json` of a checkpoint folder and the special tokens that the files beside it name.
+    /// Reads `tokenizer.json` of a checkpoint folder, and the special tokens from the files beside it.
     ///
     /// # Errors
-    /// No `tokenizer.json`, a malformed file, or no BOS or EOS to be found.
+    /// A missing or malformed file, or no BOS or EOS token.
     pub fn from_dir(dir: impl AsRef<Path>, fallback: SpecialIds) -> Result<Self> {
         let dir = dir.as_ref();
         let path = dir.join("tokenizer.json");
         if !path.is_file() {
-            let hint = match dir.join("tokenizer.model").is_file() {
-                true => {
-                    "there is tokenizer.model here but no tokenizer.json; save one with transformers: \
-                         AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
-                }
-                false => "no tokenizer.json in this folder; playing, and training on text, need one",
+            let reason = if dir.join("tokenizer.model").is_file() {
+                "there is tokenizer.model here but no tokenizer.json; save one with transformers: \
+                 AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
+            } else {
+                "no tokenizer.json in this folder; playing, and training on text, need one"
             };
-            return Err(Error::Tokenizer { path: dir.to_owned(), reason: hint.into() });
+            return Err(Error::Tokenizer { path: dir.to_owned(), reason: reason.into() });
         }
         Self::from_file(path, fallback)
     }
 
-    /// Reads a `tokenizer.json`, and `tokenizer_config.json` and its kin if they lie beside it.
+    /// Reads a `tokenizer.json`, and the special tokens from the files beside it.
     ///
     /// # Errors
-    /// A missing or malformed file, or no BOS or EOS to be found.
+    /// A missing or malformed file, or no BOS or EOS token.
     pub fn from_file(path: impl AsRef<Path>, fallback: SpecialIds) -> Result<Self> {
         let path = path.as_ref();
         let dir = path.parent().unwrap_or(Path::new("."));
@@ -78,7 +77,7 @@ impl Tokenizer {
             reason: format!("not a valid tokenizer.json: {e}"),
         })?;
         let mut files = vec![("tokenizer.json".to_owned(), bytes)];
-        for name in COMPANIONS.iter().skip(1) {
+        for name in FILES.iter().skip(1) {
             let companion = dir.join(name);
             if companion.is_file() {
                 files.push(((*name).to_owned(), std::fs::read(&companion).map_err(Error::io(&companion))?));
@@ -114,45 +113,90 @@ impl Tokenizer {
         Ok(Self { inner, bos, eos, files })
     }
 
-    /// Tokens of `text` alone, without BOS or EOS.
+    /// Encodes `text` without adding BOS or EOS.
     ///
     /// # Errors
-    /// The tokenizer's model refuses the text.
+    /// The tokenizer rejects the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false).map_err(|e| Error::Encoding(e.to_string()))?;
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// Text of `ids` without special tokens.
+    /// Decodes `ids`, skipping special tokens.
     ///
     /// # Errors
-    /// The decoder refuses the tokens.
+    /// The decoder rejects the tokens.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         self.inner.decode(ids, true).map_err(|e| Error::Encoding(e.to_string()))
     }
 
-    /// The token that begins every sequence.
+    /// The beginning-of-sequence token.
     pub fn bos(&self) -> u32 {
         self.bos
     }
 
-    /// The token that ends a response.
+    /// The end-of-sequence token.
     pub fn eos(&self) -> u32 {
         self.eos
     }
 
-    /// Number of pieces, added tokens included.
+    /// Vocabulary size, including added tokens.
     pub fn vocab_size(&self) -> usize {
         self.inner.get_vocab_size(true)
     }
 
-    /// The tokenizer's files, byte for byte as they were read: (name, contents).
+    /// The tokenizer's files as they were read: (name, contents).
     pub fn files(&self) -> &[(String, Vec<u8>)] {
         &self.files
     }
+}
 
-    /// Where a folder keeps its tokenizer.
-    pub fn path_in(dir: &Path) -> PathBuf {
-        dir.join("tokenizer.json")
+/// Decoders emit this character for incomplete UTF-8.
+const REPLACEMENT: char = '\u{fffd}';
+
+/// Incremental detokenizer. Text that was returned never changes and is always valid UTF-8.
+///
+/// A character can span several tokens (byte fallback, byte-level tokens); its bytes are held back until it is
+/// complete. A token's text can depend on its neighbours (a leading blank is dropped at the start of a text), so each
+/// token is decoded together with the few before it, and their text is removed from the result.
+///
+/// All returned pieces and [`Detokenizer::finish`] together equal the decoding of all tokens at once.
+#[derive(Clone, Debug, Default)]
+pub struct Detokenizer {
+    ids: Vec<u32>,
+    /// Index of the first token that is decoded together with the next.
+    context: usize,
+    /// Number of tokens whose text was returned.
+    emitted: usize,
+}
+
+impl Detokenizer {
+    /// Appends a token and returns the new text, which may be empty.
+    ///
+    /// # Errors
+    /// The decoder rejects the tokens.
+    pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
+        self.ids.push(id);
+        let before = tokenizer.decode(&self.ids[self.context..self.emitted])?;
+        let now = tokenizer.decode(&self.ids[self.context..])?;
+        match now.strip_prefix(before.as_str()) {
+            Some(new) if !new.is_empty() && !new.ends_with(REPLACEMENT) => {
+                let new = new.to_owned();
+                self.context = self.emitted;
+                self.emitted = self.ids.len();
+                Ok(new)
+            }
+            _ => Ok(String::new()),
+        }
+    }
+
+    /// Returns the text held back. Incomplete characters become replacement characters.
+    ///
+    /// # Errors
+    /// The decoder rejects the tokens.
+    pub fn finish(&self, tokenizer: &Tokenizer) -> Result<String> {
+        let before = tokenizer.decode(&self.ids[self.context..self.emitted])?;
+        let now = tokenizer.decode(&self.ids[self.context..])?;
+        Ok(now.strip_prefix(before.as_str()).unwrap_or_default().to_owned())
     }
 }

@@ -5,7 +5,7 @@ use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
 use spag_model::ops::attention::{self, Heads, Sequences};
 use spag_model::ops::paged_attention::{self, PageShape, Plan, Span};
 use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
-use spag_model::ops::sample::{Ask, choose};
+use spag_model::ops::sample::{SampleParams, sample};
 use spag_model::ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
 
 use super::{Ceilings, Floor, Timed};
@@ -153,9 +153,9 @@ fn decode(bench: &mut Bench<'_>) -> Result<()> {
         paged_attention::forward(&qkv, &keys, &values, &plan).map(drop)
     })?;
     let logits = Tensor::randn(0f32, 1f32, (batch, VOCABULARY), bench.device)?;
-    let asks = vec![Ask::default(); batch];
+    let params = vec![SampleParams::default(); batch];
     bench.time("sampling 64 of 32000", Floor::Bytes(4.0 * (batch * VOCABULARY) as f64), || {
-        choose(&logits, &asks).map(drop)
+        sample(&logits, &params).map(drop)
     })
 }
 

@@ -1,27 +1,29 @@
-//! How a request is completed, and what an engine may use for it.
+//! Configuration of requests and engines.
 
 use crate::config::LlamaConfig;
+use crate::device::free_memory;
 use crate::error::{Error, Result};
-use crate::generate::budget::MemoryBudget;
-use crate::generate::sample::Sampling;
+use crate::llama::Llama;
+use crate::memory::available_memory;
+use crate::ops::sample::Sampling;
 
-/// How one request is completed.
+/// Generation settings of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerationConfig {
-    /// A completion ends after this many tokens at the latest.
+    /// Maximum number of generated tokens.
     pub max_new_tokens: usize,
-    /// Neither EOS nor a stop token is chosen before this many tokens are out.
+    /// EOS and stop tokens are banned before this many tokens.
     pub min_new_tokens: usize,
-    /// How tokens are chosen.
+    /// The sampling strategy.
     pub sampling: Sampling,
-    /// Tokens that end a completion beside EOS.
+    /// Tokens that end a completion, in addition to EOS.
     pub stop_tokens: Vec<u32>,
-    /// Texts that end a completion where they first occur; the completion's text ends before them.
+    /// Strings that end a completion. The text ends before the first occurrence.
     pub stop_strings: Vec<String>,
 }
 
 impl Default for GenerationConfig {
-    /// Up to 256 greedy tokens, as the paper's testing does.
+    /// Up to 256 greedy tokens, as in the paper's evaluation.
     fn default() -> Self {
         Self {
             max_new_tokens: 256,
@@ -34,7 +36,7 @@ impl Default for GenerationConfig {
 }
 
 impl GenerationConfig {
-    /// Rejects settings that nothing can be generated with.
+    /// Rejects invalid settings.
     ///
     /// # Errors
     /// [`Error::Generation`] naming the setting.
@@ -43,65 +45,64 @@ impl GenerationConfig {
         if self.max_new_tokens == 0 {
             return Err(Error::Generation("max_new_tokens must be at least 1".into()));
         }
-        match self.stop_strings.iter().any(String::is_empty) {
-            true => Err(Error::Generation("a stop string is empty; it would end every completion at once".into())),
-            false => Ok(()),
+        if self.stop_strings.iter().any(String::is_empty) {
+            return Err(Error::Generation("a stop string is empty; it would end every completion at once".into()));
         }
+        Ok(())
     }
 }
 
-/// Whether requests use the keys and values that others have computed for the same beginning.
+/// Whether requests reuse the KV cache of requests with the same prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PrefixSharing {
-    /// Pages with the same tokens before them and in them are computed once and shared.
+    /// Full pages with the same prefix are computed once and shared.
     #[default]
     On,
-    /// Every request computes all of its own.
+    /// Every request computes its whole prompt.
     Off,
 }
 
-/// What an engine may use: memory in pages, places in the batch, tokens of a step.
+/// Limits of an engine: KV cache, running requests and tokens per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Tokens of a prompt and its completion together; longer prompts lose tokens on the left, as in the reference.
+    /// Maximum tokens of a prompt and its completion. Longer prompts are truncated on the left, as in the reference.
     pub max_length: usize,
-    /// Tokens of a page of keys and values.
+    /// Tokens per page of the KV cache.
     pub page_size: usize,
-    /// Pages; allocated once, touched as they are used.
+    /// Number of pages. Allocated at the start; the operating system maps them on first use.
     pub pages: usize,
-    /// Requests in the running batch at most.
+    /// Maximum number of running requests.
     pub max_running: usize,
-    /// Tokens that a forward pass computes at most, decoding requests aside: long prompts go in chunks.
+    /// Maximum tokens of a forward pass. Longer prompts are split (chunked prefill). Decoding tokens always fit.
     pub max_step_tokens: usize,
-    /// Whether equal beginnings are computed once.
+    /// Whether requests share prefixes.
     pub prefix_sharing: PrefixSharing,
 }
 
-/// Tokens of a page unless told otherwise: a full tile of the CPU's products.
+/// Default tokens per page: a full tile of the CPU's matrix product.
 const PAGE_SIZE: usize = 64;
-/// Prompt tokens of a step unless told otherwise: enough to use the processor well, few enough that decoding requests
-/// do not wait for long.
+/// Default tokens per step: enough for full throughput, without delaying decoding requests for long.
 const STEP_TOKENS: usize = 512;
-/// Requests at a time beyond which a processor gains nothing.
+/// Number of running requests beyond which throughput does not increase.
 const MOST_RUNNING: usize = 128;
 
 impl EngineConfig {
-    /// Bytes of keys and values of one token, in all layers, whose numbers take `bytes_per_value` each.
+    /// Bytes of the KV cache per token, over all layers.
     pub fn bytes_per_token(model: &LlamaConfig, bytes_per_value: usize) -> usize {
         2 * model.num_hidden_layers * model.kv_size() * bytes_per_value
     }
 
-    /// For up to `max_running` requests of the model's full length, or as many as `memory` holds.
+    /// Sized for up to `max_running` requests of the model's full length, or as many as fit into `memory`.
     pub fn new(model: &LlamaConfig, max_running: usize, memory: MemoryBudget) -> Self {
         Self::with_max_length(model, max_running, model.max_position_embeddings, memory)
     }
 
-    /// As [`EngineConfig::new`] for requests of `max_length` tokens. Memory for one of them is taken in any case.
+    /// As [`EngineConfig::new`], for requests of `max_length` tokens. Holds at least one such request.
     pub fn with_max_length(model: &LlamaConfig, max_running: usize, max_length: usize, memory: MemoryBudget) -> Self {
         let each = max_length.div_ceil(PAGE_SIZE).max(1);
         let page_bytes = PAGE_SIZE * Self::bytes_per_token(model, memory.bytes_per_value);
         let fit = memory.bytes / page_bytes.max(1);
-        // One request more than run, for beginnings that are kept.
+        // One extra request, for cached prefixes.
         let pages = max_running.saturating_add(1).saturating_mul(each).min(fit).max(each);
         Self {
             max_length,
@@ -113,14 +114,13 @@ impl EngineConfig {
         }
     }
 
-    /// How many requests of `max_length` tokens `memory` has room for at a time, 1 to 128: a processor gains nothing from
-    /// more.
+    /// Number of requests of `max_length` tokens that fit into `memory`, from 1 to 128.
     pub fn max_running_that_fit(model: &LlamaConfig, max_length: usize, memory: MemoryBudget) -> usize {
         let each = max_length.next_multiple_of(PAGE_SIZE) * Self::bytes_per_token(model, memory.bytes_per_value);
         (memory.bytes / each.max(1)).clamp(1, MOST_RUNNING)
     }
 
-    /// Rejects what no engine can work with.
+    /// Rejects invalid settings.
     pub(super) fn check(&self, model: &LlamaConfig) -> Result<()> {
         let wrong = |why: String| Err(Error::Generation(why));
         let limit = model.max_position_embeddings;
@@ -135,9 +135,54 @@ impl EngineConfig {
                 self.max_length
             ));
         }
-        match u32::try_from(self.pages) {
-            Ok(_) => Ok(()),
-            Err(_) => wrong(format!("{} pages are too many; take larger ones", self.pages)),
+        if u32::try_from(self.pages).is_err() {
+            return wrong(format!("{} pages are too many; use larger pages", self.pages));
         }
+        Ok(())
+    }
+}
+
+/// The KV cache takes 1/2 of the host's free memory; the rest is left to other processes.
+const HOST_SHARE: u64 = 2;
+
+/// Memory for an engine's KV cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryBudget {
+    /// Total size.
+    pub bytes: usize,
+    /// Bytes per element: 4 on a CPU, which computes in f32; on a GPU the size of a weight.
+    pub bytes_per_value: usize,
+}
+
+impl MemoryBudget {
+    /// Half of the host's free memory, for an engine on the CPU.
+    pub fn host() -> Self {
+        Self {
+            bytes: usize::try_from(available_memory() / HOST_SHARE).unwrap_or(usize::MAX),
+            bytes_per_value: size_of::<f32>(),
+        }
+    }
+
+    /// Memory on the device of a loaded model: half of the free memory on a CPU, nine tenths on a GPU, where only the
+    /// activations of a pass are still to be allocated.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn for_model(model: &Llama) -> Result<Self> {
+        let device = model.parameters().device();
+        let bytes = if device.is_cpu() { available_memory() / HOST_SHARE } else { free_memory(device)?.free / 10 * 9 };
+        let bytes_per_value = Self::bytes_per_value(model);
+        Ok(Self { bytes: usize::try_from(bytes).unwrap_or(usize::MAX), bytes_per_value })
+    }
+
+    /// Bytes per element of the KV cache of a loaded model.
+    pub fn bytes_per_value(model: &Llama) -> usize {
+        let parameters = model.parameters();
+        if parameters.device().is_cpu() { size_of::<f32>() } else { parameters.dtype().bytes() }
+    }
+
+    /// An equal share for each of `engines`.
+    pub fn split(self, engines: usize) -> Self {
+        Self { bytes: self.bytes / engines.max(1), ..self }
     }
 }

@@ -1,4 +1,4 @@
-//! The engine: keeps a batch of sequences running, chunks of prompts beside newest tokens.
+//! The generation engine: schedules sequences, runs the model and samples tokens.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,22 +7,22 @@ use candle_core::Tensor;
 
 use super::config::EngineConfig;
 use super::kv::KvCache;
+use super::model_runner::{ForwardOutput, ModelRunner};
 use super::request::{Completion, FinishReason, Generate, Request, RequestId};
-use super::schedule::{Chunk, plan};
+use super::schedule::{ScheduledChunk, schedule};
 use super::sequence::Sequence;
 use super::stats::GenerationStats;
-use super::weights::{Passed, Weights};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
 use crate::ops::paged_attention::Span;
-use crate::ops::sample::{self, Ask};
+use crate::ops::sample::{self, SampleParams};
 use crate::tokenizer::Tokenizer;
 
-/// A model ready to generate: continuous batching over paged keys and values.
+/// A generation engine with continuous batching and a paged KV cache.
 ///
-/// Requests join and leave the running batch at every step. Memory is fixed: a request that finds no page preempts the
-/// youngest, whose tokens are computed again later. A request's tokens and log-probabilities do not depend on what else
-/// runs, on chunks, on preemptions, or on what was found in the cache: bit by bit on a CPU.
+/// Requests join and leave the batch at every step. The KV cache has a fixed size: if no page is free, the youngest
+/// request is preempted and recomputed later. Tokens and log-probabilities of a request do not depend on the rest of
+/// the batch, on chunking, preemption or cache hits; on a CPU bit by bit.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -40,88 +40,88 @@ use crate::tokenizer::Tokenizer;
 /// ```
 pub struct Engine {
     tokenizer: Tokenizer,
-    weights: Weights,
+    runner: ModelRunner,
     config: EngineConfig,
     pub(super) state: State,
 }
 
-/// What changes from step to step.
+/// The scheduler's state.
 pub(super) struct State {
     pub(super) cache: KvCache,
-    /// Not begun, or preempted; the first comes next.
+    /// Not started or preempted, in the order in which they are admitted.
     pub(super) waiting: VecDeque<Sequence>,
-    /// In the order in which they were admitted.
+    /// Ordered by admission.
     pub(super) running: Vec<Sequence>,
     pub(super) stats: GenerationStats,
     next_id: u64,
 }
 
 impl Engine {
-    /// An engine for a checkpoint, whose weights it packs for itself: the checkpoint may be dropped.
+    /// Creates an engine. It packs its own copy of the weights, so the checkpoint may be dropped.
     ///
     /// # Errors
-    /// Settings that do not fit the model.
+    /// Settings that the model does not support.
     pub fn new(checkpoint: &Checkpoint, config: EngineConfig) -> Result<Self> {
         let model = checkpoint.model.config();
         config.check(model)?;
-        let weights = Weights::new(&checkpoint.model)?;
+        let runner = ModelRunner::new(&checkpoint.model)?;
         let state = State {
-            cache: KvCache::new(model, &config, weights.dtype(), weights.device())?,
+            cache: KvCache::new(model, &config, runner.dtype(), runner.device())?,
             waiting: VecDeque::new(),
             running: Vec::new(),
             stats: GenerationStats::default(),
             next_id: 0,
         };
-        Ok(Self { tokenizer: checkpoint.tokenizer.clone(), weights, config, state })
+        Ok(Self { tokenizer: checkpoint.tokenizer.clone(), runner, config, state })
     }
 
-    /// What it may use.
+    /// The engine's limits.
     pub fn config(&self) -> &EngineConfig {
         &self.config
     }
 
-    /// The tokenizer of its checkpoint.
+    /// The checkpoint's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// The forward pass over what was planned.
-    fn pass(&mut self, chunks: &[Chunk]) -> Result<Passed> {
+    /// Runs the forward pass over the scheduled chunks.
+    fn forward(&mut self, chunks: &[ScheduledChunk]) -> Result<ForwardOutput> {
         let began = Instant::now();
         let State { cache, running, stats, .. } = &mut self.state;
         let (mut ids, mut spans, mut last) = (Vec::new(), Vec::new(), Vec::new());
-        // Rows and keys seen, of prompts and of newest tokens.
-        let (mut prompt, mut newest) = ((0usize, 0usize), (0usize, 0usize));
+        // (rows, attended keys) of prompts and of decoding.
+        let (mut prompt, mut decode) = ((0usize, 0usize), (0usize, 0usize));
         for chunk in chunks {
             let sequence = &running[chunk.sequence];
             let first = ids.len();
             ids.extend_from_slice(&sequence.tokens[chunk.tokens.clone()]);
             let rows = first..ids.len();
-            let kind = if chunk.tokens.start < sequence.prompt { &mut prompt } else { &mut newest };
+            let kind = if chunk.tokens.start < sequence.prompt { &mut prompt } else { &mut decode };
             kind.0 += rows.len();
             kind.1 += chunk.tokens.clone().map(|position| position + 1).sum::<usize>();
-            spans.push(Span { rows, position: chunk.tokens.start, pages: &sequence.cached.pages });
+            spans.push(Span { rows, position: chunk.tokens.start, pages: &sequence.table.pages });
             if chunk.tokens.end == sequence.tokens.len() {
                 last.push(ids.len() as u32 - 1);
             }
         }
-        let passed = self.weights.forward(&ids, &spans, &last, cache)?;
-        cache.computed();
+        let output = self.runner.forward(&ids, &spans, &last, cache)?;
+        cache.mark_computed();
         let all = began.elapsed();
         stats.steps += 1;
         stats.computed_tokens += ids.len() as u64;
-        stats.attended_keys += (prompt.1 + newest.1) as u64;
+        stats.attended_keys += (prompt.1 + decode.1) as u64;
         let share = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
-        let prefill = passed.attention.mul_f64(share(prompt.1, prompt.1 + newest.1))
-            + all.saturating_sub(passed.attention).mul_f64(share(prompt.0, ids.len()));
+        let prefill = output.attention.mul_f64(share(prompt.1, prompt.1 + decode.1))
+            + all.saturating_sub(output.attention).mul_f64(share(prompt.0, ids.len()));
         stats.times.prefill += prefill;
         stats.times.decode += all.saturating_sub(prefill);
-        stats.times.attention += passed.attention;
-        Ok(passed)
+        stats.times.attention += output.attention;
+        Ok(output)
     }
 
-    /// Chooses a token for every sequence whose tokens have all been computed; returns those that ended.
-    fn advance(&mut self, chunks: &[Chunk], logits: &Tensor) -> Result<Vec<(RequestId, FinishReason)>> {
+    /// Samples a token for every sequence that is fully computed. Returns the sequences that ended.
+    fn sample(&mut self, chunks: &[ScheduledChunk], logits: &Tensor) -> Result<Vec<(RequestId, FinishReason)>> {
         let began = Instant::now();
         let (running, eos) = (&mut self.state.running, self.tokenizer.eos());
         let mut place = vec![None; running.len()];
@@ -131,14 +131,14 @@ impl Engine {
         }
         let mut ready: Vec<(usize, &mut Sequence)> =
             running.iter_mut().zip(&place).filter_map(|(sequence, row)| row.map(|row| (row, sequence))).collect();
-        let mut asks = vec![Ask::default(); ready.len()];
+        let mut params = vec![SampleParams::default(); ready.len()];
         for (row, sequence) in &mut ready {
-            asks[*row] = sequence.ask(eos);
+            params[*row] = sequence.sampling_params(eos);
         }
-        let chosen = sample::choose(logits, &asks)?;
+        let chosen = sample::sample(logits, &params)?;
         let mut ended = Vec::new();
         for (row, sequence) in &mut ready {
-            let choice = chosen[*row].map_err(|refusal| Error::Generation(refusal.to_string()))?;
+            let choice = chosen[*row].map_err(|e| Error::Generation(e.to_string()))?;
             if let Some(finish) = sequence.push(choice, &self.tokenizer)? {
                 ended.push((sequence.id, finish));
             }
@@ -147,10 +147,10 @@ impl Engine {
         Ok(ended)
     }
 
-    /// Takes an ended sequence out.
-    fn complete_one(&mut self, id: RequestId, finish: FinishReason) -> Result<Option<(RequestId, Completion)>> {
+    /// Removes a finished sequence and returns its completion.
+    fn finish(&mut self, id: RequestId, finish: FinishReason) -> Result<Option<(RequestId, Completion)>> {
         let Some(mut sequence) = self.state.take_running(id) else { return Ok(None) };
-        self.state.cache.release(&mut sequence.cached, &sequence.tokens);
+        self.state.cache.release(&mut sequence.table, &sequence.tokens);
         self.state.stats.requests += 1;
         self.state.stats.new_tokens += (sequence.tokens.len() - sequence.prompt) as u64;
         Ok(Some((id, sequence.complete(finish, &self.tokenizer)?)))
@@ -178,11 +178,11 @@ impl Generate for Engine {
         }
         let mut tokens = vec![self.tokenizer.bos()];
         tokens.append(&mut self.tokenizer.encode(&prompt)?);
-        let cut = tokens.len().saturating_sub(room);
-        tokens.drain(..cut);
+        let truncated = tokens.len().saturating_sub(room);
+        tokens.drain(..truncated);
         let id = RequestId(self.state.next_id);
-        let sequence = Sequence::new(id, config, seed, tokens, cut);
-        let needed = self.state.cache.pages_for(sequence.most_tokens());
+        let sequence = Sequence::new(id, config, seed, tokens, truncated);
+        let needed = self.state.cache.pages_for(sequence.max_tokens());
         if needed > self.config.pages {
             return Err(Error::Generation(format!(
                 "a prompt of {} tokens and {} new ones need {needed} pages of {} tokens, but the engine has {}; give it \
@@ -192,7 +192,7 @@ impl Generate for Engine {
         }
         self.state.next_id += 1;
         self.state.stats.prompt_tokens += sequence.prompt as u64;
-        self.state.stats.truncated_prompts += u64::from(cut > 0);
+        self.state.stats.truncated_prompts += u64::from(truncated > 0);
         self.state.waiting.push_back(sequence);
         self.state.stats.times.tokenizer += began.elapsed();
         Ok(id)
@@ -203,17 +203,17 @@ impl Generate for Engine {
             return Ok(Vec::new());
         }
         let began = Instant::now();
-        let chunks = plan(&mut self.state, &self.config)?;
+        let chunks = schedule(&mut self.state, &self.config)?;
         self.state.stats.times.schedule += began.elapsed();
-        let passed = self.pass(&chunks)?;
-        let ended = match &passed.logits {
-            Some(logits) => self.advance(&chunks, logits)?,
+        let output = self.forward(&chunks)?;
+        let ended = match &output.logits {
+            Some(logits) => self.sample(&chunks, logits)?,
             None => Vec::new(),
         };
         let began = Instant::now();
         let mut completions = Vec::with_capacity(ended.len());
         for (id, finish) in ended {
-            completions.extend(self.complete_one(id, finish)?);
+            completions.extend(self.finish(id, finish)?);
         }
         self.state.stats.times.tokenizer += began.elapsed();
         Ok(completions)
@@ -222,7 +222,7 @@ impl Generate for Engine {
     fn abort(&mut self, id: RequestId) {
         self.state.waiting.retain(|sequence| sequence.id != id);
         if let Some(mut sequence) = self.state.take_running(id) {
-            self.state.cache.release(&mut sequence.cached, &sequence.tokens);
+            self.state.cache.release(&mut sequence.table, &sequence.tokens);
         }
     }
 

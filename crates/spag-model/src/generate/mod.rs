@@ -1,22 +1,16 @@
-//! Generation: prompts in, completions out, by continuous batching over paged keys and values.
+//! Generation engine: continuous batching over a paged KV cache.
 
-mod budget;
 mod config;
-mod detokenize;
 mod engine;
+mod graphs;
 mod kv;
-mod recorded;
+mod model_runner;
 mod request;
-mod sample;
 mod schedule;
 mod sequence;
 mod stats;
-mod weights;
 
-pub use budget::MemoryBudget;
-pub use config::{EngineConfig, GenerationConfig, PrefixSharing};
-pub use detokenize::Detokenizer;
+pub use config::{EngineConfig, GenerationConfig, MemoryBudget, PrefixSharing};
 pub use engine::Engine;
 pub use request::{Completion, FinishReason, Generate, Request, RequestId};
-pub use sample::Sampling;
 pub use stats::{GenerationStats, GenerationTimes};

@@ -1,4 +1,4 @@
-//! What goes into an engine and what comes out.
+//! Requests, completions and the [`Generate`] trait.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use super::config::GenerationConfig;
 use super::stats::GenerationStats;
 use crate::error::{Error, Result};
 
-/// A prompt to complete.
+/// A generation request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The text; BOS is put before its tokens.
+    /// The prompt. BOS is prepended.
     pub prompt: String,
-    /// Seed of every draw of this request: its tokens do not depend on the rest of the batch.
+    /// Seed of the request's samples. They do not depend on the rest of the batch.
     pub seed: u64,
-    /// How it is completed.
+    /// Generation settings.
     pub config: Arc<GenerationConfig>,
 }
 
-/// The name of a request inside an engine.
+/// Identifies a request within an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 
@@ -27,62 +27,62 @@ pub struct RequestId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The model chose EOS, which is the last of the token ids.
+    /// EOS, which is the last token id.
     Eos,
-    /// A stop token, which is the last of the token ids.
+    /// A stop token, which is the last token id.
     StopToken,
     /// A stop string occurred in the text.
     StopString,
-    /// `max_new_tokens` are out.
+    /// `max_new_tokens` was reached.
     Length,
 }
 
-/// A completed prompt.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Completion {
-    /// The new tokens, with the EOS or stop token that ended them, as the reference returns them.
+    /// The generated tokens, including the EOS or stop token that ended them, as in the reference.
     pub token_ids: Vec<u32>,
-    /// Their text, without what ended it, stripped of nothing else.
+    /// The text, without the token or string that ended it and otherwise unmodified.
     pub text: String,
-    /// ln p of each token under the model itself: softmax of its logits as they are.
+    /// ln p of each token under softmax of the unmodified logits.
     pub model_log_probs: Vec<f32>,
-    /// ln p of each token under the distribution that it was drawn from: with temperature, top-k, top-p and banned
-    /// tokens. 0 where the choice was greedy.
+    /// ln p of each token under the distribution it was sampled from, with temperature, top-k, top-p and banned tokens;
+    /// 0 if greedy.
     pub sampling_log_probs: Vec<f32>,
     /// Why it ended.
     pub finish: FinishReason,
-    /// Tokens of the prompt that was read, BOS included.
+    /// Prompt tokens after truncation, including BOS.
     pub prompt_tokens: usize,
-    /// Tokens that were cut off the left of the prompt.
+    /// Prompt tokens truncated on the left.
     pub truncated_tokens: usize,
-    /// Tokens of the prompt whose keys and values were there already.
+    /// Prompt tokens found in the KV cache.
     pub cached_tokens: usize,
 }
 
-/// Requests in, completions out, in any order: what the games, batches of prompts and servers ask of an engine.
+/// A generation engine as seen by games, batch generation and servers. Completions come in any order.
 pub trait Generate {
-    /// Takes a request on.
+    /// Adds a request.
     ///
     /// # Errors
-    /// Text that the tokenizer refuses, settings that make no sense, or a request that can never fit.
+    /// Text that the tokenizer rejects, invalid settings, or a request that can never fit.
     fn submit(&mut self, request: Request) -> Result<RequestId>;
 
-    /// One forward pass over what is running; the requests that it completed. Nothing happens where nothing is open.
+    /// Runs one forward pass and returns the requests that it completed. Does nothing without unfinished requests.
     ///
     /// # Errors
-    /// A model whose logits are not finite, or an error of the device.
+    /// Non-finite logits, or an error of the device.
     fn step(&mut self) -> Result<Vec<(RequestId, Completion)>>;
 
-    /// Drops a request; its completion never comes. One that is not open is left alone.
+    /// Aborts a request; it will not be completed. Unknown ids are ignored.
     fn abort(&mut self, id: RequestId);
 
-    /// Requests taken on and not completed.
+    /// Number of requests that are waiting or running.
     fn unfinished(&self) -> usize;
 
-    /// What has been done so far.
+    /// Statistics so far.
     fn stats(&self) -> GenerationStats;
 
-    /// Completes all of `requests`; the completions come in their order.
+    /// Completes all `requests`, in their order.
     ///
     /// # Errors
     /// As [`Generate::submit`] and [`Generate::step`].
@@ -95,7 +95,7 @@ pub trait Generate {
                 return Err(Error::Generation("a request was lost".into()));
             }
             for (id, completion) in self.step()? {
-                // Ids rise; those of requests submitted before are not ours.
+                // Ids are sorted. Requests submitted earlier are skipped.
                 if let Ok(at) = ids.binary_search(&id) {
                     left -= usize::from(done[at].replace(completion).is_none());
                 }

@@ -1,4 +1,4 @@
-//! What the next forward pass computes: who joins, whose prompt goes on, who has to wait.
+//! The scheduler: chooses the tokens of the next forward pass and preempts sequences if pages run out.
 
 use std::ops::Range;
 
@@ -6,33 +6,33 @@ use super::config::EngineConfig;
 use super::engine::State;
 use crate::error::{Error, Result};
 
-/// Tokens of one sequence that a forward pass computes.
+/// Tokens of one sequence in a forward pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Chunk {
-    /// Place among the running ones.
+pub(super) struct ScheduledChunk {
+    /// Index into the running sequences.
     pub(super) sequence: usize,
-    /// Places in the sequence.
+    /// Positions in the sequence.
     pub(super) tokens: Range<usize>,
 }
 
-/// Plans a forward pass: every decoding sequence gets its one token, and prompts share what is left of the step.
+/// Schedules a forward pass: one token per decoding sequence; prompts share the rest of the token budget.
 ///
-/// Older sequences come first and are never preempted for younger ones, so that at least the oldest always advances.
-pub(super) fn plan(state: &mut State, config: &EngineConfig) -> Result<Vec<Chunk>> {
-    let decoding = state.running.iter().filter(|sequence| sequence.pending() == 1).count();
-    // Prompts always get a page's worth, whatever decodes.
+/// Older sequences go first and are never preempted for younger ones, so at least the oldest advances.
+pub(super) fn schedule(state: &mut State, config: &EngineConfig) -> Result<Vec<ScheduledChunk>> {
+    let decoding = state.running.iter().filter(|sequence| sequence.uncomputed() == 1).count();
+    // Prompts get at least a page, however many sequences decode.
     let mut budget = config.max_step_tokens.saturating_sub(decoding).max(config.page_size.min(config.max_step_tokens));
     let mut chunks = Vec::new();
     let mut preempted = false;
     let mut index = 0;
     while index < state.running.len() {
-        match extend(state, index, &mut budget)? {
-            Extended::Chunk(chunk) => chunks.push(chunk),
-            Extended::NoBudget => {}
-            Extended::NoPages => {
+        match schedule_sequence(state, index, &mut budget)? {
+            Scheduled::Chunk(chunk) => chunks.push(chunk),
+            Scheduled::NoBudget => {}
+            Scheduled::NoPages => {
                 preempted = true;
                 preempt_youngest(state);
-                // The same one again, unless it was the youngest itself.
+                // Retry this sequence, unless it was the one preempted.
                 continue;
             }
         }
@@ -40,76 +40,76 @@ pub(super) fn plan(state: &mut State, config: &EngineConfig) -> Result<Vec<Chunk
     }
     while !preempted && budget > 0 && state.running.len() < config.max_running {
         let Some(mut sequence) = state.waiting.pop_front() else { break };
-        let found = state.cache.share_pages(&mut sequence.cached, &sequence.tokens);
-        let held = sequence.cached.pages.len();
+        let found = state.cache.match_full_pages(&mut sequence.table, &sequence.tokens);
+        let held = sequence.table.pages.len();
         let lacking = state.cache.pages_for(sequence.tokens.len() + 1).saturating_sub(held);
         if lacking > state.cache.available() && !state.running.is_empty() {
-            state.cache.release(&mut sequence.cached, &sequence.tokens);
+            state.cache.release(&mut sequence.table, &sequence.tokens);
             state.waiting.push_front(sequence);
             break;
         }
-        state.stats.cached_tokens += sequence.note_found(found);
+        state.stats.cached_tokens += sequence.record_cache_hit(found);
         if sequence.preempted {
-            state.stats.recomputed_tokens += sequence.pending() as u64;
+            state.stats.recomputed_tokens += sequence.uncomputed() as u64;
         }
         state.running.push(sequence);
-        match extend(state, state.running.len() - 1, &mut budget)? {
-            Extended::Chunk(chunk) => chunks.push(chunk),
-            Extended::NoBudget => break,
-            Extended::NoPages => {
+        match schedule_sequence(state, state.running.len() - 1, &mut budget)? {
+            Scheduled::Chunk(chunk) => chunks.push(chunk),
+            Scheduled::NoBudget => break,
+            Scheduled::NoPages => {
                 preempt_youngest(state);
                 break;
             }
         }
     }
     if chunks.is_empty() {
-        return Err(Error::Generation("no request can go on; this is a fault of the engine".into()));
+        return Err(Error::Generation("no request can be scheduled; this is a bug in the engine".into()));
     }
-    // Newest tokens of sequences that begin alike go together: they read the pages that they share once.
+    // Decoding sequences with a common prefix are adjacent, so that attention reads shared pages once.
     chunks.sort_by(|a, b| {
-        let key = |chunk: &Chunk| chunk.tokens.len() == 1;
-        let pages = |chunk: &Chunk| &state.running[chunk.sequence].cached.pages;
+        let key = |chunk: &ScheduledChunk| chunk.tokens.len() == 1;
+        let pages = |chunk: &ScheduledChunk| &state.running[chunk.sequence].table.pages;
         key(a).cmp(&key(b)).then_with(|| pages(a).cmp(pages(b)))
     });
     Ok(chunks)
 }
 
-enum Extended {
-    Chunk(Chunk),
-    /// The step holds no more prompt tokens.
+enum Scheduled {
+    Chunk(ScheduledChunk),
+    /// The token budget is used up.
     NoBudget,
-    /// All pages are in use.
+    /// No page is free.
     NoPages,
 }
 
-/// Plans the next tokens of a running sequence.
-fn extend(state: &mut State, index: usize, budget: &mut usize) -> Result<Extended> {
+/// Schedules the next tokens of a running sequence.
+fn schedule_sequence(state: &mut State, index: usize, budget: &mut usize) -> Result<Scheduled> {
     let sequence = &mut state.running[index];
-    let is_prompt = sequence.pending() > 1;
+    let is_prompt = sequence.uncomputed() > 1;
     if is_prompt {
-        // What others have computed meanwhile.
-        let found = state.cache.share(&mut sequence.cached, &sequence.tokens)?;
-        state.stats.cached_tokens += sequence.note_found(found);
+        // Other sequences may have computed more of the prefix since.
+        let found = state.cache.match_prefix(&mut sequence.table, &sequence.tokens)?;
+        state.stats.cached_tokens += sequence.record_cache_hit(found);
         if *budget == 0 {
-            return Ok(Extended::NoBudget);
+            return Ok(Scheduled::NoBudget);
         }
     }
-    let start = sequence.cached.computed;
+    let start = sequence.table.computed;
     let end = if is_prompt { sequence.tokens.len().min(start + *budget) } else { sequence.tokens.len() };
-    if !state.cache.reserve(&mut sequence.cached, end) {
-        return Ok(Extended::NoPages);
+    if !state.cache.allocate(&mut sequence.table, end) {
+        return Ok(Scheduled::NoPages);
     }
-    state.cache.fill(&mut sequence.cached, &sequence.tokens, end);
+    state.cache.commit(&mut sequence.table, &sequence.tokens, end);
     if is_prompt {
         *budget -= end - start;
     }
-    Ok(Extended::Chunk(Chunk { sequence: index, tokens: start..end }))
+    Ok(Scheduled::Chunk(ScheduledChunk { sequence: index, tokens: start..end }))
 }
 
-/// The youngest gives its pages up and goes back to the head of the queue; what it has chosen stays chosen.
+/// Preempts the youngest sequence: frees its pages and moves it to the head of the queue. It keeps its sampled tokens.
 fn preempt_youngest(state: &mut State) {
     let Some(mut sequence) = state.running.pop() else { return };
-    state.cache.release(&mut sequence.cached, &sequence.tokens);
+    state.cache.release(&mut sequence.table, &sequence.tokens);
     sequence.preempted = true;
     state.stats.preemptions += 1;
     state.waiting.push_front(sequence);

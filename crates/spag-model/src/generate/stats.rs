@@ -1,57 +1,58 @@
-//! What an engine has done.
+//! Statistics of an engine.
 
 use std::time::Duration;
 
-/// Counts since an engine was made.
+/// Counters since the engine was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationStats {
-    /// Requests completed.
+    /// Completed requests.
     pub requests: u64,
-    /// Prompt tokens asked for.
+    /// Prompt tokens.
     pub prompt_tokens: u64,
-    /// Prompt tokens whose keys and values were there already.
+    /// Prompt tokens found in the KV cache.
     pub cached_tokens: u64,
-    /// New tokens, with the EOS or stop token that ended a completion.
+    /// Generated tokens, including the EOS or stop token that ended a completion.
     pub new_tokens: u64,
-    /// Tokens that went through the model: what prompts lacked, new tokens, and what had to be computed again.
+    /// Tokens computed by the model: uncached prompt tokens, generated tokens, and tokens recomputed after a
+    /// preemption.
     pub computed_tokens: u64,
-    /// Tokens computed again after a preemption.
+    /// Tokens recomputed after a preemption.
     pub recomputed_tokens: u64,
-    /// Keys that all computed tokens attended to, in one layer: what attention read, times its width.
+    /// Number of keys that computed tokens attended to, in one layer.
     pub attended_keys: u64,
-    /// Requests that had to give their memory up for a while.
+    /// Preempted requests.
     pub preemptions: u64,
-    /// Prompts that lost tokens on the left.
+    /// Prompts truncated on the left.
     pub truncated_prompts: u64,
     /// Forward passes.
     pub steps: u64,
-    /// Where the time went.
+    /// Time spent, by activity.
     pub times: GenerationTimes,
 }
 
 impl GenerationStats {
-    /// Share of the prompt tokens asked for that were there already, 0–1; 0 where none were asked for.
+    /// Prefix cache hit rate: the share of prompt tokens found in the cache, 0–1; 0 without prompts.
     pub fn hit_rate(&self) -> f64 {
         self.cached_tokens as f64 / (self.prompt_tokens as f64).max(1.0)
     }
 }
 
-/// Where an engine's time went.
+/// Time spent by an engine.
 ///
-/// A GPU is given its work and works while the engine goes on: there, forward passes count what starting them took, and
-/// waiting for their end is part of choosing tokens.
+/// GPUs work asynchronously: `prefill` and `decode` count the time to launch the kernels, and waiting for their results
+/// is part of `sampling`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationTimes {
-    /// Text into tokens and tokens into text.
+    /// Encoding prompts and decoding completions.
     pub tokenizer: Duration,
-    /// Choosing what a step computes, and finding pages.
+    /// Scheduling steps and allocating pages.
     pub schedule: Duration,
-    /// Forward passes: the share of prompts. A step's time is split by tokens, its attention by the keys seen.
+    /// Forward passes, share of prompts. A step's time is split by tokens, attention by the keys seen.
     pub prefill: Duration,
-    /// Forward passes: the share of the newest tokens.
+    /// Forward passes, share of decoding.
     pub decode: Duration,
-    /// Of these two, attention.
+    /// Attention, as part of prefill and decode.
     pub attention: Duration,
-    /// Choosing tokens.
+    /// Sampling tokens.
     pub sampling: Duration,
 }

@@ -16,7 +16,7 @@ use crate::ops::{rms_norm, swiglu};
 use crate::packed::PackedBatch;
 use crate::params::{BLOCK_VIEWS, Layout};
 
-/// The nine tensors of a block: its weights, or the gradients of its weights.
+/// The nine tensors of a block: weights or their gradients.
 pub(crate) struct BlockWeights {
     pub(crate) input_norm: Tensor,
     pub(crate) q: Tensor,
@@ -30,7 +30,7 @@ pub(crate) struct BlockWeights {
 }
 
 impl BlockWeights {
-    /// Views of block `index` in its layer's buffer; on a CPU f32 copies of them where the buffer is bf16.
+    /// Views of block `index` in its layer's buffer. On a CPU, bf16 weights are converted to f32.
     pub(crate) fn of(layer: &Tensor, layout: &Layout, index: usize) -> crate::Result<Self> {
         let view = |part: &str| {
             let at = BLOCK_VIEWS.iter().position(|p| *p == part).unwrap_or(usize::MAX);
@@ -50,8 +50,8 @@ impl BlockWeights {
     }
 }
 
-/// What the backward pass of a block reads. Norms and the activated values are computed again: they cost little time
-/// and a third of the memory.
+/// Activations saved for the backward pass. Norms and the SwiGLU output are recomputed: they take little time and a third
+/// of the memory.
 pub(crate) struct BlockActivations {
     x_nd: Tensor,
     q_nd: Tensor,
@@ -65,7 +65,7 @@ pub(crate) struct BlockActivations {
 }
 
 impl BlockActivations {
-    /// The block's input; the rest goes back to the pool.
+    /// Keeps the block's input and recycles the rest.
     pub(crate) fn into_input(self) -> Result<Tensor> {
         for tensor in [self.q_nd, self.k_nkv, self.v_nkv, self.attended_nd, self.middle_nd, self.gate_nf, self.up_nf] {
             recycle(tensor)?;
@@ -74,7 +74,7 @@ impl BlockActivations {
     }
 }
 
-/// What every layer's functions need: sizes, and the batch's positions and sequences, once on the device for all layers.
+/// Inputs shared by all blocks of a pass: head sizes, RoPE, and the batch's positions and sequences on the device.
 pub(crate) struct Shape {
     pub(crate) heads: Heads,
     pub(crate) eps: f32,
@@ -84,7 +84,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// For a batch whose rows lie on `device`.
+    /// Uploads the positions and sequences of `batch` to `device`.
     pub(crate) fn new(
         config: &LlamaConfig,
         rope: Arc<RopeTable>,

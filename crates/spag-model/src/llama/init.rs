@@ -1,8 +1,7 @@
-//! Random initial weights: normal with the configuration's standard deviation, norms at one.
+//! Random initial weights: normal with the configuration's standard deviation; norm weights are one.
 //!
-//! The matrices take their numbers from one stream, one after another. Every pair of numbers takes four words of it, so
-//! where a tensor's part begins is known without drawing those before it: tensors can be drawn one at a time, and parts
-//! of a tensor on several threads.
+//! All matrices draw from one random stream. Each pair of numbers consumes four words of it, so the position of any
+//! element in the stream is known. Tensors can be drawn one at a time, and parts of a tensor on several threads.
 
 use candle_core::{Device, Tensor};
 use rand::{Rng as _, SeedableRng};
@@ -14,12 +13,12 @@ use crate::error::Result;
 use crate::ops::cpu;
 use crate::params::{FlatBuffers, Layout, View};
 
-/// Words of the stream that a pair of numbers takes: two f64 of two words each.
+/// Words of the stream per pair of numbers: two f64 of two words each.
 const WORDS_PER_PAIR: u128 = 4;
-/// Numbers that a thread draws at a time; even, so that pairs stay together.
+/// Numbers drawn per task; even, so that pairs stay together.
 const SHARE: usize = 1 << 16;
 
-/// Buffers drawn from `seed`; the same seed gives the same weights on every machine.
+/// Draws all parameters from `seed`. The same seed gives the same weights on every machine.
 pub(crate) fn random(config: &LlamaConfig, layout: &Layout, seed: u64) -> Result<FlatBuffers> {
     let buffers = FlatBuffers::zeros(layout, &Device::Cpu)?;
     let weights = RandomWeights::new(layout, config.initializer_range, seed);
@@ -34,12 +33,12 @@ pub(crate) fn random(config: &LlamaConfig, layout: &Layout, seed: u64) -> Result
     Ok(buffers)
 }
 
-/// The tensors of a random model, to be drawn in any order.
+/// Random weights whose tensors can be drawn in any order.
 pub(crate) struct RandomWeights<'a> {
     layout: &'a Layout,
     std: f64,
     seed: u64,
-    /// The first pair of every view, by layer.
+    /// Index of each view's first pair in the stream, by layer.
     first_pairs: Vec<Vec<u128>>,
 }
 
@@ -49,7 +48,7 @@ impl<'a> RandomWeights<'a> {
         let mut first = |view: &View| {
             let first = pairs;
             if !is_norm(view) {
-                // The last number of an odd count takes a whole pair.
+                // The last number of an odd count consumes a whole pair.
                 pairs += view.len().div_ceil(2) as u128;
             }
             first
@@ -58,7 +57,7 @@ impl<'a> RandomWeights<'a> {
         Self { layout, std, seed, first_pairs }
     }
 
-    /// One tensor of the layout, f32.
+    /// Draws one tensor, f32.
     pub(crate) fn tensor(&self, layer: usize, view: usize) -> Result<Tensor> {
         let at = &self.layout.layers[layer].views[view];
         let mut values = vec![0.0; at.len()];
@@ -96,7 +95,7 @@ fn is_norm(view: &View) -> bool {
 mod tests {
     use super::*;
 
-    /// One number after another from one stream.
+    /// Draws all tensors sequentially from one stream.
     fn in_turn(layout: &Layout, std: f64, seed: u64) -> Vec<Vec<f32>> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut draw = |view: &View| {
@@ -114,16 +113,16 @@ mod tests {
         layout.layers.iter().flat_map(|layer| &layer.views).map(&mut draw).collect()
     }
 
-    /// Matrices with an odd number of elements among them, and one that several threads share.
+    /// Includes matrices with an odd number of elements, and one that is drawn by several threads.
     #[test]
-    fn tensors_drawn_alone_are_those_drawn_in_turn() {
+    fn tensors_drawn_alone_equal_tensors_drawn_in_sequence() {
         let config: LlamaConfig = serde_json::from_str(
             r#"{"hidden_size": 22, "intermediate_size": 31, "vocab_size": 10001, "num_hidden_layers": 2,
                 "num_attention_heads": 11, "num_key_value_heads": 1, "initializer_range": 0.03}"#,
         )
         .unwrap();
         let mut layout = Layout::new(&config);
-        // No layer of this architecture is odd: the head size is even. What is drawn must not depend on it.
+        // No layer of this architecture is odd, because the head size is even. The stream must not depend on that.
         for view in layout.layers.iter_mut().flat_map(|layer| &mut layer.views).filter(|view| view.shape.len() == 2) {
             view.shape[0] |= 1;
             view.shape[1] -= 1;

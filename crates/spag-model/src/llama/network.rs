@@ -1,4 +1,4 @@
-//! The passes of the model: embedding, blocks, final norm and head, over weights that are lent to them.
+//! Forward and backward passes of the model, with weights from a [`WeightSource`].
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::ops::{cpu, embedding, rms_norm};
 use crate::packed::{PackedBatch, Targets};
 use crate::params::{GradientSink, Layout, WeightSource};
 
-/// What a training forward pass keeps of each block.
+/// Activations that the forward pass keeps for the backward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activations {
-    /// Everything the backward pass reads.
+    /// Keeps all activations.
     #[default]
     Keep,
-    /// The block's input alone; the backward pass computes the rest again (gradient checkpointing).
+    /// Keeps block inputs and recomputes the rest in the backward pass (activation checkpointing).
     Recompute,
 }
 
@@ -31,7 +31,7 @@ enum Saved {
     Input(Tensor),
 }
 
-/// The result of a training forward pass: log-probabilities, and what the backward pass needs.
+/// Output of a training forward pass: log-probabilities and the saved activations.
 pub struct Forward {
     batch: PackedBatch,
     shape: Shape,
@@ -43,12 +43,12 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// ln p(target) of each target, `[M]`, f32, on the device of the model.
+    /// ln p(target) of each target, `[M]`, f32, on the model's device.
     pub fn log_probs(&self) -> &Tensor {
         &self.log_probs.values
     }
 
-    /// As [`Forward::log_probs`], once the device has computed them.
+    /// As [`Forward::log_probs`], copied to the host. Waits for the device.
     ///
     /// # Errors
     /// An error of the device.
@@ -57,10 +57,10 @@ impl Forward {
     }
 }
 
-/// A LLaMA without its parameters: its passes read whatever weights they are lent, a layer at a time.
+/// A LLaMA without parameters. Its passes read the weights layer by layer from a [`WeightSource`].
 ///
-/// The layers are asked for in the order of the pass: the embedding (0), the blocks, the head; backwards the other way
-/// round, and the embedding only where the head is tied to it.
+/// The forward pass requests the embedding (layer 0), the blocks and the head; the backward pass requests them in reverse,
+/// and the embedding only if the head is tied to it.
 #[derive(Clone, Debug)]
 pub struct Network {
     config: LlamaConfig,
@@ -69,42 +69,42 @@ pub struct Network {
     pool: Arc<Pool>,
 }
 
-/// A layer on loan: given back when this is dropped.
-struct Lent<'a> {
+/// An unsharded layer. Dropping it reshards the layer.
+struct Unsharded<'a> {
     source: &'a dyn WeightSource,
     index: usize,
     buffer: Tensor,
 }
 
-impl<'a> Lent<'a> {
+impl<'a> Unsharded<'a> {
     fn new(source: &'a dyn WeightSource, index: usize, next: Option<usize>) -> Result<Self> {
         Ok(Self { source, index, buffer: source.unshard(index, next)? })
     }
 
-    /// One of its tensors, as the ops on its device take it.
+    /// One of the layer's tensors, in a format that the device's ops accept.
     fn view(&self, layout: &Layout, view: usize) -> Result<Tensor> {
         Ok(computable(&layout.view(&self.buffer, self.index, view)?)?)
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for Unsharded<'_> {
     fn drop(&mut self) {
         self.source.reshard(self.index);
     }
 }
 
-/// What the end of the model reads: the final norm's weight and the head, with the layers that lend them.
+/// The final norm and the output head, with the layers that hold them.
 struct Head<'a> {
     norm: Tensor,
     head: Tensor,
-    _lent: Vec<Lent<'a>>,
+    _layers: Vec<Unsharded<'a>>,
 }
 
 impl Network {
-    /// The passes of a configuration.
+    /// Creates the network of a configuration.
     ///
     /// # Errors
-    /// A configuration that does not fit together.
+    /// An inconsistent configuration.
     pub fn new(config: &LlamaConfig) -> Result<Self> {
         config.check()?;
         let rope = RopeTable::new(config.head_dim(), config.rope_theta, config.max_position_embeddings);
@@ -116,7 +116,7 @@ impl Network {
         &self.config
     }
 
-    /// The layers that the passes ask for.
+    /// The layout of the parameters.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -125,7 +125,7 @@ impl Network {
         self.rope.clone()
     }
 
-    /// The number of the head's layer.
+    /// Index of the head's layer.
     fn last(&self) -> usize {
         self.config.num_hidden_layers + 1
     }
@@ -134,7 +134,7 @@ impl Network {
         Ok(Shape::new(&self.config, self.rope.clone(), batch, device)?)
     }
 
-    /// Rejects what the model cannot read, before anything is computed.
+    /// Validates the inputs of a pass.
     fn check(&self, weights: &dyn WeightSource, batch: &PackedBatch, targets: &Targets) -> Result<()> {
         if *weights.layout() != self.layout {
             return Err(Error::Config("the parameters have another layout than the configuration".into()));
@@ -142,15 +142,15 @@ impl Network {
         targets.check(batch)?;
         let longest = batch.positions.iter().max().map_or(0, |p| *p as usize + 1);
         let limit = self.config.max_position_embeddings;
-        match longest > limit {
-            true => Err(Error::Batch(format!(
+        if longest > limit {
+            return Err(Error::Batch(format!(
                 "a sequence of {longest} tokens is longer than the model's max_position_embeddings {limit}; lower max_length"
-            ))),
-            false => Ok(()),
+            )));
         }
+        Ok(())
     }
 
-    /// Runs a pass. On a CPU with `pool`, on a thread of rayon's, where handing work to the other threads costs least.
+    /// Runs a pass. On a CPU it runs on a rayon thread, where spawning tasks is cheapest, with buffers from `pool`.
     fn run<R: Send>(&self, device: &Device, pool: &Arc<Pool>, pass: impl FnOnce() -> Result<R> + Send) -> Result<R> {
         match kernels::of(device)? {
             Some(_) => pass(),
@@ -158,49 +158,49 @@ impl Network {
         }
     }
 
-    /// The rows of the embedding, [N, D].
+    /// Embeds `ids`: [N, D].
     fn embed(&self, weights: &dyn WeightSource, ids: &[u32]) -> Result<Tensor> {
-        let lent = Lent::new(weights, 0, Some(1))?;
-        Ok(embedding::forward(ids, &self.layout.view(&lent.buffer, 0, 0)?)?)
+        let layer = Unsharded::new(weights, 0, Some(1))?;
+        Ok(embedding::forward(ids, &self.layout.view(&layer.buffer, 0, 0)?)?)
     }
 
-    /// Block `index`; the layer `next` is read after it.
+    /// Block `index`. Layer `next` is prefetched.
     fn block<'a>(
         &self,
         weights: &'a dyn WeightSource,
         index: usize,
         next: Option<usize>,
-    ) -> Result<(Lent<'a>, BlockWeights)> {
-        let lent = Lent::new(weights, index + 1, next)?;
-        let block = BlockWeights::of(&lent.buffer, &self.layout, index)?;
-        Ok((lent, block))
+    ) -> Result<(Unsharded<'a>, BlockWeights)> {
+        let layer = Unsharded::new(weights, index + 1, next)?;
+        let block = BlockWeights::of(&layer.buffer, &self.layout, index)?;
+        Ok((layer, block))
     }
 
-    /// The end of the model. The block before it is `next` where the backward pass begins.
+    /// The final norm and the head. Layer `next` is prefetched.
     fn head<'a>(&self, weights: &'a dyn WeightSource, next: Option<usize>) -> Result<Head<'a>> {
         let tied = self.config.tie_word_embeddings;
-        let last = Lent::new(weights, self.last(), if tied { Some(0) } else { next })?;
+        let last = Unsharded::new(weights, self.last(), if tied { Some(0) } else { next })?;
         let norm = last.view(&self.layout, 0)?;
         if !tied {
-            return Ok(Head { norm, head: last.view(&self.layout, 1)?, _lent: vec![last] });
+            return Ok(Head { norm, head: last.view(&self.layout, 1)?, _layers: vec![last] });
         }
-        let first = Lent::new(weights, 0, next)?;
-        Ok(Head { norm, head: first.view(&self.layout, 0)?, _lent: vec![last, first] })
+        let first = Unsharded::new(weights, 0, next)?;
+        Ok(Head { norm, head: first.view(&self.layout, 0)?, _layers: vec![last, first] })
     }
 
-    /// ln p(target) of each target, without keeping anything for a backward pass.
+    /// ln p(target) of each target, without saving activations.
     ///
     /// # Errors
-    /// A token outside the vocabulary, a sequence longer than the model's positions, rows outside the batch, weights of
-    /// another layout, or what their source reports.
+    /// A token outside the vocabulary, a sequence longer than `max_position_embeddings`, rows outside the batch, weights of
+    /// another layout, or a failure of the weight source.
     pub fn log_probs(&self, weights: &dyn WeightSource, batch: &PackedBatch, targets: &Targets) -> Result<Vec<f32>> {
         self.check(weights, batch, targets)?;
-        // A pool of its own, gone afterwards: a reference model holds no memory between its passes.
+        // A temporary pool: a reference model holds no memory between passes.
         self.run(weights.device(), &Arc::default(), || {
             let shape = self.shape(batch, weights.device())?;
             let mut x = self.embed(weights, &batch.ids)?;
             for index in 0..self.config.num_hidden_layers {
-                let (_lent, block) = self.block(weights, index, Some(index + 2))?;
+                let (_layer, block) = self.block(weights, index, Some(index + 2))?;
                 let (y, saved) = block::forward(x, &block, &shape)?;
                 recycle(saved.into_input()?)?;
                 x = y;
@@ -212,7 +212,7 @@ impl Network {
         })
     }
 
-    /// As [`Network::log_probs`], keeping what [`Network::backward`] needs.
+    /// As [`Network::log_probs`], saving the activations for [`Network::backward`].
     ///
     /// # Errors
     /// As [`Network::log_probs`].
@@ -229,7 +229,7 @@ impl Network {
             let mut x = self.embed(weights, &batch.ids)?;
             let mut blocks = Vec::with_capacity(self.config.num_hidden_layers);
             for index in 0..self.config.num_hidden_layers {
-                let (_lent, block) = self.block(weights, index, Some(index + 2))?;
+                let (_layer, block) = self.block(weights, index, Some(index + 2))?;
                 let (y, saved) = block::forward(x, &block, &shape)?;
                 blocks.push(match keep {
                     Activations::Keep => Saved::All(Box::new(saved)),
@@ -237,7 +237,7 @@ impl Network {
                 });
                 x = y;
             }
-            // Only rows that predict a target go through the final norm and the head.
+            // Only rows with a target go through the final norm and the head.
             let rows_md = embedding::forward(&targets.rows, &x)?;
             recycle(x)?;
             let end = self.head(weights, None)?;
@@ -247,11 +247,11 @@ impl Network {
         })
     }
 
-    /// Adds the gradients of all parameters to `gradients`, given ∂loss/∂(log-probability) of each target, `[M]`, f32,
-    /// on the device of the weights, which have to be those of the forward pass.
+    /// Accumulates the gradients of all parameters into `gradients`. `upstream` is ∂loss/∂(log-probability) of each target,
+    /// `[M]`, f32, on the weights' device. `weights` must be those of the forward pass.
     ///
     /// # Errors
-    /// Lengths that do not fit, gradients of another layout, or what source and sink report.
+    /// Mismatched lengths, gradients of another layout, or a failure of the weight source or gradient sink.
     pub fn backward(
         &self,
         weights: &dyn WeightSource,
@@ -267,7 +267,7 @@ impl Network {
         Ok(())
     }
 
-    /// Zeros [rows, D], of the device and the number format of `like`.
+    /// Zeros [rows, D], with the device and number format of `like`.
     fn zero_rows(&self, rows: usize, like: &Tensor) -> Result<Tensor> {
         let shape = (rows, self.config.hidden_size);
         if kernels::of(like.device())?.is_some() {
@@ -290,9 +290,10 @@ impl Network {
             let end = self.head(weights, Some(self.last() - 1))?;
             let last = gradients.buffer(self.last())?;
             let grad = |layer: &Tensor, index, view| self.layout.view(layer, index, view);
-            let head_grad = match self.config.tie_word_embeddings {
-                true => grad(&gradients.buffer(0)?, 0, 0)?,
-                false => grad(&last, self.last(), 1)?,
+            let head_grad = if self.config.tie_word_embeddings {
+                grad(&gradients.buffer(0)?, 0, 0)?
+            } else {
+                grad(&last, self.last(), 1)?
             };
             let dnormed = log_prob::backward(log_probs, &normed_md, &end.head, &targets.tokens, upstream, &head_grad)?;
             let norm_grad = grad(&last, self.last(), 0)?;
@@ -309,7 +310,7 @@ impl Network {
         while let Some(saved) = blocks.pop() {
             let index = blocks.len();
             {
-                let (_lent, block) = self.block(weights, index, Some(index).filter(|below| *below > 0))?;
+                let (_layer, block) = self.block(weights, index, Some(index).filter(|below| *below > 0))?;
                 let saved = match saved {
                     Saved::All(saved) => *saved,
                     Saved::Input(x) => {

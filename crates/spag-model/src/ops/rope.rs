@@ -51,7 +51,7 @@ impl Positions {
     }
 
     /// As many positions, no larger than these, that are still to be written to the device.
-    pub(crate) fn unwritten(&self, kernels: &dyn Kernels) -> Result<Self> {
+    pub(crate) fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Self> {
         let copy = self.copy.as_ref().map(|copy| kernels.empty(copy.dims(), copy.dtype())).transpose()?;
         Ok(Self { copy, ..self.clone() })
     }

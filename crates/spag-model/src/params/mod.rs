@@ -1,9 +1,9 @@
 //! Parameters in flat buffers, one per layer, addressed by named views.
 //!
-//! A layer (the embedding, each block, the head) is the unit that is updated, and the unit that can be recomputed,
-//! sharded, offloaded or reduced. Gradients and optimizer state use the same layout.
+//! A layer (the embedding, each block, the head) is the unit of an optimizer update, of recomputation, sharding and
+//! offload. Gradients and optimizer state use the same layout.
 
-mod lend;
+mod source;
 
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
@@ -13,16 +13,16 @@ use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
 use crate::ops::{cast, cpu};
 
-pub use lend::{GradientSink, WeightSource};
+pub use source::{GradientSink, WeightSource};
 
-/// One tensor inside a layer's buffer.
+/// A tensor inside a layer's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// Hugging Face name, e.g. `model.layers.0.self_attn.q_proj.weight`.
     pub name: String,
     /// Shape, rows first.
     pub shape: Vec<usize>,
-    /// First element in the layer's buffer.
+    /// Index of the first element in the layer's buffer.
     pub offset: usize,
 }
 
@@ -32,7 +32,7 @@ impl View {
         self.shape.iter().product()
     }
 
-    /// Whether there are none.
+    /// Whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -41,9 +41,9 @@ impl View {
 /// The views of one layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerLayout {
-    /// The views in the order of their offsets.
+    /// The views, ordered by offset.
     pub views: Vec<View>,
-    /// Elements of the buffer.
+    /// Length of the buffer in elements.
     pub len: usize,
 }
 
@@ -55,14 +55,14 @@ impl LayerLayout {
     }
 }
 
-/// The layers of a model: the embedding, the blocks, and the head with the final norm.
+/// The layers of a model: the embedding, the blocks, and the final norm with the output head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// All layers in the order of the forward pass.
+    /// All layers, in forward order.
     pub layers: Vec<LayerLayout>,
 }
 
-/// Views in a block's layer, in order.
+/// Names of a block's views, in order.
 pub(crate) const BLOCK_VIEWS: [&str; 9] = [
     "input_layernorm",
     "self_attn.q_proj",
@@ -76,7 +76,7 @@ pub(crate) const BLOCK_VIEWS: [&str; 9] = [
 ];
 
 impl Layout {
-    /// The layout of a configuration. With tied embeddings the head layer holds the final norm alone.
+    /// The layout of a configuration. With tied embeddings the head layer holds only the final norm.
     pub fn new(config: &LlamaConfig) -> Self {
         let (d, f, v, kv) = (config.hidden_size, config.intermediate_size, config.vocab_size, config.kv_size());
         let mut embedding = LayerLayout::default();
@@ -109,7 +109,7 @@ impl Layout {
         Self { layers }
     }
 
-    /// A tensor inside a layer's buffer, sharing its memory: what is written through one is seen through the other.
+    /// A view of a layer's buffer. It shares the buffer's memory.
     ///
     /// # Errors
     /// A layer or view outside the layout, or a buffer that is too short.
@@ -125,13 +125,13 @@ impl Layout {
         self.layers.iter().map(|l| l.len).sum()
     }
 
-    /// Whether there are no parameters.
+    /// Whether the model has no parameters.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// One flat buffer per layer of a [`Layout`]: parameters (f32 or bf16), gradients or a moment of the optimizer (f32).
+/// One flat buffer per layer of a [`Layout`]: parameters (f32 or bf16), gradients (f32) or an optimizer moment (f32).
 #[derive(Clone, Debug)]
 pub struct FlatBuffers {
     layout: Layout,
@@ -139,45 +139,45 @@ pub struct FlatBuffers {
 }
 
 impl FlatBuffers {
-    /// Buffers of f32 zeros.
+    /// Zero-filled f32 buffers.
     ///
     /// # Errors
-    /// The device cannot hold them.
+    /// The device is out of memory.
     pub fn zeros(layout: &Layout, device: &Device) -> Result<Self> {
         Self::zeros_of(layout, WeightDtype::F32, device)
     }
 
-    /// Buffers of zeros in a number format of choice.
+    /// Zero-filled buffers in a given number format.
     ///
     /// # Errors
-    /// The device cannot hold them.
+    /// The device is out of memory.
     pub fn zeros_of(layout: &Layout, dtype: WeightDtype, device: &Device) -> Result<Self> {
         Self::padded(layout, dtype, device, 1)
     }
 
-    /// As [`FlatBuffers::zeros_of`], each buffer as much longer than its layer that its length is a multiple of `multiple`.
+    /// As [`FlatBuffers::zeros_of`], with each buffer padded to a multiple of `multiple` elements.
     ///
     /// # Errors
-    /// The device cannot hold them.
+    /// The device is out of memory.
     pub fn padded(layout: &Layout, dtype: WeightDtype, device: &Device, multiple: usize) -> Result<Self> {
         let buffer = |l: &LayerLayout| Tensor::zeros(l.len.next_multiple_of(multiple.max(1)), dtype.into(), device);
         let layers = layout.layers.iter().map(buffer).collect::<candle_core::Result<_>>()?;
         Ok(Self { layout: layout.clone(), layers })
     }
 
-    /// The same values on another device, brought over layer by layer; shares the memory where it is the same device.
+    /// Copies the buffers to another device, one layer at a time. On the same device the memory is shared.
     ///
     /// # Errors
-    /// The device cannot hold the copy.
+    /// The device is out of memory.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         let layers = self.layers.iter().map(|l| l.to_device(device)).collect::<candle_core::Result<_>>()?;
         Ok(Self { layout: self.layout.clone(), layers })
     }
 
-    /// The same values in another number format; shares the memory where it is the same already.
+    /// Converts to another number format. If the format is the same, the memory is shared.
     ///
     /// # Errors
-    /// The device cannot hold the copy.
+    /// The device is out of memory.
     pub fn to_dtype(&self, dtype: WeightDtype) -> Result<Self> {
         let convert = |layer: &Tensor| match (layer.dtype() == dtype.into(), dtype) {
             (true, _) => Ok(layer.clone()),
@@ -200,7 +200,7 @@ impl FlatBuffers {
         }
     }
 
-    /// The device that holds them.
+    /// The device of the buffers.
     pub fn device(&self) -> &Device {
         self.layers.first().map_or(&Device::Cpu, Tensor::device)
     }
@@ -210,12 +210,12 @@ impl FlatBuffers {
         &self.layout
     }
 
-    /// The buffers, one a layer, each `[elements]`, or longer where they are padded.
+    /// The buffers, one per layer, each `[elements]` plus padding.
     pub fn layers(&self) -> &[Tensor] {
         &self.layers
     }
 
-    /// A view that shares the buffer's memory: what is written through one is seen through the other.
+    /// A view of one tensor. It shares the buffer's memory.
     ///
     /// # Errors
     /// A layer or view outside the layout.
@@ -226,10 +226,10 @@ impl FlatBuffers {
         }
     }
 
-    /// Copies `values` into a view: as many elements, of the same number format, on whichever device.
+    /// Copies `values` into a view. They may be on any device.
     ///
     /// # Errors
-    /// A layer or view outside the layout, another number of elements, or another number format.
+    /// A layer or view outside the layout, a wrong number of elements, or a wrong number format.
     pub fn set_view(&self, layer: usize, view: usize, values: &Tensor) -> Result<()> {
         let expected = self.view(layer, view)?.elem_count();
         if values.elem_count() != expected {
@@ -241,7 +241,7 @@ impl FlatBuffers {
         Ok(self.layers[layer].slice_set(&values, 0, offset)?)
     }
 
-    /// Successive matrices of one layer, one below another, as one that shares the buffer's memory.
+    /// Consecutive matrices of one layer, stacked into one matrix that shares the buffer's memory.
     ///
     /// # Errors
     /// A layer or views outside the layout, or matrices of different widths.
@@ -254,14 +254,14 @@ impl FlatBuffers {
                 let rows = self.layers[layer].narrow(0, first.offset, count)?;
                 Ok(rows.reshape((count / width(first).max(1), width(first)))?)
             }
-            _ => Err(Error::Config(format!("views {views:?} in layer {layer} are no matrices of one width"))),
+            _ => Err(Error::Config(format!("views {views:?} of layer {layer} are not matrices of one width"))),
         }
     }
 
-    /// Every view with its Hugging Face name, in the order of the forward pass.
+    /// All views with their Hugging Face names, in forward order.
     ///
     /// # Errors
-    /// None in practice: the views are those of the layout.
+    /// A buffer that is shorter than its layer.
     pub fn named(&self) -> Result<Vec<(String, Tensor)>> {
         let mut all = Vec::new();
         for (l, layer) in self.layout.layers.iter().enumerate() {
@@ -272,28 +272,29 @@ impl FlatBuffers {
         Ok(all)
     }
 
-    /// Sets every element to zero, in place.
+    /// Fills all buffers with zeros.
     ///
     /// # Errors
     /// An error of the device.
     pub fn set_zero(&self) -> Result<()> {
         for layer in &self.layers {
-            match (layer.device().is_cpu(), layer.dtype()) {
-                // On all threads, which a large buffer keeps busy for as long as an op.
-                (true, DType::F32) => cpu::update(layer, |values| {
+            if layer.device().is_cpu() && layer.dtype() == DType::F32 {
+                // On all threads: a single thread would take as long as an op for a large buffer.
+                cpu::update(layer, |values| {
                     values.par_chunks_mut(1 << 16).for_each(|part| part.fill(0.0));
                     Ok(())
-                })?,
-                _ => layer.zero_set()?,
+                })?;
+            } else {
+                layer.zero_set()?;
             }
         }
         Ok(())
     }
 
-    /// A copy in memory of its own.
+    /// A copy that does not share memory.
     ///
     /// # Errors
-    /// The device cannot hold it.
+    /// The device is out of memory.
     pub fn deep_copy(&self) -> Result<Self> {
         let layers = self.layers.iter().map(Tensor::copy).collect::<candle_core::Result<_>>()?;
         Ok(Self { layout: self.layout.clone(), layers })

@@ -1,6 +1,6 @@
-//! Keys and values in pages: memory of a fixed size, shared by content.
+//! Paged KV cache with prefix sharing.
 
-mod pages;
+mod pool;
 mod prefix;
 #[cfg(test)]
 mod tests;
@@ -8,7 +8,7 @@ mod tests;
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-use self::pages::Pages;
+use self::pool::PagePool;
 use super::config::{EngineConfig, PrefixSharing};
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
@@ -17,32 +17,32 @@ use crate::ops::attention::Heads;
 use crate::ops::cpu;
 use crate::ops::paged_attention::{self, PageShape, Plan, Span};
 
-/// A page: its place in every layer's tensors.
+/// Index of a page in every layer's tensors.
 pub(crate) type PageId = u32;
 
-/// A sequence's part of the cache.
+/// A sequence's pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cached {
-    /// Tokens whose keys and values are there, or will be after the forward pass that is being planned.
+pub(crate) struct PageTable {
+    /// Number of tokens whose keys and values are in the cache, or will be after the scheduled forward pass.
     pub(crate) computed: usize,
-    /// Its pages, in order.
+    /// Pages in order of position.
     pub(crate) pages: Vec<PageId>,
 }
 
-/// Pages of every layer.
+/// The KV cache of all layers.
 pub(crate) struct KvCache {
-    /// One a layer, [pages, elements].
+    /// One tensor per layer, [pages, elements].
     pub(crate) keys: Vec<Tensor>,
     pub(crate) values: Vec<Tensor>,
     pub(crate) shape: PageShape,
-    pages: Pages,
+    pool: PagePool,
     sharing: PrefixSharing,
-    /// Pages that the forward pass which is being planned completes.
+    /// Pages that the scheduled forward pass completes.
     pending: Vec<PageId>,
 }
 
 impl KvCache {
-    /// Pages of numbers of `dtype` on `device`.
+    /// Allocates the cache on `device`.
     pub(crate) fn new(model: &LlamaConfig, config: &EngineConfig, dtype: DType, device: &Device) -> Result<Self> {
         let heads = Heads { query: model.num_attention_heads, kv: model.kv_heads(), dim: model.head_dim() };
         let shape = PageShape { tokens: config.page_size, heads };
@@ -55,149 +55,147 @@ impl KvCache {
             keys: layers().collect::<candle_core::Result<_>>()?,
             values: layers().collect::<candle_core::Result<_>>()?,
             shape,
-            pages: Pages::new(config.pages),
+            pool: PagePool::new(config.pages),
             sharing: config.prefix_sharing,
             pending: Vec::new(),
         })
     }
 
-    /// What a forward pass over `spans` needs to know in every layer.
+    /// The attention plan of a forward pass, shared by all layers.
     pub(crate) fn plan<'a>(&self, spans: &[Span<'a>]) -> Result<Plan<'a>> {
         let Some(pages) = self.keys.first() else { return Err(Error::Config("a model needs a layer".into())) };
         Ok(Plan::new(spans, pages, self.shape)?)
     }
 
-    /// Pages that `tokens` tokens need.
+    /// Number of pages for `tokens` tokens.
     pub(crate) fn pages_for(&self, tokens: usize) -> usize {
         tokens.div_ceil(self.shape.tokens)
     }
 
-    /// Pages that can be had now.
+    /// Number of pages that can be allocated.
     pub(crate) fn available(&self) -> usize {
-        self.pages.available()
+        self.pool.available()
     }
 
-    /// Lets a sequence with these `tokens` use what is there of them already: whole pages, and the beginning of one
-    /// more. Its last token is always left to compute: what follows it must be known. Returns how many tokens were
-    /// found.
-    pub(crate) fn share(&mut self, cached: &mut Cached, tokens: &[u32]) -> Result<usize> {
-        let before = cached.computed;
-        self.share_pages(cached, tokens);
+    /// Maps the cached prefix of `tokens` into `table`: full pages, and a copy of a partial page. The last token is
+    /// never matched, because its logits are needed. Returns the number of tokens found.
+    pub(crate) fn match_prefix(&mut self, table: &mut PageTable, tokens: &[u32]) -> Result<usize> {
+        let before = table.computed;
+        self.match_full_pages(table, tokens);
         let (size, usable) = (self.shape.tokens, tokens.len().saturating_sub(1));
-        let (start, index) = (cached.computed, cached.computed / size);
-        // A page that the sequence has begun itself stays its own.
-        if self.sharing == PrefixSharing::On && start % size == 0 && cached.pages.len() == index && start < usable {
-            self.copy_beginning(cached, &tokens[start..(start + size).min(usable)])?;
+        let (start, index) = (table.computed, table.computed / size);
+        // A page that the sequence has started to fill is kept.
+        if self.sharing == PrefixSharing::On && start % size == 0 && table.pages.len() == index && start < usable {
+            self.copy_partial_page(table, &tokens[start..(start + size).min(usable)])?;
         }
-        Ok(cached.computed - before)
+        Ok(table.computed - before)
     }
 
-    /// As [`KvCache::share`] with whole pages alone, which costs no memory.
-    pub(crate) fn share_pages(&mut self, cached: &mut Cached, tokens: &[u32]) -> usize {
-        let (size, before) = (self.shape.tokens, cached.computed);
+    /// As [`KvCache::match_prefix`], for full pages only, which allocates nothing.
+    pub(crate) fn match_full_pages(&mut self, table: &mut PageTable, tokens: &[u32]) -> usize {
+        let (size, before) = (self.shape.tokens, table.computed);
         while self.sharing == PrefixSharing::On {
-            let index = cached.computed / size;
+            let index = table.computed / size;
             let (start, end) = (index * size, (index + 1) * size);
-            let parent = index.checked_sub(1).map(|last| cached.pages[last]);
+            let parent = index.checked_sub(1).map(|last| table.pages[last]);
             let Some(next) = tokens.get(start..end).filter(|_| end < tokens.len()) else { break };
-            let Some(page) = self.pages.tree.child(parent, next) else { break };
-            // A page that the sequence had begun itself is given up for the whole one.
-            self.pages.retain(page);
-            for begun in cached.pages.drain(index..) {
-                self.pages.release(begun);
+            let Some(page) = self.pool.tree.child(parent, next) else { break };
+            // Replaces a page that the sequence had started to fill.
+            self.pool.retain(page);
+            for begun in table.pages.drain(index..) {
+                self.pool.release(begun);
             }
-            cached.pages.push(page);
-            cached.computed = end;
+            table.pages.push(page);
+            table.computed = end;
         }
-        cached.computed - before
+        table.computed - before
     }
 
-    /// Copy on write: where another page begins with the same tokens, a page of the sequence's own gets its beginning.
-    fn copy_beginning(&mut self, cached: &mut Cached, tokens: &[u32]) -> Result<()> {
-        let parent = cached.pages.last().copied();
-        let Some((source, common)) = self.pages.tree.longest(parent, tokens) else { return Ok(()) };
-        // In use meanwhile, so that it is not the page that has to go.
-        self.pages.retain(source);
-        let copied = self.pages.allocate().map(|page| {
+    /// Copy on write: copies the longest matching prefix of another page into a new page.
+    fn copy_partial_page(&mut self, table: &mut PageTable, tokens: &[u32]) -> Result<()> {
+        let parent = table.pages.last().copied();
+        let Some((source, common)) = self.pool.tree.longest(parent, tokens) else { return Ok(()) };
+        // Retained, so that allocation does not evict it.
+        self.pool.retain(source);
+        let copied = self.pool.allocate().map(|page| {
             let copy = |(keys, values): (&Tensor, &Tensor)| {
                 paged_attention::copy(keys, values, source, page, common, self.shape)
             };
-            // A device's kernels are started one after another, from the thread that starts all others.
+            // Kernels are launched from a single thread.
             match self.keys.first().map(|keys| kernels::of(keys.device())).transpose()?.flatten() {
                 Some(_) => self.keys.iter().zip(&self.values).try_for_each(copy)?,
                 None => self.keys.par_iter().zip(&self.values).try_for_each(copy)?,
             }
-            cached.pages.push(page);
-            cached.computed += common;
+            table.pages.push(page);
+            table.computed += common;
             Ok(())
         });
-        self.pages.release(source);
+        self.pool.release(source);
         copied.unwrap_or(Ok(()))
     }
 
-    /// Gets pages for the first `tokens` tokens of a sequence. What it got stays with it where not all can be had, and
-    /// `false` says so.
-    pub(crate) fn reserve(&mut self, cached: &mut Cached, tokens: usize) -> bool {
-        while cached.pages.len() < self.pages_for(tokens) {
-            match self.pages.allocate() {
-                Some(page) => cached.pages.push(page),
+    /// Allocates pages for the first `tokens` tokens. Returns `false` if pages run out; those allocated are kept.
+    pub(crate) fn allocate(&mut self, table: &mut PageTable, tokens: usize) -> bool {
+        while table.pages.len() < self.pages_for(tokens) {
+            match self.pool.allocate() {
+                Some(page) => table.pages.push(page),
                 None => return false,
             }
         }
         true
     }
 
-    /// Notes that the forward pass which is being planned computes `tokens` up to `computed`: pages that it fills can
-    /// be shared at once, since every layer writes all keys and values before it reads any.
-    pub(crate) fn fill(&mut self, cached: &mut Cached, tokens: &[u32], computed: usize) {
+    /// Records that the scheduled pass computes `tokens` up to `computed`. Pages that it fills can be shared at once,
+    /// because every layer writes all keys and values before it reads any.
+    pub(crate) fn commit(&mut self, table: &mut PageTable, tokens: &[u32], computed: usize) {
         let size = self.shape.tokens;
-        let full = cached.computed / size..computed / size;
-        cached.computed = computed;
+        let full = table.computed / size..computed / size;
+        table.computed = computed;
         if self.sharing == PrefixSharing::Off {
             return;
         }
         for index in full {
-            let parent = index.checked_sub(1).map(|last| cached.pages[last]);
-            let page = cached.pages[index];
-            match self.pages.tree.insert(parent, &tokens[index * size..(index + 1) * size], page) {
+            let parent = index.checked_sub(1).map(|last| table.pages[last]);
+            let page = table.pages[index];
+            match self.pool.tree.insert(parent, &tokens[index * size..(index + 1) * size], page) {
                 Some(other) if other != page => {
-                    // The same tokens twice at the same time: one page is enough, and gets the same values twice.
-                    self.pages.retain(other);
-                    self.pages.release(page);
-                    cached.pages[index] = other;
+                    // Two sequences compute the same tokens in one pass: both use one page.
+                    self.pool.retain(other);
+                    self.pool.release(page);
+                    table.pages[index] = other;
                 }
                 _ => self.pending.push(page),
             }
         }
     }
 
-    /// The planned forward pass has run.
-    pub(crate) fn computed(&mut self) {
+    /// Called after the scheduled forward pass.
+    pub(crate) fn mark_computed(&mut self) {
         for page in self.pending.drain(..) {
-            self.pages.tree.set_ready(page);
+            self.pool.tree.set_ready(page);
         }
     }
 
-    /// Gives a sequence's pages up; what they hold of `tokens` can be found until the memory is needed.
-    pub(crate) fn release(&mut self, cached: &mut Cached, tokens: &[u32]) {
+    /// Releases a sequence's pages. Their contents stay in the prefix tree until they are evicted.
+    pub(crate) fn release(&mut self, table: &mut PageTable, tokens: &[u32]) {
         let size = self.shape.tokens;
-        let (full, rest) = (cached.computed / size, cached.computed % size);
+        let (full, rest) = (table.computed / size, table.computed % size);
         if rest > 0 && self.sharing == PrefixSharing::On {
-            let parent = full.checked_sub(1).map(|last| cached.pages[last]);
-            let page = cached.pages[full];
-            let begun = &tokens[full * size..cached.computed];
-            if self.pages.tree.insert(parent, begun, page) == Some(page) {
-                self.pages.tree.set_ready(page);
+            let parent = full.checked_sub(1).map(|last| table.pages[last]);
+            let page = table.pages[full];
+            let begun = &tokens[full * size..table.computed];
+            if self.pool.tree.insert(parent, begun, page) == Some(page) {
+                self.pool.tree.set_ready(page);
             }
         }
-        for page in cached.pages.drain(..).rev() {
-            self.pages.release(page);
+        for page in table.pages.drain(..).rev() {
+            self.pool.release(page);
         }
-        cached.computed = 0;
+        table.computed = 0;
     }
 }
 
-/// Zeros that begin at a cache line, so that no load of a page's rows crosses two.
+/// Zeros aligned to a cache line, so that no vector load crosses two lines.
 fn aligned_zeros(pages: usize, elements: usize) -> candle_core::Result<Tensor> {
     const LINE: usize = 64;
     let count = pages * elements;

@@ -1,7 +1,7 @@
-//! Which pages hold which tokens: a tree of pages by content.
+//! Prefix tree: finds pages by their tokens.
 //!
-//! A node is a page; its path from the root spells the tokens of a sequence, page by page. Tokens are compared, not
-//! hashes of them, so that no two texts are ever taken for one another.
+//! A node is a page; its path from the root spells the tokens of a sequence. Tokens are compared rather than hashed, so
+//! that different texts never collide.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,24 +12,24 @@ use super::PageId;
 struct Node {
     parent: Option<PageId>,
     tokens: Box<[u32]>,
-    /// Whether its keys and values have been computed, or will be by the forward pass that is being planned.
+    /// Whether the page's contents may be copied.
     ready: bool,
     children: Children,
 }
 
-/// Pages by their tokens, in lexicographic order: those with the longest beginning in common are neighbours.
+/// Pages by their tokens in lexicographic order, so that the longest common prefix is at a neighbour.
 type Children = BTreeMap<Box<[u32]>, PageId>;
 
-/// The tree.
+/// The prefix tree.
 #[derive(Debug, Default)]
 pub(super) struct PrefixTree {
     roots: Children,
-    /// By page.
+    /// Nodes by page.
     nodes: Vec<Option<Node>>,
 }
 
 impl PrefixTree {
-    /// For pages 0 to `pages`.
+    /// An empty tree for `pages` pages.
     pub(super) fn new(pages: usize) -> Self {
         Self { roots: Children::new(), nodes: std::iter::repeat_with(|| None).take(pages).collect() }
     }
@@ -56,12 +56,12 @@ impl PrefixTree {
         self.node(page).is_some()
     }
 
-    /// The page after `parent` with exactly these tokens.
+    /// The child of `parent` with exactly these tokens.
     pub(super) fn child(&self, parent: Option<PageId>, tokens: &[u32]) -> Option<PageId> {
         self.children(parent)?.get(tokens).copied()
     }
 
-    /// The computed page after `parent` that begins with the most of `tokens`, and how many.
+    /// The ready child of `parent` with the longest common prefix with `tokens`, and that length.
     pub(super) fn longest(&self, parent: Option<PageId>, tokens: &[u32]) -> Option<(PageId, usize)> {
         let children = self.children(parent)?;
         let before = children.range::<[u32], _>((Bound::Unbounded, Bound::Included(tokens))).next_back();
@@ -76,9 +76,9 @@ impl PrefixTree {
             .max_by_key(|(_, common)| *common)
     }
 
-    /// Puts a page into the tree; or returns the one that is there with the same tokens already.
+    /// Inserts a page, or returns the existing page with the same tokens.
     ///
-    /// A parent that is not in the tree has no children: the page stays outside, and `None` says so.
+    /// Returns `None` if the parent is not in the tree; the page then stays outside.
     pub(super) fn insert(&mut self, parent: Option<PageId>, tokens: &[u32], page: PageId) -> Option<PageId> {
         let children = self.children_mut(parent)?;
         if let Some(other) = children.get(tokens) {
@@ -92,17 +92,17 @@ impl PrefixTree {
         Some(page)
     }
 
-    /// From now on the page's contents may be copied.
+    /// Marks a page's contents as computed.
     pub(super) fn set_ready(&mut self, page: PageId) {
         if let Some(node) = self.nodes.get_mut(page as usize).and_then(Option::as_mut) {
             node.ready = true;
         }
     }
 
-    /// Takes a page without children out.
+    /// Removes a page without children.
     pub(super) fn remove(&mut self, page: PageId) {
         let Some(node) = self.nodes.get_mut(page as usize).and_then(Option::take) else { return };
-        debug_assert!(node.children.is_empty(), "page {page} has pages after it");
+        debug_assert!(node.children.is_empty(), "page {page} has children");
         if let Some(children) = self.children_mut(node.parent) {
             children.remove(&node.tokens);
         }

@@ -1,4 +1,4 @@
-//! Any order of sequences that come, grow, share, wait and go: what a page holds is always what its readers expect.
+//! Property tests: whatever the order of allocation, sharing and release, pages hold what their readers expect.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use proptest::prelude::*;
 
 use super::*;
-use crate::generate::budget::MemoryBudget;
+use crate::generate::config::MemoryBudget;
 use crate::ops::paged_attention::append;
 
 /// One layer, one head of size 2.
@@ -26,7 +26,7 @@ fn empty_cache(config: &EngineConfig) -> KvCache {
     KvCache::new(&model(), config, DType::F32, &Device::Cpu).unwrap()
 }
 
-/// What the key of a token would be: it depends on all tokens up to it.
+/// A stand-in for a token's key: depends on all tokens up to it.
 fn mark(tokens: &[u32]) -> f32 {
     let mut hash = DefaultHasher::new();
     tokens.hash(&mut hash);
@@ -35,10 +35,10 @@ fn mark(tokens: &[u32]) -> f32 {
 
 struct Sequence {
     tokens: Vec<u32>,
-    cached: Cached,
+    table: PageTable,
 }
 
-struct Table {
+struct Harness {
     cache: KvCache,
     sequences: Vec<Sequence>,
     pages: usize,
@@ -46,89 +46,89 @@ struct Table {
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// A sequence comes, and gets as far as there is memory.
-    Come(Vec<u32>),
-    /// One grows by some tokens.
+    /// Adds a sequence.
+    Add(Vec<u32>),
+    /// Appends tokens to a sequence.
     Grow(usize, Vec<u32>),
-    /// One goes.
-    Go(usize),
+    /// Releases a sequence.
+    Remove(usize),
 }
 
-impl Table {
+impl Harness {
     fn new(page_size: usize, pages: usize) -> Self {
         let config = EngineConfig { page_size, pages, ..EngineConfig::with_max_length(&model(), 1, 64, memory()) };
         Self { cache: empty_cache(&config), sequences: Vec::new(), pages }
     }
 
-    /// Plans some tokens of some sequences, and runs the pass: writes every planned token's mark.
+    /// Runs a pass over some sequences: writes the mark of every scheduled token.
     fn pass(&mut self, which: &[usize], most: usize) {
         let mut planned = Vec::new();
         for index in which {
-            let Sequence { tokens, cached } = &mut self.sequences[*index];
-            self.cache.share(cached, tokens).unwrap();
-            assert!(cached.computed < tokens.len(), "the last token is left to compute");
-            let (start, end) = (cached.computed, tokens.len().min(cached.computed + most));
-            if self.cache.reserve(cached, end) {
-                self.cache.fill(cached, tokens, end);
+            let Sequence { tokens, table } = &mut self.sequences[*index];
+            self.cache.match_prefix(table, tokens).unwrap();
+            assert!(table.computed < tokens.len(), "the last token is left to compute");
+            let (start, end) = (table.computed, tokens.len().min(table.computed + most));
+            if self.cache.allocate(table, end) {
+                self.cache.commit(table, tokens, end);
                 planned.push((*index, start..end));
             }
         }
         let rows: usize = planned.iter().map(|(_, range)| range.len()).sum();
         let (mut values, mut spans, mut row) = (Vec::new(), Vec::new(), 0);
         for (index, range) in &planned {
-            let Sequence { tokens, cached } = &self.sequences[*index];
+            let Sequence { tokens, table } = &self.sequences[*index];
             for position in range.clone() {
                 let mark = mark(&tokens[..=position]);
                 values.extend([0.0, 0.0, mark, -mark, mark + 0.5, 0.25]);
             }
-            spans.push(Span { rows: row..row + range.len(), position: range.start, pages: &cached.pages });
+            spans.push(Span { rows: row..row + range.len(), position: range.start, pages: &table.pages });
             row += range.len();
         }
         let qkv = cpu::tensor(values, (rows, 6)).unwrap();
         let plan = self.cache.plan(&spans).unwrap();
         append(&qkv, &self.cache.keys[0], &self.cache.values[0], &plan).unwrap();
-        self.cache.computed();
+        self.cache.mark_computed();
     }
 
-    /// Every computed token of every sequence has its own mark, keys and values alike.
+    /// Checks the marks of all computed tokens, and the reference counts.
     fn check(&self) {
         let size = self.cache.shape.tokens;
         let keys = self.cache.keys[0].to_vec2::<f32>().unwrap();
         let values = self.cache.values[0].to_vec2::<f32>().unwrap();
-        for Sequence { tokens, cached } in &self.sequences {
-            assert!(cached.pages.len() * size >= cached.computed);
-            for position in 0..cached.computed {
-                let (page, slot) = (cached.pages[position / size] as usize, position % size);
+        for Sequence { tokens, table } in &self.sequences {
+            assert!(table.pages.len() * size >= table.computed);
+            for position in 0..table.computed {
+                let (page, slot) = (table.pages[position / size] as usize, position % size);
                 let mark = mark(&tokens[..=position]);
                 assert_eq!((keys[page][slot], keys[page][size + slot]), (mark, -mark), "position {position}");
                 assert_eq!((values[page][2 * slot], values[page][2 * slot + 1]), (mark + 0.5, 0.25));
             }
         }
-        let used: HashSet<PageId> = self.sequences.iter().flat_map(|s| s.cached.pages.iter().copied()).collect();
+        let used: HashSet<PageId> = self.sequences.iter().flat_map(|s| s.table.pages.iter().copied()).collect();
         assert_eq!(self.cache.available() + used.len(), self.pages, "no page is lost");
         for page in used {
-            let users = self.sequences.iter().filter(|s| s.cached.pages.contains(&page)).count();
-            assert_eq!(self.cache.pages.users(page), users as u32);
+            let ref_count = self.sequences.iter().filter(|s| s.table.pages.contains(&page)).count();
+            assert_eq!(self.cache.pool.ref_count(page), ref_count as u32);
         }
     }
 
-    fn go(&mut self, index: usize) {
-        let Sequence { tokens, mut cached } = self.sequences.remove(index);
-        self.cache.release(&mut cached, &tokens);
-        assert_eq!(cached, Cached::default());
+    fn remove(&mut self, index: usize) {
+        let Sequence { tokens, mut table } = self.sequences.remove(index);
+        self.cache.release(&mut table, &tokens);
+        assert_eq!(table, PageTable::default());
     }
 }
 
-/// Few different tokens, so that sequences often begin alike.
+/// Few distinct tokens, so that sequences often share prefixes.
 fn tokens(most: usize) -> impl Strategy<Value = Vec<u32>> {
     proptest::collection::vec(0u32..3, 1..most)
 }
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        4 => tokens(20).prop_map(Event::Come),
+        4 => tokens(20).prop_map(Event::Add),
         4 => (any::<usize>(), tokens(6)).prop_map(|(index, more)| Event::Grow(index, more)),
-        2 => any::<usize>().prop_map(Event::Go),
+        2 => any::<usize>().prop_map(Event::Remove),
     ]
 }
 
@@ -136,59 +136,59 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn pages_hold_what_their_readers_expect(
+    fn pages_hold_the_tokens_of_their_sequences(
         page_size in prop_oneof![Just(1usize), Just(2), Just(4), Just(7)],
         pages in 3usize..30,
         most in 1usize..9,
         events in proptest::collection::vec(event(), 1..60),
     ) {
-        let mut table = Table::new(page_size, pages);
+        let mut harness = Harness::new(page_size, pages);
         for event in events {
-            let count = table.sequences.len();
+            let count = harness.sequences.len();
             match event {
-                Event::Come(tokens) => table.sequences.push(Sequence { tokens, cached: Cached::default() }),
-                Event::Grow(index, more) if count > 0 => table.sequences[index % count].tokens.extend(more),
-                Event::Go(index) if count > 0 => table.go(index % count),
+                Event::Add(tokens) => harness.sequences.push(Sequence { tokens, table: PageTable::default() }),
+                Event::Grow(index, more) if count > 0 => harness.sequences[index % count].tokens.extend(more),
+                Event::Remove(index) if count > 0 => harness.remove(index % count),
                 _ => {}
             }
-            let ready: Vec<usize> = (0..table.sequences.len())
-                .filter(|i| table.sequences[*i].cached.computed < table.sequences[*i].tokens.len())
+            let ready: Vec<usize> = (0..harness.sequences.len())
+                .filter(|i| harness.sequences[*i].table.computed < harness.sequences[*i].tokens.len())
                 .collect();
-            table.pass(&ready, most);
-            table.check();
+            harness.pass(&ready, most);
+            harness.check();
         }
-        while !table.sequences.is_empty() {
-            table.go(0);
-            table.check();
+        while !harness.sequences.is_empty() {
+            harness.remove(0);
+            harness.check();
         }
-        prop_assert_eq!(table.cache.available(), pages);
+        prop_assert_eq!(harness.cache.available(), pages);
     }
 }
 
-fn filled(cache: &mut KvCache, tokens: &[u32]) -> Cached {
-    let mut cached = Cached::default();
-    cache.share(&mut cached, tokens).unwrap();
-    assert!(cache.reserve(&mut cached, tokens.len()));
-    cache.fill(&mut cached, tokens, tokens.len());
-    cache.computed();
-    cached
+fn filled(cache: &mut KvCache, tokens: &[u32]) -> PageTable {
+    let mut table = PageTable::default();
+    cache.match_prefix(&mut table, tokens).unwrap();
+    assert!(cache.allocate(&mut table, tokens.len()));
+    cache.commit(&mut table, tokens, tokens.len());
+    cache.mark_computed();
+    table
 }
 
 #[test]
-fn the_page_used_least_recently_goes_first() {
+fn least_recently_used_page_is_evicted_first() {
     let config = EngineConfig { page_size: 2, pages: 4, ..EngineConfig::with_max_length(&model(), 1, 64, memory()) };
     let mut cache = empty_cache(&config);
     for tokens in [[1, 1, 1], [2, 2, 2]] {
-        let mut cached = filled(&mut cache, &tokens);
-        cache.release(&mut cached, &tokens);
+        let mut table = filled(&mut cache, &tokens);
+        cache.release(&mut table, &tokens);
     }
     let found = |cache: &mut KvCache, tokens: &[u32]| {
-        let mut cached = Cached::default();
-        let found = cache.share_pages(&mut cached, tokens);
-        cache.release(&mut cached, tokens);
+        let mut table = PageTable::default();
+        let found = cache.match_full_pages(&mut table, tokens);
+        cache.release(&mut table, tokens);
         found
     };
-    // The first is looked at again, so the second is older now; a third takes the second's memory.
+    // The first prefix is used again, so the second is the least recently used and is evicted for the third.
     assert_eq!((found(&mut cache, &[2, 2, 2, 2]), found(&mut cache, &[1, 1, 1, 1])), (2, 2));
     let mut third = filled(&mut cache, &[3, 3]);
     cache.release(&mut third, &[3, 3]);

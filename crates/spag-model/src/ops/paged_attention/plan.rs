@@ -59,7 +59,7 @@ impl<'a> Plan<'a> {
 
     /// What two plans of single rows have in common where a recorded pass of one serves the other: rows, splits, and the
     /// length of the tables. `None` where the CPU computes or a span has several rows.
-    pub(crate) fn decoding(&self) -> Option<(usize, usize, usize)> {
+    pub(crate) fn graph_key(&self) -> Option<(usize, usize, usize)> {
         match &self.way {
             Way::Device(tables) if tables.tiles == 0 && tables.decoding == self.rows => {
                 Some((self.rows, tables.splits, tables.tensor.elem_count()))
@@ -77,10 +77,10 @@ impl<'a> Plan<'a> {
     }
 
     /// A plan of the same kind whose tables are still to be written; `None` where the CPU computes.
-    pub(crate) fn unwritten(&self, kernels: &dyn Kernels) -> Result<Option<Plan<'static>>> {
+    pub(crate) fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Option<Plan<'static>>> {
         match &self.way {
             Way::Device(tables) => {
-                let way = Way::Device(tables.unwritten(kernels)?);
+                let way = Way::Device(tables.uninit_like(kernels)?);
                 Ok(Some(Plan { rows: self.rows, pages: self.pages, shape: self.shape, way }))
             }
             Way::Cpu { .. } => Ok(None),

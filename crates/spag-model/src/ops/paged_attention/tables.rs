@@ -95,7 +95,7 @@ impl Tables {
 
 impl Tables {
     /// Tables of the same kind that are still to be written, and memory for what splits leave.
-    pub(super) fn unwritten(&self, kernels: &dyn Kernels) -> Result<Self> {
+    pub(super) fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Self> {
         let like = |tensor: &Tensor| kernels.empty(tensor.dims(), tensor.dtype());
         let partial = match &self.partial {
             Some((stats, sums)) => Some((like(stats)?, like(sums)?)),

@@ -1,98 +1,127 @@
-//! One token from each row of logits: greedy or drawn, with how likely it was.
+//! Samples one token from each row of logits, with its log-probabilities.
 //!
-//! A draw takes one uniform number that the caller brings, so that it depends on nothing but its row. The order that the
-//! number is looked up in: the vocabulary's where every token may be drawn, else that of the tokens' likelihood.
+//! The caller supplies one uniform number per row, so that a sample depends on its row alone. The number is looked up in
+//! the cumulative distribution: in vocabulary order if the distribution is unrestricted, else in order of likelihood.
 
 mod device;
 mod row;
 
-use std::fmt;
-
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::cpu;
+use crate::error::Error;
 use crate::kernels;
 
-/// How a row's token is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Draw {
-    /// The most likely token; of equals the one with the lowest id.
+/// How the next token is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum Sampling {
+    /// The most likely token; ties go to the lowest id.
     #[default]
     Greedy,
-    /// A draw from softmax(logits / temperature), restricted to the most likely tokens where asked.
+    /// A sample from softmax(logits / temperature), optionally restricted to the most likely tokens.
     Random {
-        /// Divides the logits.
+        /// Divides the logits; 1.2 in the paper's self-play.
         temperature: f64,
-        /// Only the `k` most likely tokens, if given; at least 1.
+        /// Restricts to the `k` most likely tokens; at least 1.
         top_k: Option<usize>,
-        /// Only the most likely tokens that together reach probability `p`, if given.
+        /// Restricts to the smallest set of most likely tokens with total probability `p`, in (0, 1].
         top_p: Option<f64>,
-        /// Where in the distribution, in [0, 1).
-        uniform: f64,
     },
 }
 
-/// What a row is asked for.
+impl Sampling {
+    /// Samples at `temperature` from all tokens.
+    pub fn at_temperature(temperature: f64) -> Self {
+        Self::Random { temperature, top_k: None, top_p: None }
+    }
+
+    /// Rejects invalid settings.
+    ///
+    /// # Errors
+    /// [`Error::Generation`] naming the setting.
+    pub fn check(&self) -> crate::Result<()> {
+        let Self::Random { temperature, top_k, top_p } = self else { return Ok(()) };
+        let wrong = |what: String| Err(Error::Generation(what));
+        if !(temperature.is_finite() && *temperature > 0.0) {
+            return wrong(format!("temperature must be above 0, not {temperature}; use greedy for 0"));
+        }
+        if *top_k == Some(0) {
+            return wrong("top_k must be at least 1".into());
+        }
+        match top_p {
+            Some(p) if !(*p > 0.0 && *p <= 1.0) => wrong(format!("top_p must lie in (0, 1], not {p}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Sampling parameters of one row.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ask {
-    /// How its token is chosen.
-    pub draw: Draw,
-    /// Tokens that may not be chosen.
+pub struct SampleParams {
+    /// How the token is chosen.
+    pub sampling: Sampling,
+    /// A uniform random number in [0, 1); ignored by [`Sampling::Greedy`].
+    pub uniform: f64,
+    /// Tokens that must not be chosen.
     pub banned: Vec<u32>,
 }
 
-/// A token and how likely it was.
+/// A token and its log-probabilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Choice {
+pub struct SampledToken {
     /// The token.
     pub token: u32,
-    /// ln p under softmax of the logits as they are.
+    /// ln p under softmax of the unmodified logits.
     pub model_log_prob: f32,
-    /// ln p under the distribution that it was drawn from; 0 where the choice was greedy.
+    /// ln p under the distribution that was sampled from; 0 if greedy.
     pub sampling_log_prob: f32,
 }
 
-/// Why no token could be chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The logits make no distribution: a NaN, +∞, or all -∞.
-    Unsound,
-    /// Every token of any likelihood is banned.
-    NothingAllowed,
+/// Why no token could be sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SampleError {
+    /// The logits contain a NaN or +∞, or all are -∞.
+    #[error("the model's logits are not finite; the weights may be corrupt")]
+    NotFinite,
+    /// Every token with a non-zero probability is banned.
+    #[error("every token is banned")]
+    NoneAllowed,
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unsound => "the model's logits are not finite; are the weights sound?",
-            Self::NothingAllowed => "no token may be chosen",
-        })
-    }
-}
-
-/// Chooses a token from each row of `logits` [R, V] as `asks` say, one a row.
+/// Samples a token from each row of `logits` [R, V], given one set of parameters per row.
 ///
 /// # Errors
-/// Asks that do not fit, a number that makes no distribution, or a tensor that is not contiguous f32 (or, for kernels,
-/// bf16).
-pub fn choose(logits: &Tensor, asks: &[Ask]) -> Result<Vec<std::result::Result<Choice, Refusal>>> {
+/// A wrong number of parameters, invalid parameters, or a tensor that is not contiguous f32 (or, for kernels, bf16).
+pub fn sample(logits: &Tensor, params: &[SampleParams]) -> Result<Vec<std::result::Result<SampledToken, SampleError>>> {
     let (rows, size) = logits.dims2()?;
-    if rows != asks.len() || size == 0 {
-        bail!("sampling: {} asks for logits [{rows}, {size}]", asks.len());
+    if rows != params.len() || size == 0 {
+        bail!("sampling: {} sets of parameters for logits [{rows}, {size}]", params.len());
     }
-    for ask in asks {
-        let Draw::Random { temperature, top_k, top_p, uniform } = ask.draw else { continue };
-        let sound = temperature > 0.0 && top_k != Some(0) && top_p.is_none_or(|p| p > 0.0 && p <= 1.0);
-        if !sound || !(0.0..1.0).contains(&uniform) {
-            bail!("sampling: {:?} makes no distribution", ask.draw);
+    for row in params {
+        row.sampling.check().map_err(candle_core::Error::wrap)?;
+        if !(0.0..1.0).contains(&row.uniform) {
+            bail!("sampling: the uniform number {} is not in [0, 1)", row.uniform);
         }
     }
     if let Some(kernels) = kernels::of(logits.device())? {
-        return device::choose(&*kernels, logits, asks);
+        return device::sample(&*kernels, logits, params);
     }
     cpu::read(logits, |logits| {
-        let rows = logits.par_chunks_exact(size).zip(asks);
-        Ok(rows.map_init(Vec::new, |weights, (row, ask)| row::choose(row, ask, weights)).collect())
+        let rows = logits.par_chunks_exact(size).zip(params);
+        Ok(rows.map_init(Vec::new, |weights, (row, params)| row::sample(row, params, weights)).collect())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_sampling_settings_are_rejected() {
+        assert!(Sampling::at_temperature(0.0).check().is_err());
+        assert!(Sampling::Random { temperature: 1.0, top_k: None, top_p: Some(1.5) }.check().is_err());
+        assert!(Sampling::at_temperature(1.2).check().is_ok());
+    }
 }

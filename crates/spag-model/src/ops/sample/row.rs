@@ -1,14 +1,18 @@
-//! A row's token on the CPU.
+//! Sampling on the CPU, one row at a time.
 
-use super::{Ask, Choice, Draw, Refusal};
+use super::{SampleError, SampleParams, SampledToken, Sampling};
 use crate::ops::simd;
 
-/// Weights of a draw are summed in blocks of so many: one is looked up in two short searches.
+/// Weights are summed in blocks of this many, so that a lookup takes two short searches.
 const BLOCK: usize = 64;
 
-/// Chooses a token. `weights` is memory to work in.
-pub(super) fn choose(logits: &[f32], ask: &Ask, weights: &mut Vec<f32>) -> Result<Choice, Refusal> {
-    let banned = ask.banned.as_slice();
+/// Samples a token. `weights` is scratch memory.
+pub(super) fn sample(
+    logits: &[f32],
+    params: &SampleParams,
+    weights: &mut Vec<f32>,
+) -> Result<SampledToken, SampleError> {
+    let banned = params.banned.as_slice();
     let (top, sum) = simd::vectorized(
         #[inline(always)]
         || {
@@ -18,9 +22,9 @@ pub(super) fn choose(logits: &[f32], ask: &Ask, weights: &mut Vec<f32>) -> Resul
     );
     let log_sum = top + sum.ln();
     if !log_sum.is_finite() {
-        return Err(Refusal::Unsound);
+        return Err(SampleError::NotFinite);
     }
-    let chosen = |token: usize, sampling_log_prob: f32| Choice {
+    let chosen = |token: usize, sampling_log_prob: f32| SampledToken {
         token: token as u32,
         model_log_prob: logits[token] - log_sum,
         sampling_log_prob,
@@ -32,8 +36,9 @@ pub(super) fn choose(logits: &[f32], ask: &Ask, weights: &mut Vec<f32>) -> Resul
         let better = |best: (usize, f32), next: (usize, f32)| if next.1 > best.1 { next } else { best };
         best = allowed.reduce(better).map(|(token, _)| token).filter(|token| logits[*token].is_finite());
     }
-    let Some(best) = best else { return Err(Refusal::NothingAllowed) };
-    let Draw::Random { temperature, top_k, top_p, uniform } = ask.draw else { return Ok(chosen(best, 0.0)) };
+    let Some(best) = best else { return Err(SampleError::NoneAllowed) };
+    let Sampling::Random { temperature, top_k, top_p } = params.sampling else { return Ok(chosen(best, 0.0)) };
+    let uniform = params.uniform;
     let (top, inverse) = (logits[best], (1.0 / temperature) as f32);
     if top_k.is_none() && top_p.is_none() {
         weights.clear();
@@ -55,7 +60,7 @@ pub(super) fn choose(logits: &[f32], ask: &Ask, weights: &mut Vec<f32>) -> Resul
         let (block, left) = draw(sums.iter().copied(), uniform * total).unwrap_or((best / BLOCK, 0.0));
         let inside = &weights[block * BLOCK..weights.len().min((block + 1) * BLOCK)];
         let inside = draw(inside.iter().map(|w| f64::from(*w)), left).map(|(index, _)| block * BLOCK + index);
-        // Rounding may leave a sliver at the end: it belongs to the most likely token.
+        // Rounding can leave a remainder beyond the last token; it goes to the most likely token.
         let token = inside.unwrap_or(best);
         return Ok(chosen(token, (logits[token] - top) * inverse - (total as f32).ln()));
     }
@@ -86,7 +91,7 @@ pub(super) fn choose(logits: &[f32], ask: &Ask, weights: &mut Vec<f32>) -> Resul
     Ok(chosen(token, (logit - top) * inverse - (total as f32).ln()))
 }
 
-/// The first place at which the running sum exceeds `target`, and what is left of the target there.
+/// The first index at which the running sum exceeds `target`, and the rest of `target` there.
 fn draw(weights: impl Iterator<Item = f64>, target: f64) -> Option<(usize, f64)> {
     let mut left = target;
     for (index, weight) in weights.enumerate() {
@@ -105,37 +110,39 @@ mod tests {
 
     use super::*;
 
-    /// As in an engine: each draw gets the next number.
-    fn choose(logits: &[f32], mut draw: Draw, banned: &[u32], rng: &mut ChaCha8Rng) -> Result<Choice, Refusal> {
-        if let Draw::Random { uniform, .. } = &mut draw {
-            *uniform = rng.random();
-        }
-        super::choose(logits, &Ask { draw, banned: banned.to_vec() }, &mut Vec::new())
+    fn sample(
+        logits: &[f32],
+        sampling: Sampling,
+        banned: &[u32],
+        rng: &mut ChaCha8Rng,
+    ) -> Result<SampledToken, SampleError> {
+        let uniform = if sampling == Sampling::Greedy { 0.0 } else { rng.random() };
+        super::sample(logits, &SampleParams { sampling, uniform, banned: banned.to_vec() }, &mut Vec::new())
     }
 
-    fn random(temperature: f64, top_k: Option<usize>, top_p: Option<f64>) -> Draw {
-        Draw::Random { temperature, top_k, top_p, uniform: 0.0 }
+    fn random(temperature: f64, top_k: Option<usize>, top_p: Option<f64>) -> Sampling {
+        Sampling::Random { temperature, top_k, top_p }
     }
 
-    fn draws(draw: Draw, banned: Option<u32>) -> Vec<usize> {
+    fn draws(draw: Sampling, banned: Option<u32>) -> Vec<usize> {
         let logits = [1.0f32, 2.0, 0.0, 2.0];
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let mut counts = vec![0; 4];
         for _ in 0..20_000 {
             let banned = banned.as_slice();
-            counts[choose(&logits, draw, banned, &mut rng).unwrap().token as usize] += 1;
+            counts[sample(&logits, draw, banned, &mut rng).unwrap().token as usize] += 1;
         }
         counts
     }
 
     #[test]
-    fn greedy_takes_the_first_of_equals_and_never_the_banned() {
-        assert_eq!(draws(Draw::Greedy, None), [0, 20_000, 0, 0]);
-        assert_eq!(draws(Draw::Greedy, Some(1)), [0, 0, 0, 20_000]);
+    fn greedy_breaks_ties_by_id_and_skips_banned_tokens() {
+        assert_eq!(draws(Sampling::Greedy, None), [0, 20_000, 0, 0]);
+        assert_eq!(draws(Sampling::Greedy, Some(1)), [0, 0, 0, 20_000]);
     }
 
     #[test]
-    fn draws_follow_the_softmax() {
+    fn samples_follow_the_softmax() {
         let counts = draws(random(0.5, None, None), None);
         let weights: Vec<f64> = [1.0f64, 2.0, 0.0, 2.0].iter().map(|l| (l / 0.5).exp()).collect();
         let total: f64 = weights.iter().sum();
@@ -153,17 +160,17 @@ mod tests {
     }
 
     #[test]
-    fn unsound_logits_are_an_error() {
+    fn non_finite_logits_are_rejected() {
         let mut rng = ChaCha8Rng::seed_from_u64(0);
         for logits in [[f32::NAN; 2], [f32::INFINITY, 0.0], [f32::NEG_INFINITY; 2]] {
-            assert!(choose(&logits, Draw::Greedy, &[], &mut rng).is_err(), "{logits:?}");
+            assert!(sample(&logits, Sampling::Greedy, &[], &mut rng).is_err(), "{logits:?}");
         }
-        assert!(choose(&[0.0, 1.0], Draw::Greedy, &[0, 1], &mut rng).is_err());
+        assert!(sample(&[0.0, 1.0], Sampling::Greedy, &[0, 1], &mut rng).is_err());
     }
 
-    /// Every restriction, against the definition in f64 over a vocabulary of several blocks.
+    /// Compares every restriction with its definition in f64, over a vocabulary of several blocks.
     #[test]
-    fn both_log_probabilities_are_those_of_their_distributions() {
+    fn log_probabilities_match_their_distributions() {
         let mut rng = ChaCha8Rng::seed_from_u64(4);
         let logits: Vec<f32> = (0..301).map(|_| rng.random::<f32>() * 8.0 - 4.0).collect();
         let log_softmax =
@@ -190,14 +197,14 @@ mod tests {
                 (0..logits.len()).map(|id| if kept.contains(&id) { scaled[id] } else { f64::NEG_INFINITY }).collect();
             let draw = random(0.7, top_k, top_p);
             for _ in 0..200 {
-                let choice = choose(&logits, draw, &[17], &mut rng).unwrap();
+                let choice = sample(&logits, draw, &[17], &mut rng).unwrap();
                 let token = choice.token as usize;
                 assert!(kept.contains(&token), "{token} under {draw:?}");
                 assert!((f64::from(choice.model_log_prob) - log_softmax(&plain, token)).abs() < 1e-5);
                 assert!((f64::from(choice.sampling_log_prob) - log_softmax(&restricted, token)).abs() < 1e-5);
             }
         }
-        let greedy = choose(&logits, Draw::Greedy, &[], &mut rng).unwrap();
+        let greedy = sample(&logits, Sampling::Greedy, &[], &mut rng).unwrap();
         assert_eq!(greedy.sampling_log_prob, 0.0);
     }
 }

@@ -1,4 +1,4 @@
-//! How a model's passes come by whole layers, wherever these are kept.
+//! Layer-wise access to parameters and gradients, independent of sharding and offload.
 
 use candle_core::{Device, Tensor};
 
@@ -6,53 +6,52 @@ use super::{FlatBuffers, Layout};
 use crate::checkpoint::WeightDtype;
 use crate::error::{Error, Result};
 
-/// Lends whole layers of parameters to whoever reads them.
+/// Provides the parameters of a model one whole layer at a time.
 ///
-/// [`FlatBuffers`] lend what they hold. Where parameters are split over processes, or lie in another memory than the
-/// one that computes, a lender puts a layer together when it is asked for, and need not keep it longer than it is read.
+/// [`FlatBuffers`] hold whole layers. Sharded or offloaded parameters gather a layer in `unshard` and free it in `reshard`.
 pub trait WeightSource: Send + Sync {
-    /// The layers.
+    /// The layout of the parameters.
     fn layout(&self) -> &Layout;
 
     /// Number format of the elements.
     fn dtype(&self) -> WeightDtype;
 
-    /// The device that the layers are lent on.
+    /// The device of the gathered layers.
     fn device(&self) -> &Device;
 
-    /// A layer's buffer, flat, with as many elements as the layout says or more. The layer `next`, if any, will be asked
-    /// for after it, and can be fetched in the meantime.
+    /// A layer's flat buffer, with at least as many elements as the layout says. `next` is the layer that will be
+    /// requested after it and may be prefetched.
     ///
     /// # Errors
-    /// A layer outside the layout, or one that cannot be put together.
+    /// A layer outside the layout, or a failed gather.
     fn unshard(&self, layer: usize, next: Option<usize>) -> Result<Tensor>;
 
-    /// The layer is no longer read, for now.
+    /// Releases a layer. Its buffer may be freed.
     fn reshard(&self, layer: usize);
 }
 
-/// Takes the gradients of a backward pass, a layer at a time.
+/// Receives the gradients of a backward pass, one layer at a time.
 pub trait GradientSink: Send + Sync {
-    /// The layers.
+    /// The layout of the gradients.
     fn layout(&self) -> &Layout;
 
-    /// The buffer that a layer's gradients are added to: flat, f32, with as many elements as the layout says or more.
-    /// May be asked for several times in a pass.
+    /// The buffer that a layer's gradients are accumulated into: flat, f32, with at least as many elements as the layout
+    /// says. May be requested several times in a pass.
     ///
     /// # Errors
     /// A layer outside the layout, or no memory.
     fn buffer(&self, layer: usize) -> Result<Tensor>;
 
-    /// The pass has added all that it has for this layer.
+    /// Called when a layer's gradients are complete, e.g. to start their reduction.
     ///
     /// # Errors
-    /// What is done with it cannot be begun.
+    /// The reduction could not be started.
     fn complete(&self, layer: usize) -> Result<()>;
 }
 
 impl FlatBuffers {
     fn layer(&self, layer: usize) -> Result<Tensor> {
-        self.layers.get(layer).cloned().ok_or_else(|| Error::Config(format!("there is no layer {layer}")))
+        self.layers.get(layer).cloned().ok_or_else(|| Error::Config(format!("layer {layer} does not exist")))
     }
 }
 

@@ -1,12 +1,12 @@
-//! A model's weights as generation reads them, and its forward pass over a batch of chunks.
+//! Packed weights and the forward pass of generation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use candle_core::{DType, Device, Tensor};
 
+use super::graphs::{GraphCache, Inputs};
 use super::kv::KvCache;
-use super::recorded::{Inputs, RecordedPasses};
 use crate::config::LlamaConfig;
 use crate::error::Result;
 use crate::llama::Llama;
@@ -18,20 +18,20 @@ use crate::ops::rope::{Direction, Positions, RopeTable, rotate_leading};
 use crate::ops::{embedding, rms_norm, swiglu};
 use crate::params::BLOCK_VIEWS;
 
-/// One block.
+/// Weights of a block.
 struct Block {
     input_norm: Tensor,
-    /// Queries, keys and values together.
+    /// Query, key and value projections, stacked.
     qkv: PackedWeight,
     o: PackedWeight,
     post_norm: Tensor,
-    /// Gate and up together.
+    /// Gate and up projections, stacked.
     gate_up: PackedWeight,
     down: PackedWeight,
 }
 
-/// All weights, packed; the model that they come from is no longer needed.
-pub(super) struct Weights {
+/// The packed weights. They are copies; the model may be dropped.
+pub(super) struct ModelRunner {
     embedding: Tensor,
     blocks: Vec<Block>,
     norm: Tensor,
@@ -40,23 +40,23 @@ pub(super) struct Weights {
     eps: f32,
     rotated: usize,
     pool: Arc<Pool>,
-    recorded: RecordedPasses,
+    graphs: GraphCache,
 }
 
-/// What a forward pass found out.
-pub(super) struct Passed {
-    /// Logits of the rows that were asked for, [R, V]; none where none were.
+/// Output of a forward pass.
+pub(super) struct ForwardOutput {
+    /// Logits of the requested rows, [R, V]; `None` if no row was requested.
     pub(super) logits: Option<Tensor>,
-    /// The time that attention took; on a GPU, that starting it took.
+    /// Time of attention; on a GPU, of launching it.
     pub(super) attention: Duration,
 }
 
-impl Weights {
+impl ModelRunner {
     pub(super) fn new(model: &Llama) -> Result<Self> {
         let (config, parameters): (&LlamaConfig, _) = (model.config(), model.parameters());
         let blocks = (0..config.num_hidden_layers)
             .map(|index| {
-                // Matrices that read the same input lie side by side in the layer's buffer.
+                // Matrices with the same input are adjacent in the layer's buffer.
                 let at = |part: &str| BLOCK_VIEWS.iter().position(|view| *view == part).unwrap_or(usize::MAX);
                 let norm = |part| Ok::<_, crate::Error>(computable(&parameters.view(index + 1, at(part))?)?);
                 let packed = |parts: &[&str]| {
@@ -83,27 +83,33 @@ impl Weights {
             eps: config.rms_norm_eps as f32,
             rotated: config.hidden_size + config.kv_size(),
             pool: Arc::default(),
-            recorded: RecordedPasses::default(),
+            graphs: GraphCache::default(),
         })
     }
 
-    /// The number format of its activations, keys and values.
+    /// Number format of activations and KV cache.
     pub(super) fn dtype(&self) -> DType {
         self.embedding.dtype()
     }
 
-    /// Where it computes.
+    /// The device of the weights.
     pub(super) fn device(&self) -> &Device {
         self.embedding.device()
     }
 
-    /// Computes the tokens `ids` of the `spans` and keeps their keys and values; returns the logits after the rows
-    /// `last`.
-    pub(super) fn forward(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<Passed> {
+    /// Computes the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns the logits of
+    /// the rows `last`.
+    pub(super) fn forward(
+        &self,
+        ids: &[u32],
+        spans: &[Span<'_>],
+        last: &[u32],
+        cache: &KvCache,
+    ) -> Result<ForwardOutput> {
         self.pool.during(|| self.pass(ids, spans, last, cache))
     }
 
-    fn pass(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<Passed> {
+    fn pass(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<ForwardOutput> {
         let positions: Vec<u32> =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
         let inputs = Inputs {
@@ -112,24 +118,24 @@ impl Weights {
             plan: cache.plan(spans)?,
         };
         if last.len() == ids.len() {
-            // The logits after every row are asked for, as in decoding, where hardly anything changes from pass to pass.
-            let (logits, attention) = self.recorded.pass(inputs, |inputs| {
+            // All rows need logits, as in decoding, where passes repeat and can be captured.
+            let (logits, attention) = self.graphs.pass(inputs, |inputs| {
                 let (x, attention) = self.layers(inputs, cache)?;
                 Ok((self.logits(x)?, attention))
             })?;
-            return Ok(Passed { logits: Some(logits), attention });
+            return Ok(ForwardOutput { logits: Some(logits), attention });
         }
         let (x, attention) = self.layers(&inputs, cache)?;
         if last.is_empty() {
             recycle(x)?;
-            return Ok(Passed { logits: None, attention });
+            return Ok(ForwardOutput { logits: None, attention });
         }
         let rows = embedding::forward(last, &x)?;
         recycle(x)?;
-        Ok(Passed { logits: Some(self.logits(rows)?), attention })
+        Ok(ForwardOutput { logits: Some(self.logits(rows)?), attention })
     }
 
-    /// The output of the last block, and the time that attention took.
+    /// Output of the last block, and the time of attention.
     fn layers(&self, inputs: &Inputs<'_>, cache: &KvCache) -> candle_core::Result<(Tensor, Duration)> {
         let Inputs { x, positions, plan } = inputs;
         let mut attention = Duration::ZERO;
@@ -160,7 +166,7 @@ impl Weights {
         Ok((x, attention))
     }
 
-    /// The logits after rows of the last block's output.
+    /// Logits of rows of the last block's output.
     fn logits(&self, rows: Tensor) -> candle_core::Result<Tensor> {
         let normed = rms_norm::forward(&rows, &self.norm, self.eps)?;
         recycle(rows)?;

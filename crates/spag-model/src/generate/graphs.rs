@@ -1,0 +1,130 @@
+//! CUDA graphs of decoding passes: a few hundred launches become one.
+//!
+//! Decoding passes with the same key differ only in three tensors: embedded tokens, positions and page tables. The
+//! first pass of a key runs eagerly, which loads its kernels. The second is captured, with its own input and output
+//! buffers. Later passes copy their inputs into these buffers and replay the graph.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use candle_core::{DType, Result, Shape, Tensor};
+
+use crate::kernels::{self, CapturedGraph, Kernels};
+use crate::ops::paged_attention::Plan;
+use crate::ops::rope::Positions;
+
+/// Inputs of a forward pass besides weights and KV cache.
+pub(super) struct Inputs<'a> {
+    /// The embedded tokens, [N, D].
+    pub(super) x: Tensor,
+    pub(super) positions: Positions,
+    pub(super) plan: Plan<'a>,
+}
+
+/// Rows, splits of their keys, and length of the page tables.
+type GraphKey = (usize, usize, usize);
+
+/// Captured decoding passes by key.
+#[derive(Default)]
+pub(super) struct GraphCache(Mutex<HashMap<GraphKey, Entry>>);
+
+enum Entry {
+    /// One pass has run; its logits had this shape and number format.
+    Warm(Shape, DType),
+    /// The device cannot capture; passes run eagerly.
+    Eager,
+    Captured(Box<Captured>),
+}
+
+struct Captured {
+    /// Buffers that the graph reads, and the plan that owns its scratch memory.
+    inputs: Inputs<'static>,
+    logits: Tensor,
+    graph: Box<dyn CapturedGraph>,
+}
+
+/// Maximum number of graphs. When it is exceeded, all are dropped and captured again.
+const MAX_GRAPHS: usize = 512;
+
+impl GraphCache {
+    /// Returns the logits of every row and the time of attention (zero if replayed). `run` computes both from its
+    /// inputs alone.
+    pub(super) fn pass(
+        &self,
+        inputs: Inputs<'_>,
+        run: impl Fn(&Inputs<'_>) -> Result<(Tensor, Duration)>,
+    ) -> Result<(Tensor, Duration)> {
+        let (Some(kernels), Some(key)) = (kernels::of(inputs.x.device())?, inputs.plan.graph_key()) else {
+            return run(&inputs);
+        };
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() > MAX_GRAPHS {
+            entries.clear();
+        }
+        match entries.get(&key) {
+            None => {
+                let (logits, attention) = run(&inputs)?;
+                entries.insert(key, Entry::Warm(logits.shape().clone(), logits.dtype()));
+                Ok((logits, attention))
+            }
+            Some(Entry::Eager) => run(&inputs),
+            Some(Entry::Captured(captured)) => Ok((captured.replay(&*kernels, &inputs)?, Duration::ZERO)),
+            Some(Entry::Warm(shape, dtype)) => match Captured::new(&*kernels, &inputs, (shape, *dtype), &run) {
+                Ok(Some(captured)) => {
+                    let logits = captured.replay(&*kernels, &inputs)?;
+                    entries.insert(key, Entry::Captured(Box::new(captured)));
+                    Ok((logits, Duration::ZERO))
+                }
+                // Eager execution is slower but correct. A device failure is reported by this call.
+                Ok(None) | Err(_) => {
+                    entries.insert(key, Entry::Eager);
+                    run(&inputs)
+                }
+            },
+        }
+    }
+}
+
+impl Captured {
+    fn new(
+        kernels: &dyn Kernels,
+        like: &Inputs<'_>,
+        (shape, dtype): (&Shape, DType),
+        run: &impl Fn(&Inputs<'_>) -> Result<(Tensor, Duration)>,
+    ) -> Result<Option<Self>> {
+        let Some(inputs) = like.uninit_like(kernels)? else { return Ok(None) };
+        let logits = kernels.empty(shape.dims(), dtype)?;
+        let graph = kernels.capture(&mut || {
+            let (computed, _) = run(&inputs)?;
+            kernels.copy(&computed, &logits)
+        })?;
+        Ok(graph.map(|graph| Self { inputs, logits, graph }))
+    }
+
+    fn replay(&self, kernels: &dyn Kernels, inputs: &Inputs<'_>) -> Result<Tensor> {
+        inputs.copy_to(kernels, &self.inputs)?;
+        self.graph.replay()?;
+        Ok(self.logits.clone())
+    }
+}
+
+impl Inputs<'_> {
+    /// Uninitialized buffers for inputs of the same key.
+    fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Option<Inputs<'static>>> {
+        let Some(plan) = self.plan.uninit_like(kernels)? else { return Ok(None) };
+        let x = kernels.empty(self.x.dims(), self.x.dtype())?;
+        Ok(Some(Inputs { x, positions: self.positions.uninit_like(kernels)?, plan }))
+    }
+
+    /// Copies into the buffers of inputs with the same key.
+    fn copy_to(&self, kernels: &dyn Kernels, to: &Inputs<'_>) -> Result<()> {
+        kernels.copy(&self.x, &to.x)?;
+        for (from, to) in [(self.positions.tensor(), to.positions.tensor()), (self.plan.tables(), to.plan.tables())] {
+            if let (Some(from), Some(to)) = (from, to) {
+                kernels.copy(from, to)?;
+            }
+        }
+        Ok(())
+    }
+}
