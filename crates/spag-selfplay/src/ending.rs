@@ -1,19 +1,19 @@
-//! How a game ended, in the words of a report.
+//! How a game ended.
 
-use spag_game::{Episode, JudgeKind, Outcome, Role, judge_episode};
+use spag_game::{Episode, JudgeKind, Outcome, Role, Verdict, judge_episode};
 
-/// How a game ended, told apart more finely than by its outcome: the attacker wins in two very different ways.
+/// How a game ended. Finer than [`Outcome`]: the attacker wins in two different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// The defender named the target word: the defender wins.
+    /// The defender named the target word and wins.
     RightGuess,
     /// The defender named another word: the attacker wins.
     WrongGuess,
     /// The defender uttered the target word without naming it: the attacker wins.
     SaidUnknowingly,
-    /// The attacker uttered the target word, or made a prediction: the attacker's loss.
+    /// The attacker uttered the target word or made a prediction, and loses.
     BrokenRule,
-    /// Nobody won within the turns.
+    /// No winner within the turns.
     Tie,
 }
 
@@ -21,13 +21,29 @@ impl Ending {
     /// All endings, in the order of reports.
     pub const ALL: [Self; 5] = [Self::RightGuess, Self::WrongGuess, Self::SaidUnknowingly, Self::BrokenRule, Self::Tie];
 
-    /// Its place in [`Ending::ALL`].
-    pub(crate) fn place(self) -> usize {
+    /// The ending of a judged game.
+    pub fn of(verdict: &Verdict, episode: &Episode) -> Self {
+        match verdict.outcome {
+            Outcome::DefenderWins => Self::RightGuess,
+            Outcome::AttackerBreaksRules => Self::BrokenRule,
+            Outcome::Tie => Self::Tie,
+            Outcome::AttackerWins => {
+                let last = episode.history.get(verdict.history_length.saturating_sub(1));
+                let guessed = last.is_some_and(|utterance| {
+                    utterance.role == Role::Defender && spag_game::is_prediction(&utterance.content)
+                });
+                if guessed { Self::WrongGuess } else { Self::SaidUnknowingly }
+            }
+        }
+    }
+
+    /// The index in [`Ending::ALL`].
+    pub(crate) fn index(self) -> usize {
         self as usize
     }
 
-    /// What files call it.
-    pub fn name(self) -> &'static str {
+    /// The name in files.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::RightGuess => "right_guess",
             Self::WrongGuess => "wrong_guess",
@@ -37,7 +53,7 @@ impl Ending {
         }
     }
 
-    /// In a few words, for a reader.
+    /// A short description for a reader.
     pub fn describe(self) -> &'static str {
         match self {
             Self::RightGuess => "defender names the word and wins",
@@ -49,28 +65,13 @@ impl Ending {
     }
 }
 
-/// How a game ended and how many utterances it took.
+/// Judges a game: how it ended, and its utterances up to the deciding one.
 ///
 /// # Errors
 /// An empty target word, or roles that do not alternate.
 pub fn ending(episode: &Episode, judge: JudgeKind) -> spag_game::Result<(Ending, usize)> {
     let verdict = judge_episode(judge, episode)?;
-    let ending = match verdict.outcome {
-        Outcome::DefenderWins => Ending::RightGuess,
-        Outcome::AttackerBreaksRules => Ending::BrokenRule,
-        Outcome::Tie => Ending::Tie,
-        Outcome::AttackerWins => {
-            let last = episode
-                .history
-                .get(verdict.history_length.saturating_sub(1))
-                .filter(|utterance| utterance.role == Role::Defender);
-            match last.is_some_and(|utterance| spag_game::is_prediction(&utterance.content)) {
-                true => Ending::WrongGuess,
-                false => Ending::SaidUnknowingly,
-            }
-        }
-    };
-    Ok((ending, verdict.history_length))
+    Ok((Ending::of(&verdict, episode), verdict.history_length))
 }
 
 #[cfg(test)]
@@ -86,21 +87,21 @@ mod tests {
     }
 
     #[test]
-    fn every_ending_has_its_place() {
-        for (place, ending) in Ending::ALL.into_iter().enumerate() {
-            assert_eq!(ending.place(), place);
+    fn indices_follow_the_order_of_reports() {
+        for (index, ending) in Ending::ALL.into_iter().enumerate() {
+            assert_eq!(ending.index(), index);
         }
     }
 
     #[test]
-    fn every_ending_is_told_apart() {
+    fn all_endings_are_distinguished() {
         for (said, expected, length) in [
             (&["Mine has stripes.", "I know the word! It is tiger!"][..], Ending::RightGuess, 2),
             (&["Mine has stripes.", "I know the word! It is zebra!"], Ending::WrongGuess, 2),
             (&["Mine has stripes.", "Maybe you mean the tiger."], Ending::SaidUnknowingly, 2),
             (&["Hello.", "Well.", "My tiger has stripes."], Ending::BrokenRule, 3),
             (&["Hello.", "Well."], Ending::Tie, 2),
-            // What comes after the deciding utterance changes nothing.
+            // Utterances after the deciding one are ignored.
             (&["A", "I know the word! It is zebra!", "B", "tiger"], Ending::WrongGuess, 2),
         ] {
             assert_eq!(ending(&game(said), JudgeKind::Paper).unwrap(), (expected, length), "{said:?}");

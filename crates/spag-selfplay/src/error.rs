@@ -1,120 +1,123 @@
-//! The crate's one error type.
+//! The error type of this crate.
 
-use std::path::PathBuf;
+use spag_io::{Classify, ErrorClass};
 
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong before games are played, and in counting them. While they are played, players fail
-/// with [`PlayerError`](spag_game::PlayerError) and [`TurnFailure`](spag_game::TurnFailure).
+/// Errors of this crate. While games are played, players fail with [`PlayerError`](spag_game::PlayerError) and
+/// [`TurnFailure`](spag_game::TurnFailure).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A player as it stands on a command line cannot be understood.
+    /// A player of the command line is invalid.
     #[error("player {text:?}: {problem}; an endpoint is written openai:http://HOST:PORT/v1#MODEL")]
     BadPlayer {
-        /// As it was written; what looks like a password is left out.
+        /// The text as written, without passwords.
         text: String,
         /// What is wrong.
         problem: &'static str,
     },
-    /// The key of an endpoint cannot be sent.
-    #[error("OPENAI_API_KEY: a key is made of visible ASCII characters; this one holds others")]
+    /// The key of an endpoint is empty or cannot be sent in a header.
+    #[error("OPENAI_API_KEY: a key consists of visible ASCII characters, but this one is empty or has others")]
     BadKey,
-    /// A setting of an endpoint cannot be used.
+    /// A setting of an endpoint is invalid.
     #[error("endpoint: {setting}: {problem}")]
     BadSetting {
         /// The field of [`EndpointConfig`](crate::EndpointConfig).
         setting: &'static str,
-        /// What is wrong with it and what would do.
+        /// What is wrong and which values are valid.
         problem: String,
     },
-    /// There are not so many processes.
-    #[error("there is no rank {rank} among {of} processes; ranks count from 0")]
-    NoSuchRank {
-        /// The process that was meant.
-        rank: usize,
-        /// How many there are.
-        of: usize,
-    },
-    /// The operating system gives no more threads.
+    /// The operating system cannot start more threads.
     #[error("endpoint: cannot start {wanted} threads, one for each request in flight ({source}); allow fewer")]
     Threads {
-        /// How many were wanted.
+        /// The number of threads.
         wanted: usize,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A file or folder could not be read.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the operating system said.
-        source: std::io::Error,
-    },
-    /// A player of an arena as it stands on a command line cannot be understood.
+    /// A named player of the command line is invalid.
     #[error(
         "player {text:?}: {problem}; it is written NAME=PLAYER, where PLAYER is a checkpoint's folder or an endpoint"
     )]
-    BadEntrant {
-        /// As it was written; what looks like a password is left out.
+    BadNamedPlayer {
+        /// The text as written, without passwords.
         text: String,
         /// What is wrong.
         problem: &'static str,
     },
-    /// Nobody to compare with.
+    /// An arena has fewer than two players.
     #[error("{given} player given; an arena needs at least two, each written NAME=PLAYER")]
     TooFewPlayers {
-        /// How many there are.
+        /// The number of players.
         given: usize,
     },
-    /// Two players of one name.
-    #[error(
-        "the players {first:?} and {second:?} have the same name, upper and lower case aside; give each a name of its own"
-    )]
+    /// Two players have the same name.
+    #[error("the players {first:?} and {second:?} have the same name, ignoring case; give each a unique name")]
     SameName {
-        /// The one.
+        /// The first name.
         first: String,
-        /// The other.
+        /// The second name.
         second: String,
     },
-    /// Two pairings whose games would go to one file.
+    /// Two pairings would write to the same file.
     #[error("{first} and {second} would both write to {file}; give one of the players another name")]
     SameFile {
         /// The file's name.
         file: String,
-        /// The one pairing.
+        /// The first pairing.
         first: String,
-        /// The other.
+        /// The second pairing.
         second: String,
     },
-    /// A name that no player has.
-    #[error("no player is called {name:?}; there are {known}")]
+    /// No player has this name.
+    #[error("no player is called {name:?}; the players are {known}")]
     UnknownName {
-        /// What was asked for.
+        /// The name.
         name: String,
         /// The players' names.
         known: String,
     },
-    /// Results could not be put into their file format.
+    /// Results cannot be serialised.
     #[error("results as {format}: {message}")]
     Render {
         /// JSON or CSV.
         format: &'static str,
-        /// What its writer said.
+        /// The message of the serialiser.
         message: String,
     },
-    /// The other processes of a run cannot be reached, or are lost.
+    /// Other ranks cannot be reached or are lost.
     #[error(transparent)]
     Dist(#[from] spag_dist::Error),
-    /// From the game: episodes that cannot be judged.
+    /// An error of the game, such as an episode that cannot be judged.
     #[error(transparent)]
     Game(#[from] spag_game::Error),
     /// A file could not be read or written, or a row of it is invalid.
     #[error(transparent)]
     File(#[from] spag_io::Error),
-    /// From the model: checkpoints, generation.
+    /// An error of a checkpoint or of generation.
     #[error(transparent)]
     Model(#[from] spag_model::Error),
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Threads { .. } => ErrorClass::Failure,
+            Self::Dist(error) => error.class(),
+            Self::Game(error) => error.class(),
+            Self::File(error) => error.class(),
+            Self::Model(error) => error.class(),
+            Self::BadPlayer { .. }
+            | Self::BadKey
+            | Self::BadSetting { .. }
+            | Self::BadNamedPlayer { .. }
+            | Self::TooFewPlayers { .. }
+            | Self::SameName { .. }
+            | Self::SameFile { .. }
+            | Self::UnknownName { .. }
+            | Self::Render { .. } => ErrorClass::BadInput,
+        }
+    }
 }

@@ -1,7 +1,7 @@
-//! Players that are models or endpoints, and what a pile of games says.
+//! Players that are models or endpoints, runs of self-play, and statistics of games.
 //!
-//! A [`ModelPlayer`] is a checkpoint of this machine; an [`EndpointPlayer`] is any server that speaks the OpenAI
-//! protocol. On command lines both are a [`PlayerSpec`]:
+//! A [`ModelPlayer`] is a checkpoint; an [`EndpointPlayer`] is a server with the OpenAI protocol. On command lines both are
+//! a [`PlayerSpec`]:
 //!
 //! ```
 //! use spag_selfplay::{PlayerSpec, PromptStyle};
@@ -18,30 +18,34 @@
 mod error;
 
 // ── Players ──
+mod digest;
 mod endpoint;
-mod fingerprint;
 mod model_player;
 mod player_spec;
 
-// ── Whole runs ──
+// ── Runs ──
 mod job;
 mod shared_games;
-
-// ── What games say ──
-pub mod arena;
-mod ending;
-mod stats;
-mod summary;
 mod timing;
 
+// ── Statistics of games ──
+pub mod arena;
+mod counts;
+mod ending;
+mod game_stats;
+mod rate;
+mod text_table;
+
+pub use counts::GameCounts;
+pub use digest::{checkpoint_fingerprint, content_digest};
 pub use ending::{Ending, ending};
 pub use endpoint::{ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, RetryConfig};
 pub use error::{Error, Result};
-pub use fingerprint::checkpoint_fingerprint;
-pub use job::{Finished, JobWatcher, OpenJob, PlayJob, Played, PlayerWork, Rank, RunFiles, RunStats, SoFar};
-pub use model_player::{ModelPlayer, Room};
+pub use game_stats::{GameStats, SpeechStats};
+pub use job::{Finished, JobObserver, OpenJob, PlayJob, Played, PlayerWork, RunFiles, RunStats, SoFar, game_specs};
+pub use model_player::{ContextBudget, ModelPlayer};
 pub use player_spec::{EndpointSpec, PlayerSpec, PromptStyle};
+pub use rate::{Change, Rate};
 pub use shared_games::play_shared;
-pub use stats::{Change, Rate};
-pub use summary::{EndingCount, GamesSummary, GamesTally, SpeechSummary};
+pub use text_table::text_table;
 pub use timing::{Timing, TimingConfig, time_play};

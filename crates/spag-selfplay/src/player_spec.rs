@@ -1,4 +1,4 @@
-//! A player as it is written on a command line.
+//! Players as written on a command line.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,35 +8,35 @@ use ureq::http::Uri;
 
 use crate::error::{Error, Result};
 
-/// Who is to play: a folder with a checkpoint, or an endpoint.
+/// A checkpoint or an endpoint.
 ///
-/// Parsed from `FOLDER`, `openai:http://HOST:PORT/v1#MODEL` or `openai-completions:http://HOST:PORT/v1#MODEL` (or
-/// `https:`), and shown the same way.
+/// Parsed from and displayed as `FOLDER`, `openai:http://HOST:PORT/v1#MODEL` or
+/// `openai-completions:http://HOST:PORT/v1#MODEL`; `https:` is allowed too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlayerSpec {
-    /// A Hugging Face folder on this machine.
+    /// A Hugging Face folder.
     Model(PathBuf),
     /// A model behind an OpenAI-compatible server.
     Endpoint(EndpointSpec),
 }
 
-/// A model behind a server that speaks the OpenAI protocol.
+/// A model behind a server with the OpenAI protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointSpec {
-    /// What stands before `/chat/completions`, without a slash at its end: `http://localhost:8000/v1`.
+    /// The URL before `/chat/completions`, without a final slash: `http://localhost:8000/v1`.
     pub base_url: String,
-    /// The name that the server knows the model by.
+    /// The server's name of the model.
     pub model: String,
-    /// How prompts are sent.
+    /// The format of prompts.
     pub style: PromptStyle,
 }
 
-/// How a prompt is sent.
+/// The format of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptStyle {
-    /// As the one message of a user, to `/chat/completions`: for models that were tuned to chat.
+    /// A single user message to `/chat/completions`, for chat models.
     Chat,
-    /// As the text that is to be gone on with, to `/completions`: what a model of this machine gets.
+    /// A text to complete, to `/completions`. Checkpoints get prompts in this format too.
     Completion,
 }
 
@@ -69,10 +69,10 @@ impl FromStr for PlayerSpec {
         match text {
             "" => Err(bad(text, "it is empty")),
             _ if text.starts_with("http://") || text.starts_with("https://") => {
-                Err(bad(text, "openai: is missing in front, or openai-completions:"))
+                Err(bad(text, "it must start with openai: or openai-completions:"))
             }
             _ if text.starts_with("openai-") && text.contains("://") => {
-                Err(bad(text, "there are openai: and openai-completions:"))
+                Err(bad(text, "the protocols are openai: and openai-completions:"))
             }
             folder => Ok(Self::Model(folder.into())),
         }
@@ -85,19 +85,19 @@ fn endpoint(text: &str, style: PromptStyle) -> Result<EndpointSpec, &'static str
         return Err("the model's name after the # is empty");
     }
     let base_url = url.trim_end_matches('/');
-    let uri: Uri = url.parse().map_err(|_| "the address before the # is no URL")?;
+    let uri: Uri = url.parse().map_err(|_| "the address before the # is not a URL")?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err("the address has to begin with http:// or https://");
+        return Err("the address must start with http:// or https://");
     }
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     if authority.contains('@') {
-        return Err("a password has no place in the address; put the key into the variable OPENAI_API_KEY");
+        return Err("the address must not contain a password; put the key into the variable OPENAI_API_KEY");
     }
     if uri.host().is_none_or(str::is_empty) || uri.query().is_some() {
-        return Err("the address has to be a host with a path, without a query");
+        return Err("the address must be a host with a path, without a query");
     }
     if base_url.ends_with("/completions") {
-        return Err("the address ends before /chat/completions or /completions, which are added");
+        return Err("the address must end before /chat/completions or /completions, which are added");
     }
     Ok(EndpointSpec { base_url: base_url.to_owned(), model: model.to_owned(), style })
 }
@@ -106,7 +106,7 @@ fn bad(text: &str, problem: &'static str) -> Error {
     Error::BadPlayer { text: without_password(text), problem }
 }
 
-/// The text of a player for a message: `user:password@` stays out of it.
+/// The text of a player for a message, without `user:password@`.
 pub(crate) fn without_password(text: &str) -> String {
     match (text.find("://"), text.rfind('@')) {
         (Some(from), Some(to)) if from + 3 < to => format!("{}…{}", &text[..from + 3], &text[to..]),
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_and_folders_are_told_apart() {
+    fn specs_round_trip_through_text() {
         for text in [
             "openai:http://localhost:8000/v1#llama",
             "openai:https://models.example/v1#org/model-7b:latest",
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn invalid_specs_are_refused_with_the_reason() {
         for (text, part) in [
             ("", "empty"),
             ("openai:http://a/v1", "model's name is missing"),
@@ -163,7 +163,7 @@ mod tests {
             ("openai:http://a/v1?key=1#m", "query"),
             ("openai:http://a/v1/chat/completions#m", "which are added"),
             ("openai-chat:http://a/v1#m", "openai-completions:"),
-            ("http://a/v1#m", "openai: is missing"),
+            ("http://a/v1#m", "must start with openai:"),
         ] {
             let said = text.parse::<PlayerSpec>().unwrap_err().to_string();
             assert!(said.contains(part), "{text}: {said}");

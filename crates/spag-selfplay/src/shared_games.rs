@@ -1,4 +1,4 @@
-//! Games that several processes play together, handed out by rank 0.
+//! Games that several processes share through a queue of rank 0.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,13 +7,13 @@ use spag_game::{FailedGame, FinishedGame, GameSink, GameSpec, PlayConfig, Prompt
 
 use crate::error::Result;
 
-/// Plays what `queue` hands out of the games of a run until all ranks together have played all of them.
+/// Plays games from `queue` until all ranks together have played all games.
 ///
-/// An item of the queue is the number of a game. Those that are not `missing` are done already. A game is reported done
-/// once `sink` has taken it, as finished or as failed; what a rank had when it died is played by others.
+/// The items of the queue are game numbers; games that are not in `missing` were finished before. A game is reported to the
+/// queue after `sink` has taken it, finished or failed. The games of a dead rank are reassigned to the others.
 ///
 /// # Errors
-/// As [`play_games`], or a queue that is lost.
+/// As [`play_games`], or the queue is lost.
 pub fn play_shared(
     queue: &Queue,
     missing: Vec<GameSpec>,
@@ -25,13 +25,14 @@ pub fn play_shared(
     let missing: BTreeMap<usize, GameSpec> = missing.into_iter().map(|spec| (spec.game, spec)).collect();
     let at_a_time = config.games_in_flight.max(1);
     loop {
-        // Nothing is in flight here: this waits while other ranks may still give something back.
-        let mut begun = Pieces { queue, missing: &missing, at_a_time, here: VecDeque::new(), more: true, lost: None };
-        let Some(first) = begun.next() else { return begun.lost.map_or(Ok(()), |lost| Err(lost.into())) };
-        begun.here.push_front(first);
-        let mut reporting = Reporting { queue, sink: &mut *sink, lost: None };
-        play_games(&mut begun, seats.reborrow(), prompts, config, &mut reporting)?;
-        if let Some(lost) = reporting.lost.or(begun.lost) {
+        // No game is in flight, so this waits for games of ranks that may still die.
+        let mut games =
+            QueuedGames { queue, missing: &missing, at_a_time, fetched: VecDeque::new(), more: true, lost: None };
+        let Some(first) = games.next() else { return games.lost.map_or(Ok(()), |lost| Err(lost.into())) };
+        games.fetched.push_front(first);
+        let mut reporter = QueueReporter { queue, sink: &mut *sink, lost: None };
+        play_games(&mut games, seats.reborrow(), prompts, config, &mut reporter)?;
+        if let Some(lost) = reporter.lost.or(games.lost) {
             return Err(lost.into());
         }
         if !sink.should_continue() {
@@ -40,33 +41,33 @@ pub fn play_shared(
     }
 }
 
-/// The games that this rank is given, a piece at a time, until there is nothing to be had for the moment.
-struct Pieces<'a> {
+/// Fetches games from the queue as they are needed. Ends when the queue is empty for the moment.
+struct QueuedGames<'a> {
     queue: &'a Queue,
     missing: &'a BTreeMap<usize, GameSpec>,
     at_a_time: usize,
-    here: VecDeque<GameSpec>,
+    fetched: VecDeque<GameSpec>,
     more: bool,
     lost: Option<spag_dist::Error>,
 }
 
-impl Pieces<'_> {
+impl QueuedGames<'_> {
     fn fetch(&mut self) -> spag_dist::Result<()> {
-        while self.here.is_empty() && self.more {
+        while self.fetched.is_empty() && self.more {
             let Turn::Items(items) = self.queue.next(self.at_a_time)? else {
                 self.more = false;
                 break;
             };
             let (to_play, played): (Vec<_>, Vec<_>) =
                 items.into_iter().partition(|game| self.missing.contains_key(game));
-            self.here.extend(to_play.iter().filter_map(|game| self.missing.get(game)).cloned());
+            self.fetched.extend(to_play.iter().filter_map(|game| self.missing.get(game)).cloned());
             self.queue.done(&played)?;
         }
         Ok(())
     }
 }
 
-impl Iterator for Pieces<'_> {
+impl Iterator for QueuedGames<'_> {
     type Item = GameSpec;
 
     fn next(&mut self) -> Option<GameSpec> {
@@ -74,24 +75,24 @@ impl Iterator for Pieces<'_> {
             self.lost = Some(lost);
             self.more = false;
         }
-        self.here.pop_front()
+        self.fetched.pop_front()
     }
 }
 
-/// Tells the queue what has been played.
-struct Reporting<'a> {
+/// Passes games to a sink and reports them to the queue.
+struct QueueReporter<'a> {
     queue: &'a Queue,
     sink: &'a mut dyn GameSink,
     lost: Option<spag_dist::Error>,
 }
 
-impl Reporting<'_> {
+impl QueueReporter<'_> {
     fn done(&mut self, game: usize) {
         self.lost = self.queue.done(&[game]).err().or(self.lost.take());
     }
 }
 
-impl GameSink for Reporting<'_> {
+impl GameSink for QueueReporter<'_> {
     fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
         let number = game.game;
         self.sink.finished(game)?;

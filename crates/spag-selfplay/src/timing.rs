@@ -1,4 +1,4 @@
-//! How fast a model plays against itself: the same work for every engine.
+//! A benchmark of self-play with a fixed amount of work.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,16 @@ use spag_model::{Checkpoint, EngineConfig, GenerationConfig, GenerationStats, Sa
 use crate::error::Result;
 use crate::model_player::ModelPlayer;
 
-/// What is played.
+/// The work of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimingConfig {
     /// Games.
     pub games: usize,
-    /// Games at a time.
+    /// Games in flight.
     pub batch: usize,
-    /// Turns of every game; none ends early.
+    /// Turns of every game; no game ends early.
     pub turns: usize,
-    /// Tokens of every utterance, no more and no fewer.
+    /// Exact number of tokens of every utterance.
     pub new_tokens: usize,
     /// Sampling temperature.
     pub temperature: f64,
@@ -25,21 +25,21 @@ pub struct TimingConfig {
     pub seed: u64,
 }
 
-/// How it went.
+/// The result of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
-    /// From the first prompt to the last referee's word; loading and packing the model aside.
+    /// Duration of the games, without loading and packing the model.
     pub seconds: f64,
-    /// Prompts, referee and all that is not the engine.
+    /// Time outside of the engine: prompts and referee.
     pub outside: Duration,
-    /// What the engine did.
+    /// The work of the engine.
     pub stats: GenerationStats,
 }
 
-/// Plays games of a fixed size, so that a random checkpoint gives the same work to every engine.
+/// Plays games of a fixed size; the work is the same for every checkpoint of a shape, even with random weights.
 ///
 /// # Errors
-/// Settings that the model cannot generate with, or an error of the device.
+/// Invalid settings, or an error of the device.
 pub fn time_play(
     checkpoint: &Checkpoint,
     prompts: &PromptSet,

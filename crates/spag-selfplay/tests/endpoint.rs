@@ -308,7 +308,7 @@ fn a_turn_that_is_refused_fails_its_game_alone() {
     for reason in &reasons {
         assert!(reason.len() < 450 && !reason.contains("sk-se"), "{reason}");
     }
-    for part in ["too long for [key]", "content filter", "holds no text (finish_reason: none given): No."] {
+    for part in ["too long for [key]", "content filter", "has no text (finish_reason: none given): No."] {
         assert!(reasons.iter().any(|reason| reason.contains(part)), "{part}: {reasons:#?}");
     }
     for FailedGame { game, seed, episode, role, .. } in &games.failed {

@@ -1,9 +1,9 @@
-//! An arena: several players, every two of them in both seats, and what the games say about how strong each is.
+//! An arena: several players, every two of them in both seats, and a rating for each.
 //!
-//! Everything here is arithmetic on counts; who loads checkpoints and plays the games is not known.
+//! This module computes pairings, file names and results from counts. It does not load checkpoints or play games.
 //!
 //! ```
-//! use spag_selfplay::arena::{Counts, Elo, EloScale, Pairing, Seating, fit};
+//! use spag_selfplay::arena::{EloScale, Seating, fit};
 //!
 //! // In either seat A wins 75 of 100 games against B.
 //! let seatings = [
@@ -12,21 +12,18 @@
 //! ];
 //! let ratings = fit(2, &seatings).ratings(EloScale::Mean);
 //! let apart = ratings[0].points - ratings[1].points;
-//! // 400·log10(3) is 190.8; the virtual games draw it towards 0 a little.
+//! // 400·log10(3) is 190.8; the virtual games draw it slightly towards 0.
 //! assert!(apart > 185.0 && apart < 190.8);
-//! # let _ = (Counts::default(), Pairing { attacker: 0, defender: 1 }, Elo { points: 0.0, low: 0.0, high: 0.0 });
 //! ```
 
-mod counts;
 mod elo;
-mod entrant;
 mod pairings;
+mod player;
 mod render;
 mod table;
 
-pub use counts::Counts;
 pub use elo::{Elo, EloScale, Fit, Seating, fit};
-pub use entrant::{Entrant, check_entrants, position};
-pub use pairings::{Pairing, SelfPlay, arena_games, check_files, failed_file, pairings, record_file};
+pub use pairings::{Pairing, SelfPlay, check_files, pairings, record_file};
+pub use player::{NamedPlayer, check_players, player_index};
 pub use render::{render_csv, render_json, render_text};
 pub use table::{ArenaSettings, ArenaTable, Match, SeatResult, Standing};

@@ -1,33 +1,30 @@
-//! Who meets whom, on which words, and into which file.
+//! Which players meet, and the files of their games.
 
 use std::collections::HashMap;
 
-use spag_game::{GameSpec, game_seed};
-
-use super::entrant::Entrant;
+use super::player::NamedPlayer;
 use crate::error::{Error, Result};
 
-/// Two players in fixed seats, by their places in the list of players.
+/// Two players in fixed seats, by their indices in the list of players.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pairing {
-    /// Who attacks.
+    /// The attacker.
     pub attacker: usize,
-    /// Who defends.
+    /// The defender.
     pub defender: usize,
 }
 
-/// Whether players also meet themselves.
+/// Whether players also play against themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SelfPlay {
     /// They do not.
     #[default]
     Without,
-    /// Each plays a set of games with itself, which tell what the seats alone are worth.
+    /// They do. These games show only the advantage of a seat.
     With,
 }
 
-/// Every two players in both seats. The two seatings of a pair follow each other, and so do the pairs of a player, so
-/// that whoever plays them in this order changes as few players as possible.
+/// Every two players in both seats, ordered so that consecutive pairings share players and few checkpoints are loaded.
 ///
 /// ```
 /// use spag_selfplay::arena::{Pairing, SelfPlay, pairings};
@@ -49,42 +46,33 @@ pub fn pairings(players: usize, self_play: SelfPlay) -> Vec<Pairing> {
     all
 }
 
-/// The games of every pairing, the same for all, so that pairings differ in their players alone: words in turn, and
-/// seeds that follow from `seed` and the game's number.
-pub fn arena_games(words: &[String], count: usize, max_turns: usize, seed: u64) -> Vec<GameSpec> {
-    let words = words.iter().cycle().take(count).enumerate();
-    words
-        .map(|(game, word)| GameSpec { game, target_word: word.clone(), max_turns, seed: game_seed(seed, game) })
-        .collect()
-}
-
 /// The file of a pairing's games.
-pub fn record_file(entrants: &[Entrant], pairing: Pairing) -> String {
-    format!("{}.jsonl", stem(entrants, pairing))
+pub fn record_file(players: &[NamedPlayer], pairing: Pairing) -> String {
+    format!("{}.jsonl", stem(players, pairing))
 }
 
-/// The file of those of a pairing's games that failed, as [`GameRecord`](spag_game::GameRecord) names it.
-pub fn failed_file(entrants: &[Entrant], pairing: Pairing) -> String {
-    format!("{}_failed.jsonl", stem(entrants, pairing))
+/// The file of a pairing's failed games, named as by [`GameRecord`](spag_game::GameRecord).
+fn failed_file(players: &[NamedPlayer], pairing: Pairing) -> String {
+    format!("{}_failed.jsonl", stem(players, pairing))
 }
 
-fn stem(entrants: &[Entrant], pairing: Pairing) -> String {
-    let name = |at: usize| entrants.get(at).map_or("", |entrant| entrant.name.as_str());
+fn stem(players: &[NamedPlayer], pairing: Pairing) -> String {
+    let name = |index: usize| players.get(index).map_or("", |player| player.name.as_str());
     format!("{}_vs_{}", name(pairing.attacker), name(pairing.defender))
 }
 
-/// Checks that no two pairings write to one file: `a_vs` against `b` would meet `a` against `vs_b`, and the games of
-/// `b_failed` the failed games of `b`.
+/// Checks that no two pairings write to one file. The names `a_vs` and `b` collide with `a` and `vs_b`, and the games of
+/// `b_failed` with the failed games of `b`.
 ///
 /// # Errors
-/// The file and both pairings.
-pub fn check_files(entrants: &[Entrant], pairings: &[Pairing]) -> Result<()> {
+/// Two pairings with the same file.
+pub fn check_files(players: &[NamedPlayer], pairings: &[Pairing]) -> Result<()> {
     let mut taken: HashMap<String, Pairing> = HashMap::new();
     for pairing in pairings {
-        for file in [record_file(entrants, *pairing), failed_file(entrants, *pairing)] {
+        for file in [record_file(players, *pairing), failed_file(players, *pairing)] {
             if let Some(other) = taken.insert(file.to_lowercase(), *pairing) {
-                let say = |pairing: Pairing| stem(entrants, pairing).replacen("_vs_", " against ", 1);
-                return Err(Error::SameFile { file, first: say(other), second: say(*pairing) });
+                let describe = |pairing: Pairing| stem(players, pairing).replacen("_vs_", " against ", 1);
+                return Err(Error::SameFile { file, first: describe(other), second: describe(*pairing) });
             }
         }
     }
@@ -95,18 +83,18 @@ pub fn check_files(entrants: &[Entrant], pairings: &[Pairing]) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn entrants(names: &[&str]) -> Vec<Entrant> {
+    fn players(names: &[&str]) -> Vec<NamedPlayer> {
         names.iter().map(|name| format!("{name}=m").parse().unwrap()).collect()
     }
 
     #[test]
-    fn everybody_meets_everybody_in_both_seats_once() {
+    fn all_players_meet_once_in_both_seats() {
         for (self_play, count) in [(SelfPlay::Without, 20), (SelfPlay::With, 25)] {
             let all = pairings(5, self_play);
             let different: std::collections::HashSet<_> = all.iter().collect();
             assert_eq!((all.len(), different.len()), (count, count));
         }
-        // From one pairing to the next at most one player is new, but where the next player's turn has come.
+        // From one pairing to the next at most one player is new, except when the first player changes.
         let all = pairings(4, SelfPlay::Without);
         let new = |pair: &[Pairing]| {
             let before = [pair[0].attacker, pair[0].defender];
@@ -116,19 +104,10 @@ mod tests {
     }
 
     #[test]
-    fn the_words_go_round_and_the_seeds_follow_the_number() {
-        let games = arena_games(&["tea".into(), "bear".into()], 5, 3, 9);
-        let words: Vec<&str> = games.iter().map(|game| game.target_word.as_str()).collect();
-        assert_eq!(words, ["tea", "bear", "tea", "bear", "tea"]);
-        assert!(games.iter().enumerate().all(|(at, game)| game.game == at && game.seed == game_seed(9, at)));
-        assert!(arena_games(&[], 5, 3, 9).is_empty());
-    }
-
-    #[test]
-    fn no_two_pairings_share_a_file() {
+    fn pairings_that_share_a_file_are_refused() {
         let check = |names: &[&str]| {
-            let entrants = entrants(names);
-            check_files(&entrants, &pairings(entrants.len(), SelfPlay::With)).map_err(|error| error.to_string())
+            let players = players(names);
+            check_files(&players, &pairings(players.len(), SelfPlay::With)).map_err(|error| error.to_string())
         };
         assert_eq!(check(&["a", "b", "c_vs", "d, e"]), Ok(()));
         let said = check(&["a_vs", "b", "a", "vs_b"]).unwrap_err();

@@ -1,105 +1,106 @@
-//! The results of an arena: one value that every rendering shows.
+//! The results of an arena, as shown by every rendering.
 
 use serde::{Deserialize, Serialize};
 use spag_game::{JudgeKind, Role};
 
-use super::counts::Counts;
 use super::elo::{Elo, EloScale, Seating, fit};
-use super::entrant::{Entrant, position};
 use super::pairings::Pairing;
+use super::player::{NamedPlayer, player_index};
+use crate::counts::GameCounts;
+use crate::ending::Ending;
 use crate::error::Result;
-use crate::stats::Rate;
+use crate::rate::Rate;
 
-/// What was played; the same settings give the same games.
+/// The settings of an arena, which determine its games.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArenaSettings {
-    /// Games of each pairing in each seating.
+    /// Games of each pairing.
     pub games: usize,
-    /// Turns of a game at most.
+    /// Maximum turns of a game.
     pub max_turns: usize,
     /// Seed of the games.
     pub seed: u64,
-    /// The rules.
+    /// The judge.
     pub judge: JudgeKind,
-    /// How the players chose their words, in words.
+    /// A description of the sampling settings.
     pub sampling: String,
-    /// The player that is rated 1500; nothing where that is the mean.
+    /// The player that is rated 1500; `None` if the mean is.
     pub anchor: Option<String>,
 }
 
 /// The results of an arena.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArenaTable {
-    /// What was played.
+    /// The settings.
     pub settings: ArenaSettings,
     /// The players, the highest rated first.
     pub players: Vec<Standing>,
-    /// Every pairing, in the order in which they are played.
+    /// All pairings, in the order of play.
     pub pairings: Vec<Match>,
-    /// What the attacker's seat is worth, in Elo points.
+    /// The advantage of the attacker's seat, in Elo points.
     pub attacker_edge: Elo,
-    /// How attackers did over all games.
+    /// The attackers of all games.
     pub attackers: SeatResult,
 }
 
-/// What became of a player.
+/// The results of a player. Games against itself are left out, since they would draw every rate to one half.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The checkpoint or endpoint, as it was given.
+    /// The checkpoint or endpoint, as given.
     pub player: String,
-    /// Its rating.
+    /// The rating.
     pub elo: Elo,
-    /// Both seats together. Like the two below, without games against itself, which would draw every rate to one half.
+    /// Both seats.
     pub both: SeatResult,
-    /// Its games as attacker.
+    /// Games as attacker.
     pub as_attacker: SeatResult,
-    /// Its games as defender.
+    /// Games as defender.
     pub as_defender: SeatResult,
 }
 
-/// What became of two players in fixed seats.
+/// The results of a pairing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Match {
-    /// Who attacked.
+    /// The attacker.
     pub attacker: String,
-    /// Who defended.
+    /// The defender.
     pub defender: String,
-    /// The games as the attacker sees them.
+    /// The result of the attacker.
     pub as_attacker: SeatResult,
-    /// The same games as the defender sees them.
+    /// The result of the defender in the same games.
     pub as_defender: SeatResult,
 }
 
-/// Games from the point of view of a seat.
+/// The result of a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeatResult {
     /// Wins among the decided games. A broken rule is the attacker's loss.
     pub win: Rate,
-    /// Games played to their end: decided and tied ones.
+    /// Finished games: decided and tied ones.
     pub games: usize,
-    /// Games that nobody won.
+    /// Ties.
     pub ties: usize,
-    /// Games in which the attacker broke a rule, whoever that was.
+    /// Games in which the attacker broke a rule, in either seat.
     pub broken_rules: usize,
-    /// Games that could not be played to their end; they count nowhere else.
+    /// Failed games, which count nowhere else.
     pub failed: usize,
 }
 
 impl SeatResult {
-    /// The games of `counts` as `seat` sees them.
-    pub fn new(counts: &Counts, seat: Role) -> Self {
+    /// The result of `seat` in the games of `counts`.
+    pub fn new(counts: &GameCounts, seat: Role) -> Self {
         Self {
-            win: counts.win(seat),
+            win: counts.win_rate(seat),
             games: counts.games(),
-            ties: counts.ties,
-            broken_rules: counts.broken_rules,
+            ties: counts.ended(Ending::Tie),
+            broken_rules: counts.ended(Ending::BrokenRule),
             failed: counts.failed,
         }
     }
 
-    /// Both taken together.
+    /// The result of both together.
     fn pooled(self, other: Self) -> Self {
         Self {
             win: self.win.pooled(other.win),
@@ -112,33 +113,33 @@ impl SeatResult {
 }
 
 impl ArenaTable {
-    /// Rates and ratings from the counts of every pairing.
+    /// Computes rates and ratings from the counts of every pairing.
     ///
     /// # Errors
-    /// The settings name an anchor that is no player.
-    pub fn new(settings: ArenaSettings, entrants: &[Entrant], results: &[(Pairing, Counts)]) -> Result<Self> {
+    /// The anchor is no player.
+    pub fn new(settings: ArenaSettings, players: &[NamedPlayer], results: &[(Pairing, GameCounts)]) -> Result<Self> {
         let scale = match &settings.anchor {
-            Some(name) => EloScale::Anchor(position(entrants, name)?),
+            Some(name) => EloScale::Anchor(player_index(players, name)?),
             None => EloScale::Mean,
         };
         let seatings: Vec<Seating> = results.iter().map(|(pairing, counts)| seating(*pairing, counts)).collect();
-        let fit = fit(entrants.len(), &seatings);
-        let ratings = fit.ratings(scale).into_iter().zip(entrants).enumerate();
-        let mut players: Vec<Standing> =
-            ratings.map(|(player, (elo, entrant))| standing(player, entrant, elo, results)).collect();
-        // Stable: players of one rating stay as they were given.
-        players.sort_by(|a, b| b.elo.points.total_cmp(&a.elo.points));
-        let name = |player: usize| entrants.get(player).map(|entrant| entrant.name.clone()).unwrap_or_default();
+        let fit = fit(players.len(), &seatings);
+        let ratings = fit.ratings(scale).into_iter().zip(players).enumerate();
+        let mut standings: Vec<Standing> =
+            ratings.map(|(index, (elo, player))| standing(index, player, elo, results)).collect();
+        // Stable: players of equal rating keep their order.
+        standings.sort_by(|a, b| b.elo.points.total_cmp(&a.elo.points));
+        let name = |index: usize| players.get(index).map(|player| player.name.clone()).unwrap_or_default();
         let pairings = results.iter().map(|(pairing, counts)| Match {
             attacker: name(pairing.attacker),
             defender: name(pairing.defender),
             as_attacker: SeatResult::new(counts, Role::Attacker),
             as_defender: SeatResult::new(counts, Role::Defender),
         });
-        let all = results.iter().fold(Counts::default(), |all, (_, counts)| all.and(*counts));
+        let all = results.iter().fold(GameCounts::default(), |all, (_, counts)| all.plus(*counts));
         Ok(Self {
             settings,
-            players,
+            players: standings,
             pairings: pairings.collect(),
             attacker_edge: fit.attacker_edge(),
             attackers: SeatResult::new(&all, Role::Attacker),
@@ -146,26 +147,28 @@ impl ArenaTable {
     }
 }
 
-fn seating(pairing: Pairing, counts: &Counts) -> Seating {
+/// A win is a point of the attacker, a tie half a point.
+fn seating(pairing: Pairing, counts: &GameCounts) -> Seating {
     let Pairing { attacker, defender } = pairing;
-    Seating { attacker, defender, games: counts.games() as f64, points: counts.attacker_points() }
+    let points = counts.wins(Role::Attacker) as f64 + 0.5 * counts.ended(Ending::Tie) as f64;
+    Seating { attacker, defender, games: counts.games() as f64, points }
 }
 
-fn standing(player: usize, entrant: &Entrant, elo: Elo, results: &[(Pairing, Counts)]) -> Standing {
+fn standing(index: usize, player: &NamedPlayer, elo: Elo, results: &[(Pairing, GameCounts)]) -> Standing {
     let seat = |role: Role| {
-        let there = results.iter().filter(|(pairing, _)| {
+        let games = results.iter().filter(|(pairing, _)| {
             let (own, other) = match role {
                 Role::Attacker => (pairing.attacker, pairing.defender),
                 Role::Defender => (pairing.defender, pairing.attacker),
             };
-            own == player && other != player
+            own == index && other != index
         });
-        SeatResult::new(&there.fold(Counts::default(), |all, (_, counts)| all.and(*counts)), role)
+        SeatResult::new(&games.fold(GameCounts::default(), |all, (_, counts)| all.plus(*counts)), role)
     };
     let (as_attacker, as_defender) = (seat(Role::Attacker), seat(Role::Defender));
     Standing {
-        name: entrant.name.clone(),
-        player: entrant.player.to_string(),
+        name: player.name.clone(),
+        player: player.player.to_string(),
         elo,
         both: as_attacker.pooled(as_defender),
         as_attacker,
@@ -177,13 +180,20 @@ fn standing(player: usize, entrant: &Entrant, elo: Elo, results: &[(Pairing, Cou
 pub(super) mod tests {
     use super::*;
 
-    fn counts(attacker_wins: usize, defender_wins: usize, broken_rules: usize, ties: usize, failed: usize) -> Counts {
-        Counts { attacker_wins, defender_wins, broken_rules, ties, failed }
+    /// Counts of attacker wins, right guesses, broken rules, ties and failed games.
+    fn counts(wins: usize, guesses: usize, broken_rules: usize, ties: usize, failed: usize) -> GameCounts {
+        let mut counts = GameCounts::default();
+        counts.failed = failed;
+        let endings = [Ending::WrongGuess, Ending::RightGuess, Ending::BrokenRule, Ending::Tie];
+        for (ending, games) in endings.into_iter().zip([wins, guesses, broken_rules, ties]) {
+            (0..games).for_each(|_| counts.add(ending, 2));
+        }
+        counts
     }
 
-    /// Two players, with games against themselves; a name that needs quotes.
+    /// Two players that also play against themselves; the name of one needs quotes.
     pub(in crate::arena) fn example(anchor: Option<&str>) -> ArenaTable {
-        let entrants: Vec<Entrant> =
+        let players: Vec<NamedPlayer> =
             ["im=m/im", "big, \"new\"=m/big"].iter().map(|text| text.parse().unwrap()).collect();
         let at = |attacker, defender| Pairing { attacker, defender };
         let results = [
@@ -200,11 +210,11 @@ pub(super) mod tests {
             sampling: "temperature=1.2".into(),
             anchor: anchor.map(str::to_owned),
         };
-        ArenaTable::new(settings, &entrants, &results).unwrap()
+        ArenaTable::new(settings, &players, &results).unwrap()
     }
 
     #[test]
-    fn the_winner_stands_first_and_games_against_itself_are_no_wins() {
+    fn players_are_sorted_by_rating_and_self_play_does_not_count() {
         let table = example(None);
         let [big, im] = &table.players[..] else { panic!() };
         assert_eq!((big.name.as_str(), big.player.as_str(), im.name.as_str()), ("big, \"new\"", "m/big", "im"));
@@ -221,14 +231,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_anchor_is_1500_and_moves_nobody_against_another() {
+    fn anchor_is_rated_1500_and_keeps_differences() {
         let (free, anchored) = (example(None), example(Some("im")));
         let points = |table: &ArenaTable| [table.players[0].elo.points, table.players[1].elo.points];
         assert_eq!(points(&anchored)[1], 1500.0);
         let apart = |table: &ArenaTable| points(table)[0] - points(table)[1];
         assert!((apart(&free) - apart(&anchored)).abs() < 1e-9);
-        let entrants = ["a=m".parse().unwrap(), "b=m".parse().unwrap()];
+        let players = ["a=m".parse().unwrap(), "b=m".parse().unwrap()];
         let settings = ArenaSettings { anchor: Some("c".into()), ..free.settings };
-        assert!(ArenaTable::new(settings, &entrants, &[]).is_err());
+        assert!(ArenaTable::new(settings, &players, &[]).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! How long to wait before a request is tried again.
+//! The wait before a retry.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,11 +7,11 @@ use rand_chacha::ChaCha8Rng;
 
 use super::config::RetryConfig;
 
-/// The random numbers of waiting are a stream of their own.
+/// The random stream of waits, apart from other uses of the seed.
 const STREAM: u64 = 0x6261_636b;
 
-/// The waits of one request, drawn from its seed: exponential with full jitter (M. Brooker, "Exponential Backoff And
-/// Jitter", AWS Architecture Blog 2015).
+/// The waits of one request, drawn from its seed: exponential back-off with full jitter (M. Brooker, "Exponential Backoff
+/// And Jitter", AWS Architecture Blog 2015).
 pub(super) struct Backoff {
     config: RetryConfig,
     rng: ChaCha8Rng,
@@ -25,7 +25,7 @@ impl Backoff {
         Self { config, rng, tried: 0 }
     }
 
-    /// The next wait: at least what the server asks for, within bounds.
+    /// The next wait: at least as long as the server asks for, up to `retry_after_cap`.
     pub(super) fn next(&mut self, retry_after: Option<Duration>) -> Duration {
         let bound = self.config.base.saturating_mul(2u32.saturating_pow(self.tried)).min(self.config.cap);
         self.tried += 1;
@@ -34,8 +34,7 @@ impl Backoff {
     }
 }
 
-/// The wait that a `Retry-After` header asks for: seconds, or a date (RFC 9110, section 10.2.3). Nothing where it is
-/// neither.
+/// The wait of a `Retry-After` header: seconds or a date (RFC 9110, section 10.2.3). `None` if it is neither.
 pub(super) fn retry_after(header: &str, now: SystemTime) -> Option<Duration> {
     let header = header.trim();
     // Some servers send fractions.
@@ -58,7 +57,7 @@ mod tests {
     };
 
     #[test]
-    fn waits_grow_to_the_cap_and_follow_from_the_seed() {
+    fn waits_grow_to_the_cap_and_depend_on_the_seed_alone() {
         let waits = |seed| {
             let mut backoff = Backoff::new(CONFIG, seed);
             (0..40).map(|_| backoff.next(None)).collect::<Vec<_>>()
@@ -77,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_s_wish_is_granted_within_bounds() {
+    fn retry_after_is_obeyed_up_to_its_cap() {
         let mut backoff = Backoff::new(CONFIG, 1);
         assert_eq!(backoff.next(Some(Duration::from_secs(7))), Duration::from_secs(7));
         assert_eq!(backoff.next(Some(Duration::from_secs(7000))), Duration::from_secs(60));
     }
 
     #[test]
-    fn both_forms_of_the_header_are_read() {
+    fn retry_after_is_parsed_as_seconds_or_date() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         for (header, seconds) in [
             ("5", Some(5.0)),

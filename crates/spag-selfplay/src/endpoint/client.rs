@@ -1,4 +1,4 @@
-//! From a prompt to an utterance, through as many tries as it takes: what each thread of a player does.
+//! What each thread of a player does: turns prompts into utterances, with retries.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender};
@@ -9,35 +9,35 @@ use spag_game::{PlayerError, TurnFailure};
 use super::EndpointStats;
 use super::backoff::Backoff;
 use super::config::EndpointConfig;
-use super::gate::{Gate, Stopped};
 use super::protocol::request_body;
-use super::transport::{Pausing, Transport, Tried};
+use super::rate_limiter::{RateLimiter, Stopped};
+use super::transport::{Attempt, Pause, Transport};
 use crate::player_spec::EndpointSpec;
 
-/// A turn that waits for its answer.
+/// A turn that waits for an utterance.
 pub(super) struct Job {
     pub(super) game: usize,
     pub(super) prompt: String,
     pub(super) seed: u64,
 }
 
-/// What became of a [`Job`].
+/// The result of a [`Job`].
 pub(super) struct Answer {
     pub(super) game: usize,
-    pub(super) said: Result<String, Trouble>,
+    pub(super) utterance: Result<String, AnswerError>,
 }
 
 /// Why there is no utterance.
-pub(super) enum Trouble {
-    /// For this turn.
+pub(super) enum AnswerError {
+    /// This turn failed.
     Turn(TurnFailure),
-    /// For no turn.
+    /// Every turn would fail.
     Fatal(PlayerError),
-    /// Nobody waits for it any more.
+    /// The player was dropped.
     Stopped,
 }
 
-impl From<Stopped> for Trouble {
+impl From<Stopped> for AnswerError {
     fn from(_: Stopped) -> Self {
         Self::Stopped
     }
@@ -48,77 +48,76 @@ pub(super) struct Client {
     spec: EndpointSpec,
     config: EndpointConfig,
     transport: Transport,
-    gate: Gate,
+    limiter: RateLimiter,
     stats: Mutex<EndpointStats>,
 }
 
 impl Client {
     pub(super) fn new(spec: EndpointSpec, config: EndpointConfig) -> Self {
-        let (transport, gate) = (Transport::new(&spec, &config), Gate::new(config.requests_per_minute));
-        Self { spec, config, transport, gate, stats: Mutex::default() }
+        let (transport, limiter) = (Transport::new(&spec, &config), RateLimiter::new(config.requests_per_minute));
+        Self { spec, config, transport, limiter, stats: Mutex::default() }
     }
 
     pub(super) fn stats(&self) -> EndpointStats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing is begun any more, and nobody waits.
+    /// Stops all threads, except those in the middle of a request.
     pub(super) fn stop(&self) {
-        self.gate.stop();
+        self.limiter.stop();
     }
 
-    /// Takes one job after another, until there are none to come or nobody wants the answers.
+    /// Processes jobs until one of the channels is closed.
     pub(super) fn work(&self, jobs: &Mutex<Receiver<Job>>, answers: &Sender<Answer>) {
         loop {
-            // The lock is held while waiting: the other threads wait for it, which comes to the same.
             let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(job) = job else { return };
-            // A fault of ours costs a game, not the whole run for want of an answer.
-            let said = catch_unwind(AssertUnwindSafe(|| self.answer(&job)))
-                .unwrap_or_else(|_| Err(Trouble::Turn(TurnFailure::new("a fault in the client; please report it"))));
-            if matches!(said, Err(Trouble::Turn(_))) {
-                self.count(|stats| stats.failures += 1);
+            // A panic fails one game; without an answer the run would wait forever.
+            let utterance = catch_unwind(AssertUnwindSafe(|| self.answer(&job))).unwrap_or_else(|_| {
+                Err(AnswerError::Turn(TurnFailure::new("a fault in the client; please report it")))
+            });
+            match utterance {
+                Err(AnswerError::Turn(_)) => self.count(|stats| stats.failures += 1),
+                // All later requests would be refused too.
+                Err(AnswerError::Fatal(_)) => self.stop(),
+                Err(AnswerError::Stopped) => return,
+                Ok(_) => {}
             }
-            if matches!(said, Err(Trouble::Fatal(_))) {
-                // What is refused now is refused always: the server is left alone.
-                self.stop();
-            }
-            let stopped = matches!(said, Err(Trouble::Stopped));
-            if stopped || answers.send(Answer { game: job.game, said }).is_err() {
+            if answers.send(Answer { game: job.game, utterance }).is_err() {
                 return;
             }
         }
     }
 
-    fn answer(&self, job: &Job) -> Result<String, Trouble> {
+    fn answer(&self, job: &Job) -> Result<String, AnswerError> {
         let body = request_body(&self.spec, &self.config, &job.prompt, job.seed);
         let mut backoff = Backoff::new(self.config.retry, job.seed);
         let mut tries = 0;
         loop {
-            self.gate.pass()?;
+            self.limiter.acquire()?;
             self.count(|stats| stats.requests += 1);
             tries += 1;
             match self.transport.send(&body) {
-                Tried::Said(text, usage) => {
+                Attempt::Utterance(text, usage) => {
                     self.count(|stats| stats.add(usage));
                     return Ok(text);
                 }
-                Tried::Refused(message, usage) => {
+                Attempt::Refused(message, usage) => {
                     self.count(|stats| stats.add(usage));
-                    return Err(Trouble::Turn(TurnFailure::new(message)));
+                    return Err(AnswerError::Turn(TurnFailure::new(message)));
                 }
-                Tried::Fatal(message) => return Err(Trouble::Fatal(PlayerError::new(message))),
-                Tried::Again { reason, .. } if tries >= self.config.retry.tries => {
+                Attempt::Fatal(message) => return Err(AnswerError::Fatal(PlayerError::new(message))),
+                Attempt::Retry { reason, .. } if tries >= self.config.retry.tries => {
                     let message = format!("no answer after {tries} tries, the last one: {reason}");
-                    return Err(Trouble::Turn(TurnFailure::new(message)));
+                    return Err(AnswerError::Turn(TurnFailure::new(message)));
                 }
-                Tried::Again { after, who, .. } => {
+                Attempt::Retry { after, pause, .. } => {
                     self.count(|stats| stats.retries += 1);
                     let wait = backoff.next(after);
-                    match who {
-                        // This thread, too, stands at the gate next.
-                        Pausing::Everyone => self.gate.close(wait),
-                        Pausing::Alone => self.gate.rest(wait)?,
+                    match pause {
+                        // `acquire` then waits in this thread too.
+                        Pause::AllRequests => self.limiter.pause_all(wait),
+                        Pause::ThisRequest => self.limiter.sleep(wait)?,
                     }
                 }
             }

@@ -1,30 +1,30 @@
-//! The key of an endpoint, which nobody gets to see.
+//! The key of an endpoint.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// A key. It goes into the `Authorization` header of requests, and is neither printed nor written anywhere.
+/// A key for the `Authorization` header. It is never printed or written to a file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// A key; blanks around it do not count.
+    /// A key, without surrounding white space.
     ///
     /// # Errors
-    /// It is empty, or holds what no header can.
+    /// It is empty or not visible ASCII.
     pub fn new(key: &str) -> Result<Self> {
         let key = key.trim();
-        match !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            true => Ok(Self(key.to_owned())),
-            false => Err(Error::BadKey),
+        if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Error::BadKey);
         }
+        Ok(Self(key.to_owned()))
     }
 
-    /// The key in the environment variable `OPENAI_API_KEY`; none where it is not set or empty.
+    /// The key in the environment variable `OPENAI_API_KEY`; `None` if it is unset or empty.
     ///
     /// # Errors
-    /// It holds what no header can.
+    /// It is not visible ASCII.
     pub fn from_env() -> Result<Option<Self>> {
         match std::env::var_os("OPENAI_API_KEY") {
             None => Ok(None),
@@ -38,7 +38,7 @@ impl ApiKey {
         format!("Bearer {}", self.0)
     }
 
-    /// Takes the key out of what a server sent.
+    /// Removes the key from the bytes of an answer.
     pub(super) fn redact_bytes(&self, bytes: &mut Vec<u8>) {
         let key = self.0.as_bytes();
         if bytes.windows(key.len()).any(|part| part == key) {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_never_shown() {
+    fn key_is_redacted_and_never_printed() {
         let key = ApiKey::new(" sk-12345\n").unwrap();
         assert_eq!(format!("{key:?}"), "ApiKey(…)");
         assert_eq!(key.redact("Incorrect API key: sk-12345."), "Incorrect API key: [key].");

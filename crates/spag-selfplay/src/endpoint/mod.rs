@@ -1,11 +1,11 @@
-//! A player behind a server that speaks the OpenAI protocol.
+//! A player behind a server with the OpenAI protocol.
 
 mod backoff;
 mod client;
 mod config;
-mod gate;
 mod key;
 mod protocol;
+mod rate_limiter;
 mod transport;
 
 use std::fmt;
@@ -21,24 +21,24 @@ pub use key::ApiKey;
 
 use crate::error::{Error, Result};
 use crate::player_spec::EndpointSpec;
-use client::{Answer, Client, Job, Trouble};
+use client::{Answer, AnswerError, Client, Job};
 use protocol::Usage;
 
-/// How long a poll waits for an answer at most, so that an interruption is noticed.
+/// The longest wait of a poll, so that signals are noticed.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// What an endpoint was asked for so far.
+/// The work of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointStats {
-    /// Requests sent, every try counted.
+    /// Requests sent, including retries.
     pub requests: u64,
-    /// Tries after the first of a turn.
+    /// Retries.
     pub retries: u64,
-    /// Turns that got no utterance.
+    /// Turns without an utterance.
     pub failures: u64,
-    /// Tokens of prompts, as far as the server reports them.
+    /// Prompt tokens as reported by the server.
     pub prompt_tokens: u64,
-    /// Tokens of utterances, as far as the server reports them.
+    /// Completion tokens as reported by the server.
     pub completion_tokens: u64,
 }
 
@@ -51,12 +51,11 @@ impl EndpointStats {
 
 /// A model behind any OpenAI-compatible server.
 ///
-/// Turns wait in a queue for one of a few threads, which ask the server and, where that may help, ask again. What fails
-/// for good with one turn (a context too long, a content filter, a server that stays silent) fails its game; what would
-/// fail with every turn (a key that is refused, a model that is unknown) ends the run.
+/// Threads take turns from a queue, send requests and retry them. A turn that fails permanently (context too long, content
+/// filter, no answer) fails its game. An error that every turn would meet (refused key, unknown model) ends the run.
 ///
-/// Each request carries a seed that follows from its turn, so a server that honours seeds says the same whatever else
-/// it is asked. Dropped, the player waits for nobody: requests under way are left to their timeout.
+/// Each request has a seed derived from its turn, so a server that honours seeds is reproducible. Dropping the player does
+/// not wait for requests in flight.
 ///
 /// ```no_run
 /// use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, PlayerSpec};
@@ -77,10 +76,10 @@ pub struct EndpointPlayer {
 }
 
 impl EndpointPlayer {
-    /// A player with its threads; nothing is sent yet.
+    /// Starts the threads of a player; sends no request.
     ///
     /// # Errors
-    /// A setting that cannot be used, or too few threads.
+    /// An invalid setting, or a thread that cannot be started.
     pub fn new(spec: EndpointSpec, config: EndpointConfig) -> Result<Self> {
         config.check()?;
         let in_flight = config.in_flight;
@@ -98,32 +97,32 @@ impl EndpointPlayer {
         Ok(Self { client, jobs, answers, open: 0 })
     }
 
-    /// What the endpoint was asked for so far.
+    /// The work so far.
     pub fn stats(&self) -> EndpointStats {
         self.client.stats()
     }
 
     fn reply(&mut self, answer: Answer) -> Result<Reply, PlayerError> {
         self.open = self.open.saturating_sub(1);
-        let utterance = match answer.said {
+        let utterance = match answer.utterance {
             Ok(text) => Ok(text),
-            Err(Trouble::Turn(failure)) => Err(failure),
-            Err(Trouble::Fatal(error)) => return Err(error),
-            Err(Trouble::Stopped) => return Err(gone()),
+            Err(AnswerError::Turn(failure)) => Err(failure),
+            Err(AnswerError::Fatal(error)) => return Err(error),
+            Err(AnswerError::Stopped) => return Err(threads_ended()),
         };
         Ok(Reply { game: answer.game, utterance })
     }
 }
 
-/// Cannot happen while the player lives: its threads end with it.
-fn gone() -> PlayerError {
+/// Cannot happen, since the threads live as long as the player.
+fn threads_ended() -> PlayerError {
     PlayerError::new("the threads that talk to the endpoint have ended; please report it")
 }
 
 impl Player for EndpointPlayer {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
         let job = Job { game: turn.game, prompt: turn.prompt.to_owned(), seed: turn.seed };
-        self.jobs.send(job).map_err(|_| gone())?;
+        self.jobs.send(job).map_err(|_| threads_ended())?;
         self.open += 1;
         Ok(())
     }
@@ -134,14 +133,14 @@ impl Player for EndpointPlayer {
             match self.answers.recv_timeout(WAIT) {
                 Ok(answer) => replies.push(self.reply(answer)?),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(gone()),
+                Err(RecvTimeoutError::Disconnected) => return Err(threads_ended()),
             }
         }
         while self.open > 0 {
             match self.answers.try_recv() {
                 Ok(answer) => replies.push(self.reply(answer)?),
                 Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => return Err(gone()),
+                Err(TryRecvError::Disconnected) => return Err(threads_ended()),
             }
         }
         Ok(replies)
@@ -150,7 +149,7 @@ impl Player for EndpointPlayer {
 
 impl Drop for EndpointPlayer {
     fn drop(&mut self) {
-        // Those that wait go home at once; one that is in the middle of a request ends with it, and nobody waits for it.
+        // Waiting threads end at once, others after their request.
         self.client.stop();
     }
 }

@@ -1,4 +1,4 @@
-//! The OpenAI protocol: what a request says, and what an answer means.
+//! The OpenAI protocol: requests and answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::config::EndpointConfig;
 use crate::player_spec::{EndpointSpec, PromptStyle};
 
-/// Characters of a server's message that are passed on.
+/// Maximum characters of a quoted message.
 const EXCERPT: usize = 300;
 
 /// The body of a request.
@@ -37,7 +37,7 @@ struct Message<'a> {
     content: &'a str,
 }
 
-/// The JSON that asks for one utterance.
+/// The JSON of a request for one utterance.
 pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt: &str, seed: u64) -> Vec<u8> {
     let body = Body {
         model: &spec.model,
@@ -48,27 +48,27 @@ pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt:
         max_tokens: config.max_tokens,
         temperature: config.temperature,
         top_p: config.top_p,
-        // Some servers keep seeds in 32 bits with a sign.
+        // Some servers store seeds as signed 32-bit integers.
         seed: seed >> 33,
         n: 1,
         stream: false,
     };
-    // Numbers and strings alone: that cannot fail, and an empty body would be refused by the server.
+    // Cannot fail for numbers and strings.
     serde_json::to_vec(&body).unwrap_or_default()
 }
 
-/// What an answer of status 200 says.
+/// The content of an answer with status 200.
 #[derive(Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum Content {
     /// An utterance.
     Text(String),
-    /// There is none, and asking again would not help.
-    Nothing(String),
-    /// It cannot be read.
-    Garbage(String),
+    /// No utterance, and a retry would not help.
+    NoText(String),
+    /// No valid completion.
+    Invalid(String),
 }
 
-/// Tokens that an answer reports.
+/// Tokens as reported by an answer.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct Usage {
     #[serde(default)]
@@ -80,7 +80,7 @@ pub(super) struct Usage {
 #[derive(Deserialize)]
 struct Answer {
     choices: Option<Vec<Choice>>,
-    /// Not every server reports it alike; it is not worth an utterance.
+    /// Parsed leniently, since servers report it differently.
     usage: Option<Value>,
 }
 
@@ -97,53 +97,51 @@ struct AnswerMessage {
     refusal: Option<String>,
 }
 
-/// Reads an answer of status 200.
-pub(super) fn read_answer(style: PromptStyle, body: &[u8]) -> (Said, Usage) {
+/// Parses an answer with status 200.
+pub(super) fn read_answer(style: PromptStyle, body: &[u8]) -> (Content, Usage) {
     let answer: Answer = match serde_json::from_slice(body) {
         Ok(answer) => answer,
         Err(error) => {
             let found = excerpt(&String::from_utf8_lossy(body));
-            return (Said::Garbage(format!("the answer is no completion ({error}): {found:?}")), Usage::default());
+            return (Content::Invalid(format!("the answer is no completion ({error}): {found:?}")), Usage::default());
         }
     };
     let usage = answer.usage.and_then(|usage| serde_json::from_value(usage).ok()).unwrap_or_default();
     let Some(choice) = answer.choices.into_iter().flatten().next() else {
-        let garbage = format!("the answer holds no choices: {}", server_message(body));
-        return (Said::Garbage(garbage), usage);
+        let reason = format!("the answer has no choices: {}", server_message(body));
+        return (Content::Invalid(reason), usage);
     };
     if choice.finish_reason.as_deref() == Some("content_filter") {
-        return (Said::Nothing("the server's content filter held the utterance back".to_owned()), usage);
+        return (Content::NoText("the server's content filter withheld the utterance".to_owned()), usage);
     }
     let refusal = choice.message.as_ref().and_then(|message| message.refusal.as_deref()).map(excerpt);
     let text = match style {
         PromptStyle::Chat => choice.message.and_then(|message| message.content),
         PromptStyle::Completion => choice.text,
     };
-    let said = text.map_or_else(
+    let content = text.map_or_else(
         || {
             let why = refusal.map(|said| format!(": {said}")).unwrap_or_default();
             let reason = choice.finish_reason.as_deref().unwrap_or("none given");
-            Said::Nothing(format!("the answer holds no text (finish_reason: {reason}){why}"))
+            Content::NoText(format!("the answer has no text (finish_reason: {reason}){why}"))
         },
-        Said::Text,
+        Content::Text,
     );
-    (said, usage)
+    (content, usage)
 }
 
-/// What a server says is wrong, as the usual servers wrap it, in a few hundred characters.
+/// The error message in an answer, in the formats of common servers.
 pub(super) fn server_message(body: &[u8]) -> String {
     let wrapped = serde_json::from_slice::<Value>(body).ok().and_then(|value| {
         let error = &value["error"];
         let places = [&error["message"], error, &value["message"], &value["detail"]];
         places.into_iter().find_map(|place| place.as_str().map(str::to_owned))
     });
-    match excerpt(&wrapped.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())) {
-        nothing if nothing.is_empty() => "(no message)".to_owned(),
-        message => message,
-    }
+    let message = excerpt(&wrapped.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()));
+    if message.is_empty() { "(no message)".to_owned() } else { message }
 }
 
-/// The beginning of a text, in one line.
+/// The start of a text, on one line.
 pub(super) fn excerpt(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line: String = line.chars().filter(|c| !c.is_control()).collect();
@@ -159,35 +157,35 @@ mod tests {
 
     use super::*;
 
-    fn chat(body: &str) -> Said {
+    fn chat(body: &str) -> Content {
         read_answer(PromptStyle::Chat, body.as_bytes()).0
     }
 
     #[test]
-    fn answers_are_read() {
+    fn answers_are_parsed() {
         let whole = r#"{"choices":[{"message":{"role":"assistant","content":" Hi.\n"},"finish_reason":"stop"}],
             "usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}"#;
         let (said, usage) = read_answer(PromptStyle::Chat, whole.as_bytes());
-        assert_eq!((said, usage.prompt_tokens, usage.completion_tokens), (Said::Text(" Hi.\n".into()), 7, 3));
+        assert_eq!((said, usage.prompt_tokens, usage.completion_tokens), (Content::Text(" Hi.\n".into()), 7, 3));
         let text = br#"{"choices":[{"text":"Hi."}],"usage":"unknown"}"#;
-        assert_eq!(read_answer(PromptStyle::Completion, text).0, Said::Text("Hi.".into()));
-        assert_eq!(chat(r#"{"choices":[{"message":{"content":""}}]}"#), Said::Text(String::new()));
+        assert_eq!(read_answer(PromptStyle::Completion, text).0, Content::Text("Hi.".into()));
+        assert_eq!(chat(r#"{"choices":[{"message":{"content":""}}]}"#), Content::Text(String::new()));
 
-        for nothing in [
+        for body in [
             r#"{"choices":[{"message":{"content":"Half"},"finish_reason":"content_filter"}]}"#,
             r#"{"choices":[{"message":{"content":null,"refusal":"I cannot."},"finish_reason":"stop"}]}"#,
             r#"{"choices":[{"message":{}}]}"#,
             r#"{"choices":[{"text":"for the other style"}]}"#,
         ] {
-            assert!(matches!(chat(nothing), Said::Nothing(_)), "{nothing}");
+            assert!(matches!(chat(body), Content::NoText(_)), "{body}");
         }
-        for garbage in ["", "<html>", "[]", "{", r#"{"choices":[]}"#, r#"{"error":{"message":"overloaded"}}"#] {
-            assert!(matches!(chat(garbage), Said::Garbage(_)), "{garbage}");
+        for body in ["", "<html>", "[]", "{", r#"{"choices":[]}"#, r#"{"error":{"message":"overloaded"}}"#] {
+            assert!(matches!(chat(body), Content::Invalid(_)), "{body}");
         }
     }
 
     #[test]
-    fn a_server_s_message_is_found_and_kept_short() {
+    fn server_message_is_found_and_shortened() {
         for (body, message) in [
             (r#"{"error":{"message":"too long","code":400}}"#, "too long"),
             (r#"{"error":"no such model"}"#, "no such model"),
@@ -203,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_answer_is_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), json in "[\\[\\]{}\":,a-z0-9]{0,60}") {
+        fn parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), json in "[\\[\\]{}\":,a-z0-9]{0,60}") {
             for style in [PromptStyle::Chat, PromptStyle::Completion] {
                 for body in [&bytes[..], json.as_bytes()] {
                     read_answer(style, body);

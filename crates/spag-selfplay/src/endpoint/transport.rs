@@ -1,4 +1,4 @@
-//! One try of a request, and what is to be made of what comes back.
+//! One try of a request and the classification of its result.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,40 +8,39 @@ use ureq::http::{Response, header};
 use super::backoff::retry_after;
 use super::config::EndpointConfig;
 use super::key::ApiKey;
-use super::protocol::{Said, Usage, excerpt, read_answer, server_message};
+use super::protocol::{Content, Usage, excerpt, read_answer, server_message};
 use crate::player_spec::{EndpointSpec, PromptStyle};
 
-/// No utterance is longer, in bytes.
+/// Maximum size of an answer in bytes.
 const LONGEST_ANSWER: u64 = 16 << 20;
 
-/// What came of a try.
+/// The result of one try.
 #[derive(Debug)]
-pub(super) enum Tried {
+pub(super) enum Attempt {
     /// An utterance.
-    Said(String, Usage),
-    /// This turn gets none, whatever is done.
+    Utterance(String, Usage),
+    /// A permanent failure of this turn.
     Refused(String, Usage),
-    /// No turn gets one until the user does something.
+    /// A failure of every turn until the user changes something.
     Fatal(String),
-    /// It may be different the next time.
-    Again {
+    /// A failure that a retry may solve.
+    Retry {
         reason: String,
-        /// What the server asks to wait.
+        /// The wait that the server asks for.
         after: Option<Duration>,
-        who: Pausing,
+        pause: Pause,
     },
 }
 
-/// Who waits before the next try.
+/// Which requests wait before a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pausing {
-    /// The request that failed.
-    Alone,
-    /// Every request: the server has too many of them.
-    Everyone,
+pub(super) enum Pause {
+    ThisRequest,
+    /// All requests, since the server has too many of them.
+    AllRequests,
 }
 
-/// The way to one endpoint.
+/// The HTTP client of one endpoint.
 pub(super) struct Transport {
     agent: Agent,
     url: String,
@@ -55,14 +54,14 @@ impl Transport {
         let mut agent = Agent::config_builder()
             .timeout_global(Some(config.timeout))
             .http_status_as_error(false)
-            // The key goes where it was meant to go, and nowhere else.
+            // The key must not be sent to another address.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .max_idle_connections(config.in_flight)
             .max_idle_connections_per_host(config.in_flight)
             .user_agent(concat!("spag/", env!("CARGO_PKG_VERSION")));
         if is_local(&spec.base_url) {
-            // A proxy of the environment is for the world outside.
+            // Proxies of the environment are for other machines.
             agent = agent.proxy(None);
         }
         Self {
@@ -74,21 +73,21 @@ impl Transport {
         }
     }
 
-    /// Sends the request once. No message holds the key, should the server echo it.
-    pub(super) fn send(&self, body: &[u8]) -> Tried {
+    /// Sends the request once. The key is removed from messages, in case the server echoes it.
+    pub(super) fn send(&self, body: &[u8]) -> Attempt {
         let redact = |text: String| match &self.key {
             Some(key) => key.redact(&text),
             None => text,
         };
         match self.once(body) {
-            Tried::Said(text, usage) => Tried::Said(text, usage),
-            Tried::Refused(message, usage) => Tried::Refused(redact(message), usage),
-            Tried::Fatal(message) => Tried::Fatal(redact(message)),
-            Tried::Again { reason, after, who } => Tried::Again { reason: redact(reason), after, who },
+            Attempt::Utterance(text, usage) => Attempt::Utterance(text, usage),
+            Attempt::Refused(message, usage) => Attempt::Refused(redact(message), usage),
+            Attempt::Fatal(message) => Attempt::Fatal(redact(message)),
+            Attempt::Retry { reason, after, pause } => Attempt::Retry { reason: redact(reason), after, pause },
         }
     }
 
-    fn once(&self, body: &[u8]) -> Tried {
+    fn once(&self, body: &[u8]) -> Attempt {
         let mut request = self.agent.post(&self.url).header(header::CONTENT_TYPE, "application/json");
         if let Some(key) = &self.key {
             request = request.header(header::AUTHORIZATION, key.bearer());
@@ -98,11 +97,11 @@ impl Transport {
             Err(error) => return self.no_answer(&error),
         };
         if response.status().is_success()
-            && let (Said::Text(text), usage) = read_answer(self.style, &bytes)
+            && let (Content::Text(text), usage) = read_answer(self.style, &bytes)
         {
-            return Tried::Said(text, usage);
+            return Attempt::Utterance(text, usage);
         }
-        // From here on there are messages only. What is cut short in them could leave half a key.
+        // The rest only makes messages. The key is removed first, since shortening could leave a part of it.
         if let Some(key) = &self.key {
             key.redact_bytes(&mut bytes);
         }
@@ -110,61 +109,62 @@ impl Transport {
         let message = || server_message(&bytes);
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let after = header(header::RETRY_AFTER).and_then(|value| retry_after(value, SystemTime::now()));
-        let again = |who| Tried::Again { reason: format!("{} says {status}: {}", self.url, message()), after, who };
+        let retry =
+            |pause| Attempt::Retry { reason: format!("{} says {status}: {}", self.url, message()), after, pause };
         match status.as_u16() {
             200..=299 => match read_answer(self.style, &bytes) {
-                (Said::Text(text), usage) => Tried::Said(text, usage),
-                (Said::Nothing(why), usage) => Tried::Refused(why, usage),
-                (Said::Garbage(why), _) => {
-                    Tried::Again { reason: format!("{}: {why}", self.url), after, who: Pausing::Alone }
+                (Content::Text(text), usage) => Attempt::Utterance(text, usage),
+                (Content::NoText(reason), usage) => Attempt::Refused(reason, usage),
+                (Content::Invalid(reason), _) => {
+                    Attempt::Retry { reason: format!("{}: {reason}", self.url), after, pause: Pause::ThisRequest }
                 }
             },
-            300..=399 => Tried::Fatal(format!(
-                "{} redirects to {}; write that address instead",
+            300..=399 => Attempt::Fatal(format!(
+                "{} redirects to {}; use that address instead",
                 self.url,
                 header(header::LOCATION).map_or_else(|| "nowhere".to_owned(), excerpt)
             )),
-            401 | 403 => Tried::Fatal(format!(
-                "{} does not let us in ({status}): {}; {}",
+            401 | 403 => Attempt::Fatal(format!(
+                "{} refuses access ({status}): {}; {}",
                 self.url,
                 message(),
                 match self.key {
-                    Some(_) => "the key in OPENAI_API_KEY is not one for this endpoint and model",
+                    Some(_) => "the key in OPENAI_API_KEY is not valid for this endpoint and model",
                     None => "set the environment variable OPENAI_API_KEY to a key of this endpoint",
                 }
             )),
-            404 => Tried::Fatal(format!(
-                "{} is not there, or has no such model ({status}): {}; {}/models lists the models, and an address \
-                 mostly ends with /v1",
+            404 => Attempt::Fatal(format!(
+                "{} does not exist or has no such model ({status}): {}; {}/models lists the models, and most addresses \
+                 end with /v1",
                 self.url,
                 message(),
                 self.base_url
             )),
-            429 => again(Pausing::Everyone),
-            408 | 409 | 425 | 500..=599 => again(Pausing::Alone),
-            _ => Tried::Refused(format!("{} says {status}: {}", self.url, message()), Usage::default()),
+            429 => retry(Pause::AllRequests),
+            408 | 409 | 425 | 500..=599 => retry(Pause::ThisRequest),
+            _ => Attempt::Refused(format!("{} says {status}: {}", self.url, message()), Usage::default()),
         }
     }
 
-    /// No answer came, or not all of it.
-    fn no_answer(&self, error: &ureq::Error) -> Tried {
+    /// No answer, or an incomplete one.
+    fn no_answer(&self, error: &ureq::Error) -> Attempt {
         let reason = format!("{}: {}", self.url, excerpt(&error.to_string()));
         match error {
-            ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => Tried::Fatal(reason),
-            ureq::Error::BodyExceedsLimit(_) => Tried::Refused(reason, Usage::default()),
-            _ => Tried::Again { reason, after: None, who: Pausing::Alone },
+            ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => Attempt::Fatal(reason),
+            ureq::Error::BodyExceedsLimit(_) => Attempt::Refused(reason, Usage::default()),
+            _ => Attempt::Retry { reason, after: None, pause: Pause::ThisRequest },
         }
     }
 }
 
-/// The whole body, so that a connection that breaks in the middle is seen here.
+/// Reads the whole body, so that a broken connection is an error here.
 fn read(response: Response<ureq::Body>) -> Result<(Response<()>, Vec<u8>), ureq::Error> {
     let (parts, body) = response.into_parts();
     let bytes = body.into_with_config().limit(LONGEST_ANSWER).read_to_vec()?;
     Ok((Response::from_parts(parts, ()), bytes))
 }
 
-/// Whether an address is one of this machine.
+/// Whether an address is on this machine.
 fn is_local(base_url: &str) -> bool {
     let uri: Option<ureq::http::Uri> = base_url.parse().ok();
     let host = uri.as_ref().and_then(|uri| uri.host()).unwrap_or_default();

@@ -1,12 +1,12 @@
-//! The files of a run, by their names.
+//! The files of a self-play run.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
-/// The files of a run: all in one folder, and beginning alike.
+/// The files of a run, which are in one folder and have a common prefix.
 ///
 /// ```
 /// use spag_selfplay::RunFiles;
@@ -16,36 +16,36 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFiles {
     folder: PathBuf,
-    stem: String,
+    prefix: String,
 }
 
 impl RunFiles {
-    /// Those in `folder` that begin with `stem`.
-    pub fn new(folder: impl Into<PathBuf>, stem: impl Into<String>) -> Self {
-        Self { folder: folder.into(), stem: stem.into() }
+    /// The files in `folder` whose names start with `prefix`.
+    pub fn new(folder: impl Into<PathBuf>, prefix: impl Into<String>) -> Self {
+        Self { folder: folder.into(), prefix: prefix.into() }
     }
 
-    /// Where the process of this rank appends its games.
+    /// The record to which a rank appends its games.
     pub fn record(&self, rank: usize) -> PathBuf {
         self.named(&format!("_rank{rank}.jsonl"))
     }
 
-    /// All games in the order of the words, once they are played.
+    /// All games in the order of the words, written at the end.
     pub fn results(&self) -> PathBuf {
         self.named("_results.json")
     }
 
-    /// What the games say.
+    /// Statistics of the games, written at the end.
     pub fn summary(&self) -> PathBuf {
         self.named("_summary.json")
     }
 
-    /// The file whose lock a process holds while it looks who else is at work. It is empty, and stays.
+    /// The file that a process locks while it checks for other runs. It is empty and never deleted.
     pub fn lock(&self) -> PathBuf {
-        self.folder.join(format!("{}.lock", self.stem))
+        self.named(".lock")
     }
 
-    /// The records that are there, with their ranks: also those that another number of processes has left.
+    /// The existing records with their ranks, including ranks of earlier launches.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -53,21 +53,21 @@ impl RunFiles {
         self.ranked(".jsonl")
     }
 
-    /// The files of failed games that are there, with their ranks.
+    /// The existing files of failed games.
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub fn failed(&self) -> Result<Vec<(usize, PathBuf)>> {
-        self.ranked("_failed.jsonl")
+    pub(super) fn failed(&self) -> Result<Vec<PathBuf>> {
+        Ok(self.ranked("_failed.jsonl")?.into_iter().map(|(_, path)| path).collect())
     }
 
-    fn named(&self, ending: &str) -> PathBuf {
-        self.folder.join(format!("{}{ending}", self.stem))
+    fn named(&self, suffix: &str) -> PathBuf {
+        self.folder.join(format!("{}{suffix}", self.prefix))
     }
 
-    /// Files that are named by their rank and end so, in the order of the ranks.
-    fn ranked(&self, ending: &str) -> Result<Vec<(usize, PathBuf)>> {
-        let io = |source| Error::Io { path: self.folder.clone(), source };
+    /// Existing files of a suffix with their ranks, in the order of the ranks.
+    fn ranked(&self, suffix: &str) -> Result<Vec<(usize, PathBuf)>> {
+        let io = spag_io::Error::io(&self.folder);
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(io)?,
@@ -75,17 +75,17 @@ impl RunFiles {
         let mut found = Vec::new();
         for entry in entries {
             let path = entry.map_err(io)?.path();
-            found.extend(self.rank(&path, ending).map(|rank| (rank, path)));
+            found.extend(self.rank(&path, suffix).map(|rank| (rank, path)));
         }
         found.sort();
         Ok(found)
     }
 
-    fn rank(&self, path: &Path, ending: &str) -> Option<usize> {
+    fn rank(&self, path: &Path, suffix: &str) -> Option<usize> {
         let name = path.file_name()?.to_str()?;
-        let digits = name.strip_prefix(&self.stem)?.strip_prefix("_rank")?.strip_suffix(ending)?;
+        let digits = name.strip_prefix(&self.prefix)?.strip_prefix("_rank")?.strip_suffix(suffix)?;
         let rank: usize = digits.parse().ok()?;
-        // "+1" and "01" are numbers too, but not the names that are given here.
+        // "+1" and "01" parse as numbers too.
         (rank.to_string() == digits).then_some(rank)
     }
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_told_from_everything_else() {
+    fn only_files_of_a_rank_are_records() {
         let folder = tempfile::tempdir().unwrap();
         let files = RunFiles::new(folder.path(), "im_sampling_w");
         let missing = RunFiles::new(folder.path().join("absent"), "im");
@@ -115,7 +115,6 @@ mod tests {
             fs::write(folder.path().join(name), "").unwrap();
         }
         assert_eq!(files.records().unwrap(), [(2, files.record(2)), (10, files.record(10))]);
-        let failed: Vec<usize> = files.failed().unwrap().into_iter().map(|(rank, _)| rank).collect();
-        assert_eq!(failed, [2]);
+        assert_eq!(files.failed().unwrap(), [folder.path().join("im_sampling_w_rank2_failed.jsonl")]);
     }
 }

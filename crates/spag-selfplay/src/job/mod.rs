@@ -1,67 +1,74 @@
-//! A run of self-play from words to results, in one process or several, that outlives a kill.
+//! A resumable run of self-play in one or several processes, from words to results.
 
 mod files;
-mod finish;
 mod open;
-mod rank;
 mod run_stats;
-mod watch;
 
 pub use files::RunFiles;
-pub use finish::Finished;
-pub use open::OpenJob;
-pub use rank::Rank;
+pub use open::{Finished, JobObserver, OpenJob, SoFar};
 pub use run_stats::{Played, PlayerWork, RunStats};
-pub use watch::{JobWatcher, SoFar};
 
 use spag_game::{GameSpec, PlayConfig, game_seed};
 
 use crate::error::Result;
 
-/// Games to be played on a list of words, and where they go.
+/// Games to be played on a list of words, and the files that they are written to.
 ///
-/// Every process of the run has the same job but for its [`Rank`]. Rank 0 hands the games out; each process appends what
-/// it plays to a record of its own and reads those of the others, so that nothing is played twice, whatever was stopped
-/// and however many processes there were before. Rank 0 writes the results.
+/// All processes of a run have the same job except for the rank. Rank 0 hands out the games and writes the results. Each
+/// process appends its games to its own record and reads the records of all ranks, including ranks of earlier launches,
+/// so that no finished game is played again.
 #[derive(Clone, Debug)]
 pub struct PlayJob {
     /// Target words.
     pub words: Vec<String>,
-    /// Games on every word.
+    /// Games per word.
     pub games_per_word: usize,
-    /// Turns of a game at most.
+    /// Maximum turns of a game.
     pub max_turns: usize,
-    /// Seed that the games' seeds come from.
+    /// The seed from which the seeds of the games are derived.
     pub seed: u64,
-    /// Who plays and how, as a [`GameRecord`](spag_game::GameRecord) notes it.
+    /// The players and their settings, as noted in a [`GameRecord`](spag_game::GameRecord).
     pub players: String,
-    /// The rules, and what ends a run. How many games are in flight is told when they are played.
+    /// The judge and the limits of a run. The number of games in flight is an argument of [`OpenJob::play`].
     pub play: PlayConfig,
-    /// Where the games go.
+    /// The files of the run.
     pub files: RunFiles,
-    /// Which process this is.
-    pub rank: Rank,
+    /// The rank of this process.
+    pub rank: usize,
+    /// The number of processes.
+    pub world_size: usize,
 }
 
 impl PlayJob {
-    /// Every game of the run, in the order of the words. A game's seed follows from the job's seed and the game's number
-    /// alone, whoever plays it.
+    /// All games of the run, in the order of the words.
     pub fn specs(&self) -> Vec<GameSpec> {
-        let games = self.words.iter().flat_map(|word| std::iter::repeat_n(word, self.games_per_word));
-        let spec = |(game, word): (usize, &String)| GameSpec {
-            game,
-            target_word: word.clone(),
-            max_turns: self.max_turns,
-            seed: game_seed(self.seed, game),
-        };
-        games.enumerate().map(spec).collect()
+        let words = self.words.iter().flat_map(|word| std::iter::repeat_n(word, self.games_per_word));
+        game_specs(words, self.max_turns, self.seed)
     }
 
-    /// Opens the record of this process, and reads what it and others have played before.
+    /// Opens the record of this process, and reads the games that it and others have played.
     ///
     /// # Errors
-    /// A file that cannot be read or written, that another process writes to, or that holds games of another run.
+    /// A file that cannot be read or written, that another process writes to, or that has games of another run.
     pub fn open(self) -> Result<OpenJob> {
         OpenJob::open(self)
     }
+}
+
+/// One game per word. The seed of a game depends only on `seed` and the number of the game.
+///
+/// ```
+/// let words = ["tea".to_owned(), "bear".to_owned()];
+/// let games = spag_selfplay::game_specs(words.iter().cycle().take(3), 5, 9);
+/// assert_eq!((games[2].game, games[2].target_word.as_str()), (2, "tea"));
+/// assert_eq!(games[2].seed, spag_game::game_seed(9, 2));
+/// ```
+pub fn game_specs<'a>(words: impl Iterator<Item = &'a String>, max_turns: usize, seed: u64) -> Vec<GameSpec> {
+    let spec = |(game, word): (usize, &String)| GameSpec {
+        game,
+        target_word: word.clone(),
+        max_turns,
+        seed: game_seed(seed, game),
+    };
+    words.enumerate().map(spec).collect()
 }

@@ -1,85 +1,141 @@
-//! A job with its record open: what is there, what is missing, and the playing of it.
+//! A job with its record open: plays the missing games and writes the results.
 
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use spag_dist::queue::{Queue, Turn};
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_game::{FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, PlayConfig, PromptSet, Seats, play_games};
-use spag_io::FileLock;
+use spag_io::{FileLock, hex, write_json_atomically};
 
-use super::{JobWatcher, PlayJob, Played, SoFar};
+use super::{PlayJob, Played, RunStats};
 use crate::error::Result;
+use crate::game_stats::GameStats;
 use crate::shared_games::play_shared;
-use crate::summary::{GamesSummary, GamesTally};
 
-/// A [`PlayJob`] whose record this process holds.
+/// A [`PlayJob`] whose record this process has locked.
 #[derive(Debug)]
 pub struct OpenJob {
-    pub(super) job: PlayJob,
-    pub(super) record: GameRecord,
-    pub(super) tally: GamesTally,
-    /// Where games are handed out, once the processes have met.
+    job: PlayJob,
+    record: GameRecord,
+    stats: GameStats,
+    /// Hands out the games once the processes have joined.
     queue: Option<Queue>,
+}
+
+/// The state of a run when one of its processes has finished.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finished {
+    /// On rank 0: the results are written.
+    Written {
+        /// The file of all finished games, in the order of the words.
+        results: PathBuf,
+        /// Their statistics.
+        stats: Box<GameStats>,
+        /// Missing games: they failed, or a process was stopped.
+        missing: usize,
+    },
+    /// On another rank: rank 0 writes the results.
+    ByRankZero,
+}
+
+/// The summary file.
+#[derive(Serialize)]
+struct SummaryFile<'a> {
+    missing: usize,
+    #[serde(flatten)]
+    games: &'a GameStats,
+    this_run: &'a RunStats,
+}
+
+/// Observes games while they are played, and can stop the run.
+pub trait JobObserver {
+    /// A game has ended and is on disk.
+    fn game_ended(&mut self, so_far: SoFar<'_>);
+
+    /// Whether to continue; called at least about ten times a second. After `false`, games in flight are dropped and
+    /// played from their start by the next run.
+    fn should_continue(&mut self) -> bool {
+        true
+    }
+}
+
+/// The progress of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct SoFar<'a> {
+    /// All known games, including those of earlier runs and of other processes.
+    pub stats: &'a GameStats,
+    /// Games that this process has finished since its start.
+    pub finished: u64,
+    /// Games that failed since its start.
+    pub failed: u64,
 }
 
 impl OpenJob {
     pub(super) fn open(job: PlayJob) -> Result<Self> {
         let specs = job.specs();
-        // Nobody may take this process's lock for a moment, to see whether it is at work, while it takes it itself.
+        // `is_taken` locks a file for a moment, so no other process may call it while this one locks its record.
         let gate = FileLock::wait(job.files.lock())?;
         for (rank, path) in job.files.records()? {
-            if rank >= job.rank.of() && FileLock::is_taken(&path)? {
-                // A run of more processes is still going on; it would play what this one plays.
+            if rank >= job.world_size && FileLock::is_taken(&path)? {
+                // A run with more processes is active and would play the same games.
                 return Err(spag_io::Error::InUse { path, holder: None }.into());
             }
         }
-        let record = GameRecord::open(job.files.record(job.rank.number()), specs, job.players.clone())?;
+        let record = GameRecord::open(job.files.record(job.rank), specs, job.players.clone())?;
         drop(gate);
-        let mut tally = GamesTally::new(job.play.judge);
-        record.episodes().try_for_each(|episode| tally.add(episode))?;
-        let mut open = Self { job, record, tally, queue: None };
-        open.take_in_others()?;
+        let mut stats = GameStats::new(job.play.judge);
+        record.episodes().try_for_each(|episode| stats.add(episode))?;
+        let mut open = Self { job, record, stats, queue: None };
+        open.read_other_ranks()?;
         Ok(open)
     }
 
     /// Reads the records of all other ranks.
-    pub(super) fn take_in_others(&mut self) -> Result<()> {
-        let own = self.job.rank.number();
+    fn read_other_ranks(&mut self) -> Result<()> {
+        let own = self.job.rank;
         for (_, path) in self.job.files.records()?.into_iter().filter(|(rank, _)| *rank != own) {
             for game in self.record.merge_file(&path)? {
-                self.record.episode(game).map_or(Ok(()), |episode| self.tally.add(episode))?;
+                self.record.episode(game).map_or(Ok(()), |episode| self.stats.add(episode))?;
             }
         }
         Ok(())
     }
 
-    /// What it is about.
-    pub fn job(&self) -> &PlayJob {
-        &self.job
-    }
-
-    /// Games of the whole run.
+    /// All games of the run.
     pub fn total(&self) -> usize {
         self.record.total()
     }
 
-    /// Games of the whole run that are known to be played.
+    /// Games of the run that are known to be finished.
     pub fn recorded(&self) -> usize {
         self.record.episodes().len()
     }
 
-    /// Games of the whole run that are still to be played, in order, as far as this process knows.
+    /// Games of the run that are missing as far as this process knows, in order.
     pub fn missing(&self) -> Vec<GameSpec> {
         self.record.missing()
     }
 
-    /// Meets the other processes of the run, where there are some: rank 0 lets them in, the others wait for it. To be
-    /// called by all of them, before anything that takes long.
+    /// Statistics of the finished games.
+    pub fn stats(&self) -> &GameStats {
+        &self.stats
+    }
+
+    /// The file of failed games, which may not exist yet.
+    pub fn failed_path(&self) -> &Path {
+        self.record.failed_path()
+    }
+
+    /// Joins the processes of the run; rank 0 waits for the others. All ranks call this before they load models.
     ///
     /// # Errors
-    /// Rank 0 that is not reached, or one that plays something else.
-    pub fn meet(&mut self, env: &LaunchEnv, options: &JoinOptions) -> Result<()> {
+    /// Rank 0 cannot be reached, or a rank has another job.
+    pub fn join(&mut self, env: &LaunchEnv, options: &JoinOptions) -> Result<()> {
         let specs = self.job.specs();
         let mut hash = Sha256::new();
         for spec in &specs {
@@ -87,17 +143,18 @@ impl OpenJob {
             hash.update(spec.target_word.as_bytes());
             hash.update([0]);
         }
-        let words: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let words = hex(&hash.finalize()[..8]);
         let task = format!("{}; max_turns={}; words and seeds {words}", self.job.players, self.job.max_turns);
         self.queue = Some(Queue::open(env, options, &task, specs.len())?);
         Ok(())
     }
 
-    /// For a process that knows of no game that is missing: tells the others, and comes back when all know it.
+    /// Tells the other processes that all games are finished, if this one has found no missing game, and waits until all
+    /// processes know it.
     ///
     /// # Errors
-    /// Rank 0 that is lost.
-    pub fn nothing_is_missing(&self) -> Result<()> {
+    /// Rank 0 is lost.
+    pub fn report_all_finished(&self) -> Result<()> {
         let Some(queue) = &self.queue else { return Ok(()) };
         while let Turn::Items(games) = queue.next(self.total())? {
             queue.done(&games)?;
@@ -105,32 +162,22 @@ impl OpenJob {
         Ok(())
     }
 
-    /// What the games say that are known so far.
-    pub fn summary(&self) -> GamesSummary {
-        self.tally.summary()
-    }
-
-    /// Where failed games go, once there are some.
-    pub fn failed_path(&self) -> &std::path::Path {
-        self.record.failed_path()
-    }
-
-    /// Plays what is missing, `games_in_flight` at a time: all of it, or what this process is given of it. Comes back when
-    /// all processes have played everything, or its watcher wants no more.
+    /// Plays the missing games, `games_in_flight` at a time: all of them, or the share of this process. Returns when all
+    /// processes have finished all games, or when the observer stops it.
     ///
     /// # Errors
-    /// As [`play_games`], or rank 0 that is lost; every game that was finished before is on the disk.
+    /// As [`play_games`], or rank 0 is lost. All games that were finished before are on disk.
     pub fn play(
         &mut self,
         seats: Seats<'_>,
         prompts: &PromptSet,
         games_in_flight: usize,
-        watcher: &mut dyn JobWatcher,
+        observer: &mut dyn JobObserver,
     ) -> Result<Played> {
         let missing = self.missing();
         let config = PlayConfig { games_in_flight, ..self.job.play };
-        let (record, tally) = (&mut self.record, &mut self.tally);
-        let mut sink = Recorder { record, tally, watcher, played: Played::default() };
+        let (record, stats) = (&mut self.record, &mut self.stats);
+        let mut sink = Recorder { record, stats, observer, played: Played::default() };
         let began = Instant::now();
         match &self.queue {
             Some(queue) => play_shared(queue, missing, seats, prompts, &config, &mut sink)?,
@@ -138,41 +185,70 @@ impl OpenJob {
         }
         Ok(Played { seconds: began.elapsed().as_secs_f64(), ..sink.played })
     }
+
+    /// Closes the record and, on rank 0, writes results and summary.
+    ///
+    /// # Errors
+    /// A record of another process that has games of another run, or files that cannot be written.
+    pub fn finish(mut self, run: &RunStats) -> Result<Finished> {
+        if self.job.rank != 0 {
+            return Ok(Finished::ByRankZero);
+        }
+        let _gate = FileLock::wait(self.job.files.lock())?;
+        self.read_other_ranks()?;
+        let missing = self.record.missing().len();
+        let Self { job, record, stats, .. } = self;
+        let results = job.files.results();
+        write_json_atomically(&results, &record.into_episodes())?;
+        write_json_atomically(job.files.summary(), &SummaryFile { missing, games: &stats, this_run: run })?;
+        if missing == 0 {
+            // All games that failed have been played since.
+            for path in job.files.failed()? {
+                match fs::remove_file(&path) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => {
+                        return Err(spag_io::Error::io(&path)(error).into());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(Finished::Written { results, stats: Box::new(stats), missing })
+    }
 }
 
-/// Games as they end: onto the disk, into the tally, before the watcher's eyes.
+/// Writes ended games to disk, adds them to the statistics and notifies the observer.
 struct Recorder<'a> {
     record: &'a mut GameRecord,
-    tally: &'a mut GamesTally,
-    watcher: &'a mut dyn JobWatcher,
+    stats: &'a mut GameStats,
+    observer: &'a mut dyn JobObserver,
     played: Played,
 }
 
 impl Recorder<'_> {
-    fn tell(&mut self) {
+    fn notify(&mut self) {
         let Played { finished, failed, .. } = self.played;
-        self.watcher.game_ended(SoFar { tally: self.tally, finished, failed });
+        self.observer.game_ended(SoFar { stats: self.stats, finished, failed });
     }
 }
 
 impl GameSink for Recorder<'_> {
     fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
-        self.tally.add(&game.episode)?;
+        self.stats.add(&game.episode)?;
         self.record.add(game)?;
         self.played.finished += 1;
-        self.tell();
+        self.notify();
         Ok(())
     }
 
     fn failed(&mut self, game: FailedGame) -> spag_game::Result<()> {
         self.record.add_failed(game)?;
         self.played.failed += 1;
-        self.tell();
+        self.notify();
         Ok(())
     }
 
     fn should_continue(&mut self) -> bool {
-        self.played.stopped |= !self.watcher.goes_on();
+        self.played.stopped |= !self.observer.should_continue();
         !self.played.stopped
     }
 }

@@ -1,4 +1,4 @@
-//! What one process has done: its pace, and the work of its players.
+//! Throughput of one process, and the work of its players.
 
 use std::fmt;
 
@@ -6,33 +6,32 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use spag_model::GenerationStats;
 
-use super::rank::Rank;
 use crate::endpoint::EndpointStats;
 
-/// What a process has played.
+/// The games that a process has played.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Played {
-    /// Games played to their end.
+    /// Finished games.
     pub finished: u64,
-    /// Games that failed.
+    /// Failed games.
     pub failed: u64,
-    /// Whether the watcher ended it before all games were played.
+    /// Whether the observer stopped it before all games were played.
     pub stopped: bool,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
 }
 
-/// What a player was asked for.
+/// The work of a player.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PlayerWork {
-    /// By the engine of a model.
+    /// Of the engine of a model.
     Engine(GenerationStats),
-    /// By an endpoint.
+    /// Of an endpoint.
     Endpoint(EndpointStats),
 }
 
 impl PlayerWork {
-    /// Tokens of utterances.
+    /// Generated tokens.
     pub fn new_tokens(&self) -> u64 {
         match self {
             Self::Engine(stats) => stats.new_tokens,
@@ -70,7 +69,7 @@ impl fmt::Display for PlayerWork {
         match self {
             Self::Engine(stats) => write!(
                 f,
-                "{:.1}% of {} prompt tokens were there already; {} tokens computed for {} asked for; {} prompts cut",
+                "{:.1}% of {} prompt tokens were cached; {} tokens computed for {} requested; {} prompts cut",
                 100.0 * stats.hit_rate(),
                 stats.prompt_tokens,
                 stats.computed_tokens,
@@ -79,21 +78,23 @@ impl fmt::Display for PlayerWork {
             ),
             Self::Endpoint(stats) => write!(
                 f,
-                "{} requests, {} of them retries, {} turns without an answer; {} tokens of prompts, {} of utterances",
+                "{} requests, {} of them retries, {} turns without an answer; {} prompt tokens, {} completion tokens",
                 stats.requests, stats.retries, stats.failures, stats.prompt_tokens, stats.completion_tokens
             ),
         }
     }
 }
 
-/// What one process of a run has done since it was started, for the summary. As text, it is a few lines.
+/// The work of one process since it was started: as JSON a part of the summary file, as text a few lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunStats {
-    /// Which process.
-    pub rank: Rank,
+    /// The rank of the process.
+    pub rank: usize,
+    /// The number of processes.
+    pub world_size: usize,
     /// Its games.
     pub played: Played,
-    /// Its players, each with the seat that it has: `both`, `attacker`, `defender`.
+    /// Its players, each with its seat: `both`, `attacker` or `defender`.
     pub players: Vec<(&'static str, PlayerWork)>,
 }
 
@@ -116,8 +117,8 @@ impl Serialize for RunStats {
         let players: Map<String, Value> =
             self.players.iter().map(|(seat, work)| ((*seat).to_owned(), work.json())).collect();
         json!({
-            "rank": self.rank.number(),
-            "world_size": self.rank.of(),
+            "rank": self.rank,
+            "world_size": self.world_size,
             "games": self.played.finished,
             "failed_games": self.played.failed,
             "seconds": self.played.seconds,
@@ -132,9 +133,9 @@ impl Serialize for RunStats {
 impl fmt::Display for RunStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Played { finished, failed, seconds, .. } = self.played;
-        match self.rank.of() {
+        match self.world_size {
             1 => write!(f, "this run: ")?,
-            of => write!(f, "rank {} of {of}: ", self.rank.number())?,
+            size => write!(f, "rank {} of {size}: ", self.rank)?,
         }
         let (games, tokens) = (self.games_per_second(), self.tokens_per_second());
         write!(f, "{finished} games in {seconds:.1} s, {games:.2} games/s, {tokens:.0} tokens/s")?;
@@ -150,11 +151,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_come_from_this_process_alone() {
+    fn json_and_text_have_rates_of_this_process() {
         let engine = GenerationStats { new_tokens: 30, prompt_tokens: 100, cached_tokens: 75, ..Default::default() };
         let endpoint = EndpointStats { requests: 9, retries: 2, completion_tokens: 10, ..Default::default() };
         let stats = RunStats {
-            rank: Rank::new(1, 2).unwrap(),
+            rank: 1,
+            world_size: 2,
             played: Played { finished: 8, failed: 1, stopped: false, seconds: 4.0 },
             players: vec![("attacker", PlayerWork::Endpoint(endpoint)), ("defender", PlayerWork::Engine(engine))],
         };
@@ -169,7 +171,7 @@ mod tests {
         {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let nothing = RunStats { rank: Rank::alone(), played: Played::default(), players: Vec::new() };
+        let nothing = RunStats { rank: 0, world_size: 1, played: Played::default(), players: Vec::new() };
         assert_eq!(nothing.to_string(), "this run: 0 games in 0.0 s, 0.00 games/s, 0 tokens/s");
     }
 }

@@ -1,12 +1,14 @@
-//! The log-likelihood of strengths and edge, and its derivatives.
+//! The log-likelihood of strengths and edge, with its derivatives.
 
 use super::Seating;
 use super::matrix::Matrix;
 
-/// Games and virtual ties, as a function of the strengths (log odds) of all players and, behind them, the edge.
+/// The log-likelihood of games and virtual ties. Its parameters are the strengths of all players in log odds, followed by
+/// the edge.
 ///
-/// Only differences of strengths matter, so their mean is taken off: the function is the same along the direction in
-/// which all grow alike, and [`Likelihood::derivatives`] has a 1 there in place of the 0, which keeps steps out of it.
+/// Only differences of strengths matter, so their mean is subtracted. The function is constant in the direction in which
+/// all strengths grow alike; [`Likelihood::derivatives`] replaces the eigenvalue 0 there by 1, so that no step has a
+/// component in it.
 pub(super) struct Likelihood {
     players: usize,
     seatings: Vec<Seating>,
@@ -14,7 +16,7 @@ pub(super) struct Likelihood {
 }
 
 impl Likelihood {
-    /// The games of `players` players; seatings of others, without games or without sense are left out.
+    /// The games of `players` players. Seatings with other indices, without games or with invalid points are ignored.
     pub(super) fn new(players: usize, seatings: &[Seating], virtual_ties: f64) -> Self {
         let counts = |s: &&Seating| {
             s.attacker < players && s.defender < players && s.games > 0.0 && s.points >= 0.0 && s.points <= s.games
@@ -22,7 +24,7 @@ impl Likelihood {
         Self { players, seatings: seatings.iter().filter(counts).copied().collect(), virtual_ties }
     }
 
-    /// How many parameters there are.
+    /// The number of parameters.
     pub(super) fn size(&self) -> usize {
         self.players + 1
     }
@@ -63,7 +65,7 @@ impl Likelihood {
         (gradient, information)
     }
 
-    /// The covariance of the parameters: the inverse of the information, without the direction that is none.
+    /// The covariance of the parameters: the inverse of the information, without the constant direction.
     pub(super) fn covariance(&self, information: &Matrix) -> Matrix {
         let size = self.size();
         let mut covariance = Matrix::zero(size);
@@ -83,13 +85,13 @@ impl Likelihood {
         at[s.attacker] - at[s.defender] + at[self.players]
     }
 
-    /// The same point with strengths whose mean is 0.
+    /// The same point with strengths of mean 0.
     pub(super) fn centred(&self, at: &[f64]) -> Vec<f64> {
         let mean = at[..self.players].iter().sum::<f64>() / self.players.max(1) as f64;
         at.iter().enumerate().map(|(index, value)| if index < self.players { value - mean } else { *value }).collect()
     }
 
-    /// Takes the mean over the players off the gradient and off both sides of the information, where it puts a 1.
+    /// Removes the constant direction from the gradient and the information, where it sets the eigenvalue to 1.
     fn without_mean(&self, gradient: &mut [f64], information: &mut Matrix) {
         let (players, count) = (self.players, self.players.max(1) as f64);
         let mean = gradient[..players].iter().sum::<f64>() / count;
@@ -108,18 +110,12 @@ impl Likelihood {
     }
 }
 
-/// The probability of these log odds, without overflow at either end.
+/// The probability of these log odds, without overflow.
 fn share(log_odds: f64) -> f64 {
-    match log_odds > 0.0 {
-        true => 1.0 / (1.0 + (-log_odds).exp()),
-        false => log_odds.exp() / (1.0 + log_odds.exp()),
-    }
+    if log_odds > 0.0 { 1.0 / (1.0 + (-log_odds).exp()) } else { log_odds.exp() / (1.0 + log_odds.exp()) }
 }
 
 /// The logarithm of [`share`].
 fn log_share(log_odds: f64) -> f64 {
-    match log_odds > 0.0 {
-        true => -(-log_odds).exp().ln_1p(),
-        false => log_odds - log_odds.exp().ln_1p(),
-    }
+    if log_odds > 0.0 { -(-log_odds).exp().ln_1p() } else { log_odds - log_odds.exp().ln_1p() }
 }

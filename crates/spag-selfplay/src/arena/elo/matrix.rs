@@ -20,8 +20,7 @@ impl Matrix {
         self.values[row * self.size + column] += value;
     }
 
-    /// The solution x of A·x = `right` by Cholesky's decomposition; nothing where an element of
-    /// the diagonal is not above 0, as in no matrix that is positive definite.
+    /// Solves A·x = `right` by Cholesky decomposition; `None` if an element of the diagonal is not positive.
     pub(super) fn solve(&self, right: &[f64]) -> Option<Vec<f64>> {
         let lower = self.cholesky()?;
         let mut x = right.to_vec();
@@ -36,18 +35,19 @@ impl Matrix {
         Some(x)
     }
 
-    /// The lower triangle L with L·Lᵀ = A. A pivot that rounding has taken away is put back as the little that rounding
-    /// leaves of its diagonal element.
+    /// The lower triangle L with L·Lᵀ = A. Pivots are at least the rounding error of their diagonal element.
     fn cholesky(&self) -> Option<Self> {
         let mut lower = Self::zero(self.size);
         for row in 0..self.size {
             for column in 0..=row {
                 let known: f64 = (0..column).map(|k| lower.get(row, k) * lower.get(column, k)).sum();
                 let (whole, rest) = (self.get(row, column), self.get(row, column) - known);
-                let value = match row == column {
-                    true if whole > 0.0 => rest.max(whole * f64::EPSILON).sqrt(),
-                    true => return None,
-                    false => rest / lower.get(column, column),
+                let value = if row != column {
+                    rest / lower.get(column, column)
+                } else if whole > 0.0 {
+                    rest.max(whole * f64::EPSILON).sqrt()
+                } else {
+                    return None;
                 };
                 lower.add(row, column, value);
             }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_is_solved_and_one_without_a_solution_is_told() {
+    fn solve_inverts_and_refuses_a_singular_matrix() {
         let mut matrix = Matrix::zero(3);
         for (at, value) in [4.0, 2.0, 0.0, 2.0, 5.0, 1.0, 0.0, 1.0, 3.0].into_iter().enumerate() {
             matrix.add(at / 3, at % 3, value);

@@ -1,52 +1,52 @@
-//! Ratings: how strong each player is, on one scale for all.
+//! Ratings of all players on one scale.
 //!
-//! The model of Bradley and Terry (Biometrika 39, 1952) with a seat: the attacker i beats the defender j with probability
-//! 1 / (1 + 10^(−(rᵢ − rⱼ + e) / 400)), where r are the ratings and e is the attacker's edge, in Elo's unit, in which 400
-//! points are odds of ten to one (A. E. Elo, The Rating of Chessplayers, 1978). A tie is half a win and half a loss.
+//! The model is that of Bradley and Terry (Biometrika 39, 1952) with a parameter for the seat: attacker i beats defender j
+//! with probability 1 / (1 + 10^(−(rᵢ − rⱼ + e) / 400)), where r are the ratings and e is the attacker's edge, both in Elo
+//! points: 400 points are odds of ten to one (A. E. Elo, The Rating of Chessplayers, 1978). A tie is half a win and half a
+//! loss.
 //!
-//! Ratings are those of the highest likelihood over all games, with **one virtual tie** of each player against an
-//! opponent of mean strength, and one between equals in both seats for the edge: whoever won or lost everything gets a
-//! finite rating, and among hundreds of games the virtual one is hardly felt.
+//! Ratings maximise the likelihood of all games plus **one virtual tie** of each player against an opponent of mean
+//! strength, and one between equal players for the edge. So a player that won or lost every game has a finite rating;
+//! among hundreds of games the effect is small.
 //!
-//! Intervals are 1.96 standard errors to both sides, from the inverse of the observed Fisher information. A rating's is
-//! that of its distance from the scale's origin: the mean of all players, or the player that the scale is anchored to,
-//! whose own interval has no width. Ties vary less than wins and losses, so intervals are rather too wide where there are
-//! many; with few games they are rough, being symmetric.
+//! Intervals are ±1.96 standard errors from the inverse of the observed Fisher information. The interval of a rating is
+//! that of its distance from the origin of the scale: the mean of all players, or the anchor, whose own interval has no
+//! width. Ties vary less than wins and losses, so intervals are too wide if ties are frequent. With few games the
+//! symmetric intervals are rough.
 
 mod likelihood;
 mod matrix;
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::Z95;
+use crate::rate::Z95;
 use likelihood::Likelihood;
 use matrix::Matrix;
 
 /// Elo points of one unit of log odds.
 const POINTS: f64 = 400.0 / std::f64::consts::LN_10;
-/// What the origin of the scale is rated.
+/// The rating of the origin of the scale.
 const ORIGIN: f64 = 1500.0;
 /// Virtual ties of each player.
 const VIRTUAL_TIES: f64 = 1.0;
-/// Newton's method takes about six steps, some dozens where somebody lost everything; so many are never taken.
+/// Bound on the steps of Newton's method, which takes about six, or dozens if a player lost every game.
 const MOST_STEPS: usize = 1000;
-/// The longest step, in log odds: far from where it was taken, the information says nothing, and where shares are next to
-/// 0 or 1 there is hardly any to come back by.
+/// The longest step, in log odds. The information is local, and nearly vanishes where shares are close to 0 or 1.
 const LONGEST_STEP: f64 = 1.0;
 /// How often a step is halved at most.
 const HALVINGS: i32 = 60;
-/// Share of a log-likelihood that rounding may take.
+/// Relative rounding error of a log-likelihood.
 const ROUNDING: f64 = 1e-13;
-/// Steps this small, in log odds, shrink to less than half from one to the next; one that does not is rounding, and the
-/// last.
+/// Below this size, in log odds, each step is less than half of the one before. If one is not, it is rounding error and the
+/// last step.
 const SMALL_STEP: f64 = 1e-3;
 
-/// What two players scored in fixed seats.
+/// The score of two players in fixed seats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seating {
-    /// The attacker's place in the list of players.
+    /// The attacker's index in the list of players.
     pub attacker: usize,
-    /// The defender's place; the attacker's own where a player met itself, which tells of the edge alone.
+    /// The defender's index. Equal to the attacker's for self-play, which only determines the edge.
     pub defender: usize,
     /// Games.
     pub games: f64,
@@ -66,43 +66,42 @@ pub struct Elo {
 }
 
 impl Elo {
-    /// `log_odds` from `origin` with the variance of the log odds.
+    /// `log_odds` above `origin`, with the variance of the log odds.
     fn new(origin: f64, log_odds: f64, variance: f64) -> Self {
         let points = origin + POINTS * log_odds;
-        // Rounding may leave a variance of nothing at −1e-18.
+        // Rounding can make a variance of 0 slightly negative.
         let half = POINTS * Z95 * variance.max(0.0).sqrt();
         Self { points, low: points - half, high: points + half }
     }
 }
 
-/// What is rated 1500.
+/// The origin of the scale, which is rated 1500.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EloScale {
     /// The mean of all players.
     #[default]
     Mean,
-    /// The player at this place of the list.
+    /// The player of this index.
     Anchor(usize),
 }
 
 /// The fitted model.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// Strengths in log odds, 0 in the mean, and the edge behind them.
+    /// Strengths in log odds, with mean 0, followed by the edge.
     at: Vec<f64>,
-    /// Their covariance.
+    /// The covariance of `at`.
     covariance: Matrix,
 }
 
-/// Fits the model to the games of `players` players; seatings of others are left out.
+/// Fits the model to the games of `players` players. Seatings with other indices are ignored.
 ///
-/// The result depends on the sums of games and points only, not on their order, and is finite whatever they are.
+/// The result is always finite and does not depend on the order of the seatings.
 pub fn fit(players: usize, seatings: &[Seating]) -> Fit {
     fit_with(&Likelihood::new(players, seatings, VIRTUAL_TIES))
 }
 
-/// Newton's method with halved steps. The log-likelihood is strictly concave where there are virtual games, so there is
-/// one maximum, wherever one begins.
+/// Newton's method with step halving. With virtual games the log-likelihood is strictly concave, so it has one maximum.
 fn fit_with(likelihood: &Likelihood) -> Fit {
     let mut at = vec![0.0; likelihood.size()];
     let (mut gradient, mut information) = likelihood.derivatives(&at);
@@ -114,7 +113,7 @@ fn fit_with(likelihood: &Likelihood) -> Fit {
             step.iter_mut().for_each(|part| *part *= LONGEST_STEP / size);
         }
         let Some(next) = climb(likelihood, &at, &step) else { break };
-        // Rounding would let the mean drift away from 0 by and by.
+        // Removes the drift of the mean that rounding causes.
         at = likelihood.centred(&next);
         (gradient, information) = likelihood.derivatives(&at);
         if size < SMALL_STEP && size >= 0.5 * before {
@@ -125,8 +124,8 @@ fn fit_with(likelihood: &Likelihood) -> Fit {
     Fit { covariance: likelihood.covariance(&information), at }
 }
 
-/// The end of a step, of half of it, and so on: the first that is not lower than the beginning. What rounding takes off
-/// a sum of many games does not count, or the last steps, which gain less than that, would be refused.
+/// The first point after a step, half of it, and so on, whose log-likelihood is not lower. Rounding errors are tolerated,
+/// since the last steps gain less than those.
 fn climb(likelihood: &Likelihood, at: &[f64], step: &[f64]) -> Option<Vec<f64>> {
     let here = likelihood.value(at);
     let least = here - ROUNDING * (1.0 + here.abs());
@@ -138,7 +137,7 @@ fn climb(likelihood: &Likelihood, at: &[f64], step: &[f64]) -> Option<Vec<f64>> 
 }
 
 impl Fit {
-    /// Every player's rating, in the order of the list.
+    /// The ratings of all players, in the order of the list.
     pub fn ratings(&self, scale: EloScale) -> Vec<Elo> {
         let players = self.at.len().saturating_sub(1);
         (0..players)
@@ -155,7 +154,7 @@ impl Fit {
             .collect()
     }
 
-    /// How many points the attacker's seat is worth; below 0 where it is the worse one.
+    /// The advantage of the attacker's seat in Elo points; negative if the defender's seat is better.
     pub fn attacker_edge(&self) -> Elo {
         let last = self.at.len().saturating_sub(1);
         Elo::new(0.0, self.at.last().copied().unwrap_or(0.0), self.covariance.get(last, last))

@@ -23,7 +23,7 @@ fn close(a: f64, b: f64, tolerance: f64) -> bool {
 /// 75% in both seats: 400·log10(3) = 190.85 apart, without an edge. The information on the distance is Σ n·p·(1 − p) =
 /// 200 · 0.1875 = 37.5 in log odds, so its standard error is 173.72 / √37.5 = 28.368 points.
 #[test]
-fn two_players_by_hand() {
+fn two_players_match_a_calculation_by_hand() {
     let games = [seating(0, 1, 100.0, 75.0), seating(1, 0, 100.0, 25.0)];
     let fit = without_prior(2, &games);
     let [a, b] = fit.ratings(EloScale::Mean)[..] else { panic!() };
@@ -40,22 +40,22 @@ fn two_players_by_hand() {
 
 /// A wins 90% when it attacks and half when it defends: ln 9 = d + e and 0 = d − e, so d = e = ln(9)/2.
 #[test]
-fn the_seat_is_told_from_the_player() {
+fn edge_is_separated_from_strength() {
     let games = [seating(0, 1, 50.0, 45.0), seating(1, 0, 50.0, 25.0)];
     let fit = without_prior(2, &games);
     let ratings = fit.ratings(EloScale::Mean);
     assert!(close(ratings[0].points - ratings[1].points, 190.848_501, 1e-5));
     assert!(close(fit.attacker_edge().points, 190.848_501, 1e-5));
-    // Games against oneself tell of the edge alone: 3 to 1 again.
+    // Self-play only determines the edge: 3 to 1 again.
     let fit = without_prior(2, &[&games[..], &[seating(0, 0, 40.0, 30.0)]].concat());
     let again = fit.ratings(EloScale::Mean);
     assert!(close(again[0].points - again[1].points, 190.848_501, 1e-5));
 }
 
 /// One virtual tie: with 2 players at ±d/2 and no edge, 75 of 100 points in both seats solve
-/// 2·(75 − 100·σ(d)) = σ(d/2) − ½ (a half of the virtual games' pull belongs to either player, and d moves both).
+/// 2·(75 − 100·σ(d)) = σ(d/2) − ½ (each player has half of the virtual games, and d moves both).
 #[test]
-fn the_virtual_ties_pull_by_so_much() {
+fn virtual_ties_shift_ratings_as_calculated() {
     let games = [seating(0, 1, 100.0, 75.0), seating(1, 0, 100.0, 25.0)];
     let fit = fit(2, &games);
     let apart = fit.at[0] - fit.at[1];
@@ -66,7 +66,7 @@ fn the_virtual_ties_pull_by_so_much() {
 }
 
 #[test]
-fn whoever_won_everything_has_a_finite_rating_and_a_wide_interval() {
+fn perfect_scores_give_finite_ratings_and_wide_intervals() {
     for games in [1.0, 10.0, 1e6] {
         let fit = fit(3, &[seating(0, 1, games, games), seating(1, 0, games, 0.0)]);
         let [a, b, c] = fit.ratings(EloScale::Mean)[..] else { panic!() };
@@ -76,7 +76,7 @@ fn whoever_won_everything_has_a_finite_rating_and_a_wide_interval() {
     // Every attacker wins: the edge is finite too.
     let edge = fit(2, &[seating(0, 1, 20.0, 20.0), seating(1, 0, 20.0, 20.0)]).attacker_edge();
     assert!(edge.low > 0.0 && edge.points.is_finite(), "{edge:?}");
-    // Nobody has played.
+    // No games.
     let none = fit(2, &[]).ratings(EloScale::Mean);
     assert_eq!(points(&none), [1500.0, 1500.0]);
 }
@@ -117,7 +117,7 @@ fn any_games() -> impl Strategy<Value = Vec<Seating>> {
     let one = (0..4usize, 0..4usize, 0..2000usize, 0.0..=1.0f64, prop::sample::select(vec![1.0, 1e-3, 1e4]));
     let one = one.prop_map(|(attacker, defender, games, share, scale)| {
         let games = games as f64 * scale;
-        // All won, all lost and half points are as likely as anything between.
+        // All games won and all games lost are frequent cases.
         let share = match share {
             low if low < 0.2 => 0.0,
             high if high > 0.8 => 1.0,
@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn nothing_is_ever_not_a_number(games in any_games(), anchor in 0..4usize) {
+    fn ratings_are_always_finite(games in any_games(), anchor in 0..4usize) {
         let fit = fit(4, &games);
         let all = fit.ratings(EloScale::Mean).into_iter().chain(fit.ratings(EloScale::Anchor(anchor)));
         for elo in all.chain([fit.attacker_edge()]) {
@@ -143,9 +143,9 @@ proptest! {
         prop_assert_eq!(fit.ratings(EloScale::Anchor(anchor))[anchor].points, 1500.0);
     }
 
-    /// At the maximum the gradient is nothing against the games that it is the sum over.
+    /// The gradient is small against the number of games that it sums over.
     #[test]
-    fn the_maximum_is_found(games in any_games()) {
+    fn gradient_vanishes_at_the_fit(games in any_games()) {
         let likelihood = Likelihood::new(4, &games, VIRTUAL_TIES);
         let fit = fit_with(&likelihood);
         let (gradient, _) = likelihood.derivatives(&fit.at);
@@ -168,9 +168,9 @@ proptest! {
         }
     }
 
-    /// Other places in the list change nothing, and with wins for losses in swapped seats all is mirrored.
+    /// Permuting the players changes nothing, and swapping wins and losses mirrors the ratings.
     #[test]
-    fn names_do_not_matter_and_losses_mirror_wins(games in any_games()) {
+    fn indices_do_not_matter_and_losses_mirror_wins(games in any_games()) {
         let first = fit(4, &games);
         let ratings = first.ratings(EloScale::Mean);
         let moved: Vec<Seating> =

@@ -1,11 +1,10 @@
-//! Results for spreadsheets.
+//! Results as CSV.
 
 use csv::Writer;
 
 use crate::arena::{ArenaTable, Elo, SeatResult};
 use crate::error::{Error, Result};
 
-/// The columns.
 const COLUMNS: [&str; 15] = [
     "player",
     "opponent",
@@ -24,15 +23,15 @@ const COLUMNS: [&str; 15] = [
     "elo_high",
 ];
 
-/// The results as CSV with a head, quoted as RFC 4180 asks for; numbers have all their digits.
+/// The results as CSV (RFC 4180) with a header and unrounded numbers.
 ///
-/// Every row tells how a player did in a seat (`attacker`, `defender` or `both`) against an opponent, or against all
-/// where there is none: first the players, then the pairings, each from both sides. Rates are shares from 0 to 1 of the
-/// decided games. Ratings stand in the players' rows of both seats. The last row has no player: the attackers of all
-/// games, and as their rating what the seat is worth.
+/// A row is a player's result in a seat (`attacker`, `defender` or `both`) against an opponent, or against all opponents
+/// if the column is empty: first the players, then the pairings from both sides. Rates are shares of the decided games,
+/// 0–1. Ratings are in the players' rows of both seats. The last row has no player: it holds the attackers of all games
+/// and the advantage of their seat.
 ///
 /// # Errors
-/// [`Error::Render`], which no table of this crate leads to.
+/// [`Error::Render`], which no table of this crate causes.
 pub fn render_csv(table: &ArenaTable) -> Result<String> {
     let fail = |message: String| Error::Render { format: "CSV", message };
     let mut out = Writer::from_writer(Vec::new());
@@ -83,7 +82,7 @@ mod tests {
     use crate::arena::table::tests::example;
 
     #[test]
-    fn names_are_quoted_and_every_side_has_its_row() {
+    fn csv_quotes_names_and_has_a_row_for_each_side() {
         let table = example(None);
         let text = render_csv(&table).unwrap();
         assert!(text.contains("\n\"big, \"\"new\"\"\",,both,19,12,16,0.75,"), "{text}");
@@ -92,7 +91,7 @@ mod tests {
         assert_eq!(rows.len(), 2 * 3 + 4 * 2 + 1);
         assert_eq!(&rows[0][0], "big, \"new\"");
         assert_eq!(rows[0][12].parse::<f64>().unwrap(), table.players[0].elo.points);
-        // im against the other, as attacker and, from the other side, as defender.
+        // im against the other player, from both sides.
         let im: Vec<&str> = rows[8].iter().take(6).collect();
         assert_eq!(im, ["im", "big, \"new\"", "attacker", "10", "2", "8"]);
         let big: Vec<&str> = rows[9].iter().take(6).collect();

@@ -1,8 +1,8 @@
-//! What a role says, in counts.
+//! Statistics of utterances.
 
 use serde::Serialize;
 
-/// Utterances of a role, or of both.
+/// Sums over the utterances of one role or of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Speech {
     pub(super) utterances: u64,
@@ -23,9 +23,9 @@ impl Speech {
         }
     }
 
-    pub(super) fn summary(self, distinct_1: Option<f64>, distinct_2: Option<f64>) -> SpeechSummary {
+    pub(super) fn stats(self, distinct_1: Option<f64>, distinct_2: Option<f64>) -> SpeechStats {
         let mean = |sum: u64| (self.utterances > 0).then(|| sum as f64 / self.utterances as f64);
-        SpeechSummary {
+        SpeechStats {
             utterances: self.utterances,
             empty: self.empty,
             repeated: self.repeated,
@@ -37,21 +37,21 @@ impl Speech {
     }
 }
 
-/// What a role says, or both: means and shares are missing where nothing was said.
+/// Statistics of the utterances of one role or of both. Means and shares are `None` without utterances.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct SpeechSummary {
+pub struct SpeechStats {
     /// Utterances.
     pub utterances: u64,
-    /// Of these, without anything but white space.
+    /// Utterances of white space only.
     pub empty: u64,
-    /// Of these, equal to an earlier one of the same game, whoever said it.
+    /// Utterances equal to an earlier one of the same game, by either role.
     pub repeated: u64,
-    /// Words of an utterance, split on white space.
+    /// Words of an utterance, separated by white space.
     pub mean_words: Option<f64>,
     /// Characters of an utterance.
     pub mean_characters: Option<f64>,
-    /// Different words over all words, in lower case.
+    /// Distinct words over all words, in lower case.
     pub distinct_1: Option<f64>,
-    /// Different pairs of neighbouring words over all such pairs.
+    /// Distinct pairs of neighbouring words over all such pairs.
     pub distinct_2: Option<f64>,
 }

@@ -1,4 +1,6 @@
-//! Shares with intervals: the few statistics that the tables and charts need.
+//! Shares with confidence intervals.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -7,32 +9,32 @@ pub(crate) const Z95: f64 = 1.959_963_984_540_054;
 
 /// `count` out of `total`, with its Wilson 95% interval.
 ///
-/// Made by counting games; read by the tables and charts of the report. The Wilson score interval (E. B. Wilson, 1927)
-/// keeps inside 0–1 and is honest at the edges, where the textbook interval collapses to a point.
+/// The Wilson score interval (E. B. Wilson, 1927) stays within 0–1 and does not collapse to a point at the edges. As
+/// text, in per cent: `61.2 [57.3, 65.0]`, or a dash if `total` is 0.
 ///
 /// ```
 /// use spag_selfplay::Rate;
 /// let rate = Rate::new(10, 20);
-/// assert_eq!(rate.share, Some(0.5));
+/// assert_eq!((rate.share, rate.to_string().as_str()), (Some(0.5), "50.0 [29.9, 70.1]"));
 /// assert!((rate.low - 0.299).abs() < 1e-3 && (rate.high - 0.701).abs() < 1e-3);
 /// assert_eq!(Rate::new(0, 0).share, None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
-    /// How many had the property.
+    /// Cases with the property.
     pub count: usize,
-    /// Out of how many.
+    /// All cases.
     pub total: usize,
-    /// `count / total`, 0–1; nothing when `total` is 0.
+    /// `count / total`, 0–1; `None` if `total` is 0.
     pub share: Option<f64>,
-    /// Lower end of the 95% interval, 0–1; 0 when `total` is 0.
+    /// Lower end of the 95% interval, 0–1; 0 if `total` is 0.
     pub low: f64,
-    /// Upper end of the 95% interval, 0–1; 1 when `total` is 0.
+    /// Upper end of the 95% interval, 0–1; 1 if `total` is 0.
     pub high: f64,
 }
 
 impl Rate {
-    /// The rate of `count` among `total`; a `count` above `total` is taken as `total`.
+    /// The rate of `count` among `total`; a larger `count` is clamped to `total`.
     pub fn new(count: usize, total: usize) -> Self {
         let count = count.min(total);
         if total == 0 {
@@ -48,28 +50,37 @@ impl Rate {
             count,
             total,
             share: Some(p),
-            // At the edges the exact end is 0 or 1; rounding would leave 1e-17 there.
+            // At the edges the exact end is 0 or 1, up to rounding.
             low: if count == 0 { 0.0 } else { ((centre - half) / scale).max(0.0) },
             high: if count == total { 1.0 } else { ((centre + half) / scale).min(1.0) },
         }
     }
 
-    /// Counts of both taken together, for instance over both seats.
+    /// The rate over the cases of both.
     pub fn pooled(self, other: Self) -> Self {
         Self::new(self.count + other.count, self.total + other.total)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.share {
+            Some(share) => write!(f, "{:.1} [{:.1}, {:.1}]", 100.0 * share, 100.0 * self.low, 100.0 * self.high),
+            None => f.write_str("–"),
+        }
     }
 }
 
 /// The change from one rate to another, in percentage points, with a 95% interval.
 ///
 /// The interval is Newcombe's hybrid score interval (R. G. Newcombe, Statistics in Medicine 17, 1998, method 10), which
-/// joins the two Wilson intervals; the two rates must come from independent games.
+/// combines the two Wilson intervals. The two rates must come from independent games.
 ///
 /// ```
 /// use spag_selfplay::{Change, Rate};
 /// let change = Change::between(Rate::new(48, 80), Rate::new(56, 70)).unwrap();
-/// assert!((change.points - 20.0).abs() < 1e-9);
 /// assert!((change.low - 5.24).abs() < 0.01 && (change.high - 33.39).abs() < 0.01);
+/// assert_eq!(change.to_string(), "+20.0 [+5.2, +33.4]");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
@@ -82,13 +93,21 @@ pub struct Change {
 }
 
 impl Change {
-    /// The change from `old` to `new`; nothing when either has no observations.
+    /// The change from `old` to `new`; `None` if either has no cases.
     pub fn between(old: Rate, new: Rate) -> Option<Self> {
         let (p_old, p_new) = (old.share?, new.share?);
         let d = p_new - p_old;
         let below = ((p_new - new.low).powi(2) + (old.high - p_old).powi(2)).sqrt();
         let above = ((new.high - p_new).powi(2) + (p_old - old.low).powi(2)).sqrt();
         Some(Self { points: 100.0 * d, low: 100.0 * (d - below), high: 100.0 * (d + above) })
+    }
+}
+
+impl fmt::Display for Change {
+    /// As in `+5.1 [−0.2, +10.3]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let signed = |points: f64| format!("{}{:.1}", if points < 0.0 { '−' } else { '+' }, points.abs());
+        write!(f, "{} [{}, {}]", signed(self.points), signed(self.low), signed(self.high))
     }
 }
 
@@ -128,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_rate_says_nothing() {
+    fn rate_without_cases_has_no_share() {
         let rate = Rate::new(0, 0);
-        assert_eq!((rate.low, rate.high), (0.0, 1.0));
+        assert_eq!((rate.low, rate.high, rate.to_string().as_str()), (0.0, 1.0, "–"));
         assert!(Change::between(rate, Rate::new(1, 2)).is_none());
         assert_eq!(rate.pooled(Rate::new(1, 2)), Rate::new(1, 2));
     }
