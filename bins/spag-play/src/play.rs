@@ -6,7 +6,7 @@ use clap::Parser;
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_game::{AfterDecision, JudgeKind, PlayConfig, PromptSet, read_words};
 use spag_io::Progress;
-use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, Rank, RunFiles, RunStats};
+use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats};
 
 use crate::{
     interrupts::Interrupts,
@@ -87,29 +87,29 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
 }
 
 fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
-    let rank = Rank::new(env.rank, env.world_size)?;
     let interrupts = Interrupts::listen()?;
     let words = read_words(&args.data_path)?;
     let longest = words.iter().max_by_key(|word| word.len()).cloned().unwrap_or_default();
     let prompts = prompts::load(args.prompts.as_deref())?;
-    let mut job = job(args, words, rank)?.open()?;
-    if rank.of() > 1 {
+    let mut job = job(args, words, env)?.open()?;
+    if env.world_size > 1 {
         // Before models are loaded, which may take longer than others wait.
-        job.meet(env, &JoinOptions::detect()?)?;
+        job.join(env, &JoinOptions::detect()?)?;
     }
     let total = job.total();
-    if rank.is_first() && job.recorded() > 0 {
+    if env.rank == 0 && job.recorded() > 0 {
         let (done, folder) = (job.recorded(), args.output_dir.display());
         exit::note(format_args!("note: {done} of {total} games are in {folder} already; only the others are played"));
     }
-    let mut run = RunStats { rank, played: Played::default(), players: Vec::new() };
+    let mut run =
+        RunStats { rank: env.rank, world_size: env.world_size, played: Played::default(), players: Vec::new() };
     if job.missing().is_empty() {
-        job.nothing_is_missing()?;
+        job.report_all_finished()?;
     } else {
         let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
         let mut table = Table::open(&args.players, attacker, defender, env.local_size)?;
         table.require_room(&prompts, &longest, args.taboo_max_turns)?;
-        run.played = play_missing(args, &mut job, &mut table, &prompts, &interrupts).inspect_err(|_| {
+        run.played = play_missing(args, env, &mut job, &mut table, &prompts, &interrupts).inspect_err(|_| {
             let done = job.recorded();
             exit::note(format_args!("note: {done} of {total} games are played; the same command plays the others"));
         })?;
@@ -117,15 +117,15 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     }
     if let Some(signal) = interrupts.caught().filter(|_| run.played.stopped) {
         let done = job.recorded();
-        exit::say(format_args!("{done} of {total} games so far\n{}\n{run}", job.summary()))?;
+        exit::say(format_args!("{done} of {total} games so far\n{}\n{run}", job.stats()))?;
         let rest = format!("{done} of {total} games are played, the same command plays the others");
         return Err(Error::Stopped { signal, message: format!("stopped by {signal}; {rest}") });
     }
     let why = job.failed_path().to_owned();
     match job.finish(&run)? {
         Finished::ByRankZero => exit::say(&run),
-        Finished::Written { results, summary, missing } => {
-            exit::say(format_args!("{} games in {}\n{summary}\n{run}", summary.games, results.display()))?;
+        Finished::Written { results, stats, missing } => {
+            exit::say(format_args!("{} games in {}\n{stats}\n{run}", stats.counts().games(), results.display()))?;
             match missing {
                 0 => Ok(()),
                 _ => Err(Error::GamesFailed { missing, total, why }),
@@ -136,16 +136,16 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
 
 fn play_missing(
     args: &PlayArgs,
+    env: &LaunchEnv,
     job: &mut OpenJob,
     table: &mut Table,
     prompts: &PromptSet,
     interrupts: &Interrupts,
 ) -> Result<Played> {
     let every = args.logging_steps.map_or(LineEvery::Seconds(10), |games| LineEvery::Units(games as u64));
-    let rank = job.job().rank;
-    let (what, mut progress) = match rank.of() {
+    let (what, mut progress) = match env.world_size {
         1 => ("games".to_owned(), TerminalProgress::with_lines(every)),
-        _ => (format!("rank {}: games", rank.number()), TerminalProgress::lines_everywhere(every)),
+        _ => (format!("rank {}: games", env.rank), TerminalProgress::lines_everywhere(every)),
     };
     progress.begin(&what, job.missing().len() as u64);
     let tokens = TokenCounts::default();
@@ -156,7 +156,7 @@ fn play_missing(
 }
 
 /// What is to be played, as flags say it.
-fn job(args: &PlayArgs, words: Vec<String>, rank: Rank) -> Result<PlayJob> {
+fn job(args: &PlayArgs, words: Vec<String>, env: &LaunchEnv) -> Result<PlayJob> {
     Ok(PlayJob {
         words,
         games_per_word: args.games_per_word,
@@ -170,7 +170,8 @@ fn job(args: &PlayArgs, words: Vec<String>, rank: Rank) -> Result<PlayJob> {
             ..PlayConfig::default()
         },
         files: RunFiles::new(&args.output_dir, stem(args)),
-        rank,
+        rank: env.rank,
+        world_size: env.world_size,
     })
 }
 

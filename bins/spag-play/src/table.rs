@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use spag_game::{PromptSet, Role, Seats, Utterance};
-use spag_selfplay::{JobWatcher, OpenJob, Played, PlayerSpec, PlayerWork};
+use spag_selfplay::{JobObserver, OpenJob, Played, PlayerSpec, PlayerWork};
 
 use crate::metered::Metered;
 use spag_cli::{AnyPlayer, Error, PlayerArgs, Result};
@@ -43,8 +43,8 @@ impl Table {
         for (player, role, history) in [(&self.attacker, Role::Attacker, &[][..]), (defender, Role::Defender, &opening)]
         {
             let prompt = prompts.playing_query(history, word, max_turns);
-            if let Some((folder, room)) = player.room_for(&prompt)?.filter(|(_, room)| !room.is_enough()) {
-                return Err(Error::ContextTooShort { folder: folder.to_owned(), role, word: word.to_owned(), room });
+            if let Some((folder, budget)) = player.context_budget(&prompt)?.filter(|(_, budget)| !budget.fits()) {
+                return Err(Error::ContextTooShort { folder: folder.to_owned(), role, word: word.to_owned(), budget });
             }
         }
         Ok(())
@@ -62,7 +62,7 @@ impl Table {
         job: &mut OpenJob,
         prompts: &PromptSet,
         tokens: &TokenCounts,
-        watcher: &mut dyn JobWatcher,
+        observer: &mut dyn JobObserver,
     ) -> Result<Played> {
         let games = self.games_at_a_time();
         let mut attacker = Metered { player: &mut self.attacker, tokens: &tokens.attacker };
@@ -71,7 +71,7 @@ impl Table {
             None => Seats::SelfPlay(&mut attacker),
             Some(defender) => Seats::Versus { attacker: &mut attacker, defender },
         };
-        Ok(job.play(seats, prompts, games, watcher)?)
+        Ok(job.play(seats, prompts, games, observer)?)
     }
 
     /// What the players have done, with their seats.

@@ -72,7 +72,7 @@ pub enum Error {
     #[error(
         "{}: the {role}'s first prompt with the word {word:?} has {} tokens and an utterance up to {}, but the model \
          has room for {} in all (--max_length, or its max_position_embeddings); take a model with a longer context, \
-         shorter wordings (--prompts), or fewer --max_new_tokens", folder.display(), room.prompt, room.utterance, room.length
+         shorter wordings (--prompts), or fewer --max_new_tokens", folder.display(), budget.prompt, budget.utterance, budget.length
     )]
     ContextTooShort {
         /// The model.
@@ -82,7 +82,7 @@ pub enum Error {
         /// The longest of the target words.
         word: String,
         /// What is needed, and what there is.
-        room: spag_selfplay::Room,
+        budget: spag_selfplay::ContextBudget,
     },
     /// Games are missing in the results: their players had no utterance.
     #[error(

@@ -149,7 +149,6 @@ fn train_code(error: &spag_train::Error) -> u8 {
 
 fn selfplay_code(error: &spag_selfplay::Error) -> u8 {
     match error {
-        spag_selfplay::Error::Io { source, .. } => io_code(source),
         spag_selfplay::Error::Game(error) => game_code(error),
         spag_selfplay::Error::File(error) => file_code(error),
         spag_selfplay::Error::Model(error) => model_code(error),

@@ -9,7 +9,7 @@ use clap::Args;
 use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
 use spag_model::{GenerationStats, Sampling, WeightDtype};
 use spag_selfplay::{
-    ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, PlayerWork, Room,
+    ApiKey, ContextBudget, EndpointConfig, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, PlayerWork,
     checkpoint_fingerprint,
 };
 
@@ -160,9 +160,9 @@ impl AnyPlayer {
     }
 
     /// How a prompt fits into its context, and which folder's model that is; of an endpoint's nothing is known.
-    pub fn room_for(&self, prompt: &str) -> Result<Option<(&Path, Room)>> {
+    pub fn context_budget(&self, prompt: &str) -> Result<Option<(&Path, ContextBudget)>> {
         match self {
-            Self::Model { player, folder, .. } => Ok(Some((folder, player.room_for(prompt)?))),
+            Self::Model { player, folder, .. } => Ok(Some((folder, player.context_budget(prompt)?))),
             Self::Endpoint(..) => Ok(None),
         }
     }

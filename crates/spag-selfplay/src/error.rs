@@ -1,7 +1,5 @@
 //! The error type of this crate.
 
-use spag_io::{Classify, ErrorClass};
-
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -99,25 +97,4 @@ pub enum Error {
     /// An error of a checkpoint or of generation.
     #[error(transparent)]
     Model(#[from] spag_model::Error),
-}
-
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Threads { .. } => ErrorClass::Failure,
-            Self::Dist(error) => error.class(),
-            Self::Game(error) => error.class(),
-            Self::File(error) => error.class(),
-            Self::Model(error) => error.class(),
-            Self::BadPlayer { .. }
-            | Self::BadKey
-            | Self::BadSetting { .. }
-            | Self::BadNamedPlayer { .. }
-            | Self::TooFewPlayers { .. }
-            | Self::SameName { .. }
-            | Self::SameFile { .. }
-            | Self::UnknownName { .. }
-            | Self::Render { .. } => ErrorClass::BadInput,
-        }
-    }
 }

@@ -1,8 +1,8 @@
 //! The games of a pairing as they end: into its record, and onto the bar of the whole arena.
 
-use spag_game::{FailedGame, FinishedGame, GameRecord, GameSink};
+use spag_game::{FailedGame, FinishedGame, GameRecord, GameSink, Role};
 use spag_io::Progress;
-use spag_selfplay::arena::Counts;
+use spag_selfplay::{Ending, GameCounts};
 
 /// How far the arena is.
 pub(super) struct Bar<'a> {
@@ -27,26 +27,27 @@ pub(super) struct Keep<'a, 'b> {
     record: &'a mut GameRecord,
     bar: &'a mut Bar<'b>,
     name: String,
-    counts: Counts,
+    counts: GameCounts,
 }
 
 impl<'a, 'b> Keep<'a, 'b> {
     /// Keeps games in `record`; `name` is what the bar calls the pairing.
     pub(super) fn new(record: &'a mut GameRecord, bar: &'a mut Bar<'b>, name: String) -> Self {
-        Self { record, bar, name, counts: Counts::default() }
+        Self { record, bar, name, counts: GameCounts::default() }
     }
 
     fn advance(&mut self) {
-        let Counts { attacker_wins, defender_wins, broken_rules, ties, failed } = self.counts;
-        let failed = if failed > 0 { format!(", failed {failed}") } else { String::new() };
-        let lost = defender_wins + broken_rules;
-        self.bar.advance(&format!("{}: attacker {attacker_wins}, defender {lost}, tied {ties}{failed}", self.name));
+        let counts = &self.counts;
+        let failed = if counts.failed > 0 { format!(", failed {}", counts.failed) } else { String::new() };
+        let (attacker, defender) = (counts.wins(Role::Attacker), counts.wins(Role::Defender));
+        let ties = counts.ended(Ending::Tie);
+        self.bar.advance(&format!("{}: attacker {attacker}, defender {defender}, tied {ties}{failed}", self.name));
     }
 }
 
 impl GameSink for Keep<'_, '_> {
     fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
-        self.counts.add(game.verdict.outcome);
+        self.counts.add(Ending::of(&game.verdict, &game.episode), game.verdict.history_length);
         self.record.add(game)?;
         self.advance();
         Ok(())

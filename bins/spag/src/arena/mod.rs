@@ -6,16 +6,17 @@ mod table;
 use std::{io::Write, path::PathBuf};
 
 use clap::Args;
-use spag_game::{GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, judge_episode, play_games, read_words};
+use spag_game::{GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, play_games, read_words};
 use spag_io::AtomicFile;
 use spag_io::Progress;
 use spag_model::LlamaConfig;
 use spag_selfplay::{
-    PlayerSpec,
+    GameCounts, PlayerSpec,
     arena::{
-        ArenaSettings, ArenaTable, Counts, Entrant, Pairing, SelfPlay, arena_games, check_entrants, check_files,
-        pairings, position, record_file, render_csv, render_json, render_text,
+        ArenaSettings, ArenaTable, NamedPlayer, Pairing, SelfPlay, check_files, check_players, pairings, player_index,
+        record_file, render_csv, render_json, render_text,
     },
+    ending, game_specs,
 };
 
 use games::{Bar, Keep};
@@ -80,7 +81,7 @@ pub(crate) fn run(args: ArenaArgs) -> Result<()> {
         sampling: sampling.describe(),
         anchor: args.anchor.clone(),
     };
-    let table = ArenaTable::new(settings, &arena.entrants, &results)?;
+    let table = ArenaTable::new(settings, &arena.players, &results)?;
     arena.write("arena.json", &render_json(&table)?)?;
     arena.write("arena.csv", &render_csv(&table)?)?;
     exit::say(format_args!("{}\ngames, arena.json and arena.csv in {}", render_text(&table), args.output_dir.display()))
@@ -89,7 +90,7 @@ pub(crate) fn run(args: ArenaArgs) -> Result<()> {
 /// Everything that is known before a game is played; whatever is wrong with the command shows here.
 struct Arena<'a> {
     args: &'a ArenaArgs,
-    entrants: Vec<Entrant>,
+    players: Vec<NamedPlayer>,
     /// What records note of each player.
     described: Vec<String>,
     pairings: Vec<Pairing>,
@@ -102,25 +103,25 @@ struct Arena<'a> {
 
 impl<'a> Arena<'a> {
     fn new(args: &'a ArenaArgs) -> Result<Self> {
-        let entrants = args.players.iter().map(|text| text.parse()).collect::<Result<Vec<Entrant>, _>>()?;
-        check_entrants(&entrants)?;
+        let players = args.players.iter().map(|text| text.parse()).collect::<Result<Vec<NamedPlayer>, _>>()?;
+        check_players(&players)?;
         if let Some(name) = &args.anchor {
-            position(&entrants, name)?;
+            player_index(&players, name)?;
         }
         let self_play = if args.with_self { SelfPlay::With } else { SelfPlay::Without };
-        let pairings = pairings(entrants.len(), self_play);
-        check_files(&entrants, &pairings)?;
+        let pairings = pairings(players.len(), self_play);
+        check_files(&players, &pairings)?;
         let words = read_words(&args.words)?;
         let prompts = prompts::load(args.prompts.as_deref())?;
-        let described = entrants.iter().map(|entrant| describe(&args.playing, entrant)).collect::<Result<_>>()?;
-        let games = arena_games(&words, args.games, args.taboo_max_turns, args.playing.sampling.seed);
+        let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
+        let games = game_specs(words.iter().cycle().take(args.games), args.taboo_max_turns, args.playing.sampling.seed);
         let wordings = prompts::fingerprint(args.prompts.as_deref())?;
-        Ok(Self { args, entrants, described, pairings, games, prompts, wordings })
+        Ok(Self { args, players, described, pairings, games, prompts, wordings })
     }
 
     /// The record of a pairing, with the games that are in it already.
     fn record(&self, pairing: Pairing) -> Result<GameRecord> {
-        let path = self.args.output_dir.join(record_file(&self.entrants, pairing));
+        let path = self.args.output_dir.join(record_file(&self.players, pairing));
         let who = |player: usize| self.described.get(player).map_or("", String::as_str);
         let players = format!(
             "attacker={}; defender={}; judge={}; prompts={}; {}",
@@ -134,7 +135,7 @@ impl<'a> Arena<'a> {
     }
 
     /// Plays what is missing of every pairing and counts how all games ended.
-    fn play(&self) -> Result<Vec<(Pairing, Counts)>> {
+    fn play(&self) -> Result<Vec<(Pairing, GameCounts)>> {
         // All records are looked at first: games of other players are better found before hours of play than after.
         let mut done = 0;
         for pairing in &self.pairings {
@@ -150,10 +151,10 @@ impl<'a> Arena<'a> {
         let mut progress = TerminalProgress::new();
         progress.resume("arena", total as u64, done as u64);
         let mut bar = Bar::new(&mut progress, done);
-        let mut table = Table::new(&self.args.playing, &self.entrants);
+        let mut table = Table::new(&self.args.playing, &self.players);
         let results =
             self.pairings.iter().map(|pairing| Ok((*pairing, self.play_pairing(*pairing, &mut table, &mut bar)?)));
-        let results: Vec<(Pairing, Counts)> = results.collect::<Result<_>>()?;
+        let results: Vec<(Pairing, GameCounts)> = results.collect::<Result<_>>()?;
         progress.end();
         let failed: usize = results.iter().map(|(_, counts)| counts.failed).sum();
         if failed > 0 {
@@ -173,7 +174,7 @@ impl<'a> Arena<'a> {
         Ok(results)
     }
 
-    fn play_pairing(&self, pairing: Pairing, table: &mut Table<'_>, bar: &mut Bar<'_>) -> Result<Counts> {
+    fn play_pairing(&self, pairing: Pairing, table: &mut Table<'_>, bar: &mut Bar<'_>) -> Result<GameCounts> {
         let mut record = self.record(pairing)?;
         let missing = record.missing();
         if !missing.is_empty() {
@@ -189,15 +190,17 @@ impl<'a> Arena<'a> {
             })?;
         }
         // From the record alone, so that it makes no difference when its games were played.
-        let mut counts = Counts { failed: record.missing().len(), ..Counts::default() };
+        let mut counts = GameCounts::default();
+        counts.failed = record.missing().len();
         for episode in record.episodes() {
-            counts.add(judge_episode(self.args.judge, episode)?.outcome);
+            let (ending, length) = ending(episode, self.args.judge)?;
+            counts.add(ending, length);
         }
         Ok(counts)
     }
 
     fn name(&self, pairing: Pairing) -> String {
-        let name = |player: usize| self.entrants.get(player).map_or("", |entrant| entrant.name.as_str());
+        let name = |player: usize| self.players.get(player).map_or("", |player| player.name.as_str());
         format!("{} – {}", name(pairing.attacker), name(pairing.defender))
     }
 
@@ -210,15 +213,15 @@ impl<'a> Arena<'a> {
 }
 
 /// What records note of a player. A folder that is no checkpoint is refused here and not when its turn comes.
-fn describe(playing: &PlayerArgs, entrant: &Entrant) -> Result<String> {
+fn describe(playing: &PlayerArgs, player: &NamedPlayer) -> Result<String> {
     let check = || -> Result<String> {
-        if let PlayerSpec::Model(folder) = &entrant.player {
+        if let PlayerSpec::Model(folder) = &player.player {
             LlamaConfig::from_file(folder.join("config.json"))?;
         }
-        playing.describe(&entrant.player)
+        playing.describe(&player.player)
     };
     check().map_err(|error| Error::BadValue {
-        flag: format!("--players {}={}", entrant.name, entrant.player),
+        flag: format!("--players {}={}", player.name, player.player),
         problem: error.to_string(),
     })
 }

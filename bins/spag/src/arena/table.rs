@@ -1,7 +1,7 @@
 //! Who sits at the table: two players at most, since the memory may not have room for all of them.
 
 use spag_game::Seats;
-use spag_selfplay::arena::{Entrant, Pairing};
+use spag_selfplay::arena::{NamedPlayer, Pairing};
 
 use spag_cli::{AnyPlayer, PlayerArgs, Result};
 
@@ -12,15 +12,15 @@ use spag_cli::{AnyPlayer, PlayerArgs, Result};
 /// [`pairings`](spag_selfplay::arena::pairings) both seatings of a pair are played without loading anything again.
 pub(super) struct Table<'a> {
     args: &'a PlayerArgs,
-    entrants: &'a [Entrant],
+    players: &'a [NamedPlayer],
     /// The players of the pairing before, by their places in the list.
     seated: Vec<(usize, AnyPlayer)>,
     spent: Spent,
 }
 
 impl<'a> Table<'a> {
-    pub(super) fn new(args: &'a PlayerArgs, entrants: &'a [Entrant]) -> Self {
-        Self { args, entrants, seated: Vec::new(), spent: Spent::default() }
+    pub(super) fn new(args: &'a PlayerArgs, players: &'a [NamedPlayer]) -> Self {
+        Self { args, players, seated: Vec::new(), spent: Spent::default() }
     }
 
     /// Seats a pairing and lets it play; `play` also gets how many games it can play at a time.
@@ -56,7 +56,7 @@ impl<'a> Table<'a> {
     fn take(&mut self, player: usize) -> Result<AnyPlayer> {
         match self.seated.iter().position(|(seated, _)| *seated == player) {
             Some(at) => Ok(self.seated.swap_remove(at).1),
-            None => self.args.open(&self.entrants[player].player),
+            None => self.args.open(&self.players[player].player),
         }
     }
 }
