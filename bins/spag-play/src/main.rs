@@ -1,5 +1,6 @@
 //! The `spag-play` program: two players, or one against itself, on a list of target words.
 
+mod error;
 mod interrupts;
 mod metered;
 mod play;

@@ -9,6 +9,7 @@ use spag_io::Progress;
 use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats};
 
 use crate::{
+    error::PlayError,
     interrupts::Interrupts,
     table::{Table, TokenCounts},
     watch::Watch,
@@ -128,7 +129,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
             exit::say(format_args!("{} games in {}\n{stats}\n{run}", stats.counts().games(), results.display()))?;
             match missing {
                 0 => Ok(()),
-                _ => Err(Error::GamesFailed { missing, total, why }),
+                _ => Err(PlayError::GamesFailed { missing, total, why }.into()),
             }
         }
     }

@@ -5,8 +5,9 @@ use std::cell::Cell;
 use spag_game::{PromptSet, Role, Seats, Utterance};
 use spag_selfplay::{JobObserver, OpenJob, Played, PlayerSpec, PlayerWork};
 
+use crate::error::PlayError;
 use crate::metered::Metered;
-use spag_cli::{AnyPlayer, Error, PlayerArgs, Result};
+use spag_cli::{AnyPlayer, PlayerArgs, Result};
 
 /// Who plays.
 pub(crate) struct Table {
@@ -35,7 +36,7 @@ impl Table {
     /// is. `word` is the longest there is.
     ///
     /// # Errors
-    /// [`Error::ContextTooShort`].
+    /// [`PlayError::ContextTooShort`].
     pub(crate) fn require_room(&self, prompts: &PromptSet, word: &str, max_turns: usize) -> Result<()> {
         let defender = self.defender.as_ref().unwrap_or(&self.attacker);
         // The defender's first prompt holds the attacker's first utterance, of which nothing is known yet.
@@ -44,7 +45,8 @@ impl Table {
         {
             let prompt = prompts.playing_query(history, word, max_turns);
             if let Some((folder, budget)) = player.context_budget(&prompt)?.filter(|(_, budget)| !budget.fits()) {
-                return Err(Error::ContextTooShort { folder: folder.to_owned(), role, word: word.to_owned(), budget });
+                let (folder, word) = (folder.to_owned(), word.to_owned());
+                return Err(PlayError::ContextTooShort { folder, role, word, budget }.into());
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use spag_game::game_seed;
 use spag_io::{AtomicFile, Progress, RowReader};
 use spag_model::{Completion, Engine, FinishReason, Generate, GenerationConfig, Request, RequestId};
 
-use spag_cli::{EngineArgs, Error, LoadArgs, Result, SamplingArgs, TerminalProgress, exit};
+use spag_cli::{EngineArgs, LoadArgs, Result, SamplingArgs, TerminalProgress, exit};
 
 /// Complete the prompts of a file.
 #[derive(Debug, Args)]
@@ -95,7 +95,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
         }
         while let Some(completion) = done.remove(&written) {
             write_row(&mut out, &prompts[written], &completion, args.log_probs)
-                .map_err(|source| Error::Io { path: args.output.clone(), source })?;
+                .map_err(spag_io::Error::io(&args.output))?;
             written += 1;
             progress.advance(written as u64, "");
         }

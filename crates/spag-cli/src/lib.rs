@@ -10,23 +10,29 @@
 //! }
 //! ```
 
+#[cfg(feature = "models")]
 mod device_args;
+#[cfg(feature = "models")]
 mod engine_args;
 mod error;
 pub mod exit;
 pub mod flags;
-mod launch;
+#[cfg(feature = "models")]
 mod players;
 mod progress;
 pub mod prompts;
+#[cfg(feature = "models")]
 mod sampling;
 mod signal;
 
+#[cfg(feature = "models")]
 pub use device_args::{DeviceArgs, LoadArgs};
+#[cfg(feature = "models")]
 pub use engine_args::EngineArgs;
 pub use error::{Error, Result};
-pub use launch::require_single_process;
+#[cfg(feature = "models")]
 pub use players::{AnyPlayer, PlayerArgs};
 pub use progress::{LineEvery, TerminalProgress};
+#[cfg(feature = "models")]
 pub use sampling::{SamplingArgs, TaskType, fit_max_length};
 pub use signal::Signal;

@@ -8,7 +8,6 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use spag_io::Progress;
-use spag_pipeline::RunProgress;
 
 use crate::exit;
 
@@ -97,12 +96,10 @@ impl Progress for TerminalProgress {
             None => {}
         }
     }
-}
 
-impl RunProgress for TerminalProgress {
-    fn say(&mut self, line: &str) {
+    fn message(&mut self, line: &str) {
         match &self.stage {
-            // A bar has to stand aside for a line.
+            // Clears the bar for the line and draws it again.
             Some(Stage::Bar(bar)) => bar.suspend(|| exit::note(line)),
             _ => exit::note(line),
         }

@@ -1,30 +1,27 @@
-//! The wordings a program uses.
+//! The prompts that a program uses.
 
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
 use spag_game::PromptSet;
 
-use crate::{Error, Result};
+use crate::Result;
 
-/// The wordings of a file, or the built-in ones where none is named.
+/// The prompts of a file, or the built-in ones if `file` is `None`.
 ///
 /// # Errors
-/// A file that is missing or is no set of wordings.
+/// The file cannot be read or is not a set of prompts.
 pub fn load(file: Option<&Path>) -> Result<PromptSet> {
-    Ok(match file {
-        Some(path) => PromptSet::load(path)?,
-        None => PromptSet::default(),
-    })
+    Ok(file.map(PromptSet::load).transpose()?.unwrap_or_default())
 }
 
-/// What records of games note of the wordings: games in others are not gone on with. 16 hexadecimal digits of the file's
-/// SHA-256, or `built-in`.
+/// The first 16 hexadecimal digits of the file's SHA-256, or `built-in`. Records of games contain it, so that a run
+/// resumes only with the prompts that it was started with.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// The file cannot be read.
 pub fn fingerprint(file: Option<&Path>) -> Result<String> {
     let Some(path) = file else { return Ok("built-in".to_owned()) };
-    let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    Ok(Sha256::digest(&bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    let mut digest = spag_io::sha256_file(path)?;
+    digest.truncate(16);
+    Ok(digest)
 }

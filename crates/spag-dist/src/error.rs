@@ -1,5 +1,7 @@
 //! What can be wrong with a launch environment, with joining others, or with a collective.
 
+use spag_io::{Classify, ErrorClass};
+
 /// The result of everything fallible in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -207,5 +209,32 @@ pub(crate) fn named(ranks: &[usize]) -> String {
 impl From<candle_core::Error> for Error {
     fn from(error: candle_core::Error) -> Self {
         Self::Tensor(error.to_string())
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Lost { .. } | Self::Aborted { .. } => ErrorClass::LostPeer,
+            Self::OtherStart { .. }
+            | Self::Missing { .. }
+            | Self::Unreachable { .. }
+            | Self::Buffer { .. }
+            | Self::NoSuchRank { .. }
+            | Self::Tensor(_) => ErrorClass::Failure,
+            Self::MissingVariable { .. }
+            | Self::NotANumber { .. }
+            | Self::RankOutOfRange { .. }
+            | Self::NotAPort { .. }
+            | Self::Disagree { .. }
+            | Self::OutOfStep { .. }
+            | Self::Address { .. }
+            | Self::Token(_)
+            | Self::TokenFile { .. }
+            | Self::OtherToken { .. }
+            | Self::RankTaken { .. }
+            | Self::System { .. }
+            | Self::Nccl { .. } => ErrorClass::BadInput,
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use spag_io::{Classify, ErrorClass};
+
 /// Everything that can go wrong in this crate, named by cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -118,3 +120,23 @@ pub enum Error {
 
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::File(error) => error.class(),
+            Self::Player { .. }
+            | Self::PlayerGone { .. }
+            | Self::StrayReply { .. }
+            | Self::GameFailed { .. }
+            | Self::FailedInARow { .. } => ErrorClass::Failure,
+            Self::Line { .. }
+            | Self::Prompts { .. }
+            | Self::TargetWord { .. }
+            | Self::UnknownJudge { .. }
+            | Self::RolesOutOfOrder { .. }
+            | Self::SameGame { .. }
+            | Self::OtherPlayers { .. } => ErrorClass::BadInput,
+        }
+    }
+}

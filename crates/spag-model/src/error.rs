@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use spag_io::{Classify, ErrorClass};
+
 use crate::memory::TooLittleMemory;
 
 /// Errors of this crate, one variant per cause.
@@ -130,5 +132,29 @@ impl Error {
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { source, .. } => source.class(),
+            Self::Candle(_) => ErrorClass::Failure,
+            Self::Json { .. }
+            | Self::WeightSource(_)
+            | Self::Config(_)
+            | Self::MissingFile { .. }
+            | Self::Safetensors { .. }
+            | Self::MissingTensor { .. }
+            | Self::Shape { .. }
+            | Self::Dtype { .. }
+            | Self::Damaged { .. }
+            | Self::Tokenizer { .. }
+            | Self::Encoding(_)
+            | Self::Generation(_)
+            | Self::Batch(_)
+            | Self::Device { .. }
+            | Self::Memory(_) => ErrorClass::BadInput,
+        }
     }
 }

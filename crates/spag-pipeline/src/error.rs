@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use spag_io::{Classify, ErrorClass};
 use thiserror::Error;
 
 /// What a fallible function of this crate returns.
@@ -192,4 +193,32 @@ fn did_you_mean(nearest: &Option<String>, known: &[String]) -> String {
 fn listed(paths: &[PathBuf]) -> String {
     let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
     paths.join(" or ")
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { source, .. } => source.class(),
+            Self::Game(error) => error.class(),
+            Self::File(error) => error.class(),
+            Self::Rewards(error) => error.class(),
+            Self::Model(error) => error.class(),
+            Self::SelfPlay(error) => error.class(),
+            Self::Dist(error) => error.class(),
+            Self::Train(error) => error.class(),
+            Self::World(error) => error.class(),
+            Self::RunLocked { .. }
+            | Self::NothingToLearn { .. }
+            | Self::GamesFailed { .. }
+            | Self::Tokenizer { .. } => ErrorClass::Failure,
+            Self::UnknownSetting { .. }
+            | Self::Malformed { .. }
+            | Self::ExtendsItself { .. }
+            | Self::BadOverride { .. }
+            | Self::BadSetting { .. }
+            | Self::MissingInput { .. }
+            | Self::RunDiffers { .. }
+            | Self::DamagedRun { .. } => ErrorClass::BadInput,
+        }
+    }
 }

@@ -40,7 +40,6 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;
-pub use progress::RunProgress;
 pub use report::{
     LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds, render_html,
     render_text,

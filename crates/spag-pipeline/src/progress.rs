@@ -1,21 +1,11 @@
-//! How a run tells where it is, without knowing how that is shown.
+//! Progress of a stage of a run.
 
-use spag_io::{Progress, Silent};
+use spag_io::Progress;
 
-/// Told about a run: bars through [`Progress`], and a line now and then that stays on the screen.
-pub trait RunProgress: Progress {
-    /// Something worth a line: a stage begins, or was done before.
-    fn say(&mut self, line: &str);
-}
-
-impl RunProgress for Silent {
-    fn say(&mut self, _: &str) {}
-}
-
-/// Puts the stage's name before what a part of it says it does.
+/// Prefixes the progress of a part with the name of its stage.
 pub(crate) struct Staged<'a> {
     pub(crate) stage: &'a str,
-    pub(crate) inner: &'a mut dyn RunProgress,
+    pub(crate) inner: &'a mut dyn Progress,
 }
 
 impl Progress for Staged<'_> {
@@ -33,5 +23,9 @@ impl Progress for Staged<'_> {
 
     fn end(&mut self) {
         self.inner.end();
+    }
+
+    fn message(&mut self, line: &str) {
+        self.inner.message(line);
     }
 }

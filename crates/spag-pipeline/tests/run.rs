@@ -10,7 +10,7 @@ use std::path::Path;
 use common::tiny::{base, base_config, run_config};
 use serde_json::Value;
 use spag_io::{Progress, Silent};
-use spag_pipeline::{Error, Report, RunConfig, RunProgress, make_base, run};
+use spag_pipeline::{Error, Report, RunConfig, make_base, run};
 
 /// Falls dead after a number of steps of progress, as if the process were killed there.
 struct Mortal {
@@ -23,10 +23,6 @@ impl Progress for Mortal {
         self.steps = self.steps.checked_sub(1).expect("killed by the test");
     }
     fn end(&mut self) {}
-}
-
-impl RunProgress for Mortal {
-    fn say(&mut self, _: &str) {}
 }
 
 /// Everything in a run folder that must not depend on how often it was interrupted: seconds and rates taken out.
@@ -156,9 +152,7 @@ fn what_is_done_is_not_done_again() {
         }
         fn advance(&mut self, _: u64, _: &str) {}
         fn end(&mut self) {}
-    }
-    impl RunProgress for Counting {
-        fn say(&mut self, line: &str) {
+        fn message(&mut self, line: &str) {
             assert!(line.ends_with("done before"), "{line}");
         }
     }
@@ -209,9 +203,6 @@ fn two_runs_in_one_folder_are_refused() {
         }
         fn advance(&mut self, _: u64, _: &str) {}
         fn end(&mut self) {}
-    }
-    impl RunProgress for Greedy {
-        fn say(&mut self, _: &str) {}
     }
     let root = tempfile::tempdir().unwrap();
     let config = run_config(&root.path().join("locked"), &[]);

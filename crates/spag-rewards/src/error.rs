@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use spag_io::{Classify, ErrorClass};
+
 /// The result of everything fallible in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -62,4 +64,19 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::File(error) => error.class(),
+            Self::Game(error) => error.class(),
+            Self::DecayWeight { .. }
+            | Self::UnknownRewardNorm { .. }
+            | Self::Judge { .. }
+            | Self::Changed { .. }
+            | Self::SameFile { .. }
+            | Self::Template { .. } => ErrorClass::BadInput,
+        }
+    }
 }

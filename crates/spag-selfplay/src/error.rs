@@ -1,5 +1,7 @@
 //! The error type of this crate.
 
+use spag_io::{Classify, ErrorClass};
+
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -97,4 +99,25 @@ pub enum Error {
     /// An error of a checkpoint or of generation.
     #[error(transparent)]
     Model(#[from] spag_model::Error),
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Dist(error) => error.class(),
+            Self::Game(error) => error.class(),
+            Self::File(error) => error.class(),
+            Self::Model(error) => error.class(),
+            Self::Threads { .. } => ErrorClass::Failure,
+            Self::BadPlayer { .. }
+            | Self::BadKey
+            | Self::BadSetting { .. }
+            | Self::BadNamedPlayer { .. }
+            | Self::TooFewPlayers { .. }
+            | Self::SameName { .. }
+            | Self::SameFile { .. }
+            | Self::UnknownName { .. }
+            | Self::Render { .. } => ErrorClass::BadInput,
+        }
+    }
 }

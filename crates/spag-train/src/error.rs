@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use spag_io::{Classify, ErrorClass};
+
 /// Everything that can go wrong while training, named by cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -137,5 +139,26 @@ impl Error {
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { source, .. } | Self::Metrics(source) => source.class(),
+            Self::Data(error) => error.class(),
+            Self::Model(error) => error.class(),
+            Self::Lines(error) => error.class(),
+            Self::Dist(error) => error.class(),
+            Self::NotFinite { .. } | Self::OutputInUse { .. } | Self::Candle(_) => ErrorClass::Failure,
+            Self::Setting { .. }
+            | Self::NoSamples(_)
+            | Self::Reference { .. }
+            | Self::Checkpoint { .. }
+            | Self::OtherRun { .. }
+            | Self::OutputHolds { .. }
+            | Self::ForeignFile { .. }
+            | Self::DeepSpeed(_) => ErrorClass::BadInput,
+        }
     }
 }

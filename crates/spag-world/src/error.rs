@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use spag_io::{Classify, ErrorClass};
+
 /// Everything that can go wrong in this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -33,3 +35,12 @@ pub enum Error {
 
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { source, .. } => source.class(),
+            Self::Format { .. } | Self::Rule { .. } => ErrorClass::BadInput,
+        }
+    }
+}

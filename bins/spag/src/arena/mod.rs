@@ -6,6 +6,7 @@ mod table;
 use std::{io::Write, path::PathBuf};
 
 use clap::Args;
+use spag_dist::{LaunchEnv, Launcher};
 use spag_game::{GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, play_games, read_words};
 use spag_io::AtomicFile;
 use spag_io::Progress;
@@ -20,7 +21,7 @@ use spag_selfplay::{
 };
 
 use games::{Bar, Keep};
-use spag_cli::{Error, PlayerArgs, Result, TerminalProgress, exit, flags, prompts, require_single_process};
+use spag_cli::{Error, PlayerArgs, Result, TerminalProgress, exit, flags, prompts};
 use table::{Spent, Table};
 
 /// Let several players meet, every two in both seats on the same words and seeds, and rate them.
@@ -69,7 +70,7 @@ pub(crate) struct ArenaArgs {
 }
 
 pub(crate) fn run(args: ArenaArgs) -> Result<()> {
-    require_single_process("plays")?;
+    require_single_process(&LaunchEnv::detect()?)?;
     let arena = Arena::new(&args)?;
     let results = arena.play()?;
     let sampling = &args.playing.sampling;
@@ -207,9 +208,27 @@ impl<'a> Arena<'a> {
     fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.args.output_dir.join(name);
         let mut file = AtomicFile::create(&path)?;
-        file.write_all(text.as_bytes()).map_err(|source| Error::Io { path, source })?;
+        file.write_all(text.as_bytes()).map_err(|source| spag_io::Error::Io { path, source })?;
         Ok(file.commit()?)
     }
+}
+
+/// Rejects a launch as several processes, each of which would play all games.
+fn require_single_process(env: &LaunchEnv) -> Result<()> {
+    let launcher = match env.launcher {
+        Launcher::Direct => "this shell",
+        Launcher::Torch => "torchrun (WORLD_SIZE)",
+        Launcher::Slurm => "srun (SLURM_NTASKS)",
+        Launcher::OpenMpi => "mpirun (OMPI_COMM_WORLD_SIZE)",
+    };
+    if env.world_size <= 1 {
+        return Ok(());
+    }
+    let problem = format!(
+        "it started {} processes, but an arena plays in one process; start a single one, without the launcher",
+        env.world_size
+    );
+    Err(Error::BadValue { flag: launcher.into(), problem })
 }
 
 /// What records note of a player. A folder that is no checkpoint is refused here and not when its turn comes.
@@ -224,4 +243,17 @@ fn describe(playing: &PlayerArgs, player: &NamedPlayer) -> Result<String> {
         flag: format!("--players {}={}", player.name, player.player),
         problem: error.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arena_rejects_several_processes() {
+        assert!(require_single_process(&LaunchEnv::single()).is_ok());
+        let two = LaunchEnv { launcher: Launcher::Torch, world_size: 2, ..LaunchEnv::single() };
+        let message = require_single_process(&two).unwrap_err().to_string();
+        assert!(message.contains("torchrun (WORLD_SIZE): it started 2 processes"), "{message}");
+    }
 }

@@ -62,11 +62,11 @@ fn again(starts: usize) -> String {
 
 impl From<LaunchError> for spag_cli::Error {
     fn from(error: LaunchError) -> Self {
-        let code = match &error {
+        let exit_code = match &error {
             LaunchError::Failed { how, .. } => how.exit_code(),
             LaunchError::Stopped(signal) => return Self::Stopped { signal: *signal, message: error.to_string() },
             _ => spag_cli::exit::FAILURE,
         };
-        Self::Exit { code, source: Box::new(error) }
+        Self::Other { exit_code, source: Box::new(error) }
     }
 }

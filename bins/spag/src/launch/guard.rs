@@ -38,7 +38,7 @@ pub(crate) fn run(args: RankArgs) -> Result<()> {
     let path = PathBuf::from(words.next().unwrap_or_default());
     // Comes back only if it fails.
     let source = Command::new(&path).args(words).exec();
-    Err(Error::Io { path, source })
+    Err(spag_io::Error::Io { path, source }.into())
 }
 
 #[cfg(target_os = "linux")]

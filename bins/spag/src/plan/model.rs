@@ -19,7 +19,7 @@ pub(crate) struct PlannedModel {
 /// A file that cannot be read, or an architecture whose memory is not known here.
 pub(crate) fn read(path: &Path) -> Result<PlannedModel> {
     let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
-    let text = fs::read_to_string(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+    let text = fs::read_to_string(&path).map_err(spag_io::Error::io(&path))?;
     let mut value: serde_json::Value = serde_json::from_str(&text)
         .map_err(|error| Error::BadValue { flag: path.display().to_string(), problem: error.to_string() })?;
     if value.get("model_type").and_then(|kind| kind.as_str()) != Some("baichuan") {

@@ -256,7 +256,7 @@ impl Settings {
             total_steps: 1000,
             ..Flags::default()
         };
-        let settings = DeepSpeed::load(path, &flags).map_err(|error| Error::Train(error.into()))?;
+        let settings = DeepSpeed::load(path, &flags).map_err(spag_train::Error::from)?;
         let zero = settings.zero_optimization;
         let place = |device| if device == Device::Cpu { Place::Cpu } else { Place::None };
         choice(
@@ -291,7 +291,7 @@ fn bad_setting(name: &str, value: impl std::fmt::Display, problem: &str) -> Erro
 }
 
 fn read(path: &Path) -> Result<PlanFile> {
-    let text = fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let text = fs::read_to_string(path).map_err(spag_io::Error::io(path))?;
     let problem = |error: toml::de::Error| error.to_string().trim_end().to_owned();
     toml::from_str(&text).map_err(|error| Error::BadValue { flag: path.display().to_string(), problem: problem(error) })
 }

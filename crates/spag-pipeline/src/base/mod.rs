@@ -22,7 +22,6 @@ use spag_world::Lexicon;
 use crate::config::{BaseConfig, ShapeSettings};
 use crate::error::Result;
 use crate::files::{write_jsonl, write_text};
-use crate::progress::RunProgress;
 use crate::seeds::stage_seed;
 
 use coverage::coverage;
@@ -67,7 +66,7 @@ pub struct BaseReport {
 ///
 /// # Errors
 /// Inputs that cannot be read, settings that cannot be trained with, a folder that cannot be written.
-pub fn make_base(config: &BaseConfig, progress: &mut dyn RunProgress) -> Result<BaseReport> {
+pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<BaseReport> {
     let lexicon = match &config.lexicon {
         Some(path) => Lexicon::load(path)?,
         None => Lexicon::embedded()?,
@@ -83,7 +82,7 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn RunProgress) -> Result<
     let tokenizer = Tokenizer::from_dir(folder.path(), SpecialIds::default())?;
     let words = coverage(&tokenizer, &lexicon)?;
     let tokenizer_seconds = start.elapsed().as_secs_f64();
-    progress.say(&format!(
+    progress.message(&format!(
         "tokenizer: {} pieces; whole: {} of {} target words, {} of {} words in clues",
         tokenizer.vocab_size(),
         words.targets.count,

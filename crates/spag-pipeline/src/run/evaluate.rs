@@ -11,7 +11,9 @@ use super::games::GameSet;
 use super::{Scene, load, player};
 use crate::config::RunConfig;
 use crate::error::Result;
-use crate::progress::{RunProgress, Staged};
+use spag_io::Progress;
+
+use crate::progress::Staged;
 use crate::seeds::stage_seed;
 
 /// A model of the run.
@@ -78,7 +80,7 @@ pub(super) fn evaluate(
     scene: Scene<'_>,
     folder: &RunFolder,
     eval: &StageFolder,
-    progress: &mut dyn RunProgress,
+    progress: &mut dyn Progress,
 ) -> Result<StageDone> {
     let Scene { config, crew, table } = scene;
     let mut done = StageDone::default();

@@ -13,7 +13,9 @@ use super::folder::{StageDone, StageFolder};
 use super::table::Table;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::progress::{RunProgress, Staged};
+use spag_io::Progress;
+
+use crate::progress::Staged;
 use crate::seeds::stage_seed;
 
 /// What is learned from the games.
@@ -32,7 +34,7 @@ pub(super) fn learn(
     from: &Path,
     stage: &StageFolder,
     done: &mut StageDone,
-    progress: &mut dyn RunProgress,
+    progress: &mut dyn Progress,
 ) -> Result<()> {
     let Scene { config, crew, table } = scene;
     let seed = |part: &str| stage_seed(config.seed, &format!("{}/{part}", stage.name()));

@@ -23,7 +23,9 @@ use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::progress::{RunProgress, Staged};
+use spag_io::Progress;
+
+use crate::progress::Staged;
 use crate::report::Report;
 use crate::seeds::stage_seed;
 
@@ -40,7 +42,7 @@ use table::Table;
 ///
 /// # Errors
 /// A folder in use or made with other settings, inputs that cannot be read, and whatever stops a stage.
-pub fn run(config: &RunConfig, progress: &mut dyn RunProgress) -> Result<Report> {
+pub fn run(config: &RunConfig, progress: &mut dyn Progress) -> Result<Report> {
     let (env, alone) = (LaunchEnv::single(), Arc::new(Single));
     let report = run_on(config, &env, alone, progress)?;
     // Rank 0 always has one.
@@ -58,7 +60,7 @@ pub fn run_on(
     config: &RunConfig,
     env: &LaunchEnv,
     group: Arc<dyn ProcessGroup>,
-    progress: &mut dyn RunProgress,
+    progress: &mut dyn Progress,
 ) -> Result<Option<Report>> {
     let outcome = Crew::new(env, group.clone(), config).and_then(|crew| stages(config, &crew, progress));
     if let Err(error) = &outcome {
@@ -67,7 +69,7 @@ pub fn run_on(
     outcome
 }
 
-fn stages(config: &RunConfig, crew: &Crew, progress: &mut dyn RunProgress) -> Result<Option<Report>> {
+fn stages(config: &RunConfig, crew: &Crew, progress: &mut dyn Progress) -> Result<Option<Report>> {
     // Before anything else: a device that cannot be used is found out at once.
     config.device.open(crew.env().local_rank)?;
     let folder = RunFolder::open(config, crew)?;
@@ -82,13 +84,13 @@ fn stages(config: &RunConfig, crew: &Crew, progress: &mut dyn RunProgress) -> Re
     let mut current = im.clone();
     for epoch in 1..=config.epochs {
         let stage = folder.stage(&format!("spag-{epoch}"))?;
-        let work = |progress: &mut dyn RunProgress| spag(scene, &current, &stage, progress);
+        let work = |progress: &mut dyn Progress| spag(scene, &current, &stage, progress);
         stages.push(unless_done(crew, &stage, progress, work)?);
         current = stage;
     }
 
     let eval = folder.stage("eval")?;
-    let work = |progress: &mut dyn RunProgress| evaluate::evaluate(scene, &folder, &eval, progress);
+    let work = |progress: &mut dyn Progress| evaluate::evaluate(scene, &folder, &eval, progress);
     stages.push(unless_done(crew, &eval, progress, work)?);
 
     match crew.is_first() {
@@ -109,11 +111,11 @@ struct Scene<'a> {
 fn unless_done(
     crew: &Crew,
     stage: &StageFolder,
-    progress: &mut dyn RunProgress,
-    work: impl FnOnce(&mut dyn RunProgress) -> Result<StageDone>,
+    progress: &mut dyn Progress,
+    work: impl FnOnce(&mut dyn Progress) -> Result<StageDone>,
 ) -> Result<StageDone> {
     if crew.decide(|| Ok(stage.done()?.is_some()))? {
-        progress.say(&format!("{}: done before", stage.name()));
+        progress.message(&format!("{}: done before", stage.name()));
         return Ok(stage.done()?.unwrap_or_default());
     }
     let mut done = work(progress)?;
@@ -138,7 +140,7 @@ fn base(config: &RunConfig, crew: &Crew, stage: &StageFolder) -> Result<StageDon
 }
 
 /// Scripted players play, the base learns from the winners.
-fn imitation(scene: Scene<'_>, stage: &StageFolder, progress: &mut dyn RunProgress) -> Result<StageDone> {
+fn imitation(scene: Scene<'_>, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
     let Scene { config, crew, table } = scene;
     let seed = stage_seed(config.seed, "im/play");
     let set = GameSet {
@@ -170,7 +172,7 @@ fn spag(
     scene: Scene<'_>,
     current: &StageFolder,
     stage: &StageFolder,
-    progress: &mut dyn RunProgress,
+    progress: &mut dyn Progress,
 ) -> Result<StageDone> {
     let Scene { config, crew, table } = scene;
     let seed = stage_seed(config.seed, &format!("{}/play", stage.name()));

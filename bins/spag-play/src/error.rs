@@ -1,0 +1,45 @@
+//! The errors of `spag-play`.
+
+use std::path::PathBuf;
+
+use spag_game::Role;
+use spag_io::{Classify, ErrorClass};
+use spag_selfplay::ContextBudget;
+
+/// Why games were not played.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlayError {
+    /// The context of a model is too short for the rules of the game and an utterance.
+    #[error(
+        "{}: the {role}'s first prompt with the word {word:?} has {} tokens and an utterance up to {}, but the model \
+         has room for {} in all (--max_length, or its max_position_embeddings); take a model with a longer context, \
+         shorter wordings (--prompts), or fewer --max_new_tokens", folder.display(), budget.prompt, budget.utterance, budget.length
+    )]
+    ContextTooShort {
+        folder: PathBuf,
+        role: Role,
+        /// The longest target word.
+        word: String,
+        budget: ContextBudget,
+    },
+    /// Some games failed: their players gave no utterance.
+    #[error(
+        "{missing} of {total} games failed ({} says why); the same command plays them again and nothing else",
+        why.display()
+    )]
+    GamesFailed {
+        missing: usize,
+        total: usize,
+        /// The file with the reasons.
+        why: PathBuf,
+    },
+}
+
+impl Classify for PlayError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::ContextTooShort { .. } => ErrorClass::BadInput,
+            Self::GamesFailed { .. } => ErrorClass::Failure,
+        }
+    }
+}
