@@ -85,7 +85,7 @@ impl LlamaConfig {
     /// A missing or malformed file, or an unsupported configuration (see [`LlamaConfig::check`]).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
+        let text = std::fs::read_to_string(path).map_err(spag_io::Error::io(path))?;
         let config: Self = serde_json::from_str(&text).map_err(|source| Error::Json {
             path: path.to_owned(),
             what: "config.json",

@@ -10,13 +10,8 @@ use crate::memory::TooLittleMemory;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder could not be read or written.
-    #[error("{path}: {source}", path = path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The I/O error.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] spag_io::Error),
     /// A JSON file of a checkpoint is malformed.
     #[error("{path}: not a valid {what}: {source}", path = path.display())]
     Json {
@@ -127,18 +122,10 @@ pub enum Error {
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-impl Error {
-    /// Wraps an I/O error with its path.
-    pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::Io { path, source }
-    }
-}
-
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Io { source, .. } => source.class(),
+            Self::File(error) => error.class(),
             Self::Candle(_) => ErrorClass::Failure,
             Self::Json { .. }
             | Self::WeightSource(_)

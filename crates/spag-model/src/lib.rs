@@ -45,7 +45,7 @@ mod tokenizer;
 
 pub use checkpoint::{
     Checkpoint, DtypeChoice, LoadOptions, WeightDtype, WriteOptions, WrittenFile, load_model, load_model_with,
-    load_tokenizer, read_buffers, read_tensors, save_checkpoint, save_model, weights_digest, write_buffers, write_file,
+    load_tokenizer, read_buffers, read_tensors, save_checkpoint, save_model, weights_digest, write_buffers,
     write_random_model,
 };
 pub use config::LlamaConfig;
@@ -58,7 +58,7 @@ pub use generate::{
 pub use llama::{Activations, Forward, Llama, Network};
 pub use memory::{
     Computer, GenerationMemory, GenerationMemorySettings, OptimizerPlace, ParameterPlace, RankMemory, Sharding, Spread,
-    TooLittleMemory, TrainingSettings, gib,
+    TooLittleMemory, TrainingSettings,
 };
 pub use ops::sample::Sampling;
 pub use packed::{PackedBatch, Targets};

@@ -71,7 +71,7 @@ impl Tokenizer {
     pub fn from_file(path: impl AsRef<Path>, fallback: SpecialIds) -> Result<Self> {
         let path = path.as_ref();
         let dir = path.parent().unwrap_or(Path::new("."));
-        let bytes = std::fs::read(path).map_err(Error::io(path))?;
+        let bytes = std::fs::read(path).map_err(spag_io::Error::io(path))?;
         let inner = tokenizers::Tokenizer::from_bytes(&bytes).map_err(|e| Error::Tokenizer {
             path: path.to_owned(),
             reason: format!("not a valid tokenizer.json: {e}"),
@@ -80,7 +80,7 @@ impl Tokenizer {
         for name in FILES.iter().skip(1) {
             let companion = dir.join(name);
             if companion.is_file() {
-                files.push(((*name).to_owned(), std::fs::read(&companion).map_err(Error::io(&companion))?));
+                files.push(((*name).to_owned(), std::fs::read(&companion).map_err(spag_io::Error::io(&companion))?));
             }
         }
         let named = |role: &str| -> Result<Option<String>> {

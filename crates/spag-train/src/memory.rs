@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use spag_io::format_gib;
 use spag_model::{
-    Computer, LlamaConfig, OpenDevice, OptimizerPlace, RankMemory, TooLittleMemory, TrainingSettings, free_memory, gib,
+    Computer, LlamaConfig, OpenDevice, OptimizerPlace, RankMemory, TooLittleMemory, TrainingSettings, free_memory,
 };
 
 use crate::config::{OffloadOptimizer, OffloadParam, TrainConfig, ZeroStage};
@@ -165,7 +166,7 @@ impl Planned<'_> {
         let mut table = format!("\n{memory}");
         let host = memory.host_rows();
         for (name, bytes) in host.iter().filter(|(_, bytes)| *bytes > 0) {
-            let _ = write!(table, "\n  on the host for each rank: {name} {}", gib(*bytes));
+            let _ = write!(table, "\n  on the host for each rank: {name} {}", format_gib(*bytes));
         }
         table
     }
@@ -180,7 +181,7 @@ impl Planned<'_> {
             change(&mut changed.config, &mut changed.zero);
             let now = changed.on_device();
             if needed > free && now < needed {
-                steps.push(format!("{flag} ({})", gib(now)));
+                steps.push(format!("{flag} ({})", format_gib(now)));
                 (planned, needed) = (changed, now);
             }
         }
@@ -196,7 +197,10 @@ impl Planned<'_> {
         let mut ways = Vec::new();
         let split = Planned { zero: Zero { stage: ZeroStage::Weights, ..self.zero }, ..self.clone() };
         if split.on_host() < self.on_host() {
-            ways.push(format!("with --zero_stage 3 the ranks here would need {} of the host", gib(split.on_host())));
+            ways.push(format!(
+                "with --zero_stage 3 the ranks here would need {} of the host",
+                format_gib(split.on_host())
+            ));
         }
         let there = Zero { optimizer: OptimizerPlace::Device, parameters: OffloadParam::None, ..self.zero };
         let there = Planned { zero: there, ..self.clone() };
@@ -206,8 +210,8 @@ impl Planned<'_> {
                 OffloadParam::None => "--offload_optimizer none",
                 OffloadParam::Cpu => "--offload_optimizer none --offload_param none",
             },
-            gib(there.on_device()),
-            gib(free.device)
+            format_gib(there.on_device()),
+            format_gib(free.device)
         ));
         ways.join("; ")
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_model::{
     Activations, Computer, Llama, LlamaConfig, LoadOptions, OptimizerPlace, RankMemory, TrainingSettings, WeightDtype,
-    WriteOptions, gib, save_model,
+    WriteOptions, save_model,
 };
 use spag_tests::reserve_port;
 use spag_train::{OffloadParam, TimedRank, TimingConfig, Zero, ZeroStage, time_steps_of_rank};
@@ -175,7 +175,11 @@ fn assert_as_planned(cases: &[Case], tolerance: f64) {
         let (taken, planned) = (case.taken(dir.path()), case.planned());
         assert!(case.beside() * case.ranks as u64 * 20 < planned, "{case:?}: what is beside the plan is not small");
         let ratio = planned as f64 / taken as f64;
-        let line = format!("{case:?}: {} planned, {} taken, {ratio:.3}", gib(planned), gib(taken));
+        let line = format!(
+            "{case:?}: {} planned, {} taken, {ratio:.3}",
+            spag_io::format_gib(planned),
+            spag_io::format_gib(taken)
+        );
         eprintln!("{line}");
         if (ratio - 1.0).abs() > tolerance {
             wrong.push(line);

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use spag_io::format_gib;
 use spag_model::{
     Computer, GenerationMemory, GenerationMemorySettings, LlamaConfig, OptimizerPlace, ParameterPlace, RankMemory,
-    Sharding, Spread, gib,
+    Sharding, Spread,
 };
 
 use super::hardware::{Assumptions, Figures};
@@ -118,7 +119,7 @@ impl Report<'_> {
             change(&mut changed, &mut moved);
             let now = self.row(&changed, moved).memory.on_device();
             if now < needed {
-                steps.push(format!("{flag} ({})", gib(now)));
+                steps.push(format!("{flag} ({})", format_gib(now)));
                 (settings, choice, needed) = (changed, moved, now);
             }
         }
@@ -280,7 +281,7 @@ impl Report<'_> {
         if row.memory.on_host() > 0 {
             let _ = writeln!(out, "on each host, for {hosts} GPUs");
             for (name, bytes) in row.memory.host_rows().into_iter().filter(|(_, bytes)| *bytes > 0) {
-                let _ = writeln!(out, "  {name:<20} {:>12}", gib(bytes * hosts));
+                let _ = writeln!(out, "  {name:<20} {:>12}", format_gib(bytes * hosts));
             }
         }
         if row.missing > 0.0 {
@@ -308,9 +309,9 @@ impl Report<'_> {
         format!(
             "\nplaying, each GPU for itself: weights {}, keys and values {} KiB a token, {} at work; room for {} games of {} \
              tokens\n\n",
-            gib(playing.weights),
+            format_gib(playing.weights),
             playing.bytes_per_token / 1024,
-            gib(playing.work),
+            format_gib(playing.work),
             playing.games,
             self.settings.max_length
         )

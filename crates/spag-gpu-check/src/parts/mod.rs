@@ -9,7 +9,8 @@ use candle_core::Device;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use spag_gpu_check::{Place, Row, bench, checks, parity};
-use spag_model::{DeviceChoice, OpenDevice, gib};
+use spag_io::format_gib;
+use spag_model::{DeviceChoice, OpenDevice};
 
 /// What a part reports: one row at a time.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(Row);
@@ -106,7 +107,7 @@ impl Settings {
 pub(crate) fn describe(settings: &Settings) -> Result<String, Error> {
     let device = open(settings)?;
     let memory = device.memory()?;
-    Ok(format!("{device}, {} of {} free", gib(memory.free), gib(memory.total)))
+    Ok(format!("{device}, {} of {} free", format_gib(memory.free), format_gib(memory.total)))
 }
 
 fn open(settings: &Settings) -> Result<OpenDevice, Error> {

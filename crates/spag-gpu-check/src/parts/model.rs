@@ -7,10 +7,11 @@ use candle_core::Device;
 use serde_json::{Value, json};
 use spag_game::PromptSet;
 use spag_gpu_check::{Row, bench};
+use spag_io::format_gib;
 use spag_model::{
     Activations, Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LlamaConfig, LoadOptions, MemoryBudget,
     OptimizerPlace, PrefixSharing, RankMemory, Request, Spread, TrainingSettings, WeightDtype, WriteOptions,
-    free_memory, gib, load_model_with, load_tokenizer, peak_device_memory, write_random_model,
+    free_memory, load_model_with, load_tokenizer, peak_device_memory, write_random_model,
 };
 
 use super::{Error, Settings, Sink};
@@ -58,7 +59,7 @@ fn steps(
     let planned = RankMemory::new(config, &needs, &Spread::single()).on_device();
     let free = free_memory(device)?.free;
     if planned > free {
-        let why = format!("left out: it needs {}, {} are free", gib(planned), gib(free));
+        let why = format!("left out: it needs {}, {} are free", format_gib(planned), format_gib(free));
         return Ok(row("train", what, why, json!({ "planned_bytes": planned, "free_bytes": free })));
     }
     let timing = spag_train::TimingConfig {
@@ -80,8 +81,8 @@ fn steps(
     let result = format!(
         "{tokens_per_s:.0} tokens/s, {tflops:.0} TFLOP/s ({:.0}% of the product's rate), peak {} (planned {})",
         100.0 * tflops / ceiling,
-        gib(peak),
-        gib(planned)
+        format_gib(peak),
+        format_gib(planned)
     );
     let numbers = json!({
         "seconds": timed.seconds, "tokens_per_s": tokens_per_s, "model_tflops": tflops, "matmul_tflops": ceiling,

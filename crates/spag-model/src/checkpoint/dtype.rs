@@ -1,23 +1,23 @@
-//! The number formats that weights are held and saved in.
+//! Number formats of weights.
 
 use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
 
 use crate::config::LlamaConfig;
 
-/// Number format of weights, in memory and in a file. Arithmetic is f32 either way.
+/// Number format of weights, in memory and in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WeightDtype {
     /// 32 bits.
     #[default]
     F32,
-    /// 16 bits with f32's range, rounded to nearest even.
+    /// bfloat16.
     Bf16,
 }
 
 impl WeightDtype {
-    /// Bytes of a weight.
+    /// Bytes per weight.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -25,7 +25,7 @@ impl WeightDtype {
         }
     }
 
-    /// PyTorch's name of the format, as `config.json` has it.
+    /// PyTorch's name, as in `config.json`.
     pub(crate) fn torch_name(self) -> &'static str {
         match self {
             Self::F32 => "float32",
@@ -62,29 +62,29 @@ impl std::str::FromStr for WeightDtype {
         match text {
             "f32" | "float32" => Ok(Self::F32),
             "bf16" | "bfloat16" => Ok(Self::Bf16),
-            other => Err(format!("unknown number format \"{other}\"; f32 and bf16 are known")),
+            other => Err(format!("unknown number format \"{other}\"; expected f32 or bf16")),
         }
     }
 }
 
-/// The number format to hold a checkpoint in, as a user says it.
+/// A user's choice of the number format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DtypeChoice {
-    /// f32 on a CPU, which computes in f32 either way; elsewhere bf16 where the checkpoint has 16 bits a weight.
+    /// f32 on a CPU. On a GPU bf16 if the checkpoint has 16-bit weights, else f32.
     #[default]
     Auto,
-    /// This one.
+    /// The given format.
     Fixed(WeightDtype),
 }
 
 impl DtypeChoice {
-    /// The number format for a checkpoint with this configuration on `device`.
+    /// The number format for a checkpoint on `device`.
     pub fn resolve(self, config: &LlamaConfig, device: &Device) -> WeightDtype {
         match self {
             Self::Fixed(dtype) => dtype,
             Self::Auto if device.is_cpu() => WeightDtype::F32,
             Self::Auto => {
-                // Newer versions of transformers call it `dtype`.
+                // Newer versions of transformers use the key `dtype`.
                 let named = ["torch_dtype", "dtype"].iter().find_map(|key| config.extra.get(*key)?.as_str());
                 match named {
                     Some("bfloat16" | "float16") => WeightDtype::Bf16,
@@ -103,7 +103,7 @@ impl std::str::FromStr for DtypeChoice {
             other => other
                 .parse()
                 .map(Self::Fixed)
-                .map_err(|_| format!("unknown number format \"{other}\"; auto, f32 and bf16 are known")),
+                .map_err(|_| format!("unknown number format \"{other}\"; expected auto, f32 or bf16")),
         }
     }
 }

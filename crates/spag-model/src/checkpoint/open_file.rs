@@ -1,4 +1,4 @@
-//! One safetensors file in: its header at once, its tensors one at a time from where they lie.
+//! Reads one safetensors file: the header at once, tensors one at a time.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -9,57 +9,57 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensorError, TensorInfo};
 
 use crate::error::{Error, Result};
 
-/// Bytes that are read and converted at a time.
+/// Bytes read at a time.
 const PIECE: usize = 16 << 20;
-/// Bytes that a thread converts at a time; a multiple of every element's size, as [`PIECE`] is.
+/// Bytes converted per task; a multiple of every element size, like [`PIECE`].
 const SHARE: usize = 1 << 18;
 
-/// A file whose header has been read and checked against its length.
+/// An open file with a validated header.
 pub(super) struct OpenFile {
     path: PathBuf,
     file: File,
     metadata: Metadata,
-    /// Where the tensors' bytes begin.
+    /// Offset of the tensor data.
     data: u64,
 }
 
 impl OpenFile {
-    /// Reads the header.
+    /// Opens a file and validates its header.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let wrong = |e: SafeTensorError| Error::Safetensors { path: path.to_owned(), reason: e.to_string() };
-        let mut file = File::open(path).map_err(Error::io(path))?;
-        let all = file.metadata().map_err(Error::io(path))?.len();
+        let mut file = File::open(path).map_err(spag_io::Error::io(path))?;
+        let file_len = file.metadata().map_err(spag_io::Error::io(path))?.len();
         let mut length = [0; 8];
-        if all < length.len() as u64 {
+        if file_len < length.len() as u64 {
             return Err(wrong(SafeTensorError::HeaderTooSmall));
         }
-        file.read_exact(&mut length).map_err(Error::io(path))?;
+        file.read_exact(&mut length).map_err(spag_io::Error::io(path))?;
         let header = u64::from_le_bytes(length);
         let data = header.saturating_add(length.len() as u64);
-        if data > all {
+        if data > file_len {
             return Err(wrong(SafeTensorError::InvalidHeaderLength));
         }
-        // No longer than the file, whatever its first bytes say.
+        // Bounded by the file's length.
         let mut json = vec![0; header as usize];
-        file.read_exact(&mut json).map_err(Error::io(path))?;
+        file.read_exact(&mut json).map_err(spag_io::Error::io(path))?;
         let text = std::str::from_utf8(&json).map_err(|e| wrong(SafeTensorError::InvalidHeader(e)))?;
         let metadata: Metadata =
             serde_json::from_str(text).map_err(|e| wrong(SafeTensorError::InvalidHeaderDeserialization(e)))?;
-        if data + metadata.data_len() as u64 != all {
+        if data + metadata.data_len() as u64 != file_len {
             return Err(wrong(SafeTensorError::MetadataIncompleteBuffer));
         }
         Ok(Self { path: path.to_owned(), file, metadata, data })
     }
 
-    /// The tensors by name, in alphabetical order.
+    /// All tensors, sorted by name.
     pub(super) fn tensors(&self) -> Vec<(String, TensorInfo)> {
         let mut all: Vec<_> = self.metadata.tensors().into_iter().map(|(name, info)| (name, info.clone())).collect();
         all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         all
     }
 
-    /// Every number of a tensor as a `T`, into `out`, which has as many elements; `None` for a number format that is
-    /// not read. No more than a piece of the file is in memory at a time.
+    /// Reads a tensor into `out`, converted to `T`. Returns `None` if its number format is not supported. Holds at most
+    /// one piece of the file in memory.
     pub(super) fn read<T: Send>(
         &mut self,
         info: &TensorInfo,
@@ -82,11 +82,11 @@ impl OpenFile {
         convert: impl Fn([u8; N]) -> T + Sync,
     ) -> Result<()> {
         let start = self.data + info.data_offsets.0 as u64;
-        self.file.seek(SeekFrom::Start(start)).map_err(Error::io(&self.path))?;
+        self.file.seek(SeekFrom::Start(start)).map_err(spag_io::Error::io(&self.path))?;
         let mut bytes = vec![0; PIECE.min(out.len() * N)];
         for part in out.chunks_mut(PIECE / N) {
             let bytes = &mut bytes[..part.len() * N];
-            self.file.read_exact(bytes).map_err(Error::io(&self.path))?;
+            self.file.read_exact(bytes).map_err(spag_io::Error::io(&self.path))?;
             part.par_chunks_mut(SHARE / N).zip(bytes.par_chunks(SHARE)).for_each(|(out, bytes)| {
                 bytes.as_chunks().0.iter().zip(out).for_each(|(bytes, out)| *out = convert(*bytes));
             });

@@ -1,79 +1,89 @@
-//! Weights out: safetensors in the dtype asked for, in shards where they are large, atomically.
+//! Writes checkpoints: safetensors in a given number format, sharded if large, each file atomically.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 
 use candle_core::Tensor;
 use serde_json::{Value, json};
+use spag_io::write_atomically;
 
 use super::WeightDtype;
-use super::tensor_file::{self, Listed, TensorAt, WrittenFile};
+use super::tensor_file::{self, TensorEntry, TensorProvider, WrittenFile};
 use crate::config::LlamaConfig;
-use crate::error::{Error, Result};
-use crate::llama::RandomWeights;
+use crate::error::Result;
+use crate::llama::{Llama, RandomWeights};
 use crate::params::{Layout, WeightSource};
 use crate::tokenizer::Tokenizer;
 
-/// How a checkpoint is written.
+/// Format of a written checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOptions {
     /// Number format of the weights.
     pub dtype: WeightDtype,
-    /// Weights beyond this many bytes go to a further shard.
+    /// Maximum bytes of a shard.
     pub max_shard_bytes: u64,
 }
 
 impl WriteOptions {
-    /// The given dtype, and Hugging Face's usual 5 GB a shard.
+    /// A given number format, with Hugging Face's default of 5 GB per shard.
     pub fn new(dtype: WeightDtype) -> Self {
         Self { dtype, max_shard_bytes: 5_000_000_000 }
     }
 }
 
-/// Writes `name` in `dir` beside its place, syncs it and renames it, so that a kill leaves the old file or the new one.
+/// As [`Checkpoint::save`](super::Checkpoint::save), for weights of any source. Layers are unsharded once, in order.
 ///
 /// # Errors
-/// The file cannot be written; the one that was there stays.
-pub fn write_file(dir: &Path, name: &str, contents: &[u8]) -> Result<()> {
-    let (path, temporary) = (dir.join(name), dir.join(format!(".{name}.tmp")));
-    let written = (|| {
-        let mut file = std::fs::File::create(&temporary)?;
-        file.write_all(contents)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, &path)
-    })();
-    written.map_err(|source| {
-        // Best effort: the error that matters is the one being reported.
-        let _ = std::fs::remove_file(&temporary);
-        Error::Io { path, source }
-    })
-}
-
-/// `config.json`, the tokenizer's files where there is one, and after them the weights.
-pub(super) fn save(
+/// As [`Checkpoint::save`](super::Checkpoint::save), or a failure of the weight source.
+pub fn save_checkpoint(
     config: &LlamaConfig,
     weights: &dyn WeightSource,
     tokenizer: Option<&Tokenizer>,
-    dir: &Path,
+    dir: impl AsRef<Path>,
     options: WriteOptions,
 ) -> Result<Vec<WrittenFile>> {
-    describe(config, tokenizer, dir, options)?;
-    buffers(weights, dir, "model", options)
+    write_config(config, tokenizer, dir.as_ref(), options)?;
+    write_buffers(weights, dir, "model", options)
 }
 
-/// What is read before the weights.
-fn describe(config: &LlamaConfig, tokenizer: Option<&Tokenizer>, dir: &Path, options: WriteOptions) -> Result<()> {
-    std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
+/// Writes a model without a tokenizer: `config.json` and the weights.
+///
+/// # Errors
+/// As [`Checkpoint::save`](super::Checkpoint::save).
+pub fn save_model(model: &Llama, dir: impl AsRef<Path>, options: WriteOptions) -> Result<Vec<WrittenFile>> {
+    save_checkpoint(model.config(), model.parameters(), None, dir, options)
+}
+
+/// Writes the same checkpoint as [`Llama::init`] with [`save_checkpoint`], one tensor at a time, so that the model need
+/// not fit into memory.
+///
+/// # Errors
+/// An inconsistent configuration, or as [`Checkpoint::save`](super::Checkpoint::save).
+pub fn write_random_model(
+    config: &LlamaConfig,
+    seed: u64,
+    tokenizer: Option<&Tokenizer>,
+    dir: impl AsRef<Path>,
+    options: WriteOptions,
+) -> Result<Vec<WrittenFile>> {
+    config.check()?;
+    write_config(config, tokenizer, dir.as_ref(), options)?;
+    let layout = Layout::new(config);
+    let weights = RandomWeights::new(&layout, config.initializer_range, seed);
+    write_tensors(&layout, dir.as_ref(), "model", options, &|layer, view| weights.tensor(layer, view))
+}
+
+/// Writes the tokenizer's files and `config.json`.
+fn write_config(config: &LlamaConfig, tokenizer: Option<&Tokenizer>, dir: &Path, options: WriteOptions) -> Result<()> {
     let mut config = config.clone();
     if let Some(tokenizer) = tokenizer {
         for (name, contents) in tokenizer.files() {
-            write_file(dir, name, contents)?;
+            write_atomically(dir.join(name), contents)?;
         }
         (config.bos_token_id, config.eos_token_id) = (Some(tokenizer.bos()), Some(tokenizer.eos()));
     }
-    write_file(dir, "config.json", config_json(config, options.dtype).as_bytes())
+    Ok(write_atomically(dir.join("config.json"), config_json(config, options.dtype))?)
 }
 
 fn config_json(mut config: LlamaConfig, dtype: WeightDtype) -> String {
@@ -84,66 +94,54 @@ fn config_json(mut config: LlamaConfig, dtype: WeightDtype) -> String {
         config.extra.entry(key).or_insert(value);
     }
     config.extra.insert("torch_dtype".into(), Value::from(dtype.torch_name()));
-    // Serialising plain numbers and strings cannot fail.
+    // Serializing plain numbers and strings cannot fail.
     serde_json::to_string_pretty(&config).unwrap_or_default() + "\n"
 }
 
-/// As [`save`] of a model of random weights, which are drawn as they are written.
-pub(super) fn random_model(
-    config: &LlamaConfig,
-    seed: u64,
-    tokenizer: Option<&Tokenizer>,
-    dir: &Path,
-    options: WriteOptions,
-) -> Result<Vec<WrittenFile>> {
-    config.check()?;
-    describe(config, tokenizer, dir, options)?;
-    let layout = Layout::new(config);
-    let weights = RandomWeights::new(&layout, config.initializer_range, seed);
-    tensors(&layout, dir, "model", options, &|layer, view| weights.tensor(layer, view))
-}
-
-/// Every view of what `source` lends under its Hugging Face name in `stem.safetensors`, or in shards with their index.
-/// Layers are asked for in order, each once.
-pub(super) fn buffers(
+/// Writes all tensors of `source` (weights, master weights, moments) under their Hugging Face names to
+/// `stem.safetensors`, or to shards with an index. Layers are unsharded once, in order.
+///
+/// # Errors
+/// The folder cannot be written, or a failure of the weight source.
+pub fn write_buffers(
     source: &dyn WeightSource,
-    dir: &Path,
+    dir: impl AsRef<Path>,
     stem: &str,
     options: WriteOptions,
 ) -> Result<Vec<WrittenFile>> {
     let layout = source.layout();
-    // The layer that is on loan, for the views of it that are still to be written.
-    let lent: RefCell<Option<(usize, Tensor)>> = RefCell::default();
-    let written = tensors(layout, dir, stem, options, &|layer, view| {
-        let mut lent = lent.borrow_mut();
-        let buffer = match lent.take() {
+    // The unsharded layer, kept until all of its views are written.
+    let current: RefCell<Option<(usize, Tensor)>> = RefCell::default();
+    let written = write_tensors(layout, dir.as_ref(), stem, options, &|layer, view| {
+        let mut current = current.borrow_mut();
+        let buffer = match current.take() {
             Some((index, buffer)) if index == layer => buffer,
-            before => {
-                if let Some((index, _)) = before {
+            previous => {
+                if let Some((index, _)) = previous {
                     source.reshard(index);
                 }
                 source.unshard(layer, Some(layer + 1).filter(|next| *next < layout.layers.len()))?
             }
         };
         let tensor = layout.view(&buffer, layer, view);
-        *lent = Some((layer, buffer));
+        *current = Some((layer, buffer));
         tensor
     });
-    if let Some((index, _)) = lent.take() {
+    if let Some((index, _)) = current.take() {
         source.reshard(index);
     }
     written
 }
 
-/// Every tensor of `layout`, asked for when its turn to be written comes.
-fn tensors(
+/// Writes every tensor of `layout`, in order.
+fn write_tensors(
     layout: &Layout,
     dir: &Path,
     stem: &str,
     options: WriteOptions,
-    tensor_at: TensorAt<'_>,
+    tensors: TensorProvider<'_>,
 ) -> Result<Vec<WrittenFile>> {
-    let mut shards: Vec<Vec<Listed<'_>>> = vec![Vec::new()];
+    let mut shards: Vec<Vec<TensorEntry<'_>>> = vec![Vec::new()];
     let mut filled = 0u64;
     for (l, layer) in layout.layers.iter().enumerate() {
         for (v, view) in layer.views.iter().enumerate() {
@@ -160,20 +158,20 @@ fn tensors(
     }
     let (single, index) = (format!("{stem}.safetensors"), format!("{stem}.safetensors.index.json"));
     if let [shard] = shards.as_slice() {
-        let written = tensor_file::write(dir, &single, shard, options.dtype, tensor_at)?;
-        // An index of an earlier, larger checkpoint would be read no more, but would mislead.
+        let written = tensor_file::write(dir, &single, shard, options.dtype, tensors)?;
+        // Removes the unused index of an earlier checkpoint.
         let _ = std::fs::remove_file(dir.join(index));
         return Ok(vec![written]);
     }
     let (mut map, mut written, count) = (BTreeMap::new(), Vec::new(), shards.len());
     for (number, shard) in shards.iter().enumerate() {
         let file = format!("{stem}-{:05}-of-{count:05}.safetensors", number + 1);
-        written.push(tensor_file::write(dir, &file, shard, options.dtype, tensor_at)?);
+        written.push(tensor_file::write(dir, &file, shard, options.dtype, tensors)?);
         map.extend(shard.iter().map(|(_, _, view)| (view.name.clone(), file.clone())));
     }
     let total = layout.len() * options.dtype.bytes();
     let text = json!({"metadata": {"total_size": total}, "weight_map": map});
-    write_file(dir, &index, format!("{text:#}\n").as_bytes())?;
+    write_atomically(dir.join(index), format!("{text:#}\n"))?;
     let _ = std::fs::remove_file(dir.join(single));
     Ok(written)
 }

@@ -1,12 +1,12 @@
-//! What a CUDA device has to be for this program: rules on plain numbers, so that they are tested without one.
+//! Requirements on CUDA devices and drivers, as functions of plain numbers, so that they are tested without a GPU.
 #![cfg_attr(not(feature = "cuda"), allow(dead_code))]
 
-/// A version of CUDA as drivers and compilers count it: 13000 is 13.0.
+/// A CUDA version in the drivers' encoding: 13000 is 13.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CudaVersion(pub(super) u32);
 
 impl CudaVersion {
-    /// The first driver branch that takes code of this version, as NVIDIA's release notes of the toolkit list them.
+    /// The oldest driver branch that supports this version, from the toolkit's release notes.
     fn driver(self) -> Option<u32> {
         match self.0 / 10 {
             1300 => Some(580),
@@ -30,7 +30,7 @@ impl std::fmt::Display for CudaVersion {
     }
 }
 
-/// A compute capability: 80 is 8.0.
+/// A compute capability in tenths: 80 is 8.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Capability(pub(super) u32);
 
@@ -40,10 +40,10 @@ impl std::fmt::Display for Capability {
     }
 }
 
-/// The least compute capability that the kernels use instructions of.
+/// Minimum compute capability of the kernels.
 const LEAST: Capability = Capability(80);
 
-/// Whether the driver takes the code in this program, which the compiler of version `built` made.
+/// Checks that the driver supports code compiled by version `built`.
 pub(super) fn check_driver(driver: CudaVersion, built: CudaVersion) -> Result<(), String> {
     if driver >= built {
         return Ok(());
@@ -58,33 +58,29 @@ pub(super) fn check_driver(driver: CudaVersion, built: CudaVersion) -> Result<()
     ))
 }
 
-/// Whether a GPU runs the code in this program, which was compiled for `built`.
+/// Checks that a GPU runs code compiled for `built`.
 pub(super) fn check_capability(gpu: &str, found: Capability, built: Capability) -> Result<(), String> {
-    // From 9.0 on, candle compiles its own kernels with instructions that no other GPU has, later ones included.
-    let (runs, on) = match built >= Capability(90) {
-        true => (found == built, "alone"),
-        false => (found >= built, "and newer"),
-    };
-    match runs {
-        true => Ok(()),
-        false if found < LEAST => Err(format!(
-            "{gpu} has compute capability {found}, and the kernels need {LEAST}; use another GPU, or --device cpu"
-        )),
-        false => Err(format!(
-            "{gpu} has compute capability {found}, and this program was compiled for {built} {on}; build it again with \
+    // From 9.0 on, candle compiles its own kernels with instructions of one GPU generation only.
+    let (runs, range) = if built >= Capability(90) { (found == built, "only") } else { (found >= built, "and newer") };
+    if runs {
+        return Ok(());
+    }
+    Err(if found < LEAST {
+        format!("{gpu} has compute capability {found}, and the kernels need {LEAST}; use another GPU, or --device cpu")
+    } else {
+        format!(
+            "{gpu} has compute capability {found}, and this program was compiled for {built} {range}; rebuild with \
              CUDA_COMPUTE_CAP={}",
             LEAST.0
-        )),
-    }
+        )
+    })
 }
 
-/// The number of the device to use where so many are visible.
+/// The index of the device to use.
 pub(super) fn choose(asked: Option<usize>, local_rank: usize, visible: usize) -> Result<usize, String> {
     let numbers = match visible {
         0 => {
-            return Err(
-                "the driver sees no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu".into()
-            );
+            return Err("the driver sees no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu".into());
         }
         1 => "only cuda:0 is".to_owned(),
         more => format!("cuda:0 to cuda:{} are", more - 1),
@@ -92,14 +88,13 @@ pub(super) fn choose(asked: Option<usize>, local_rank: usize, visible: usize) ->
     match asked {
         Some(index) if index < visible => Ok(index),
         Some(index) => {
-            Err(format!("there is no cuda:{index}; {numbers} visible (CUDA_VISIBLE_DEVICES may hide others)"))
+            Err(format!("cuda:{index} does not exist; {numbers} visible (CUDA_VISIBLE_DEVICES may hide others)"))
         }
-        // A launcher that shows each process its own GPU numbers it 0 for each of them.
+        // If a launcher shows each process one GPU, its index is 0 in every process.
         None if visible == 1 => Ok(0),
         None if local_rank < visible => Ok(local_rank),
         None => Err(format!(
-            "this is process {local_rank} (from 0) of its machine, and {numbers} visible; start as many processes as there \
-             are GPUs, or name a device"
+            "this is local rank {local_rank}, and {numbers} visible; start one process per GPU, or name a device"
         )),
     }
 }
@@ -109,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_has_to_be_as_new_as_the_compiler() {
+    fn driver_must_be_as_new_as_the_compiler() {
         assert_eq!(check_driver(CudaVersion(13000), CudaVersion(13000)), Ok(()));
         assert_eq!(check_driver(CudaVersion(13010), CudaVersion(13000)), Ok(()));
         let error = check_driver(CudaVersion(12040), CudaVersion(13000)).unwrap_err();
@@ -119,26 +114,26 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_has_to_run_what_was_compiled() {
+    fn gpu_must_support_the_compiled_capability() {
         let check = |found, built| check_capability("NVIDIA X", Capability(found), Capability(built));
         for (found, built) in [(80, 80), (90, 80), (90, 90), (100, 80), (120, 86)] {
             assert_eq!(check(found, built), Ok(()), "{found} {built}");
         }
         let error = check(80, 90).unwrap_err();
-        for part in ["NVIDIA X", "capability 8.0", "for 9.0 alone", "CUDA_COMPUTE_CAP=80"] {
+        for part in ["NVIDIA X", "capability 8.0", "for 9.0 only", "CUDA_COMPUTE_CAP=80"] {
             assert!(error.contains(part), "{part}: {error}");
         }
-        assert!(check(100, 90).unwrap_err().contains("9.0 alone"));
+        assert!(check(100, 90).unwrap_err().contains("9.0 only"));
         assert!(check(75, 80).unwrap_err().contains("the kernels need 8.0; use another GPU"));
     }
 
     #[test]
-    fn each_process_has_a_device_of_its_own() {
+    fn each_local_rank_gets_its_own_device() {
         assert_eq!([choose(None, 0, 8), choose(None, 5, 8), choose(Some(3), 5, 8)], [Ok(0), Ok(5), Ok(3)]);
         assert_eq!(choose(None, 5, 1), Ok(0), "the only one that is shown");
-        assert!(choose(Some(8), 0, 8).unwrap_err().contains("no cuda:8; cuda:0 to cuda:7 are visible"));
+        assert!(choose(Some(8), 0, 8).unwrap_err().contains("cuda:8 does not exist; cuda:0 to cuda:7 are visible"));
         assert!(choose(Some(1), 0, 1).unwrap_err().contains("only cuda:0 is visible"));
-        assert!(choose(None, 4, 4).unwrap_err().contains("process 4"));
+        assert!(choose(None, 4, 4).unwrap_err().contains("local rank 4"));
         assert!(choose(None, 0, 0).unwrap_err().contains("CUDA_VISIBLE_DEVICES"));
     }
 }

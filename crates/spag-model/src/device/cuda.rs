@@ -1,4 +1,4 @@
-//! CUDA devices: found, checked and opened, each once in a process.
+//! CUDA devices. Each is checked and opened once per process.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -11,28 +11,28 @@ use super::checks::{Capability, CudaVersion, check_capability, check_driver, cho
 use super::{DeviceChoice, DeviceMemory, OpenDevice};
 use crate::error::{Error, Result};
 
-/// The compute capability that the kernels were compiled for.
+/// Compute capability that the kernels were compiled for.
 const BUILT_FOR: &str = env!("SPAG_CUDA_COMPUTE_CAP");
-/// The version of the compiler that they were compiled with.
+/// Version of the compiler.
 const BUILT_WITH: &str = env!("SPAG_CUDA_VERSION");
 
-/// Devices that are open. All work on one goes through its one stream, in order.
+/// Open devices. Each has a single stream, so that all work on it is ordered.
 static OPEN: Mutex<BTreeMap<usize, OpenDevice>> = Mutex::new(BTreeMap::new());
 
-/// Whether the driver sees a GPU.
+/// Whether a GPU is visible.
 pub(super) fn any_device() -> bool {
     result::init().is_ok() && result::device::get_count().is_ok_and(|count| count > 0)
 }
 
-/// Opens the device of this number, or of this process's number on its machine.
+/// Opens the device with this index, or that of the local rank.
 pub(super) fn open(choice: DeviceChoice, index: Option<usize>, local_rank: usize) -> Result<OpenDevice> {
     let refuse = |reason: String| choice.refused(reason);
-    let built = |text: &str| text.parse::<u32>().map_err(|_| refuse(format!("{text:?} is no version; build again")));
+    let built = |text: &str| text.parse::<u32>().map_err(|_| refuse(format!("{text:?} is not a version; rebuild")));
     let failed = |what: &'static str| move |e: DriverError| choice.refused(format!("{what}: {e}"));
     let (compiled_with, compiled_for) = (CudaVersion(built(BUILT_WITH)?), Capability(built(BUILT_FOR)?));
 
     let mut version = 0;
-    // SAFETY: the driver writes one number to where it is told; this needs no initialised driver.
+    // SAFETY: the driver writes one number to the pointer; the call needs no initialized driver.
     unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(failed("the driver's version"))?;
     check_driver(CudaVersion(u32::try_from(version).unwrap_or(0)), compiled_with).map_err(refuse)?;
     let visible = match result::init().and_then(|()| result::device::get_count()) {
@@ -54,7 +54,7 @@ pub(super) fn open(choice: DeviceChoice, index: Option<usize>, local_rank: usize
     let gpu = result::device::get(ordinal).map_err(failed("the device"))?;
     let model = result::device::get_name(gpu).map_err(failed("the device's name"))?;
     let attribute = |which| {
-        // SAFETY: the device is one that the driver has given.
+        // SAFETY: the device comes from the driver.
         unsafe { result::device::get_attribute(gpu, which) }.map_err(failed("the device's compute capability"))
     };
     let major = attribute(sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
@@ -62,11 +62,13 @@ pub(super) fn open(choice: DeviceChoice, index: Option<usize>, local_rank: usize
     let found = Capability(u32::try_from(major * 10 + minor).unwrap_or(0));
     check_capability(&model, found, compiled_for).map_err(refuse)?;
 
-    // A stream of the device, not one a thread: passes move between threads.
+    // One stream per device rather than per thread, because passes move between threads.
     let cuda = CudaDevice::new_with_stream(index).map_err(|e| {
-        refuse(format!("{model} cannot be opened ({e}); is it in use by another process alone, or out of memory?"))
+        refuse(format!(
+            "{model} cannot be opened ({e}); another process may use it exclusively, or its memory may be full"
+        ))
     })?;
-    // SAFETY: this is the only stream that tensors of this device are used on, and the only one that it is opened with.
+    // SAFETY: this is the only stream of the device's tensors, and the device is opened once.
     unsafe { cuda.disable_event_tracking() };
     keep_freed_memory(gpu).map_err(failed("the device's memory pool"))?;
     let open = OpenDevice { device: Device::Cuda(cuda), name: format!("cuda:{index}"), model: Some(model) };
@@ -74,13 +76,13 @@ pub(super) fn open(choice: DeviceChoice, index: Option<usize>, local_rank: usize
     Ok(open)
 }
 
-/// Lets the driver keep what tensors give back for the next ones: asking for it anew at every step takes longer than
-/// many kernels.
+/// Lets the driver keep freed memory for later tensors. Allocating it anew at every step takes longer than many
+/// kernels.
 fn keep_freed_memory(gpu: sys::CUdevice) -> std::result::Result<(), DriverError> {
-    // SAFETY: the device is one that the driver has given.
+    // SAFETY: the device comes from the driver.
     let pool = unsafe { result::device::get_default_mem_pool(gpu) }?;
     let mut threshold = u64::MAX;
-    // SAFETY: this attribute is a 64-bit number, which the driver reads while the call lasts.
+    // SAFETY: the attribute is a 64-bit number; the driver reads it during the call.
     unsafe {
         sys::cuMemPoolSetAttribute(
             pool,
@@ -91,7 +93,7 @@ fn keep_freed_memory(gpu: sys::CUdevice) -> std::result::Result<(), DriverError>
     .result()
 }
 
-/// What the driver has free, and what it keeps for tensors to come.
+/// Free memory of the driver, and freed memory that it keeps for later tensors.
 pub(super) fn memory(device: &CudaDevice) -> Result<DeviceMemory> {
     let failed = |e: DriverError| Error::Candle(candle_core::Error::wrap(e));
     let stream = device.cuda_stream();
@@ -99,11 +101,11 @@ pub(super) fn memory(device: &CudaDevice) -> Result<DeviceMemory> {
     let (free, total) = context.mem_get_info().map_err(failed)?;
     let kept = || -> std::result::Result<u64, DriverError> {
         let gpu = result::device::get(i32::try_from(context.ordinal()).unwrap_or(i32::MAX))?;
-        // SAFETY: the device is one that the driver has given.
+        // SAFETY: the device comes from the driver.
         let pool = unsafe { result::device::get_default_mem_pool(gpu) }?;
         let attribute = |which| {
             let mut bytes = 0u64;
-            // SAFETY: both attributes are 64-bit numbers, which the driver writes while the call lasts.
+            // SAFETY: both attributes are 64-bit numbers; the driver writes them during the call.
             unsafe { sys::cuMemPoolGetAttribute(pool, which, (&raw mut bytes).cast::<c_void>()) }.result()?;
             Ok::<_, DriverError>(bytes)
         };
@@ -114,15 +116,15 @@ pub(super) fn memory(device: &CudaDevice) -> Result<DeviceMemory> {
     Ok(DeviceMemory { free: free as u64 + kept().map_err(failed)?, total: total as u64 })
 }
 
-/// The most that tensors have held so far.
+/// Peak memory of tensors.
 pub(super) fn peak_memory(device: &CudaDevice) -> Result<u64> {
     let peak = || -> std::result::Result<u64, DriverError> {
         let ordinal = device.cuda_stream().context().ordinal();
         let gpu = result::device::get(i32::try_from(ordinal).unwrap_or(i32::MAX))?;
-        // SAFETY: the device is one that the driver has given.
+        // SAFETY: the device comes from the driver.
         let pool = unsafe { result::device::get_default_mem_pool(gpu) }?;
         let (mut bytes, which) = (0u64, sys::CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_USED_MEM_HIGH);
-        // SAFETY: this attribute is a 64-bit number, which the driver writes while the call lasts.
+        // SAFETY: the attribute is a 64-bit number; the driver writes it during the call.
         unsafe { sys::cuMemPoolGetAttribute(pool, which, (&raw mut bytes).cast::<c_void>()) }.result()?;
         Ok(bytes)
     };

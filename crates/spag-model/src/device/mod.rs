@@ -1,4 +1,4 @@
-//! Choosing the device that a model computes on.
+//! Device selection.
 
 mod checks;
 #[cfg(feature = "cuda")]
@@ -10,36 +10,34 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::memory::{available_memory, total_memory};
 
-/// The device to compute on, as a user says it: `auto`, `cpu`, `cuda` or `cuda:N`.
+/// A user's choice of the device: `auto`, `cpu`, `cuda` or `cuda:N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum DeviceChoice {
-    /// A CUDA device where this program was built for it and there is one, else the CPU.
+    /// A CUDA device if the program was built with `cuda` and one is visible, else the CPU.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// A CUDA device: the one of this number, or the one of the process's number on its machine.
+    /// The CUDA device with this index; by default the one of the local rank.
     Cuda(Option<usize>),
 }
 
 impl DeviceChoice {
-    /// Opens the device, and checks that this program runs on it before anything is loaded. `local_rank` is the number
-    /// of this process among those on the same machine, 0 for one alone: each takes a device of its own, unless only
-    /// one is visible to it. A device that is open already is given again.
+    /// Opens the device and checks that it runs this program's kernels. `local_rank` is the rank among the processes on
+    /// this machine; it selects the GPU, unless only one is visible. A device is opened once per process.
     ///
     /// # Errors
-    /// [`Error::Device`], which says what is missing and what to do.
+    /// [`Error::Device`] with the cause and the remedy.
     pub fn open(self, local_rank: usize) -> Result<OpenDevice> {
         match self {
             Self::Cpu => Ok(OpenDevice::cpu()),
             #[cfg(feature = "cuda")]
             Self::Cuda(index) => cuda::open(self, index, local_rank),
             #[cfg(feature = "cuda")]
-            Self::Auto => match cuda::any_device() {
-                true => cuda::open(self, None, local_rank),
-                false => Ok(OpenDevice::cpu()),
-            },
+                        Self::Auto if cuda::any_device() => cuda::open(self, None, local_rank),
+            #[cfg(feature = "cuda")]
+            Self::Auto => Ok(OpenDevice::cpu()),
             #[cfg(not(feature = "cuda"))]
             Self::Auto => {
                 let _ = local_rank;
@@ -72,7 +70,7 @@ impl std::fmt::Display for DeviceChoice {
 impl std::str::FromStr for DeviceChoice {
     type Err = String;
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let unknown = || format!("unknown device \"{text}\"; auto, cpu, cuda and cuda:0, cuda:1 … are known");
+        let unknown = || format!("unknown device \"{text}\"; expected auto, cpu, cuda or cuda:N");
         match text {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
@@ -98,7 +96,7 @@ impl TryFrom<String> for DeviceChoice {
     }
 }
 
-/// A device that is ready for use.
+/// An opened device.
 #[derive(Clone, Debug)]
 pub struct OpenDevice {
     device: Device,
@@ -107,22 +105,22 @@ pub struct OpenDevice {
 }
 
 impl OpenDevice {
-    /// The CPU, which is always there.
+    /// The CPU.
     pub fn cpu() -> Self {
         Self { device: Device::Cpu, name: "cpu".into(), model: None }
     }
 
-    /// The device for tensors.
+    /// The candle device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// As a user would choose it: `cpu`, `cuda:0`.
+    /// The device's name: `cpu`, `cuda:0`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it has free, and in all.
+    /// Free and total memory.
     ///
     /// # Errors
     /// An error of the device.
@@ -141,16 +139,16 @@ impl std::fmt::Display for OpenDevice {
     }
 }
 
-/// The memory of a device in bytes.
+/// Memory of a device in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// What tensors can still have.
+    /// Bytes available for tensors.
     pub free: u64,
-    /// What there is.
+    /// Total bytes.
     pub total: u64,
 }
 
-/// The memory of the device of a tensor. Of a CPU: the host's, as Linux and a container's limit tell it.
+/// Free and total memory of a device. For a CPU, of the host or the container.
 ///
 /// # Errors
 /// An error of the device.
@@ -162,8 +160,7 @@ pub fn free_memory(device: &Device) -> Result<DeviceMemory> {
     }
 }
 
-/// The most bytes that tensors on a device have held so far in this process; `None` for a CPU, whose memory is the
-/// process's.
+/// Peak memory of the tensors on a device in this process; `None` for a CPU.
 ///
 /// # Errors
 /// An error of the device.
@@ -180,21 +177,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_choice_reads_as_it_is_written() {
+    fn device_choice_round_trips() {
         for text in ["auto", "cpu", "cuda", "cuda:0", "cuda:7"] {
             assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
         }
         assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cuda(Some(3))));
         for text in ["", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda0"] {
             let error = text.parse::<DeviceChoice>().unwrap_err();
-            assert!(error.contains("auto, cpu, cuda and cuda:0"), "{error}");
+            assert!(error.contains("expected auto, cpu, cuda or cuda:N"), "{error}");
         }
         assert_eq!(serde_json::to_string(&DeviceChoice::Cuda(Some(1))).unwrap(), "\"cuda:1\"");
         assert_eq!(serde_json::from_str::<DeviceChoice>("\"cpu\"").unwrap(), DeviceChoice::Cpu);
     }
 
     #[test]
-    fn the_cpu_is_always_there() {
+    fn cpu_opens_on_every_local_rank() {
         let open = DeviceChoice::Cpu.open(3).unwrap();
         assert!(open.device().is_cpu());
         assert_eq!((open.name(), open.to_string()), ("cpu", "cpu".to_owned()));
@@ -204,7 +201,7 @@ mod tests {
 
     #[cfg(not(feature = "cuda"))]
     #[test]
-    fn without_the_feature_cuda_is_refused_with_the_way_to_build_it() {
+    fn cuda_without_the_feature_is_rejected_with_build_instructions() {
         let error = DeviceChoice::Cuda(Some(1)).open(0).unwrap_err().to_string();
         assert!(
             error.contains("cuda:1") && error.contains("--features cuda") && error.contains("docs/CUDA.md"),

@@ -1,4 +1,4 @@
-//! Kernels on a CUDA device, through candle's stream and cuBLAS handle.
+//! Kernels on a CUDA device, launched through candle's stream and cuBLAS handle.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -16,21 +16,21 @@ use super::gemm::{Accumulate, Gemm, Orientation};
 use super::{Arg, CapturedGraph, Kernels, Launch, PageLock};
 use crate::ops::cpu;
 
-/// Shared memory that a block may use without asking for more.
+/// Shared memory per block available without opting in.
 const PLAIN_SHARED_BYTES: usize = 48 << 10;
 
-/// A CUDA device as something that runs kernels.
+/// Kernels of a CUDA device.
 pub struct CudaKernels {
     device: CudaDevice,
-    /// Those that have been loaded, each with the shared memory that its blocks may use.
+    /// Loaded kernels, each with its opted-in shared memory per block.
     functions: Mutex<HashMap<String, (CudaFunction, usize)>>,
     poisoned: AtomicBool,
-    /// For copies to the CPU, and for copies from it: each direction of the bus has its own.
+    /// Streams for downloads and uploads: each direction of the bus has its own.
     down: Arc<CudaStream>,
     up: Arc<CudaStream>,
 }
 
-/// Registered memory; given back when dropped, before the tensor that owns it.
+/// Page-locked memory. Unregistered on drop, before its tensor is freed.
 struct Registered {
     at: usize,
     stream: Arc<CudaStream>,
@@ -40,13 +40,13 @@ struct Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if self.stream.context().bind_to_thread().is_ok() {
-            // SAFETY: the memory was registered and nobody else gives it back. A failure would leave it locked.
+            // SAFETY: the memory was registered and is unregistered only here. A failure would leave it locked.
             let _ = unsafe { sys::cuMemHostUnregister(self.at as *mut c_void) };
         }
     }
 }
 
-/// The address and the bytes of a contiguous CPU tensor.
+/// Address and size of a contiguous CPU tensor.
 fn host_memory(tensor: &Tensor) -> Result<(usize, usize)> {
     let (storage, layout) = tensor.storage_and_layout();
     let (Storage::Cpu(storage), Some((start, _))) = (&*storage, layout.contiguous_offsets()) else {
@@ -62,17 +62,17 @@ fn host_memory(tensor: &Tensor) -> Result<(usize, usize)> {
 }
 
 fn check_copy(from: &Tensor, to: &Tensor) -> Result<()> {
-    match from.dims() == to.dims() && from.dtype() == to.dtype() {
-        true => Ok(()),
-        false => bail!("copying {:?} {:?} to {:?} {:?}", from.dtype(), from.dims(), to.dtype(), to.dims()),
+    if from.dims() != to.dims() || from.dtype() != to.dtype() {
+        bail!("copying {:?} {:?} to {:?} {:?}", from.dtype(), from.dims(), to.dtype(), to.dims());
     }
+    Ok(())
 }
 
 impl CudaKernels {
-    /// The kernels of a device. Each device has one set, whose code is loaded as it is first used.
+    /// The kernels of a device. There is one set per device; modules are loaded on first use.
     ///
     /// # Errors
-    /// The device cannot make the streams for copies.
+    /// The streams for copies could not be created.
     pub fn of(device: &CudaDevice) -> Result<Arc<Self>> {
         static ALL: Mutex<Vec<(DeviceId, Arc<CudaKernels>)>> = Mutex::new(Vec::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,18 +93,18 @@ impl CudaKernels {
         Ok(kernels)
     }
 
-    /// Fills memory with NaNs before it is given out from now on, so that an element which a kernel does not write shows.
-    /// For checks: it costs a pass over every output.
+    /// From now on, fills new tensors with NaNs, so that elements a kernel fails to write are detected. Costs a pass
+    /// over every output.
     pub fn poison_outputs(&self) {
         self.poisoned.store(true, Ordering::Relaxed);
     }
 
-    /// Calls of the driver and of cuBLAS that name no stream of their own work with the thread's context.
+    /// Binds the context to this thread, for driver and cuBLAS calls without a stream argument.
     fn bind(&self) -> Result<()> {
         self.up.context().bind_to_thread().map_err(Error::wrap)
     }
 
-    /// A kernel, loaded once and allowed all the shared memory that it asks for.
+    /// Loads a kernel once and raises its shared memory limit if needed.
     fn function(&self, launch: &Launch<'_>) -> Result<CudaFunction> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if !functions.contains_key(&launch.kernel) {
@@ -112,7 +112,9 @@ impl CudaKernels {
             let loaded = self.device.get_or_load_custom_func(kernel, module.name, module.ptx)?.into_cuda_function();
             functions.insert(kernel.clone(), (loaded, PLAIN_SHARED_BYTES));
         }
-        let Some((function, allowed)) = functions.get_mut(&launch.kernel) else { bail!("it has not been loaded") };
+        let Some((function, allowed)) = functions.get_mut(&launch.kernel) else {
+            bail!("the kernel has not been loaded")
+        };
         if launch.shared_bytes > *allowed {
             let bytes = i32::try_from(launch.shared_bytes).unwrap_or(i32::MAX);
             let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -122,7 +124,7 @@ impl CudaKernels {
         Ok(function.clone())
     }
 
-    /// The address of a contiguous tensor's first element, for work on the device's own stream.
+    /// Address of a contiguous tensor, for work on the device's main stream.
     fn address(&self, tensor: &Tensor) -> Result<u64> {
         let (storage, layout) = tensor.storage_and_layout();
         let Storage::Cuda(storage) = &*storage else { bail!("a tensor on {:?} for a kernel on CUDA", tensor.device()) };
@@ -130,7 +132,7 @@ impl CudaKernels {
             bail!("a tensor that is not contiguous ({layout:?})")
         };
         let stream = self.device.cuda_stream();
-        // Work on one stream is in order, so that the address outlives the guard that would order it among streams.
+        // Work on one stream is ordered, so the address may outlive the guard, which orders work across streams.
         let base = match &storage.slice {
             CudaStorageSlice::F32(slice) => slice.device_ptr(&stream).0,
             CudaStorageSlice::BF16(slice) => slice.device_ptr(&stream).0,
@@ -143,15 +145,15 @@ impl CudaKernels {
         Ok(base + (start * tensor.dtype().size_in_bytes()) as u64)
     }
 
-    /// Fills `to` from the device's memory at `address`, which holds as many elements.
+    /// Copies from the device's memory at `address`, which holds as many elements as `to`.
     fn copy_down<T>(&self, address: u64, to: &mut [T]) -> Result<()> {
         self.bind()?;
-        // SAFETY: the caller has checked the extents; the copy is done when this returns.
+        // SAFETY: the caller has checked the extents; the copy has finished when this returns.
         unsafe { result::memcpy_dtoh_async(to, address, self.down.cu_stream()) }.map_err(Error::wrap)?;
         self.down.synchronize().map_err(Error::wrap)
     }
 
-    /// Fills the device's memory at `address` from `from`.
+    /// Copies `from` to the device's memory at `address`.
     fn copy_up<T>(&self, from: &[T], address: u64) -> Result<()> {
         self.bind()?;
         // SAFETY: as above.
@@ -194,8 +196,8 @@ impl CudaKernels {
             block_dim: (launch.block, 1, 1),
             shared_mem_bytes: u32::try_from(launch.shared_bytes).unwrap_or(u32::MAX),
         };
-        // SAFETY: the op that asks has checked shapes against what its kernel reads and writes; the emulator runs the
-        // same launches with guarded memory in the tests.
+        // SAFETY: the op has checked shapes against what its kernel reads and writes; tests run the same launches in
+        // the emulator with guarded memory.
         unsafe { builder.launch(config) }.map_err(Error::wrap)?;
         Ok(())
     }
@@ -203,10 +205,10 @@ impl CudaKernels {
 
 impl Kernels for CudaKernels {
     fn launch(&self, launch: &Launch<'_>) -> Result<()> {
-        match launch.is_empty() {
-            true => Ok(()),
-            false => self.start(launch).map_err(|e| Error::Msg(format!("CUDA {launch}: {e}"))),
+        if launch.is_empty() {
+            return Ok(());
         }
+        self.start(launch).map_err(|e| Error::Msg(format!("CUDA {launch}: {e}")))
     }
 
     fn gemm(&self, gemm: &Gemm<'_>) -> Result<()> {
@@ -219,7 +221,7 @@ impl Kernels for CudaKernels {
             DType::BF16 => Ok(blas::cudaDataType_t::CUDA_R_16BF),
             other => bail!("{gemm}: {other:?}"),
         };
-        let turned = |orientation: Orientation| match orientation {
+        let operation = |orientation: Orientation| match orientation {
             Orientation::Normal => blas::cublasOperation_t::CUBLAS_OP_N,
             Orientation::Transposed => blas::cublasOperation_t::CUBLAS_OP_T,
         };
@@ -230,13 +232,13 @@ impl Kernels for CudaKernels {
         let (a, b, c) = (self.address(gemm.a.tensor)?, self.address(gemm.b.tensor)?, self.address(gemm.c)?);
         self.bind()?;
         let handle = self.device.cublas_handle();
-        // cuBLAS counts columns first: what lies row by row is the transposed matrix to it, and cᵀ = bᵀ·aᵀ.
-        // SAFETY: the extents have been checked against the tensors, which live on this device.
+        // cuBLAS is column-major: a row-major matrix is its transpose, and cᵀ = bᵀ·aᵀ.
+        // SAFETY: the extents have been checked against the tensors, which are on this device.
         let done = unsafe {
             cublas::gemm_ex(
                 *handle.handle(),
-                turned(gemm.b.orientation),
-                turned(gemm.a.orientation),
+                operation(gemm.b.orientation),
+                operation(gemm.a.orientation),
                 int(n)?,
                 int(m)?,
                 int(k)?,
@@ -259,14 +261,13 @@ impl Kernels for CudaKernels {
     }
 
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        // SAFETY: the kernels that follow write every element before any is read; on the device, bits of any kind are
-        // numbers of these formats.
+        // SAFETY: every element is written by kernels before it is read, and every bit pattern is a valid number.
         let tensor = unsafe { Tensor::empty(shape, dtype, &Device::Cuda(self.device.clone())) }?;
         let bytes = tensor.elem_count() * dtype.size_in_bytes();
         if bytes > 0 && self.poisoned.load(Ordering::Relaxed) {
             self.bind()?;
             let stream = self.device.cuda_stream();
-            // SAFETY: the memory is the tensor's, of as many bytes, and work on the stream is in order.
+            // SAFETY: the memory belongs to the tensor and has as many bytes; work on the stream is ordered.
             unsafe { result::memset_d8_async(self.address(&tensor)?, 0xff, bytes, stream.cu_stream()) }
                 .map_err(Error::wrap)?;
         }
@@ -278,7 +279,7 @@ impl Kernels for CudaKernels {
         self.bind()?;
         let bytes = from.elem_count() * from.dtype().size_in_bytes();
         let (from, to) = (self.address(from)?, self.address(to)?);
-        // SAFETY: both are tensors of as many bytes on this device, and all work on its stream is in order.
+        // SAFETY: both tensors have as many bytes on this device, and work on its stream is ordered.
         unsafe { result::memcpy_dtod_async(to, from, bytes, self.device.cuda_stream().cu_stream()) }
             .map_err(Error::wrap)
     }
@@ -306,7 +307,7 @@ impl Kernels for CudaKernels {
     fn page_lock(&self, tensor: &Tensor) -> Result<PageLock> {
         let (at, bytes) = host_memory(tensor)?;
         self.bind()?;
-        // SAFETY: the tensor's memory stays where it is as long as it lives, and is given back by the guard.
+        // SAFETY: the tensor keeps the memory alive, and the guard unregisters it.
         unsafe { sys::cuMemHostRegister_v2(at as *mut c_void, bytes, 0) }.result().map_err(Error::wrap)?;
         Ok(PageLock(Some(Box::new(Registered { at, stream: self.up.clone(), _owner: tensor.clone() }))))
     }
@@ -317,7 +318,7 @@ impl Kernels for CudaKernels {
 
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
         let stream = self.device.cuda_stream();
-        // Other threads may allocate meanwhile.
+        // Other threads may allocate during the capture.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         stream.begin_capture(mode).map_err(Error::wrap)?;
         let worked = work();
@@ -328,10 +329,11 @@ impl Kernels for CudaKernels {
     }
 }
 
-/// A CUDA graph.
+/// An instantiated CUDA graph.
 struct Graph(CudaGraph);
 
-// SAFETY: a graph may be used from any thread, one at a time; it is owned, and `CapturedGraph` is not shared between threads.
+// SAFETY: a graph may be used from any thread, one at a time; it is owned, and `CapturedGraph` is not shared between
+// threads.
 unsafe impl Send for Graph {}
 
 impl CapturedGraph for Graph {

@@ -1,24 +1,24 @@
-//! Products of matrices, in the words of this crate: row by row, with accumulation.
+//! Matrix products: row-major, with accumulation.
 
 use std::fmt;
 
 use candle_core::{Result, Tensor, bail};
 
-/// How an operand lies in memory.
+/// Orientation of an operand in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orientation {
-    /// As it enters the product.
+    /// Stored as used.
     Normal,
-    /// Transposed.
+    /// Stored transposed.
     Transposed,
 }
 
-/// One side of a product.
+/// An operand of a product.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a> {
-    /// The elements, contiguous: [rows, columns] of the side, or [columns, rows] where it is transposed.
+    /// The elements, contiguous: [rows, columns], or [columns, rows] if transposed.
     pub tensor: &'a Tensor,
-    /// How they lie.
+    /// Orientation in memory.
     pub orientation: Orientation,
 }
 
@@ -29,23 +29,23 @@ pub struct Gemm<'a> {
     pub a: Operand<'a>,
     /// Right side, of the same number format.
     pub b: Operand<'a>,
-    /// Where the result goes, contiguous; of the same number format, or f32.
+    /// The output, contiguous, of the operands' number format or f32.
     pub c: &'a Tensor,
-    /// Whether the product is added to what is there.
+    /// Whether the product is added to the output.
     pub accumulate: Accumulate,
 }
 
-/// What happens to what is in the output.
+/// Whether a product overwrites the output or is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accumulate {
-    /// It is overwritten.
+    /// The output is overwritten.
     No,
-    /// The product is added to it.
+    /// The product is added to the output.
     Yes,
 }
 
 impl Operand<'_> {
-    /// Rows and columns as they enter the product.
+    /// Rows and columns as used in the product.
     fn extents(&self) -> Result<(usize, usize)> {
         let (rows, columns) = self.tensor.dims2()?;
         Ok(match self.orientation {
@@ -59,7 +59,7 @@ impl Gemm<'_> {
     /// m, k and n.
     ///
     /// # Errors
-    /// Shapes or number formats that do not fit, or a tensor that is not contiguous.
+    /// Mismatched shapes or number formats, or a tensor that is not contiguous.
     pub fn extents(&self) -> Result<(usize, usize, usize)> {
         let ((m, k), (bk, n)) = (self.a.extents()?, self.b.extents()?);
         let formats = self.a.tensor.dtype() == self.b.tensor.dtype()

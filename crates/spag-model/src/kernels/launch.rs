@@ -1,4 +1,4 @@
-//! One start of a kernel, in words that both a GPU and an emulator understand.
+//! Kernel launches, independent of the device.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use candle_core::{DType, Result, Tensor, bail};
 /// The compiled kernels of one `.cu` file.
 #[derive(Clone, Copy, Debug)]
 pub struct Module {
-    /// Stem of the file.
+    /// Stem of the file's path.
     pub name: &'static str,
-    /// Its code for any GPU of the compute capability it was compiled for; empty without the feature `cuda`.
+    /// Its PTX; empty without the feature `cuda`.
     pub ptx: &'static str,
 }
 
@@ -34,7 +34,7 @@ pub enum Arg<'a> {
     In(&'a Tensor),
     /// Memory that is written, or read and written; contiguous.
     Out(&'a Tensor),
-    /// A pointer to nothing: an argument that is left out.
+    /// A null pointer: an omitted argument.
     Null,
     /// `unsigned`.
     U32(u32),
@@ -44,25 +44,25 @@ pub enum Arg<'a> {
     F32(f32),
 }
 
-/// A kernel with its grid, its block and its arguments.
+/// A kernel with its grid, block and arguments.
 #[derive(Clone, Debug)]
 pub struct Launch<'a> {
-    /// Where it is compiled.
+    /// The module that contains the kernel.
     pub module: Module,
-    /// The name that its source exports.
+    /// Exported name of the kernel.
     pub kernel: String,
-    /// Blocks.
+    /// Number of blocks.
     pub grid: [u32; 3],
-    /// Threads of a block; a multiple of 32.
+    /// Threads per block; a multiple of 32.
     pub block: u32,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: usize,
-    /// In the order of the kernel's parameters.
+    /// Arguments, in the order of the kernel's parameters.
     pub args: &'a [Arg<'a>],
 }
 
 impl Launch<'_> {
-    /// Whether there is no block to run.
+    /// Whether the grid has no blocks.
     pub fn is_empty(&self) -> bool {
         self.grid.contains(&0)
     }
@@ -87,10 +87,10 @@ impl fmt::Display for Launch<'_> {
     }
 }
 
-/// The ending of kernels' names for tensors of this number format.
+/// Suffix of kernel names for a number format.
 ///
 /// # Errors
-/// Neither f32 nor bf16.
+/// The format is neither f32 nor bf16.
 pub fn suffix(dtype: DType) -> Result<&'static str> {
     match dtype {
         DType::F32 => Ok("f32"),

@@ -1,9 +1,8 @@
-//! What the ops ask of a device that runs kernels: launching them, products of matrices, memory.
+//! The interface between ops and devices that run kernels: launches, matrix products, memory and graphs.
 //!
-//! Each op checks its arguments, chooses grid and block and calls [`Kernels::launch`] with the name that its `.cu` file
-//! exports. Two things answer: a CUDA device (feature `cuda`), and in tests an emulator that runs the same sources on a
-//! CPU. Tensors on a CUDA device always go to it; tensors on a CPU go to the CPU versions of the ops, unless
-//! [`using`] says otherwise.
+//! Each op checks its arguments, chooses grid and block, and calls [`Kernels::launch`] with the kernel's name in its
+//! `.cu` file. There are two implementations: CUDA devices (feature `cuda`), and an emulator that runs the same sources
+//! on a CPU in tests. Ops on CPU tensors use their CPU versions, except inside [`using`].
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -21,101 +20,100 @@ pub use gemm::{Accumulate, Gemm, Operand, Orientation};
 pub(crate) use launch::module;
 pub use launch::{Arg, Launch, Module, suffix};
 
-/// Something that runs kernels.
+/// A device that runs kernels.
 pub trait Kernels: Send + Sync {
-    /// Starts a kernel; it may still run when this returns.
+    /// Launches a kernel asynchronously.
     ///
     /// # Errors
-    /// No such kernel, a grid or block that the device does not take, or an earlier failure. The text names the kernel
-    /// and the shapes of its tensors.
+    /// An unknown kernel, an unsupported grid or block, or an earlier failure. The message names the kernel and the
+    /// shapes of its tensors.
     fn launch(&self, launch: &Launch<'_>) -> Result<()>;
 
-    /// Starts a product of matrices.
+    /// Launches a matrix product asynchronously.
     ///
     /// # Errors
-    /// Shapes or number formats that do not fit, or a failure of the device, with the shapes.
+    /// Mismatched shapes or number formats, or a failure of the device.
     fn gemm(&self, gemm: &Gemm<'_>) -> Result<()>;
 
-    /// A tensor whose elements hold anything until they are written.
+    /// Allocates an uninitialized tensor.
     ///
     /// # Errors
-    /// No memory.
+    /// The device is out of memory.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
-    /// Starts a copy from one tensor of the device to another of the same shape and number format.
+    /// Copies between two tensors of the same shape and number format on the device, asynchronously.
     ///
     /// # Errors
-    /// Shapes or number formats that differ, or a failure of the device.
+    /// Mismatched shapes or number formats, or a failure of the device.
     fn copy(&self, from: &Tensor, to: &Tensor) -> Result<()>;
 
-    /// Copies a tensor of the device into one on the CPU, after all that the device was told to do before, and returns
-    /// when it is there. Meant to be called on a thread of its own: other work goes on meanwhile.
+    /// Copies a device tensor into a CPU tensor, after all work launched before, and waits for the copy. Meant to be
+    /// called on a separate thread, so that it overlaps with other work.
     ///
     /// # Errors
-    /// Shapes or number formats that differ, or a failure of the device.
+    /// Mismatched shapes or number formats, or a failure of the device.
     fn download(&self, from: &Tensor, to: &Tensor) -> Result<()>;
 
-    /// Copies a tensor on the CPU into one of the device; else as [`Kernels::download`].
+    /// Copies a CPU tensor into a device tensor; otherwise as [`Kernels::download`].
     ///
     /// # Errors
     /// As [`Kernels::download`].
     fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()>;
 
-    /// Keeps the memory of a CPU tensor in place until the result is dropped, so that copies of it to and from the
-    /// device run at the bus's full speed.
+    /// Page-locks the memory of a CPU tensor until the result is dropped, for copies at the full speed of the bus.
     ///
     /// # Errors
-    /// The system does not allow so much.
+    /// The operating system refuses to lock so much memory.
     fn page_lock(&self, tensor: &Tensor) -> Result<PageLock>;
 
-    /// Takes down what `work` launches, for later: nothing runs yet. `None` where the device cannot; `work` has not been
-    /// called then. `work` must do nothing but launch kernels, multiply and copy on the device; its kernels must have run
-    /// before, and what it reads and writes outside itself must stay where it is as long as the result lives.
+    /// Captures the launches of `work` in a graph without running them. Returns `None`, without calling `work`, if the
+    /// device does not support it. `work` may only launch kernels, matrix products and copies on the device; its
+    /// kernels must have run before, and the memory it uses must stay allocated as long as the graph.
     ///
     /// # Errors
-    /// What `work` reports, or that it did what cannot be taken down.
+    /// An error of `work`, or an operation that cannot be captured.
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
         let _ = work;
         Ok(None)
     }
 
-    /// Waits until the device has done all that it was told to do.
+    /// Waits for all launched work.
     ///
     /// # Errors
-    /// What went wrong meanwhile.
+    /// A failure of that work.
     fn synchronize(&self) -> Result<()>;
 }
 
-/// Work that a device has taken down and does again without being told step by step.
+/// A captured graph of launches.
 pub trait CapturedGraph: Send {
-    /// Starts the work once more, on the same memory.
+    /// Launches the graph again, on the same memory.
     ///
     /// # Errors
     /// A failure of the device.
     fn replay(&self) -> Result<()>;
 }
 
-/// Memory that is kept in place; see [`Kernels::page_lock`].
-pub struct PageLock(#[expect(dead_code, reason = "it is there to be dropped")] Option<Box<dyn Send + Sync>>);
+/// Keeps memory page-locked; see [`Kernels::page_lock`].
+pub struct PageLock(#[expect(dead_code, reason = "held for its Drop")] Option<Box<dyn Send + Sync>>);
 
 impl PageLock {
-    /// Of a device that needs none.
+    /// For devices that need no page-locking.
     pub fn none() -> Self {
         Self(None)
     }
 }
 
 thread_local! {
-    /// What runs kernels on CPU tensors, on this thread. Not an argument, since ops are called with and without.
+    /// The kernels used for CPU tensors on this thread. Not an argument, because most callers of ops have none.
     static CURRENT: RefCell<Option<Arc<dyn Kernels>>> = const { RefCell::new(None) };
 }
 
-/// Runs `f` while ops on CPU tensors of this thread go to `kernels`.
+/// Runs `f` with ops on CPU tensors of this thread using `kernels`.
 pub fn using<R>(kernels: Arc<dyn Kernels>, f: impl FnOnce() -> R) -> R {
     with(Some(kernels), f)
 }
 
-/// Runs `f` while ops on CPU tensors of this thread are the CPU's own.
+/// Runs `f` with ops on CPU tensors of this thread using their CPU versions.
 pub fn without<R>(f: impl FnOnce() -> R) -> R {
     with(None, f)
 }
@@ -131,15 +129,15 @@ fn with<R>(kernels: Option<Arc<dyn Kernels>>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// What runs kernels on CPU tensors, on this thread.
+/// The kernels used for CPU tensors on this thread.
 pub(crate) fn current() -> Option<Arc<dyn Kernels>> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// What runs the kernels of ops on tensors of `device`; nothing where the CPU versions do.
+/// The kernels for tensors of `device`; `None` if ops use their CPU versions.
 ///
 /// # Errors
-/// A device that there are no kernels for.
+/// An unsupported device.
 pub fn of(device: &Device) -> Result<Option<Arc<dyn Kernels>>> {
     match device {
         Device::Cpu => Ok(current()),

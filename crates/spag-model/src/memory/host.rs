@@ -1,12 +1,12 @@
-//! How much memory this machine has left.
+//! Memory of the host.
 
 use std::fs;
 
-/// Where it cannot be told.
+/// Assumed if the memory cannot be read.
 const UNKNOWN: u64 = 2 << 30;
 
-/// Bytes that can be had without swapping: what Linux says, and what is left of a container's limit. 2 GiB where
-/// neither can be read.
+/// Available bytes: the minimum of Linux's MemAvailable and what is left of the container's limit; 2 GiB if neither can
+/// be read.
 pub(crate) fn available_memory() -> u64 {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text, "MemAvailable:"));
     let number = |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse::<u64>().ok();
@@ -14,7 +14,7 @@ pub(crate) fn available_memory() -> u64 {
     system.into_iter().chain(container).min().unwrap_or(UNKNOWN)
 }
 
-/// Bytes that this machine or its container has in all; 2 GiB where that cannot be read.
+/// Total bytes of the host or the container; 2 GiB if they cannot be read.
 pub(crate) fn total_memory() -> u64 {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text, "MemTotal:"));
     let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_linux_says() {
+    fn meminfo_values_are_read_in_kib() {
         let text = "MemTotal: 9 kB\nMemAvailable:   2048 kB\n";
         assert_eq!([meminfo(text, "MemAvailable:"), meminfo(text, "MemTotal:")], [Some(2 << 20), Some(9 << 10)]);
         assert_eq!(meminfo("MemTotal: 9 kB\n", "MemAvailable:"), None);

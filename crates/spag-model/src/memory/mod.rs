@@ -12,6 +12,7 @@ mod work;
 use std::path::Path;
 
 use candle_core::{Device, DeviceLocation};
+use spag_io::format_gib;
 
 use crate::checkpoint::WeightDtype;
 use crate::device::free_memory;
@@ -22,28 +23,27 @@ pub(crate) use host::{available_memory, total_memory};
 pub use playing::{GenerationMemory, GenerationMemorySettings};
 pub use rank::RankMemory;
 pub use spread::{Computer, ParameterPlace, Sharding, Spread};
-pub use table::gib;
 pub use training::{OptimizerPlace, TrainingSettings};
 
-/// What is about to begin has no room.
+/// An allocation that does not fit into memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "too little memory: {what} needs {needed}, and {free} are free {place}; {advice}{table}",
-    needed = gib(*needed),
-    free = gib(*free)
+    needed = format_gib(*needed),
+    free = format_gib(*free)
 )]
 pub struct TooLittleMemory {
-    /// What needs it.
+    /// What needs the memory.
     pub what: String,
-    /// Bytes that are needed.
+    /// Required bytes.
     pub needed: u64,
-    /// Bytes that are free.
+    /// Free bytes.
     pub free: u64,
-    /// Where: "on cuda:0 (…)", "on the host".
+    /// The memory: "on cuda:0 (…)", "on the host".
     pub place: String,
-    /// What to change.
+    /// The remedy.
     pub advice: String,
-    /// What the need is made of, a line each after a line break, or nothing.
+    /// The breakdown, one row per line after a line break, or empty.
     pub table: String,
 }
 
@@ -53,8 +53,7 @@ impl From<TooLittleMemory> for Error {
     }
 }
 
-/// Refuses to read weights that the device has no room for. The host's memory is left to the operating system, which
-/// can swap.
+/// Rejects weights that do not fit on a device. Host memory is not checked: the operating system can swap.
 pub(crate) fn require_room_for_weights(layout: &Layout, dtype: WeightDtype, device: &Device, dir: &Path) -> Result<()> {
     if device.is_cpu() {
         return Ok(());
@@ -65,16 +64,16 @@ pub(crate) fn require_room_for_weights(layout: &Layout, dtype: WeightDtype, devi
     };
     let needed = (layout.len() * dtype.bytes()) as u64;
     let free = free_memory(device)?.free;
-    match needed > free {
-        false => Ok(()),
-        true => Err(TooLittleMemory {
-            what: format!("{}: the weights in {dtype}", dir.display()),
-            needed,
-            free,
-            place,
-            advice: "use a GPU with more memory, or end what else uses this one".into(),
-            table: String::new(),
-        }
-        .into()),
+    if needed <= free {
+        return Ok(());
     }
+    Err(TooLittleMemory {
+        what: format!("{}: the weights in {dtype}", dir.display()),
+        needed,
+        free,
+        place,
+        advice: "use a GPU with more memory, or stop other processes on this one".into(),
+        table: String::new(),
+    }
+    .into())
 }

@@ -1,4 +1,4 @@
-//! What generating with a model needs on its device, from its configuration alone.
+//! Memory of generation, computed from a model's configuration.
 
 use std::fmt;
 
@@ -7,40 +7,40 @@ use crate::config::LlamaConfig;
 use crate::generate::EngineConfig;
 use crate::params::Layout;
 
-/// What the memory of an engine depends on beside the model.
+/// Engine settings that determine its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GenerationMemorySettings {
-    /// Number format of parameters, activations, keys and values.
+    /// Number format of parameters, activations and KV cache.
     pub dtype: WeightDtype,
-    /// Tokens that pages of keys and values have room for.
+    /// Capacity of the KV cache in tokens.
     pub cached_tokens: usize,
-    /// Requests at a time.
+    /// Maximum running requests.
     pub running: usize,
-    /// Prompt tokens of a forward pass at most.
+    /// Maximum prompt tokens of a forward pass.
     pub step_tokens: usize,
 }
 
-/// What an engine needs at its peak, in bytes.
+/// Peak memory of an engine, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GenerationMemory {
-    /// The parameters.
+    /// Parameters.
     pub parameters: u64,
-    /// Pages of keys and values.
+    /// KV cache.
     pub pages: u64,
-    /// What the one block at work needs.
+    /// Activations of one block.
     pub block: u64,
-    /// Logits of one row a request, f32.
+    /// Logits of one row per request, f32.
     pub logits: u64,
 }
 
 impl GenerationMemory {
-    /// The memory of generating with a model of this configuration.
+    /// The memory for a model's configuration.
     pub fn new(config: &LlamaConfig, settings: &GenerationMemorySettings) -> Self {
         let element = settings.dtype.bytes() as u64;
         let (d, f, kv) = (config.hidden_size as u64, config.intermediate_size as u64, config.kv_size() as u64);
         let rows = (settings.step_tokens + settings.running) as u64;
-        // Middle, its norm and the output; gate and up together, and the activated values. Attention's tensors are
-        // smaller and gone by then.
+        // Residual, norm and output; gate and up, and the SwiGLU output. Attention's tensors are smaller and freed by
+        // then.
         let block = rows * (3 * d + 3 * f).max(4 * d + 2 * kv) * element;
         Self {
             parameters: Layout::new(config).len() as u64 * element,
@@ -50,12 +50,12 @@ impl GenerationMemory {
         }
     }
 
-    /// Bytes of keys and values of one token, in all layers.
+    /// Bytes of the KV cache per token, over all layers.
     pub fn per_token(config: &LlamaConfig, dtype: WeightDtype) -> u64 {
         EngineConfig::bytes_per_token(config, dtype.bytes()) as u64
     }
 
-    /// The sum.
+    /// Total bytes.
     pub fn total(&self) -> u64 {
         self.parameters + self.pages + self.block + self.logits
     }
@@ -78,9 +78,9 @@ impl fmt::Display for GenerationMemory {
 mod tests {
     use super::*;
 
-    /// 64 games of 2 048 tokens: 512 KiB a token, 64 GiB of keys and values.
+    /// 64 games of 2048 tokens: 512 KiB per token, 64 GiB of KV cache.
     #[test]
-    fn seven_billion_parameters_by_hand() {
+    fn memory_of_a_7b_model_matches_hand_calculation() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/llama2-7b/config.json");
         let config = LlamaConfig::from_file(path).unwrap();
         let settings = GenerationMemorySettings {

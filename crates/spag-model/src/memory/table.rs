@@ -1,19 +1,16 @@
-//! Bytes for people.
+//! Tables of sizes.
 
 use std::fmt;
 
-/// Bytes in GiB, to two digits after the point.
-pub fn gib(bytes: u64) -> String {
-    format!("{:.2} GiB", bytes as f64 / (1u64 << 30) as f64)
-}
+use spag_io::format_gib;
 
-/// Writes names and bytes in two columns, a line each.
+/// Writes names and sizes in two columns, one row per line.
 pub(super) fn write(f: &mut fmt::Formatter<'_>, rows: &[(&str, u64)]) -> fmt::Result {
     let name = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    let number = rows.iter().map(|(_, bytes)| gib(*bytes).len()).max().unwrap_or(0);
+    let number = rows.iter().map(|(_, bytes)| format_gib(*bytes).len()).max().unwrap_or(0);
     for (index, (text, bytes)) in rows.iter().enumerate() {
         let end = if index + 1 == rows.len() { "" } else { "\n" };
-        write!(f, "  {text:<name$}  {:>number$}{end}", gib(*bytes))?;
+        write!(f, "  {text:<name$}  {:>number$}{end}", format_gib(*bytes))?;
     }
     Ok(())
 }

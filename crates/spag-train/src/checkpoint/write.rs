@@ -3,9 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use spag_model::{
-    Tokenizer, WeightDtype, WeightSource, WriteOptions, WrittenFile, save_checkpoint, write_buffers, write_file,
-};
+use spag_model::{Tokenizer, WeightDtype, WeightSource, WriteOptions, WrittenFile, save_checkpoint, write_buffers};
 
 use super::state::{DataPosition, FORMAT, SavedState};
 use super::{STATE_FILE, TRAINER_STATE, folders};
@@ -91,7 +89,7 @@ fn fill(dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<()> {
         files,
     };
     let text = serde_json::to_vec_pretty(&state).map_err(|e| Error::io(inner.join(STATE_FILE))(e.into()))?;
-    write_file(&inner, STATE_FILE, &text)?;
+    spag_io::write_atomically(inner.join(STATE_FILE), &text)?;
     sync_folder(&inner)?;
     sync_folder(dir)
 }
