@@ -82,7 +82,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let env = LaunchEnv::detect()?;
     // One of several processes is enough to say what all would say.
     if env.rank == 0 {
-        notes.say();
+        notes.print();
     }
     play(&args, &env)
 }
@@ -145,8 +145,8 @@ fn play_missing(
 ) -> Result<Played> {
     let every = args.logging_steps.map_or(LineEvery::Seconds(10), |games| LineEvery::Units(games as u64));
     let (what, mut progress) = match env.world_size {
-        1 => ("games".to_owned(), TerminalProgress::with_lines(every)),
-        _ => (format!("rank {}: games", env.rank), TerminalProgress::lines_everywhere(every)),
+        1 => ("games".to_owned(), TerminalProgress::new(every)),
+        _ => (format!("rank {}: games", env.rank), TerminalProgress::log(every)),
     };
     progress.begin(&what, job.missing().len() as u64);
     let tokens = TokenCounts::default();
@@ -210,6 +210,6 @@ mod tests {
 
     #[test]
     fn spag_train_knows_every_flag() {
-        assert_eq!(Task::Playing.flags(), flags::values_of_flags(&PlayArgs::command()));
+        assert_eq!(Task::Playing.check_flags(&PlayArgs::command()), Ok(()));
     }
 }

@@ -21,14 +21,14 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let (mut job, notes) = job(args, notes)?;
     // One of several processes is enough to say what all would say.
     if first {
-        notes.say();
+        notes.print();
     }
     if env.restarts > 0 && job.start != Start::Latest {
         // The launcher's command is that of the first start.
         job.start = Start::Latest;
     }
     let summary = match first {
-        true => spag_train::run(&job, &mut TerminalProgress::new())?,
+        true => spag_train::run(&job, &mut TerminalProgress::default())?,
         false => spag_train::run(&job, &mut Silent)?,
     };
     match first {
@@ -42,12 +42,12 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
     // The reference's scripts pass an empty name for "none".
     let mut reference = args.ref_model_name_or_path.clone().filter(|path| !path.as_os_str().is_empty());
     if reference.is_some() && !args.train_method.needs_reference() {
-        notes.add_idle("ref_model_name_or_path", "SFT has no KL term");
+        notes.add("ref_model_name_or_path", "SFT has no KL term");
         reference = None;
     }
     let (logging_dir, others) = args.events();
     for name in others {
-        notes.add_idle(&format!("report_to {name}"), "metrics go to metrics.jsonl and TensorBoard events");
+        notes.add(&format!("report_to {name}"), "metrics go to metrics.jsonl and TensorBoard events");
     }
     let start = args.start()?;
     let positions = LlamaConfig::from_file(args.model_name_or_path.join("config.json"))?.max_position_embeddings;

@@ -76,7 +76,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     drop(checkpoint);
     let mut out = AtomicFile::create(&args.output)?;
 
-    let mut progress = TerminalProgress::new();
+    let mut progress = TerminalProgress::default();
     progress.begin("generate", prompts.len() as u64);
     // Some more than run, so that none that leaves is missed; completions wait for those before them.
     let ahead = 2 * setting.max_running;

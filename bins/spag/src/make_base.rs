@@ -21,7 +21,7 @@ pub(crate) struct MakeBaseArgs {
 
 pub(crate) fn run(args: MakeBaseArgs) -> Result<()> {
     let config = BaseConfig::load(&args.config, &args.set)?;
-    let report = make_base(&config, &mut TerminalProgress::new())?;
+    let report = make_base(&config, &mut TerminalProgress::default())?;
     exit::say(format_args!(
         "{} parameters, {} pieces, {} documents, {} tokens in {:.0} s, loss {:.3} -> {:.3}\nmodel in {}",
         report.parameters,

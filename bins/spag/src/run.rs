@@ -32,7 +32,7 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
     let options = JoinOptions { collective_timeout: Duration::from_secs(24 * 3600), ..JoinOptions::detect()? };
     let group = spag_dist::join_on(&env, &options, config.device.open(env.local_rank)?.device())?;
     let report = match env.rank {
-        0 => spag_pipeline::run_on(&config, &env, group, &mut TerminalProgress::new())?,
+        0 => spag_pipeline::run_on(&config, &env, group, &mut TerminalProgress::default())?,
         _ => spag_pipeline::run_on(&config, &env, group, &mut Silent)?,
     };
     report.map_or(Ok(()), |report| exit::say(render_text(&report).trim_end()))

@@ -1,4 +1,4 @@
-//! How far a long piece of work is: a bar with rate and ETA on a terminal, plain lines in a log.
+//! Progress on standard error: a bar with rate and remaining time on a terminal, lines in a log.
 
 use std::{
     fmt,
@@ -11,12 +11,12 @@ use spag_io::Progress;
 
 use crate::exit;
 
-/// When a log gets its next line.
+/// The interval between the lines of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineEvery {
-    /// So long after the one before, at least.
+    /// At least this many seconds.
     Seconds(u64),
-    /// After so many further units of work.
+    /// This many units of work.
     Units(u64),
 }
 
@@ -29,34 +29,41 @@ impl LineEvery {
     }
 }
 
-/// Progress for whoever reads standard error.
+/// Shows progress on standard error.
 pub struct TerminalProgress {
-    /// Whether stderr is a terminal; asked once.
-    on_terminal: bool,
+    style: Style,
     every: LineEvery,
     stage: Option<Stage>,
 }
 
-/// One stage of the work in progress.
+#[derive(Clone, Copy)]
+enum Style {
+    Bar,
+    Log,
+}
+
+/// The stage in progress.
 enum Stage {
     Bar(ProgressBar),
     Log(LogLines),
 }
 
+/// A bar on a terminal; in a log, a line every ten seconds.
+impl Default for TerminalProgress {
+    fn default() -> Self {
+        Self::new(LineEvery::Seconds(10))
+    }
+}
+
 impl TerminalProgress {
-    /// Lines of a log every ten seconds.
-    pub fn new() -> Self {
-        Self::with_lines(LineEvery::Seconds(10))
+    /// A bar on a terminal; in a log, lines at the given interval.
+    pub fn new(every: LineEvery) -> Self {
+        Self { style: if stderr().is_terminal() { Style::Bar } else { Style::Log }, every, stage: None }
     }
 
-    /// Lines of a log as asked; on a terminal there is a bar all the same.
-    pub fn with_lines(every: LineEvery) -> Self {
-        Self { on_terminal: stderr().is_terminal(), every, stage: None }
-    }
-
-    /// The same lines on a terminal too: for one of several processes, whose bars would overwrite each other.
-    pub fn lines_everywhere(every: LineEvery) -> Self {
-        Self { on_terminal: false, every, stage: None }
+    /// Lines even on a terminal: for one of several ranks, whose bars would overwrite each other.
+    pub fn log(every: LineEvery) -> Self {
+        Self { style: Style::Log, every, stage: None }
     }
 }
 
@@ -67,15 +74,10 @@ impl Progress for TerminalProgress {
 
     fn resume(&mut self, what: &str, total: u64, done: u64) {
         self.end();
-        self.stage = Some(if self.on_terminal {
-            Stage::Bar(bar(what, total).with_position(done))
-        } else {
-            Stage::Log(LogLines::begin(what, total, done, self.every))
+        self.stage = Some(match self.style {
+            Style::Bar => Stage::Bar(bar(what, total, done)),
+            Style::Log => Stage::Log(LogLines::begin(what, total, done, self.every)),
         });
-        if let Some(Stage::Bar(bar)) = &self.stage {
-            // What was done before says nothing about how long the rest takes.
-            bar.reset_eta();
-        }
     }
 
     fn advance(&mut self, done: u64, note: &str) {
@@ -92,7 +94,7 @@ impl Progress for TerminalProgress {
     fn end(&mut self) {
         match self.stage.take() {
             Some(Stage::Bar(bar)) => bar.abandon(),
-            Some(Stage::Log(lines)) => lines.end(),
+            Some(Stage::Log(lines)) => exit::note(lines.line()),
             None => {}
         }
     }
@@ -106,7 +108,7 @@ impl Progress for TerminalProgress {
     }
 }
 
-/// A stage that is given up (an error) leaves its bar as it stood.
+/// Leaves the bar of an unfinished stage on the screen.
 impl Drop for TerminalProgress {
     fn drop(&mut self) {
         if let Some(Stage::Bar(bar)) = &self.stage {
@@ -115,30 +117,30 @@ impl Drop for TerminalProgress {
     }
 }
 
-fn bar(what: &str, total: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+fn bar(what: &str, total: u64, done: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr()).with_position(done);
     let template = "{prefix} {wide_bar:.cyan/dim} {pos}/{len}  {rate}  {elapsed} < {eta}  {msg}";
-    // A template that indicatif cannot read would cost the looks only.
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
-        // A rate that cannot be drawn is left out.
         let _ = write!(out, "{:.1}/s", state.per_sec());
     };
     bar.set_style(style.with_key("rate", rate).progress_chars("━╸─"));
     bar.set_prefix(what.to_owned());
     bar.enable_steady_tick(Duration::from_millis(250));
+    // Units done earlier do not count towards the rate.
+    bar.reset_eta();
     bar
 }
 
-/// A line at the start, some on the way, and one at the end.
+/// The lines of a stage in a log: one at the start, some in between, one at the end.
 struct LogLines {
     what: String,
     total: u64,
     every: LineEvery,
     started: Instant,
-    /// When the last line was written, and how much was done then.
+    /// Time of the last line and units done by then.
     last_line: (Instant, u64),
-    /// Units done before the stage began here.
+    /// Units done before the stage was resumed.
     before: u64,
     done: u64,
     note: String,
@@ -146,10 +148,10 @@ struct LogLines {
 
 impl LogLines {
     fn begin(what: &str, total: u64, done: u64, every: LineEvery) -> Self {
-        let now = Instant::now();
+        let started = Instant::now();
         exit::note(format_args!("{what}: {done}/{total}"));
-        let last_line = (now, done);
-        Self { what: what.into(), total, every, started: now, last_line, before: done, done, note: String::new() }
+        let (what, last_line) = (what.to_owned(), (started, done));
+        Self { what, total, every, started, last_line, before: done, done, note: String::new() }
     }
 
     fn advance(&mut self, done: u64, note: &str) {
@@ -160,10 +162,6 @@ impl LogLines {
             self.last_line = (Instant::now(), done);
             exit::note(self.line());
         }
-    }
-
-    fn end(&self) {
-        exit::note(self.line());
     }
 
     fn line(&self) -> String {
@@ -192,19 +190,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_as_on_a_clock() {
+    fn durations_are_printed_as_clock_time() {
         assert_eq!([clock(0.4), clock(75.0), clock(3661.0)], ["0:00", "1:15", "1:01:01"]);
     }
 
     #[test]
-    fn lines_are_due_by_time_or_by_work() {
+    fn lines_are_due_by_time_or_by_units() {
         assert!(LineEvery::Seconds(10).is_due(Duration::from_secs(10), 0));
         assert!(!LineEvery::Seconds(10).is_due(Duration::from_secs(9), 1000));
         assert!(LineEvery::Units(5).is_due(Duration::ZERO, 5) && !LineEvery::Units(5).is_due(Duration::MAX, 4));
     }
 
     #[test]
-    fn a_line_tells_how_far_and_how_long_yet() {
+    fn line_states_progress_rate_and_remaining_time() {
         let started = Instant::now() - Duration::from_secs(10);
         let (every, last_line) = (LineEvery::Seconds(10), (started, 0));
         let (what, note) = ("train".into(), "loss 1.5".into());

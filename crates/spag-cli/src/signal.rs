@@ -1,21 +1,21 @@
-//! Signals by their names, their numbers, and what they mean.
+//! The signals that programs handle.
 
 use std::fmt;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
-/// A signal that a program listens to.
+/// A signal that a program handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Ctrl-C.
+    /// SIGINT: sent by Ctrl-C.
     Interrupt,
-    /// What `kill` and schedulers send.
+    /// SIGTERM: sent by `kill` and schedulers.
     Terminate,
-    /// The terminal is gone.
+    /// SIGHUP: the terminal was closed.
     Hangup,
-    /// The program's own.
+    /// SIGUSR1.
     User1,
-    /// The program's own.
+    /// SIGUSR2.
     User2,
 }
 
@@ -23,7 +23,7 @@ impl Signal {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::User1, Self::User2];
 
-    /// The system's number.
+    /// The number of the signal.
     pub fn number(self) -> i32 {
         match self {
             Self::Interrupt => SIGINT,
@@ -34,17 +34,17 @@ impl Signal {
         }
     }
 
-    /// Whether it asks a program to end.
+    /// Whether the signal ends a program.
     pub fn ends(self) -> bool {
         matches!(self, Self::Interrupt | Self::Terminate | Self::Hangup)
     }
 
-    /// Whether it means "now" when it comes while the ranks are being stopped.
+    /// Whether a repeated signal ends a program at once.
     pub fn insists(self) -> bool {
         matches!(self, Self::Interrupt | Self::Terminate)
     }
 
-    /// What shells make of it: 128 and its number, 130 for Ctrl-C and 143 for SIGTERM.
+    /// The exit code that shells use: 128 plus the number, 130 for SIGINT and 143 for SIGTERM.
     pub fn exit_code(self) -> u8 {
         u8::try_from(128 + self.number()).unwrap_or(u8::MAX)
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_as_shells_have_them() {
+    fn exit_codes_are_those_of_shells() {
         assert_eq!(Signal::ALL.map(Signal::exit_code), [130, 143, 129, 138, 140]);
     }
 }

@@ -149,7 +149,7 @@ impl<'a> Arena<'a> {
                 "note: {done} of {total} games are in {folder} already; delete it to play them again"
             ));
         }
-        let mut progress = TerminalProgress::new();
+        let mut progress = TerminalProgress::default();
         progress.resume("arena", total as u64, done as u64);
         let mut bar = Bar::new(&mut progress, done);
         let mut table = Table::new(&self.args.playing, &self.players);

@@ -1,27 +1,24 @@
-//! Flags as the reference's scripts write them.
+//! Command lines with the flags of the reference's scripts.
 //!
-//! Three things stand between such a command line and clap: `--kebab-case` is turned into `--snake_case`
-//! ([`spelling`]), flags that mean nothing here are taken out and named ([`idle`], by the table in
-//! [`reference`]), and a flag that nobody knows gets the nearest known name ([`nearest`]).
+//! Before clap parses a command line, `--kebab-case` becomes `--snake_case` ([`spelling`]) and flags of the reference
+//! that have no effect are removed with a note ([`foreign`], by the tables of [`reference`]). An unknown flag is an error
+//! that names the nearest known one.
 
-mod idle;
-mod nearest;
+mod foreign;
 mod reference;
 mod spelling;
 mod value;
 
 use std::ffi::OsString;
 
-use clap::{Arg, Command, CommandFactory, Parser, error::ErrorKind};
+use clap::{Arg, Command, Parser, error::ErrorKind};
 
 use crate::{Error, Result};
-use idle::Known;
-pub use idle::{Notes, Task, values_of_flags};
-pub use reference::Values;
+pub use foreign::{Notes, Task};
 use spelling::snake_case_flags;
 pub use value::{below_one, count, not_negative, positive, share, truth};
 
-/// Parses the arguments of a program that takes no flags but its own.
+/// Parses the arguments of a program that has no flags but its own.
 ///
 /// `args` starts with the program's name, as [`std::env::args_os`] does.
 ///
@@ -38,43 +35,40 @@ pub fn parse<T: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<T> {
 /// # Errors
 /// An invalid command line.
 pub fn parse_reference<T: Parser>(task: Task, args: impl IntoIterator<Item = OsString>) -> Result<(T, Notes)> {
-    let known = Known { task, own: T::command() };
-    let (args, notes) = known.take_idle(snake_case_flags(args))?;
-    Ok((from_args(args, &known.names())?, notes))
+    let (args, notes) = foreign::remove_foreign(task, &T::command(), snake_case_flags(args))?;
+    let foreign: Vec<&str> = task.foreign_flags().flat_map(|group| group.names()).collect();
+    Ok((from_args(args, &foreign)?, notes))
 }
 
-fn from_args<T: Parser>(args: Vec<OsString>, also_known: &[String]) -> Result<T> {
-    let matches = negative_values(T::command()).try_get_matches_from(args);
+fn from_args<T: Parser>(args: Vec<OsString>, foreign: &[&str]) -> Result<T> {
+    let matches = allow_negative_values(T::command()).try_get_matches_from(args);
     let parsed = matches.and_then(|matches| T::from_arg_matches(&matches));
-    parsed.map_err(|error| explain::<T>(error.format(&mut T::command()), also_known))
+    parsed.map_err(|error| explain(error.format(&mut T::command()), &T::command(), foreign))
 }
 
-/// Lets `-1` be a value, so that a flag that wants another number can say so.
-fn negative_values(command: Command) -> Command {
-    let with_values = |arg: Arg| match arg.get_action().takes_values() {
-        true => arg.allow_negative_numbers(true),
-        false => arg,
-    };
-    command.mut_args(with_values).mut_subcommands(negative_values)
+/// Lets `-1` be a value, so that the flag's own parser rejects it with its own message.
+fn allow_negative_values(command: Command) -> Command {
+    let with_values = |arg: Arg| if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg };
+    command.mut_args(with_values).mut_subcommands(allow_negative_values)
 }
 
-/// Turns clap's complaint about an unknown flag into ours, which knows the accepted ones too.
-fn explain<T: CommandFactory>(error: clap::Error, also_known: &[String]) -> Error {
+/// Replaces clap's error about an unknown flag by one that also suggests `foreign` names.
+fn explain(error: clap::Error, command: &Command, foreign: &[&str]) -> Error {
     use clap::error::{ContextKind, ContextValue};
-    if error.kind() != ErrorKind::UnknownArgument {
-        return Error::Flags(error);
-    }
-    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
+    let Some(ContextValue::String(flag)) =
+        error.get(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument)
+    else {
         return Error::Flags(error);
     };
     let Some(name) = flag.strip_prefix("--") else { return Error::Flags(error) };
-    // clap has looked among the flags of the very subcommand; those of a program without subcommands are ours to look at.
-    if let Some(ContextValue::String(suggested)) = error.get(ContextKind::SuggestedArg) {
-        return Error::UnknownFlag { flag: flag.clone(), nearest: Some(suggested.clone()) };
-    }
-    let command = T::command();
-    let own = command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned));
-    let names: Vec<String> = own.chain(also_known.iter().cloned()).collect();
-    let nearest = nearest::nearest(name, names.iter().map(String::as_str)).map(|name| format!("--{name}"));
+    // clap has searched the flags of the subcommand.
+    let nearest = match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(suggested)) => Some(suggested.clone()),
+        _ => {
+            let own = command.get_arguments().filter_map(Arg::get_long);
+            let nearest = spag_io::nearest_name(name, own.chain(foreign.iter().copied()));
+            nearest.map(|name| format!("--{name}"))
+        }
+    };
     Error::UnknownFlag { flag: flag.clone(), nearest }
 }

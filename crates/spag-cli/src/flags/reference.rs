@@ -1,13 +1,13 @@
-//! The flags of the reference's scripts that this project does not have: those of `transformers` 4.37's
-//! `TrainingArguments`, and those of its own.
-//!
-//! A launch script may name any of them. Each is one of three kinds: it cannot change a result here, so it is
-//! accepted and said to be idle; one value describes what happens here anyway and any other would change the
-//! result, so only that value is accepted; or the flag itself asks for something that is not done here.
+//! The flags of the reference's scripts that a program here does not have: those of `transformers` 4.37's
+//! `TrainingArguments`, those of the scripts, and those of the other program here.
 
-/// How many values follow a flag.
+use super::Task;
+use Meaning::{NoEffect, Only, Unsupported};
+use Values::{Many, One, Switch};
+
+/// The number of values that follow a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Values {
+pub(crate) enum Values {
     /// None or one truth value: `--tf32`, `--tf32 True`.
     Switch,
     /// Exactly one.
@@ -16,221 +16,224 @@ pub enum Values {
     Many,
 }
 
-/// Names of flags, separated by blanks, that have as many values.
-pub(crate) type OtherFlags = &'static [(Values, &'static str)];
+/// What a flag of the reference means to training here. The texts give the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// No value changes the result.
+    NoEffect(&'static str),
+    /// Only these values are accepted; they state what happens anyway.
+    Only(&'static [&'static str], &'static str),
+    /// No value is accepted.
+    Unsupported(&'static str),
+}
 
-/// The flags of spag-play, which spag-train accepts without effect.
-pub(crate) const PLAY_FLAGS: OtherFlags = &[
-    (Switch, "play_on"),
-    (
+/// Flags with the same number of values and the same meaning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlagGroup {
+    /// Their names without dashes, separated by white space.
+    names: &'static str,
+    /// The number of values that follow each.
+    pub(crate) values: Values,
+    /// What they mean to training.
+    pub(crate) meaning: Meaning,
+}
+
+impl FlagGroup {
+    /// The names without dashes.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.names.split_whitespace()
+    }
+}
+
+const fn flags(names: &'static str, values: Values, meaning: Meaning) -> FlagGroup {
+    FlagGroup { names, values, meaning }
+}
+
+impl Task {
+    /// The flags that only the program for this task has.
+    pub(crate) const fn own_flags(self) -> &'static [FlagGroup] {
+        match self {
+            Self::Training => TRAIN_FLAGS,
+            Self::Playing => PLAY_FLAGS,
+        }
+    }
+
+    /// The flags that the program for this task accepts beside its own.
+    pub(crate) fn foreign_flags(self) -> impl Iterator<Item = &'static FlagGroup> {
+        let other = match self {
+            Self::Training => Self::Playing,
+            Self::Playing => Self::Training,
+        };
+        REFERENCE_FLAGS.iter().chain(other.own_flags())
+    }
+}
+
+const OFF: &[&str] = &["False"];
+const DEVICES: &str = "--device selects the CPU or CUDA";
+/// Flags of `transformers` that select the CPU.
+const USE_CPU: Meaning =
+    if cfg!(feature = "cuda") { Only(OFF, "write --device cpu") } else { NoEffect("this build computes on the CPU") };
+const NUMBER_FORMAT: &str = "the arithmetic is f32, or bf16 on a GPU";
+const ALL_IN_MEMORY: &str = "samples are read once, before the first step";
+const ROWS_BY_KEY: &str = "rows are read by key; other keys are ignored";
+const NO_EVAL: &str = "evaluation measures the loss on --eval_data_path and nothing else";
+const NO_HUB: &str = "nothing is uploaded";
+const LOGS: &str = "progress is written to stderr, metrics to metrics.jsonl and TensorBoard events";
+const NO_COMPILER: &str = "there is no graph compiler";
+const UNUSED: &str = "the reference's scripts do not read it either";
+const RANK_ZERO_WRITES: &str = "rank 0 writes all files";
+const OWN_SAMPLES: &str = "each rank reads all samples and trains on its own micro-batches";
+const SHARDING: &str = "use --zero_stage";
+const NO_FP16: &str = "half precision needs loss scaling, which is not supported; use --bf16 True";
+const FULL_TRAINING: &str = "all weights are trained; adapters are not supported";
+const ADAMW: &str = "the optimizer is PyTorch's AdamW";
+
+/// The flags of the reference. A flag of the program itself takes precedence.
+pub(crate) const REFERENCE_FLAGS: &[FlagGroup] = &[
+    // The tokenizer and the rows.
+    flags("padding_side", One, Only(&["right"], "the losses are defined on rows padded on the right")),
+    flags("truncation_side", One, Only(&["left"], "too long rows lose their beginning, so that the target stays")),
+    flags("add_sep_token", Switch, Only(OFF, "query and target are joined with nothing between them")),
+    flags("resize_vocab", Switch, Only(OFF, "the vocabulary is that of the checkpoint; padding needs no token")),
+    flags("tokenizer_path", One, NoEffect("the tokenizer is the one in the model's folder")),
+    flags("remove_unused_columns", Switch, NoEffect(ROWS_BY_KEY)),
+    flags("label_names", Many, NoEffect(ROWS_BY_KEY)),
+    flags("length_column_name", One, NoEffect("rows are not grouped by length")),
+    flags("group_by_length", Switch, Only(OFF, "it changes the order of samples; see --data_order")),
+    // The model.
+    flags("model_type", One, NoEffect("the architecture is read from config.json")),
+    flags("trust_remote_code", Switch, NoEffect("no code is loaded from a checkpoint")),
+    flags("cache_dir", One, NoEffect("models are folders; nothing is downloaded")),
+    flags("lora use_lora", Switch, Unsupported(FULL_TRAINING)),
+    flags("load_in_8bit load_in_4bit", Switch, Only(OFF, FULL_TRAINING)),
+    flags("neftune_noise_alpha", One, Only(&["0", "None"], "no noise is added to embeddings")),
+    // Data.
+    flags("length_penalty pooling_type data_dir data_type data_prefix valid_data_size", One, NoEffect(UNUSED)),
+    flags(
+        "batch_size",
         One,
+        NoEffect("the reference's scripts do not read it either; see --gradient_accumulation_steps"),
+    ),
+    flags(
+        "micro_batch_size",
+        One,
+        NoEffect("the reference's scripts do not read it either; see --per_device_train_batch_size"),
+    ),
+    flags("per_gpu_train_batch_size", One, Unsupported("use --per_device_train_batch_size")),
+    flags("per_gpu_eval_batch_size", One, Unsupported("use --per_device_eval_batch_size")),
+    flags(
+        "auto_find_batch_size",
+        Switch,
+        Only(OFF, "the batch size is never changed; set --per_device_train_batch_size"),
+    ),
+    flags("data_seed", One, Unsupported("one seed orders everything; use --seed")),
+    flags("full_determinism", Switch, NoEffect("a run on a CPU is always deterministic")),
+    flags("dataloader_drop_last", Switch, Only(OFF, "the last, smaller batch is trained on")),
+    flags("dataloader_num_workers dataloader_prefetch_factor", One, NoEffect(ALL_IN_MEMORY)),
+    flags("dataloader_pin_memory dataloader_persistent_workers", Switch, NoEffect(ALL_IN_MEMORY)),
+    flags("dispatch_batches split_batches", Switch, NoEffect(OWN_SAMPLES)),
+    flags("ignore_data_skip", Switch, Only(OFF, "a resumed run continues with the next sample")),
+    // Tasks of the script.
+    flags("do_train", Switch, NoEffect("the program always trains")),
+    flags("do_eval", Switch, NoEffect("evaluation runs if --eval_data_path is given")),
+    // Evaluation.
+    flags("eval_delay eval_accumulation_steps metric_for_best_model", One, NoEffect(NO_EVAL)),
+    flags(
+        "do_predict prediction_loss_only include_inputs_for_metrics bf16_full_eval fp16_full_eval
+         use_legacy_prediction_loop greater_is_better",
+        Switch,
+        NoEffect(NO_EVAL),
+    ),
+    flags("load_best_model_at_end", Switch, Only(OFF, NO_EVAL)),
+    // The optimizer.
+    flags("optim", One, Only(&["adamw_torch", "adamw_torch_fused"], ADAMW)),
+    flags(
+        "optim_args",
+        One,
+        Unsupported("the optimizer is PyTorch's AdamW; see --adam_beta1, --adam_beta2, --adam_epsilon"),
+    ),
+    flags("adafactor", Switch, Only(OFF, ADAMW)),
+    flags("lr_scheduler_kwargs", One, Only(&["{}"], "the schedules have no further settings")),
+    flags("label_smoothing_factor", One, Only(&["0"], "the losses are defined without label smoothing")),
+    flags("past_index", One, Only(&["-1"], "no hidden state is carried from batch to batch")),
+    // Number formats and devices.
+    flags("bf16", Switch, NoEffect("--dtype selects it; by default the checkpoint's on a GPU, f32 on a CPU")),
+    flags("tf32", Switch, NoEffect(NUMBER_FORMAT)),
+    flags("fp16", Switch, Only(OFF, NO_FP16)),
+    flags("fp16_opt_level fp16_backend half_precision_backend", One, NoEffect(NUMBER_FORMAT)),
+    flags("no_cuda use_cpu", Switch, USE_CPU),
+    flags("use_mps_device", Switch, Only(OFF, DEVICES)),
+    flags("tpu_num_cores", One, NoEffect(DEVICES)),
+    flags("tpu_metrics_debug", Switch, NoEffect(DEVICES)),
+    flags("use_ipex jit_mode_eval torch_compile", Switch, NoEffect(NO_COMPILER)),
+    flags("torchdynamo torch_compile_backend torch_compile_mode", One, NoEffect(NO_COMPILER)),
+    flags("mp_parameters", One, NoEffect("there is no model parallelism of SageMaker; use --zero_stage 3")),
+    flags("ray_scope", One, NoEffect("there is no hyper-parameter search")),
+    flags("gradient_checkpointing", Switch, NoEffect("playing computes no gradients")),
+    flags("gradient_checkpointing_kwargs", One, NoEffect("there is one way to recompute activations")),
+    // Ranks.
+    flags("local_rank", One, NoEffect("ranks are read from the launcher's environment")),
+    flags("ddp_backend", One, NoEffect("the device selects the backend: NCCL for GPUs, TCP for CPUs")),
+    flags("ddp_timeout", One, NoEffect("lost ranks are detected by heartbeats")),
+    flags("ddp_bucket_cap_mb", One, NoEffect("gradients are reduced layer by layer")),
+    flags("ddp_broadcast_buffers", Switch, NoEffect("the models have no buffers")),
+    flags("ddp_find_unused_parameters", Switch, NoEffect("every parameter is used")),
+    flags("fsdp", Many, Only(&[""], SHARDING)),
+    flags("fsdp_min_num_params", One, Only(&["0"], SHARDING)),
+    flags("fsdp_config fsdp_transformer_layer_cls_to_wrap", One, Unsupported(SHARDING)),
+    // Saving.
+    flags("save_only_model", Switch, Only(OFF, "a checkpoint contains what is needed to resume")),
+    flags("save_on_each_node", Switch, NoEffect(RANK_ZERO_WRITES)),
+    flags("save_safetensors", Switch, Only(&["True"], "weights are always written as model.safetensors")),
+    flags("push_to_hub", Switch, Only(OFF, NO_HUB)),
+    flags(
+        "push_to_hub_model_id push_to_hub_organization push_to_hub_token hub_model_id hub_strategy hub_token",
+        One,
+        NoEffect(NO_HUB),
+    ),
+    flags("hub_private_repo hub_always_push", Switch, NoEffect(NO_HUB)),
+    // Logging.
+    flags("logging_strategy", One, Only(&["steps"], "metrics are written every --logging_steps steps")),
+    flags("logging_nan_inf_filter", Switch, NoEffect("losses are logged as they are")),
+    flags("log_on_each_node", Switch, NoEffect(RANK_ZERO_WRITES)),
+    flags("disable_tqdm", Switch, NoEffect("a progress bar is drawn on a terminal only")),
+    flags("run_name log_level log_level_replica", One, NoEffect(LOGS)),
+    flags(
+        "logging_first_step skip_memory_metrics include_tokens_per_second include_num_input_tokens_seen debug_mode",
+        Switch,
+        NoEffect(LOGS),
+    ),
+    flags("debug", Many, NoEffect(LOGS)),
+];
+
+const OF_PLAYING: Meaning = NoEffect("a flag of spag-play");
+const OF_TRAINING: Meaning = NoEffect("a flag of spag-train");
+
+const PLAY_FLAGS: &[FlagGroup] = &[
+    flags("play_on", Switch, OF_PLAYING),
+    flags(
         "attacker_model_name_or_path defender_model_name_or_path task_type temperature top_k top_p max_length
          max_new_tokens min_new_tokens seed per_device_eval_batch_size kv_cache_gib page_size max_step_tokens
          prefix_sharing device dtype requests_in_flight requests_per_minute request_timeout data_path taboo_max_turns
          games_per_word max_failed_in_a_row judge prompts output_dir model_prefix data_suffix logging_steps",
+        One,
+        OF_PLAYING,
     ),
 ];
 
-/// The flags of spag-train, which spag-play accepts without effect.
-pub(crate) const TRAIN_FLAGS: OtherFlags = &[
-    (Switch, "gradient_checkpointing overwrite_output_dir bf16"),
-    (Many, "train_data_path eval_data_path report_to"),
-    (
-        One,
+const TRAIN_FLAGS: &[FlagGroup] = &[
+    flags("gradient_checkpointing overwrite_output_dir bf16", Switch, OF_TRAINING),
+    flags("train_data_path eval_data_path report_to", Many, OF_TRAINING),
+    flags(
         "model_name_or_path ref_model_name_or_path output_dir max_length data_order seed train_method lm_kl_coeff
          lm_sft_coeff clip_range per_device_train_batch_size gradient_accumulation_steps num_train_epochs max_steps
          learning_rate lr_scheduler_type warmup_ratio warmup_steps weight_decay adam_beta1 adam_beta2 adam_epsilon
          max_grad_norm logging_steps logging_dir evaluation_strategy eval_strategy eval_steps
          per_device_eval_batch_size save_strategy save_steps save_total_limit resume_from_checkpoint device deepspeed
          zero_stage offload_param offload_optimizer",
-    ),
-];
-
-/// What a flag of the reference means here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// Whatever its value, nothing changes; the text says why.
-    Idle(&'static str),
-    /// These values say what is done anyway; the text says why no other will do.
-    Only(&'static [&'static str], &'static str),
-    /// Not done here; the text says what to do instead.
-    Never(&'static str),
-}
-
-/// One flag of the reference.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReferenceFlag {
-    /// The name, without dashes.
-    pub name: &'static str,
-    /// How many values follow it.
-    pub values: Values,
-    /// What it means to training.
-    pub meaning: Meaning,
-}
-
-const fn flag(name: &'static str, values: Values, meaning: Meaning) -> ReferenceFlag {
-    ReferenceFlag { name, values, meaning }
-}
-
-use Meaning::{Idle, Never, Only};
-use Values::{Many, One, Switch};
-
-const OFF: &[&str] = &["False"];
-const CPU: &str = "everything is computed on the CPU";
-/// What of `transformers` names a device: --device does here.
-const NO_GPU: Meaning = match cfg!(feature = "cuda") {
-    true => Only(OFF, "write --device cpu"),
-    false => Idle(CPU),
-};
-const F32: &str = "arithmetic is f32";
-const ONE_PROCESS: &str = "training runs in one process";
-const ALL_IN_MEMORY: &str = "samples are read once, before the first step";
-const NO_EVAL: &str = "evaluation measures the loss on --eval_data_path and nothing else";
-const NO_HUB: &str = "nothing is uploaded anywhere";
-const PLAIN_LOGS: &str = "progress goes to stderr, metrics to metrics.jsonl and TensorBoard events";
-const EAGER: &str = "there is no graph compiler here";
-const UNUSED: &str = "the reference's scripts do not read it either";
-const NO_SHARDING: &str = "parameters are not sharded; leave it out";
-const NO_FP16: &str = "half precision needs loss scaling, which is not done here; use --bf16 True";
-const FULL_TRAINING: &str = "all weights are trained; adapters are not supported";
-
-/// Every such flag. Where a program has a flag of the same name, its own comes first.
-pub(crate) const REFERENCE_FLAGS: &[ReferenceFlag] = &[
-    // The tokenizer and the rows.
-    flag("padding_side", One, Only(&["right"], "the losses are defined on rows padded on the right")),
-    flag("truncation_side", One, Only(&["left"], "too long rows lose their beginning, so that the target stays")),
-    flag("add_sep_token", Switch, Only(OFF, "query and target are joined with nothing between them")),
-    flag("resize_vocab", Switch, Only(OFF, "the vocabulary stays as the checkpoint has it; padding needs no token")),
-    flag("tokenizer_path", One, Idle("the tokenizer is the one in the model's folder")),
-    flag("remove_unused_columns", Switch, Idle("rows are read by key; other keys do no harm")),
-    flag("label_names", Many, Idle("rows are read by key")),
-    flag("length_column_name", One, Idle("rows are not grouped by length")),
-    flag("group_by_length", Switch, Only(OFF, "it changes the order of samples; see --data_order")),
-    flag("length_penalty", One, Idle(UNUSED)),
-    // The model.
-    flag("model_type", One, Idle("the architecture is read from config.json")),
-    flag("pooling_type", One, Idle(UNUSED)),
-    flag("trust_remote_code", Switch, Idle("no code is ever loaded from a checkpoint")),
-    flag("cache_dir", One, Idle("models are folders; nothing is downloaded")),
-    flag("lora", Switch, Never(FULL_TRAINING)),
-    flag("use_lora", Switch, Never(FULL_TRAINING)),
-    flag("load_in_8bit", Switch, Only(OFF, FULL_TRAINING)),
-    flag("load_in_4bit", Switch, Only(OFF, FULL_TRAINING)),
-    flag("neftune_noise_alpha", One, Only(&["0", "None"], "no noise is added to embeddings")),
-    // Data.
-    flag("data_dir", One, Idle(UNUSED)),
-    flag("data_type", One, Idle(UNUSED)),
-    flag("data_prefix", One, Idle(UNUSED)),
-    flag("valid_data_size", One, Idle(UNUSED)),
-    flag("batch_size", One, Idle("the reference's scripts do not read it either; see --gradient_accumulation_steps")),
-    flag(
-        "micro_batch_size",
         One,
-        Idle("the reference's scripts do not read it either; see --per_device_train_batch_size"),
+        OF_TRAINING,
     ),
-    flag("per_gpu_train_batch_size", One, Never("use --per_device_train_batch_size")),
-    flag("per_gpu_eval_batch_size", One, Never("use --per_device_eval_batch_size")),
-    flag(
-        "auto_find_batch_size",
-        Switch,
-        Only(OFF, "the batch is the one asked for; set --per_device_train_batch_size"),
-    ),
-    flag("data_seed", One, Never("one seed orders everything; use --seed")),
-    flag("full_determinism", Switch, Idle("a run is deterministic on a CPU as it is")),
-    flag("dataloader_drop_last", Switch, Only(OFF, "the last, smaller batch is trained on")),
-    flag("dataloader_num_workers", One, Idle(ALL_IN_MEMORY)),
-    flag("dataloader_pin_memory", Switch, Idle(ALL_IN_MEMORY)),
-    flag("dataloader_persistent_workers", Switch, Idle(ALL_IN_MEMORY)),
-    flag("dataloader_prefetch_factor", One, Idle(ALL_IN_MEMORY)),
-    flag("dispatch_batches", Switch, Idle(ONE_PROCESS)),
-    flag("split_batches", Switch, Idle(ONE_PROCESS)),
-    flag("ignore_data_skip", Switch, Only(OFF, "a run goes on with the next sample, as if it had not been stopped")),
-    // What is done at all.
-    flag("do_train", Switch, Idle("the program trains, whatever is said")),
-    flag("do_eval", Switch, Idle("evaluation runs where --eval_data_path is given")),
-    flag("do_predict", Switch, Idle(NO_EVAL)),
-    // Evaluation.
-    flag("eval_delay", One, Idle(NO_EVAL)),
-    flag("eval_accumulation_steps", One, Idle(NO_EVAL)),
-    flag("prediction_loss_only", Switch, Idle(NO_EVAL)),
-    flag("include_inputs_for_metrics", Switch, Idle(NO_EVAL)),
-    flag("bf16_full_eval", Switch, Idle(NO_EVAL)),
-    flag("fp16_full_eval", Switch, Idle(NO_EVAL)),
-    flag("use_legacy_prediction_loop", Switch, Idle(NO_EVAL)),
-    flag("load_best_model_at_end", Switch, Only(OFF, NO_EVAL)),
-    flag("metric_for_best_model", One, Idle(NO_EVAL)),
-    flag("greater_is_better", Switch, Idle(NO_EVAL)),
-    // The optimizer.
-    flag("optim", One, Only(&["adamw_torch", "adamw_torch_fused"], "the optimizer is AdamW as PyTorch has it")),
-    flag(
-        "optim_args",
-        One,
-        Never("the optimizer is AdamW as PyTorch has it; see --adam_beta1, --adam_beta2, --adam_epsilon"),
-    ),
-    flag("adafactor", Switch, Only(OFF, "the optimizer is AdamW")),
-    flag("lr_scheduler_kwargs", One, Only(&["{}"], "the schedules have no further settings")),
-    flag("label_smoothing_factor", One, Only(&["0"], "the losses are defined without label smoothing")),
-    flag("past_index", One, Only(&["-1"], "no hidden state is carried from batch to batch")),
-    // Number formats and devices.
-    flag("bf16", Switch, Idle("--dtype says it; by default the checkpoint's on a GPU, f32 on a CPU")),
-    flag("tf32", Switch, Idle(F32)),
-    flag("fp16", Switch, Only(OFF, NO_FP16)),
-    flag("fp16_opt_level", One, Idle(F32)),
-    flag("fp16_backend", One, Idle(F32)),
-    flag("half_precision_backend", One, Idle(F32)),
-    flag("no_cuda", Switch, NO_GPU),
-    flag("use_cpu", Switch, NO_GPU),
-    flag("use_mps_device", Switch, Only(OFF, CPU)),
-    flag("use_ipex", Switch, Idle(EAGER)),
-    flag("jit_mode_eval", Switch, Idle(EAGER)),
-    flag("torchdynamo", One, Idle(EAGER)),
-    flag("torch_compile", Switch, Idle(EAGER)),
-    flag("torch_compile_backend", One, Idle(EAGER)),
-    flag("torch_compile_mode", One, Idle(EAGER)),
-    flag("tpu_num_cores", One, Idle(CPU)),
-    flag("tpu_metrics_debug", Switch, Idle(CPU)),
-    flag("mp_parameters", One, Idle(ONE_PROCESS)),
-    flag("ray_scope", One, Idle("there is no hyper-parameter search here")),
-    flag("gradient_checkpointing", Switch, Idle("nothing is differentiated")),
-    flag("gradient_checkpointing_kwargs", One, Idle("there is one way to recompute activations")),
-    // Processes. The launcher's environment says which rank this is.
-    flag("local_rank", One, Idle("ranks are read from the launcher's environment")),
-    flag("ddp_backend", One, Idle(ONE_PROCESS)),
-    flag("ddp_timeout", One, Idle(ONE_PROCESS)),
-    flag("ddp_bucket_cap_mb", One, Idle(ONE_PROCESS)),
-    flag("ddp_broadcast_buffers", Switch, Idle(ONE_PROCESS)),
-    flag("ddp_find_unused_parameters", Switch, Idle(ONE_PROCESS)),
-    flag("fsdp", Many, Only(&[""], NO_SHARDING)),
-    flag("fsdp_config", One, Never(NO_SHARDING)),
-    flag("fsdp_min_num_params", One, Only(&["0"], NO_SHARDING)),
-    flag("fsdp_transformer_layer_cls_to_wrap", One, Never(NO_SHARDING)),
-    // Saving.
-    flag("save_only_model", Switch, Only(OFF, "a checkpoint holds what the run needs to go on")),
-    flag("save_on_each_node", Switch, Idle(ONE_PROCESS)),
-    flag("save_safetensors", Switch, Only(&["True"], "weights are always written as model.safetensors")),
-    flag("push_to_hub", Switch, Only(OFF, NO_HUB)),
-    flag("push_to_hub_model_id", One, Idle(NO_HUB)),
-    flag("push_to_hub_organization", One, Idle(NO_HUB)),
-    flag("push_to_hub_token", One, Idle(NO_HUB)),
-    flag("hub_model_id", One, Idle(NO_HUB)),
-    flag("hub_strategy", One, Idle(NO_HUB)),
-    flag("hub_token", One, Idle(NO_HUB)),
-    flag("hub_private_repo", Switch, Idle(NO_HUB)),
-    flag("hub_always_push", Switch, Idle(NO_HUB)),
-    // Logging.
-    flag("run_name", One, Idle(PLAIN_LOGS)),
-    flag("logging_strategy", One, Only(&["steps"], "metrics are written every --logging_steps steps")),
-    flag("logging_first_step", Switch, Idle(PLAIN_LOGS)),
-    flag("logging_nan_inf_filter", Switch, Idle("losses are logged as they are")),
-    flag("log_level", One, Idle(PLAIN_LOGS)),
-    flag("log_level_replica", One, Idle(PLAIN_LOGS)),
-    flag("log_on_each_node", Switch, Idle(ONE_PROCESS)),
-    flag("disable_tqdm", Switch, Idle("a bar is drawn on a terminal only, plain lines elsewhere")),
-    flag("skip_memory_metrics", Switch, Idle(PLAIN_LOGS)),
-    flag("include_tokens_per_second", Switch, Idle(PLAIN_LOGS)),
-    flag("include_num_input_tokens_seen", Switch, Idle(PLAIN_LOGS)),
-    flag("debug", Many, Idle(PLAIN_LOGS)),
-    flag("debug_mode", Switch, Idle(PLAIN_LOGS)),
 ];
 
 #[cfg(test)]
@@ -239,11 +242,11 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_name_stands_once_and_is_snake_case() {
+    fn names_are_unique_and_snake_case() {
         let mut seen = HashSet::new();
-        for flag in REFERENCE_FLAGS {
-            assert!(seen.insert(flag.name), "{} stands twice", flag.name);
-            assert!(!flag.name.contains('-') && flag.name == flag.name.to_lowercase(), "{}", flag.name);
+        for name in REFERENCE_FLAGS.iter().flat_map(FlagGroup::names) {
+            assert!(seen.insert(name), "{name} occurs twice");
+            assert!(!name.contains('-') && name == name.to_lowercase(), "{name}");
         }
     }
 }

@@ -1,10 +1,9 @@
-//! `--kebab-case` and `--snake_case` are the same flag.
+//! `--kebab-case` flags are read as `--snake_case`.
 
 use std::ffi::OsString;
 
-/// Rewrites the name of every long flag in snake_case, up to its `=`; leaves values, and all that follows a bare `--`, alone.
-///
-/// The first argument is the program's name and stays as it is.
+/// Rewrites the names of long flags in snake_case. Leaves values, the first argument (the program's name) and all
+/// arguments after a bare `--` unchanged.
 pub(crate) fn snake_case_flags(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut only_values = false;
     let mut first = true;
@@ -16,7 +15,7 @@ pub(crate) fn snake_case_flags(args: impl IntoIterator<Item = OsString>) -> Vec<
                     only_values = true;
                     arg
                 }
-                Some(text) if !skip && text.starts_with("--") => OsString::from(snake_case_flag(text)),
+                Some(text) if !skip && text.starts_with("--") => snake_case_flag(text).into(),
                 _ => arg,
             }
         })
@@ -24,15 +23,8 @@ pub(crate) fn snake_case_flags(args: impl IntoIterator<Item = OsString>) -> Vec<
 }
 
 fn snake_case_flag(flag: &str) -> String {
-    let (name, value) = match flag.split_once('=') {
-        Some((name, value)) => (name, Some(value)),
-        None => (flag, None),
-    };
-    let name = name.strip_prefix("--").unwrap_or(name).replace('-', "_");
-    match value {
-        Some(value) => format!("--{name}={value}"),
-        None => format!("--{name}"),
-    }
+    let (name, value) = flag.split_at(flag.find('=').unwrap_or(flag.len()));
+    format!("--{}{value}", name[2..].replace('-', "_"))
 }
 
 #[cfg(test)]
@@ -45,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_flags_change() {
+    fn only_names_of_flags_are_rewritten() {
         assert_eq!(
             rewritten(&[
                 "--a-program",
@@ -63,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn either_spelling_gives_the_same() {
+    fn both_spellings_are_equal() {
         assert_eq!(
             rewritten(&["p", "--bf16", "--max-new_tokens=3"]),
             rewritten(&["p", "--bf16", "--max_new_tokens=3"])

@@ -1,6 +1,9 @@
-//! Values of flags, as Python programs write and read them.
+//! Parsers of flag values.
 
-/// A truth value in any of the spellings that `transformers` accepts: True, t, yes, y, 1 and their opposites, in any case.
+/// A truth value as `transformers` accepts it: True, t, yes, y, 1 and their opposites, in any case.
+///
+/// # Errors
+/// Any other text.
 pub fn truth(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "t" | "yes" | "y" | "1" => Ok(true),
@@ -13,27 +16,42 @@ fn number(text: &str, expected: &str, fits: impl Fn(f64) -> bool) -> Result<f64,
     text.parse::<f64>().ok().filter(|number| number.is_finite() && fits(*number)).ok_or_else(|| expected.to_owned())
 }
 
-/// A number above 0.
+/// A finite number above 0.
+///
+/// # Errors
+/// Any other text.
 pub fn positive(text: &str) -> Result<f64, String> {
     number(text, "expected a number above 0", |number| number > 0.0)
 }
 
-/// A number of at least 0.
+/// A finite number of at least 0.
+///
+/// # Errors
+/// Any other text.
 pub fn not_negative(text: &str) -> Result<f64, String> {
     number(text, "expected a number of at least 0", |number| number >= 0.0)
 }
 
-/// A share: from 0 to 1.
+/// A share from 0 to 1.
+///
+/// # Errors
+/// Any other text.
 pub fn share(text: &str) -> Result<f64, String> {
     number(text, "expected a number from 0 to 1", |number| (0.0..=1.0).contains(&number))
 }
 
-/// A factor of a moving average: from 0 to below 1.
+/// The decay of a moving average: from 0 to below 1.
+///
+/// # Errors
+/// Any other text.
 pub fn below_one(text: &str) -> Result<f64, String> {
     number(text, "expected a number from 0 to below 1", |number| (0.0..1.0).contains(&number))
 }
 
-/// A number of things of which there is at least one.
+/// A whole number of at least 1.
+///
+/// # Errors
+/// Any other text.
 pub fn count(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "expected a whole number of at least 1".to_owned())
 }
@@ -43,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn truth_in_every_spelling() {
+    fn truth_accepts_the_spellings_of_transformers() {
         for text in ["True", "true", "TRUE", "1", "yes", "Y", "t"] {
             assert_eq!(truth(text), Ok(true), "{text}");
         }
@@ -54,12 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn numbers_as_python_writes_them() {
+    fn numbers_in_python_notation_are_accepted() {
         assert_eq!((positive("5e-6"), positive("1."), not_negative("0.")), (Ok(5e-6), Ok(1.0), Ok(0.0)));
     }
 
     #[test]
-    fn numbers_out_of_range() {
+    fn numbers_out_of_range_are_rejected() {
         assert!(["0", "-1", "inf", "nan", "x", ""].iter().all(|text| positive(text).is_err()));
         assert!(["-0.1", "inf"].iter().all(|text| not_negative(text).is_err()));
         assert!(["-0.1", "1.1", "nan"].iter().all(|text| share(text).is_err()) && share("1").is_ok());

@@ -116,7 +116,10 @@ fn explain(error: &toml::de::Error, place: String, text: Option<&str>) -> Error 
         None => place,
     };
     match unknown_field(error.message()) {
-        Some((key, known)) => Error::UnknownSetting { nearest: nearest(&key, &known), place, key, known },
+        Some((key, known)) => {
+            let nearest = spag_io::nearest_name(&key, known.iter().map(String::as_str)).map(str::to_owned);
+            Error::UnknownSetting { nearest, place, key, known }
+        }
         None => {
             let quoted = line
                 .and_then(|line| text?.lines().nth(line.checked_sub(1)?))
@@ -132,13 +135,4 @@ fn unknown_field(message: &str) -> Option<(String, Vec<String>)> {
     let (key, rest) = rest.split_once('`')?;
     let known = rest.split('`').skip(1).step_by(2).map(str::to_owned).collect();
     Some((key.to_owned(), known))
-}
-
-fn nearest(key: &str, known: &[String]) -> Option<String> {
-    known
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(key, name), name))
-        .filter(|(distance, name)| *distance <= 1 + name.len().max(key.len()) / 3)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name.clone())
 }

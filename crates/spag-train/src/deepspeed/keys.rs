@@ -8,9 +8,6 @@ use super::{
     table::{SECTIONS, Section},
 };
 
-/// Below this Jaro-Winkler similarity two names are more likely different than mistyped.
-const ALIKE: f64 = 0.8;
-
 /// All problems with the keys of `root` that do not depend on other keys.
 pub(super) fn check(root: &Map<String, Value>) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -55,11 +52,7 @@ fn walk(section: &Section, object: &Map<String, Value>, problems: &mut Vec<Probl
 
 /// The most similar name of the section, or the one place where the name itself is known.
 fn nearest(here: &Section, name: &str) -> Option<String> {
-    let similar = names(here)
-        .map(|known| (strsim::jaro_winkler(name, known), known))
-        .filter(|(similarity, _)| *similarity > ALIKE)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| join(here.path, known));
+    let similar = spag_io::nearest_name(name, names(here)).map(|known| join(here.path, known));
     let mut elsewhere = SECTIONS
         .iter()
         .filter(|section| names(section).any(|known| known == name))

@@ -1,0 +1,24 @@
+//! Suggestions for misspelled names.
+
+/// Jaro-Winkler similarity above which a name counts as a misspelling of another.
+const SIMILAR: f64 = 0.8;
+
+/// The known name most similar to `name`, if any is similar.
+pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let similarity = |known: &&str| strsim::jaro_winkler(name, known);
+    let similar = known.into_iter().filter(|known| similarity(known) > SIMILAR);
+    similar.max_by(|a, b| similarity(a).total_cmp(&similarity(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest_name;
+
+    #[test]
+    fn misspelled_names_are_found_and_others_are_not() {
+        let known = ["lm_kl_coeff", "lm_sft_coeff", "learning_rate", "bf16"];
+        assert_eq!(nearest_name("lm_kl_coef", known), Some("lm_kl_coeff"));
+        assert_eq!(nearest_name("learnin_rate", known), Some("learning_rate"));
+        assert_eq!(nearest_name("zzz", known), None);
+    }
+}
