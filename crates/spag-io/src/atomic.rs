@@ -133,6 +133,20 @@ pub fn write_atomically(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> Resu
     file.commit()
 }
 
+/// Writes one line of JSON per row through an [`AtomicFile`].
+///
+/// # Errors
+/// The file cannot be written. The previous file is kept.
+pub fn write_jsonl_atomically(path: impl AsRef<Path>, rows: &[impl Serialize]) -> Result<()> {
+    let path = path.as_ref();
+    let mut file = AtomicFile::create(path)?;
+    for row in rows {
+        let written = serde_json::to_writer(&mut file, row).map_err(io::Error::from);
+        written.and_then(|()| file.write_all(b"\n")).map_err(Error::io(path))?;
+    }
+    file.commit()
+}
+
 /// Reads a JSON file that holds one value; `None` if there is no such file.
 ///
 /// # Errors

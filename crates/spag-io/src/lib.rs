@@ -27,7 +27,7 @@ mod rows;
 mod size;
 mod split;
 
-pub use atomic::{AtomicFile, read_json, sync_folder, write_atomically, write_json_atomically};
+pub use atomic::{AtomicFile, read_json, sync_folder, write_atomically, write_json_atomically, write_jsonl_atomically};
 pub use blocks::{Block, RowBlocks};
 pub use cause::cause;
 pub use digest::{hex, sha256, sha256_file};

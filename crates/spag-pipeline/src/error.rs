@@ -1,4 +1,4 @@
-//! One error type for the whole crate; variants are named by cause.
+//! The error type of this crate.
 
 use std::path::PathBuf;
 
@@ -8,64 +8,64 @@ use thiserror::Error;
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can stop a run, with where it happened and what to do about it.
+/// Errors of runs and of making base models.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A configuration names a setting that does not exist.
+    /// A configuration has an unknown setting.
     #[error("{place}: unknown setting `{key}`{}", did_you_mean(.nearest, .known))]
     UnknownSetting {
-        /// File and line, or the `--set` that was typed.
+        /// File and line, or the `--set` argument.
         place: String,
-        /// The key as it was written.
+        /// The unknown key.
         key: String,
-        /// The known key that resembles it most.
+        /// The most similar known key.
         nearest: Option<String>,
-        /// Every key known at that place.
+        /// All known keys of the table.
         known: Vec<String>,
     },
 
-    /// A configuration is no TOML, or a value has the wrong type.
+    /// A configuration is not TOML, or a value has the wrong type.
     #[error("{place}: {message}")]
     Malformed {
-        /// File and line, or the `--set` that was typed.
+        /// File and line, or the `--set` argument.
         place: String,
-        /// What the parser said, with the offending line where there is one.
+        /// The parser's message, with the line if known.
         message: String,
     },
 
     /// A configuration extends itself, directly or through others.
     #[error("{}: `extends` leads back to this file; remove one of the links", .path.display())]
     ExtendsItself {
-        /// The file that was reached twice.
+        /// The file that was read twice.
         path: PathBuf,
     },
 
     /// An override is not of the form `key=value`.
     #[error("--set {text}: an override is written key=value, for instance --set self_play.games=96")]
     BadOverride {
-        /// What was typed.
+        /// The argument.
         text: String,
     },
 
-    /// A setting has a value that cannot be used.
+    /// A setting has an invalid value.
     #[error("setting `{setting}`: {message}")]
     BadSetting {
         /// The dotted key.
         setting: &'static str,
-        /// What is wrong with the value and what would be right.
+        /// What is wrong and which values are valid.
         message: String,
     },
 
-    /// A file or folder named by a setting is nowhere to be found.
+    /// A file or folder of a setting does not exist.
     #[error(
-        "setting `{setting}`: nothing found at {}; a relative path is looked up in the current directory, then beside the folder of the configuration file",
+        "setting `{setting}`: {} not found; a relative path is looked up in the current directory, then in the parent of the configuration's folder",
         listed(.tried)
     )]
     MissingInput {
         /// The dotted key.
         setting: &'static str,
-        /// Where it was looked for.
+        /// The paths that were looked up.
         tried: Vec<PathBuf>,
     },
 
@@ -77,7 +77,7 @@ pub enum Error {
     RunDiffers {
         /// The run folder.
         run_dir: PathBuf,
-        /// The first setting (or input) that differs.
+        /// The first setting or input that differs.
         key: String,
         /// Its value when the folder was made.
         was: String,
@@ -85,12 +85,12 @@ pub enum Error {
         now: String,
     },
 
-    /// Another process works in the run folder.
+    /// Another process uses the run folder.
     #[error("{}: process {holder} is running here; wait for it, or choose another run_dir", .run_dir.display())]
     RunLocked {
         /// The run folder.
         run_dir: PathBuf,
-        /// The other process's id, as it wrote it.
+        /// The id of the other process.
         holder: String,
     },
 
@@ -99,14 +99,14 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was being done, as a verb phrase.
+        /// The operation, as a verb phrase.
         action: &'static str,
-        /// The operating system's reason.
+        /// The operating system's error.
         source: std::io::Error,
     },
 
-    /// A file of the run folder does not hold what it should.
-    #[error("{}: {message}; delete this file to have it made again", .path.display())]
+    /// A file of the run folder is invalid.
+    #[error("{}: {message}; delete this file and run the command again", .path.display())]
     DamagedRun {
         /// The file.
         path: PathBuf,
@@ -114,8 +114,8 @@ pub enum Error {
         message: String,
     },
 
-    /// A stage has nothing to learn from: no game of it was won.
-    #[error("stage {stage}: no game of {} was won, so there is nothing to learn from", .episodes.display())]
+    /// A stage has no training samples, since no game was won.
+    #[error("stage {stage}: no game of {} was won, so there are no samples to train on", .episodes.display())]
     NothingToLearn {
         /// The stage's name.
         stage: String,
@@ -123,53 +123,53 @@ pub enum Error {
         episodes: PathBuf,
     },
 
-    /// Games of a stage could not be played to their end.
-    #[error("{}: {count} games could not be played to their end; {} says why; the same command plays them again",
+    /// Games of a stage failed.
+    #[error("{}: {count} games failed; {} has the reasons; the same command plays them again",
         .path.display(), .failed.display())]
     GamesFailed {
-        /// The games that were.
+        /// The finished games.
         path: PathBuf,
-        /// Those that were not, with reasons.
+        /// The failed games with reasons.
         failed: PathBuf,
-        /// How many were not.
+        /// The number of failed games.
         count: usize,
     },
 
     /// The tokenizer could not be trained.
-    #[error("could not make the tokenizer: {message}")]
+    #[error("could not train the tokenizer: {message}")]
     Tokenizer {
-        /// What the trainer said.
+        /// The trainer's message.
         message: String,
     },
 
-    /// From the game: episodes, words, prompts, players.
+    /// An error of the game: episodes, words, prompts, players.
     #[error(transparent)]
     Game(#[from] spag_game::Error),
     /// A file could not be read or written, or a row of it is invalid.
     #[error(transparent)]
     File(#[from] spag_io::Error),
 
-    /// From credit assignment: samples.
+    /// An error of credit assignment.
     #[error(transparent)]
     Rewards(#[from] spag_rewards::Error),
 
-    /// From the model: checkpoints, tokenizers, generation.
+    /// An error of a checkpoint, a tokenizer or generation.
     #[error(transparent)]
     Model(#[from] spag_model::Error),
 
-    /// From players, and from counting games.
+    /// An error of self-play.
     #[error(transparent)]
     SelfPlay(#[from] spag_selfplay::Error),
 
-    /// Ranks that are lost, or were told something else.
+    /// A rank is lost or has other settings.
     #[error(transparent)]
     Dist(#[from] spag_dist::Error),
 
-    /// From training.
+    /// An error of training.
     #[error(transparent)]
     Train(#[from] spag_train::Error),
 
-    /// From the world: the lexicon.
+    /// An error of the lexicon.
     #[error(transparent)]
     World(#[from] spag_world::Error),
 }

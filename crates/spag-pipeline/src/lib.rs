@@ -1,4 +1,4 @@
-//! The whole loop: base → imitation → self-play, rewards and training in turn → evaluation → report.
+//! The whole loop: base → imitation → rounds of self-play, credit assignment and training → evaluation → report.
 //!
 //! `spag run CONFIG.toml` is [`RunConfig::load`], [`run()`] and [`render_text`]; `spag make-base CONFIG.toml` is
 //! [`BaseConfig::load`] and [`make_base`].
@@ -15,22 +15,19 @@
 //! # }
 //! ```
 
-// ── What a run is told ──
+// ── Configuration ──
 mod config;
 mod error;
 mod seeds;
 
 // ── The loop ──
-mod files;
-mod progress;
 mod run;
 
-// ── What it found out ──
+// ── Results ──
 mod play_stats;
 mod report;
-mod tally;
 
-// ── The model that it starts from ──
+// ── The base model ──
 mod base;
 
 pub use base::{BaseReport, make_base};
@@ -45,5 +42,3 @@ pub use report::{
     render_text,
 };
 pub use run::{run, run_on};
-pub use seeds::stage_seed;
-pub use spag_selfplay::{Change, Rate};

@@ -1,33 +1,124 @@
-//! How a pile of games went, in numbers.
+//! Statistics of games for the report.
 
 use serde::{Deserialize, Serialize};
+use spag_game::{Episode, JudgeKind, Role};
+use spag_selfplay::{Ending, GameCounts, Rate, ending};
+use spag_world::Lexicon;
 
-use spag_selfplay::Rate;
+use crate::error::Result;
 
-/// Statistics of a set of games between the same two players.
+/// Statistics of games between the same two players.
 ///
-/// Win rates are among decided games: a tie decides nothing, a broken rule counts as the attacker's loss.
+/// Win rates are among decided games: a tie is not decided, a broken rule is the attacker's loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlayStats {
-    /// How many games.
+    /// Number of games.
     pub games: usize,
     /// The attacker's wins among decided games.
     pub attacker_win: Rate,
-    /// The defender's wins among decided games, the attacker's broken rules included.
+    /// The defender's wins among decided games.
     pub defender_win: Rate,
-    /// Games ended by naming the right word, among all.
+    /// Games that ended with a right guess, among all.
     pub right_guess: Rate,
-    /// Games ended by naming a wrong word, among all.
+    /// Games that ended with a wrong guess, among all.
     pub wrong_guess: Rate,
-    /// Games ended by the defender's saying the word unknowingly, among all.
+    /// Games in which the defender said the word unknowingly, among all.
     pub said_unknowingly: Rate,
-    /// Games ended by the attacker's breaking the rules, among all.
+    /// Games in which the attacker broke a rule, among all.
     pub broken_rule: Rate,
     /// Ties among all games.
     pub tie: Rate,
-    /// Mean number of turns up to the deciding utterance; a turn is an utterance of each, the last may be half.
+    /// Mean number of turns up to the deciding utterance, each utterance being half a turn
+    /// ([`GameCounts::mean_turns`]); 0 without games.
     pub mean_turns: f64,
-    /// True clues among the clues that attackers gave, as the lexicon has them. Clues of one game hang together, so
-    /// the interval is somewhat too narrow.
+    /// True clues among the attackers' clues, according to the lexicon. Clues of one game are not independent, so the
+    /// interval is somewhat too narrow.
     pub true_clues: Rate,
+}
+
+impl PlayStats {
+    /// Judges games and computes their statistics.
+    pub(crate) fn new(episodes: &[Episode], judge: JudgeKind, lexicon: &Lexicon) -> Result<Self> {
+        let (mut counts, mut clues, mut true_clues) = (GameCounts::default(), 0, 0);
+        for episode in episodes {
+            let (ending, length) = ending(episode, judge)?;
+            counts.add(ending, length);
+            let truth = spag_world::clue_truth(lexicon, episode);
+            clues += truth.clues;
+            true_clues += truth.true_clues;
+        }
+        Ok(Self {
+            games: counts.games(),
+            attacker_win: counts.win_rate(Role::Attacker),
+            defender_win: counts.win_rate(Role::Defender),
+            right_guess: counts.ending_rate(Ending::RightGuess),
+            wrong_guess: counts.ending_rate(Ending::WrongGuess),
+            said_unknowingly: counts.ending_rate(Ending::SaidUnknowingly),
+            broken_rule: counts.ending_rate(Ending::BrokenRule),
+            tie: counts.ending_rate(Ending::Tie),
+            mean_turns: counts.mean_turns().unwrap_or(0.0),
+            true_clues: Rate::new(true_clues, clues),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spag_game::{FinishedGame, PlayConfig, PromptSet, ScriptedPlayer, Seats, TurnRequest, play_games};
+    use spag_selfplay::{GameStats, game_specs};
+
+    use super::*;
+
+    fn lexicon() -> Lexicon {
+        Lexicon::load(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/lexicon.toml")).unwrap()
+    }
+
+    fn game(said: &[&str]) -> Episode {
+        let mut episode = Episode::new("tiger", 5);
+        for utterance in said {
+            episode.push(episode.next_role(), *utterance);
+        }
+        episode
+    }
+
+    #[test]
+    fn broken_rule_is_the_attackers_loss_and_tie_is_not_decided() {
+        let games = [
+            &["It has stripes. It eats grass.", "Well.", "It is dangerous.", "I know the word! It is tiger!"][..],
+            &["Mine jumps well.", "I know the word! It is goat!"],
+            &["Say tiger."],
+            &["Hello.", "Well."],
+        ];
+        let stats = PlayStats::new(&games.map(game), JudgeKind::Paper, &lexicon()).unwrap();
+        assert_eq!((stats.games, stats.tie.count), (4, 1));
+        assert_eq!((stats.attacker_win, stats.defender_win), (Rate::new(1, 3), Rate::new(2, 3)));
+        // 2 + 1 + ½ + 1 turns; a tiger has stripes, is dangerous and jumps well, but eats no grass.
+        assert_eq!((stats.mean_turns, stats.true_clues), (1.125, Rate::new(3, 4)));
+    }
+
+    /// The report of `spag run` and the summary of `spag-play` count turns in the same way.
+    #[test]
+    fn mean_turns_equal_those_of_game_stats() {
+        let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| match (turn.seed % 8, turn.role) {
+            (0, _) => "It is tiger.".into(),
+            (1 | 2, Role::Defender) => "I know the word! It is tiger!".into(),
+            (3, Role::Defender) => "I know the word! It is goat!".into(),
+            _ => "Hello.".into(),
+        });
+        let words = ["tiger".to_owned()];
+        let specs = game_specs(words.iter().cycle().take(100), 5, 1);
+        let mut episodes = Vec::new();
+        let mut keep = |game: FinishedGame| {
+            episodes.push(game.episode);
+            Ok(())
+        };
+        let (prompts, config) = (PromptSet::default(), PlayConfig::default());
+        play_games(specs, Seats::SelfPlay(&mut player), &prompts, &config, &mut keep).unwrap();
+        let mut summary = GameStats::new(JudgeKind::Paper);
+        episodes.iter().for_each(|episode| summary.add(episode).unwrap());
+        let summary = serde_json::to_value(&summary).unwrap();
+        let report = PlayStats::new(&episodes, JudgeKind::Paper, &lexicon()).unwrap();
+        assert_eq!(summary["mean_turns"].as_f64(), Some(report.mean_turns));
+        assert!(episodes.iter().any(|episode| episode.history.len() % 2 == 1), "some games end with a half turn");
+    }
 }

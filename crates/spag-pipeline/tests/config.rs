@@ -1,4 +1,4 @@
-//! What can be typed into a configuration, and what is said when it is wrong.
+//! Configurations: layers, overrides, and errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use spag_rewards::RewardNorm;
 use spag_train::TrainMethod;
 use tempfile::TempDir;
 
-/// A folder like the repository: `configs/` and `data/tiny-llama/` in it.
+/// A folder with `configs/` and `data/tiny-llama/`, as in the repository.
 struct Repository(TempDir);
 
 impl Repository {
@@ -39,7 +39,7 @@ fn message(text: &str, overrides: &[&str]) -> String {
 }
 
 #[test]
-fn an_empty_file_is_the_defaults() {
+fn empty_file_gives_the_defaults() {
     let config = Repository::new().load("", &[]).unwrap();
     assert_eq!((config.epochs, config.max_turns), (3, 5));
     assert_eq!(config.imitation.train.method, TrainMethod::SftWithKl);
@@ -48,16 +48,16 @@ fn an_empty_file_is_the_defaults() {
 }
 
 #[test]
-fn a_sparse_table_keeps_the_stage_s_own_defaults() {
+fn sparse_table_keeps_the_defaults_of_its_stage() {
     let config = Repository::new().load("[imitation.train]\nlearning_rate = 1e-3\n", &[]).unwrap();
     assert_eq!(config.imitation.train.method, TrainMethod::SftWithKl);
     assert_eq!((config.imitation.train.learning_rate, config.imitation.train.lm_kl_coeff), (1e-3, 0.1));
 }
 
 #[test]
-fn the_shipped_configurations_are_valid_and_differ_as_they_say() {
+fn shipped_configurations_are_valid_and_differ_only_in_rewards() {
     let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
-    // The base model and the prompts may not be there yet when this crate is tested alone.
+    // The base model and the prompts need not exist for this test.
     let here = format!("base_model={}", configs.display());
     let prompts = format!("prompts={}", configs.display());
     let overrides = [here.as_str(), prompts.as_str()];
@@ -70,7 +70,7 @@ fn the_shipped_configurations_are_valid_and_differ_as_they_say() {
 }
 
 #[test]
-fn unknown_keys_name_themselves_their_line_and_the_nearest() {
+fn unknown_key_error_has_line_and_nearest_key() {
     let text = message("seed = 1\n\n[imitation]\ngmaes = 5\n", &[]);
     assert!(text.contains("a.toml, line 4"), "{text}");
     assert!(text.contains("unknown setting `gmaes`; did you mean `games`?"), "{text}");
@@ -78,13 +78,13 @@ fn unknown_keys_name_themselves_their_line_and_the_nearest() {
     let text = message("[train]\nlerning_rate = 1e-3\n", &[]);
     assert!(text.contains("`lerning_rate`; did you mean `learning_rate`?"), "{text}");
 
-    // Nothing resembles this one: all that is known is listed.
+    // Without a similar key, all known keys are listed.
     let text = message("[sft]\nxyzzyx = 1\n", &[]);
     assert!(text.contains("unknown setting `xyzzyx`; known here: share"), "{text}");
 }
 
 #[test]
-fn wrong_types_and_broken_toml_name_their_line() {
+fn wrong_type_or_broken_toml_error_has_the_line() {
     let text = message("seed = 1\nepochs = \"three\"\n", &[]);
     assert!(text.contains("line 2") && text.contains("epochs = \"three\""), "{text}");
     let text = message("seed = 1\n[train\n", &[]);
@@ -94,7 +94,7 @@ fn wrong_types_and_broken_toml_name_their_line() {
 }
 
 #[test]
-fn overrides_are_toml_or_else_strings() {
+fn overrides_are_toml_or_strings() {
     let overrides = [
         "seed=7",
         "run_dir=runs/b",
@@ -110,7 +110,7 @@ fn overrides_are_toml_or_else_strings() {
 }
 
 #[test]
-fn bad_overrides_are_named() {
+fn bad_overrides_are_refused() {
     for text in ["seed", "=3", "train..x=1"] {
         let said = message("", &[text]);
         assert!(said.contains(&format!("--set {text}: an override is written key=value")), "{said}");
@@ -122,7 +122,7 @@ fn bad_overrides_are_named() {
 }
 
 #[test]
-fn values_that_cannot_be_used_are_refused() {
+fn invalid_values_are_refused() {
     for (text, setting) in [
         ("[imitation]\ngames = 0", "imitation.games"),
         ("max_turns = 0", "max_turns"),
@@ -137,7 +137,7 @@ fn values_that_cannot_be_used_are_refused() {
 }
 
 #[test]
-fn one_file_extends_another_and_not_itself() {
+fn file_extends_another_but_not_itself() {
     let repository = Repository::new();
     repository.config("below.toml", "seed = 3\n[self_play]\ngames = 10\ntemperature = 0.7\n");
     let config = repository.load("extends = \"below.toml\"\n[self_play]\ngames = 20\n", &[]).unwrap();
@@ -150,7 +150,7 @@ fn one_file_extends_another_and_not_itself() {
 }
 
 #[test]
-fn inputs_are_found_beside_the_configuration_s_folder() {
+fn inputs_are_found_beside_the_folder_of_the_configuration() {
     let repository = Repository::new();
     let config = repository.load("base_model = \"data/tiny-llama\"\n", &[]).unwrap();
     assert!(config.base_model.ends_with("data/tiny-llama") && config.base_model.is_dir());
@@ -159,7 +159,7 @@ fn inputs_are_found_beside_the_configuration_s_folder() {
 }
 
 #[test]
-fn a_resolved_configuration_reads_back_as_itself() {
+fn resolved_configuration_reads_back_as_itself() {
     let repository = Repository::new();
     let config = repository.load("seed = 5\n[train]\nmax_steps = 7\n", &[]).unwrap();
     let again = repository.load(&config.to_toml().unwrap(), &[]).unwrap();

@@ -1,4 +1,4 @@
-//! What is drawn from a report.
+//! Renderings of a report.
 
 mod common;
 
@@ -9,7 +9,7 @@ use spag_pipeline::{Report, render_html, render_text};
 use spag_tests::find_program;
 
 #[test]
-fn the_text_has_every_number_that_is_promised() {
+fn text_has_all_columns_and_no_trailing_blanks() {
     let report = made_up(1);
     let text = render_text(&report);
     for heading in ["both seats", "as attacker", "as defender", "against IM-IM", "right guess", "wrong guess"] {
@@ -26,14 +26,14 @@ fn the_text_has_every_number_that_is_promised() {
 }
 
 #[test]
-fn the_report_survives_its_json() {
+fn report_round_trips_through_json() {
     let report = made_up(2);
     let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
     assert_eq!(render_html(&again), render_html(&report));
 }
 
 #[test]
-fn the_page_holds_all_by_itself_and_escapes_what_was_said() {
+fn page_is_self_contained_and_escapes_utterances() {
     let page = render_html(&made_up(3));
     for outside in ["http:", "https:", "<script", "<link", "@import", "url(", "src=", "<img"] {
         assert!(!page.contains(outside), "{outside}");
@@ -46,7 +46,7 @@ fn the_page_holds_all_by_itself_and_escapes_what_was_said() {
 }
 
 #[test]
-fn an_empty_run_still_makes_a_page() {
+fn empty_report_can_be_rendered() {
     let full = made_up(4);
     let empty = Report { matches: vec![], losses: vec![], samples: vec![], training_games: vec![], ..full };
     assert!(!render_html(&empty).contains("NaN"));

@@ -1,4 +1,4 @@
-//! The loop in small: whole, interrupted, and refused.
+//! Small runs of the loop: uninterrupted, interrupted and refused.
 
 mod common;
 
@@ -12,12 +12,12 @@ use serde_json::Value;
 use spag_io::{Progress, Silent};
 use spag_pipeline::{Error, Report, RunConfig, make_base, run};
 
-/// Falls dead after a number of steps of progress, as if the process were killed there.
-struct Mortal {
+/// Panics after a number of progress updates, like a killed process.
+struct PanicAfter {
     steps: usize,
 }
 
-impl Progress for Mortal {
+impl Progress for PanicAfter {
     fn begin(&mut self, _: &str, _: u64) {}
     fn advance(&mut self, _: u64, _: &str) {
         self.steps = self.steps.checked_sub(1).expect("killed by the test");
@@ -25,7 +25,7 @@ impl Progress for Mortal {
     fn end(&mut self) {}
 }
 
-/// Everything in a run folder that must not depend on how often it was interrupted: seconds and rates taken out.
+/// The files of a run folder that must not depend on interruptions, without seconds and rates.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<Value>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -41,11 +41,10 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<Value>> {
                 continue;
             }
             let bytes = fs::read(&path).unwrap();
-            let values = match name.contains(".json") {
-                true => {
-                    serde_json::Deserializer::from_slice(&bytes).into_iter().map(|v| timeless(v.unwrap())).collect()
-                }
-                false => vec![Value::from(bytes)],
+            let values = if name.contains(".json") {
+                serde_json::Deserializer::from_slice(&bytes).into_iter().map(|v| timeless(v.unwrap())).collect()
+            } else {
+                vec![Value::from(bytes)]
             };
             files.insert(name, values);
         }
@@ -64,7 +63,7 @@ fn timeless(mut value: Value) -> Value {
     value
 }
 
-fn straight() -> (tempfile::TempDir, RunConfig, Report) {
+fn finished_run() -> (tempfile::TempDir, RunConfig, Report) {
     let root = tempfile::tempdir().unwrap();
     let config = run_config(&root.path().join("straight"), &[]);
     let report = run(&config, &mut Silent).unwrap();
@@ -72,8 +71,8 @@ fn straight() -> (tempfile::TempDir, RunConfig, Report) {
 }
 
 #[test]
-fn a_run_leaves_plain_files_and_a_report() {
-    let (_root, config, report) = straight();
+fn run_writes_files_and_a_report() {
+    let (_root, config, report) = finished_run();
     let there = |name: &str| config.run_dir.join(name).exists();
     for stage in ["im", "spag-1"] {
         for file in ["episodes.jsonl", "samples.jsonl", "metrics.jsonl", "done.json", "model/model.safetensors"] {
@@ -91,12 +90,12 @@ fn a_run_leaves_plain_files_and_a_report() {
     assert_eq!((report.baseline.games, report.matches.len(), report.samples.len()), (10, 1, 3));
     let names: Vec<&str> = report.training_games.iter().map(|named| named.name.as_str()).collect();
     assert_eq!(names, ["scripted", "IM", "SPAG-1"]);
-    // Scripted attackers never lie.
+    // Scripted attackers give true clues only.
     assert_eq!(report.training_games[0].play.true_clues.share, Some(1.0));
     for (path, _) in &report.files {
         assert!(there(path), "{path}");
     }
-    // Seeds go with the games.
+    // Games have their seeds.
     let games = spag_game::read_episodes(config.run_dir.join("spag-1/episodes.jsonl")).unwrap();
     for (number, game) in games.iter().enumerate() {
         assert_eq!(game.extra["game"], Value::from(number));
@@ -108,9 +107,9 @@ fn a_run_leaves_plain_files_and_a_report() {
 }
 
 #[test]
-fn killed_again_and_again_it_ends_in_the_same_files() {
+fn interrupted_run_ends_with_the_same_files() {
     let root = tempfile::tempdir().unwrap();
-    // A training stage, too, goes on from where it was.
+    // Training stages resume from checkpoints.
     let often = ["imitation.train.save_steps=2", "train.save_steps=2"];
     let config = run_config(&root.path().join("straight"), &often);
     run(&config, &mut Silent).unwrap();
@@ -118,7 +117,7 @@ fn killed_again_and_again_it_ends_in_the_same_files() {
     let interrupted = run_config(&root.path().join("interrupted"), &often);
     let mut kills = 0;
     loop {
-        let mut progress = Mortal { steps: 3 + 9 * kills };
+        let mut progress = PanicAfter { steps: 3 + 9 * kills };
         match catch_unwind(AssertUnwindSafe(|| run(&interrupted, &mut progress))) {
             Ok(result) => {
                 result.unwrap();
@@ -144,7 +143,7 @@ fn killed_again_and_again_it_ends_in_the_same_files() {
 }
 
 #[test]
-fn what_is_done_is_not_done_again() {
+fn finished_run_is_not_repeated() {
     struct Counting(usize);
     impl Progress for Counting {
         fn begin(&mut self, _: &str, _: u64) {
@@ -156,15 +155,15 @@ fn what_is_done_is_not_done_again() {
             assert!(line.ends_with("done before"), "{line}");
         }
     }
-    let (_root, config, report) = straight();
+    let (_root, config, report) = finished_run();
     let mut counting = Counting(0);
     assert_eq!(run(&config, &mut counting).unwrap(), report);
     assert_eq!(counting.0, 0);
 }
 
 #[test]
-fn other_settings_or_inputs_are_refused_by_name() {
-    let (_root, config, _) = straight();
+fn changed_settings_or_inputs_are_refused() {
+    let (_root, config, _) = finished_run();
     let other = run_config(&config.run_dir, &["self_play.temperature=0.5"]);
     let said = run(&other, &mut Silent).unwrap_err().to_string();
     assert!(said.contains("`self_play.temperature` = 1.0, but it is now 0.5"), "{said}");
@@ -172,10 +171,10 @@ fn other_settings_or_inputs_are_refused_by_name() {
     let elsewhere = tempfile::tempdir().unwrap();
     let copy = elsewhere.path().join("model");
     copy_folder(&base().1, &copy);
-    // The same model in another place is the same input …
+    // The same model at another path is the same input …
     let moved = run_config(&config.run_dir, &[&format!("base_model={}", copy.display())]);
     run(&moved, &mut Silent).unwrap();
-    // … another model in the same place is not.
+    // … another model at the same path is not.
     let mut weights = fs::read(copy.join("model.safetensors")).unwrap();
     *weights.last_mut().unwrap() ^= 1;
     fs::write(copy.join("model.safetensors"), weights).unwrap();
@@ -192,10 +191,10 @@ fn copy_folder(from: &Path, to: &Path) {
 }
 
 #[test]
-fn two_runs_in_one_folder_are_refused() {
-    /// Starts the same run from within.
-    struct Greedy(RunConfig, Option<Error>);
-    impl Progress for Greedy {
+fn second_run_in_the_same_folder_is_refused() {
+    /// Starts the same run while it is running.
+    struct RunAgain(RunConfig, Option<Error>);
+    impl Progress for RunAgain {
         fn begin(&mut self, _: &str, _: u64) {
             if self.1.is_none() {
                 self.1 = Some(run(&self.0, &mut Silent).unwrap_err());
@@ -206,18 +205,18 @@ fn two_runs_in_one_folder_are_refused() {
     }
     let root = tempfile::tempdir().unwrap();
     let config = run_config(&root.path().join("locked"), &[]);
-    // The lock of a process that is gone holds nobody up.
+    // The lock file of an ended process has no effect.
     fs::create_dir_all(&config.run_dir).unwrap();
     fs::write(config.run_dir.join("lock"), "4194304\n").unwrap();
-    let mut greedy = Greedy(config.clone(), None);
-    run(&config, &mut greedy).unwrap();
-    let said = greedy.1.unwrap().to_string();
+    let mut again = RunAgain(config.clone(), None);
+    run(&config, &mut again).unwrap();
+    let said = again.1.unwrap().to_string();
     assert!(said.contains(&format!("process {} is running here", std::process::id())), "{said}");
 }
 
 #[test]
-fn games_of_another_run_are_not_taken_for_one_s_own() {
-    let (_root, config, _) = straight();
+fn games_of_another_run_are_refused() {
+    let (_root, config, _) = finished_run();
     fs::remove_file(config.run_dir.join("spag-1/done.json")).unwrap();
     let path = config.run_dir.join("spag-1/episodes.jsonl");
     let text = fs::read_to_string(&path).unwrap();
@@ -227,7 +226,7 @@ fn games_of_another_run_are_not_taken_for_one_s_own() {
 }
 
 #[test]
-fn a_run_folder_that_cannot_be_written_is_an_error() {
+fn run_folder_that_cannot_be_written_is_an_error() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("file");
     fs::write(&file, "").unwrap();
@@ -236,7 +235,7 @@ fn a_run_folder_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn words_without_an_entry_are_named() {
+fn words_missing_in_the_lexicon_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let words = root.path().join("words.txt");
     fs::write(&words, "tiger\nunicorn\n").unwrap();
@@ -246,7 +245,7 @@ fn words_without_an_entry_are_named() {
 }
 
 #[test]
-fn a_base_model_is_made_the_same_way_twice() {
+fn base_model_is_reproducible() {
     let (_, first, report) = base();
     let folder = tempfile::tempdir().unwrap();
     let second = folder.path().join("model");

@@ -1,7 +1,6 @@
-//! The base model: a tokenizer and a small LLaMA, made from the lexicon and a seed.
+//! The base model: a tokenizer and a small LLaMA, trained on texts of the lexicon.
 
-mod coverage;
-mod folder;
+mod atomic_folder;
 mod probes;
 mod tokenizer;
 
@@ -11,36 +10,34 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use spag_game::PromptSet;
-use spag_io::Progress;
-use spag_io::write_json_atomically;
+use spag_io::{Progress, write_atomically, write_json_atomically, write_jsonl_atomically};
 use spag_model::{Checkpoint, Llama, LlamaConfig, SpecialIds, Tokenizer, WriteOptions};
 use spag_rewards::Sample;
 use spag_selfplay::Rate;
 use spag_train::{Record, TrainConfig, train_samples};
 use spag_world::Lexicon;
 
-use crate::config::{BaseConfig, ShapeSettings};
+use crate::config::{BaseConfig, ShapeSettings, load_world};
 use crate::error::Result;
-use crate::files::{write_jsonl, write_text};
 use crate::seeds::stage_seed;
 
-use coverage::coverage;
-use folder::Unfinished;
+use atomic_folder::AtomicFolder;
+use tokenizer::single_token_rate;
 
-/// What the making of a base model gave; written as `base_report.json` beside the model.
+/// The results of making a base model, written as `base_report.json` beside the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BaseReport {
-    /// Pieces of the tokenizer.
+    /// Vocabulary size.
     pub pieces: usize,
-    /// Target words that are one piece after a space.
+    /// Target words that are one token after a space.
     pub whole_target_words: Rate,
-    /// Words of the clues that are one piece after a space.
+    /// Words of the clues that are one token after a space.
     pub whole_clue_words: Rate,
     /// Parameters of the model.
     pub parameters: usize,
-    /// Documents that were read.
+    /// Training documents.
     pub documents: usize,
-    /// Tokens that were read.
+    /// Training tokens.
     pub tokens: u64,
     /// Optimizer steps.
     pub steps: usize,
@@ -48,47 +45,42 @@ pub struct BaseReport {
     pub first_loss: f64,
     /// Mean loss of the last logged steps.
     pub last_loss: f64,
-    /// Words named right from three clues in the form of a game, greedily.
+    /// Words named correctly from three clues in the form of a game, with greedy sampling.
     pub named_in_game: Rate,
-    /// Words named right from three clues in the form of a question, greedily.
+    /// Words named correctly from three clues in the form of a question, with greedy sampling.
     pub named_in_question: Rate,
-    /// True clues among those that it gives as attacker, sampled.
+    /// True clues among those sampled as attacker.
     pub true_clues: Rate,
-    /// Seconds for the documents and the tokenizer.
+    /// Seconds for documents and tokenizer.
     pub tokenizer_seconds: f64,
     /// Seconds of training.
     pub train_seconds: f64,
 }
 
-/// Makes the base model of `config`: documents, tokenizer, training, probes; then the folder appears as a whole.
+/// Makes the base model of `config`: documents, tokenizer, training, probes. The folder appears when it is complete.
 ///
-/// The same configuration makes the same files, times in the report aside.
+/// The same configuration makes the same files, except for the times in the report.
 ///
 /// # Errors
-/// Inputs that cannot be read, settings that cannot be trained with, a folder that cannot be written.
+/// Inputs that cannot be read, invalid settings, or a folder that cannot be written.
 pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<BaseReport> {
-    let lexicon = match &config.lexicon {
-        Some(path) => Lexicon::load(path)?,
-        None => Lexicon::embedded()?,
-    };
-    let prompts = match &config.prompts {
-        Some(path) => PromptSet::load(path)?,
-        None => PromptSet::default(),
-    };
-    let folder = Unfinished::create(&config.output_dir)?;
+    let (lexicon, prompts) = load_world(config.lexicon.as_deref(), config.prompts.as_deref())?;
+    let folder = AtomicFolder::create(&config.output_dir)?;
     let start = Instant::now();
     let documents = documents(config, &lexicon, &prompts, progress);
     make_tokenizer(config, &lexicon, &documents, &folder)?;
     let tokenizer = Tokenizer::from_dir(folder.path(), SpecialIds::default())?;
-    let words = coverage(&tokenizer, &lexicon)?;
+    let target_words = single_token_rate(&tokenizer, lexicon.words())?;
+    let clues = lexicon.words().flat_map(|word| lexicon.clues(word));
+    let clue_words = single_token_rate(&tokenizer, clues.flat_map(|clue| clue.split_whitespace()))?;
     let tokenizer_seconds = start.elapsed().as_secs_f64();
     progress.message(&format!(
-        "tokenizer: {} pieces; whole: {} of {} target words, {} of {} words in clues",
+        "tokenizer: {} tokens; single tokens: {} of {} target words, {} of {} words in clues",
         tokenizer.vocab_size(),
-        words.targets.count,
-        words.targets.total,
-        words.clues.count,
-        words.clues.total
+        target_words.count,
+        target_words.total,
+        clue_words.count,
+        clue_words.total
     ));
 
     let shape = llama_config(&config.model, &tokenizer);
@@ -100,13 +92,13 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
     let Checkpoint { model, tokenizer } = &checkpoint;
     let summary = train_samples(model, tokenizer, &samples, None, &train, &mut metrics, progress)?;
     checkpoint.save(folder.path(), WriteOptions::new(train.dtype()))?;
-    write_jsonl(&folder.path().join("base_metrics.jsonl"), &metrics)?;
+    write_jsonl_atomically(folder.path().join("base_metrics.jsonl"), &metrics)?;
 
     let probed = probes::probe(config, &lexicon, &prompts, checkpoint, progress)?;
     let report = BaseReport {
         pieces: shape.vocab_size,
-        whole_target_words: words.targets,
-        whole_clue_words: words.clues,
+        whole_target_words: target_words,
+        whole_clue_words: clue_words,
         parameters: spag_model::Layout::new(&shape).len(),
         documents: samples.len(),
         tokens: summary.tokens,
@@ -120,7 +112,7 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
         train_seconds: summary.seconds,
     };
     write_json_atomically(folder.path().join("base_report.json"), &report)?;
-    folder.finish()?;
+    folder.commit()?;
     Ok(report)
 }
 
@@ -142,14 +134,14 @@ fn documents(config: &BaseConfig, lexicon: &Lexicon, prompts: &PromptSet, progre
 }
 
 /// Trains the tokenizer and writes its files.
-fn make_tokenizer(config: &BaseConfig, lexicon: &Lexicon, documents: &[String], folder: &Unfinished) -> Result<()> {
+fn make_tokenizer(config: &BaseConfig, lexicon: &Lexicon, documents: &[String], folder: &AtomicFolder) -> Result<()> {
     let read = documents.iter().take(config.tokenizer.documents).map(String::as_str);
-    // Counted on top of the documents, so that no target word falls to pieces because it was drawn rarely.
+    // Added to the documents, so that rare target words become one token too.
     let words: Vec<&str> = lexicon.words().collect();
     let weighted: Vec<&str> =
         words.iter().flat_map(|word| std::iter::repeat_n(*word, config.tokenizer.word_weight)).collect();
     let json = tokenizer::train(read.chain(weighted.iter().copied()), config.tokenizer.pieces)?;
-    write_text(&folder.path().join("tokenizer.json"), &json)?;
+    write_atomically(folder.path().join("tokenizer.json"), json)?;
     for (name, contents) in tokenizer::companions(config.model.max_position_embeddings) {
         write_json_atomically(folder.path().join(name), &contents)?;
     }

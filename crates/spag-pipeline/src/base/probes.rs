@@ -1,4 +1,4 @@
-//! What the finished base model knows: three clues to a word, and a word to its clues.
+//! Probes of the finished base model: naming a word from three clues, and giving clues to a word.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::config::BaseConfig;
 use crate::error::Result;
 use crate::seeds::stage_seed;
 
-/// Tokens of an answer: room for two clues.
+/// Maximum tokens of an answer, enough for two clues.
 const ANSWER_TOKENS: usize = 16;
-/// Answers at a time.
+/// Concurrent answers.
 const SLOTS: usize = 64;
 
-/// Shares of right answers.
+/// Shares of correct answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Probed {
     pub(super) named_in_game: Rate,
@@ -72,7 +72,7 @@ fn answers(checkpoint: &Arc<Checkpoint>, probes: &[Probe], sampling: Sampling, s
     Ok(engine.generate(requests)?.into_iter().map(|completion| completion.text).collect())
 }
 
-/// Answers that begin with the right word.
+/// Answers that start with the correct word.
 fn named(probes: &[Probe], answers: &[String]) -> Rate {
     let right = probes.iter().zip(answers).filter(|(probe, answer)| {
         answer
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_word_at_the_beginning_counts() {
+    fn only_the_whole_word_at_the_start_counts() {
         let probe = |word: &str| Probe { prompt: String::new(), word: word.to_owned() };
         let probes = [probe("tiger"), probe("tiger"), probe("tiger")];
         let answers = [" tiger!", "tigers!", "the tiger"].map(str::to_owned);

@@ -1,13 +1,13 @@
-//! The tiny model's tokenizer: byte pair encoding trained on the world's own texts.
+//! The tokenizer of the tiny model: byte pair encoding trained on the world's texts.
 //!
-//! Text is cut before every space and around every punctuation mark, and the model merges within the pieces alone. A
-//! word has therefore the same tokens wherever it follows a space, and a frequent word is one token: `▁tiger`. Every
-//! encoded text gets one leading `▁`, which decoding takes off again, so a query ending in "Response:" and its target
-//! can be encoded apart and give the tokens of the whole.
+//! Text is split before every space and around every punctuation mark, and merges do not cross these splits. So a word has
+//! the same tokens wherever it follows a space, and a frequent word is one token: `▁tiger`. Encoding adds one leading `▁`,
+//! which decoding removes, so a query that ends in "Response:" and its target have the same tokens apart and together.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Value, json};
+use spag_selfplay::Rate;
 use tokenizers::decoders::DecoderWrapper;
 use tokenizers::decoders::fuse::Fuse;
 use tokenizers::decoders::sequence::Sequence as DecoderSequence;
@@ -25,18 +25,17 @@ use tokenizers::{AddedToken, PostProcessorWrapper, SplitDelimiterBehavior, Token
 
 use crate::error::{Error, Result};
 
-/// Stands for a space inside pieces, as in LLaMA's tokenizer.
+/// A space within a token, as in LLaMA's tokenizer.
 const SPACE: &str = "▁";
-/// Unknown character, begin, and end of sequence: ids 0, 1 and 2, as in LLaMA's tokenizer.
-pub(crate) const SPECIALS: [&str; 3] = ["<unk>", "<s>", "</s>"];
+/// Unknown, begin and end of sequence: ids 0, 1 and 2, as in LLaMA's tokenizer.
+const SPECIALS: [&str; 3] = ["<unk>", "<s>", "</s>"];
 
 type Trained = TokenizerImpl<BPE, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
-/// Trains a tokenizer of at most `pieces` pieces on `texts`; the same texts give the same file, byte for byte.
+/// Trains a tokenizer of at most `pieces` tokens and returns the contents of `tokenizer.json`, which depend only on `texts`.
 ///
-/// Returns the contents of `tokenizer.json`. All printable ASCII characters and the line break are pieces, so that any
-/// English text can be written; other characters become `<unk>`.
-pub(crate) fn train<I, S>(texts: I, pieces: usize) -> Result<String>
+/// All printable ASCII characters and the line break are tokens; other characters become `<unk>`.
+pub(super) fn train<I, S>(texts: I, pieces: usize) -> Result<String>
 where
     I: Iterator<Item = S> + Send,
     S: AsRef<str> + Send,
@@ -83,8 +82,8 @@ fn untrained() -> tokenizers::Result<Trained> {
         .build()
 }
 
-/// The files that transformers wants beside `tokenizer.json`, as (name, contents).
-pub(crate) fn companions(max_length: usize) -> Vec<(&'static str, Value)> {
+/// The files that transformers needs beside `tokenizer.json`, as (name, contents).
+pub(super) fn companions(max_length: usize) -> Vec<(&'static str, Value)> {
     let [unk, bos, eos] = SPECIALS;
     vec![
         (
@@ -99,6 +98,19 @@ pub(crate) fn companions(max_length: usize) -> Vec<(&'static str, Value)> {
         ("special_tokens_map.json", json!({"unk_token": unk, "bos_token": bos, "eos_token": eos})),
         ("generation_config.json", json!({"bos_token_id": 1, "eos_token_id": 2})),
     ]
+}
+
+/// The distinct words that are one token after a space, among all distinct words.
+pub(super) fn single_token_rate<'a>(
+    tokenizer: &spag_model::Tokenizer,
+    words: impl Iterator<Item = &'a str>,
+) -> Result<Rate> {
+    let words: BTreeSet<&str> = words.collect();
+    let mut count = 0;
+    for word in &words {
+        count += usize::from(tokenizer.encode(word)?.len() == 1);
+    }
+    Ok(Rate::new(count, words.len()))
 }
 
 #[cfg(test)]
@@ -120,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_texts_give_the_same_file() {
+    fn same_texts_give_the_same_file() {
         let first = train(texts().iter(), 220).unwrap();
         for _ in 0..5 {
             assert_eq!(train(texts().iter(), 220).unwrap(), first);
@@ -128,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn specials_come_first_and_the_size_is_kept() {
+    fn special_tokens_have_the_first_ids_and_size_is_limited() {
         let tokenizer = trained();
         for (id, token) in SPECIALS.iter().enumerate() {
             assert_eq!(tokenizer.token_to_id(token), Some(id as u32));
@@ -139,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn printable_text_survives_and_the_rest_is_unknown() {
+    fn printable_text_round_trips_and_other_characters_are_unknown() {
         let tokenizer = trained();
         let ascii: String = (' '..='~').chain(['\n']).collect();
         for text in [ascii.as_str(), "  two  spaces ", "I know the word! It is `tiger`.", "x"] {
@@ -151,19 +163,19 @@ mod tests {
     }
 
     #[test]
-    fn a_word_after_a_space_is_the_same_token_everywhere() {
+    fn word_after_a_space_is_always_the_same_token() {
         let tokenizer = trained();
         let tiger = tokenizer.token_to_id("▁tiger").unwrap();
         for text in ["tiger", "the tiger.", "tiger?", "Response: tiger, tiger"] {
             assert!(tokenizer.encode(text, false).unwrap().get_ids().contains(&tiger), "{text}");
         }
-        // Query and target apart are the whole.
+        // Query and target have the same tokens apart and together.
         let ids = |text: &str| tokenizer.encode(text, false).unwrap().get_ids().to_vec();
         assert_eq!([ids("Which animal? Response:"), ids("That is")].concat(), ids("Which animal? Response: That is"));
     }
 
     #[test]
-    fn special_tokens_in_a_text_separate_documents() {
+    fn special_tokens_in_text_are_encoded_as_such() {
         let tokenizer = trained();
         let ids = |text: &str| tokenizer.encode(text, false).unwrap().get_ids().to_vec();
         assert_eq!(ids("That is</s><s>Which animal"), [ids("That is"), vec![2, 1], ids("Which animal")].concat());

@@ -4,21 +4,19 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spag_train::{DataOrder, SchedulerType, TrainConfig, TrainMethod};
-use toml::Table;
 
-use super::layers::Layers;
-use super::paths::find_input;
-use crate::error::{Error, Result};
+use super::layers::{find_input, load_config, require_positive};
+use crate::error::Result;
 
-/// `[tokenizer]`: byte pair encoding on the world's texts.
+/// `[tokenizer]`: byte pair encoding of the documents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenizerSettings {
-    /// Pieces, special tokens and characters included.
+    /// Vocabulary size, including special tokens and characters.
     pub pieces: usize,
-    /// Documents that the pieces are counted on.
+    /// Documents that the tokenizer is trained on.
     pub documents: usize,
-    /// Times that every target word is counted on top, so that each becomes one piece.
+    /// Extra occurrences of every target word, so that each becomes one token.
     pub word_weight: usize,
 }
 
@@ -28,7 +26,7 @@ impl Default for TokenizerSettings {
     }
 }
 
-/// `[model]`: the shape of the LLaMA, with the names of Hugging Face's `config.json`.
+/// `[model]`: the shape of the LLaMA, with the keys of Hugging Face's `config.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShapeSettings {
@@ -40,13 +38,13 @@ pub struct ShapeSettings {
     pub num_hidden_layers: usize,
     /// Attention heads of each block.
     pub num_attention_heads: usize,
-    /// Longest sequence, in tokens.
+    /// Context length, in tokens.
     pub max_position_embeddings: usize,
     /// Base of the rotary embedding's frequencies.
     pub rope_theta: f64,
-    /// ε inside the root of RMSNorm.
+    /// ε of RMSNorm.
     pub rms_norm_eps: f64,
-    /// Standard deviation of the first weights.
+    /// Standard deviation of the initial weights.
     pub initializer_range: f64,
 }
 
@@ -65,13 +63,13 @@ impl Default for ShapeSettings {
     }
 }
 
-/// `[documents]`: what the base model reads.
+/// `[documents]`: the training texts of the base model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DocumentSettings {
-    /// Documents in all, each a sequence of its own.
+    /// Number of documents, each one sequence.
     pub count: usize,
-    /// How often each kind of document is drawn.
+    /// Weights of the kinds of documents.
     pub mix: spag_world::BaseMix,
 }
 
@@ -81,7 +79,7 @@ impl Default for DocumentSettings {
     }
 }
 
-/// `[probes]`: what is measured at the end.
+/// `[probes]`: measurements of the finished model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProbeSettings {
@@ -95,25 +93,38 @@ impl Default for ProbeSettings {
     }
 }
 
-/// What one file may say; [`BaseConfig`] is what it resolves to.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The configuration of a base model, in which [`BaseConfig::load`] has set every value and found every input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct BaseFile {
+pub struct BaseConfig {
+    /// Another configuration, relative to this one, that provides missing settings. `None` after loading.
     #[serde(skip_serializing)]
-    extends: Option<String>,
-    output_dir: PathBuf,
-    seed: u64,
-    lexicon: Option<PathBuf>,
-    prompts: Option<PathBuf>,
-    max_turns: usize,
-    tokenizer: TokenizerSettings,
-    model: ShapeSettings,
-    documents: DocumentSettings,
-    train: TrainConfig,
-    probes: ProbeSettings,
+    pub extends: Option<String>,
+    /// The Hugging Face folder to be written, relative to the current directory.
+    pub output_dir: PathBuf,
+    /// Seed of documents, initial weights and probes.
+    pub seed: u64,
+    /// The lexicon; the built-in one if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lexicon: Option<PathBuf>,
+    /// Prompt wordings of the games among the documents; the defaults of spag-game if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompts: Option<PathBuf>,
+    /// Maximum turns of a game among documents and probes.
+    pub max_turns: usize,
+    /// The tokenizer.
+    pub tokenizer: TokenizerSettings,
+    /// The shape of the model.
+    pub model: ShapeSettings,
+    /// The training texts.
+    pub documents: DocumentSettings,
+    /// Training.
+    pub train: TrainConfig,
+    /// Measurements of the finished model.
+    pub probes: ProbeSettings,
 }
 
-impl Default for BaseFile {
+impl Default for BaseConfig {
     fn default() -> Self {
         Self {
             extends: None,
@@ -144,78 +155,24 @@ impl Default for BaseFile {
     }
 }
 
-/// The making of a base model, fully resolved: read by [`make_base`](crate::make_base).
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BaseConfig {
-    /// The Hugging Face folder to be made; relative to the current directory.
-    pub output_dir: PathBuf,
-    /// Seed of the documents, the first weights and the probes.
-    pub seed: u64,
-    /// The world's lexicon; the built-in one when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lexicon: Option<PathBuf>,
-    /// Prompt wordings of the games among the documents; spag-game's defaults when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompts: Option<PathBuf>,
-    /// Most turns of a game among the documents and probes.
-    pub max_turns: usize,
-    /// The tokenizer.
-    pub tokenizer: TokenizerSettings,
-    /// The model's shape.
-    pub model: ShapeSettings,
-    /// What it reads.
-    pub documents: DocumentSettings,
-    /// How it learns.
-    pub train: TrainConfig,
-    /// What is measured.
-    pub probes: ProbeSettings,
-}
-
 impl BaseConfig {
-    /// Reads `file`, lays `overrides` (each `key.path=value`) over it, and resolves the whole.
+    /// Reads `file`, applies `overrides` (each `key.path=value`), finds inputs and checks all values.
     ///
     /// # Errors
-    /// Unknown keys and wrong types (with file and line), inputs that are nowhere to be found, and values that cannot
-    /// be used.
+    /// Unknown keys and wrong types (with file and line), missing inputs, and invalid values.
     pub fn load(file: impl AsRef<Path>, overrides: &[String]) -> Result<Self> {
-        let mut layers = Layers::read::<BaseFile>(file.as_ref())?;
-        for text in overrides {
-            layers.set::<BaseFile>(text)?;
+        let file = file.as_ref();
+        let mut config: Self = load_config(file, overrides)?;
+        for (setting, path) in [("lexicon", &mut config.lexicon), ("prompts", &mut config.prompts)] {
+            *path = path.as_deref().map(|path| find_input(setting, path, file)).transpose()?;
         }
-        let defaults = Table::try_from(BaseFile::default()).map_err(|error| Error::Malformed {
-            place: "the built-in defaults".to_owned(),
-            message: error.to_string(),
-        })?;
-        resolve(layers.settle(defaults)?, &layers.file)
+        require_positive(&[
+            ("max_turns", config.max_turns),
+            ("tokenizer.documents", config.tokenizer.documents),
+            ("documents.count", config.documents.count),
+            ("probes.count", config.probes.count),
+        ])?;
+        config.train.check()?;
+        Ok(config)
     }
-}
-
-fn resolve(typed: BaseFile, file: &Path) -> Result<BaseConfig> {
-    let found =
-        |setting, path: &Option<PathBuf>| path.as_deref().map(|path| find_input(setting, path, file)).transpose();
-    let config = BaseConfig {
-        lexicon: found("lexicon", &typed.lexicon)?,
-        prompts: found("prompts", &typed.prompts)?,
-        output_dir: typed.output_dir,
-        seed: typed.seed,
-        max_turns: typed.max_turns,
-        tokenizer: typed.tokenizer,
-        model: typed.model,
-        documents: typed.documents,
-        train: typed.train,
-        probes: typed.probes,
-    };
-    let positive = [
-        ("max_turns", config.max_turns),
-        ("tokenizer.documents", config.tokenizer.documents),
-        ("documents.count", config.documents.count),
-        ("probes.count", config.probes.count),
-    ];
-    for (setting, value) in positive {
-        if value == 0 {
-            return Err(Error::BadSetting { setting, message: "must be at least 1".to_owned() });
-        }
-    }
-    config.train.check()?;
-    Ok(config)
 }

@@ -1,63 +1,69 @@
-//! What was typed: TOML files that may extend each other, and `--set` overrides on top.
+//! Reading of configurations: TOML files that may extend each other, with `--set` overrides on top.
 //!
-//! Each layer is checked alone, so that an error can name its file and line; then they are laid over each other as TOML
-//! trees, the later one winning setting by setting.
+//! Each layer is checked alone, so that an error names its file and line. Then the layers are merged as TOML trees, in
+//! which later layers win setting by setting.
 
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
 
-/// A configuration as typed: sparse, merged from its files and overrides, not yet checked as a whole.
-#[derive(Clone, Debug)]
-pub(crate) struct Layers {
-    /// Only what was typed; settings left out are absent.
-    pub(crate) table: Table,
-    /// The file that was named by the user.
-    pub(crate) file: PathBuf,
+/// Reads the defaults of `C`, then the files that `file` extends, `file` itself, and `overrides` (each `key.path=value`).
+///
+/// The value of an override is parsed as TOML; if it is not TOML, it is a string, so `run_dir=runs/b` needs no quotes.
+pub(super) fn load_config<C: Serialize + DeserializeOwned + Default>(file: &Path, overrides: &[String]) -> Result<C> {
+    let mut table = Table::try_from(C::default())
+        .map_err(|error| Error::Malformed { place: "the built-in defaults".to_owned(), message: error.to_string() })?;
+    merge(&mut table, read_file::<C>(file, &mut Vec::new())?);
+    for text in overrides {
+        let tree = parse_override(text)?;
+        C::deserialize(tree.clone()).map_err(|error| explain(&error, format!("--set {text}"), None))?;
+        merge(&mut table, tree);
+    }
+    C::deserialize(table).map_err(|error| explain(&error, file.display().to_string(), None))
 }
 
-impl Layers {
-    /// Reads `file` and what it extends. `S` is the type of one file, which knows the keys, `extends` among them.
-    pub(crate) fn read<S: DeserializeOwned>(file: &Path) -> Result<Self> {
-        let mut seen = Vec::new();
-        let table = read_file::<S>(file, &mut seen)?;
-        Ok(Self { table, file: file.to_path_buf() })
+/// Checks that counts are at least 1.
+pub(super) fn require_positive(settings: &[(&'static str, usize)]) -> Result<()> {
+    match settings.iter().find(|(_, value)| *value == 0) {
+        Some((setting, _)) => Err(Error::BadSetting { setting, message: "must be at least 1".to_owned() }),
+        None => Ok(()),
     }
+}
 
-    /// Lays one `key.path=value` over the rest. The value is read as TOML; what is no TOML is a string, so that
-    /// `--set run_dir=runs/b` needs no quotes.
-    pub(crate) fn set<S: DeserializeOwned>(&mut self, text: &str) -> Result<()> {
-        let bad = || Error::BadOverride { text: text.to_owned() };
-        let (key, value) = text.split_once('=').ok_or_else(bad)?;
-        let keys: Vec<&str> = key.split('.').map(str::trim).collect();
-        if keys.iter().any(|key| key.is_empty()) {
-            return Err(bad());
-        }
-        let value = parse_value(value.trim());
-        let tree =
-            keys.iter().rev().fold(value, |inner, key| Value::Table(Table::from_iter([((*key).to_owned(), inner)])));
-        let Value::Table(tree) = tree else {
-            return Err(bad());
-        };
-        let place = format!("--set {text}");
-        S::deserialize(tree.clone()).map_err(|error| explain(&error, place, None))?;
-        lay_over(&mut self.table, tree);
-        Ok(())
+/// Finds an input file or folder. A relative path is looked up in the current directory, then in the parent of the
+/// configuration's folder, so that `configs/tiny.toml` with `data/tiny-llama` works from any directory.
+pub(super) fn find_input(setting: &'static str, path: &Path, config_file: &Path) -> Result<PathBuf> {
+    let mut tried = vec![path.to_path_buf()];
+    if path.is_relative() {
+        let beside = config_file.canonicalize().ok().and_then(|file| Some(file.parent()?.parent()?.join(path)));
+        tried.extend(beside);
     }
+    match tried.iter().find(|path| path.exists()) {
+        Some(found) => Ok(found.clone()),
+        None => Err(Error::MissingInput { setting, tried }),
+    }
+}
 
-    /// Fills what was not typed from `defaults` and reads the whole as settings.
-    pub(crate) fn settle<S: DeserializeOwned>(&self, defaults: Table) -> Result<S> {
-        let mut table = defaults;
-        lay_over(&mut table, self.table.clone());
-        S::deserialize(table).map_err(|error| explain(&error, self.file.display().to_string(), None))
+/// An override as a tree of tables with one leaf.
+fn parse_override(text: &str) -> Result<Table> {
+    let bad = || Error::BadOverride { text: text.to_owned() };
+    let (key, value) = text.split_once('=').ok_or_else(bad)?;
+    let mut keys = key.split('.').map(str::trim);
+    if keys.clone().any(str::is_empty) {
+        return Err(bad());
     }
+    let first = keys.next().ok_or_else(bad)?;
+    let leaf = parse_value(value.trim());
+    let value = keys.rev().fold(leaf, |inner, key| Value::Table(Table::from_iter([(key.to_owned(), inner)])));
+    Ok(Table::from_iter([(first.to_owned(), value)]))
 }
 
 fn parse_value(text: &str) -> Value {
-    // A lone value is no TOML document, so it is given a key.
+    // A value alone is not a TOML document.
     format!("value = {text}")
         .parse::<Table>()
         .ok()
@@ -66,7 +72,7 @@ fn parse_value(text: &str) -> Value {
         .unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-fn read_file<S: DeserializeOwned>(path: &Path, seen: &mut Vec<PathBuf>) -> Result<Table> {
+fn read_file<C: DeserializeOwned>(path: &Path, seen: &mut Vec<PathBuf>) -> Result<Table> {
     let canonical = path.canonicalize().map_err(Error::io("read this configuration", path))?;
     if seen.contains(&canonical) {
         return Err(Error::ExtendsItself { path: path.to_path_buf() });
@@ -76,14 +82,14 @@ fn read_file<S: DeserializeOwned>(path: &Path, seen: &mut Vec<PathBuf>) -> Resul
     let text = std::fs::read_to_string(path).map_err(Error::io("read this configuration", path))?;
     let place = path.display().to_string();
     let mut table: Table = text.parse().map_err(|error| explain(&error, place.clone(), Some(&text)))?;
-    // Read from the text and not from the tree, since only the text knows its lines.
-    toml::from_str::<S>(&text).map_err(|error| explain(&error, place, Some(&text)))?;
+    // Deserialised from the text, since the tree has no line numbers.
+    toml::from_str::<C>(&text).map_err(|error| explain(&error, place, Some(&text)))?;
 
     match table.remove("extends") {
         Some(Value::String(parent)) => {
             let folder = path.parent().unwrap_or(Path::new(""));
-            let mut below = read_file::<S>(&folder.join(parent), seen)?;
-            lay_over(&mut below, table);
+            let mut below = read_file::<C>(&folder.join(parent), seen)?;
+            merge(&mut below, table);
             Ok(below)
         }
         Some(_) => Err(Error::Malformed {
@@ -94,10 +100,10 @@ fn read_file<S: DeserializeOwned>(path: &Path, seen: &mut Vec<PathBuf>) -> Resul
     }
 }
 
-fn lay_over(below: &mut Table, above: Table) {
+fn merge(below: &mut Table, above: Table) {
     for (key, value) in above {
         match (below.get_mut(&key), value) {
-            (Some(Value::Table(old)), Value::Table(new)) => lay_over(old, new),
+            (Some(Value::Table(old)), Value::Table(new)) => merge(old, new),
             (_, value) => {
                 below.insert(key, value);
             }
@@ -105,7 +111,7 @@ fn lay_over(below: &mut Table, above: Table) {
     }
 }
 
-/// Turns a TOML error into one that says where and, for an unknown key, which known one was probably meant.
+/// Turns a TOML error into one with the place and, for an unknown key, the most similar known key.
 fn explain(error: &toml::de::Error, place: String, text: Option<&str>) -> Error {
     let line = match (error.span(), text) {
         (Some(span), Some(text)) => text.get(..span.start).map(|before| before.matches('\n').count() + 1),
@@ -129,7 +135,7 @@ fn explain(error: &toml::de::Error, place: String, text: Option<&str>) -> Error 
     }
 }
 
-/// serde's wording: "unknown field `a`, expected one of `b`, `c`" (or "expected `b`", or "there are no fields").
+/// Parses serde's message: "unknown field `a`, expected one of `b`, `c`" (or "expected `b`", or "there are no fields").
 fn unknown_field(message: &str) -> Option<(String, Vec<String>)> {
     let rest = message.strip_prefix("unknown field `")?;
     let (key, rest) = rest.split_once('`')?;

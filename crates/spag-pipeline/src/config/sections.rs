@@ -1,19 +1,16 @@
-//! The tables of a run's configuration, each with its defaults.
-//!
-//! Defaults are the paper's where a small world allows it; `configs/tiny.toml` says what departs from them and why.
+//! The tables of a run's configuration. Defaults are the paper's unless the small world needs others.
 
 use serde::{Deserialize, Serialize};
 use spag_rewards::RewardNorm;
 use spag_train::{TrainConfig, TrainMethod};
 
-/// `[imitation]`: learning the game from scripted players.
+/// `[imitation]`: training on games of scripted players.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImitationSettings {
-    /// How many games the scripted players play; words are taken in turn.
+    /// Games of the scripted players; words are cycled.
     pub games: usize,
-    /// How the base learns from the winners' utterances; the base itself is the reference. The seed is drawn from the
-    /// run's.
+    /// Training of the base model, which is also the reference model. The seed is derived from the run's.
     pub train: TrainConfig,
 }
 
@@ -26,17 +23,17 @@ impl Default for ImitationSettings {
     }
 }
 
-/// `[self_play]`: the model against itself, before each round of training.
+/// `[self_play]`: games before each round of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SelfPlaySettings {
-    /// Games per epoch; words are taken in turn, again from the first when they run out.
+    /// Games per epoch; words are cycled.
     pub games: usize,
-    /// Sampling temperature; 0 plays greedily.
+    /// Sampling temperature; 0 is greedy.
     pub temperature: f64,
-    /// Longest reply, in tokens.
+    /// Maximum tokens of an utterance.
     pub max_new_tokens: usize,
-    /// Games that advance together, here and in evaluation: more is faster until memory ends.
+    /// Games in flight, also in evaluation. More is faster but takes more memory.
     pub games_in_flight: usize,
 }
 
@@ -46,11 +43,11 @@ impl Default for SelfPlaySettings {
     }
 }
 
-/// `[rewards]`: how a won game's reward is shared among the winner's utterances.
+/// `[rewards]`: credit assignment to the winner's utterances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RewardSettings {
-    /// γ: the k-th utterance of the winner gets a reward in proportion to γ⁻ᵏ.
+    /// γ: the reward of the winner's k-th utterance is proportional to γ⁻ᵏ.
     pub decay_weight: f64,
     /// `sum`: a game's rewards sum to 1, as in the paper. `mean`: they average 1.
     pub reward_norm: RewardNorm,
@@ -62,11 +59,11 @@ impl Default for RewardSettings {
     }
 }
 
-/// `[sft]`: general questions and answers mixed into the games, so that the model does not forget the rest.
+/// `[sft]`: general questions and answers among the samples, against forgetting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SftSettings {
-    /// Rows per game sample; 0.25 makes a fifth of all rows SFT.
+    /// SFT samples per game sample; 0.25 makes a fifth of all samples SFT.
     pub share: f64,
 }
 
@@ -82,16 +79,16 @@ impl Default for SftSettings {
 pub struct EvaluationSettings {
     /// Games per seat.
     pub games: usize,
-    /// Games of the last model against itself; 0 leaves them out.
+    /// Games of the last model against itself, or 0.
     pub self_play_games: usize,
-    /// Seed of the evaluation games, apart from the run's own seed: change one without the other.
+    /// Seed of the evaluation games, independent of the run's seed.
     pub seed: u64,
-    /// Sampling temperature; 0 plays greedily.
+    /// Sampling temperature; 0 is greedy.
     pub temperature: f64,
-    /// Which epochs are evaluated, as numbers from 1; all of them when left out.
+    /// Epochs to evaluate, from 1; all if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<Vec<usize>>,
-    /// Words whose games are shown side by side at the end.
+    /// Number of words whose games the report shows.
     pub sample_games: usize,
 }
 

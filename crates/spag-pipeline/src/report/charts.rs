@@ -1,15 +1,14 @@
-//! The charts of the page, each from the report's data alone.
+//! The charts of the page.
 
 use spag_selfplay::Rate;
 
 use super::data::{LossCurve, Match, Report};
 use super::html::figure;
-use super::numbers::{percent, rate};
 use super::svg::{Axis, Chart};
-use super::text::pairings;
+use super::text::{pairings, percent};
 use crate::play_stats::PlayStats;
 
-/// One way for a game to end: how to read it, its colour on the page, and its name.
+/// An ending: its rate, its colour on the page, and its name.
 type EndingSeries = (fn(&PlayStats) -> Rate, &'static str, &'static str);
 
 const ENDINGS: [EndingSeries; 5] = [
@@ -20,17 +19,17 @@ const ENDINGS: [EndingSeries; 5] = [
     (|play| play.tie, "grey", "tie"),
 ];
 
-/// One line of the win-rate chart.
+/// A line of the win-rate chart.
 struct Series {
     name: &'static str,
     colour: &'static str,
     dash: &'static str,
-    /// Epoch (0 is IM) and rate, where there is one.
+    /// Epochs (0 is IM) with a rate.
     points: Vec<(usize, Rate)>,
 }
 
-/// The three lines: both seats, and each. At epoch 0 stands IM against itself, which over both seats wins half its
-/// games by construction.
+/// The lines for both seats and for each seat. Epoch 0 is IM against itself, which wins half of the games in both seats by
+/// definition.
 fn win_series(report: &Report) -> [Series; 3] {
     let half = Rate { count: 0, total: 0, share: Some(0.5), low: 0.5, high: 0.5 };
     let series = |name, colour, dash, baseline: Rate, of: fn(&Match) -> Rate| {
@@ -45,7 +44,7 @@ fn win_series(report: &Report) -> [Series; 3] {
     ]
 }
 
-/// Win rates against IM by epoch, with their intervals as bands.
+/// Win rates against IM by epoch, with intervals as bands.
 pub(super) fn win_rates(report: &Report) -> String {
     let all = win_series(report);
     let last = report.matches.iter().map(|game| game.epoch).max().unwrap_or(1).max(1);
@@ -69,7 +68,7 @@ pub(super) fn win_rates(report: &Report) -> String {
         let shown = points.iter().filter_map(|(epoch, rate)| Some((*epoch, 100.0 * rate.share?, *rate)));
         let line: Vec<_> = shown.clone().map(|(epoch, percent, _)| (epoch as f64, percent)).collect();
         chart.line(&line, colour, dash);
-        let hint = |epoch, of| format!("{}, {name}: {} %", model_name(epoch), rate(of));
+        let hint = |epoch, of| format!("{}, {name}: {} %", model_name(epoch), of);
         let marks: Vec<_> = shown.map(|(epoch, percent, of)| (epoch as f64, percent, hint(epoch, of))).collect();
         chart.marks(&marks, colour);
     }
@@ -82,7 +81,7 @@ pub(super) fn win_rates(report: &Report) -> String {
     )
 }
 
-/// How games ended, one stacked bar per set of games.
+/// Endings, one stacked bar per set of games.
 fn endings(title: &str, note: &str, across: &str, bars: &[(String, &PlayStats)]) -> String {
     let ticks = bars.iter().enumerate().map(|(i, (name, _))| (i as f64 + 0.5, name.clone())).collect();
     let x = Axis { from: 0.0, to: bars.len().max(1) as f64, label: across.to_owned(), ticks };
@@ -97,7 +96,7 @@ fn endings(title: &str, note: &str, across: &str, bars: &[(String, &PlayStats)])
         for (of, colour, ending) in ENDINGS {
             let share = 100.0 * of(play).share.unwrap_or(0.0);
             let (left, right) = (i as f64 + 0.12, i as f64 + 0.88);
-            let hint = format!("{name}, {ending}: {} %", rate(of(play)));
+            let hint = format!("{name}, {ending}: {} %", of(play));
             chart.bar((left, below), (right, below + share), colour, &hint, &format!("{share:.0}"));
             below += share;
         }
@@ -105,7 +104,7 @@ fn endings(title: &str, note: &str, across: &str, bars: &[(String, &PlayStats)])
     figure(title, &ENDINGS.map(|(_, colour, name)| (colour, "box", name)), &chart.finish(), note)
 }
 
-/// Loss by step: imitation and offline policy optimisation apart, since their losses do not compare.
+/// Losses by step. Imitation and offline policy optimisation have separate charts, since their losses are not comparable.
 pub(super) fn losses(report: &Report) -> String {
     let (imitation, spag): (Vec<_>, Vec<_>) = report.losses.iter().partition(|curve| curve.name == "IM");
     loss_chart(
@@ -144,7 +143,7 @@ fn loss_chart(title: &str, curves: &[&LossCurve], note: &str) -> String {
     figure(title, &legend, &chart.finish(), note)
 }
 
-/// Each point's mean with its neighbours, a sixteenth of all points to either side.
+/// Moving averages over a sixteenth of all points to either side.
 fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let reach = points.len() / 16;
     let mean = |(i, (x, _)): (usize, &(f64, f64))| {
@@ -155,7 +154,7 @@ fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().enumerate().map(mean).collect()
 }
 
-/// Share of true clues of each attacker.
+/// The share of true clues by attacker.
 pub(super) fn clue_truth(report: &Report) -> String {
     let attackers: Vec<(String, Rate)> = std::iter::once(("IM".to_owned(), report.baseline.true_clues))
         .chain(report.matches.iter().map(|game| (game.name.clone(), game.as_attacker.true_clues)))
@@ -171,7 +170,7 @@ pub(super) fn clue_truth(report: &Report) -> String {
     for (i, (name, truth)) in attackers.iter().enumerate() {
         let Some(share) = truth.share else { continue };
         let i = i as f64;
-        let hint = format!("{name}: {} % of {} clues", rate(*truth), truth.total);
+        let hint = format!("{name}: {} % of {} clues", truth, truth.total);
         chart.bar((i + 0.2, 0.0), (i + 0.8, 100.0 * share), "blue", &hint, &percent(truth.share));
         chart.whisker(i + 0.5, 100.0 * truth.low, 100.0 * truth.high, "ink");
     }
@@ -184,7 +183,7 @@ pub(super) fn clue_truth(report: &Report) -> String {
     )
 }
 
-/// Both ending charts: games among equals, and games against IM.
+/// The charts of endings: self-play, and games against IM.
 pub(super) fn all_endings(report: &Report) -> String {
     let own: Vec<_> = report.training_games.iter().map(|named| (named.name.clone(), &named.play)).collect();
     let against: Vec<_> = pairings(report)
@@ -206,10 +205,7 @@ pub(super) fn all_endings(report: &Report) -> String {
 }
 
 fn model_name(epoch: usize) -> String {
-    match epoch {
-        0 => "IM".to_owned(),
-        epoch => format!("SPAG-{epoch}"),
-    }
+    if epoch == 0 { "IM".to_owned() } else { format!("SPAG-{epoch}") }
 }
 
 fn line_key(dash: &str) -> &'static str {

@@ -1,50 +1,46 @@
-//! The report as data: `report.json` is this, and the text and the page are drawn from it alone.
+//! The report as data, from which the text and the page are rendered. Written as `report.json`.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use spag_selfplay::{Change, Rate};
 
-use super::numbers::seconds;
 use crate::play_stats::PlayStats;
 
-/// Everything the end of a run has to say.
-///
-/// Made by the report stage from the files of the run; read by [`render_text`](super::render_text) and
-/// [`render_html`](super::render_html), and by whoever opens `report.json`.
+/// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The run folder.
     pub run_dir: String,
     /// The run's seed.
     pub seed: u64,
-    /// The evaluation's seed.
+    /// The seed of the evaluation.
     pub evaluation_seed: u64,
-    /// A few settings worth showing beside the numbers, as (name, value).
+    /// The main settings, as (name, value).
     pub settings: Vec<(String, String)>,
-    /// The games that the models were trained on, in order: the scripted players', IM's, SPAG-1's …; last, if it was
-    /// played, the last model's self-play from the evaluation.
+    /// The training games of the scripted players, IM, SPAG-1 …, and the self-play of the last model from the evaluation,
+    /// if any.
     pub training_games: Vec<NamedPlay>,
-    /// IM against itself in the evaluation: the baseline of both seats.
+    /// IM against itself in the evaluation, the baseline of both seats.
     pub baseline: PlayStats,
     /// Each evaluated model against IM, in order of epochs.
     pub matches: Vec<Match>,
     /// Loss curves of the training stages, in order.
     pub losses: Vec<LossCurve>,
-    /// Games on the same word, side by side.
+    /// Games on the same words, side by side.
     pub samples: Vec<SamplePair>,
-    /// Seconds spent, by stage.
+    /// Seconds by stage.
     pub stages: Vec<StageSeconds>,
-    /// Where everything lies, as (path in the run folder, what it is).
+    /// The files of the run, as (path in the run folder, description).
     pub files: Vec<(String, String)>,
 }
 
-/// Statistics of some games, with the players' name.
+/// Statistics of self-play games, with the name of the player.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NamedPlay {
-    /// Who played against itself: "scripted", "IM", "SPAG-1" …
+    /// The player: "scripted", "IM", "SPAG-1" …
     pub name: String,
-    /// How it went.
+    /// The statistics.
     pub play: PlayStats,
 }
 
@@ -53,22 +49,22 @@ pub struct NamedPlay {
 pub struct Match {
     /// The model's name, "SPAG-1" …
     pub name: String,
-    /// Its epoch, from 1.
+    /// The epoch, from 1.
     pub epoch: usize,
     /// The model attacks, IM defends.
     pub as_attacker: PlayStats,
     /// IM attacks, the model defends.
     pub as_defender: PlayStats,
-    /// The model's wins among decided games, both seats together.
+    /// The model's wins among decided games in both seats.
     pub win: Rate,
-    /// The model's win rate as attacker against that of IM attacking itself.
+    /// The model's win rate as attacker, minus that of IM against itself.
     pub attacker_change: Option<Change>,
-    /// The model's win rate as defender against that of IM defending against itself.
+    /// The model's win rate as defender, minus that of IM against itself.
     pub defender_change: Option<Change>,
 }
 
 impl Match {
-    /// Joins the two seats and compares them with the baseline.
+    /// Pools the two seats and compares them with the baseline.
     pub fn new(epoch: usize, as_attacker: PlayStats, as_defender: PlayStats, baseline: &PlayStats) -> Self {
         Self {
             name: format!("SPAG-{epoch}"),
@@ -82,7 +78,7 @@ impl Match {
     }
 }
 
-/// The loss of one training stage, step by step.
+/// The loss of a training stage by step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossCurve {
     /// "IM", "SPAG-1" …
@@ -91,12 +87,12 @@ pub struct LossCurve {
     pub points: Vec<LossPoint>,
 }
 
-/// One logged optimizer step.
+/// A logged optimizer step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossPoint {
     /// Optimizer step, from 1.
     pub step: u64,
-    /// The loss of that step's batch.
+    /// The loss of the batch.
     pub loss: f64,
 }
 
@@ -111,38 +107,38 @@ pub struct SamplePair {
     pub after: ShownGame,
 }
 
-/// One game, to be read.
+/// A game for the reader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShownGame {
-    /// Who attacked.
+    /// The attacker.
     pub attacker: String,
-    /// Who defended.
+    /// The defender.
     pub defender: String,
     /// The utterances up to the deciding one.
     pub utterances: Vec<ShownUtterance>,
-    /// How it ended, in words.
+    /// A description of the ending.
     pub ending: String,
 }
 
-/// One utterance of a shown game.
+/// An utterance of a shown game.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShownUtterance {
     /// "attacker" or "defender".
     pub role: String,
-    /// What was said.
+    /// The text.
     pub content: String,
-    /// Clues in it that do not hold for the target word; always empty for a defender.
+    /// Its clues that are false for the target word; always empty for a defender.
     pub untrue: Vec<String>,
 }
 
-/// Where the time of one stage went.
+/// The time of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageSeconds {
     /// The stage's name.
     pub stage: String,
     /// Seconds by part: play, credit, train.
     pub parts: BTreeMap<String, f64>,
-    /// Whether the stage was interrupted and taken up again: the seconds are then of its last start only.
+    /// Whether the stage was resumed; the seconds then count from its last start.
     pub resumed: bool,
 }
 
@@ -156,8 +152,8 @@ impl StageSeconds {
     pub(super) fn describe(&self) -> String {
         let mut parts: Vec<_> = self.parts.iter().collect();
         parts.sort_by(|a, b| b.1.total_cmp(a.1));
-        let parts: Vec<String> = parts.iter().map(|(part, spent)| format!("{part} {}", seconds(**spent))).collect();
-        let resumed = if self.resumed { " (since it was taken up again)" } else { "" };
+        let parts: Vec<String> = parts.iter().map(|(part, spent)| format!("{part} {spent:.1}")).collect();
+        let resumed = if self.resumed { " (since it was resumed)" } else { "" };
         format!("{}{resumed}", parts.join(", "))
     }
 }

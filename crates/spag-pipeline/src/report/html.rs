@@ -1,4 +1,4 @@
-//! Text made safe for HTML, and the few elements that the page repeats.
+//! HTML escapes, and elements that the page repeats.
 
 /// Escapes text for element content and quoted attributes.
 pub(super) fn escape(text: &str) -> String {
@@ -10,7 +10,7 @@ pub(super) fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Control characters are not allowed in HTML at all.
+            // HTML does not allow control characters.
             c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -18,7 +18,7 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// A table with a caption; the first column names its row. `head` and `rows` are plain text.
+/// A table with a caption, whose first column has row headers. `head` and `rows` are plain text.
 pub(super) fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     let head: String = head.iter().map(|cell| format!(r#"<th scope="col">{}</th>"#, escape(cell))).collect();
     let rows: String = rows
@@ -41,7 +41,7 @@ pub(super) fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> Strin
     )
 }
 
-/// A figure: heading, legend, chart, and a line on how to read it.
+/// A figure with heading, legend, chart and note.
 pub(super) fn figure(title: &str, legend: &[(&str, &str, &str)], svg: &str, note: &str) -> String {
     let legend: String = legend
         .iter()
@@ -61,7 +61,7 @@ mod tests {
     use super::escape;
 
     #[test]
-    fn markup_becomes_text() {
+    fn escape_turns_markup_into_text() {
         assert_eq!(
             escape("<script>alert('a & \"b\"')</script>\u{7}"),
             "&lt;script&gt;alert(&#39;a &amp; &quot;b&quot;&#39;)&lt;/script&gt;\u{fffd}"

@@ -1,9 +1,8 @@
-//! What a run found out, as data, as text and as a page.
+//! The report of a run as data, as text and as a page.
 
 mod charts;
 mod data;
 mod html;
-mod numbers;
 mod page;
 mod svg;
 mod text;

@@ -1,14 +1,13 @@
-//! The report as one self-contained HTML page: no scripts, no fonts, no links to anywhere.
+//! The report as one HTML page without scripts, fonts or external links.
 
 use super::charts;
 use super::data::{Report, SamplePair, ShownGame};
 use super::html::{escape, table};
-use super::numbers::{change, percent, rate, seconds};
-use super::text::{ENDING_COLUMNS, ending_row, pairings};
+use super::text::{ENDING_COLUMNS, change, ending_row, pairings, percent, win_rows};
 
 const STYLE: &str = include_str!("page.css");
 
-/// The whole page. Every text from the run is escaped; colours follow the reader's light or dark scheme.
+/// The report as a page. Texts of the run are escaped; colours follow the reader's light or dark scheme.
 pub fn render_html(report: &Report) -> String {
     let title = format!("SPAG run {}", report.run_dir);
     let charts =
@@ -50,14 +49,14 @@ pub fn render_html(report: &Report) -> String {
     )
 }
 
-/// The headline: the last model against IM.
+/// The main numbers: the last model against IM.
 fn tiles(report: &Report) -> String {
     let Some(last) = report.matches.last() else { return String::new() };
     let name = &last.name;
     let tiles = [
         (
             format!("{} %", percent(last.win.share)),
-            format!("of decided games {name} wins against IM {}", brackets(&rate(last.win))),
+            format!("of decided games {name} wins against IM {}", brackets(&last.win.to_string())),
         ),
         (points(&change(last.attacker_change)), "points won as attacker, against IM in that seat".to_owned()),
         (points(&change(last.defender_change)), "points won as defender, against IM in that seat".to_owned()),
@@ -84,31 +83,12 @@ fn points(change: &str) -> String {
 }
 
 fn tables(report: &Report) -> String {
-    let baseline = vec![
-        "IM itself".to_owned(),
-        "–".to_owned(),
-        rate(report.baseline.attacker_win),
-        "–".to_owned(),
-        rate(report.baseline.defender_win),
-        "–".to_owned(),
-    ];
-    let matches = report.matches.iter().map(|game| {
-        vec![
-            game.name.clone(),
-            rate(game.win),
-            rate(game.as_attacker.attacker_win),
-            change(game.attacker_change),
-            rate(game.as_defender.defender_win),
-            change(game.defender_change),
-        ]
-    });
-    let wins: Vec<Vec<String>> = std::iter::once(baseline).chain(matches).collect();
     let endings: Vec<Vec<String>> =
-        pairings(report).into_iter().map(|(name, play)| ending_row(name, play, rate)).collect();
+        pairings(report).into_iter().map(|(name, play)| ending_row(name, play, |rate| rate.to_string())).collect();
     table(
         "Win rates against IM, % of decided games [95% Wilson interval], and the change against IM playing itself, in points",
         &["model", "both seats", "as attacker", "against IM–IM", "as defender", "against IM–IM"],
-        &wins,
+        &win_rows(report),
     ) + &table("How games ended, % of games [95%]; true clues, % of clues given", &ENDING_COLUMNS, &endings)
 }
 
@@ -127,9 +107,10 @@ fn game(game: &ShownGame) -> String {
         .iter()
         .map(|utterance| {
             let class = if utterance.role == "defender" { "defender" } else { "attacker" };
-            let untrue = match utterance.untrue.is_empty() {
-                true => String::new(),
-                false => format!(r#"<small>untrue: {}</small>"#, escape(&utterance.untrue.join(", "))),
+            let untrue = if utterance.untrue.is_empty() {
+                String::new()
+            } else {
+                format!(r#"<small>untrue: {}</small>"#, escape(&utterance.untrue.join(", ")))
             };
             let content = escape(&utterance.content);
             format!(r#"<dt>{}</dt><dd class="{class}">{content}{untrue}</dd>"#, escape(&utterance.role))
@@ -144,8 +125,11 @@ fn game(game: &ShownGame) -> String {
 }
 
 fn run_tables(report: &Report) -> String {
-    let stages: Vec<Vec<String>> =
-        report.stages.iter().map(|stage| vec![stage.stage.clone(), seconds(stage.total()), stage.describe()]).collect();
+    let stages: Vec<Vec<String>> = report
+        .stages
+        .iter()
+        .map(|stage| vec![stage.stage.clone(), format!("{:.1}", stage.total()), stage.describe()])
+        .collect();
     let pairs = |pairs: &[(String, String)]| -> Vec<Vec<String>> {
         pairs.iter().map(|(a, b)| vec![a.clone(), b.clone()]).collect()
     };

@@ -1,12 +1,10 @@
-//! Just enough SVG for the charts: a frame with axes, and shapes in its coordinates.
-//!
-//! Colours are CSS variables of the page, so that a chart follows the reader's light or dark scheme.
+//! Charts as SVG: axes, and shapes in data coordinates. Colours are CSS variables of the page.
 
 use std::fmt::Write;
 
 use super::html::escape;
 
-/// Width of every chart in its own units; the page scales it to the column.
+/// Width of a chart in SVG units; the page scales it.
 const WIDTH: f64 = 390.0;
 /// Height of every chart.
 const HEIGHT: f64 = 275.0;
@@ -22,9 +20,9 @@ pub(super) struct Axis {
     pub(super) from: f64,
     /// Value at the right or top end.
     pub(super) to: f64,
-    /// What is measured, with its unit.
+    /// The quantity and its unit.
     pub(super) label: String,
-    /// Where ticks stand, and what they say.
+    /// Positions and labels of the ticks.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
@@ -46,7 +44,7 @@ impl Axis {
         Self { from: low * step, to: high * step, label: label.to_owned(), ticks }
     }
 
-    /// As [`Axis::round`], but ending where the data end.
+    /// As [`Axis::round`] from 0, but without rounding the upper end.
     pub(super) fn until(to: f64, count: usize, label: &str) -> Self {
         let mut axis = Self::round(0.0, to, count, label);
         axis.ticks.retain(|(value, _)| *value <= to);
@@ -58,7 +56,7 @@ impl Axis {
     }
 }
 
-/// One chart being drawn: axes first, then shapes in data coordinates.
+/// A chart in progress.
 pub(super) struct Chart {
     x: Axis,
     y: Axis,
@@ -119,7 +117,7 @@ impl Chart {
         self.body.push_str(&body);
     }
 
-    /// A line through `points`; `colour` is the number of a page colour, `dash` an SVG dash pattern or "".
+    /// A line through `points`; `colour` is the name of a page colour, `dash` an SVG dash pattern or "".
     pub(super) fn line(&mut self, points: &[(f64, f64)], colour: &str, dash: &str) {
         let path = self.path(points.iter().copied());
         let _ = write!(
@@ -128,13 +126,13 @@ impl Chart {
         );
     }
 
-    /// A thin, pale line: what a bolder line beside it is the mean of.
+    /// A thin, pale line through `points`.
     pub(super) fn faint_line(&mut self, points: &[(f64, f64)], colour: &str) {
         let path = self.path(points.iter().copied());
         let _ = write!(self.body, r#"<path class="line faint" d="{path}" style="stroke:var(--{colour})"/>"#);
     }
 
-    /// Round marks at `points`, each with a text that appears on hovering.
+    /// Round marks at `points`, each with a tooltip.
     pub(super) fn marks(&mut self, points: &[(f64, f64, String)], colour: &str) {
         for (x, y, hint) in points {
             let _ = write!(
@@ -155,7 +153,7 @@ impl Chart {
         let _ = write!(self.body, r#"<path class="band" d="{path} Z" style="fill:var(--{colour})"/>"#);
     }
 
-    /// A filled box from (x0, y0) to (x1, y1) with a hint, and a text inside where it fits.
+    /// A filled box with a tooltip, and a text inside if it fits.
     pub(super) fn bar(&mut self, from: (f64, f64), to: (f64, f64), colour: &str, hint: &str, text: &str) {
         let (x0, x1) = (self.px(from.0), self.px(to.0));
         let (y0, y1) = (self.py(to.1), self.py(from.1));
@@ -176,7 +174,7 @@ impl Chart {
         }
     }
 
-    /// A short upright line from `low` to `high` at x.
+    /// A vertical line from `low` to `high` at x.
     pub(super) fn whisker(&mut self, x: f64, low: f64, high: f64, colour: &str) {
         self.line(&[(x, low), (x, high)], colour, "");
     }
@@ -190,13 +188,13 @@ impl Chart {
         path
     }
 
-    /// A level line across the whole chart.
+    /// A horizontal line across the chart.
     pub(super) fn rule(&mut self, y: f64) {
         let (y, right) = (self.py(y), WIDTH - RIGHT);
         let _ = write!(self.body, r#"<line class="rule" x1="{LEFT}" y1="{y:.1}" x2="{right}" y2="{y:.1}"/>"#);
     }
 
-    /// The finished `<svg>`, labelled for screen readers.
+    /// The `<svg>` element, labelled for screen readers.
     pub(super) fn finish(self) -> String {
         format!(
             r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}"><desc>{}</desc>{}</svg>"#,

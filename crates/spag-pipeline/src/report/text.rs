@@ -1,12 +1,11 @@
 //! The report as plain text, for the terminal and `report.txt`.
 
-use spag_selfplay::Rate;
+use spag_selfplay::{Change, Rate, text_table};
 
 use super::data::{Report, SamplePair, ShownGame, ShownUtterance};
-use super::numbers::{change, percent, rate, seconds};
 use crate::play_stats::PlayStats;
 
-/// The whole report as plain text: win rates, how games ended, a few games, seconds, and where everything lies.
+/// The report as plain text: win rates, endings, sample games, seconds and files.
 pub fn render_text(report: &Report) -> String {
     let mut out = String::new();
     win_rates(report, &mut out);
@@ -22,38 +21,49 @@ fn win_rates(report: &Report, out: &mut String) {
         "Win rates against IM, % of decided games [95% Wilson interval]; a broken rule is the attacker's loss\n\n",
     );
     let mut rows = vec![cells(["model", "both seats", "as attacker", "against IM-IM", "as defender", "against IM-IM"])];
-    rows.push(vec![
-        "IM itself".to_owned(),
-        "–".to_owned(),
-        rate(report.baseline.attacker_win),
-        "–".to_owned(),
-        rate(report.baseline.defender_win),
-        "–".to_owned(),
-    ]);
-    for game in &report.matches {
-        rows.push(vec![
+    rows.extend(win_rows(report));
+    out.push_str(&text_table(&rows));
+}
+
+/// The table of win rates without its header: the baseline, then each match.
+pub(super) fn win_rows(report: &Report) -> Vec<Vec<String>> {
+    let [attacker, defender] =
+        [report.baseline.attacker_win, report.baseline.defender_win].map(|rate| rate.to_string());
+    let mut rows = vec![cells(["IM itself", "–", &attacker, "–", &defender, "–"])];
+    rows.extend(report.matches.iter().map(|game| {
+        vec![
             game.name.clone(),
-            rate(game.win),
-            rate(game.as_attacker.attacker_win),
+            game.win.to_string(),
+            game.as_attacker.attacker_win.to_string(),
             change(game.attacker_change),
-            rate(game.as_defender.defender_win),
+            game.as_defender.defender_win.to_string(),
             change(game.defender_change),
-        ]);
-    }
-    table(&rows, out);
+        ]
+    }));
+    rows
+}
+
+/// A change in points, or a dash.
+pub(super) fn change(change: Option<Change>) -> String {
+    change.map_or("–".to_owned(), |change| change.to_string())
+}
+
+/// As in "61.2", in per cent, or a dash.
+pub(super) fn percent(share: Option<f64>) -> String {
+    share.map_or("–".to_owned(), |share| format!("{:.1}", 100.0 * share))
 }
 
 fn endings(report: &Report, out: &mut String) {
     out.push_str("\nHow games ended, % of games; turns up to the end; true clues, % of the attackers' clues\n\n");
     let mut rows = vec![cells(ENDING_COLUMNS)];
     rows.extend(pairings(report).into_iter().map(|(name, play)| ending_row(name, play, |rate| percent(rate.share))));
-    table(&rows, out);
+    out.push_str(&text_table(&rows));
     out.push_str(
         "\n  The rules do not forbid untrue clues: where their share grows, part of the attacker's gain is lying.\n",
     );
 }
 
-/// Heads of the table of how games ended.
+/// Headers of the table of endings.
 pub(super) const ENDING_COLUMNS: [&str; 9] = [
     "attacker – defender",
     "games",
@@ -66,7 +76,7 @@ pub(super) const ENDING_COLUMNS: [&str; 9] = [
     "true clues",
 ];
 
-/// A row under [`ENDING_COLUMNS`]; `show` writes a share.
+/// A row of the table of endings; `show` formats a rate.
 pub(super) fn ending_row(name: String, play: &PlayStats, show: impl Fn(Rate) -> String) -> Vec<String> {
     let shares = [play.right_guess, play.wrong_guess, play.said_unknowingly, play.broken_rule, play.tie];
     let mut row = vec![name, play.games.to_string()];
@@ -75,7 +85,7 @@ pub(super) fn ending_row(name: String, play: &PlayStats, show: impl Fn(Rate) -> 
     row
 }
 
-/// Every set of games of the report with its players' names, evaluation first.
+/// All sets of games of the report with the names of the players, evaluation first.
 pub(super) fn pairings(report: &Report) -> Vec<(String, &PlayStats)> {
     let mut all = vec![("IM – IM".to_owned(), &report.baseline)];
     for game in &report.matches {
@@ -111,34 +121,19 @@ fn times(report: &Report, out: &mut String) {
     out.push_str("\nSeconds per stage\n\n");
     let mut rows = vec![cells(["stage", "seconds", "of which"])];
     for stage in &report.stages {
-        rows.push(vec![stage.stage.clone(), seconds(stage.total()), stage.describe()]);
+        rows.push(vec![stage.stage.clone(), format!("{:.1}", stage.total()), stage.describe()]);
     }
-    let total = report.stages.iter().map(|stage| stage.total()).sum();
-    rows.push(vec!["together".to_owned(), seconds(total), String::new()]);
-    table(&rows, out);
+    let total: f64 = report.stages.iter().map(|stage| stage.total()).sum();
+    rows.push(vec!["together".to_owned(), format!("{total:.1}"), String::new()]);
+    out.push_str(&text_table(&rows));
 }
 
 fn files(report: &Report, out: &mut String) {
     out.push_str(&format!("\nEverything lies in {}\n\n", report.run_dir));
     let rows: Vec<Vec<String>> = report.files.iter().map(|(path, what)| vec![path.clone(), what.clone()]).collect();
-    table(&rows, out);
+    out.push_str(&text_table(&rows));
 }
 
 fn cells<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
-}
-
-/// Columns as wide as their widest cell, two spaces apart, all flush left.
-fn table(rows: &[Vec<String>], out: &mut String) {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| {
-            let cells = rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        })
-        .collect();
-    for row in rows {
-        let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        out.push_str(&format!("  {}\n", line.join("  ").trim_end()));
-    }
 }

@@ -1,19 +1,15 @@
-//! Evaluation: the trained models against the imitation model, in both seats, on seeds of their own.
+//! Evaluation: the trained models against the imitation model in both seats.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use spag_game::Seats;
-use spag_model::Checkpoint;
-
-use super::folder::{RunFolder, StageDone, StageFolder};
-use super::games::GameSet;
-use super::{Scene, load, player};
-use crate::config::RunConfig;
-use crate::error::Result;
 use spag_io::Progress;
 
-use crate::progress::Staged;
+use super::context::{RunContext, StageProgress};
+use super::folder::{RunFolder, StageDone, StageFolder};
+use super::games::GameSet;
+use crate::config::RunConfig;
+use crate::error::Result;
 use crate::seeds::stage_seed;
 
 /// A model of the run.
@@ -21,12 +17,12 @@ use crate::seeds::stage_seed;
 pub(super) enum Model {
     /// The imitation model.
     Im,
-    /// SPAG of an epoch, from 1.
+    /// The model of an epoch, from 1.
     Spag(usize),
 }
 
 impl Model {
-    /// The stage that made it.
+    /// The stage that makes it.
     pub(super) fn stage(self) -> String {
         match self {
             Self::Im => "im".to_owned(),
@@ -34,13 +30,13 @@ impl Model {
         }
     }
 
-    /// As it is called in the report.
+    /// The name in the report.
     pub(super) fn name(self) -> String {
         self.stage().to_uppercase()
     }
 }
 
-/// Two models at the table.
+/// Two models in fixed seats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pairing {
     pub(super) attacker: Model,
@@ -52,14 +48,13 @@ impl Pairing {
         format!("{}-vs-{}", self.attacker.stage(), self.defender.stage())
     }
 
-    /// Where its games lie.
+    /// The file of its games.
     pub(super) fn file(self, eval: &StageFolder) -> PathBuf {
         eval.file(&format!("{}.jsonl", self.name()))
     }
 }
 
-/// Every pairing of the evaluation with its number of games: the baseline, both seats of each epoch, and the last
-/// model against itself.
+/// All pairings with their numbers of games: the baseline, both seats of each epoch, and the last model against itself.
 pub(super) fn pairings(config: &RunConfig) -> Vec<(Pairing, usize)> {
     let games = config.evaluation.games;
     let mut pairings = vec![(Pairing { attacker: Model::Im, defender: Model::Im }, games)];
@@ -75,39 +70,30 @@ pub(super) fn pairings(config: &RunConfig) -> Vec<(Pairing, usize)> {
     pairings
 }
 
-/// Plays what is missing of every pairing.
+/// Plays the missing games of every pairing.
 pub(super) fn evaluate(
-    scene: Scene<'_>,
+    run: RunContext<'_>,
     folder: &RunFolder,
     eval: &StageFolder,
     progress: &mut dyn Progress,
 ) -> Result<StageDone> {
-    let Scene { config, crew, table } = scene;
     let mut done = StageDone::default();
     let mut total = 0;
-    for (pairing, count) in pairings(config) {
+    for (pairing, count) in pairings(run.config) {
         let name = pairing.name();
-        let seed = stage_seed(config.evaluation.seed, &name);
+        let seed = stage_seed(run.config.evaluation.seed, &name);
         done.note_seed(&name, seed);
-        let set = GameSet { path: pairing.file(eval), words: &table.words, count, seed, players: name };
-        done.timed("play", || {
-            let mut games = set.begin(crew, config.max_turns)?;
-            if !games.is_complete() {
-                let stage = format!("eval: {} – {}", pairing.attacker.name(), pairing.defender.name());
-                let mut progress = Staged { stage: &stage, inner: &mut *progress };
-                let checkpoint =
-                    |model: Model| -> Result<Arc<Checkpoint>> { load(config, crew, &folder.stage(&model.stage())?) };
-                let temperature = config.evaluation.temperature;
-                let mut attacker = player(config, crew, &checkpoint(pairing.attacker)?, temperature)?;
-                if pairing.attacker == pairing.defender {
-                    games.play(Seats::SelfPlay(&mut attacker), &table.prompts, config, &mut progress)?;
-                } else {
-                    let mut defender = player(config, crew, &checkpoint(pairing.defender)?, temperature)?;
-                    let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
-                    games.play(seats, &table.prompts, config, &mut progress)?;
-                }
+        let set = GameSet { path: pairing.file(eval), count, seed, players: name };
+        set.complete(run, &mut done, |games| {
+            let stage = format!("eval: {} – {}", pairing.attacker.name(), pairing.defender.name());
+            let mut progress = StageProgress { stage: &stage, inner: &mut *progress };
+            let player = |model: Model| run.player(&folder.stage(&model.stage())?, run.config.evaluation.temperature);
+            let mut attacker = player(pairing.attacker)?;
+            if pairing.attacker == pairing.defender {
+                return games.play(Seats::SelfPlay(&mut attacker), &mut progress);
             }
-            games.finish()
+            let mut defender = player(pairing.defender)?;
+            games.play(Seats::Versus { attacker: &mut attacker, defender: &mut defender }, &mut progress)
         })?;
         total += count;
     }

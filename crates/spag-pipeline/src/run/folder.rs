@@ -1,35 +1,33 @@
-//! The run folder: whose it is, what it was made with, and which of its stages are done.
+//! The run folder: its lock, its settings, and its finished stages.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use spag_io::write_json_atomically;
+use spag_io::{FileLock, read_json, write_atomically, write_json_atomically};
+use spag_selfplay::content_digest;
 use toml::{Table, Value};
 
-use super::crew::Crew;
+use super::context::RankContext;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::files::{fingerprint, read_json, write_text};
 
-/// Settings that say where something lies, where what lies there is compared instead by its fingerprint, or on which
-/// device it is computed.
-const PLACES: [&str; 6] = ["run_dir", "base_model", "lexicon", "words", "prompts", "device"];
+/// Settings that may differ when a run resumes: the device, and paths, whose contents are compared instead.
+const NOT_COMPARED: [&str; 6] = ["run_dir", "base_model", "lexicon", "words", "prompts", "device"];
 
-/// An open run folder; nobody else can open it until this is dropped or the process ends, however it ends.
+/// A run folder, locked until this is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     root: PathBuf,
-    /// Rank 0 makes what is to be there; the others find it.
-    makes: bool,
-    // Held, not read: the operating system releases the lock with the file. Rank 0 has it for all ranks of a run.
-    _lock: Option<File>,
+    is_rank_0: bool,
+    /// Held by rank 0 for all ranks.
+    _lock: Option<FileLock>,
 }
 
-/// Where an input was found, and what was in it.
+/// The path of an input and the digest of its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Input {
     pub(crate) path: PathBuf,
@@ -37,12 +35,10 @@ pub(crate) struct Input {
 }
 
 impl RunFolder {
-    /// Makes or reopens the folder of `config`.
-    ///
-    /// Refuses a folder in use, and one that was made with other settings or other inputs.
-    pub(crate) fn open(config: &RunConfig, crew: &Crew) -> Result<Self> {
-        let mut folder = Self { _lock: None, makes: crew.is_first(), root: config.run_dir.clone() };
-        crew.first_does(|| {
+    /// Creates or reopens the folder of `config`. Fails if it is in use or was made with other settings or inputs.
+    pub(crate) fn open(config: &RunConfig, ranks: &RankContext) -> Result<Self> {
+        let mut folder = Self { _lock: None, is_rank_0: ranks.is_rank_0(), root: config.run_dir.clone() };
+        ranks.on_rank_0(|| {
             let root = &folder.root;
             fs::create_dir_all(root).map_err(Error::io("create this run folder", root))?;
             folder._lock = Some(lock(root)?);
@@ -56,14 +52,14 @@ impl RunFolder {
         &self.root
     }
 
-    /// The folder of a stage, made if need be.
+    /// The folder of a stage, created if missing.
     pub(crate) fn stage(&self, name: &str) -> Result<StageFolder> {
         let dir = self.root.join(name);
-        let began_before = dir.exists();
-        if self.makes {
+        let existed = dir.exists();
+        if self.is_rank_0 {
             fs::create_dir_all(&dir).map_err(Error::io("create it", &dir))?;
         }
-        Ok(StageFolder { name: name.to_owned(), dir, began_before })
+        Ok(StageFolder { name: name.to_owned(), dir, existed })
     }
 
     fn compare_settings(&self, config: &RunConfig) -> Result<()> {
@@ -74,12 +70,12 @@ impl RunFolder {
                 let (was, now) = (settings(&was, &path)?, settings(&now, &path)?);
                 self.first_difference(&was, &now)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => write_text(
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(write_atomically(
                 &path,
-                &format!(
+                format!(
                     "# Every setting of this run as it was resolved; made by `spag run`, compared when it goes on.\n\n{now}"
                 ),
-            ),
+            )?),
             Err(error) => Err(Error::io("read it", path)(error)),
         }
     }
@@ -95,10 +91,10 @@ impl RunFolder {
         ];
         for (name, path) in named {
             if let Some(path) = path {
-                now.insert(name.to_owned(), Input { path: path.clone(), sha256: fingerprint(path)? });
+                now.insert(name.to_owned(), Input { path: path.clone(), sha256: content_digest(path)? });
             }
         }
-        let Some(was) = read_json::<BTreeMap<String, Input>>(&path)? else {
+        let Some(was) = read_run_json::<BTreeMap<String, Input>>(&path)? else {
             return Ok(write_json_atomically(&path, &now)?);
         };
         let contents = |inputs: &BTreeMap<String, Input>| -> BTreeMap<String, String> {
@@ -121,41 +117,31 @@ impl RunFolder {
     }
 }
 
-/// Takes the folder's lock. The operating system holds it for the living process alone: that of a killed one is free.
-fn lock(root: &Path) -> Result<File> {
-    let path = root.join("lock");
-    let mut options = File::options();
-    let mut file = options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(Error::io("open this lock", &path))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            // The number is for the reader only; without it the message still says what matters.
-            let _ = file.read_to_string(&mut holder);
-            return Err(Error::RunLocked { run_dir: root.to_path_buf(), holder: holder.trim().to_owned() });
+/// Takes the lock of the folder.
+fn lock(root: &Path) -> Result<FileLock> {
+    FileLock::try_acquire(root.join("lock")).map_err(|error| match error {
+        spag_io::Error::InUse { holder, .. } => {
+            let holder = holder.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
+            Error::RunLocked { run_dir: root.to_path_buf(), holder }
         }
-        Err(TryLockError::Error(error)) => return Err(Error::io("lock it", path)(error)),
-    }
-    let written = file
-        .set_len(0)
-        .and_then(|()| file.seek(SeekFrom::Start(0)))
-        .and_then(|_| writeln!(file, "{}", std::process::id()));
-    written.map_err(Error::io("write it", path))?;
-    Ok(file)
+        error => error.into(),
+    })
 }
 
-/// The settings of a resolved configuration as (dotted key, value), places left out.
+/// A JSON file of the run folder; `None` if there is no such file.
+fn read_run_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    read_json(path).map_err(|error| match error {
+        spag_io::Error::Json { path, reason } => Error::DamagedRun { path, message: reason },
+        error => error.into(),
+    })
+}
+
+/// The compared settings of a resolved configuration, as (dotted key, value).
 fn settings(text: &str, path: &Path) -> Result<BTreeMap<String, String>> {
     let mut table: Table = text
         .parse()
         .map_err(|error: toml::de::Error| Error::DamagedRun { path: path.to_path_buf(), message: error.to_string() })?;
-    table.retain(|key, _| !PLACES.contains(&key));
+    table.retain(|key, _| !NOT_COMPARED.contains(&key));
     let mut flat = BTreeMap::new();
     flatten("", &Value::Table(table), &mut flat);
     Ok(flat)
@@ -175,7 +161,7 @@ fn flatten(prefix: &str, value: &Value, flat: &mut BTreeMap<String, String>) {
     }
 }
 
-/// What `done.json` says; written last, so that a stage with it is finished.
+/// The content of `done.json`, which is written last and marks a stage as finished.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StageDone {
@@ -183,16 +169,16 @@ pub(crate) struct StageDone {
     pub(crate) stage: String,
     /// The seeds of its parts.
     pub(crate) seeds: BTreeMap<String, u64>,
-    /// How many games, samples, steps …
+    /// Numbers of games, samples, steps …
     pub(crate) counts: BTreeMap<String, u64>,
     /// Seconds by part.
     pub(crate) seconds: BTreeMap<String, f64>,
-    /// Whether it was interrupted and taken up again; `seconds` then counts from its last start.
+    /// Whether the stage was resumed; `seconds` then counts from its last start.
     pub(crate) resumed: bool,
 }
 
 impl StageDone {
-    /// Runs one part of the stage and adds its seconds.
+    /// Runs a part of the stage and adds its seconds.
     pub(crate) fn timed<T>(&mut self, part: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let start = Instant::now();
         let result = work()?;
@@ -209,12 +195,13 @@ impl StageDone {
     }
 }
 
-/// One stage's folder and the names of the files in it.
+/// The folder of a stage and the names of its files.
 #[derive(Clone, Debug)]
 pub(crate) struct StageFolder {
     name: String,
     dir: PathBuf,
-    began_before: bool,
+    /// Whether the folder existed when it was opened.
+    existed: bool,
 }
 
 impl StageFolder {
@@ -246,14 +233,14 @@ impl StageFolder {
         self.file("model")
     }
 
-    /// What the stage left when it finished; nothing while it has not.
+    /// The result of the stage; `None` if it is not finished.
     pub(crate) fn done(&self) -> Result<Option<StageDone>> {
-        read_json(&self.file("done.json"))
+        read_run_json(&self.file("done.json"))
     }
 
     /// Marks the stage as finished.
     pub(crate) fn finish(&self, done: StageDone) -> Result<StageDone> {
-        let done = StageDone { stage: self.name.clone(), resumed: self.began_before, ..done };
+        let done = StageDone { stage: self.name.clone(), resumed: self.existed, ..done };
         write_json_atomically(self.file("done.json"), &done)?;
         Ok(done)
     }

@@ -1,83 +1,84 @@
-//! Playing a set of games into a file, and going on where a killed run stopped.
+//! A resumable set of games with one result file.
 //!
-//! Every finished game is appended at once, by each rank to a file of its own; rank 0 puts them together. Games are independent of each other, each with its own seed, so going on
-//! means playing those that are missing; in the end the file is sorted, and equals that of a run never interrupted.
+//! Each rank appends its finished games to its own file, and rank 0 merges the files. Games are independent and have
+//! their own seeds, so a resumed set ends with the same file as an uninterrupted one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use spag_game::{
-    FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, PromptSet, Seats, game_seed,
-    play_games,
-};
-use spag_io::Progress;
-use spag_selfplay::play_shared;
+use spag_game::{FailedGame, FinishedGame, GameRecord, GameSink, PlayConfig, Role, Seats, play_games};
+use spag_io::{Progress, write_jsonl_atomically};
+use spag_selfplay::{Ending, GameCounts, game_specs, play_shared};
 
-use super::crew::Crew;
-use crate::config::RunConfig;
+use super::context::RunContext;
+use super::folder::StageDone;
 use crate::error::{Error, Result};
-use crate::files::write_jsonl;
 
-/// Games to be played: which, and where to.
+/// Games to be played on the words of the run.
 #[derive(Clone, Debug)]
-pub(crate) struct GameSet<'a> {
-    /// The JSONL file that gets them.
-    pub(crate) path: PathBuf,
-    /// Target words, taken in turn.
-    pub(crate) words: &'a [String],
-    /// How many games.
-    pub(crate) count: usize,
-    /// Seed that the games' seeds come from.
-    pub(crate) seed: u64,
-    /// Who plays, as the record notes it. The run folder knows their settings.
-    pub(crate) players: String,
+pub(super) struct GameSet {
+    /// The JSONL file of all games.
+    pub(super) path: PathBuf,
+    /// Number of games; words are cycled.
+    pub(super) count: usize,
+    /// The seed from which the seeds of the games are derived.
+    pub(super) seed: u64,
+    /// The players, as noted in the record.
+    pub(super) players: String,
 }
 
-/// A [`GameSet`] with this rank's file open.
-pub(crate) struct Begun<'a> {
-    crew: &'a Crew,
-    /// The file that gets all games in the end: rank 0's.
+/// A [`GameSet`] with the record of this rank open.
+pub(super) struct OpenGameSet<'a> {
+    run: RunContext<'a>,
+    /// The file of all games, which is also the record of rank 0.
     path: PathBuf,
     record: GameRecord,
 }
 
-impl GameSet<'_> {
-    /// Reads what was played before, by any rank; a line torn by a kill is dropped from the file.
-    pub(crate) fn begin(self, crew: &Crew, max_turns: usize) -> Result<Begun<'_>> {
-        let words = self.words.iter().cycle().take(self.count).enumerate();
-        let specs = words.map(|(game, word)| GameSpec {
-            game,
-            target_word: word.clone(),
-            max_turns,
-            seed: game_seed(self.seed, game),
-        });
-        let own = match crew.group().rank() {
+impl GameSet {
+    /// Plays the missing games and writes the file of all games. `play` is only called if games are missing; it opens the
+    /// players and calls [`OpenGameSet::play`].
+    pub(super) fn complete(
+        self,
+        run: RunContext<'_>,
+        done: &mut StageDone,
+        play: impl FnOnce(&mut OpenGameSet<'_>) -> Result<()>,
+    ) -> Result<()> {
+        done.timed("play", || {
+            let mut games = self.open(run)?;
+            if !games.is_complete() {
+                play(&mut games)?;
+            }
+            games.finish()
+        })
+    }
+
+    /// Opens the record of this rank, and reads the finished games of all ranks.
+    fn open(self, run: RunContext<'_>) -> Result<OpenGameSet<'_>> {
+        let words = run.inputs.words.iter().cycle().take(self.count);
+        let specs = game_specs(words, run.config.max_turns, self.seed);
+        let own = match run.ranks.group().rank() {
             0 => self.path.clone(),
-            rank => of_rank(&self.path, rank),
+            rank => self.path.with_extension(format!("rank{rank}.jsonl")),
         };
-        let record = GameRecord::open(own, specs.collect(), self.players)?;
-        let mut begun = Begun { crew, path: self.path, record };
-        begun.take_in_others()?;
-        // Nobody plays before all have read: all know of the same games.
-        crew.meet()?;
-        Ok(begun)
+        let record = GameRecord::open(own, specs, self.players)?;
+        let mut open = OpenGameSet { run, path: self.path, record };
+        open.merge_other_ranks()?;
+        // All ranks must have read the same games before one of them plays.
+        run.ranks.barrier()?;
+        Ok(open)
     }
 }
 
-/// Where a rank other than 0 puts its games.
-fn of_rank(path: &Path, rank: usize) -> PathBuf {
-    path.with_extension(format!("rank{rank}.jsonl"))
-}
-
-/// The files of ranks other than 0 that are there, also those of ranks that there are no more.
-fn of_ranks(path: &Path) -> Result<Vec<PathBuf>> {
+/// The existing records of ranks other than 0, including ranks of earlier launches.
+fn rank_files(path: &Path) -> Result<Vec<PathBuf>> {
     let (Some(dir), Some(stem)) = (path.parent(), path.file_stem()) else { return Ok(Vec::new()) };
-    let stem = format!("{}.rank", stem.to_string_lossy());
+    let prefix = format!("{}.rank", stem.to_string_lossy());
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(Error::io("list it", dir))? {
         let path = entry.map_err(Error::io("list it", dir))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let rank = name.strip_prefix(&stem).and_then(|name| name.strip_suffix(".jsonl"));
+        let rank = name.strip_prefix(&prefix).and_then(|name| name.strip_suffix(".jsonl"));
         if rank.is_some_and(|rank| rank.parse::<usize>().is_ok()) {
             found.push(path);
         }
@@ -85,107 +86,80 @@ fn of_ranks(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-impl Begun<'_> {
-    /// Reads what other ranks have played.
-    fn take_in_others(&mut self) -> Result<()> {
-        let files = std::iter::once(self.path.clone()).chain(of_ranks(&self.path)?);
-        for file in files.filter(|file| *file != self.record.path() && file.exists()).collect::<Vec<_>>() {
-            self.record.merge_file(file)?;
+impl OpenGameSet<'_> {
+    fn merge_other_ranks(&mut self) -> Result<()> {
+        for file in std::iter::once(self.path.clone()).chain(rank_files(&self.path)?) {
+            if file != self.record.path() && file.exists() {
+                self.record.merge_file(file)?;
+            }
         }
         Ok(())
     }
 
-    /// Whether anything is left to play.
-    pub(crate) fn is_complete(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.record.episodes().len() >= self.record.total()
     }
 
     /// Plays the missing games.
-    pub(crate) fn play(
-        &mut self,
-        seats: Seats<'_>,
-        prompts: &PromptSet,
-        config: &RunConfig,
-        progress: &mut dyn Progress,
-    ) -> Result<()> {
+    pub(super) fn play(&mut self, seats: Seats<'_>, progress: &mut dyn Progress) -> Result<()> {
+        let RunContext { config, ranks, inputs } = self.run;
         let play_config = PlayConfig {
             judge: config.judge,
             games_in_flight: config.self_play.games_in_flight,
             ..PlayConfig::default()
         };
-        let before = self.record.episodes().len();
-        progress.resume("games", self.record.total() as u64, before as u64);
+        let total = self.record.total();
+        progress.resume("games", total as u64, self.record.episodes().len() as u64);
         let missing = self.record.missing();
-        let queue = self.crew.queue(&self.path.to_string_lossy(), self.record.total())?;
-        let mut sink = Scored { record: &mut self.record, score: Score::default(), progress: &mut *progress };
+        let queue = ranks.queue(&self.path.to_string_lossy(), total)?;
+        let mut sink = Recorder { record: &mut self.record, counts: GameCounts::default(), progress: &mut *progress };
         match &queue {
-            Some(queue) => play_shared(queue, missing, seats, prompts, &play_config, &mut sink)?,
-            None => play_games(missing, seats, prompts, &play_config, &mut sink)?,
+            Some(queue) => play_shared(queue, missing, seats, &inputs.prompts, &play_config, &mut sink)?,
+            None => play_games(missing, seats, &inputs.prompts, &play_config, &mut sink)?,
         }
         progress.end();
-        // All games have been written by whoever played them.
         drop(queue);
-        self.crew.meet()?;
-        if self.crew.is_first() {
-            self.take_in_others()?;
+        ranks.barrier()?;
+        if !ranks.is_rank_0() {
+            return Ok(());
         }
-        if self.is_complete() || !self.crew.is_first() {
+        self.merge_other_ranks()?;
+        if self.is_complete() {
             return Ok(());
         }
         let (path, failed) = (self.record.path().to_owned(), self.record.failed_path().to_owned());
-        Err(Error::GamesFailed { path, failed, count: self.record.total() - self.record.episodes().len() })
+        Err(Error::GamesFailed { path, failed, count: total - self.record.episodes().len() })
     }
 
-    /// Puts all games into one file, in order.
-    pub(crate) fn finish(self) -> Result<()> {
-        let Self { crew, path, record } = self;
-        crew.first_does(|| {
-            write_jsonl(&path, &record.into_episodes())?;
-            of_ranks(&path)?.iter().try_for_each(|file| fs::remove_file(file).map_err(Error::io("delete it", file)))
+    /// Writes all games into one file, in order, and deletes the files of other ranks.
+    fn finish(self) -> Result<()> {
+        let Self { run, path, record } = self;
+        run.ranks.on_rank_0(|| {
+            write_jsonl_atomically(&path, &record.into_episodes())?;
+            rank_files(&path)?.iter().try_for_each(|file| fs::remove_file(file).map_err(Error::io("delete it", file)))
         })
     }
 }
 
-/// Puts games into the record, and the score beside the bar.
-struct Scored<'a> {
+/// Appends games to the record, and shows the win rates as the note of the progress.
+struct Recorder<'a> {
     record: &'a mut GameRecord,
-    score: Score,
+    counts: GameCounts,
     progress: &'a mut dyn Progress,
 }
 
-impl GameSink for Scored<'_> {
+impl GameSink for Recorder<'_> {
     fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
-        self.score.add(game.verdict.outcome);
+        self.counts.add(Ending::of(&game.verdict, &game.episode), game.verdict.history_length);
         self.record.add(game)?;
-        self.progress.advance(self.record.episodes().len() as u64, &self.score.describe());
+        let percent = |count: usize| 100.0 * count as f64 / self.counts.games() as f64;
+        let (attacker, defender) = (self.counts.wins(Role::Attacker), self.counts.ended(Ending::RightGuess));
+        let note = format!("attacker {:.0}%, defender {:.0}%", percent(attacker), percent(defender));
+        self.progress.advance(self.record.episodes().len() as u64, &note);
         Ok(())
     }
 
     fn failed(&mut self, game: FailedGame) -> spag_game::Result<()> {
         self.record.add_failed(game)
-    }
-}
-
-/// Who wins, for the note beside the bar.
-#[derive(Debug, Default)]
-struct Score {
-    attacker: usize,
-    defender: usize,
-    games: usize,
-}
-
-impl Score {
-    fn add(&mut self, outcome: Outcome) {
-        self.games += 1;
-        match outcome {
-            Outcome::AttackerWins => self.attacker += 1,
-            Outcome::DefenderWins => self.defender += 1,
-            Outcome::AttackerBreaksRules | Outcome::Tie => {}
-        }
-    }
-
-    fn describe(&self) -> String {
-        let percent = |count: usize| 100.0 * count as f64 / self.games.max(1) as f64;
-        format!("attacker {:.0}%, defender {:.0}%", percent(self.attacker), percent(self.defender))
     }
 }

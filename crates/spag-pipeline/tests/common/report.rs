@@ -1,13 +1,13 @@
-//! A report of made-up numbers, for looking at what is drawn from one.
+//! A report with random numbers.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_pipeline::{
-    LossCurve, LossPoint, Match, NamedPlay, PlayStats, Rate, Report, SamplePair, ShownGame, ShownUtterance,
-    StageSeconds,
+    LossCurve, LossPoint, Match, NamedPlay, PlayStats, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds,
 };
+use spag_selfplay::Rate;
 
-/// Random but plausible: SPAG models get better epoch by epoch, and lie more.
+/// Random but plausible: SPAG models improve with each epoch and lie more.
 pub fn made_up(seed: u64) -> Report {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let baseline = play(&mut rng, 600, [0.42, 0.30, 0.16, 0.01, 0.11], 3.4, 0.87);

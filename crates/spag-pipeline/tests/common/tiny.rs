@@ -1,4 +1,4 @@
-//! A run small enough for a test: eight words, a model of 50,000 parameters, a few games.
+//! A small run: eight words, a model of 50,000 parameters, a few games.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn fixture(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name).display().to_string()
 }
 
-/// The configuration of a base model that takes a few seconds, to be made in `output_dir`.
+/// The configuration of a base model that takes a few seconds to make.
 pub fn base_config(folder: &Path, output_dir: &Path) -> BaseConfig {
     let text = format!(
         r#"
@@ -46,7 +46,7 @@ count = 20
     BaseConfig::load(&file, &[]).unwrap()
 }
 
-/// A base model, made once a test program.
+/// A base model, made once per test program.
 pub fn base() -> &'static (TempDir, PathBuf, BaseReport) {
     static BASE: OnceLock<(TempDir, PathBuf, BaseReport)> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -57,7 +57,7 @@ pub fn base() -> &'static (TempDir, PathBuf, BaseReport) {
     })
 }
 
-/// A whole run of one epoch in `run_dir`, with `overrides` on top.
+/// A run of one epoch in `run_dir` with `overrides`.
 pub fn run_config(run_dir: &Path, overrides: &[&str]) -> RunConfig {
     let text = format!(
         r#"

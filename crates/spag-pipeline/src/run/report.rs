@@ -1,46 +1,47 @@
-//! The last stage: from the files of the run to its report.
+//! The report of a run, computed from its files.
 
 use std::path::Path;
 
 use serde::Deserialize;
 use spag_game::{Episode, Role, Utterance, read_episodes};
-use spag_io::write_json_atomically;
+use spag_io::{RowReader, write_atomically, write_json_atomically};
 use spag_selfplay::ending;
 
+use super::context::RunInputs;
 use super::evaluate::{Model, Pairing, pairings};
 use super::folder::{RunFolder, StageDone, StageFolder};
-use super::table::Table;
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
-use crate::files::write_text;
+use crate::error::Result;
 use crate::play_stats::PlayStats;
 use crate::report::{
     LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds, render_html,
     render_text,
 };
-use crate::tally::Tally;
 
-/// Gathers the report and writes it as `report.json`, `report.txt` and `report.html`.
-///
-/// Always done anew: it is quick, and then fits the program that is running.
-pub(super) fn summarize(config: &RunConfig, table: &Table, folder: &RunFolder, stages: &[StageDone]) -> Result<Report> {
-    let gather = Gather { config, table, folder, eval: folder.stage("eval")? };
-    let report = gather.report(stages)?;
+/// Computes the report and writes it as `report.json`, `report.txt` and `report.html`, also if the run was finished
+/// before.
+pub(super) fn write_report(
+    config: &RunConfig,
+    inputs: &RunInputs,
+    folder: &RunFolder,
+    stages: &[StageDone],
+) -> Result<Report> {
+    let report = ReportBuilder { config, inputs, folder, eval: folder.stage("eval")? }.build(stages)?;
     write_json_atomically(folder.path().join("report.json"), &report)?;
-    write_text(&folder.path().join("report.txt"), &render_text(&report))?;
-    write_text(&folder.path().join("report.html"), &render_html(&report))?;
+    write_atomically(folder.path().join("report.txt"), render_text(&report))?;
+    write_atomically(folder.path().join("report.html"), render_html(&report))?;
     Ok(report)
 }
 
-struct Gather<'a> {
+struct ReportBuilder<'a> {
     config: &'a RunConfig,
-    table: &'a Table,
+    inputs: &'a RunInputs,
     folder: &'a RunFolder,
     eval: StageFolder,
 }
 
-impl Gather<'_> {
-    fn report(&self, stages: &[StageDone]) -> Result<Report> {
+impl ReportBuilder<'_> {
+    fn build(&self, stages: &[StageDone]) -> Result<Report> {
         let baseline = self.play(&self.games(Model::Im, Model::Im)?)?;
         let mut matches = Vec::new();
         for epoch in self.config.evaluation.epochs.iter().flatten() {
@@ -69,14 +70,10 @@ impl Gather<'_> {
     }
 
     fn play(&self, episodes: &[Episode]) -> Result<PlayStats> {
-        let mut tally = Tally::default();
-        for episode in episodes {
-            tally.add(episode, self.config.judge, &self.table.lexicon)?;
-        }
-        Ok(tally.finish())
+        PlayStats::new(episodes, self.config.judge, &self.inputs.lexicon)
     }
 
-    /// The games of each stage bear the name of who played them: those of spag-1 are IM's.
+    /// The games of each stage, named after their player: the games of stage spag-1 were played by IM.
     fn training_games(&self) -> Result<Vec<NamedPlay>> {
         let mut all = Vec::new();
         let mut player = "scripted".to_owned();
@@ -105,8 +102,8 @@ impl Gather<'_> {
             .collect()
     }
 
-    /// IM's game and the last evaluated model's on the same word, that model attacking and defending in turn. Words are
-    /// spread over the list, so that the choice favours nobody.
+    /// Games on the same words of IM and of the last evaluated model, which alternates between the seats. The words are
+    /// evenly spaced over the list.
     fn samples(&self) -> Result<Vec<SamplePair>> {
         let Some(last) = self.config.evaluation.epochs.iter().flatten().last().map(|epoch| Model::Spag(*epoch)) else {
             return Ok(Vec::new());
@@ -142,10 +139,10 @@ impl Gather<'_> {
     }
 
     fn shown_utterance(&self, utterance: &Utterance, target_word: &str) -> ShownUtterance {
-        let lexicon = &self.table.lexicon;
+        let lexicon = &self.inputs.lexicon;
         let clues = match utterance.role {
             Role::Attacker => lexicon.clues_in(&utterance.content),
-            // A defender may ask about anything.
+            // A defender may mention any property in a question.
             Role::Defender => Vec::new(),
         };
         let untrue = clues.into_iter().filter(|clue| !lexicon.clue_is_true(target_word, clue));
@@ -177,19 +174,15 @@ impl Gather<'_> {
 }
 
 fn loss_points(path: &Path) -> Result<Vec<LossPoint>> {
-    // A loss that was not finite is written as null.
+    // Losses that are not finite are written as null.
     #[derive(Deserialize)]
     struct Line {
         step: u64,
         loss: Option<f64>,
     }
-    let text = std::fs::read_to_string(path).map_err(Error::io("read it", path))?;
     let mut points = Vec::new();
-    for (row, line) in text.lines().enumerate() {
-        let line: Line = serde_json::from_str(line).map_err(|error| Error::DamagedRun {
-            path: path.to_path_buf(),
-            message: format!("line {}: {error}", row + 1),
-        })?;
+    for row in RowReader::<Line>::open(path)? {
+        let (_, line) = row?;
         points.extend(line.loss.map(|loss| LossPoint { step: line.step, loss }));
     }
     Ok(points)

@@ -1,0 +1,183 @@
+//! What all stages of a run share: the configuration, the ranks and the inputs.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+
+use spag_dist::queue::Queue;
+use spag_dist::{JoinOptions, LaunchEnv, PortChoice, ProcessGroup, agree, text_of_first};
+use spag_game::PromptSet;
+use spag_io::Progress;
+use spag_model::{
+    Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LlamaConfig, LoadOptions, MemoryBudget, Sampling,
+};
+use spag_selfplay::ModelPlayer;
+use spag_world::Lexicon;
+
+use super::folder::StageFolder;
+use crate::config::{RunConfig, load_world};
+use crate::error::{Error, Result};
+
+/// Shared by all stages of a run.
+#[derive(Clone, Copy)]
+pub(super) struct RunContext<'a> {
+    pub(super) config: &'a RunConfig,
+    pub(super) ranks: &'a RankContext,
+    pub(super) inputs: &'a RunInputs,
+}
+
+impl RunContext<'_> {
+    /// Loads a checkpoint to the run's device.
+    pub(super) fn load(&self, model: &Path) -> Result<Checkpoint> {
+        let device = self.config.device.open(self.ranks.env().local_rank)?.device().clone();
+        let dtype = if device.is_cpu() {
+            LoadOptions::default().dtype
+        } else {
+            DtypeChoice::Auto.resolve(&LlamaConfig::from_file(model.join("config.json"))?, &device)
+        };
+        Ok(Checkpoint::load_with(model, &LoadOptions { device, dtype })?)
+    }
+
+    /// The model of a stage as a player. Temperature 0 is greedy.
+    pub(super) fn player(&self, stage: &StageFolder, temperature: f64) -> Result<ModelPlayer> {
+        let checkpoint = self.load(&stage.model())?;
+        let max_length = checkpoint.model.config().max_position_embeddings;
+        let max_new_tokens = self.config.self_play.max_new_tokens;
+        if max_new_tokens >= max_length {
+            return Err(Error::BadSetting {
+                setting: "self_play.max_new_tokens",
+                message: format!("{max_new_tokens} tokens leave no room for a prompt in a context of {max_length}"),
+            });
+        }
+        let generation = GenerationConfig {
+            max_new_tokens,
+            min_new_tokens: 1,
+            sampling: if temperature > 0.0 { Sampling::at_temperature(temperature) } else { Sampling::Greedy },
+            ..GenerationConfig::default()
+        };
+        let own = MemoryBudget::for_model(&checkpoint.model)?;
+        // The processes of a machine share its memory; each GPU is used by one process.
+        let on_cpu = checkpoint.model.parameters().device().is_cpu();
+        let memory = if on_cpu { own.split(self.ranks.env().local_size) } else { own };
+        let engine = EngineConfig::new(checkpoint.model.config(), self.config.self_play.games_in_flight, memory);
+        Ok(ModelPlayer::load(&checkpoint, generation, engine)?)
+    }
+}
+
+/// The ranks of a run. All ranks play and train. Rank 0 makes all decisions and writes all files that do not belong to a
+/// rank.
+#[derive(Clone)]
+pub(super) struct RankContext {
+    env: LaunchEnv,
+    group: Arc<dyn ProcessGroup>,
+}
+
+impl RankContext {
+    /// Checks that all ranks of `group` have the same configuration.
+    pub(super) fn new(env: &LaunchEnv, group: Arc<dyn ProcessGroup>, config: &RunConfig) -> Result<Self> {
+        agree(&*group, &[("the configuration", config.to_toml()?)])?;
+        Ok(Self { env: env.clone(), group })
+    }
+
+    pub(super) fn env(&self) -> &LaunchEnv {
+        &self.env
+    }
+
+    pub(super) fn group(&self) -> &Arc<dyn ProcessGroup> {
+        &self.group
+    }
+
+    pub(super) fn is_rank_0(&self) -> bool {
+        self.group.rank() == 0
+    }
+
+    /// The decision of rank 0, on every rank.
+    pub(super) fn decide(&self, on_rank_0: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        let own = if self.is_rank_0() && on_rank_0()? { "yes" } else { "" };
+        Ok(text_of_first(&*self.group, own)? == "yes")
+    }
+
+    /// Runs `work` on rank 0 while the others wait.
+    pub(super) fn on_rank_0(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        if self.is_rank_0() {
+            work()?;
+        }
+        self.barrier()
+    }
+
+    pub(super) fn barrier(&self) -> Result<()> {
+        Ok(self.group.barrier()?)
+    }
+
+    /// A queue of `items` items; `None` for a single process.
+    pub(super) fn queue(&self, task: &str, items: usize) -> Result<Option<Queue>> {
+        if self.group.size() == 1 {
+            return Ok(None);
+        }
+        // The group keeps its own port, so rank 0 finds another one.
+        let found = if self.is_rank_0() { free_port()?.to_string() } else { String::new() };
+        let port = text_of_first(&*self.group, &found)?.parse().map(PortChoice::Fixed).unwrap_or_default();
+        let options = JoinOptions { port, ..JoinOptions::detect()? };
+        Ok(Some(Queue::open(&self.env, &options, task, items)?))
+    }
+}
+
+fn free_port() -> Result<u16> {
+    let bound = TcpListener::bind(("0.0.0.0", 0)).and_then(|socket| socket.local_addr());
+    Ok(bound.map_err(Error::io("find a free port", "0.0.0.0"))?.port())
+}
+
+/// The words, prompt wordings and lexicon of a run.
+pub(super) struct RunInputs {
+    pub(super) words: Vec<String>,
+    pub(super) prompts: PromptSet,
+    pub(super) lexicon: Lexicon,
+}
+
+impl RunInputs {
+    pub(super) fn load(config: &RunConfig) -> Result<Self> {
+        let (lexicon, prompts) = load_world(config.lexicon.as_deref(), config.prompts.as_deref())?;
+        let words: Vec<String> = match &config.words {
+            Some(path) => spag_game::read_words(path)?,
+            None => lexicon.words().map(str::to_owned).collect(),
+        };
+        let bad = |message| Error::BadSetting { setting: "words", message };
+        if words.is_empty() {
+            return Err(bad("the list has no words".to_owned()));
+        }
+        if let Some(word) = words.iter().find(|word| lexicon.get(word).is_none()) {
+            return Err(bad(format!(
+                "the lexicon has no entry for {word:?}, which the scripted players must describe"
+            )));
+        }
+        Ok(Self { words, prompts, lexicon })
+    }
+}
+
+/// Adds the name of the stage to the names of its parts.
+pub(super) struct StageProgress<'a> {
+    pub(super) stage: &'a str,
+    pub(super) inner: &'a mut dyn Progress,
+}
+
+impl Progress for StageProgress<'_> {
+    fn begin(&mut self, what: &str, total: u64) {
+        self.inner.begin(&format!("{}: {what}", self.stage), total);
+    }
+
+    fn resume(&mut self, what: &str, total: u64, done: u64) {
+        self.inner.resume(&format!("{}: {what}", self.stage), total, done);
+    }
+
+    fn advance(&mut self, done: u64, note: &str) {
+        self.inner.advance(done, note);
+    }
+
+    fn end(&mut self) {
+        self.inner.end();
+    }
+
+    fn message(&mut self, line: &str) {
+        self.inner.message(line);
+    }
+}
