@@ -24,8 +24,8 @@ mod tests {
     #[test]
     fn a_reserved_port_is_given_to_no_other_socket() {
         let port = reserve_port();
-        // As many sockets at once as may be open, several times.
-        for _ in 0..200 {
+        // In all more than half of the system's ports.
+        for _ in 0..40 {
             let others: Vec<_> = (0..400).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
             assert!(others.iter().all(|other| other.local_addr().unwrap().port() != port));
         }

@@ -1,11 +1,12 @@
-//! The layers of ARCHITECTURE.md: dependencies point downwards only, and the pure crates know no tensor library.
+//! The layers of ARCHITECTURE.md and the compiler version of Cargo.toml, checked on `cargo metadata`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use cargo_metadata::{DependencyKind, MetadataCommand};
+use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
-/// Crates from the bottom up; a crate may depend on those before it alone.
-const ORDER: [&str; 10] = [
+/// The packages of the workspace, from the bottom up. A package depends only on packages above its own line.
+const ORDER: [&str; 18] = [
+    "spag-tests",
     "spag-io",
     "spag-game",
     "spag-rewards",
@@ -16,60 +17,93 @@ const ORDER: [&str; 10] = [
     "spag-train",
     "spag-pipeline",
     "spag-cli",
+    "spag-emulator",
+    "spag-gpu-check",
+    "spag-assign-rewards-bin",
+    "spag-play-bin",
+    "spag-train-bin",
+    "spag-bin",
+    "spag-benches",
 ];
 
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
-    let metadata = MetadataCommand::new().manifest_path(spag_tests::root().join("Cargo.toml")).exec().unwrap();
-    metadata
-        .packages
-        .iter()
-        .map(|package| {
-            let normal = package.dependencies.iter().filter(|d| d.kind == DependencyKind::Normal && !d.optional);
-            (package.name.to_string(), normal.map(|d| d.name.clone()).collect())
-        })
-        .collect()
+const TENSOR_CRATES: [&str; 6] = ["candle-core", "candle-nn", "cudarc", "gemm", "safetensors", "tokenizers"];
+
+/// The workspace and all packages that it depends on, with all features.
+fn metadata() -> Metadata {
+    let manifest = spag_tests::root().join("Cargo.toml");
+    MetadataCommand::new().manifest_path(manifest).features(CargoOpt::AllFeatures).exec().unwrap()
 }
 
-fn reachable(all: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<String> {
-    let (mut seen, mut waiting) = (BTreeSet::new(), vec![from.to_owned()]);
-    while let Some(name) = waiting.pop() {
-        for dependency in all.get(&name).into_iter().flatten() {
-            if seen.insert(dependency.clone()) {
-                waiting.push(dependency.clone());
+/// Packages that `package` builds with, without those of its tests and build script.
+fn direct<'a>(metadata: &'a Metadata, package: &PackageId) -> impl Iterator<Item = &'a Package> {
+    let node = metadata.resolve.as_ref().unwrap().nodes.iter().find(|node| node.id == *package).unwrap();
+    let is_normal = |kinds: &[cargo_metadata::DepKindInfo]| kinds.iter().any(|d| d.kind == DependencyKind::Normal);
+    node.deps.iter().filter(move |dependency| is_normal(&dependency.dep_kinds)).map(|d| &metadata[&d.pkg])
+}
+
+/// The names of all packages below `name`.
+fn below(metadata: &Metadata, name: &str) -> BTreeSet<String> {
+    let members = metadata.workspace_packages();
+    let mut waiting = vec![members.iter().find(|package| package.name == name).unwrap().id.clone()];
+    let mut names = BTreeSet::new();
+    while let Some(package) = waiting.pop() {
+        for dependency in direct(metadata, &package) {
+            if names.insert(dependency.name.to_string()) {
+                waiting.push(dependency.id.clone());
             }
         }
     }
-    seen
+    names
 }
 
 #[test]
-fn dependencies_point_downwards() {
-    let all = dependencies();
-    for (level, name) in ORDER.iter().enumerate() {
-        for dependency in &all[*name] {
-            if let Some(other) = ORDER.iter().position(|o| o == dependency) {
-                assert!(other < level, "{name} must not depend on {dependency}");
-            }
+fn every_package_depends_only_on_lower_ones() {
+    let metadata = metadata();
+    let members = metadata.workspace_packages();
+    let names: BTreeSet<&str> = members.iter().map(|package| package.name.as_str()).collect();
+    assert_eq!(names, BTreeSet::from(ORDER), "ORDER lists every package of the workspace");
+    let level = |name: &str| ORDER.iter().position(|other| *other == name);
+    for package in members {
+        for dependency in direct(&metadata, &package.id).filter(|dependency| level(&dependency.name).is_some()) {
+            assert!(level(&dependency.name) < level(&package.name), "{} uses {}", package.name, dependency.name);
         }
     }
 }
 
 #[test]
-fn pure_crates_know_no_tensors() {
-    let all = dependencies();
-    for name in ["spag-game", "spag-rewards", "spag-world"] {
-        for heavy in ["candle-core", "candle-nn", "gemm", "tokenizers", "safetensors"] {
-            assert!(!reachable(&all, name).contains(heavy), "{name} must not need {heavy}");
+fn packages_do_not_reach_what_they_must_not_use() {
+    let metadata = metadata();
+    for (package, forbidden) in [
+        ("spag-io", &TENSOR_CRATES[..]),
+        ("spag-game", &TENSOR_CRATES),
+        ("spag-rewards", &TENSOR_CRATES),
+        ("spag-world", &TENSOR_CRATES),
+        ("spag-dist", &["spag-game", "spag-model"]),
+        ("spag-model", &["spag-game", "spag-dist"]),
+        ("spag-selfplay", &["spag-rewards", "spag-train"]),
+        ("spag-play-bin", &["spag-train"]),
+        ("spag-assign-rewards-bin", &["spag-train"]),
+    ] {
+        let below = below(&metadata, package);
+        for name in forbidden {
+            assert!(!below.contains(*name), "{package} must not reach {name}");
         }
     }
 }
 
+/// MSRV: `rust-version` in Cargo.toml. Clippy's `incompatible_msrv` checks our own code.
 #[test]
-fn each_layer_knows_only_its_own_matter() {
-    let all = dependencies();
-    let knows = |name: &str, other: &str| reachable(&all, name).contains(other);
-    assert!(!knows("spag-model", "spag-game"), "models know tokens, never games");
-    assert!(!knows("spag-selfplay", "spag-rewards"), "players play, they do not pay");
-    assert!(!knows("spag-dist", "spag-model"), "process groups know buffers, never models");
-    assert!(!knows("spag-play-bin", "spag-train"), "playing needs no training");
+fn no_dependency_needs_a_newer_compiler() {
+    let metadata = metadata();
+    let ours = metadata.workspace_packages()[0].rust_version.clone().unwrap();
+    for package in &metadata.packages {
+        if let Some(needed) = &package.rust_version {
+            assert!(
+                *needed <= ours,
+                "{} {} needs Rust {needed}, Cargo.toml says {ours}",
+                package.name,
+                package.version
+            );
+        }
+    }
 }
