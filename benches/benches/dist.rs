@@ -1,7 +1,7 @@
-//! Sums of buffers over the ranks of a ring on the loopback interface, against copies of as many bytes.
+//! All-reduce over a ring on the loopback interface, compared with copies of the same number of bytes.
 //!
-//! Ranks are threads here; each has the sockets and threads that it has as a process. Throughput counts the bytes of one
-//! rank's buffer, so GB/s of different numbers of ranks and of the copy are comparable.
+//! Ranks are threads, with the sockets and threads of real ranks. Throughput counts the bytes of one rank's buffer, so
+//! the GB/s of all world sizes and of the copy are comparable.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
@@ -15,7 +15,7 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, TcpGroup, Token};
 const SIZES: [usize; 3] = [1 << 20, 16 << 20, 64 << 20];
 const RANKS: [usize; 2] = [2, 4];
 
-/// What ranks other than 0 are to do: so many sums of buffers of so many bytes.
+/// The number of all-reduces, and the bytes of a buffer, for ranks other than 0.
 type Rounds = (u64, usize);
 
 fn join(rank: usize, size: usize, port: u16, token: &Token) -> TcpGroup {
@@ -28,7 +28,7 @@ fn buffer(bytes: usize) -> Tensor {
     Tensor::zeros(bytes / 4, DType::F32, &Device::Cpu).expect("memory")
 }
 
-fn sums(group: &TcpGroup, (rounds, bytes): Rounds) -> Duration {
+fn all_reduces(group: &TcpGroup, (rounds, bytes): Rounds) -> Duration {
     let buffer = buffer(bytes);
     group.all_reduce(&buffer).expect("all ranks are there");
     let begin = Instant::now();
@@ -51,8 +51,8 @@ fn ring(c: &mut Criterion) {
                 scope.spawn(move || {
                     let group = join(rank, size, port, token);
                     for rounds in rounds {
-                        // Rank 0's time is the one that counts.
-                        let _ = sums(&group, rounds);
+                        // The time of rank 0 is reported.
+                        let _ = all_reduces(&group, rounds);
                     }
                 });
             }
@@ -62,7 +62,7 @@ fn ring(c: &mut Criterion) {
                 bench.bench_function(format!("{size} ranks/{} MiB", bytes >> 20), |b| {
                     b.iter_custom(|rounds| {
                         senders.iter().for_each(|sender| sender.send((rounds, bytes)).expect("the ranks are there"));
-                        sums(&group, (rounds, bytes))
+                        all_reduces(&group, (rounds, bytes))
                     });
                 });
             }

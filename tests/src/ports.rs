@@ -8,13 +8,27 @@ use std::net::{TcpListener, TcpStream};
 /// it to no socket that asks for any port, and a listener that names it (with SO_REUSEADDR, as Rust and PyTorch do) gets
 /// it. So two tests never have the same port.
 pub fn reserve_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let client = TcpStream::connect(address).unwrap();
+    reserve(0).unwrap()
+}
+
+/// The first of two consecutive ports, both as [`reserve_port`].
+pub fn reserve_two_ports() -> u16 {
+    loop {
+        let first = reserve_port();
+        if first.checked_add(1).is_some_and(|next| reserve(next).is_ok()) {
+            return first;
+        }
+    }
+}
+
+fn reserve(port: u16) -> std::io::Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", port))?;
+    let address = listener.local_addr()?;
+    let client = TcpStream::connect(address)?;
     // The side that closes first keeps the port.
-    drop(listener.accept().unwrap());
+    drop(listener.accept()?);
     drop(client);
-    address.port()
+    Ok(address.port())
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub const FAILURE: u8 = 1;
 /// receive [`FAILURE`].
 pub const LOST_PEER: u8 = 3;
 
-/// The variable that `spag launch` sets for its ranks: `spag_dist::START_VARIABLE`.
+/// The variable that `spag launch` sets for its ranks: `spag_dist::RESTART_COUNT_VARIABLE`.
 const START_VARIABLE: &str = "SPAG_RESTART_COUNT";
 
 /// The process that started this one.
@@ -150,7 +150,7 @@ mod tests {
     fn lost_peer_is_reported_to_the_launcher_only() {
         let lost = || Error::from(spag_dist::Error::Lost { rank: 1, reason: "gone".into() });
         assert_eq!((code(lost()), Parent::Other.exit_code(&lost())), (LOST_PEER, FAILURE));
-        assert_eq!(code(spag_dist::Error::OtherStart { rank: 1, theirs: 0, first: 1 }), FAILURE);
-        assert_eq!(START_VARIABLE, spag_dist::START_VARIABLE);
+        assert_eq!(code(spag_dist::Error::RestartMismatch { rank: 1, theirs: 0, first: 1 }), FAILURE);
+        assert_eq!(START_VARIABLE, spag_dist::RESTART_COUNT_VARIABLE);
     }
 }

@@ -1,6 +1,7 @@
-//! One rank of a measurement: how fast buffers are summed over all ranks. Start it under a launcher, once a rank.
+//! Measures all-reduce on one rank. Start it under a launcher, once per rank.
 //!
-//! Arguments: the rounds, then sizes in bytes. Rank 0 prints the seconds of every round, a line a size.
+//! Arguments: the number of rounds, then buffer sizes in bytes. Rank 0 prints the seconds of every round, one line per
+//! size.
 
 use std::time::Instant;
 
@@ -11,13 +12,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let numbers = std::env::args().skip(1).map(|text| text.parse());
     let numbers: Vec<usize> = numbers.collect::<Result<_, _>>()?;
     let Some((rounds, sizes)) = numbers.split_first() else {
-        return Err("name the rounds, then sizes in bytes".into());
+        return Err("expected arguments: the number of rounds, then sizes in bytes".into());
     };
     let group = join(&LaunchEnv::detect()?, &JoinOptions::detect()?)?;
     for bytes in sizes {
         let buffer = Tensor::ones(bytes / 4, DType::F32, &Device::Cpu)?;
         let mut seconds = Vec::new();
-        // The first round finds memory and connections cold.
+        // One more round to warm up memory and connections.
         for _ in 0..rounds + 1 {
             group.barrier()?;
             let begin = Instant::now();

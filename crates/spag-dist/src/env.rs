@@ -1,14 +1,14 @@
-//! What a launcher told this process: torchrun's convention first, then SLURM's, then Open MPI's.
+//! The launcher's environment variables: torchrun's convention first, then SLURM's, then Open MPI's.
 
-use crate::{Error, Result, hostlist::first_host};
+use crate::{Error, Result};
 
-/// The port used when a launcher names none: the one PyTorch takes.
+/// The port if the launcher sets none; PyTorch's default too.
 pub const DEFAULT_PORT: u16 = 29500;
 
-/// Who started this process.
+/// The launcher of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Launcher {
-    /// Nobody that says so: the process is on its own.
+    /// None: a single process.
     Direct,
     /// `torchrun`, or anything else that sets RANK and WORLD_SIZE.
     Torch,
@@ -18,7 +18,7 @@ pub enum Launcher {
     OpenMpi,
 }
 
-/// Where the processes of a run meet: an address of rank 0.
+/// The address of rank 0, where all ranks connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendezvous {
     /// Host name or IP address.
@@ -27,30 +27,30 @@ pub struct Rendezvous {
     pub port: u16,
 }
 
-/// This process's place among those started together.
+/// The rank of this process, the world size and the rendezvous.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchEnv {
-    /// Who started the process.
+    /// The launcher.
     pub launcher: Launcher,
-    /// This process's number among all, from 0 to `world_size - 1`.
+    /// Rank, from 0 to `world_size - 1`.
     pub rank: usize,
-    /// The number of processes, at least 1.
+    /// Number of processes, at least 1.
     pub world_size: usize,
-    /// This process's number among those on the same machine.
+    /// Rank among the processes of this machine.
     pub local_rank: usize,
-    /// The number of processes on the same machine; where the launcher does not say it, as if all were there.
+    /// Number of processes on this machine; `world_size` if the launcher does not set it.
     pub local_size: usize,
-    /// Where all processes meet; `None` for a process on its own.
+    /// `None` for a single process.
     pub rendezvous: Option<Rendezvous>,
-    /// How often the launcher has started the run again: above 0, there may be something to go on from.
+    /// How often the launcher has restarted the run. Above 0, there may be a checkpoint to resume from.
     pub restarts: usize,
 }
 
-/// The names under which one launcher says where a process stands.
+/// The environment variables of one launcher.
 struct Names {
     launcher: Launcher,
     rank: &'static str,
-    /// Several, the more telling first: the first one that is set counts.
+    /// The first one that is set counts.
     size: &'static [&'static str],
     local_rank: &'static str,
     local_size: &'static str,
@@ -64,7 +64,7 @@ const CONVENTIONS: [Names; 3] = [
         local_rank: "LOCAL_RANK",
         local_size: "LOCAL_WORLD_SIZE",
     },
-    // SLURM_NTASKS is what the job asked for; a step started by srun within it may have fewer tasks.
+    // SLURM_NTASKS belongs to the job; a step within it may have fewer tasks.
     Names {
         launcher: Launcher::Slurm,
         rank: "SLURM_PROCID",
@@ -82,7 +82,7 @@ const CONVENTIONS: [Names; 3] = [
 ];
 
 impl LaunchEnv {
-    /// A process that nobody launched: rank 0 of 1.
+    /// A process without a launcher: rank 0 of 1.
     pub fn single() -> Self {
         Self {
             launcher: Launcher::Direct,
@@ -95,7 +95,7 @@ impl LaunchEnv {
         }
     }
 
-    /// Rank `rank` of `ranks` that all run on this machine and meet at `port`.
+    /// Rank `rank` of `ranks` on this machine, which connect at `port`.
     pub fn on_this_machine(rank: usize, ranks: usize, port: u16) -> Self {
         Self {
             launcher: Launcher::Torch,
@@ -111,15 +111,14 @@ impl LaunchEnv {
     /// Reads the environment of this process.
     ///
     /// # Errors
-    /// Names the variable and its value when one is missing, is not a number, or does not fit the others.
+    /// A variable that is missing, not a number, or inconsistent with the others.
     pub fn detect() -> Result<Self> {
         Self::detect_with(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
-    /// Reads an environment given as a look-up from a variable's name to its value.
+    /// As [`LaunchEnv::detect`], with `lookup` in place of the environment.
     ///
-    /// The first convention of which the rank or the size is set is the one that counts. A variable that is
-    /// set to nothing is taken as not set, as shells and schedulers leave them behind.
+    /// The first convention of which the rank or the size is set applies. An empty variable counts as not set.
     ///
     /// # Errors
     /// As [`LaunchEnv::detect`].
@@ -130,7 +129,7 @@ impl LaunchEnv {
             let size_name = names.size.iter().copied().find(|name| lookup(name).is_some());
             match (names.launcher, rank_is_set, size_name) {
                 (_, false, None) => continue,
-                // A SLURM allocation without srun: the sizes of the job are there, but no tasks were started.
+                // A SLURM allocation without srun: the job's sizes are set, but this process is not a task.
                 (Launcher::Slurm, false, Some(_)) => continue,
                 (_, true, None) => {
                     let name = names.size.last().copied().unwrap_or_default();
@@ -151,7 +150,7 @@ impl LaunchEnv {
         if rank >= size {
             return Err(Error::RankOutOfRange { name: names.rank, rank, size_name, size });
         }
-        // A lone process needs no device number and no place to meet.
+        // A single process needs no local rank and no rendezvous.
         let local_rank = match number(names.local_rank, 0)? {
             Some(local_rank) if local_rank >= size => {
                 return Err(Error::RankOutOfRange { name: names.local_rank, rank: local_rank, size_name, size });
@@ -185,7 +184,7 @@ fn number(lookup: &dyn Fn(&str) -> Option<String>, name: &'static str, at_least:
     }
 }
 
-/// What `spag launch` says of it, or torchrun.
+/// As `spag launch` counts them, or torchrun.
 fn restarts(lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize> {
     for name in ["SPAG_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"] {
         if let Some(count) = number(lookup, name, 0)? {
@@ -195,24 +194,25 @@ fn restarts(lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize> {
     Ok(0)
 }
 
-/// Where to meet: MASTER_ADDR and MASTER_PORT, and where a launcher does not set them, what it does tell.
+/// MASTER_ADDR and MASTER_PORT, or what can be inferred from the launcher's own variables.
 fn rendezvous(
     launcher: Launcher,
     implied_by: &'static str,
     lookup: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Rendezvous> {
-    let told = match launcher {
+    let inferred = match launcher {
         Launcher::Direct | Launcher::Torch => None,
         Launcher::Slurm => {
             lookup("SLURM_STEP_NODELIST").or_else(|| lookup("SLURM_NODELIST")).and_then(|list| first_host(&list))
         }
-        // All on this machine: the loopback address will do.
+        // All ranks are on this machine.
         Launcher::OpenMpi if lookup("OMPI_COMM_WORLD_LOCAL_SIZE") == lookup("OMPI_COMM_WORLD_SIZE") => {
             Some("127.0.0.1".into())
         }
         Launcher::OpenMpi => None,
     };
-    let address = lookup("MASTER_ADDR").or(told).ok_or(Error::MissingVariable { name: "MASTER_ADDR", implied_by })?;
+    let address =
+        lookup("MASTER_ADDR").or(inferred).ok_or(Error::MissingVariable { name: "MASTER_ADDR", implied_by })?;
     let port = match lookup("MASTER_PORT") {
         Some(value) => match value.trim().parse::<u16>() {
             Ok(port) if port > 0 => port,
@@ -222,4 +222,52 @@ fn rendezvous(
         None => DEFAULT_PORT,
     };
     Ok(Rendezvous { address, port })
+}
+
+/// The first host, where rank 0 runs, of a SLURM host list such as `gpu[03-05,9],login1` or `rack[1-2]node[1-4]`;
+/// `None` if the list is empty or a bracket is not closed.
+fn first_host(list: &str) -> Option<String> {
+    let mut host = String::new();
+    let mut rest = list.trim();
+    loop {
+        let Some(at) = rest.find(['[', ',']) else {
+            host.push_str(rest);
+            break;
+        };
+        let (name, tail) = rest.split_at(at);
+        host.push_str(name);
+        if tail.starts_with(',') {
+            break;
+        }
+        let (ranges, after) = tail.strip_prefix('[')?.split_once(']')?;
+        host.push_str(ranges.split(['-', ',']).next()?);
+        rest = after;
+    }
+    (!host.is_empty()).then_some(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_host;
+
+    #[test]
+    fn first_host_takes_the_first_number_of_every_bracket() {
+        for (list, first) in [
+            ("login1", "login1"),
+            ("gpu[03-05,9],login1", "gpu03"),
+            ("gpu[7]", "gpu7"),
+            ("a,b,c", "a"),
+            ("rack[1-2]node[4-8]", "rack1node4"),
+            ("n[1-2].local,m", "n1.local"),
+        ] {
+            assert_eq!(first_host(list).as_deref(), Some(first), "{list}");
+        }
+    }
+
+    #[test]
+    fn first_host_rejects_malformed_lists() {
+        for list in ["", "  ", "gpu[1-3", ",a"] {
+            assert_eq!(first_host(list), None, "{list:?}");
+        }
+    }
 }

@@ -1,121 +1,133 @@
-//! What can be wrong with a launch environment, with joining others, or with a collective.
+//! The errors of this crate.
 
+use serde::{Deserialize, Serialize};
 use spag_io::{Classify, ErrorClass};
 
 /// The result of everything fallible in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a launch environment was refused, ranks did not come together, or a collective came to nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// `#[derive(Deserialize)]` would take a literal `&'static str` for a borrow from the input.
+type Name = &'static str;
+
+/// Why a launch environment was rejected, ranks did not join, or a collective failed.
+///
+/// Ranks send each other the errors that concern the whole group; variants that are skipped are local.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
-    /// A launcher's variable is there, but another one that must come with it is not.
+    /// A launcher's variable is set, but another one that must accompany it is not.
     #[error(
         "environment variable {name} is not set, although {implied_by} is; start the program with its launcher, or unset {implied_by}"
     )]
+    #[serde(skip)]
     MissingVariable {
-        /// The variable that is missing.
-        name: &'static str,
-        /// The variable that shows which launcher is at work.
-        implied_by: &'static str,
+        /// The missing variable.
+        name: Name,
+        /// The variable that identifies the launcher.
+        implied_by: Name,
     },
-    /// A variable that must hold a whole number holds something else.
+    /// A variable is not a whole number, or too small.
     #[error("environment variable {name} is {value:?}, which is not a whole number of at least {at_least}")]
+    #[serde(skip)]
     NotANumber {
         /// The variable.
-        name: &'static str,
-        /// What it holds.
+        name: Name,
+        /// Its value.
         value: String,
         /// The smallest value allowed.
         at_least: usize,
     },
-    /// The rank of this process does not fit the number of processes.
+    /// The rank of this process does not fit the world size.
     #[error("environment variable {name} is {rank}, but {size_name} is {size}: ranks count from 0 to {}", size - 1)]
+    #[serde(skip)]
     RankOutOfRange {
         /// The variable that holds the rank.
-        name: &'static str,
-        /// The rank it holds.
+        name: Name,
+        /// The rank.
         rank: usize,
-        /// The variable that holds the number of processes.
-        size_name: &'static str,
-        /// The number of processes.
+        /// The variable that holds the world size.
+        size_name: Name,
+        /// The world size.
         size: usize,
     },
-    /// MASTER_PORT is not a TCP port.
+    /// A variable is not a TCP port.
     #[error("environment variable {name} is {value:?}, which is not a port between 1 and 65535")]
+    #[serde(skip)]
     NotAPort {
         /// The variable.
-        name: &'static str,
-        /// What it holds.
+        name: Name,
+        /// Its value.
         value: String,
     },
-    /// A buffer that the collective cannot work on.
+    /// The collective cannot work on this buffer.
     #[error("{operation}: {reason}")]
+    #[serde(skip)]
     Buffer {
         /// The collective.
-        operation: &'static str,
-        /// What is wrong with it.
+        operation: Name,
+        /// What is wrong with the buffer.
         reason: String,
     },
     /// A collective named a rank that the group does not have.
     #[error("{operation}: rank {rank} does not exist in a group of {size}")]
+    #[serde(skip)]
     NoSuchRank {
         /// The collective.
-        operation: &'static str,
-        /// The rank named.
+        operation: Name,
+        /// The rank.
         rank: usize,
-        /// Number of ranks.
+        /// The world size.
         size: usize,
     },
-    /// A rank was told something else than rank 0.
+    /// A rank has other settings than rank 0.
     #[error("rank {rank} disagrees with rank 0: {what} is {theirs} there and {first} on rank 0; start all ranks alike")]
     Disagree {
         /// The first rank that differs.
         rank: usize,
-        /// In what.
+        /// The setting.
         what: String,
-        /// What it was told.
+        /// Its value on that rank.
         theirs: String,
-        /// What rank 0 was told.
+        /// Its value on rank 0.
         first: String,
     },
-    /// A rank belongs to another start of the run than rank 0.
+    /// A rank belongs to another restart of the run than rank 0.
     #[error(
-        "rank {rank} was started again {theirs} times and rank 0 {first} times: they belong to different starts of the \
-         run, and do not meet; restarts have to bring all machines to the same count"
+        "rank {rank} was restarted {theirs} times and rank 0 {first} times: they belong to different starts of the run; \
+         the launchers of all machines must count restarts alike"
     )]
-    OtherStart {
+    RestartMismatch {
         /// The rank.
         rank: usize,
-        /// How often its launcher has started it again.
+        /// Its restart count.
         theirs: usize,
-        /// How often rank 0's has.
+        /// The restart count of rank 0.
         first: usize,
     },
-    /// A rank is gone or silent, or the connection to it is.
+    /// A rank, or the connection to it, is gone or silent.
     #[error("lost rank {rank}: {reason}")]
     Lost {
         /// The rank.
         rank: usize,
-        /// How that was noticed.
+        /// How the loss was noticed.
         reason: String,
     },
-    /// A rank has ended the run.
+    /// A rank aborted the run.
     #[error("rank {rank} ended the run: {reason}")]
     Aborted {
         /// The rank.
         rank: usize,
-        /// Why, in its own words.
+        /// The error on that rank.
         reason: String,
     },
-    /// A rank has started something else than rank 0, or than its neighbour.
+    /// A rank started another collective than rank 0, or than its neighbour.
     #[error("rank {rank} is out of step: {reason}; all ranks must start the same collectives in the same order")]
     OutOfStep {
         /// The rank.
         rank: usize,
-        /// What it does, and what another one does.
+        /// The two collectives.
         reason: String,
     },
-    /// The address of rank 0 is of no use.
+    /// The address of rank 0 cannot be used.
     #[error("rank 0's address {address}: {reason}")]
     Address {
         /// The address.
@@ -123,69 +135,71 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// No usable token.
+    /// The run's token is missing, too short, or cannot be generated.
     #[error("the run's token: {0}")]
     Token(String),
-    /// The file in which rank 0 leaves the token is not to be trusted, or cannot be written.
-    #[error("{}, where rank 0 leaves the run's token: {reason}", path.display())]
+    /// The file with the run's token is not safe to use, or cannot be written.
+    #[error("{}, the file with the run's token: {reason}", path.display())]
     TokenFile {
         /// The file or its folder.
         path: std::path::PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// This rank and rank 0 do not know the same token.
+    /// This rank and rank 0 have different tokens.
     #[error(
-        "rank {rank} and rank 0 know different tokens; export the same SPAG_TOKEN on every node, or unset it everywhere"
+        "rank {rank} and rank 0 have different tokens; export the same SPAG_TOKEN on every node, or unset it everywhere"
     )]
-    OtherToken {
+    TokenMismatch {
         /// This rank.
         rank: usize,
     },
-    /// Rank 0 could not be reached at the start.
+    /// This rank could not connect to rank 0.
     #[error("rank {rank} did not reach rank 0 at {address} within {seconds} s: {reason}")]
     Unreachable {
         /// This rank.
         rank: usize,
-        /// Where rank 0 was looked for.
+        /// The address that was tried.
         address: String,
-        /// How long.
+        /// The timeout.
         seconds: u64,
-        /// What happened at the last attempt.
+        /// The error of the last attempt.
         reason: String,
     },
-    /// Ranks did not come at the start.
-    #[error("{} did not join at {address} within {seconds} s{seen}", named(ranks))]
-    Missing {
+    /// Some ranks did not connect to rank 0.
+    #[error("{} did not join at {address} within {seconds} s{rejected}", ranks_text(ranks))]
+    MissingRanks {
         /// The ranks, in order.
         ranks: Vec<usize>,
-        /// Where rank 0 waited.
+        /// Where rank 0 listened.
         address: String,
-        /// How long.
+        /// The timeout.
         seconds: u64,
-        /// Who came and was not let in, in words; empty where nobody did.
-        seen: String,
+        /// The connections that were rejected, as text; may be empty.
+        rejected: String,
     },
-    /// Two processes came with one rank.
+    /// Two processes joined with the same rank.
     #[error("two processes say that they are rank {rank}; every process of a run needs a number of its own")]
-    RankTaken {
+    DuplicateRank {
         /// The rank.
         rank: usize,
     },
     /// The system refused sockets or threads.
     #[error("{what}: {reason}")]
+    #[serde(skip)]
     System {
-        /// What was asked for.
-        what: &'static str,
-        /// What the system says.
+        /// The resource.
+        what: Name,
+        /// The system's error.
         reason: String,
     },
-    /// NCCL, or the GPU under it, refused something.
+    /// An NCCL or CUDA call failed.
     #[error("NCCL: {what}: {reason}")]
+    #[serde(skip)]
     Nccl {
-        /// What was asked for.
-        what: &'static str,
-        /// What it says.
+        /// The operation.
+        what: Name,
+        /// NCCL's or the driver's error.
         reason: String,
     },
     /// A buffer could not be read or written.
@@ -193,31 +207,13 @@ pub enum Error {
     Tensor(String),
 }
 
-/// Some ranks, in words.
-pub(crate) fn named(ranks: &[usize]) -> String {
-    /// More are not listed one by one.
-    const LISTED: usize = 8;
-    let list: Vec<String> = ranks.iter().take(LISTED).map(ToString::to_string).collect();
-    let more = ranks.len().saturating_sub(LISTED);
-    match (ranks.len(), more) {
-        (1, _) => format!("rank {}", list.join("")),
-        (_, 0) => format!("ranks {}", list.join(", ")),
-        _ => format!("ranks {} and {more} more", list.join(", ")),
-    }
-}
-
-impl From<candle_core::Error> for Error {
-    fn from(error: candle_core::Error) -> Self {
-        Self::Tensor(error.to_string())
-    }
-}
-
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Lost { .. } | Self::Aborted { .. } => ErrorClass::LostPeer,
-            Self::OtherStart { .. }
-            | Self::Missing { .. }
+            // Ranks that are late may be in time at the next attempt.
+            Self::RestartMismatch { .. }
+            | Self::MissingRanks { .. }
             | Self::Unreachable { .. }
             | Self::Buffer { .. }
             | Self::NoSuchRank { .. }
@@ -231,10 +227,46 @@ impl Classify for Error {
             | Self::Address { .. }
             | Self::Token(_)
             | Self::TokenFile { .. }
-            | Self::OtherToken { .. }
-            | Self::RankTaken { .. }
+            | Self::TokenMismatch { .. }
+            | Self::DuplicateRank { .. }
             | Self::System { .. }
             | Self::Nccl { .. } => ErrorClass::BadInput,
         }
+    }
+}
+
+impl Error {
+    pub(crate) fn lost(rank: usize, reason: impl Into<String>) -> Self {
+        Self::Lost { rank, reason: reason.into() }
+    }
+
+    pub(crate) fn aborted(rank: usize, reason: impl Into<String>) -> Self {
+        Self::Aborted { rank, reason: reason.into() }
+    }
+
+    /// A rank left the group in order, but other ranks need more collectives.
+    pub(crate) fn left(rank: usize, after: u64) -> Self {
+        Self::lost(rank, format!("it left after {after} collectives, and this run needs more of them"))
+    }
+
+    pub(crate) fn system(what: &'static str) -> impl Fn(std::io::Error) -> Self {
+        move |error| Self::System { what, reason: error.to_string() }
+    }
+}
+
+/// `rank 3`, `ranks 1, 3` or `ranks 0, …, 7 and 9 more`.
+pub(crate) fn ranks_text(ranks: &[usize]) -> String {
+    const LISTED: usize = 8;
+    let list: Vec<String> = ranks.iter().take(LISTED).map(ToString::to_string).collect();
+    match (ranks.len(), ranks.len().saturating_sub(LISTED)) {
+        (1, _) => format!("rank {}", list.join("")),
+        (_, 0) => format!("ranks {}", list.join(", ")),
+        (_, more) => format!("ranks {} and {more} more", list.join(", ")),
+    }
+}
+
+impl From<candle_core::Error> for Error {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Tensor(error.to_string())
     }
 }

@@ -1,10 +1,10 @@
-//! Small things that ranks tell each other: numbers and texts rather than buffers.
+//! All-gathers of numbers and strings, for small data that is not a buffer.
 
 use candle_core::{Device, Tensor};
 
 use crate::{Error, ProcessGroup, Result};
 
-/// Every rank's numbers, in the order of ranks; as many from each.
+/// Every rank's numbers, in the order of ranks. All ranks must pass the same number of them.
 ///
 /// # Errors
 /// As [`ProcessGroup::all_gather`].
@@ -19,14 +19,14 @@ pub fn gather_numbers(group: &dyn ProcessGroup, own: &[f64]) -> Result<Vec<Vec<f
     Ok(buffer.to_vec1::<f64>()?.chunks(own.len()).map(<[f64]>::to_vec).collect())
 }
 
-/// Every rank's text, in the order of ranks; of any length.
+/// Every rank's text, in the order of ranks. Lengths may differ.
 ///
 /// # Errors
 /// As [`ProcessGroup::all_gather`].
 pub fn gather_texts(group: &dyn ProcessGroup, own: &str) -> Result<Vec<String>> {
     let lengths = gather_numbers(group, &[own.len() as f64])?;
     let lengths: Vec<usize> = lengths.iter().map(|length| length[0] as usize).collect();
-    // Never empty: a buffer has elements.
+    // At least 1: an empty tensor has no parts.
     let part = lengths.iter().copied().max().unwrap_or(0).max(1);
     let mut all = vec![0u8; part * group.size()];
     all[part * group.rank()..][..own.len()].copy_from_slice(own.as_bytes());
@@ -37,21 +37,21 @@ pub fn gather_texts(group: &dyn ProcessGroup, own: &str) -> Result<Vec<String>> 
     Ok(texts.map(|(text, length)| String::from_utf8_lossy(&text[..*length]).into_owned()).collect())
 }
 
-/// The text of rank 0, on every rank.
+/// Rank 0's text, on every rank.
 ///
 /// # Errors
 /// As [`ProcessGroup::all_gather`].
-pub fn text_of_first(group: &dyn ProcessGroup, own: &str) -> Result<String> {
+pub fn broadcast_text(group: &dyn ProcessGroup, own: &str) -> Result<String> {
     let own = if group.rank() == 0 { own } else { "" };
     Ok(gather_texts(group, own)?.swap_remove(0))
 }
 
-/// Makes sure that all ranks were told the same: `facts` are names with values, compared with those of rank 0.
+/// Checks that all ranks have the same settings: `facts` are names with values, compared with those of rank 0.
 ///
 /// # Errors
-/// [`Error::Disagree`], the same on every rank: the first rank that differs, and in what.
+/// [`Error::Disagree`], the same on every rank: the first rank that differs, and its first setting that does.
 pub fn agree(group: &dyn ProcessGroup, facts: &[(&str, String)]) -> Result<()> {
-    // One a line; a value with line breaks of its own must not look like several.
+    // One fact a line, so line breaks in values are escaped.
     let own: Vec<String> = facts.iter().map(|(name, value)| format!("{name}\t{}", value.escape_default())).collect();
     let all = gather_texts(group, &own.join("\n"))?;
     let first: Vec<&str> = all[0].lines().collect();
@@ -59,11 +59,11 @@ pub fn agree(group: &dyn ProcessGroup, facts: &[(&str, String)]) -> Result<()> {
         let lines: Vec<&str> = text.lines().collect();
         let differing = (0..first.len().max(lines.len())).find(|line| first.get(*line) != lines.get(*line));
         let Some(line) = differing else { continue };
-        let said = |lines: &[&str]| lines.get(line).map(|line| line.split_once('\t').unwrap_or((line, ""))).map(owned);
-        let (theirs, ours) = (said(&lines), said(&first));
-        let name = theirs.as_ref().or(ours.as_ref()).map(|(name, _)| name.clone()).unwrap_or_default();
-        let value = |said: Option<(String, String)>| said.map_or_else(|| "nothing".to_owned(), |(_, value)| value);
-        return Err(Error::Disagree { rank, what: name, theirs: value(theirs), first: value(ours) });
+        let fact = |lines: &[&str]| lines.get(line).and_then(|line| line.split_once('\t')).map(owned);
+        let (theirs, ours) = (fact(&lines), fact(&first));
+        let what = theirs.as_ref().or(ours.as_ref()).map(|(name, _)| name.clone()).unwrap_or_default();
+        let value = |fact: Option<(String, String)>| fact.map_or_else(|| "nothing".to_owned(), |(_, value)| value);
+        return Err(Error::Disagree { rank, what, theirs: value(theirs), first: value(ours) });
     }
     Ok(())
 }

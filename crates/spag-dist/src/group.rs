@@ -1,31 +1,31 @@
-//! What the processes of a run do together, and the trait behind which the ways to do it look alike.
+//! Collectives, the trait of process groups, and the group of one process.
 
 use candle_core::Tensor;
 
 use crate::{Error, Result};
 
-/// Something that all ranks of a group do together, on one flat buffer each.
+/// A collective operation on one flat buffer a rank, in place.
 ///
-/// A buffer is a tensor of one dimension, contiguous, and the same length on every rank. What is written goes into its
-/// memory; other tensors that share it see that. Legend: N ranks, P elements of a part, N·P elements of a buffer whose
-/// r-th part belongs to rank r.
+/// A buffer is a contiguous tensor of one dimension with the same length on every rank. Results are written into its
+/// storage, which other tensors may share. Legend: N ranks, P elements of a part, N·P elements of a buffer whose r-th
+/// part belongs to rank r.
 #[derive(Clone, Debug)]
 pub enum Collective {
     /// Replaces every rank's buffer by the element-wise sum over all ranks. f32, bf16 or f64.
     ///
-    /// The sum of an element is taken in the order of [`Collective::ReduceScatter`] with parts of ⌈length / N⌉ elements:
-    /// both give the same bits.
+    /// Elements are summed in the order of [`Collective::ReduceScatter`] with parts of ⌈length / N⌉ elements, so both
+    /// give the same bits.
     AllReduce(Tensor),
-    /// Sums the buffers (N·P elements; f32, bf16 or f64) and leaves the r-th part of the sum in its place on rank r. The
-    /// other parts are of no use afterwards.
+    /// Sums the buffers (N·P elements; f32, bf16 or f64) and leaves the r-th part of the sum in the r-th part of rank r's
+    /// buffer. The contents of the other parts are unspecified afterwards.
     ///
     /// Part r is summed in the order of ranks r + 1, r + 2, …, r (modulo N), each sum rounded to the buffer's format.
     ReduceScatter(Tensor),
-    /// Puts the r-th part of rank r's buffer (N·P elements, any number format) there on every rank.
+    /// Copies the r-th part of rank r's buffer (N·P elements, any number format) to every other rank.
     AllGather(Tensor),
     /// Copies the root's buffer (any number format) over every other rank's.
     Broadcast(Tensor, usize),
-    /// Is done once every rank has started it.
+    /// Completes when every rank has started it.
     Barrier,
 }
 
@@ -50,7 +50,7 @@ impl Collective {
         }
     }
 
-    /// Rejects what no group of `size` ranks can do, before anything is sent.
+    /// Checks the buffer and the root for a group of `size` ranks.
     ///
     /// # Errors
     /// [`Error::Buffer`] or [`Error::NoSuchRank`].
@@ -75,30 +75,43 @@ impl Collective {
             _ => Ok(()),
         }
     }
+
+    /// Payload bytes that `rank` of `size` ranks sends and receives if the collective runs as a ring.
+    pub(crate) fn ring_traffic(&self, rank: usize, size: usize) -> Traffic {
+        let bytes = self.buffer().map_or(0, |buffer| buffer.elem_count() * buffer.dtype().size_in_bytes()) as u64;
+        let parts = bytes * (size as u64 - 1) / size as u64;
+        let (sent, received) = match self {
+            Self::AllReduce(_) => (2 * parts, 2 * parts),
+            Self::ReduceScatter(_) | Self::AllGather(_) => (parts, parts),
+            // The last rank of the ring passes nothing on.
+            Self::Broadcast(_, root) => {
+                (if (rank + 1) % size == *root { 0 } else { bytes }, if rank == *root { 0 } else { bytes })
+            }
+            Self::Barrier => (0, 0),
+        };
+        Traffic { sent, received }
+    }
 }
 
-/// A collective that has been started.
-///
-/// Dropped without being waited for, it goes on all the same.
-#[must_use = "the buffer is not to be touched before `wait` has returned"]
+/// A collective that has been started. It completes even if this handle is dropped.
+#[must_use = "the buffer must not be used before `wait` has returned"]
 pub struct Pending(Box<dyn FnOnce() -> Result<()> + Send>);
 
 impl Pending {
-    /// One whose end `wait` waits for.
+    /// A handle whose [`Pending::wait`] calls `wait`.
     pub fn new(wait: impl FnOnce() -> Result<()> + Send + 'static) -> Self {
         Self(Box::new(wait))
     }
 
-    /// One that is done.
+    /// The handle of a collective that has completed.
     pub fn done() -> Self {
         Self::new(|| Ok(()))
     }
 
-    /// Waits for the end. On a CPU the buffer holds the result then; on a GPU, for everything that is handed to the
-    /// buffer's device from then on.
+    /// Waits until the buffer holds the result. On a GPU only the device's stream waits, not the host.
     ///
     /// # Errors
-    /// A rank that is gone, silent, or does something else; every rank that waits gets it.
+    /// A rank that is lost or out of step; every waiting rank gets the same error.
     pub fn wait(self) -> Result<()> {
         (self.0)()
     }
@@ -110,7 +123,7 @@ impl std::fmt::Debug for Pending {
     }
 }
 
-/// Bytes that a rank has sent to others, and received from them, in collectives.
+/// Payload bytes that a rank has sent and received in collectives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Sent.
@@ -119,30 +132,30 @@ pub struct Traffic {
     pub received: u64,
 }
 
-/// A fixed set of processes that work together.
+/// A fixed set of processes that run collectives.
 ///
-/// Every rank starts the same collectives in the same order with buffers of the same lengths and number formats;
-/// they are done in that order. Anything else, and a rank that ends or falls silent, is an error on every rank.
+/// All ranks must start the same collectives in the same order with buffers of the same lengths and number formats;
+/// they run in that order. A mismatch or a lost rank is an error on every rank.
 pub trait ProcessGroup: Send + Sync {
-    /// This process's number, from 0 to `size() - 1`.
+    /// This process's rank, from 0 to `size() - 1`.
     fn rank(&self) -> usize;
 
-    /// The number of processes, at least 1.
+    /// The world size, at least 1.
     fn size(&self) -> usize;
 
-    /// Starts a collective and returns at once. Its buffer is not to be touched before [`Pending::wait`] has returned.
+    /// Starts a collective and returns at once. Its buffer must not be used before [`Pending::wait`] has returned.
     ///
     /// # Errors
-    /// A buffer that does not fit the collective, or a group that has failed before.
+    /// A buffer that does not fit the collective, or a group that has already failed.
     fn start(&self, collective: Collective) -> Result<Pending>;
 
-    /// Bytes moved so far.
+    /// Bytes sent and received so far.
     fn traffic(&self) -> Traffic;
 
-    /// Tells the other ranks that this one ends and why, so that they end too and say so. What is under way fails.
+    /// Fails the group on all ranks with this reason, and with it every pending collective.
     fn abort(&self, reason: &str);
 
-    /// [`Collective::AllReduce`], waited for.
+    /// [`Collective::AllReduce`], and waits for it.
     ///
     /// # Errors
     /// As [`ProcessGroup::start`] and [`Pending::wait`].
@@ -150,7 +163,7 @@ pub trait ProcessGroup: Send + Sync {
         self.start(Collective::AllReduce(buffer.clone()))?.wait()
     }
 
-    /// [`Collective::ReduceScatter`], waited for.
+    /// [`Collective::ReduceScatter`], and waits for it.
     ///
     /// # Errors
     /// As [`ProcessGroup::start`] and [`Pending::wait`].
@@ -158,7 +171,7 @@ pub trait ProcessGroup: Send + Sync {
         self.start(Collective::ReduceScatter(buffer.clone()))?.wait()
     }
 
-    /// [`Collective::AllGather`], waited for.
+    /// [`Collective::AllGather`], and waits for it.
     ///
     /// # Errors
     /// As [`ProcessGroup::start`] and [`Pending::wait`].
@@ -166,7 +179,7 @@ pub trait ProcessGroup: Send + Sync {
         self.start(Collective::AllGather(buffer.clone()))?.wait()
     }
 
-    /// [`Collective::Broadcast`], waited for.
+    /// [`Collective::Broadcast`], and waits for it.
     ///
     /// # Errors
     /// As [`ProcessGroup::start`] and [`Pending::wait`].
@@ -174,11 +187,36 @@ pub trait ProcessGroup: Send + Sync {
         self.start(Collective::Broadcast(buffer.clone(), root))?.wait()
     }
 
-    /// [`Collective::Barrier`], waited for.
+    /// [`Collective::Barrier`], and waits for it.
     ///
     /// # Errors
     /// As [`ProcessGroup::start`] and [`Pending::wait`].
     fn barrier(&self) -> Result<()> {
         self.start(Collective::Barrier)?.wait()
     }
+}
+
+/// The group of one process: collectives are checked and leave their buffers unchanged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Single;
+
+impl ProcessGroup for Single {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn start(&self, collective: Collective) -> Result<Pending> {
+        collective.check(1)?;
+        Ok(Pending::done())
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
+
+    fn abort(&self, _reason: &str) {}
 }

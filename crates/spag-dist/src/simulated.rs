@@ -1,4 +1,4 @@
-//! One rank's schedule with the other ranks' part of the time modelled.
+//! A process group of one real rank, with a model of the time that collectives with the other ranks take.
 //!
 //! Times are those of a ring, as [`TcpGroup`](crate::TcpGroup) and NCCL use for large buffers. With N ranks, S bytes,
 //! and a step that moves c bytes over the slowest link of the ring in t(c) = latency + c / bandwidth:
@@ -11,8 +11,8 @@
 //! | `broadcast`      | (N − 1) · latency + S / bandwidth (in slices, so that all hops move at once) |
 //! | `barrier`        | (N − 1) · latency           |
 //!
-//! Where ranks fill more than one node, each step is as slow as the slower one of the two links. One collective occupies
-//! the links after those before it. Adding, and what communication takes from the processor's time, are not modelled.
+//! If the ranks fill more than one node, a step takes as long as the slower of the two links. Collectives run one after
+//! another. The time of additions and the processor time of communication are not modelled.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -22,12 +22,12 @@ use candle_core::Tensor;
 
 use crate::{Collective, Error, Pending, ProcessGroup, Result, Traffic};
 
-/// How fast a connection is.
+/// The speed of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// Bytes a second in each direction.
+    /// Bytes per second in each direction.
     pub bandwidth: f64,
-    /// From the start of a message to its first byte at the other end.
+    /// Time until the first byte arrives.
     pub latency: Duration,
 }
 
@@ -44,26 +44,26 @@ impl fmt::Display for Link {
     }
 }
 
-/// The links between the ranks of a modelled run. Shown as text, it says all that is assumed.
+/// The links between the ranks of a modelled run. `Display` shows all assumptions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Links {
-    /// What is modelled, and where the figures are from.
+    /// The hardware, and the source of the figures.
     pub name: String,
-    /// Ranks of a node; the last node may have fewer.
+    /// The last node may have fewer.
     pub ranks_per_node: usize,
-    /// Of a rank to the next one in its node.
+    /// Between ranks of one node.
     pub inside: Link,
-    /// Of a node to the next one: all of its adapters together, as NCCL makes a ring for each.
+    /// Between nodes: all network adapters of a node together, as NCCL runs a ring on each.
     pub between: Link,
 }
 
-/// Latencies of the presets. No vendor publishes them for a hop of a collective; these are assumptions of the order that
-/// is seen in practice, and matter for small buffers only.
+/// Latencies of the presets: assumptions of the usual order of magnitude, as vendors publish none for a hop of a
+/// collective. They matter for small buffers only.
 const HOP_INSIDE: Duration = Duration::from_micros(3);
 const HOP_BETWEEN: Duration = Duration::from_micros(8);
 
 impl Links {
-    /// The same link between all ranks.
+    /// One kind of link between all ranks.
     pub fn uniform(name: &str, link: Link) -> Self {
         Self { name: name.to_owned(), ranks_per_node: usize::MAX, inside: link, between: link }
     }
@@ -105,15 +105,13 @@ impl Links {
         }
     }
 
-    /// The time of one step of a ring of `size` ranks that moves `bytes` over every link.
+    /// One step of a ring of `size` ranks that moves `bytes` over every link.
     fn step(&self, size: usize, bytes: f64) -> Duration {
-        match size > self.ranks_per_node {
-            true => self.inside.time(bytes).max(self.between.time(bytes)),
-            false => self.inside.time(bytes),
-        }
+        let inside = self.inside.time(bytes);
+        if size > self.ranks_per_node { inside.max(self.between.time(bytes)) } else { inside }
     }
 
-    /// How long a collective of `size` ranks on buffers of `bytes` bytes takes.
+    /// The time that a collective of `size` ranks takes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -131,6 +129,7 @@ impl Links {
         else {
             return Duration::ZERO;
         };
+        let bytes = |buffer: &Tensor| buffer.elem_count() * buffer.dtype().size_in_bytes();
         let bytes = collective.buffer().map_or(0, bytes) as f64;
         let part = bytes / size as f64;
         match collective {
@@ -152,19 +151,14 @@ impl fmt::Display for Links {
     }
 }
 
-fn bytes(buffer: &Tensor) -> usize {
-    buffer.elem_count() * buffer.dtype().size_in_bytes()
-}
-
-/// Rank 0 of a group of which the other ranks are modelled.
+/// Rank 0 of a group whose other ranks are modelled.
 ///
-/// Starting a collective does at once what there is to do to the buffer, which takes this process's own time, and
-/// [`Pending::wait`] sleeps on the host until the links would be done: computing between the two hides communication as
-/// it does in a real run. The other ranks are taken to be in step.
+/// Starting a collective changes the buffer at once, and [`Pending::wait`] sleeps on the host until the modelled links
+/// are done, so computing between the two hides communication as in a real run. The other ranks are assumed to be in
+/// step.
 ///
-/// The data are not those of a real run. What other ranks would send is taken to be what this rank has: an all-gather
-/// copies this rank's part to all places. Sums are left as they are, as if the others had added zeros, so that numbers
-/// stay finite however often they are summed. A broadcast from any root leaves the buffer as it is.
+/// The data differ from a real run. An all-gather copies this rank's part to all parts. Sums leave the buffer unchanged,
+/// as if the other ranks had zeros, so that repeated sums stay finite. A broadcast leaves the buffer unchanged.
 #[derive(Debug)]
 pub struct Simulated {
     size: usize,
@@ -174,8 +168,8 @@ pub struct Simulated {
 
 #[derive(Debug)]
 struct State {
-    /// When the links are done with everything so far.
-    free: Instant,
+    /// When the links have completed all collectives so far.
+    links_free_at: Instant,
     traffic: Traffic,
     aborted: Option<String>,
 }
@@ -183,30 +177,13 @@ struct State {
 impl Simulated {
     /// Rank 0 of `size` ranks, at least 1.
     pub fn new(size: usize, links: Links) -> Self {
-        let state = State { free: Instant::now(), traffic: Traffic::default(), aborted: None };
+        let state = State { links_free_at: Instant::now(), traffic: Traffic::default(), aborted: None };
         Self { size: size.max(1), links, state: Mutex::new(state) }
     }
 
-    /// What is assumed of the links.
+    /// The modelled links.
     pub fn links(&self) -> &Links {
         &self.links
-    }
-
-    /// Bytes that this rank would send and receive.
-    fn traffic_of(&self, collective: &Collective) -> Traffic {
-        let all = collective.buffer().map_or(0, bytes) as u64;
-        let size = self.size as u64;
-        let around = all * (size - 1) / size;
-        match collective {
-            Collective::AllReduce(_) => Traffic { sent: 2 * around, received: 2 * around },
-            Collective::ReduceScatter(_) | Collective::AllGather(_) => Traffic { sent: around, received: around },
-            Collective::Broadcast(_, root) => Traffic {
-                // The last of the ring passes nothing on; rank 0 is that where the root is rank 1.
-                sent: if size == 1 || *root == 1 { 0 } else { all },
-                received: if *root == 0 { 0 } else { all },
-            },
-            Collective::Barrier => Traffic::default(),
-        }
     }
 }
 
@@ -222,7 +199,7 @@ impl ProcessGroup for Simulated {
     fn start(&self, collective: Collective) -> Result<Pending> {
         collective.check(self.size)?;
         let time = self.links.time(self.size, &collective);
-        let traffic = self.traffic_of(&collective);
+        let traffic = collective.ring_traffic(0, self.size);
         let end = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(reason) = &state.aborted {
@@ -230,8 +207,8 @@ impl ProcessGroup for Simulated {
             }
             state.traffic.sent += traffic.sent;
             state.traffic.received += traffic.received;
-            state.free = state.free.max(Instant::now()) + time;
-            state.free
+            state.links_free_at = state.links_free_at.max(Instant::now()) + time;
+            state.links_free_at
         };
         if let Collective::AllGather(buffer) = &collective {
             let part = buffer.elem_count() / self.size;

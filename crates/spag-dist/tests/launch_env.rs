@@ -1,4 +1,4 @@
-//! What each launcher's environment is read as, and what is said of a broken one.
+//! The environments of all launchers, and the errors for invalid ones.
 
 use spag_dist::{DEFAULT_PORT, Error, LaunchEnv, Launcher, Rendezvous, Result};
 
@@ -9,20 +9,20 @@ fn detect(variables: &[(&str, &str)]) -> Result<LaunchEnv> {
 const TORCH: [(&str, &str); 5] =
     [("RANK", "3"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "10.0.0.1"), ("MASTER_PORT", "6000")];
 
-fn torch_but(name: &str, value: Option<&str>) -> Error {
+fn torch_error(name: &str, value: Option<&str>) -> Error {
     let mut variables: Vec<_> = TORCH.into_iter().filter(|(key, _)| *key != name).collect();
     variables.extend(value.map(|value| (name, value)));
     detect(&variables).unwrap_err()
 }
 
 #[test]
-fn nothing_set_is_one_process() {
+fn empty_environment_is_one_process() {
     assert_eq!(detect(&[]).unwrap(), LaunchEnv::single());
     assert_eq!(detect(&[("RANK", ""), ("WORLD_SIZE", " ")]).unwrap(), LaunchEnv::single());
 }
 
 #[test]
-fn torchrun() {
+fn torchrun_variables_are_read() {
     let rendezvous = Some(Rendezvous { address: "10.0.0.1".into(), port: 6000 });
     assert_eq!(
         detect(&TORCH).unwrap(),
@@ -36,15 +36,15 @@ fn torchrun() {
             restarts: 0
         }
     );
-    let told = |value| detect(&[&TORCH[..], &[("LOCAL_WORLD_SIZE", value)]].concat());
-    assert_eq!(told("2").unwrap().local_size, 2);
-    assert!(told("0").unwrap_err().to_string().contains("LOCAL_WORLD_SIZE"));
-    let alone = detect(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap();
-    assert_eq!((alone.launcher, alone.local_rank, alone.rendezvous), (Launcher::Torch, 0, None));
+    let with_local_size = |value| detect(&[&TORCH[..], &[("LOCAL_WORLD_SIZE", value)]].concat());
+    assert_eq!(with_local_size("2").unwrap().local_size, 2);
+    assert!(with_local_size("0").unwrap_err().to_string().contains("LOCAL_WORLD_SIZE"));
+    let single = detect(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap();
+    assert_eq!((single.launcher, single.local_rank, single.rendezvous), (Launcher::Torch, 0, None));
 }
 
 #[test]
-fn torchrun_comes_before_slurm_and_slurm_before_mpi() {
+fn torchrun_takes_precedence_over_slurm_and_slurm_over_mpi() {
     let mpi = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_LOCAL_RANK", "1")];
     let slurm = [("SLURM_PROCID", "2"), ("SLURM_NTASKS", "4"), ("SLURM_LOCALID", "0"), ("MASTER_ADDR", "h")];
     let all = [&TORCH[..3], &slurm, &mpi, &[("MASTER_PORT", "7")]].concat();
@@ -54,7 +54,7 @@ fn torchrun_comes_before_slurm_and_slurm_before_mpi() {
 }
 
 #[test]
-fn slurm_meets_on_its_first_host() {
+fn slurm_rendezvous_is_the_first_host() {
     let step = [
         ("SLURM_PROCID", "2"),
         ("SLURM_STEP_NUM_TASKS", "3"),
@@ -65,12 +65,12 @@ fn slurm_meets_on_its_first_host() {
     let env = detect(&step).unwrap();
     assert_eq!((env.rank, env.world_size, env.local_rank), (2, 3, 0));
     assert_eq!(env.rendezvous, Some(Rendezvous { address: "gpu03".into(), port: DEFAULT_PORT }));
-    // An allocation in which nothing was started with srun.
+    // An allocation without srun.
     assert_eq!(detect(&[("SLURM_NTASKS", "8")]).unwrap(), LaunchEnv::single());
 }
 
 #[test]
-fn open_mpi_on_one_machine_needs_no_address() {
+fn open_mpi_needs_an_address_on_several_machines_only() {
     let variables = [
         ("OMPI_COMM_WORLD_RANK", "1"),
         ("OMPI_COMM_WORLD_SIZE", "2"),
@@ -90,10 +90,10 @@ fn open_mpi_on_one_machine_needs_no_address() {
 
 #[test]
 fn errors_name_the_variable_and_the_value() {
-    assert_eq!(torch_but("RANK", None), Error::MissingVariable { name: "RANK", implied_by: "WORLD_SIZE" });
-    assert_eq!(torch_but("WORLD_SIZE", None), Error::MissingVariable { name: "WORLD_SIZE", implied_by: "RANK" });
+    assert_eq!(torch_error("RANK", None), Error::MissingVariable { name: "RANK", implied_by: "WORLD_SIZE" });
+    assert_eq!(torch_error("WORLD_SIZE", None), Error::MissingVariable { name: "WORLD_SIZE", implied_by: "RANK" });
     for name in ["LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"] {
-        assert!(torch_but(name, None).to_string().contains(name), "{name}");
+        assert!(torch_error(name, None).to_string().contains(name), "{name}");
     }
     for (name, value) in [
         ("RANK", "two"),
@@ -104,21 +104,21 @@ fn errors_name_the_variable_and_the_value() {
         ("MASTER_PORT", "70000"),
         ("MASTER_PORT", "0"),
     ] {
-        let message = torch_but(name, Some(value)).to_string();
+        let message = torch_error(name, Some(value)).to_string();
         assert!(message.contains(name) && message.contains(&format!("{value:?}")), "{message}");
     }
     assert_eq!(
-        torch_but("RANK", Some("8")),
+        torch_error("RANK", Some("8")),
         Error::RankOutOfRange { name: "RANK", rank: 8, size_name: "WORLD_SIZE", size: 8 }
     );
     assert_eq!(
-        torch_but("LOCAL_RANK", Some("9")).to_string(),
+        torch_error("LOCAL_RANK", Some("9")).to_string(),
         "environment variable LOCAL_RANK is 9, but WORLD_SIZE is 8: ranks count from 0 to 7"
     );
 }
 
 #[test]
-fn a_launcher_that_starts_a_run_again_says_so() {
+fn restart_count_is_read_from_spag_launch_or_torchrun() {
     let ranks = [("RANK", "0"), ("WORLD_SIZE", "1")];
     let restarts = |variables: &[(&str, &str)]| {
         let all: Vec<_> = ranks.iter().chain(variables).collect();

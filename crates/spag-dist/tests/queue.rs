@@ -1,12 +1,13 @@
-//! A work queue among real processes, some of which die.
+//! The work queue among real processes, some of which die.
 
 mod ranks;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ranks::{Launch, Rank, say};
-use spag_dist::queue::{Queue, Turn};
+use ranks::{Launch, Rank, report};
+use spag_dist::queue::{Assignment, Queue};
+use spag_dist::{ProcessGroup, TcpGroup};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -17,32 +18,40 @@ fn rank_process() {
     }
     let number = |name: &str| std::env::var(name).unwrap().parse::<usize>().unwrap();
     let task = std::env::var("TEST_TASK").unwrap_or_default();
-    let opened = Queue::open(&ranks::env(), &ranks::options(), &task, number("TEST_ITEMS"));
+    let (env, options, items) = (ranks::env(), ranks::options(), number("TEST_ITEMS"));
+    let group = (ranks::job().as_deref() == Some("beside")).then(|| TcpGroup::join(&env, &options).unwrap());
+    let opened = match &group {
+        Some(group) => Queue::open_beside(group, &env, &options, &task, items),
+        None => Queue::open(&env, &options, &task, items),
+    };
     let queue = match opened {
         Ok(queue) => queue,
-        Err(error) => return say(error),
+        Err(error) => return report(error),
     };
     let pause = Duration::from_millis(number("TEST_PAUSE") as u64);
     let mut held = Vec::new();
     loop {
         match queue.next(16) {
-            Ok(Turn::Items(items)) => {
-                // Every second piece is asked for while the one before it is not done yet.
-                let had_some = !held.is_empty();
+            Ok(Assignment::Items(items)) => {
+                // Ask for every second piece while the previous one is not done yet.
+                let had_items = !held.is_empty();
                 held.extend(items);
-                if !had_some {
+                if !had_items {
                     continue;
                 }
             }
-            Ok(Turn::FinishYours) => assert!(!held.is_empty()),
-            Ok(Turn::Finished) => return say("finished"),
-            Err(error) => return say(error),
+            Ok(Assignment::FinishHeld) => assert!(!held.is_empty()),
+            Ok(Assignment::Finished) => {
+                group.iter().for_each(|group| group.barrier().unwrap());
+                return report("finished");
+            }
+            Err(error) => return report(error),
         }
         for item in held.drain(..) {
             std::thread::sleep(pause);
-            say(format!("item {item}"));
+            report(format!("item {item}"));
             if let Err(error) = queue.done(&[item]) {
-                return say(error);
+                return report(error);
             }
         }
     }
@@ -52,47 +61,56 @@ fn launch(size: usize, items: usize, pause: usize) -> Launch {
     Launch::new("work", size).fast().with("TEST_ITEMS", items).with("TEST_PAUSE", pause)
 }
 
-/// The items that a rank did, and its last words.
-fn listen(rank: &Rank) -> (Vec<usize>, String) {
+/// The items that a rank did, and its last report.
+fn reports(rank: &Rank) -> (Vec<usize>, String) {
     let mut items = Vec::new();
     loop {
-        let said = rank.hear(LONG);
-        match said.strip_prefix("item ") {
+        let message = rank.receive(LONG);
+        match message.strip_prefix("item ") {
             Some(item) => items.push(item.parse().unwrap()),
-            None => return (items, said),
+            None => return (items, message),
         }
     }
 }
 
-/// How often each item was done by ranks that finish.
+/// How many items each rank did, and how often each item was done, for ranks that finish.
 fn finished(ranks: &mut [Rank], without: &[usize]) -> (Vec<usize>, BTreeMap<usize, usize>) {
     let mut by_rank = Vec::new();
     let mut times = BTreeMap::new();
     for rank in ranks.iter().filter(|rank| !without.contains(&rank.rank)) {
-        let (items, end) = listen(rank);
+        let (items, end) = reports(rank);
         assert_eq!(end, "finished", "rank {}", rank.rank);
         by_rank.push(items.len());
         items.into_iter().for_each(|item| *times.entry(item).or_insert(0) += 1);
     }
     for rank in ranks.iter_mut().filter(|rank| !without.contains(&rank.rank)) {
-        assert!(rank.ends_well(LONG), "rank {}", rank.rank);
+        assert!(rank.succeeds(LONG), "rank {}", rank.rank);
     }
     (by_rank, times)
 }
 
 #[test]
-fn every_item_is_done_once_and_all_ranks_work() {
+fn items_are_done_once_and_by_all_ranks() {
     for size in [1, 2, 4] {
         let launch = launch(size, 300, 2);
         let (by_rank, times) = finished(&mut launch.start(), &[]);
         assert_eq!(times, (0..300).map(|item| (item, 1)).collect(), "{size} ranks");
         assert!(by_rank.iter().all(|count| *count > 0), "{by_rank:?}");
-        assert!(launch.left_files().is_empty());
+        assert!(launch.token_files().is_empty());
     }
 }
 
 #[test]
-fn nothing_to_do_ends_at_once_and_few_items_do_not_leave_ranks_behind() {
+fn queue_opens_beside_a_group() {
+    let mut launch = launch(3, 60, 1);
+    launch.job = "beside";
+    let (_, times) = finished(&mut launch.start(), &[]);
+    assert_eq!(times, (0..60).map(|item| (item, 1)).collect());
+    assert!(launch.token_files().is_empty());
+}
+
+#[test]
+fn short_lists_finish_on_all_ranks() {
     for items in [0, 1, 3] {
         let (_, times) = finished(&mut launch(4, items, 1).start(), &[]);
         assert_eq!(times.len(), items);
@@ -100,24 +118,24 @@ fn nothing_to_do_ends_at_once_and_few_items_do_not_leave_ranks_behind() {
 }
 
 #[test]
-fn what_a_dead_rank_had_is_done_by_others() {
+fn items_of_dead_ranks_are_reassigned() {
     for signal in ["-KILL", "-STOP"] {
         let launch = launch(4, 200, 10);
         let mut ranks = launch.start();
-        // In the middle of its work: it has reported something and has something left.
-        let first: Vec<String> = [1, 3].into_iter().map(|rank: usize| ranks[rank].hear(LONG)).collect();
-        assert!(first.iter().all(|said| said.starts_with("item ")), "{first:?}");
+        // Each has reported an item and holds others.
+        let first: Vec<String> = [1, 3].into_iter().map(|rank: usize| ranks[rank].receive(LONG)).collect();
+        assert!(first.iter().all(|message| message.starts_with("item ")), "{first:?}");
         ranks[1].signal(signal);
         ranks[3].signal(signal);
-        let done_by_dead: Vec<usize> = first.iter().map(|said| said["item ".len()..].parse().unwrap()).collect();
+        let done_by_dead: Vec<usize> = first.iter().map(|message| message["item ".len()..].parse().unwrap()).collect();
         let (_, times) = finished(&mut ranks, &[1, 3]);
-        // What the dead ones said they did before they died need not have reached rank 0.
+        // Items that the dead ranks did may not have been reported to rank 0.
         let missing: Vec<usize> = (0..200).filter(|item| !times.contains_key(item)).collect();
         let (mut one, mut other) = (ranks.remove(1), ranks.remove(2));
         let mut done_by_dead = done_by_dead;
         for dead in [&mut one, &mut other] {
             dead.signal("-KILL");
-            done_by_dead.extend(listen(dead).0);
+            done_by_dead.extend(reports(dead).0);
         }
         assert!(missing.iter().all(|item| done_by_dead.contains(item)), "{signal}: {missing:?} {done_by_dead:?}");
         assert!(times.values().all(|times| *times == 1), "{times:?}");
@@ -125,53 +143,53 @@ fn what_a_dead_rank_had_is_done_by_others() {
 }
 
 #[test]
-fn a_rank_taken_for_dead_hears_of_it_when_it_goes_on() {
+fn rank_considered_dead_fails_when_it_continues() {
     let launch = launch(2, 300, 20);
     let mut ranks = launch.start();
-    assert!(ranks[1].hear(LONG).starts_with("item "));
+    assert!(ranks[1].receive(LONG).starts_with("item "));
     ranks[1].signal("-STOP");
     std::thread::sleep(Duration::from_millis(3500));
     ranks[1].signal("-CONT");
-    let (_, end) = listen(&ranks[1]);
-    assert!(end.contains("lost rank 1: rank 0 gave its work to others: nothing was heard of it for 2.5 s"), "{end}");
+    let (_, end) = reports(&ranks[1]);
+    assert!(end.contains("lost rank 1: rank 0 reassigned its items: no heartbeat for 2.5 s"), "{end}");
     let (_, times) = finished(&mut ranks[..1], &[]);
     assert!(times.len() > 150);
 }
 
 #[test]
-fn without_rank_zero_the_others_end_and_say_so() {
+fn loss_of_rank0_ends_the_others() {
     for signal in ["-KILL", "-STOP"] {
         let launch = launch(3, 1000, 10);
         let ranks = launch.start();
         for rank in &ranks {
-            assert!(rank.hear(LONG).starts_with("item "));
+            assert!(rank.receive(LONG).starts_with("item "));
         }
         ranks[0].signal(signal);
         for rank in &ranks[1..] {
-            let (_, end) = listen(rank);
+            let (_, end) = reports(rank);
             assert!(end.starts_with("lost rank 0: "), "{signal}: {end}");
         }
     }
 }
 
 #[test]
-fn a_rank_with_another_list_is_named_on_every_rank() {
+fn rank_with_another_list_is_named_on_every_rank() {
     let launch = launch(3, 100_000, 1).with("TEST_TASK", "hash 1").with_for(2, "TEST_TASK", "hash 2");
     for rank in &launch.start() {
-        let (_, end) = listen(rank);
+        let (_, end) = reports(rank);
         assert!(end.contains("rank 2 disagrees with rank 0: the work is hash 2 there and hash 1 on rank 0"), "{end}");
     }
 }
 
 #[test]
-fn a_rank_that_comes_late_is_waited_for() {
+fn rank0_waits_for_late_ranks() {
     let launch = launch(2, 3, 1);
     let first = launch.start_rank(0);
-    let (items, end) = listen(&first);
+    let (items, end) = reports(&first);
     assert_eq!((items.len(), end.as_str()), (3, "finished"));
     let second = launch.start_rank(1);
-    assert_eq!(listen(&second), (vec![], "finished".to_owned()));
+    assert_eq!(reports(&second), (vec![], "finished".to_owned()));
     for mut rank in [first, second] {
-        assert!(rank.ends_well(LONG));
+        assert!(rank.succeeds(LONG));
     }
 }

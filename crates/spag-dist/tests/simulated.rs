@@ -1,11 +1,11 @@
-//! A rank among modelled ones: how long things take, and what becomes of the data.
+//! The modelled process group: times, traffic and data.
 
 use std::time::{Duration, Instant};
 
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Error, Link, Links, Pending, ProcessGroup, Simulated, Traffic, agree};
 
-/// A megabyte a second: 0.1 s for 100 kB.
+/// 1 MB/s: 0.1 s for 100 kB.
 fn slow() -> Links {
     Links::uniform("slow", Link { bandwidth: 1e6, latency: Duration::ZERO })
 }
@@ -15,7 +15,7 @@ fn zeros(bytes: usize) -> Tensor {
 }
 
 #[test]
-fn times_are_those_of_a_ring() {
+fn times_follow_the_ring_formulas() {
     let link = Link { bandwidth: 1e9, latency: Duration::from_micros(10) };
     let links = Links::uniform("one", link);
     let buffer = zeros(4_000_000);
@@ -29,7 +29,7 @@ fn times_are_those_of_a_ring() {
 }
 
 #[test]
-fn the_slower_link_counts_once_ranks_fill_more_than_a_node() {
+fn slower_link_bounds_steps_over_several_nodes() {
     let links = Links::dgx_a100();
     let buffer = zeros(16 << 20);
     let time = |size| links.time(size, &Collective::AllReduce(buffer.clone())).as_secs_f64();
@@ -39,7 +39,7 @@ fn the_slower_link_counts_once_ranks_fill_more_than_a_node() {
 }
 
 #[test]
-fn assumptions_are_shown() {
+fn display_shows_the_assumptions() {
     let text = Links::dgx_a100().to_string();
     for part in
         ["8 × A100", "300 GB/s each way, 3 µs a hop within a node of 8 ranks", "200 GB/s each way", "data sheets"]
@@ -51,7 +51,7 @@ fn assumptions_are_shown() {
 }
 
 #[test]
-fn computing_hides_communication_and_collectives_follow_each_other() {
+fn computing_hides_communication_and_collectives_are_serial() {
     let group = Simulated::new(2, slow());
     let begin = Instant::now();
     // 0.2 s each.
@@ -61,17 +61,17 @@ fn computing_hides_communication_and_collectives_follow_each_other() {
     pending.into_iter().for_each(|pending| pending.wait().unwrap());
     let both = begin.elapsed();
     assert!(both >= Duration::from_millis(400) && both < Duration::from_millis(650), "{both:?}");
-    // The links have been idle since: nothing is left to wait for.
+    // The links are idle now.
     let begin = Instant::now();
     group.reduce_scatter(&zeros(200_000)).unwrap();
     let one = begin.elapsed();
     assert!(one >= Duration::from_millis(100) && one < Duration::from_millis(350), "{one:?}");
-    // 200 kB each time over two ranks, and half of that once.
+    // Two all-reduces of 200 kB over two ranks, and a reduce-scatter of half the traffic.
     assert_eq!(group.traffic(), Traffic { sent: 500_000, received: 500_000 });
 }
 
 #[test]
-fn data_are_this_ranks_own() {
+fn all_gather_copies_this_ranks_part_and_sums_change_nothing() {
     let group = Simulated::new(3, Links::dgx_a100());
     assert_eq!((group.rank(), group.size()), (0, 3));
     let buffer = Tensor::new(&[1f32, 2.0, 3.0, 4.0, 5.0, 6.0], &Device::Cpu).unwrap();

@@ -1,10 +1,12 @@
-//! The group of one process changes nothing, and refuses what no group can do.
+//! The group of one process.
 
 use candle_core::{DType, Device, Tensor};
-use spag_dist::{Collective, Error, ProcessGroup, Single, Traffic, agree, gather_numbers, gather_texts, text_of_first};
+use spag_dist::{
+    Collective, Error, ProcessGroup, Single, Traffic, agree, broadcast_text, gather_numbers, gather_texts,
+};
 
 #[test]
-fn every_collective_leaves_the_buffer_alone() {
+fn collectives_leave_the_buffer_unchanged() {
     let buffer = Tensor::new(&[1f32, 2.0, 3.0], &Device::Cpu).unwrap();
     Single.all_reduce(&buffer).unwrap();
     Single.reduce_scatter(&buffer).unwrap();
@@ -17,26 +19,26 @@ fn every_collective_leaves_the_buffer_alone() {
 }
 
 #[test]
-fn small_things_are_exchanged_with_oneself() {
+fn exchange_returns_the_own_values() {
     assert_eq!(gather_numbers(&Single, &[1.5, 2.0]).unwrap(), [[1.5, 2.0]]);
     assert_eq!(gather_texts(&Single, "größer").unwrap(), ["größer"]);
-    assert_eq!(text_of_first(&Single, "").unwrap(), "");
+    assert_eq!(broadcast_text(&Single, "").unwrap(), "");
     agree(&Single, &[("version", "1".into())]).unwrap();
 }
 
 #[test]
-fn what_no_group_can_do_is_refused() {
-    let refused = |collective: Collective, size, words: &str| {
-        let said = collective.check(size).unwrap_err().to_string();
-        assert!(said.contains(words), "{said}");
+fn check_rejects_invalid_buffers_and_roots() {
+    let rejected = |collective: Collective, size, words: &str| {
+        let message = collective.check(size).unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
     };
     let flat = Tensor::zeros(7, DType::F32, &Device::Cpu).unwrap();
     let square = Tensor::zeros((2, 2), DType::F32, &Device::Cpu).unwrap();
     let text = Tensor::zeros(8, DType::U8, &Device::Cpu).unwrap();
-    refused(Collective::AllReduce(square), 1, "all_reduce: a flat buffer is needed, not one of shape [2, 2]");
-    refused(Collective::ReduceScatter(flat.clone()), 2, "7 elements are not 2 parts of equal length");
-    refused(Collective::AllGather(flat.clone()), 3, "all_gather");
-    refused(Collective::AllReduce(text.clone()), 2, "numbers of type u8 are not summed");
+    rejected(Collective::AllReduce(square), 1, "all_reduce: a flat buffer is needed, not one of shape [2, 2]");
+    rejected(Collective::ReduceScatter(flat.clone()), 2, "7 elements are not 2 parts of equal length");
+    rejected(Collective::AllGather(flat.clone()), 3, "all_gather");
+    rejected(Collective::AllReduce(text.clone()), 2, "numbers of type u8 are not summed");
     Collective::AllGather(text).check(2).unwrap();
     Collective::AllReduce(flat.clone()).check(2).unwrap();
     assert_eq!(Single.broadcast(&flat, 1), Err(Error::NoSuchRank { operation: "broadcast", rank: 1, size: 1 }));

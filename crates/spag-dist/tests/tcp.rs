@@ -1,4 +1,4 @@
-//! Collectives of real processes over TCP, against sums taken in the documented order.
+//! Collectives of real processes over TCP, compared with sums in the documented order.
 
 mod ranks;
 
@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use candle_core::{DType, Device, Tensor};
 use half::bf16;
-use ranks::{Launch, say};
+use ranks::{Launch, report};
 use spag_dist::{Collective, ProcessGroup, Result, TcpGroup, Traffic, agree, gather_texts};
+use spag_tests::reserve_two_ports;
 
 const LONG: Duration = Duration::from_secs(60);
 const LENGTHS: [usize; 10] = [0, 1, 2, 3, 4, 5, 64, 1001, 65_537, 300_001];
 
-/// The numbers of a rank: of very different sizes, so that sums depend on their order.
+/// The numbers of a rank, of very different magnitudes, so that sums depend on their order.
 fn numbers(rank: usize, len: usize) -> Vec<f64> {
     let number = |index: usize| {
         let bits = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -40,7 +41,7 @@ fn bits(tensor: &Tensor) -> Vec<u64> {
     }
 }
 
-/// The sum over ranks as documented: part r in the order r + 1, r + 2, …, r, each sum rounded to the format.
+/// The sum over ranks in the documented order: part r in the order r + 1, r + 2, …, r, each sum rounded to the format.
 fn summed(size: usize, len: usize, format: DType) -> Vec<u64> {
     let all: Vec<Vec<u64>> = (0..size).map(|rank| bits(&tensor(rank, len, format))).collect();
     let add = |a: u64, b: u64| match format {
@@ -61,60 +62,57 @@ fn rank_process() {
     let Some(job) = ranks::job() else { return };
     let group = match TcpGroup::join(&ranks::env(), &ranks::options()) {
         Ok(group) => group,
-        Err(error) => return say(error),
+        Err(error) => return report(error),
     };
     match job.as_str() {
-        "everything" => say(everything(&group).map_or_else(|error| error.to_string(), |()| "done".into())),
+        "everything" => report(everything(&group).map_or_else(|error| error.to_string(), |()| "done".into())),
         "forever" => {
-            say("joined");
+            report("joined");
             let buffer = tensor(group.rank(), 100_000, DType::F32);
             let error = loop {
                 if let Err(error) = group.all_reduce(&buffer) {
                     break error;
                 }
             };
-            say(error);
-            say(group.start(Collective::Barrier).unwrap_err());
+            report(error);
+            report(group.start(Collective::Barrier).unwrap_err());
         }
         "out-of-step" => {
             group.barrier().unwrap();
             let odd = std::env::var("TEST_ODD").unwrap() == group.rank().to_string();
             let buffer = tensor(group.rank(), 12, DType::F32);
-            let pending = match odd {
-                true => group.start(Collective::Broadcast(buffer, 1)),
-                false => group.start(Collective::AllReduce(buffer)),
-            };
-            say(pending.and_then(spag_dist::Pending::wait).unwrap_err());
+            let collective = if odd { Collective::Broadcast(buffer, 1) } else { Collective::AllReduce(buffer) };
+            report(group.start(collective).and_then(spag_dist::Pending::wait).unwrap_err());
         }
         "abort" => {
-            // One that was started before, or the next one.
+            // Fails the pending collective or the next one.
             let pending = group.start(Collective::Barrier);
             if group.rank() == 1 {
                 group.abort("the disk is full");
             }
-            say(pending.and_then(spag_dist::Pending::wait).and_then(|()| group.barrier()).unwrap_err());
+            report(pending.and_then(spag_dist::Pending::wait).and_then(|()| group.barrier()).unwrap_err());
         }
         "late" => {
             group.barrier().unwrap();
             if group.rank() == 2 {
                 std::thread::sleep(Duration::from_secs(4));
             }
-            say(group.barrier().unwrap_err());
+            report(group.barrier().unwrap_err());
         }
         "leave" => {
             group.barrier().unwrap();
             match ranks::env().rank {
-                // Rank 2 ends properly; the others too, but for one more collective.
+                // Rank 2 leaves; the others start one more collective.
                 2 => drop(group),
                 _ => {
                     std::thread::sleep(Duration::from_millis(500));
-                    say("still here");
-                    say(group.barrier().unwrap_err());
+                    report("still here");
+                    report(group.barrier().unwrap_err());
                 }
             }
-            say("ended");
+            report("ended");
         }
-        "nothing" => say("joined"),
+        "nothing" => report("joined"),
         other => panic!("{other}"),
     }
 }
@@ -161,7 +159,7 @@ fn everything(group: &dyn ProcessGroup) -> Result<()> {
         group.barrier()?;
         assert_eq!(group.traffic(), before, "a barrier moves no buffer");
     }
-    // Many under way at once, views of one storage among them, waited for in another order than started.
+    // Many pending collectives on views of one storage, waited for in another order than started.
     let whole = tensor(rank, 40 * 1000, DType::F32);
     let views: Vec<Tensor> = (0..40).map(|view| whole.narrow(0, view * 1000, 1000)).collect::<Result<_, _>>()?;
     let pending: Vec<_> =
@@ -178,112 +176,116 @@ fn everything(group: &dyn ProcessGroup) -> Result<()> {
     agree(group, &[("batch", "7".into())])
 }
 
-fn all_say(launch: &Launch, expected: impl Fn(&str) -> bool) {
+fn all_report(launch: &Launch, expected: impl Fn(&str) -> bool) {
     let mut ranks = launch.start();
     for rank in &ranks {
-        let said = rank.hear(LONG);
-        assert!(expected(&said), "rank {} of {}: {said}", rank.rank, launch.size);
+        let message = rank.receive(LONG);
+        assert!(expected(&message), "rank {} of {}: {message}", rank.rank, launch.size);
     }
     for rank in &mut ranks {
-        assert!(rank.ends_well(LONG), "rank {}", rank.rank);
+        assert!(rank.succeeds(LONG), "rank {}", rank.rank);
     }
-    assert_eq!(launch.left_files(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(launch.token_files(), Vec::<std::path::PathBuf>::new());
 }
 
 #[test]
-fn two_to_five_ranks_do_every_collective() {
+fn every_collective_is_correct_on_two_to_five_ranks() {
     for size in 2..=5 {
-        all_say(&Launch::new("everything", size), |said| said == "done");
+        all_report(&Launch::new("everything", size), |message| message == "done");
     }
 }
 
 #[test]
-fn a_token_from_the_environment_and_the_port_after_an_agents_store() {
-    let launch = Launch::new("everything", 2)
+fn group_uses_the_port_after_torchruns_store() {
+    let mut launch = Launch::new("everything", 2)
         .with("SPAG_TOKEN", "0123456789abcdef")
         .with("TORCHELASTIC_USE_AGENT_STORE", "True");
-    // The agent's store, which holds MASTER_PORT.
+    launch.port = reserve_two_ports();
     let _store = std::net::TcpListener::bind(("127.0.0.1", launch.port)).unwrap();
-    all_say(&launch, |said| said == "done");
+    all_report(&launch, |message| message == "done");
 }
 
 #[test]
-fn one_that_started_another_collective_is_named_everywhere() {
+fn rank_that_starts_another_collective_is_named_on_every_rank() {
     for odd in 0..4 {
         let launch = Launch::new("out-of-step", 4).fast().with("TEST_ODD", odd);
-        all_say(&launch, |said| {
+        all_report(&launch, |message| {
             let named = match odd {
-                // Rank 0 is the measure: its next rank differs from it.
-                0 => said.contains("is out of step"),
-                _ => said.contains(&format!("rank {odd} is out of step")),
+                // Ranks are compared with rank 0, so its next rank is named.
+                0 => message.contains("is out of step"),
+                _ => message.contains(&format!("rank {odd} is out of step")),
             };
             named
-                && said.contains("collective 2")
-                && said.contains("all_reduce of 12 f32")
-                && said.contains("broadcast")
+                && message.contains("collective 2")
+                && message.contains("all_reduce of 12 f32")
+                && message.contains("broadcast")
         });
     }
 }
 
 #[test]
-fn one_that_ends_the_run_is_named_with_its_reason() {
-    all_say(&Launch::new("abort", 3), |said| said == "rank 1 ended the run: the disk is full");
+fn rank_that_aborts_is_named_with_its_reason() {
+    all_report(&Launch::new("abort", 3), |message| message == "rank 1 ended the run: the disk is full");
 }
 
 #[test]
-fn one_that_does_not_come_to_a_collective_is_named() {
-    all_say(&Launch::new("late", 3).fast().with("TEST_COLLECTIVE_TIMEOUT", 1000), |said| {
-        said.contains("lost rank 2") && said.contains("did not come to barrier (number 2) within 1 s")
+fn rank_that_does_not_start_a_collective_is_named() {
+    all_report(&Launch::new("late", 3).fast().with("TEST_COLLECTIVE_TIMEOUT", 1000), |message| {
+        message.contains("lost rank 2") && message.contains("did not start barrier (number 2) within 1 s")
     });
 }
 
 #[test]
-fn one_that_ends_properly_is_missed_only_where_it_is_needed() {
+fn rank_that_leaves_fails_the_others_only_if_they_need_it() {
     let launch = Launch::new("leave", 3).fast();
     let mut ranks = launch.start();
-    assert_eq!(ranks[2].hear(LONG), "ended");
-    assert!(ranks[2].ends_well(LONG));
+    assert_eq!(ranks[2].receive(LONG), "ended");
+    assert!(ranks[2].succeeds(LONG));
     for rank in &mut ranks[..2] {
-        assert_eq!(rank.hear(LONG), "still here");
-        let said = rank.hear(LONG);
-        assert!(said.contains("lost rank 2") && said.contains("ended after 1 collectives"), "{said}");
-        assert_eq!(rank.hear(LONG), "ended");
-        assert!(rank.ends_well(LONG));
+        assert_eq!(rank.receive(LONG), "still here");
+        let message = rank.receive(LONG);
+        assert!(message.contains("lost rank 2") && message.contains("left after 1 collectives"), "{message}");
+        assert_eq!(rank.receive(LONG), "ended");
+        assert!(rank.succeeds(LONG));
     }
 }
 
-/// Stops one of four ranks in the middle of its work with a signal; every other one names it.
-fn is_missed(launch: Launch, gone: usize, signal: &str, patience: Duration) {
+/// Sends a signal to a working rank; every other rank must name it.
+fn loss_is_named(launch: Launch, gone: usize, signal: &str, timeout: Duration) {
     let mut ranks = launch.start();
     for rank in &ranks {
-        assert_eq!(rank.hear(LONG), "joined");
+        assert_eq!(rank.receive(LONG), "joined");
     }
     std::thread::sleep(Duration::from_millis(300));
     ranks[gone].signal(signal);
     for rank in ranks.iter_mut().filter(|rank| rank.rank != gone) {
         for _ in 0..2 {
-            let said = rank.hear(patience);
-            assert!(said.contains(&format!("lost rank {gone}")), "rank {} after {signal} of {gone}: {said}", rank.rank);
+            let message = rank.receive(timeout);
+            assert!(
+                message.contains(&format!("lost rank {gone}")),
+                "rank {} after {signal} of {gone}: {message}",
+                rank.rank
+            );
         }
-        assert!(rank.ends_well(patience));
+        assert!(rank.succeeds(timeout));
     }
 }
 
 #[test]
-fn one_that_is_killed_is_named_on_every_rank() {
+fn killed_rank_is_named_on_every_rank() {
     for gone in 0..4 {
-        is_missed(Launch::new("forever", 4).fast(), gone, "-KILL", Duration::from_secs(10));
+        loss_is_named(Launch::new("forever", 4).fast(), gone, "-KILL", Duration::from_secs(10));
     }
 }
 
 #[test]
-fn one_that_is_stopped_is_named_on_every_rank() {
+fn stopped_rank_is_named_on_every_rank() {
     for gone in 0..3 {
-        is_missed(Launch::new("forever", 4).fast(), gone, "-STOP", Duration::from_secs(10));
+        loss_is_named(Launch::new("forever", 4).fast(), gone, "-STOP", Duration::from_secs(10));
     }
 }
 
 #[test]
-fn one_that_is_stopped_is_named_within_half_a_minute_by_default() {
-    is_missed(Launch::new("forever", 3), 1, "-STOP", Duration::from_secs(30));
+fn stopped_rank_is_named_within_30_seconds_by_default() {
+    loss_is_named(Launch::new("forever", 3), 1, "-STOP", Duration::from_secs(30));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use spag_dist::queue::{Queue, Turn};
+use spag_dist::queue::{Assignment, Queue};
 use spag_game::{FailedGame, FinishedGame, GameSink, GameSpec, PlayConfig, PromptSet, Seats, play_games};
 
 use crate::error::Result;
@@ -54,7 +54,7 @@ struct QueuedGames<'a> {
 impl QueuedGames<'_> {
     fn fetch(&mut self) -> spag_dist::Result<()> {
         while self.fetched.is_empty() && self.more {
-            let Turn::Items(items) = self.queue.next(self.at_a_time)? else {
+            let Assignment::Items(items) = self.queue.next(self.at_a_time)? else {
                 self.more = false;
                 break;
             };

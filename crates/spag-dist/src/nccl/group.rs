@@ -1,4 +1,4 @@
-//! The group itself: what callers hold.
+//! The process group over NCCL.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -9,280 +9,267 @@ use std::time::{Duration, Instant};
 use candle_core::{Device, Tensor};
 use cudarc::driver::{CudaEvent, CudaStream};
 
-use super::communicator::{Communicator, ID_LEN, Work, bind, driver, new_id, summed, version};
-use super::flight::Flight;
+use super::communicator::{Communicator, ID_LEN, Operation, bind, driver, new_id, sum_type, version};
 use super::memory::address;
-use super::watch::{Log, watch};
-use crate::tcp::{Fault, Place, Shared};
+use super::watchdog::{PendingCollectives, run_watchdog};
+use crate::tcp::{GroupState, RingPosition, thread, thread_ended};
 use crate::{Collective, Error, JoinOptions, LaunchEnv, Pending, ProcessGroup, Result, TcpGroup, Traffic};
-use crate::{agree, text_of_first};
+use crate::{agree, broadcast_text};
 
-/// How often a host that waits looks whether the group has failed.
-const GLANCE: Duration = Duration::from_millis(50);
-/// How long the end of the group waits for a thread that is inside a call of NCCL.
-const PATIENCE_AT_END: Duration = Duration::from_secs(2);
+/// How often a waiting host thread checks whether the group has failed.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long dropping a failed group waits for a thread that is inside a call of NCCL.
+const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Ranks with buffers on NVIDIA GPUs, one GPU a rank; buffers on the CPU go over TCP.
+/// Ranks with buffers on NVIDIA GPUs, one GPU per rank; buffers on the CPU are sent over TCP.
 #[derive(Debug)]
 pub struct NcclGroup {
-    inner: TcpGroup,
+    tcp: TcpGroup,
     compute: Arc<CudaStream>,
     stream: Arc<CudaStream>,
     communicator: Option<Arc<Communicator>>,
-    log: Arc<Log>,
-    /// `None` while it is dropped.
+    pending: Arc<PendingCollectives>,
+    /// `None` during drop.
     jobs: Mutex<Option<Sender<Job>>>,
     threads: Vec<JoinHandle<()>>,
     sent: AtomicU64,
     received: AtomicU64,
 }
 
-/// A collective in line.
+/// A collective that has been started.
 struct Job {
     collective: Collective,
     buffer: Tensor,
     address: u64,
-    /// The device has done what it was given before.
+    /// The compute stream has completed its earlier work.
     ready: CudaEvent,
-    handed_over: Sender<Result<Flight>>,
+    enqueued: Sender<Result<Enqueued>>,
+}
+
+/// A collective on the stream. Keeps its buffer until the compute stream, which frees it, waits for the collective.
+#[derive(Debug)]
+struct Enqueued {
+    compute: Arc<CudaStream>,
+    done: Arc<CudaEvent>,
+    /// Dropped after `drop` below.
+    _buffer: Tensor,
+}
+
+impl Enqueued {
+    /// Makes the compute stream wait for the collective.
+    fn wait(self) -> Result<()> {
+        self.compute.wait(&self.done).map_err(driver("waiting for a collective"))
+    }
+}
+
+impl Drop for Enqueued {
+    fn drop(&mut self) {
+        // The compute stream frees the buffer in its order, so it must wait for the collective even if no caller does.
+        // The next use of the device reports an error here.
+        let _ = self.compute.wait(&self.done);
+    }
 }
 
 impl NcclGroup {
-    /// Joins the other ranks that `env` speaks of, each with a device of its own.
+    /// Joins the process group of `env`, with this rank's own device.
     ///
     /// # Errors
-    /// As [`TcpGroup::join`]; a device that is no GPU; ranks with different versions of NCCL; and what NCCL says.
+    /// As [`TcpGroup::join`]; a device that is no NVIDIA GPU; ranks with different versions of NCCL; an error of NCCL.
     pub fn join(env: &LaunchEnv, options: &JoinOptions, device: &Device) -> Result<Self> {
         let Device::Cuda(cuda) = device else {
             return Err(Error::Nccl { what: "joining", reason: "the device is no NVIDIA GPU".into() });
         };
         let compute = cuda.cuda_stream();
         let stream = compute.context().new_stream().map_err(driver("a stream for collectives"))?;
-        let inner = TcpGroup::join(env, options)?;
-        let shared = Arc::clone(inner.shared());
+        let tcp = TcpGroup::join(env, options)?;
+        let state = Arc::clone(tcp.state());
         let mut group = Self {
-            inner,
+            tcp,
             compute,
-            stream: Arc::clone(&stream),
+            stream,
             communicator: None,
-            log: Arc::new(Log::default()),
+            pending: Arc::new(PendingCollectives::default()),
             jobs: Mutex::new(None),
             threads: Vec::new(),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
         };
-        group.meet(&shared, options.collective_timeout).inspect_err(|error| group.inner.abort(&error.to_string()))?;
+        group.connect(&state, options.collective_timeout).inspect_err(|error| group.tcp.abort(&error.to_string()))?;
         Ok(group)
     }
 
-    fn meet(&mut self, shared: &Arc<Shared>, patience: Duration) -> Result<()> {
-        agree(&self.inner, &[("the version of NCCL", version()?.to_string())])?;
-        let own = if self.rank() == 0 { hexadecimal(&new_id()?) } else { String::new() };
-        let id = from_hexadecimal(&text_of_first(&self.inner, &own)?)
-            .ok_or_else(|| Error::Nccl { what: "joining", reason: "rank 0 sent no id".into() })?;
+    /// Creates the communicator and starts the threads.
+    fn connect(&mut self, state: &Arc<GroupState>, timeout: Duration) -> Result<()> {
+        agree(&self.tcp, &[("the version of NCCL", version()?.to_string())])?;
+        let own = if self.rank() == 0 { spag_io::hex(&new_id()?) } else { String::new() };
+        let id = from_hex(&broadcast_text(&self.tcp, &own)?)
+            .ok_or_else(|| Error::Nccl { what: "joining", reason: "rank 0 sent no unique ID".into() })?;
         let (sender, jobs) = mpsc::channel();
         let (ready, joined) = mpsc::channel();
-        let conductor = Conductor {
-            place: shared.place,
-            shared: Arc::clone(shared),
-            log: Arc::clone(&self.log),
+        let runner = CollectiveRunner {
+            position: state.position,
+            state: Arc::clone(state),
+            pending: Arc::clone(&self.pending),
             stream: Arc::clone(&self.stream),
             compute: Arc::clone(&self.compute),
         };
-        // NCCL waits for all ranks in there, without an end when one is gone: on a thread that can be left behind.
+        // NCCL waits without a timeout for all ranks, so this runs on a thread that can be abandoned.
         self.threads.push(thread("nccl", move || {
-            match Communicator::join(conductor.place, id, &conductor.stream).map(Arc::new) {
+            match Communicator::join(runner.position, id, &runner.stream).map(Arc::new) {
                 Ok(communicator) => {
                     let _ = ready.send(Ok(Arc::clone(&communicator)));
-                    conductor.conduct(&communicator, &jobs);
+                    runner.run_collectives(&communicator, &jobs);
                 }
                 Err(error) => drop(ready.send(Err(error))),
             }
         })?);
-        let communicator = wait(&joined, shared)??;
-        let (log, shared, watched) = (Arc::clone(&self.log), Arc::clone(shared), Arc::clone(&communicator));
-        self.threads.push(thread("nccl-watch", move || watch(&watched, &shared, &log, patience))?);
+        let communicator = wait(&joined, state)??;
+        let (pending, state, watched) = (Arc::clone(&self.pending), Arc::clone(state), Arc::clone(&communicator));
+        let watchdog = move || run_watchdog(&watched, &state, &pending, timeout);
+        self.threads.push(thread("nccl-watchdog", watchdog)?);
         self.communicator = Some(communicator);
         self.jobs = Mutex::new(Some(sender));
         Ok(())
     }
 
-    /// Bytes as they go over a ring.
-    fn count(&self, collective: &Collective) {
-        let Some(buffer) = collective.buffer() else { return };
-        let size = self.size() as u64;
-        let bytes = (buffer.elem_count() * buffer.dtype().size_in_bytes()) as u64;
-        let around = bytes * (size - 1) / size;
-        let (sent, received) = match collective {
-            Collective::AllReduce(_) => (2 * around, 2 * around),
-            Collective::ReduceScatter(_) | Collective::AllGather(_) => (around, around),
-            Collective::Broadcast(_, root) => {
-                let is_last = (self.rank() + 1) % self.size() == *root;
-                (if is_last { 0 } else { bytes }, if self.rank() == *root { 0 } else { bytes })
-            }
-            Collective::Barrier => (0, 0),
-        };
-        self.sent.fetch_add(sent, Ordering::Relaxed);
-        self.received.fetch_add(received, Ordering::Relaxed);
-    }
-
     fn start_on_gpu(&self, collective: Collective, buffer: Tensor) -> Result<Pending> {
         let sums = matches!(collective, Collective::AllReduce(_) | Collective::ReduceScatter(_));
-        if sums && summed(buffer.dtype()).is_none() {
+        if sums && sum_type(buffer.dtype()).is_none() {
             let reason = format!("numbers of type {} are not summed", buffer.dtype().as_str());
             return Err(Error::Buffer { operation: collective.name(), reason });
         }
-        let shared = self.inner.shared();
-        if let Some(fault) = shared.fault() {
-            return Err(fault.into());
-        }
+        let state = self.tcp.state();
+        state.check()?;
         if buffer.elem_count() == 0 {
             return Ok(Pending::done());
         }
-        self.count(&collective);
-        let (handed_over, flight) = mpsc::channel();
+        let traffic = collective.ring_traffic(self.rank(), self.size());
+        self.sent.fetch_add(traffic.sent, Ordering::Relaxed);
+        self.received.fetch_add(traffic.received, Ordering::Relaxed);
+        let (enqueued, result) = mpsc::channel();
         {
-            // One at a time: the order of collectives is that of the events.
+            // The lock keeps the order of collectives equal to that of their events.
             let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
             let address = address(&buffer, &self.stream)?;
             let ready = self.compute.record_event(None).map_err(driver("an event"))?;
-            let job = Job { collective, buffer, address, ready, handed_over };
+            let job = Job { collective, buffer, address, ready, enqueued };
             let sent = jobs.as_ref().map(|jobs| jobs.send(job));
-            sent.and_then(Result::ok).ok_or_else(|| ended(self.rank()))?;
+            sent.and_then(Result::ok).ok_or_else(|| thread_ended(self.rank()))?;
         }
-        let shared = Arc::clone(shared);
+        let state = Arc::clone(state);
         Ok(Pending::new(move || {
-            wait(&flight, &shared)??.land()?;
-            // What was handed over before the group failed has no result.
-            shared.fault().map_or(Ok(()), |fault| Err(fault.into()))
+            wait(&result, &state)??.wait()?;
+            // A collective that was pending when the group failed has no result.
+            state.check()
         }))
     }
 }
 
-/// Waits for another thread's answer, but not beyond the group's failure.
-fn wait<T>(answer: &Receiver<T>, shared: &Shared) -> Result<T> {
+/// Waits for another thread's answer, or until the group fails.
+fn wait<T>(answer: &Receiver<T>, state: &GroupState) -> Result<T> {
     loop {
-        match answer.recv_timeout(GLANCE) {
+        match answer.recv_timeout(POLL_INTERVAL) {
             Ok(answer) => return Ok(answer),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(shared.fault().map_or_else(|| ended(shared.place.rank), Error::from));
+                return Err(state.failure().unwrap_or_else(|| thread_ended(state.position.rank)));
             }
-            Err(RecvTimeoutError::Timeout) => {
-                if let Some(fault) = shared.fault() {
-                    return Err(fault.into());
-                }
-            }
+            Err(RecvTimeoutError::Timeout) => state.check()?,
         }
     }
 }
 
-fn ended(rank: usize) -> Error {
-    Error::Lost { rank, reason: "the thread that does its collectives has ended".into() }
-}
-
-fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work)
-        .map_err(|error| Error::System { what: "a thread for the group", reason: error.to_string() })
-}
-
-/// The thread that calls NCCL, so that no call of it can hold up the caller.
-struct Conductor {
-    place: Place,
-    shared: Arc<Shared>,
-    log: Arc<Log>,
+/// The thread that calls NCCL, so that no call can block the caller.
+struct CollectiveRunner {
+    position: RingPosition,
+    state: Arc<GroupState>,
+    pending: Arc<PendingCollectives>,
     stream: Arc<CudaStream>,
     compute: Arc<CudaStream>,
 }
 
-impl Conductor {
-    fn conduct(&self, communicator: &Communicator, jobs: &Receiver<Job>) {
+impl CollectiveRunner {
+    fn run_collectives(&self, communicator: &Communicator, jobs: &Receiver<Job>) {
         while let Ok(job) = jobs.recv() {
-            let handed_over = job.handed_over.clone();
-            let result = match self.shared.fault() {
-                Some(fault) => Err(fault.into()),
-                None => self.hand_over(communicator, job),
+            let enqueued = job.enqueued.clone();
+            let result = match self.state.failure() {
+                Some(error) => Err(error),
+                None => self.enqueue(communicator, job),
             };
             if let Err(error) = &result {
-                // The others wait for this rank's data; the first reason stays.
-                self.shared.raise(Fault::aborted(self.place.rank, error.to_string()));
+                // The other ranks wait for this rank's data. An earlier failure takes precedence.
+                self.state.fail_all(Error::aborted(self.position.rank, error.to_string()));
             }
-            // Nobody waits for it: its flight makes the device wait when it is dropped.
-            let _ = handed_over.send(result);
+            // If the caller has dropped its handle, dropping the result makes the compute stream wait.
+            let _ = enqueued.send(result);
         }
     }
 
-    fn hand_over(&self, communicator: &Communicator, job: Job) -> Result<Flight> {
+    fn enqueue(&self, communicator: &Communicator, job: Job) -> Result<Enqueued> {
         bind(&self.stream)?;
         self.stream.wait(&job.ready).map_err(driver("an event"))?;
         let Job { collective, buffer, address, .. } = job;
-        let work = Work { collective: &collective, address, place: self.place, stream: &self.stream };
-        communicator.enqueue(&work)?;
+        let operation = Operation { collective: &collective, address, position: self.position, stream: &self.stream };
+        communicator.enqueue(&operation)?;
         let done = Arc::new(self.stream.record_event(None).map_err(driver("an event"))?);
-        self.log.note(collective.name(), Arc::clone(&done));
-        Ok(Flight::new(Arc::clone(&self.compute), done, buffer))
+        self.pending.push(collective.name(), Arc::clone(&done));
+        Ok(Enqueued { compute: Arc::clone(&self.compute), done, _buffer: buffer })
     }
 }
 
 impl ProcessGroup for NcclGroup {
     fn rank(&self) -> usize {
-        self.inner.rank()
+        self.tcp.rank()
     }
 
     fn size(&self) -> usize {
-        self.inner.size()
+        self.tcp.size()
     }
 
     fn start(&self, collective: Collective) -> Result<Pending> {
         collective.check(self.size())?;
         match collective.buffer().cloned() {
             Some(buffer) if buffer.device().is_cuda() => self.start_on_gpu(collective, buffer),
-            _ => self.inner.start(collective),
+            _ => self.tcp.start(collective),
         }
     }
 
     fn traffic(&self) -> Traffic {
-        let inner = self.inner.traffic();
+        let tcp = self.tcp.traffic();
         Traffic {
-            sent: inner.sent + self.sent.load(Ordering::Relaxed),
-            received: inner.received + self.received.load(Ordering::Relaxed),
+            sent: tcp.sent + self.sent.load(Ordering::Relaxed),
+            received: tcp.received + self.received.load(Ordering::Relaxed),
         }
     }
 
     fn abort(&self, reason: &str) {
-        self.inner.abort(reason);
+        self.tcp.abort(reason);
     }
 }
 
 impl Drop for NcclGroup {
     fn drop(&mut self) {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let has_failed = self.inner.shared().has_failed();
+        let has_failed = self.tcp.state().has_failed();
         if let (Some(communicator), false) = (&self.communicator, has_failed) {
-            // The thread is done with its jobs when it has dropped its share; then the stream ends them.
-            let conductors = self.threads.len().min(1);
-            self.threads.drain(..conductors).for_each(|thread| drop(thread.join()));
+            // The first thread ends after the last job is enqueued, then the stream completes them.
+            let runners = self.threads.len().min(1);
+            self.threads.drain(..runners).for_each(|thread| drop(thread.join()));
             let _ = self.stream.synchronize();
             communicator.destroy();
         }
-        let deadline = Instant::now() + PATIENCE_AT_END;
+        let deadline = Instant::now() + DROP_TIMEOUT;
         while has_failed && Instant::now() < deadline && self.threads.iter().any(|thread| !thread.is_finished()) {
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        self.log.stop();
-        // One that is inside a call of NCCL is left behind: the process is about to end.
+        self.pending.stop();
+        // A thread inside a call of NCCL is abandoned: the process is about to end.
         self.threads.drain(..).filter(|thread| !has_failed || thread.is_finished()).for_each(|thread| {
             let _ = thread.join();
         });
     }
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hexadecimal(text: &str) -> Option<[u8; ID_LEN]> {
+fn from_hex(text: &str) -> Option<[u8; ID_LEN]> {
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let bytes: Vec<u8> = text.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
     bytes.try_into().ok()

@@ -1,4 +1,4 @@
-//! Where a flat tensor lies on a GPU.
+//! The device address of a flat tensor.
 
 use std::cell::Cell;
 
@@ -9,14 +9,14 @@ use cudarc::driver::{CudaStream, DevicePtrMut};
 
 use crate::{Error, Result};
 
-/// The address of a flat tensor's first element, which holds while the tensor lives.
+/// The address of a flat tensor's first element, valid while the tensor lives.
 ///
 /// # Errors
-/// A tensor that is not on a GPU, or of a number format that is not moved.
+/// A tensor that is not on a GPU, or of an unsupported number format.
 pub(crate) fn address(tensor: &Tensor, stream: &CudaStream) -> Result<u64> {
     let op = Address { stream, found: Cell::new(None) };
     tensor.inplace_op1(&op)?;
-    op.found.get().ok_or_else(|| Error::Tensor("its memory was not given out".into()))
+    op.found.get().ok_or_else(|| Error::Tensor("its memory was not accessed".into()))
 }
 
 struct Address<'a> {
@@ -36,7 +36,7 @@ impl InplaceOp1 for Address<'_> {
     fn cuda_fwd(&self, storage: &mut CudaStorage, layout: &Layout) -> candle_core::Result<()> {
         let Some((start, _)) = layout.contiguous_offsets() else { bail!("the buffer is not contiguous") };
         let offset = start * storage.dtype().size_in_bytes();
-        // With event tracking, this also orders our stream behind earlier uses; the group's own events do so anyway.
+        // With event tracking, this also orders our stream after earlier uses; the group's own events do so anyway.
         let base = match &mut storage.slice {
             CudaStorageSlice::U8(values) => values.device_ptr_mut(self.stream).0,
             CudaStorageSlice::U32(values) => values.device_ptr_mut(self.stream).0,
@@ -47,7 +47,7 @@ impl InplaceOp1 for Address<'_> {
             CudaStorageSlice::F16(values) => values.device_ptr_mut(self.stream).0,
             CudaStorageSlice::F32(values) => values.device_ptr_mut(self.stream).0,
             CudaStorageSlice::F64(values) => values.device_ptr_mut(self.stream).0,
-            _ => bail!("numbers of this type are not moved"),
+            _ => bail!("numbers of this type cannot be sent"),
         };
         self.found.set(Some(base + offset as u64));
         Ok(())

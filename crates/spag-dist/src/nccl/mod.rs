@@ -1,20 +1,19 @@
-//! A group of NVIDIA GPUs, one a process, over NCCL. Feature `cuda`.
+//! A process group of NVIDIA GPUs over NCCL, one GPU per process. Feature `cuda`.
 //!
-//! A [`TcpGroup`](crate::TcpGroup) inside does everything but move the buffers on GPUs: the ranks find each other
-//! through it, NCCL's id travels over it, its heartbeats tell who is gone, and it takes the buffers on the CPU.
+//! A [`TcpGroup`](crate::TcpGroup) inside does everything except moving buffers between GPUs: rendezvous, exchange of
+//! NCCL's unique ID, heartbeats, and collectives on CPU buffers.
 //!
-//! Collectives run on a stream of their own. One that is started waits, on the GPU, for what its device was given
-//! before; [`Pending::wait`](crate::Pending::wait) makes the device wait for its end. The host waits for neither. When
-//! the group fails, the communicator is aborted, so that no kernel of it spins for ever; what was under way then holds
-//! no result, and everything that is started afterwards fails with the reason.
+//! Collectives run on their own CUDA stream. Starting one makes this stream wait for the compute stream, and
+//! [`Pending::wait`](crate::Pending::wait) makes the compute stream wait for the collective; the host waits for neither.
+//! If the group fails, the communicator is aborted, so that none of its kernels spins forever. Pending collectives then
+//! have no result, and later ones fail with the same error.
 //!
-//! The order in which NCCL sums is its own: the bits may differ from those of [`TcpGroup`](crate::TcpGroup), and from
-//! one version of NCCL or one number of ranks to another. All ranks must have the same version, which is checked.
+//! NCCL chooses its own order of summation: the bits may differ from those of [`TcpGroup`](crate::TcpGroup), and between
+//! versions of NCCL or world sizes. All ranks must have the same version, which is checked.
 
 mod communicator;
-mod flight;
 mod group;
 mod memory;
-mod watch;
+mod watchdog;
 
 pub use group::NcclGroup;

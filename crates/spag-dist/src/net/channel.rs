@@ -1,4 +1,4 @@
-//! Messages over a connection that never blocks: a length (u32, little-endian), then as many bytes of JSON.
+//! Messages over a non-blocking connection: a length (u32, little-endian), then that many bytes of JSON.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 
 use super::{poll_until, remaining};
 
-/// The longest message that is believed, in bytes.
+/// The longest message that is accepted, in bytes.
 const MAX_MESSAGE: usize = 1 << 20;
 const LENGTH: usize = 4;
 
-/// One end of a connection on which both sides have proven who they are.
+/// One end of an authenticated connection.
 #[derive(Debug)]
 pub(crate) struct Channel {
     stream: TcpStream,
@@ -25,15 +25,13 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// # Errors
-    /// What the system says of the socket.
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         Ok(Self { stream, incoming: Vec::new(), outgoing: Vec::new(), ended: false })
     }
 
-    /// Puts a message in line to be sent.
+    /// Appends a message to the send buffer.
     ///
     /// # Errors
     /// A message that is too long.
@@ -47,7 +45,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends what it can without waiting.
+    /// Sends as much of the send buffer as is possible without blocking.
     ///
     /// # Errors
     /// A broken connection.
@@ -64,11 +62,20 @@ impl Channel {
         Ok(())
     }
 
-    /// The messages that have come, without waiting.
+    /// The messages that have arrived, without blocking.
     ///
     /// # Errors
-    /// A broken connection, or bytes that are no such message.
+    /// A broken connection, or malformed bytes.
     pub(crate) fn receive<M: DeserializeOwned>(&mut self) -> io::Result<Vec<M>> {
+        self.read_available()?;
+        let mut messages = Vec::new();
+        while let Some(message) = self.take()? {
+            messages.push(message);
+        }
+        Ok(messages)
+    }
+
+    fn read_available(&mut self) -> io::Result<()> {
         let mut bytes = [0; 4096];
         while !self.ended && self.incoming.len() <= MAX_MESSAGE {
             match self.stream.read(&mut bytes) {
@@ -76,16 +83,12 @@ impl Channel {
                 Ok(read) => self.incoming.extend_from_slice(&bytes[..read]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // What came before the break still counts: it may say why.
+                // What arrived before the break may contain the reason for it.
                 Err(error) if self.incoming.is_empty() => return Err(error),
                 Err(_) => self.ended = true,
             }
         }
-        let mut messages = Vec::new();
-        while let Some(message) = self.take()? {
-            messages.push(message);
-        }
-        Ok(messages)
+        Ok(())
     }
 
     fn take<M: DeserializeOwned>(&mut self) -> io::Result<Option<M>> {
@@ -105,24 +108,24 @@ impl Channel {
         self.ended
     }
 
-    /// Whether everything in line has been handed to the system.
+    /// Whether the send buffer is empty.
     pub(crate) fn is_flushed(&self) -> bool {
         self.outgoing.is_empty()
     }
 
-    /// Says that nothing more will be sent; the other side can still be heard.
+    /// Closes the sending direction only.
     pub(crate) fn close_sending(&self) {
-        // Fails only where the connection is gone already.
+        // Fails only if the connection is closed already.
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
 
-    /// What to wait for.
+    /// The socket and the events for [`poll_until`].
     pub(crate) fn socket(&self) -> (BorrowedFd<'_>, PollFlags) {
         let flags = if self.outgoing.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
         (self.stream.as_fd(), flags)
     }
 
-    /// Sends a message, waiting until it is handed over.
+    /// Sends a message and blocks until the system has taken it.
     ///
     /// # Errors
     /// A broken connection, or `TimedOut`.
@@ -137,7 +140,7 @@ impl Channel {
         }
     }
 
-    /// Waits for the next message.
+    /// Blocks until the next message has arrived.
     ///
     /// # Errors
     /// A broken connection, `UnexpectedEof` or `TimedOut`.
@@ -150,13 +153,7 @@ impl Channel {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             self.wait(deadline)?;
-            let mut bytes = [0; 4096];
-            match self.stream.read(&mut bytes) {
-                Ok(0) => self.ended = true,
-                Ok(read) => self.incoming.extend_from_slice(&bytes[..read]),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(error) => return Err(error),
-            }
+            self.read_available()?;
         }
     }
 

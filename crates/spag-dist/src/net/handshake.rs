@@ -1,10 +1,12 @@
-//! How two processes prove to each other that they know the run's token, without sending it.
+//! Mutual authentication by the run's token, which is never sent.
 //!
-//! The one that connects says what it wants and a random number; the one that listens answers with a random number of
-//! its own and a proof over both; the first one proves itself likewise. A proof is HMAC-SHA256 with the token as its
-//! key, over a word for the side, everything that the connecting side said, and the listening side's number. All
-//! messages have a fixed length, so a stranger can make nobody read or wait for more. Connections are not encrypted:
-//! the token keeps strangers out, not eavesdroppers on the network.
+//! 1. The client sends its hello and a nonce.
+//! 2. The server answers with its own nonce and a proof.
+//! 3. The client sends a proof.
+//!
+//! A proof is HMAC-SHA256, keyed with the token, over the name of the side, the client's message and the server's nonce.
+//! All messages have a fixed length, so no client can make the server read or wait for more. Connections are not
+//! encrypted: the token keeps other processes out, but does not protect against eavesdropping.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -13,28 +15,28 @@ use std::time::Instant;
 use super::remaining;
 use super::token::{PROOF_LEN, Token, random_bytes};
 
-/// Changes whenever what is said between ranks changes.
-pub(crate) const PROTOCOL: u32 = 1;
+/// Incremented when any message between ranks changes.
+pub(crate) const PROTOCOL: u32 = 2;
 const MAGIC: &[u8; 8] = b"SPAGdist";
 const NONCE_LEN: usize = 32;
 const HELLO_LEN: usize = 8 + 4 + 1 + 4 + SESSION_LEN + NONCE_LEN;
 const CHALLENGE_LEN: usize = 8 + 4 + NONCE_LEN + PROOF_LEN;
 const SESSION_LEN: usize = 16;
 
-/// Tells one group of ranks from another that has the same token.
+/// Distinguishes process groups with the same token.
 pub(crate) type Session = [u8; SESSION_LEN];
 
-/// Where no session has been made yet.
+/// For connections before a session exists.
 pub(crate) const NO_SESSION: Session = [0; SESSION_LEN];
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
-    /// From a rank to rank 0, to join the group.
+    /// To rank 0, to join the group.
     Group,
-    /// From a rank to the next one in the ring.
+    /// To the next rank of the ring.
     Ring,
-    /// From a rank to rank 0's work queue.
+    /// To rank 0's work queue.
     Queue,
 }
 
@@ -52,42 +54,39 @@ impl Service {
     }
 }
 
-/// What a process says first when it connects.
+/// What a client wants, and who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// What it wants.
     pub(crate) service: Service,
-    /// Its rank.
     pub(crate) rank: u32,
-    /// Its group.
     pub(crate) session: Session,
 }
 
-/// Why a connection came to nothing.
+/// Why a handshake failed.
 #[derive(Debug)]
-pub(crate) enum Refused {
-    /// Nobody that speaks this protocol, or not in time.
-    Stranger(io::Error),
-    /// One that speaks another version of it.
+pub(crate) enum HandshakeError {
+    /// Another protocol, a broken connection or a timeout.
+    Io(io::Error),
+    /// Another version of the protocol.
     Protocol(u32),
-    /// One that does not know the token; what it said it was.
+    /// Another token; the client's hello, on the server.
     Token(Option<Hello>),
 }
 
-impl From<io::Error> for Refused {
+impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> Self {
-        Self::Stranger(error)
+        Self::Io(error)
     }
 }
 
-/// The connecting side: done once the other side has proven itself and has our proof.
-pub(crate) fn introduce(
+/// The client's side; returns when the server is authenticated and has the client's proof.
+pub(crate) fn send(
     stream: &mut TcpStream,
     token: &Token,
     hello: Hello,
     nonce: [u8; NONCE_LEN],
     deadline: Instant,
-) -> Result<(), Refused> {
+) -> Result<(), HandshakeError> {
     let mut said = [0; HELLO_LEN];
     let mut fields = Fields(&mut said);
     fields.put(MAGIC);
@@ -104,26 +103,26 @@ pub(crate) fn introduce(
     check_head(magic, protocol)?;
     let (theirs, proof) = rest.split_at(NONCE_LEN);
     if !token.accepts(&[b"listening", &said, theirs], proof) {
-        return Err(Refused::Token(None));
+        return Err(HandshakeError::Token(None));
     }
     write_by(stream, &token.prove(&[b"connecting", &said, theirs]), deadline)?;
     Ok(())
 }
 
-/// The listening side: what a process that has proven itself wants.
+/// The server's side; returns the authenticated client's hello.
 pub(crate) fn receive(
     stream: &mut TcpStream,
     token: &Token,
     nonce: [u8; NONCE_LEN],
     deadline: Instant,
-) -> Result<Hello, Refused> {
+) -> Result<Hello, HandshakeError> {
     let mut said = [0; HELLO_LEN];
     read_by(stream, &mut said, deadline)?;
     let (magic, protocol, rest) = split_head(&said)?;
     if magic != MAGIC {
-        return Err(not_spoken());
+        return Err(wrong_protocol());
     }
-    // Another version gets an answer that it can read as far as the version.
+    // A client of another version can read this answer as far as the version.
     let mut answer = [0; CHALLENGE_LEN];
     let mut fields = Fields(&mut answer);
     fields.put(MAGIC);
@@ -133,33 +132,33 @@ pub(crate) fn receive(
     write_by(stream, &answer, deadline)?;
     check_head(magic, protocol)?;
 
-    let Some((code, rest)) = rest.split_first() else { return Err(not_spoken()) };
-    let Some((rank, rest)) = rest.split_first_chunk::<4>() else { return Err(not_spoken()) };
-    let Some((session, _)) = rest.split_first_chunk::<SESSION_LEN>() else { return Err(not_spoken()) };
-    let Some(service) = Service::from_code(*code) else { return Err(not_spoken()) };
+    let Some((code, rest)) = rest.split_first() else { return Err(wrong_protocol()) };
+    let Some((rank, rest)) = rest.split_first_chunk::<4>() else { return Err(wrong_protocol()) };
+    let Some((session, _)) = rest.split_first_chunk::<SESSION_LEN>() else { return Err(wrong_protocol()) };
+    let Some(service) = Service::from_code(*code) else { return Err(wrong_protocol()) };
     let hello = Hello { service, rank: u32::from_le_bytes(*rank), session: *session };
 
     let mut proof = [0; PROOF_LEN];
-    // One that knows another token sees that from our proof, and closes.
+    // A client with another token notices that from our proof, and closes the connection.
     match read_by(stream, &mut proof, deadline) {
         Ok(()) if token.accepts(&[b"connecting", &said, &nonce], &proof) => Ok(hello),
-        Ok(()) => Err(Refused::Token(Some(hello))),
-        Err(error) if is_closed(&error) => Err(Refused::Token(Some(hello))),
+        Ok(()) => Err(HandshakeError::Token(Some(hello))),
+        Err(error) if is_closed(&error) => Err(HandshakeError::Token(Some(hello))),
         Err(error) => Err(error.into()),
     }
 }
 
-/// A random number for one connection.
+/// A nonce for one connection.
 pub(crate) fn nonce() -> crate::Result<[u8; NONCE_LEN]> {
     random_bytes()
 }
 
 /// A new session.
-pub(crate) fn session() -> crate::Result<Session> {
+pub(crate) fn new_session() -> crate::Result<Session> {
     random_bytes()
 }
 
-/// Fills a message from its beginning.
+/// Writes the fields of a message in order.
 struct Fields<'a>(&'a mut [u8]);
 
 impl Fields<'_> {
@@ -170,29 +169,29 @@ impl Fields<'_> {
     }
 }
 
-fn split_head(message: &[u8]) -> Result<(&[u8], u32, &[u8]), Refused> {
-    let Some((magic, rest)) = message.split_at_checked(MAGIC.len()) else { return Err(not_spoken()) };
-    let Some((protocol, rest)) = rest.split_first_chunk::<4>() else { return Err(not_spoken()) };
+fn split_head(message: &[u8]) -> Result<(&[u8], u32, &[u8]), HandshakeError> {
+    let Some((magic, rest)) = message.split_at_checked(MAGIC.len()) else { return Err(wrong_protocol()) };
+    let Some((protocol, rest)) = rest.split_first_chunk::<4>() else { return Err(wrong_protocol()) };
     Ok((magic, u32::from_le_bytes(*protocol), rest))
 }
 
-fn check_head(magic: &[u8], protocol: u32) -> Result<(), Refused> {
-    match (magic == MAGIC, protocol) {
-        (true, PROTOCOL) => Ok(()),
-        (true, other) => Err(Refused::Protocol(other)),
-        (false, _) => Err(not_spoken()),
+fn check_head(magic: &[u8], protocol: u32) -> Result<(), HandshakeError> {
+    match protocol {
+        _ if magic != MAGIC => Err(wrong_protocol()),
+        PROTOCOL => Ok(()),
+        other => Err(HandshakeError::Protocol(other)),
     }
 }
 
-fn not_spoken() -> Refused {
-    Refused::Stranger(io::Error::new(ErrorKind::InvalidData, "it does not speak this program's protocol"))
+fn wrong_protocol() -> HandshakeError {
+    HandshakeError::Io(io::Error::new(ErrorKind::InvalidData, "it does not speak this program's protocol"))
 }
 
 fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
-/// Reads exactly so many bytes; one that sends a byte now and then gains no time.
+/// Fills `bytes`. The deadline holds for all of them, however slowly they arrive.
 fn read_by(stream: &mut TcpStream, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         let left = remaining(deadline);
@@ -217,6 +216,6 @@ fn write_by(stream: &mut TcpStream, bytes: &[u8], deadline: Instant) -> io::Resu
         return Err(ErrorKind::TimedOut.into());
     }
     stream.set_write_timeout(Some(left))?;
-    // A few dozen bytes: they always fit into an empty connection's buffer.
+    // The few bytes of a message always fit into an empty send buffer.
     stream.write_all(bytes)
 }

@@ -1,29 +1,20 @@
-//! Connections between the processes of a run: who may connect, and messages with limits on size and time.
+//! Connections between the ranks of a run: authentication, and messages with limits on size and time.
 
-mod address;
+mod acceptor;
 mod channel;
-mod dial;
-mod door;
+mod endpoint;
 mod handshake;
 mod options;
-mod reception;
-mod refusal;
+mod rendezvous;
 mod token;
 mod token_file;
 mod wait;
 
-pub(crate) use address::{Meeting, meeting};
+pub(crate) use acceptor::{Acceptor, Incoming};
 pub(crate) use channel::Channel;
-pub(crate) use dial::{Dialled, dial};
-pub(crate) use door::{Door, reach};
-pub(crate) use handshake::{Hello, NO_SESSION, Service, Session, session as new_session};
-pub use options::{
-    COLLECTIVE_TIMEOUT, HEARTBEAT, JOIN_TIMEOUT, JoinOptions, PORT_VARIABLE, PortChoice, SILENCE, START_VARIABLE,
-    TOKEN_VARIABLE,
-};
-pub(crate) use reception::{Reception, Visit};
-pub(crate) use refusal::Refusal;
+pub(crate) use endpoint::Endpoint;
+pub(crate) use handshake::{Hello, NO_SESSION, Service, Session, new_session};
+pub use options::{JoinOptions, PortChoice, RESTART_COUNT_VARIABLE};
+pub(crate) use rendezvous::{Connection, RendezvousListener, connect, connect_to_rank0};
 pub use token::Token;
-pub(crate) use token::{TokenSource, token_source};
-pub(crate) use token_file::TokenFile;
 pub(crate) use wait::{Waker, poll_until, remaining};

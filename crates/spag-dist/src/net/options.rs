@@ -1,58 +1,50 @@
-//! What a process may choose about how it joins the others.
+//! Ports, token and timeouts of a process group.
 
 use std::time::Duration;
 
 use super::Token;
 use crate::{Error, Result};
 
-/// How long ranks wait for each other at the start.
-pub const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often a rank shows that it lives.
-pub const HEARTBEAT: Duration = Duration::from_secs(1);
-/// A rank of which nothing was heard for so long is lost.
-pub const SILENCE: Duration = Duration::from_secs(10);
-/// A collective that has moved nothing for so long is given up, although all ranks show that they live.
-pub const COLLECTIVE_TIMEOUT: Duration = Duration::from_secs(600);
-/// The environment variable that names the port, instead of MASTER_PORT.
-pub const PORT_VARIABLE: &str = "SPAG_PORT";
-/// The environment variable that holds the run's token.
-pub const TOKEN_VARIABLE: &str = "SPAG_TOKEN";
-/// The environment variable in which `spag launch` says how often it has started the run again.
-pub const START_VARIABLE: &str = "SPAG_RESTART_COUNT";
-/// Set by torchrun where a store of its own listens on MASTER_PORT.
+/// The environment variable that overrides MASTER_PORT.
+const PORT_VARIABLE: &str = "SPAG_PORT";
+/// The environment variable with the run's token.
+const TOKEN_VARIABLE: &str = "SPAG_TOKEN";
+/// The environment variable in which `spag launch` counts restarts.
+pub const RESTART_COUNT_VARIABLE: &str = "SPAG_RESTART_COUNT";
+/// Set by torchrun if its own store listens on MASTER_PORT.
 const AGENT_STORE_VARIABLE: &str = "TORCHELASTIC_USE_AGENT_STORE";
 
-/// On which port rank 0 waits for the others.
+/// The port on which rank 0 listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortChoice {
-    /// The launcher's: MASTER_PORT.
+    /// MASTER_PORT.
     #[default]
     Rendezvous,
-    /// The one after the launcher's, which listens on its own itself.
+    /// MASTER_PORT + 1, if the launcher itself listens on MASTER_PORT.
     AfterRendezvous,
     /// This one.
     Fixed(u16),
 }
 
-/// How a process joins the others, and when it gives them up. The same on every rank.
+/// Settings of a process group or a work queue; the same on every rank.
 #[derive(Clone, Debug)]
 pub struct JoinOptions {
-    /// On which port rank 0 waits.
+    /// The port on which rank 0 listens.
     pub port: PortChoice,
-    /// How often the launcher has started the run again, where it counts alike on all machines: `spag launch` does, torchrun
-    /// need not. Ranks of different starts do not meet. `None`: not compared.
-    pub start: Option<usize>,
-    /// What the ranks of a run know and nobody else. `None`: made at the start, where all ranks are on one machine.
+    /// How often the launcher has restarted the run; ranks with different counts do not join each other. `None` if the
+    /// launcher does not count alike on all machines (torchrun): not compared.
+    pub restart_count: Option<usize>,
+    /// The secret that ranks share. `None`: rank 0 generates one, if all ranks are on one machine.
     pub token: Option<Token>,
     /// The program's version, which must be the same on every rank.
     pub version: String,
-    /// How long ranks wait for each other at the start.
+    /// How long ranks wait for each other at the start; 60 s by default.
     pub join_timeout: Duration,
-    /// How often a rank shows that it lives.
-    pub heartbeat: Duration,
-    /// A rank of which nothing was heard for so long is lost.
-    pub silence: Duration,
-    /// A collective that has moved nothing for so long is given up.
+    /// The time between heartbeats; 1 s by default.
+    pub heartbeat_interval: Duration,
+    /// A rank that sends nothing for this long is lost; 10 s by default.
+    pub heartbeat_timeout: Duration,
+    /// A collective that makes no progress for this long fails; 600 s by default.
     pub collective_timeout: Duration,
 }
 
@@ -60,27 +52,28 @@ impl Default for JoinOptions {
     fn default() -> Self {
         Self {
             port: PortChoice::default(),
-            start: None,
+            restart_count: None,
             token: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            join_timeout: JOIN_TIMEOUT,
-            heartbeat: HEARTBEAT,
-            silence: SILENCE,
-            collective_timeout: COLLECTIVE_TIMEOUT,
+            join_timeout: Duration::from_secs(60),
+            heartbeat_interval: Duration::from_secs(1),
+            heartbeat_timeout: Duration::from_secs(10),
+            collective_timeout: Duration::from_secs(600),
         }
     }
 }
 
 impl JoinOptions {
-    /// The defaults, with the port, the start and the token that the environment of this process names.
+    /// The defaults, with port (`SPAG_PORT`), restart count (`SPAG_RESTART_COUNT`) and token (`SPAG_TOKEN`) from the
+    /// environment.
     ///
     /// # Errors
-    /// A port that is none, a count that is no number, or a token that is too short.
+    /// An invalid port or count, or a token that is too short.
     pub fn detect() -> Result<Self> {
         Self::detect_with(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
-    /// As [`JoinOptions::detect`], from an environment given as a look-up from a variable's name to its value.
+    /// As [`JoinOptions::detect`], with `lookup` in place of the environment.
     ///
     /// # Errors
     /// As [`JoinOptions::detect`].
@@ -96,14 +89,14 @@ impl JoinOptions {
             }
             None => PortChoice::Rendezvous,
         };
-        let start = match lookup(START_VARIABLE) {
+        let restart_count = match lookup(RESTART_COUNT_VARIABLE) {
             Some(value) => match value.parse() {
-                Ok(start) => Some(start),
-                Err(_) => return Err(Error::NotANumber { name: START_VARIABLE, value, at_least: 0 }),
+                Ok(count) => Some(count),
+                Err(_) => return Err(Error::NotANumber { name: RESTART_COUNT_VARIABLE, value, at_least: 0 }),
             },
             None => None,
         };
         let token = lookup(TOKEN_VARIABLE).map(|text| Token::new(&text)).transpose()?;
-        Ok(Self { port, start, token, ..Self::default() })
+        Ok(Self { port, restart_count, token, ..Self::default() })
     }
 }

@@ -1,4 +1,4 @@
-//! A token that rank 0 leaves for the other ranks on its machine: a file that only its user can read.
+//! A file with the run's token for the ranks of one machine, which only its user can read.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use super::Token;
 use crate::{Error, Result};
 
-/// The longest file that is read.
+/// Bytes that are read at most.
 const MAX_LEN: u64 = 1024;
+/// The permissions of group and others.
 const OTHERS: u32 = 0o077;
 
-/// A file with a token. Removed when dropped.
+/// Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct TokenFile(PathBuf);
 
 impl TokenFile {
-    /// Leaves a token for those who join at `port` of this machine. Whatever an earlier run left there is replaced.
+    /// Writes the token for ranks that connect to `port`, replacing that of an earlier run.
     ///
     /// # Errors
     /// [`Error::TokenFile`].
@@ -29,7 +30,7 @@ impl TokenFile {
         make_folder(folder)?;
         let path = path(folder, port);
         let beside = folder.join(format!("port-{port}.{}.new", std::process::id()));
-        // One of an earlier process with this number.
+        // An earlier process may have had this process ID.
         let _ = std::fs::remove_file(&beside);
         let written = OpenOptions::new()
             .write(true)
@@ -47,10 +48,10 @@ impl TokenFile {
         }
     }
 
-    /// The token left for those who join at `port`, or `None` while there is none.
+    /// The token for ranks that connect to `port`, or `None` if it is not written yet.
     ///
     /// # Errors
-    /// [`Error::TokenFile`]: it, or its folder, is somebody else's or can be read by others.
+    /// [`Error::TokenFile`] if another user owns or can access the file or its folder.
     pub(crate) fn read(port: u16) -> Result<Option<Token>> {
         Self::read_in(&folder(), port)
     }
@@ -86,7 +87,7 @@ fn read(file: &File, path: &Path) -> Result<Token> {
     Token::new(&text)
 }
 
-/// The user's own folder for such files: the session's, which is gone after it, or one among the temporary files.
+/// A folder of this user: in XDG_RUNTIME_DIR, or in the temporary folder.
 fn folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
         Some(runtime) if runtime.is_absolute() && runtime.is_dir() => runtime.join("spag"),
@@ -108,15 +109,15 @@ fn make_folder(folder: &Path) -> Result<()> {
     check(folder, &found, found.is_dir())
 }
 
-fn check(path: &Path, found: &Metadata, is_what_it_should_be: bool) -> Result<()> {
-    if !is_what_it_should_be {
-        return Err(wrong(path, "it is something else than expected; remove it".into()));
+fn check(path: &Path, found: &Metadata, is_expected_type: bool) -> Result<()> {
+    if !is_expected_type {
+        return Err(wrong(path, "it is not a file or folder as expected; remove it".into()));
     }
     if found.uid() != rustix::process::getuid().as_raw() {
         return Err(wrong(path, format!("it belongs to user {}; set SPAG_TOKEN", found.uid())));
     }
     if found.mode() & OTHERS != 0 {
-        return Err(wrong(path, format!("others can reach it (mode {:o}); remove it", found.mode() & 0o777)));
+        return Err(wrong(path, format!("other users can access it (mode {:o}); remove it", found.mode() & 0o777)));
     }
     Ok(())
 }
@@ -131,12 +132,12 @@ mod tests {
 
     use super::*;
 
-    fn said(result: Result<Option<Token>>) -> String {
+    fn message(result: Result<Option<Token>>) -> String {
         result.unwrap_err().to_string()
     }
 
     #[test]
-    fn a_token_is_left_read_and_removed() {
+    fn token_file_is_private_replaced_and_removed() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("spag");
         assert_eq!(TokenFile::read_in(&folder, 7).unwrap(), None);
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
         assert_eq!(TokenFile::read_in(&folder, 7).unwrap().as_ref(), Some(&token));
         assert_eq!(TokenFile::read_in(&folder, 8).unwrap(), None);
-        // A stale one is replaced, whatever it is.
+        // A stale file is replaced whatever its mode.
         std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(0o644)).unwrap();
         let next = Token::random().unwrap();
         let _next_file = TokenFile::write_in(&folder, 7, &next).unwrap();
@@ -157,20 +158,20 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_reach_is_not_believed() {
+    fn token_file_is_rejected_if_others_can_access_it() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("spag");
         let file = TokenFile::write_in(&folder, 7, &Token::random().unwrap()).unwrap();
         std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(said(TokenFile::read_in(&folder, 7)).contains("mode 640"));
+        assert!(message(TokenFile::read_in(&folder, 7)).contains("mode 640"));
         std::fs::remove_file(&file.0).unwrap();
         symlink("/etc/hostname", &file.0).unwrap();
         assert!(TokenFile::read_in(&folder, 7).is_err());
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(said(TokenFile::read_in(&folder, 7)).contains("mode 755"));
+        assert!(message(TokenFile::read_in(&folder, 7)).contains("mode 755"));
         assert!(TokenFile::write_in(&folder, 7, &Token::random().unwrap()).is_err());
         let link = root.path().join("link");
         symlink(&folder, &link).unwrap();
-        assert!(said(TokenFile::read_in(&link, 7)).contains("something else"));
+        assert!(message(TokenFile::read_in(&link, 7)).contains("not a file or folder"));
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for sockets, and being woken from it.
+//! poll(2) with a deadline, and a way to interrupt it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// The time left until `deadline`; zero when it has passed.
+/// The time left until `deadline`; zero after it.
 pub(crate) fn remaining(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
 
-/// Waits until one of the sockets is ready for what is asked of it, or is broken, or the deadline has passed.
+/// Waits until one of the sockets is ready or broken, or the deadline has passed.
 ///
 /// # Errors
-/// What poll(2) says; a signal that interrupts it counts as ready.
+/// What poll(2) reports, except interruption by a signal.
 pub(crate) fn poll_until(sockets: &[(BorrowedFd<'_>, PollFlags)], deadline: Instant) -> io::Result<()> {
     let mut polled: Vec<PollFd<'_>> = sockets.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
     let left = remaining(deadline);
@@ -26,7 +26,7 @@ pub(crate) fn poll_until(sockets: &[(BorrowedFd<'_>, PollFlags)], deadline: Inst
     }
 }
 
-/// Wakes a thread that waits in [`poll_until`] for its socket.
+/// Wakes a thread that waits for its socket in [`poll_until`].
 #[derive(Debug)]
 pub(crate) struct Waker {
     reader: UnixStream,
@@ -34,8 +34,6 @@ pub(crate) struct Waker {
 }
 
 impl Waker {
-    /// # Errors
-    /// Where the system has no sockets left.
     pub(crate) fn new() -> io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
@@ -45,17 +43,17 @@ impl Waker {
 
     /// Wakes the thread, now or at its next wait.
     pub(crate) fn wake(&self) {
-        // Full means that many calls are there already.
+        // Fails only if the buffer is full of earlier calls.
         let _ = (&self.writer).write(&[1]);
     }
 
-    /// Forgets the calls so far.
+    /// Discards the calls so far.
     pub(crate) fn clear(&self) {
         let mut calls = [0; 64];
         while matches!((&self.reader).read(&mut calls), Ok(n) if n > 0) {}
     }
 
-    /// What to wait for.
+    /// The socket and the events for [`poll_until`].
     pub(crate) fn socket(&self) -> (BorrowedFd<'_>, PollFlags) {
         (self.reader.as_fd(), PollFlags::IN)
     }

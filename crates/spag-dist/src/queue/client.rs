@@ -1,4 +1,4 @@
-//! Any other rank's side: a thread that keeps the connection to rank 0 alive, and asks on behalf of the caller.
+//! The queue on ranks other than 0: a thread that sends heartbeats and the caller's requests.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -6,26 +6,24 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::Turn;
-use super::message::{MAX_ITEMS, Reply, Request};
-use crate::net::{Channel, Hello, NO_SESSION, Service, Waker, meeting, poll_until, reach, remaining, token_source};
+use super::{Assignment, MAX_ITEMS, Reply, Request};
+use crate::net::{Channel, Hello, NO_SESSION, Service, Waker, connect_to_rank0, poll_until, remaining};
 use crate::{Error, JoinOptions, LaunchEnv, Result};
 
-/// How long a rank that ends waits until its last words are taken.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long a rank that leaves waits for its last messages to be received.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A rank's connection to the queue.
 #[derive(Debug)]
 pub(crate) struct Client {
-    desk: Arc<Desk>,
-    /// One caller asks at a time.
+    shared: Arc<Shared>,
+    /// Held during a request, so that its reply reaches the right caller.
     asking: Mutex<()>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Shared by the caller and the thread.
 #[derive(Debug)]
-struct Desk {
+struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     waker: Waker,
@@ -35,41 +33,39 @@ struct Desk {
 struct State {
     /// To be sent.
     requests: Vec<Request>,
-    /// The answer to the last question.
-    answer: Option<Turn>,
+    /// The reply to the last [`Request::Next`].
+    assignment: Option<Assignment>,
     finished: bool,
     failure: Option<Error>,
     closing: bool,
 }
 
-impl Desk {
+impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send(&self, requests: impl IntoIterator<Item = Request>) -> Result<()> {
         let mut state = self.state();
-        match (&state.failure, state.finished) {
-            // What another rank has done as well is of no interest any more.
-            (_, true) => Ok(()),
-            (Some(failure), false) => Err(failure.clone()),
-            (None, false) => {
-                state.requests.extend(requests);
-                self.waker.wake();
-                Ok(())
-            }
+        // Once all items are done, reports of items that were done twice are not needed.
+        if state.finished {
+            return Ok(());
         }
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        state.requests.extend(requests);
+        self.waker.wake();
+        Ok(())
     }
 }
 
 impl Client {
     pub(crate) fn open(env: &LaunchEnv, options: &JoinOptions, task: &str, items: usize) -> Result<Self> {
         let deadline = Instant::now() + options.join_timeout;
-        let meeting = meeting(env, options)?;
-        let source = token_source(env, options)?;
         let hello = Hello { service: Service::Queue, rank: env.rank as u32, session: NO_SESSION };
-        let (stream, _) = reach(env, options, &meeting, &source, hello, deadline)?;
-        let lost = |error: io::Error| Error::Lost { rank: 0, reason: describe(&error) };
+        let (stream, _) = connect_to_rank0(env, options, hello, deadline)?;
+        let lost = |error: io::Error| Error::lost(0, describe(&error));
         let mut channel = Channel::new(stream).map_err(lost)?;
         let join = Request::Join {
             version: options.version.clone(),
@@ -78,158 +74,154 @@ impl Client {
             items,
         };
         channel.send_by(&join, deadline).map_err(lost)?;
-        if let Reply::Refused(refusal) = channel.receive_by::<Reply>(deadline).map_err(lost)? {
-            return Err(refusal.into());
+        if let Reply::Failed(error) = channel.receive_by::<Reply>(deadline).map_err(lost)? {
+            return Err(error);
         }
-        let system = |error: io::Error| Error::System { what: "the work queue", reason: error.to_string() };
-        let waker = Waker::new().map_err(system)?;
-        let desk = Arc::new(Desk { state: Mutex::default(), changed: Condvar::new(), waker });
-        let line = Line { desk: Arc::clone(&desk), channel, options: options.clone(), rank: env.rank };
-        let thread = std::thread::Builder::new().name("queue".into()).spawn(move || line.run()).map_err(system)?;
-        Ok(Self { desk, asking: Mutex::new(()), thread: Some(thread) })
+        let system = Error::system("the work queue");
+        let waker = Waker::new().map_err(&system)?;
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), waker });
+        let thread = ClientThread { shared: Arc::clone(&shared), channel, options: options.clone(), rank: env.rank };
+        let thread = std::thread::Builder::new().name("queue".into()).spawn(move || thread.run()).map_err(&system)?;
+        Ok(Self { shared, asking: Mutex::new(()), thread: Some(thread) })
     }
 
-    pub(crate) fn next(&self, at_most: usize) -> Result<Turn> {
+    pub(crate) fn next(&self, at_most: usize) -> Result<Assignment> {
         let _one_at_a_time = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        self.desk.send([Request::Ask { at_most: at_most.clamp(1, MAX_ITEMS) }])?;
-        let mut state = self.desk.state();
+        self.shared.send([Request::Next { at_most: at_most.clamp(1, MAX_ITEMS) }])?;
+        let mut state = self.shared.state();
         loop {
-            if let Some(turn) = state.answer.take() {
-                return Ok(turn);
+            if let Some(assignment) = state.assignment.take() {
+                return Ok(assignment);
             }
             if state.finished {
-                return Ok(Turn::Finished);
+                return Ok(Assignment::Finished);
             }
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
-            state = self.desk.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     pub(crate) fn done(&self, items: &[usize]) -> Result<()> {
-        // Once each: lists may be long.
+        // Without duplicates, since lists may be long.
         let items: Vec<usize> = BTreeSet::from_iter(items.iter().copied()).into_iter().collect();
-        self.desk.send(items.chunks(MAX_ITEMS).map(|items| Request::Done { items: items.to_vec() }))
+        self.shared.send(items.chunks(MAX_ITEMS).map(|items| Request::Done { items: items.to_vec() }))
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.desk.state().closing = true;
-        self.desk.waker.wake();
+        self.shared.state().closing = true;
+        self.shared.waker.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// The thread's side.
-struct Line {
-    desk: Arc<Desk>,
+struct ClientThread {
+    shared: Arc<Shared>,
     channel: Channel,
     options: JoinOptions,
     rank: usize,
 }
 
-impl Line {
+impl ClientThread {
     fn run(mut self) {
         let result = self.serve();
-        let mut state = self.desk.state();
+        let mut state = self.shared.state();
         if let Err(failure) = result
             && !state.finished
         {
             state.failure.get_or_insert(failure);
         }
         drop(state);
-        self.desk.changed.notify_all();
+        self.shared.changed.notify_all();
     }
 
     fn serve(&mut self) -> Result<()> {
-        let lost = |reason: String| Error::Lost { rank: 0, reason };
-        let mut heard = Instant::now();
-        let mut next_beat = heard;
-        let mut last_round = heard;
+        let lost = |error: io::Error| Error::lost(0, error.to_string());
+        let (heartbeat, timeout) = (self.options.heartbeat_interval, self.options.heartbeat_timeout);
+        let mut last_message = Instant::now();
+        let mut next_heartbeat = last_message;
+        let mut last_round = last_message;
         loop {
             let now = Instant::now();
-            // This process itself stood still.
-            if now.duration_since(last_round) > self.options.heartbeat + self.options.silence / 2 {
-                heard = now;
+            // This process was stopped, so it could not receive heartbeats.
+            if now.duration_since(last_round) > heartbeat + timeout / 2 {
+                last_message = now;
             }
             last_round = now;
             let (requests, closing) = {
-                let mut state = self.desk.state();
+                let mut state = self.shared.state();
                 (std::mem::take(&mut state.requests), state.closing)
             };
             for request in &requests {
-                self.channel.queue(request).map_err(|error| lost(error.to_string()))?;
+                self.channel.queue(request).map_err(lost)?;
             }
-            if now >= next_beat {
+            if now >= next_heartbeat {
                 if self.channel.is_flushed() {
-                    self.channel.queue(&Request::Beat).map_err(|error| lost(error.to_string()))?;
+                    self.channel.queue(&Request::Heartbeat).map_err(lost)?;
                 }
-                next_beat = now + self.options.heartbeat;
+                next_heartbeat = now + heartbeat;
             }
-            // A broken connection is found below, after what was said before it broke.
+            // An error is handled below, after the messages that arrived before it.
             let flushed = self.channel.flush();
-            let replies = self.channel.receive::<Reply>().map_err(|error| lost(describe(&error)))?;
+            let replies = self.channel.receive::<Reply>().map_err(|error| Error::lost(0, describe(&error)))?;
             if !replies.is_empty() {
-                heard = now;
+                last_message = now;
             }
             for reply in replies {
-                self.take_in(reply)?;
+                self.handle(reply)?;
             }
-            if self.desk.state().finished || closing {
-                return self.leave();
+            if self.shared.state().finished || closing {
+                self.leave();
+                return Ok(());
             }
             if self.channel.has_ended() || flushed.is_err() {
-                return Err(lost(describe(&ErrorKind::UnexpectedEof.into())));
+                return Err(Error::lost(0, describe(&ErrorKind::UnexpectedEof.into())));
             }
-            if now.duration_since(heard) > self.options.silence {
-                let seconds = self.options.silence.as_secs_f64();
-                return Err(lost(format!("nothing was heard of it for {seconds} s")));
+            if now.duration_since(last_message) > timeout {
+                return Err(Error::lost(0, format!("no heartbeat for {} s", timeout.as_secs_f64())));
             }
-            poll_until(&[self.desk.waker.socket(), self.channel.socket()], next_beat)
-                .map_err(|error| lost(error.to_string()))?;
-            self.desk.waker.clear();
+            poll_until(&[self.shared.waker.socket(), self.channel.socket()], next_heartbeat).map_err(lost)?;
+            self.shared.waker.clear();
         }
     }
 
-    fn take_in(&self, reply: Reply) -> Result<()> {
-        let mut state = self.desk.state();
+    fn handle(&self, reply: Reply) -> Result<()> {
+        let mut state = self.shared.state();
         match reply {
-            Reply::Beat | Reply::Welcome => return Ok(()),
-            Reply::Items(items) => state.answer = Some(Turn::Items(items)),
-            Reply::FinishYours => state.answer = Some(Turn::FinishYours),
-            Reply::Finished => state.finished = true,
-            Reply::Refused(refusal) => return Err(refusal.into()),
-            Reply::GivenUp { reason } => {
-                let reason = format!("rank 0 gave its work to others: {reason}");
-                return Err(Error::Lost { rank: self.rank, reason });
+            Reply::Heartbeat | Reply::Joined => return Ok(()),
+            Reply::Assigned(Assignment::Finished) => state.finished = true,
+            Reply::Assigned(assignment) => state.assignment = Some(assignment),
+            Reply::Failed(error) => return Err(error),
+            Reply::Expired { reason } => {
+                return Err(Error::lost(self.rank, format!("rank 0 reassigned its items: {reason}")));
             }
         }
         drop(state);
-        self.desk.changed.notify_all();
+        self.shared.changed.notify_all();
         Ok(())
     }
 
-    /// Everything is done, or this rank wants no more: what it has said last is still delivered.
-    fn leave(&mut self) -> Result<()> {
-        let deadline = Instant::now() + LAST_WORDS;
+    /// Delivers the last messages before the connection closes.
+    fn leave(&mut self) {
+        let deadline = Instant::now() + LEAVE_TIMEOUT;
         while !self.channel.is_flushed() && !remaining(deadline).is_zero() {
             if self.channel.flush().is_err() || poll_until(&[self.channel.socket()], deadline).is_err() {
                 break;
             }
         }
         self.channel.close_sending();
-        // Until rank 0 closes too: closing with something unread would lose what was said last.
+        // Closing with unread data would discard what was sent, so wait until rank 0 closes too.
         while !remaining(deadline).is_zero() && !self.channel.has_ended() {
-            let heard = self.channel.receive::<Reply>();
-            if heard.is_err() || poll_until(&[self.channel.socket()], deadline).is_err() {
+            let received = self.channel.receive::<Reply>();
+            if received.is_err() || poll_until(&[self.channel.socket()], deadline).is_err() {
                 break;
             }
         }
-        Ok(())
     }
 }
 

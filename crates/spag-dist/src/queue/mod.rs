@@ -1,22 +1,22 @@
-//! Work for many ranks from one list: rank 0 hands out the numbers of its items in small pieces.
+//! A work queue: rank 0 assigns the items of a list to ranks in small pieces.
 //!
-//! A rank asks for a piece, works, says which items are done, and asks again. What a rank had and did not finish before
-//! it died or fell silent is given to others; so every item is done at least once, whatever happens to the ranks other
-//! than 0. An item may be done twice where a rank was taken for dead too early: results are to be kept by item. Pieces
-//! get smaller towards the end, so that all ranks end at about the same time.
+//! A rank asks for a piece, works, reports which items are done, and asks again. If a rank dies or falls silent, its
+//! unfinished items are reassigned, so every item is done at least once as long as rank 0 lives. An item may be done
+//! twice if a rank was considered dead too early, so results must be keyed by item. Pieces shrink towards the end, so
+//! that all ranks finish at about the same time.
 //!
-//! The queue has connections of its own, not a group's: a group fails with its first rank, a queue does not. It opens
-//! the same port, under the same token, as [`join`](crate::join) does, so the two are to be used one after the other,
-//! not at once, or with ports of their own.
+//! The queue has its own connections, since a process group fails with any of its ranks and a queue must not.
+//! [`Queue::open`] uses the port and token of [`join`](crate::join), so it cannot run at the same time as a group unless
+//! the ports differ; [`Queue::open_beside`] uses another port.
 //!
 //! ```
-//! use spag_dist::queue::{Queue, Turn};
+//! use spag_dist::queue::{Assignment, Queue};
 //! use spag_dist::{JoinOptions, LaunchEnv};
 //!
-//! // On its own, a process gets everything itself.
+//! // A single process gets all items itself.
 //! let queue = Queue::open(&LaunchEnv::single(), &JoinOptions::default(), "words", 5)?;
 //! let mut played: Vec<usize> = Vec::new();
-//! while let Turn::Items(items) = queue.next(2)? {
+//! while let Assignment::Items(items) = queue.next(2)? {
 //!     played.extend(items.iter().copied());
 //!     queue.done(&items)?;
 //! }
@@ -24,72 +24,139 @@
 //! # Ok::<(), spag_dist::Error>(())
 //! ```
 
-mod board;
 mod client;
-mod message;
-mod service;
+mod server;
+mod tracker;
 
+use serde::{Deserialize, Serialize};
+
+use crate::net::{Endpoint, RendezvousListener};
+use crate::{Error, JoinOptions, LaunchEnv, PortChoice, ProcessGroup, Result, broadcast_text};
 use client::Client;
-use service::Host;
+use server::Server;
 
-use crate::{JoinOptions, LaunchEnv, Result};
+/// The most items in one message.
+const MAX_ITEMS: usize = 4096;
 
-/// What a rank is to do next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+/// From a rank to rank 0.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Request {
+    /// The first message.
+    Join {
+        version: String,
+        world_size: usize,
+        task: String,
+        items: usize,
+    },
+    Heartbeat,
+    /// Asks for at most this many items.
+    Next {
+        at_most: usize,
+    },
+    Done {
+        items: Vec<usize>,
+    },
+}
+
+/// From rank 0 to another rank.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Reply {
+    Joined,
+    /// The queue has failed, or this rank does not fit.
+    Failed(Error),
+    Heartbeat,
+    Assigned(Assignment),
+    /// This rank was considered dead, and its items are reassigned.
+    Expired {
+        reason: String,
+    },
+}
+
+/// What a rank does next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Assignment {
     /// Work on these; at least one.
     Items(Vec<usize>),
-    /// Nothing is left to be given out, but this rank has items that it has not reported yet: finish those first.
-    FinishYours,
-    /// Everything is done, by whomever.
+    /// No items are left to assign, but this rank holds unreported ones and must finish those first.
+    FinishHeld,
+    /// All items are done.
     Finished,
 }
 
-/// A rank's end of the queue: the same on rank 0, which keeps the list, as on the others.
+/// A rank's end of the queue. Rank 0 holds the list.
 ///
-/// Dropping it on rank 0 waits until the other ranks know that everything is done; ranks that have not come yet are
-/// waited for as long as [`JoinOptions::join_timeout`] says, from the opening on.
+/// Dropping it on rank 0 waits until the other ranks know that all items are done; for ranks that have not connected yet,
+/// until [`JoinOptions::join_timeout`] after the opening.
 #[derive(Debug)]
 pub struct Queue(Side);
 
 #[derive(Debug)]
 enum Side {
-    Host(Host),
+    Server(Server),
     Client(Client),
 }
 
 impl Queue {
-    /// Opens the queue of `items` items, numbered from 0, on rank 0, or joins it on any other rank, waiting until rank 0
-    /// has opened it. `task` says what the items stand for, such as a hash of the list: the same text on every rank.
+    /// Opens a queue of `items` items, numbered from 0, on rank 0; any other rank connects to it and waits until it is
+    /// open. `task` describes the items, such as a hash of the list, and must be the same on every rank.
     ///
     /// # Errors
-    /// Rank 0 that is not reached, or another task, number of items or ranks, version or token than rank 0's.
+    /// Rank 0 cannot be reached, or has another task, number of items, world size, version or token.
     pub fn open(env: &LaunchEnv, options: &JoinOptions, task: &str, items: usize) -> Result<Self> {
-        Ok(Self(match env.rank {
-            0 => Side::Host(Host::open(env, options, task, items)?),
-            _ => Side::Client(Client::open(env, options, task, items)?),
-        }))
+        if env.rank != 0 {
+            return Ok(Self(Side::Client(Client::open(env, options, task, items)?)));
+        }
+        let listener = match env.world_size {
+            1 => None,
+            _ => Some(RendezvousListener::bind(env, options, &Endpoint::new(env, options)?)?),
+        };
+        Ok(Self(Side::Server(Server::start(env, options, listener, task, items)?)))
     }
 
-    /// The next piece, of at most `at_most` items (and at least one). A rank that has nothing to do waits while others
-    /// may still return work; one that has reported less than it was given is told to finish that.
+    /// As [`Queue::open`] while `group` is in use: rank 0 binds any free port and sends its number over the group.
     ///
     /// # Errors
-    /// Rank 0 that is gone or silent; a rank that rank 0 took for dead; on rank 0, a rank that came with another task.
-    pub fn next(&self, at_most: usize) -> Result<Turn> {
+    /// As [`Queue::open`], and those of a collective.
+    pub fn open_beside(
+        group: &dyn ProcessGroup,
+        env: &LaunchEnv,
+        options: &JoinOptions,
+        task: &str,
+        items: usize,
+    ) -> Result<Self> {
+        if env.world_size == 1 {
+            return Self::open(env, options, task, items);
+        }
+        if env.rank != 0 {
+            let value = broadcast_text(group, "")?;
+            let Ok(port) = value.parse() else { return Err(Error::NotAPort { name: "the queue's port", value }) };
+            return Self::open(env, &JoinOptions { port: PortChoice::Fixed(port), ..options.clone() }, task, items);
+        }
+        let mut endpoint = Endpoint::new(env, options)?;
+        endpoint.port = 0;
+        let listener = RendezvousListener::bind(env, options, &endpoint)?;
+        broadcast_text(group, &listener.address.port().to_string())?;
+        Ok(Self(Side::Server(Server::start(env, options, Some(listener), task, items)?)))
+    }
+
+    /// The next piece, of one to `at_most` items. A rank without items waits while others may still return some.
+    ///
+    /// # Errors
+    /// Rank 0 is lost; rank 0 considers this rank dead; on rank 0, a rank joined with another task.
+    pub fn next(&self, at_most: usize) -> Result<Assignment> {
         match &self.0 {
-            Side::Host(host) => host.next(at_most),
+            Side::Server(server) => server.next(at_most),
             Side::Client(client) => client.next(at_most),
         }
     }
 
-    /// These items are done, and their results are where a death of this rank does not lose them.
+    /// Reports that these items are done, and their results are stored so that the death of this rank does not lose them.
     ///
     /// # Errors
     /// As [`Queue::next`].
     pub fn done(&self, items: &[usize]) -> Result<()> {
         match &self.0 {
-            Side::Host(host) => host.done(items),
+            Side::Server(server) => server.done(items),
             Side::Client(client) => client.done(items),
         }
     }

@@ -1,11 +1,11 @@
-//! Element-wise sums of bytes that hold numbers.
+//! Element-wise sums of buffers, given as bytes.
 
 use candle_core::DType;
 
-/// Adds the second slice's numbers to the first one's, each sum rounded to the format. Both hold whole numbers of it.
+/// Adds the second slice's elements to the first one's, each sum rounded to the format. Both hold whole elements.
 pub(crate) type Add = fn(&mut [u8], &[u8]);
 
-/// How numbers of this format are added; `None` for formats that are not summed.
+/// The addition for a number format; `None` if it is not supported.
 pub(crate) fn adder(format: DType) -> Option<Add> {
     match format {
         DType::F32 => Some(|sums, terms| each(sums, terms, |a: f32, b| a + b)),
@@ -16,7 +16,7 @@ pub(crate) fn adder(format: DType) -> Option<Add> {
 }
 
 fn each<T: bytemuck::Pod>(sums: &mut [u8], terms: &[u8], add: impl Fn(T, T) -> T) {
-    // The memory of tensors of a format is aligned for it, and so is the scratch memory: the slow way is for others.
+    // Tensors and scratch memory are aligned; the second branch is for other callers.
     match (bytemuck::try_cast_slice_mut::<u8, T>(sums), bytemuck::try_cast_slice::<u8, T>(terms)) {
         (Ok(sums), Ok(terms)) => sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = add(*sum, *term)),
         _ => {
@@ -29,12 +29,12 @@ fn each<T: bytemuck::Pod>(sums: &mut [u8], terms: &[u8], add: impl Fn(T, T) -> T
     }
 }
 
-/// The numbers that the bits of a bf16 stand for; as `half` does it, but without branches, for whole registers at once.
+/// bf16 bits to f32, as `half` does it, but without branches, so that it vectorises.
 fn widened(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// The bits of the nearest bf16, halves to even, and a quiet not-a-number for any.
+/// The bits of the nearest bf16, ties to even; any NaN becomes a quiet one.
 fn rounded(value: f32) -> u16 {
     let bits = value.to_bits();
     let nearest = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
@@ -49,8 +49,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bf16_sums_are_those_of_half() {
-        // Every number with a few others: zeros, subnormals, infinities and not-a-numbers among them.
+    fn bf16_sums_equal_those_of_half() {
+        // Every number with a few others, among them zeros, subnormals, infinities and NaNs.
         let others = [0u16, 0x8000, 1, 0x3f80, 0xbf81, 0x7f7f, 0xff80, 0x7f80, 0x7fc1, 0x4049, 0x0080, 0x3b01];
         for other in others {
             let mut sums: Vec<u16> = (0..=u16::MAX).collect();
@@ -58,7 +58,7 @@ mod tests {
                 sums.iter().map(|bits| (bf16::from_bits(*bits) + bf16::from_bits(other)).to_bits()).collect();
             let terms = vec![other; sums.len()];
             adder(DType::BF16).unwrap()(bytemuck::cast_slice_mut(&mut sums), bytemuck::cast_slice(&terms));
-            // Which of two not-a-numbers comes out of a sum is the processor's choice.
+            // The payload of a sum of two NaNs depends on the processor.
             let is_nan = |bits: u16| bf16::from_bits(bits).is_nan();
             let agree = |(a, b): (&u16, &u16)| a == b || (is_nan(*a) && is_nan(*b));
             assert!(sums.iter().zip(&expected).all(agree), "{other:x}");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_aligned_is_added_too() {
+    fn unaligned_memory_is_added_too() {
         let mut memory = [0u64; 3];
         let bytes = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut memory)[..17];
         bytes[1..].copy_from_slice(bytemuck::cast_slice(&[1.5f64, -2.0]));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn other_formats_are_not_summed() {
+    fn other_formats_have_no_adder() {
         assert!(adder(DType::U8).is_none() && adder(DType::I64).is_none() && adder(DType::F16).is_none());
     }
 }

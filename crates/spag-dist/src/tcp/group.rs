@@ -1,88 +1,89 @@
-//! The group itself: what callers hold.
+//! The process group over TCP.
 
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::conductor::{Job, conduct};
-use super::control::{Pace, watch};
-use super::fault::Fault;
+use super::collectives::{Job, run_collectives};
+use super::control::Control;
 use super::header::Header;
-use super::join::meet;
+use super::join::join_ranks;
 use super::ring::Ring;
-use super::schedule::Place;
-use super::state::{Order, Shared};
+use super::schedule::RingPosition;
+use super::state::{Command, GroupState};
 use crate::net::JoinOptions;
 use crate::{Collective, Error, LaunchEnv, Pending, ProcessGroup, Result, Traffic};
 
-/// How long a rank that ends the run waits until rank 0, or everybody, can know why.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long [`TcpGroup::abort`] waits until its message is sent.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Ranks with buffers on the CPU, in a ring of TCP connections.
+/// CPU ranks in a ring of TCP connections.
 ///
-/// Dropping it finishes what has been started and says goodbye to the others: they fail only if they start more
-/// collectives.
+/// Dropping it completes the collectives that have been started and leaves the group. The other ranks fail only if they
+/// start more collectives.
 #[derive(Debug)]
 pub struct TcpGroup {
-    shared: Arc<Shared>,
-    /// `None` while it is dropped.
+    state: Arc<GroupState>,
+    /// `None` during drop.
     jobs: Mutex<Option<Sender<Job>>>,
-    conductor: Option<JoinHandle<()>>,
+    collectives: Option<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
 }
 
 impl TcpGroup {
-    /// Joins the other ranks that `env` speaks of; returns when all have come and are connected.
+    /// Joins the process group of `env`; returns when all ranks are connected.
     ///
     /// # Errors
-    /// Ranks that do not come, or do not fit (another number of ranks, version or token), are named on every rank.
-    /// An environment of one rank names no place to meet, which is an error: see [`join`](crate::join).
+    /// Ranks that do not join, or have another world size, version or token; every rank names them. An environment of
+    /// one rank, which has no rendezvous: see [`join`](crate::join).
     pub fn join(env: &LaunchEnv, options: &JoinOptions) -> Result<Self> {
-        let mut joined = meet(env, options)?;
-        let place = Place { rank: env.rank, size: env.world_size };
-        let shared = Arc::new(Shared::new(place)?);
-        let pace = Pace { heartbeat: options.heartbeat, silence: options.silence };
-        let (peers, watched) = (joined.take_peers(), Arc::clone(&shared));
-        let control = thread("control", move || watch(peers, watched, pace))?;
-        let mut group =
-            Self { shared: Arc::clone(&shared), jobs: Mutex::new(None), conductor: None, control: Some(control) };
+        let mut joined = join_ranks(env, options)?;
+        let state = Arc::new(GroupState::new(RingPosition { rank: env.rank, size: env.world_size })?);
+        let control = Control {
+            state: Arc::clone(&state),
+            heartbeat_interval: options.heartbeat_interval,
+            heartbeat_timeout: options.heartbeat_timeout,
+            peers: std::mem::take(&mut joined.peers),
+            suspect: None,
+        };
+        let control = Some(thread("control", move || control.run())?);
+        let mut group = Self { state: Arc::clone(&state), jobs: Mutex::new(None), collectives: None, control };
         let ring = joined
-            .close_ring(&shared)
-            .and_then(|(next, previous)| {
-                Ring::new(next, previous).map_err(|error| Error::System { what: "the ring", reason: error.to_string() })
-            })
+            .connect_ring(&state)
+            .and_then(|(next, previous)| Ring::new(next, previous).map_err(Error::system("the ring")))
             .inspect_err(|error| group.abort(&error.to_string()))?;
         let (sender, jobs) = mpsc::channel();
-        let patience = options.collective_timeout;
-        group.conductor = Some(thread("collectives", move || conduct(ring, &jobs, &shared, patience))?);
+        let timeout = options.collective_timeout;
+        group.collectives = Some(thread("collectives", move || run_collectives(ring, &jobs, &state, timeout))?);
         group.jobs = Mutex::new(Some(sender));
         Ok(group)
     }
-}
 
-#[cfg(feature = "cuda")]
-impl TcpGroup {
-    /// What its threads know, for a group that is built on it.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    #[cfg(feature = "cuda")]
+    pub(crate) fn state(&self) -> &Arc<GroupState> {
+        &self.state
     }
 }
 
-fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work)
-        .map_err(|error| Error::System { what: "a thread for the group", reason: error.to_string() })
+/// Starts a thread of a process group.
+pub(crate) fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    builder.spawn(work).map_err(Error::system("a thread for the group"))
+}
+
+/// The error if the thread that runs collectives has ended.
+pub(crate) fn thread_ended(rank: usize) -> Error {
+    Error::lost(rank, "the thread that runs its collectives has ended")
 }
 
 impl ProcessGroup for TcpGroup {
     fn rank(&self) -> usize {
-        self.shared.place.rank
+        self.state.position.rank
     }
 
     fn size(&self) -> usize {
-        self.shared.place.size
+        self.state.position.size
     }
 
     fn start(&self, collective: Collective) -> Result<Pending> {
@@ -92,7 +93,7 @@ impl ProcessGroup for TcpGroup {
         if let Some(buffer) = collective.buffer() {
             let format = buffer.dtype();
             if !buffer.device().is_cpu() {
-                return Err(wrong("this group moves buffers on the CPU only".into()));
+                return Err(wrong("this group takes buffers on the CPU only".into()));
             }
             let sums = matches!(collective, Collective::AllReduce(_) | Collective::ReduceScatter(_));
             if sums && super::add::adder(format).is_none() {
@@ -100,40 +101,36 @@ impl ProcessGroup for TcpGroup {
             }
         }
         let (done, result) = mpsc::channel();
-        self.shared.begin(|sequence| {
+        self.state.start(|sequence| {
             let format = collective.buffer().map_or("none", |buffer| buffer.dtype().as_str());
             let header = Header::new(sequence, &collective)
-                .ok_or_else(|| wrong(format!("numbers of type {format} are not moved")))?;
+                .ok_or_else(|| wrong(format!("numbers of type {format} are not supported")))?;
             let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
             let sent = jobs.as_ref().map(|jobs| jobs.send(Job { header, collective, done }));
-            sent.and_then(Result::ok).ok_or_else(|| ended(self.rank()))
+            sent.and_then(Result::ok).ok_or_else(|| thread_ended(self.rank()))
         })?;
         let rank = self.rank();
-        Ok(Pending::new(move || result.recv().unwrap_or_else(|_| Err(ended(rank)))))
+        Ok(Pending::new(move || result.recv().unwrap_or_else(|_| Err(thread_ended(rank)))))
     }
 
     fn traffic(&self) -> Traffic {
-        self.shared.traffic()
+        self.state.traffic()
     }
 
     fn abort(&self, reason: &str) {
-        self.shared.raise(Fault::aborted(self.rank(), reason));
-        self.shared.wait_for_quiet(LAST_WORDS);
+        self.state.fail_all(Error::aborted(self.rank(), reason));
+        self.state.wait_until_idle(ABORT_TIMEOUT);
     }
-}
-
-fn ended(rank: usize) -> Error {
-    Error::Lost { rank, reason: "the thread that does its collectives has ended".into() }
 }
 
 impl Drop for TcpGroup {
     fn drop(&mut self) {
-        // No more jobs: the conductor ends after those in line.
+        // Ends the thread after the jobs in the channel.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(conductor) = self.conductor.take() {
-            let _ = conductor.join();
+        if let Some(collectives) = self.collectives.take() {
+            let _ = collectives.join();
         }
-        self.shared.order(Order::Leave);
+        self.state.command(Command::Leave);
         if let Some(control) = self.control.take() {
             let _ = control.join();
         }

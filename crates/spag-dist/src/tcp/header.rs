@@ -1,16 +1,16 @@
-//! What a rank tells the next one before a collective's data: which collective it is.
+//! The header that a rank sends to the next one before a collective's data.
 
 use candle_core::DType;
 
 use crate::Collective;
 
-/// Bytes of a header on the wire.
+/// Bytes of an encoded header.
 pub(crate) const HEADER_LEN: usize = 32;
 
-/// A collective in numbers. Neighbours must send equal ones.
+/// Identifies a collective. The headers of all ranks must be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// How many collectives came before it.
+    /// How many collectives the group has started before.
     pub(crate) sequence: u64,
     kind: u8,
     format: u8,
@@ -23,7 +23,7 @@ const FORMATS: [DType; 9] =
     [DType::U8, DType::U32, DType::I16, DType::I32, DType::I64, DType::BF16, DType::F16, DType::F32, DType::F64];
 
 impl Header {
-    /// `None` for a number format that is not moved.
+    /// `None` for number formats that are not supported.
     pub(crate) fn new(sequence: u64, collective: &Collective) -> Option<Self> {
         let kind = match collective {
             Collective::AllReduce(_) => 0,
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_travel_and_read_well() {
+    fn header_round_trips_and_names_the_collective() {
         let buffer = Tensor::zeros(6, DType::BF16, &Device::Cpu).unwrap();
         for (collective, text) in [
             (Collective::AllReduce(buffer.clone()), "all_reduce of 6 bf16"),

@@ -1,23 +1,20 @@
-//! The bytes of a flat tensor on the CPU, for a moment at a time.
+//! Access to the bytes of a flat tensor on the CPU.
 
 use std::cell::RefCell;
 
 use bytemuck::cast_slice_mut;
 use candle_core::{CpuStorage, InplaceOp1, Layout, Tensor, bail};
 
-use crate::Result;
+use crate::{Error, Result};
 
-/// Calls `f` with the memory of a flat, contiguous tensor. Its storage is locked meanwhile.
+/// Calls `f` with the bytes of a flat, contiguous tensor, whose storage is locked meanwhile.
 ///
 /// # Errors
-/// A tensor that is not on the CPU, or of a number format that is not moved.
+/// A tensor that is not on the CPU, or of an unsupported number format.
 pub(crate) fn with_bytes<R>(tensor: &Tensor, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
     let op = Access(RefCell::new((Some(f), None)));
     tensor.inplace_op1(&op)?;
-    match op.0.into_inner().1 {
-        Some(result) => Ok(result),
-        None => Err(crate::Error::Tensor("its memory was not given out".into())),
-    }
+    op.0.into_inner().1.ok_or_else(|| Error::Tensor("its memory was not accessed".into()))
 }
 
 struct Access<F, R>(RefCell<(Option<F>, Option<R>)>);
@@ -40,9 +37,9 @@ impl<R, F: FnOnce(&mut [u8]) -> R> InplaceOp1 for Access<F, R> {
             CpuStorage::F16(values) => values.get_mut(range).map(cast_slice_mut),
             CpuStorage::F32(values) => values.get_mut(range).map(cast_slice_mut),
             CpuStorage::F64(values) => values.get_mut(range).map(cast_slice_mut),
-            _ => bail!("numbers of this type are not moved"),
+            _ => bail!("numbers of this type cannot be sent"),
         };
-        let Some(bytes) = bytes else { bail!("the buffer is smaller than its layout says") };
+        let Some(bytes) = bytes else { bail!("the buffer is smaller than its layout") };
         let mut cell = self.0.borrow_mut();
         if let Some(f) = cell.0.take() {
             cell.1 = Some(f(bytes));

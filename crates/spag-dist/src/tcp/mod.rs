@@ -1,24 +1,21 @@
-//! A group of CPU ranks in a ring of TCP connections.
+//! A process group of CPU ranks in a ring of TCP connections.
 //!
-//! Every rank has one connection to the next rank and one from the previous one, over which buffers travel in place and
-//! in slices: while one slice is sent, another is received and a third one added. One thread a group does the
-//! collectives in the order in which they were started. A buffer's storage is locked for a slice at a time only, so
-//! buffers may be views of one storage that is worked on elsewhere.
+//! Every rank has a connection to the next rank and one from the previous rank. Buffers travel over them in place and in
+//! slices, so that sending, receiving and adding overlap. One thread per group runs the collectives in the order in which
+//! they were started. A tensor's storage is locked for one slice at a time, so other views of it can be used meanwhile.
 //!
-//! A second connection, of every rank to rank 0, carries what is not data: heartbeats, how many collectives each rank
-//! has started, who has ended and why. A rank that sees its neighbour gone reports it to rank 0 and waits for its
-//! verdict, so that all ranks name the one where it began.
+//! A control connection from every rank to rank 0 carries heartbeats, the number of collectives that each rank has
+//! started, and failures. A rank that loses its neighbour reports it to rank 0 and waits for its decision, so that all
+//! ranks name the rank that failed first.
 //!
-//! Bytes go over the wire as they lie in memory, little-endian; parts and orders of summation are those that
-//! [`Collective`](crate::Collective) states.
+//! Parts and orders of summation are those of [`Collective`](crate::Collective).
 
 #[cfg(target_endian = "big")]
-compile_error!("buffers are sent as they lie in memory, which is taken to be little-endian");
+compile_error!("buffers are sent as they are in memory, which must be little-endian");
 
 mod add;
-mod conductor;
+mod collectives;
 mod control;
-mod fault;
 mod group;
 mod header;
 mod join;
@@ -27,10 +24,10 @@ mod ring;
 mod schedule;
 mod state;
 
-#[cfg(feature = "cuda")]
-pub(crate) use fault::Fault;
 pub use group::TcpGroup;
 #[cfg(feature = "cuda")]
-pub(crate) use schedule::Place;
+pub(crate) use group::{thread, thread_ended};
 #[cfg(feature = "cuda")]
-pub(crate) use state::Shared;
+pub(crate) use schedule::RingPosition;
+#[cfg(feature = "cuda")]
+pub(crate) use state::GroupState;

@@ -1,4 +1,4 @@
-//! Moves a buffer along the ring as a schedule says: one thread, two sockets, neither of which ever blocks.
+//! Moves a buffer along the ring by a schedule, with one thread and two non-blocking sockets.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -12,32 +12,32 @@ use rustix::net::sockopt;
 use super::add::Add;
 use super::header::{HEADER_LEN, Header};
 use super::memory::with_bytes;
-use super::schedule::{Arrival, Schedule};
-use super::state::Shared;
+use super::schedule::{OnReceive, Schedule};
+use super::state::GroupState;
 use crate::net::poll_until;
 use crate::{Error, Traffic};
 
-/// Bytes that are moved by one call: few enough to stay in a core's cache between being received and added.
+/// Bytes that one call moves: few enough to stay in a core's cache between receiving and adding.
 const SLICE: usize = 256 << 10;
 
-/// Why a collective came to nothing.
+/// Why a collective failed on this rank.
 #[derive(Debug)]
-pub(crate) enum Stop {
-    /// The group has failed elsewhere.
-    Failed,
-    /// The next rank takes nothing any more.
+pub(crate) enum RingError {
+    /// The group has failed already.
+    GroupFailed,
+    /// Sending to the next rank failed.
     Next(String),
-    /// The previous rank gives nothing any more.
+    /// Receiving from the previous rank failed.
     Previous(String),
-    /// The previous rank does something else.
+    /// The previous rank runs another collective.
     OutOfStep(Header),
-    /// Nothing has moved for too long.
-    Stalled,
-    /// The buffer cannot be used.
+    /// No progress within the timeout.
+    TimedOut,
+    /// The buffer cannot be accessed.
     Buffer(Error),
 }
 
-impl From<Error> for Stop {
+impl From<Error> for RingError {
     fn from(error: Error) -> Self {
         Self::Buffer(error)
     }
@@ -48,49 +48,49 @@ impl From<Error> for Stop {
 pub(crate) struct Ring {
     next: TcpStream,
     previous: TcpStream,
-    /// What has been received and not been added yet; numbers of 8 bytes, so that any format is aligned.
+    /// Received bytes that are not added yet; of `u64`, so that every format is aligned.
     scratch: Vec<u64>,
 }
 
-/// Keeps what is under way between two ranks of one machine small enough for a core's cache. The system's own choice
-/// grows to megabytes, which have left the cache when they are read: that cost a quarter of the processor time of a sum.
-/// Between machines it is left alone: there, much must be under way for a line to be full.
-fn keep_in_cache(stream: &TcpStream) {
+/// Limits the socket buffers between two ranks of one machine, so that data stay in a core's cache. The system's own
+/// choice grows to megabytes, which cost a quarter of the processor time of a sum. Connections between machines need large
+/// buffers for their bandwidth and are left alone.
+fn limit_local_buffers(stream: &TcpStream) {
     if stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()) {
-        // Only speed is at stake.
+        // Affects speed only.
         let _ = sockopt::set_socket_send_buffer_size(stream, SLICE / 2);
         let _ = sockopt::set_socket_recv_buffer_size(stream, SLICE);
     }
 }
 
-/// A collective as the ring sees it.
-pub(crate) struct Task<'a> {
+/// One collective to transfer.
+pub(crate) struct RingOp<'a> {
     pub(crate) header: Header,
     pub(crate) schedule: &'a Schedule,
     pub(crate) buffer: &'a Tensor,
     pub(crate) add: Option<Add>,
-    /// Nothing may move for so long.
-    pub(crate) patience: Duration,
+    /// The longest time without progress.
+    pub(crate) timeout: Duration,
 }
 
-/// How far one direction has come.
+/// The progress of one direction.
 #[derive(Clone, Copy, Default)]
 struct Progress {
-    /// Bytes of the header.
+    /// Bytes of the header that are done.
     header: usize,
     step: usize,
-    /// Bytes of the step.
+    /// Bytes of the step that are done.
     offset: usize,
 }
 
-/// One collective under way.
-struct Run<'a> {
-    task: Task<'a>,
+/// A collective in progress.
+struct Transfer<'a> {
+    op: RingOp<'a>,
     sent: Progress,
     received: Progress,
     their_header: [u8; HEADER_LEN],
-    /// Bytes at the beginning of the scratch memory that are part of a number whose other part has not come yet.
-    waiting: usize,
+    /// Bytes of an incomplete element at the beginning of the scratch memory.
+    partial: usize,
 }
 
 impl Ring {
@@ -100,73 +100,73 @@ impl Ring {
         for stream in [&next, &previous] {
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
-            keep_in_cache(stream);
+            limit_local_buffers(stream);
         }
         Ok(Self { next, previous, scratch: vec![0; SLICE / size_of::<u64>()] })
     }
 
-    /// Does one collective; says how many bytes of the buffer it has moved.
-    pub(crate) fn run(&mut self, task: Task<'_>, shared: &Shared) -> Result<Traffic, Stop> {
-        let mut run = Run {
-            task,
+    /// Runs one collective; returns the payload bytes that it has moved.
+    pub(crate) fn run(&mut self, op: RingOp<'_>, state: &GroupState) -> Result<Traffic, RingError> {
+        let mut transfer = Transfer {
+            op,
             sent: Progress::default(),
             received: Progress::default(),
             their_header: [0; HEADER_LEN],
-            waiting: 0,
+            partial: 0,
         };
-        run.skip_empty();
+        transfer.skip_completed();
         let mut traffic = Traffic::default();
         let mut moved_at = Instant::now();
-        while !run.is_done() {
-            if shared.has_failed() {
-                return Err(Stop::Failed);
+        while !transfer.is_done() {
+            if state.has_failed() {
+                return Err(RingError::GroupFailed);
             }
-            let sent = run.send(&mut self.next)?;
-            let received = run.receive(&mut self.previous, &mut self.scratch)?;
+            let sent = transfer.send(&mut self.next)?;
+            let received = transfer.receive(&mut self.previous, &mut self.scratch)?;
             traffic.sent += sent.payload as u64;
             traffic.received += received.payload as u64;
             if sent.any || received.any {
                 moved_at = Instant::now();
                 continue;
             }
-            let deadline = moved_at + run.task.patience;
+            let deadline = moved_at + transfer.op.timeout;
             if Instant::now() >= deadline {
-                return Err(Stop::Stalled);
+                return Err(RingError::TimedOut);
             }
-            let mut sockets = vec![shared.conductor_waker().socket()];
-            if run.sendable() > 0 {
+            let mut sockets = vec![state.ring_waker.socket()];
+            if transfer.sendable() > 0 {
                 sockets.push((self.next.as_fd(), PollFlags::OUT));
             }
-            if !run.has_received() {
+            if !transfer.has_received() {
                 sockets.push((self.previous.as_fd(), PollFlags::IN));
             }
-            poll_until(&sockets, deadline).map_err(|error| Stop::Next(error.to_string()))?;
-            shared.conductor_waker().clear();
+            poll_until(&sockets, deadline).map_err(|error| RingError::Next(error.to_string()))?;
+            state.ring_waker.clear();
         }
         Ok(traffic)
     }
 }
 
-/// What one attempt to send or receive has moved.
+/// What one call has sent or received.
 #[derive(Clone, Copy, Default)]
 struct Moved {
     any: bool,
-    /// Bytes without the header's.
+    /// Bytes without those of the header.
     payload: usize,
 }
 
-impl Run<'_> {
+impl Transfer<'_> {
     fn is_done(&self) -> bool {
-        self.sent.header == HEADER_LEN && self.sent.step == self.task.schedule.len() && self.has_received()
+        self.sent.header == HEADER_LEN && self.sent.step == self.op.schedule.len() && self.has_received()
     }
 
     fn has_received(&self) -> bool {
-        self.received.header == HEADER_LEN && self.received.step == self.task.schedule.len()
+        self.received.header == HEADER_LEN && self.received.step == self.op.schedule.len()
     }
 
-    /// Goes on to the next step in either direction where one has nothing left to do.
-    fn skip_empty(&mut self) {
-        let schedule = self.task.schedule;
+    /// Advances each direction past its completed steps.
+    fn skip_completed(&mut self) {
+        let schedule = self.op.schedule;
         while schedule.get(self.sent.step).is_some_and(|step| step.send.len() == self.sent.offset) {
             (self.sent.step, self.sent.offset) = (self.sent.step + 1, 0);
         }
@@ -175,109 +175,105 @@ impl Run<'_> {
         }
     }
 
-    /// Payload bytes of the present step that may be sent now: what the step before it has received, less what is sent.
+    /// Payload bytes of the current step that can be sent now: those that the previous step has received.
     fn payload(&self) -> usize {
-        let Some(step) = self.task.schedule.get(self.sent.step) else { return 0 };
-        let there = match self.sent.step {
+        let Some(step) = self.op.schedule.get(self.sent.step) else { return 0 };
+        let available = match self.sent.step {
             0 => step.send.len(),
             now if self.received.step >= now => step.send.len(),
             now if self.received.step + 1 == now => self.received.offset,
             _ => 0,
         };
-        there.min(step.send.len()).saturating_sub(self.sent.offset)
+        available.min(step.send.len()).saturating_sub(self.sent.offset)
     }
 
     fn sendable(&self) -> usize {
         HEADER_LEN - self.sent.header + self.payload()
     }
 
-    fn send(&mut self, next: &mut TcpStream) -> Result<Moved, Stop> {
+    fn send(&mut self, next: &mut TcpStream) -> Result<Moved, RingError> {
         if self.sendable() == 0 {
             return Ok(Moved::default());
         }
-        let header = self.task.header.to_bytes();
+        let header = self.op.header.to_bytes();
         let header = &header[self.sent.header..];
         let payload = self.payload().min(SLICE);
-        let start = self.task.schedule.get(self.sent.step).map_or(0, |step| step.send.start) + self.sent.offset;
+        let start = self.op.schedule.get(self.sent.step).map_or(0, |step| step.send.start) + self.sent.offset;
         let result = match (header.is_empty(), payload) {
             (_, 0) => next.write(header),
-            (true, _) => with_bytes(self.task.buffer, |bytes| next.write(&bytes[start..][..payload]))?,
-            // Together, so that a short message is one packet.
-            (false, _) => with_bytes(self.task.buffer, |bytes| {
+            (true, _) => with_bytes(self.op.buffer, |bytes| next.write(&bytes[start..][..payload]))?,
+            // In one call, so that a short message is one packet.
+            (false, _) => with_bytes(self.op.buffer, |bytes| {
                 next.write_vectored(&[IoSlice::new(header), IoSlice::new(&bytes[start..][..payload])])
             })?,
         };
         let written = match result {
-            Ok(0) => return Err(Stop::Next("its connection takes no more data".into())),
+            Ok(0) => return Err(RingError::Next("its connection accepts no more data".into())),
             Ok(written) => written,
-            Err(error) if is_pause(&error) => return Ok(Moved::default()),
-            Err(error) => return Err(Stop::Next(error.to_string())),
+            Err(error) if would_block(&error) => return Ok(Moved::default()),
+            Err(error) => return Err(RingError::Next(error.to_string())),
         };
         let of_header = written.min(header.len());
         self.sent.header += of_header;
         self.sent.offset += written - of_header;
-        self.skip_empty();
+        self.skip_completed();
         Ok(Moved { any: true, payload: written - of_header })
     }
 
-    fn receive(&mut self, previous: &mut TcpStream, scratch: &mut [u64]) -> Result<Moved, Stop> {
+    fn receive(&mut self, previous: &mut TcpStream, scratch: &mut [u64]) -> Result<Moved, RingError> {
         if self.received.header < HEADER_LEN {
             return self.receive_header(previous);
         }
-        let Some(step) = self.task.schedule.get(self.received.step) else { return Ok(Moved::default()) };
+        let Some(step) = self.op.schedule.get(self.received.step) else { return Ok(Moved::default()) };
         let start = step.receive.start + self.received.offset;
         let left = step.receive.len() - self.received.offset;
-        let add = match (step.arrival, self.task.add) {
-            (Arrival::Add, Some(add)) => add,
-            _ => {
-                let result =
-                    with_bytes(self.task.buffer, |bytes| previous.read(&mut bytes[start..][..left.min(SLICE)]))?;
-                let Some(read) = heard(result)? else { return Ok(Moved::default()) };
-                self.received.offset += read;
-                self.skip_empty();
-                return Ok(Moved { any: true, payload: read });
-            }
+        let (OnReceive::Add, Some(add)) = (step.on_receive, self.op.add) else {
+            let result = with_bytes(self.op.buffer, |bytes| previous.read(&mut bytes[start..][..left.min(SLICE)]))?;
+            let Some(read) = received(result)? else { return Ok(Moved::default()) };
+            self.received.offset += read;
+            self.skip_completed();
+            return Ok(Moved { any: true, payload: read });
         };
         let scratch: &mut [u8] = bytemuck::cast_slice_mut(scratch);
         let wanted = left.min(scratch.len());
-        let Some(read) = heard(previous.read(&mut scratch[self.waiting..wanted]))? else {
+        let Some(read) = received(previous.read(&mut scratch[self.partial..wanted]))? else {
             return Ok(Moved::default());
         };
-        let there = self.waiting + read;
-        let whole = there - there % self.task.buffer.dtype().size_in_bytes();
-        with_bytes(self.task.buffer, |bytes| add(&mut bytes[start..][..whole], &scratch[..whole]))?;
-        scratch.copy_within(whole..there, 0);
-        self.waiting = there - whole;
+        let available = self.partial + read;
+        let whole = available - available % self.op.buffer.dtype().size_in_bytes();
+        with_bytes(self.op.buffer, |bytes| add(&mut bytes[start..][..whole], &scratch[..whole]))?;
+        scratch.copy_within(whole..available, 0);
+        self.partial = available - whole;
         self.received.offset += whole;
-        self.skip_empty();
+        self.skip_completed();
         Ok(Moved { any: true, payload: read })
     }
 
-    fn receive_header(&mut self, previous: &mut TcpStream) -> Result<Moved, Stop> {
-        let Some(read) = heard(previous.read(&mut self.their_header[self.received.header..]))? else {
+    fn receive_header(&mut self, previous: &mut TcpStream) -> Result<Moved, RingError> {
+        let Some(read) = received(previous.read(&mut self.their_header[self.received.header..]))? else {
             return Ok(Moved::default());
         };
         self.received.header += read;
         if self.received.header == HEADER_LEN {
             let theirs = Header::from_bytes(&self.their_header);
-            if theirs != self.task.header {
-                return Err(Stop::OutOfStep(theirs));
+            if theirs != self.op.header {
+                return Err(RingError::OutOfStep(theirs));
             }
         }
         Ok(Moved { any: true, payload: 0 })
     }
 }
 
-/// How many bytes have come; `None` when none are there yet.
-fn heard(result: io::Result<usize>) -> Result<Option<usize>, Stop> {
+/// The number of bytes received; `None` if none are available yet.
+fn received(result: io::Result<usize>) -> Result<Option<usize>, RingError> {
     match result {
-        Ok(0) => Err(Stop::Previous("its connection has closed".into())),
+        Ok(0) => Err(RingError::Previous("its connection has closed".into())),
         Ok(read) => Ok(Some(read)),
-        Err(error) if is_pause(&error) => Ok(None),
-        Err(error) => Err(Stop::Previous(error.to_string())),
+        Err(error) if would_block(&error) => Ok(None),
+        Err(error) => Err(RingError::Previous(error.to_string())),
     }
 }
 
-fn is_pause(error: &io::Error) -> bool {
+fn would_block(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

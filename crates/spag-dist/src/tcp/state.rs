@@ -1,168 +1,160 @@
-//! What a group's threads know together: what has been started, who has left, and what has gone wrong.
+//! The state that a group's threads share: collectives started, ranks that left, and the first failure.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::fault::Fault;
 use super::header::Header;
-use super::schedule::Place;
-use crate::net::{Waker, remaining};
+use super::schedule::RingPosition;
+use crate::net::Waker;
 use crate::{Error, Result, Traffic};
 
-/// How many of the last collectives are remembered, to say what this rank did when others fall out of step.
-const REMEMBERED: usize = 16;
+/// How many collectives are kept for [`GroupState::begun`].
+const MAX_BEGUN: usize = 16;
 
-/// What the thread of the control connection is asked to do.
+/// A command for the control thread.
 #[derive(Clone, Debug)]
-pub(crate) enum Order {
-    /// Tell everybody; the group has failed here.
-    Raise(Fault),
-    /// A neighbour seems to be gone; find out where it began.
-    Suspect(Fault),
-    /// The previous rank does something else than this one.
-    Differ {
-        /// What this rank does.
-        own: Header,
-        /// What the previous rank does.
-        theirs: Header,
-    },
-    /// This rank ends.
+pub(crate) enum Command {
+    /// Tell all ranks that the group has failed.
+    Fail(Error),
+    /// Report a neighbour that seems to be lost, so that rank 0 decides which rank failed first.
+    ReportSuspect(Error),
+    /// Report that the previous rank runs another collective.
+    ReportMismatch { own: Header, theirs: Header },
+    /// This rank leaves the group.
     Leave,
 }
 
-/// Shared by the caller, the thread of the ring (the conductor) and that of the control connection.
+/// Shared by the callers, the thread that runs collectives, and the control thread.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) place: Place,
+pub(crate) struct GroupState {
+    pub(crate) position: RingPosition,
     state: Mutex<State>,
     changed: Condvar,
     failed: AtomicBool,
     sent: AtomicU64,
     received: AtomicU64,
-    conductor_waker: Waker,
-    control_waker: Waker,
+    /// Wakes the thread that runs collectives.
+    pub(crate) ring_waker: Waker,
+    pub(crate) control_waker: Waker,
 }
 
 #[derive(Debug)]
 struct State {
-    fault: Option<Fault>,
-    /// How many collectives each rank has started, as far as known here.
+    failure: Option<Error>,
+    /// Collectives that each rank has started, as far as this rank knows.
     started: Vec<u64>,
-    /// After how many collectives a rank has ended properly.
+    /// For each rank that has left, how many collectives it had started.
     left: Vec<Option<u64>>,
-    orders: Vec<Order>,
-    /// All orders have been carried out and all that was to be sent is sent.
-    quiet: bool,
-    /// The last collectives that the conductor has begun.
+    commands: Vec<Command>,
+    /// All commands are executed and their messages sent.
+    idle: bool,
+    /// The latest collectives that this rank has begun to run, newest first.
     begun: VecDeque<Header>,
 }
 
-impl Shared {
-    /// # Errors
-    /// Where the system has no sockets left.
-    pub(crate) fn new(place: Place) -> Result<Self> {
-        let waker =
-            || Waker::new().map_err(|error| Error::System { what: "a pair of sockets", reason: error.to_string() });
+impl GroupState {
+    pub(crate) fn new(position: RingPosition) -> Result<Self> {
+        let waker = || Waker::new().map_err(Error::system("a pair of sockets"));
         Ok(Self {
-            place,
+            position,
             state: Mutex::new(State {
-                fault: None,
-                started: vec![0; place.size],
-                left: vec![None; place.size],
-                orders: Vec::new(),
-                quiet: true,
+                failure: None,
+                started: vec![0; position.size],
+                left: vec![None; position.size],
+                commands: Vec::new(),
+                idle: true,
                 begun: VecDeque::new(),
             }),
             changed: Condvar::new(),
             failed: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
-            conductor_waker: waker()?,
+            ring_waker: waker()?,
             control_waker: waker()?,
         })
     }
 
-    /// A thread that panicked has left nothing half-done in here: every change is a single assignment.
     fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is a single assignment, so a panic leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn conductor_waker(&self) -> &Waker {
-        &self.conductor_waker
-    }
-
-    pub(crate) fn control_waker(&self) -> &Waker {
-        &self.control_waker
     }
 
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn fault(&self) -> Option<Fault> {
-        self.state().fault.clone()
+    /// The first failure.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.state().failure.clone()
     }
 
-    /// The group has failed; the first reason stays. Says whether this is it.
-    pub(crate) fn fail(&self, fault: Fault) -> bool {
+    pub(crate) fn check(&self) -> Result<()> {
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// Records the failure unless there is an earlier one. Returns whether it is the first.
+    pub(crate) fn fail(&self, error: Error) -> bool {
         let is_first = {
             let mut state = self.state();
-            let is_first = state.fault.is_none();
-            state.fault.get_or_insert(fault);
+            let is_first = state.failure.is_none();
+            state.failure.get_or_insert(error);
             self.failed.store(true, Ordering::Release);
             is_first
         };
         self.changed.notify_all();
-        self.conductor_waker.wake();
+        self.ring_waker.wake();
         is_first
     }
 
-    /// Waits until the group has failed; `None` if it has not by then.
-    pub(crate) fn wait_for_fault(&self, patience: Duration) -> Option<Fault> {
-        self.wait(patience, |state| state.fault.is_some()).fault.clone()
+    /// As [`GroupState::fail`], on all ranks.
+    pub(crate) fn fail_all(&self, error: Error) {
+        if self.fail(error.clone()) {
+            self.command(Command::Fail(error));
+        }
     }
 
-    fn wait(&self, patience: Duration, done: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let deadline = Instant::now() + patience;
-        let waiting = |state: &mut State| !done(state);
-        let (state, _) = self
-            .changed
-            .wait_timeout_while(self.state(), remaining(deadline), waiting)
-            .unwrap_or_else(PoisonError::into_inner);
-        state
+    /// Waits until the group has failed; `None` after the timeout.
+    pub(crate) fn wait_for_failure(&self, timeout: Duration) -> Option<Error> {
+        self.wait(timeout, |state| state.failure.is_some()).failure.clone()
     }
 
-    /// Takes the next number for a collective of this rank, and calls `queue` with it before any other is taken.
+    fn wait(&self, timeout: Duration, done: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let result = self.changed.wait_timeout_while(self.state(), timeout, |state| !done(state));
+        result.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Calls `enqueue` with the sequence number of this rank's next collective, before another one can start.
     ///
     /// # Errors
     /// A group that has failed, or that a rank has left.
-    pub(crate) fn begin(&self, queue: impl FnOnce(u64) -> Result<()>) -> Result<()> {
+    pub(crate) fn start(&self, enqueue: impl FnOnce(u64) -> Result<()>) -> Result<()> {
         let mut state = self.state();
-        if let Some(fault) = &state.fault {
-            return Err(fault.clone().into());
+        if let Some(error) = &state.failure {
+            return Err(error.clone());
         }
-        let own = self.place.rank;
+        let own = self.position.rank;
         let sequence = state.started[own];
-        if let Some(fault) = missing(&state.left, sequence + 1) {
+        let left = |(rank, after): (usize, &Option<u64>)| after.filter(|after| *after <= sequence).map(|n| (rank, n));
+        if let Some((rank, after)) = state.left.iter().enumerate().find_map(left) {
             drop(state);
-            self.raise(fault.clone());
-            return Err(fault.into());
+            let error = Error::left(rank, after);
+            self.fail_all(error.clone());
+            return Err(error);
         }
-        queue(sequence)?;
+        enqueue(sequence)?;
         state.started[own] += 1;
         Ok(())
     }
 
-    /// The conductor begins a collective.
-    pub(crate) fn note_begun(&self, header: Header) {
+    pub(crate) fn record_begun(&self, header: Header) {
         let mut state = self.state();
-        state.begun.truncate(REMEMBERED - 1);
+        state.begun.truncate(MAX_BEGUN - 1);
         state.begun.push_front(header);
     }
 
-    /// What this rank does as a certain collective, as far as it has begun it.
+    /// The collective with this sequence number, if this rank has begun to run it lately.
     pub(crate) fn begun(&self, sequence: u64) -> Option<Header> {
         self.state().begun.iter().find(|header| header.sequence == sequence).copied()
     }
@@ -171,70 +163,63 @@ impl Shared {
         self.state().started.clone()
     }
 
-    /// A rank has told how many collectives it has started.
-    pub(crate) fn note_started(&self, rank: usize, count: u64) {
-        if rank != self.place.rank
+    /// Records how many collectives another rank has started.
+    pub(crate) fn record_started(&self, rank: usize, count: u64) {
+        if rank != self.position.rank
             && let Some(started) = self.state().started.get_mut(rank)
         {
             *started = count.max(*started);
         }
     }
 
-    /// A rank has ended properly. Fails the group where this rank is waiting for more.
-    pub(crate) fn note_left(&self, rank: usize, after: u64) {
+    /// Records that a rank has left. Fails the group if this rank has started more collectives.
+    pub(crate) fn record_left(&self, rank: usize, after: u64) {
         let needs_more = {
             let mut state = self.state();
             if let Some(left) = state.left.get_mut(rank) {
                 *left = Some(after);
             }
-            state.started[self.place.rank] > after
+            state.started[self.position.rank] > after
         };
         if needs_more {
-            self.raise(Fault::left(rank, after));
+            self.fail_all(Error::left(rank, after));
         }
     }
 
-    /// After how many collectives a rank has ended properly.
+    /// How many collectives a rank had started when it left.
     pub(crate) fn left(&self, rank: usize) -> Option<u64> {
         self.state().left.get(rank).copied().flatten()
     }
 
-    /// The group has failed here: remembers it and has everybody told.
-    pub(crate) fn raise(&self, fault: Fault) {
-        if self.fail(fault.clone()) {
-            self.order(Order::Raise(fault));
-        }
-    }
-
-    pub(crate) fn order(&self, order: Order) {
+    pub(crate) fn command(&self, command: Command) {
         {
             let mut state = self.state();
-            state.orders.push(order);
-            state.quiet = false;
+            state.commands.push(command);
+            state.idle = false;
         }
         self.control_waker.wake();
     }
 
-    pub(crate) fn take_orders(&self) -> Vec<Order> {
-        std::mem::take(&mut self.state().orders)
+    pub(crate) fn take_commands(&self) -> Vec<Command> {
+        std::mem::take(&mut self.state().commands)
     }
 
-    /// The control thread has sent all there was to send.
-    pub(crate) fn note_quiet(&self) {
+    /// The control thread has sent all messages.
+    pub(crate) fn record_flushed(&self) {
         let mut state = self.state();
-        if state.orders.is_empty() && !state.quiet {
-            state.quiet = true;
+        if state.commands.is_empty() && !state.idle {
+            state.idle = true;
             drop(state);
             self.changed.notify_all();
         }
     }
 
-    /// Waits until all orders are carried out, but not for ever.
-    pub(crate) fn wait_for_quiet(&self, patience: Duration) {
-        drop(self.wait(patience, |state| state.quiet));
+    /// Waits until all commands are executed and their messages sent, or the timeout.
+    pub(crate) fn wait_until_idle(&self, timeout: Duration) {
+        drop(self.wait(timeout, |state| state.idle));
     }
 
-    pub(crate) fn count(&self, moved: Traffic) {
+    pub(crate) fn add_traffic(&self, moved: Traffic) {
         self.sent.fetch_add(moved.sent, Ordering::Relaxed);
         self.received.fetch_add(moved.received, Ordering::Relaxed);
     }
@@ -242,10 +227,4 @@ impl Shared {
     pub(crate) fn traffic(&self) -> Traffic {
         Traffic { sent: self.sent.load(Ordering::Relaxed), received: self.received.load(Ordering::Relaxed) }
     }
-}
-
-/// The first rank that ended after fewer than `needed` collectives.
-fn missing(left: &[Option<u64>], needed: u64) -> Option<Fault> {
-    let mut gone = left.iter().enumerate().filter_map(|(rank, left)| left.map(|after| (rank, after)));
-    gone.find(|(_, after)| *after < needed).map(|(rank, after)| Fault::left(rank, after))
 }

@@ -1,26 +1,26 @@
-//! Real processes as ranks: this test binary again, with an environment as a launcher sets it.
+//! Ranks as real processes: this test binary, started again with a launcher's environment.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use spag_dist::{JoinOptions, LaunchEnv};
+use spag_tests::reserve_port;
 
-/// Set in the environment of a rank: what it is to do.
+/// The environment variable with the job of a rank.
 const JOB: &str = "SPAG_DIST_TEST_JOB";
-/// Marks a line that a rank says to the test.
-const MARK: &str = "SAID ";
+/// Begins a line for the test on a rank's stdout.
+const MARK: &str = "REPORT ";
 
-/// What this process is to do, if it is a rank.
+/// The job of this process, if it is a rank.
 pub(crate) fn job() -> Option<String> {
     std::env::var(JOB).ok()
 }
 
-/// Says something to the test.
-pub(crate) fn say(line: impl std::fmt::Display) {
+/// Sends a line to the test.
+pub(crate) fn report(line: impl std::fmt::Display) {
     println!("\n{MARK}{}", line.to_string().replace('\n', " "));
 }
 
@@ -31,8 +31,8 @@ pub(crate) fn env() -> LaunchEnv {
 pub(crate) fn options() -> JoinOptions {
     let mut options = JoinOptions::detect().unwrap();
     let millis = |name: &str| std::env::var(name).ok().map(|text| Duration::from_millis(text.parse().unwrap()));
-    options.heartbeat = millis("TEST_HEARTBEAT").unwrap_or(options.heartbeat);
-    options.silence = millis("TEST_SILENCE").unwrap_or(options.silence);
+    options.heartbeat_interval = millis("TEST_HEARTBEAT").unwrap_or(options.heartbeat_interval);
+    options.heartbeat_timeout = millis("TEST_HEARTBEAT_TIMEOUT").unwrap_or(options.heartbeat_timeout);
     options.join_timeout = millis("TEST_JOIN_TIMEOUT").unwrap_or(options.join_timeout);
     options.collective_timeout = millis("TEST_COLLECTIVE_TIMEOUT").unwrap_or(options.collective_timeout);
     if let Ok(version) = std::env::var("TEST_VERSION") {
@@ -41,11 +41,7 @@ pub(crate) fn options() -> JoinOptions {
     options
 }
 
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// Ranks to be started.
+/// Settings of ranks to start.
 pub(crate) struct Launch {
     pub(crate) job: &'static str,
     pub(crate) size: usize,
@@ -57,7 +53,7 @@ pub(crate) struct Launch {
 
 impl Launch {
     pub(crate) fn new(job: &'static str, size: usize) -> Self {
-        Self { job, size, port: free_port(), folder: tempfile::tempdir().unwrap(), all: vec![], one: vec![] }
+        Self { job, size, port: reserve_port(), folder: tempfile::tempdir().unwrap(), all: vec![], one: vec![] }
     }
 
     /// Sets a variable for all ranks.
@@ -66,15 +62,15 @@ impl Launch {
         self
     }
 
-    /// Sets a variable for one rank, over the others'.
+    /// Sets a variable for one rank.
     pub(crate) fn with_for(mut self, rank: usize, name: &str, value: impl ToString) -> Self {
         self.one.push((rank, name.into(), value.to_string()));
         self
     }
 
-    /// Heartbeats and silences of tests: fast, but not too fast for a busy machine.
+    /// Heartbeats that are fast, but not too fast for a busy machine.
     pub(crate) fn fast(self) -> Self {
-        self.with("TEST_HEARTBEAT", 100).with("TEST_SILENCE", 2500)
+        self.with("TEST_HEARTBEAT", 100).with("TEST_HEARTBEAT_TIMEOUT", 2500)
     }
 
     pub(crate) fn start_rank(&self, rank: usize) -> Rank {
@@ -98,8 +94,8 @@ impl Launch {
         let (sender, lines) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                if let Some(said) = line.strip_prefix(MARK) {
-                    let _ = sender.send(said.to_owned());
+                if let Some(report) = line.strip_prefix(MARK) {
+                    let _ = sender.send(report.to_owned());
                 }
             }
         });
@@ -110,14 +106,14 @@ impl Launch {
         (0..self.size).map(|rank| self.start_rank(rank)).collect()
     }
 
-    /// Files that runs have left.
-    pub(crate) fn left_files(&self) -> Vec<std::path::PathBuf> {
+    /// Token files.
+    pub(crate) fn token_files(&self) -> Vec<std::path::PathBuf> {
         let folder = self.folder.path().join("spag");
         std::fs::read_dir(folder).map_or(vec![], |files| files.map(|file| file.unwrap().path()).collect())
     }
 }
 
-/// A rank under way; killed when dropped.
+/// A running rank; killed when dropped.
 pub(crate) struct Rank {
     pub(crate) rank: usize,
     child: Child,
@@ -125,11 +121,11 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
-    /// The next thing it says, or why there is none.
-    pub(crate) fn hear(&self, patience: Duration) -> String {
-        match self.lines.recv_timeout(patience) {
+    /// The next line that it reports, or the error if there is none.
+    pub(crate) fn receive(&self, timeout: Duration) -> String {
+        match self.lines.recv_timeout(timeout) {
             Ok(line) => line,
-            Err(error) => format!("rank {} said nothing: {error}", self.rank),
+            Err(error) => format!("rank {} reported nothing: {error}", self.rank),
         }
     }
 
@@ -137,9 +133,9 @@ impl Rank {
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// Whether it has ended by itself in time, and well.
-    pub(crate) fn ends_well(&mut self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
+    /// Whether it exits with success in time.
+    pub(crate) fn succeeds(&mut self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.success();

@@ -1,11 +1,10 @@
 //! What all stages of a run share: the configuration, the ranks and the inputs.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
 use spag_dist::queue::Queue;
-use spag_dist::{JoinOptions, LaunchEnv, PortChoice, ProcessGroup, agree, text_of_first};
+use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::PromptSet;
 use spag_io::Progress;
 use spag_model::{
@@ -94,7 +93,7 @@ impl RankContext {
     /// The decision of rank 0, on every rank.
     pub(super) fn decide(&self, on_rank_0: impl FnOnce() -> Result<bool>) -> Result<bool> {
         let own = if self.is_rank_0() && on_rank_0()? { "yes" } else { "" };
-        Ok(text_of_first(&*self.group, own)? == "yes")
+        Ok(broadcast_text(&*self.group, own)? == "yes")
     }
 
     /// Runs `work` on rank 0 while the others wait.
@@ -114,17 +113,9 @@ impl RankContext {
         if self.group.size() == 1 {
             return Ok(None);
         }
-        // The group keeps its own port, so rank 0 finds another one.
-        let found = if self.is_rank_0() { free_port()?.to_string() } else { String::new() };
-        let port = text_of_first(&*self.group, &found)?.parse().map(PortChoice::Fixed).unwrap_or_default();
-        let options = JoinOptions { port, ..JoinOptions::detect()? };
-        Ok(Some(Queue::open(&self.env, &options, task, items)?))
+        let options = JoinOptions::detect()?;
+        Ok(Some(Queue::open_beside(&*self.group, &self.env, &options, task, items)?))
     }
-}
-
-fn free_port() -> Result<u16> {
-    let bound = TcpListener::bind(("0.0.0.0", 0)).and_then(|socket| socket.local_addr());
-    Ok(bound.map_err(Error::io("find a free port", "0.0.0.0"))?.port())
 }
 
 /// The words, prompt wordings and lexicon of a run.

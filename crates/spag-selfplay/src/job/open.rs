@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use spag_dist::queue::{Queue, Turn};
+use spag_dist::queue::{Assignment, Queue};
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_game::{FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, PlayConfig, PromptSet, Seats, play_games};
 use spag_io::{FileLock, hex, write_json_atomically};
@@ -156,7 +156,7 @@ impl OpenJob {
     /// Rank 0 is lost.
     pub fn report_all_finished(&self) -> Result<()> {
         let Some(queue) = &self.queue else { return Ok(()) };
-        while let Turn::Items(games) = queue.next(self.total())? {
+        while let Assignment::Items(games) = queue.next(self.total())? {
             queue.done(&games)?;
         }
         Ok(())

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
-use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, join_on, text_of_first};
+use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, join_on, broadcast_text};
 use spag_model::{
     DeviceChoice, Llama, LlamaConfig, LoadOptions, Network, OptimizerPlace, Tokenizer, WriteOptions, load_model_with,
     save_checkpoint,
@@ -253,7 +253,7 @@ fn start_from(job: &TrainJob, group: &dyn ProcessGroup) -> Result<Option<PathBuf
         Start::From(dir) => Some(dir.clone()),
     };
     let named = found.map(|dir| dir.to_string_lossy().into_owned()).unwrap_or_default();
-    let named = text_of_first(group, &named)?;
+    let named = broadcast_text(group, &named)?;
     Ok((!named.is_empty()).then(|| PathBuf::from(named)))
 }
 
