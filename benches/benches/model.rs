@@ -10,12 +10,12 @@ use candle_core::Device;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use spag_game::{FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
 use spag_model::{
-    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, MemoryBudget,
-    OptimizerPlace, PackedBatch, Request, Sampling, Targets,
+    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, MemoryBudget, PackedBatch,
+    Request, Sampling, Targets,
 };
 use spag_selfplay::ModelPlayer;
-use spag_train::TrainConfig;
 use spag_train::optimizer::{self, OptimizerState, global_norm};
+use spag_train::{Placement, TrainConfig};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -37,8 +37,7 @@ fn train_step(c: &mut Criterion) {
     let layout = model.parameters().layout().clone();
     let gradients = FlatBuffers::zeros(&layout, &Device::Cpu).expect("memory for gradients");
     let adamw = optimizer::build(&TrainConfig::default());
-    let mut optimizer =
-        OptimizerState::new(adamw, model.parameters(), OptimizerPlace::Device).expect("memory for moments");
+    let mut optimizer = OptimizerState::new(adamw, model.parameters(), Placement::Device).expect("memory for moments");
     let (rows, length, vocabulary) = (32u32, 100u32, model.config().vocab_size as u32);
     let sequences: Vec<Vec<u32>> =
         (0..rows).map(|r| (0..length).map(|t| (r * 31 + t * 17) % vocabulary).collect()).collect();

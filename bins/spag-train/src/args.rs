@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use spag_train::{
-    DataOrder, IntervalStrategy, OffloadOptimizer, OffloadParam, SchedulerType, Start, TrainConfig, TrainMethod,
-    ZeroStage,
-};
+use spag_train::{DataOrder, IntervalStrategy, Placement, SchedulerType, Start, TrainConfig, TrainMethod, ZeroStage};
 
 use spag_cli::{DeviceArgs, Error, Result, flags};
 
@@ -141,17 +138,18 @@ pub(crate) struct TrainArgs {
     /// ZeRO settings in DeepSpeed's JSON: checked against the flags.
     #[arg(long, value_name = "FILE", help_heading = "Device")]
     pub(super) deepspeed: Option<PathBuf>,
-    /// What is split over the ranks of a run: nothing (0), AdamW's state (1), gradients too (2), parameters too (3). By
-    /// default what --deepspeed says, else 0. The result is the same.
+    /// What is sharded over the ranks: nothing (0), the optimizer state (1), gradients too (2), parameters too (3). By
+    /// default the stage of --deepspeed, or 0 without it. The result is the same.
     #[arg(long, value_name = "STAGE", help_heading = "Device")]
     pub(super) zero_stage: Option<ZeroStage>,
-    /// Where the parameters of ZeRO stage 3 lie between their uses: none (with the model) or cpu (in the host's memory).
+    /// Where the parameters of ZeRO stage 3 are stored between their uses: none (on the device) or cpu (in host memory).
     #[arg(long, value_name = "PLACE", default_value = "none", help_heading = "Device")]
-    pub(super) offload_param: OffloadParam,
-    /// Where AdamW's state lies when the model is on a GPU: none (with the model), cpu (in the host's memory), or auto,
-    /// which is none where there is room for it.
-    #[arg(long, value_name = "PLACE", default_value = "auto", help_heading = "Device")]
-    pub(super) offload_optimizer: OffloadOptimizer,
+    pub(super) offload_param: Placement,
+    /// Where the optimizer state is stored if the model is on a GPU: none (on the device), cpu (in host memory), or auto,
+    /// which is none if it fits.
+    // The full path keeps clap from treating the type as an optional flag: `None` is the parsed `auto`.
+    #[arg(long, value_name = "PLACE", default_value = "auto", value_parser = Placement::or_auto, help_heading = "Device")]
+    pub(super) offload_optimizer: ::std::option::Option<Placement>,
 }
 
 impl TrainArgs {

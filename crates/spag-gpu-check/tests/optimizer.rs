@@ -6,9 +6,9 @@ use candle_core::{Device, Tensor};
 use spag_emulator::Emulator;
 use spag_gpu_check::Place;
 use spag_model::ops::cast::widened;
-use spag_model::{FlatBuffers, Llama, LlamaConfig, OptimizerPlace, WeightDtype};
-use spag_train::TrainConfig;
+use spag_model::{FlatBuffers, Llama, LlamaConfig, WeightDtype};
 use spag_train::optimizer::{self, OptimizerState};
+use spag_train::{Placement, TrainConfig};
 
 fn model() -> Llama {
     let config: LlamaConfig = serde_json::from_str(
@@ -31,7 +31,7 @@ fn gradients(like: &FlatBuffers) -> FlatBuffers {
 }
 
 /// All parameters, and the state, after three updates.
-fn updated(dtype: WeightDtype, place: OptimizerPlace) -> Vec<Vec<f32>> {
+fn updated(dtype: WeightDtype, place: Placement) -> Vec<Vec<f32>> {
     let model = model().to_dtype(dtype).unwrap().deep_copy().unwrap();
     let (parameters, config) = (model.parameters(), TrainConfig { weight_decay: 0.1, ..TrainConfig::default() });
     let gradients = gradients(parameters);
@@ -51,10 +51,10 @@ fn updated(dtype: WeightDtype, place: OptimizerPlace) -> Vec<Vec<f32>> {
 fn an_update_on_the_host_gives_the_same_bits() {
     let emulated = Place::emulated(Arc::new(Emulator::default()));
     for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
-        let here = emulated.run(|| updated(dtype, OptimizerPlace::Device));
-        let there = emulated.run(|| updated(dtype, OptimizerPlace::Host));
+        let here = emulated.run(|| updated(dtype, Placement::Device));
+        let there = emulated.run(|| updated(dtype, Placement::Host));
         same(&here, &there, &format!("{dtype}, on the host"));
-        same(&here, &updated(dtype, OptimizerPlace::Device), &format!("{dtype}, the CPU's own"));
+        same(&here, &updated(dtype, Placement::Device), &format!("{dtype}, the CPU's own"));
         assert_ne!(here[1], updated_zero_times(dtype), "{dtype}: nothing has moved");
     }
 }

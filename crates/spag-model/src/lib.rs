@@ -56,10 +56,7 @@ pub use generate::{
     MemoryBudget, PrefixSharing, Request, RequestId,
 };
 pub use llama::{Activations, Forward, Llama, Network};
-pub use memory::{
-    Computer, GenerationMemory, GenerationMemorySettings, OptimizerPlace, ParameterPlace, RankMemory, Sharding, Spread,
-    TooLittleMemory, TrainingSettings,
-};
+pub use memory::{GenerationMemory, GenerationMemorySettings, TooLittleMemory};
 pub use ops::sample::Sampling;
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, View, WeightSource};

@@ -48,13 +48,15 @@ mod tensorboard;
 pub use batch::Batch;
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
 pub use config::{
-    DataOrder, IntervalStrategy, OffloadOptimizer, OffloadParam, SchedulerType, TrainConfig, TrainMethod, ZeroStage,
+    DataOrder, IntervalStrategy, Placement, SchedulerType, ShardingPlan, ShardingRequest, TrainConfig, TrainMethod,
+    ZeroStage,
 };
 pub use dataset::Dataset;
 pub use encode::{Encoded, encode};
 pub use error::{Error, Result};
 pub use evaluate::{Asked, evaluate};
 pub use job::{Start, TrainJob, run, run_on};
+pub use memory::{PlannedRun, RankMemory};
 pub use metrics::{EvalRecord, Record, gib, peak_memory, peak_memory_of};
 pub use order::Plan;
 pub use position::{Position, StepLoss};
@@ -65,4 +67,4 @@ pub use summary::TrainSummary;
 pub use tensorboard::EventWriter;
 pub use timing::{StepTiming, TimedRank, TimingConfig, time_steps, time_steps_of_rank};
 pub use trainer::{Observer, Trainer, train_samples};
-pub use zero::{Partition, Zero};
+pub use zero::Partition;

@@ -10,14 +10,14 @@ use spag_dist::{ProcessGroup, Traffic};
 use spag_model::{Llama, LlamaConfig, LoadOptions, Network};
 use spag_rewards::SampleKind;
 
-use crate::config::{IntervalStrategy, SchedulerType, TrainConfig, TrainMethod};
+use crate::config::{IntervalStrategy, SchedulerType, ShardingPlan, TrainConfig, TrainMethod};
 use crate::dataset::Dataset;
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
 use crate::reference::reference_log_probs;
 use crate::step::TrainData;
 use crate::trainer::Trainer;
-use crate::zero::{State, Zero};
+use crate::zero::ShardedState;
 use spag_io::Silent;
 
 /// What is timed.
@@ -64,7 +64,7 @@ pub struct TimedRank<'a> {
     /// Where its weights go.
     pub options: &'a LoadOptions,
     /// What is split over the ranks.
-    pub zero: Zero,
+    pub plan: ShardingPlan,
     /// The ranks.
     pub group: Arc<dyn ProcessGroup>,
 }
@@ -83,7 +83,7 @@ pub fn time_steps<E: From<Error>>(
 ) -> Result<StepTiming, E> {
     timed(reference, timing, 1, |config| {
         let model = load()?;
-        let state = State::whole(model.parameters(), config)?;
+        let state = ShardedState::single(model.parameters(), config)?;
         Ok((model.network().clone(), state))
     })
 }
@@ -95,7 +95,8 @@ pub fn time_steps<E: From<Error>>(
 pub fn time_steps_of_rank(rank: &TimedRank<'_>, reference: Option<Llama>, timing: &TimingConfig) -> Result<StepTiming> {
     timed(reference, timing, rank.group.size(), |config| {
         let network = Network::new(&LlamaConfig::from_file(rank.dir.join("config.json"))?)?;
-        let state = State::load(rank.dir, network.layout(), rank.options, config, rank.zero, rank.group.clone())?;
+        let state =
+            ShardedState::load(rank.dir, network.layout(), rank.options, config, rank.plan, rank.group.clone())?;
         Ok((network, state))
     })
 }
@@ -104,7 +105,7 @@ fn timed<E: From<Error>>(
     reference: Option<Llama>,
     timing: &TimingConfig,
     ranks: usize,
-    load: impl FnOnce(&TrainConfig) -> Result<(Network, State), E>,
+    load: impl FnOnce(&TrainConfig) -> Result<(Network, ShardedState), E>,
 ) -> Result<StepTiming, E> {
     if timing.batch * timing.accumulation * timing.steps * timing.vocab_size == 0 || timing.seq < 2 {
         let reason = "a step needs a sequence of at least two tokens of a vocabulary, and a timing a step".into();

@@ -21,7 +21,7 @@ use crate::schedule::Schedule;
 use crate::step::{Company, MicroBatch, Step, TrainData};
 use crate::summary::TrainSummary;
 use crate::together::{rows_of_all, together};
-use crate::zero::State;
+use crate::zero::ShardedState;
 use spag_io::{Nested, Progress};
 
 /// Steps in a row that may be skipped because loss or gradients are not finite.
@@ -63,7 +63,7 @@ impl Observer for Vec<Record> {
 /// A run in progress: the model with its optimizer, as far as they are this rank's, and where in the data it is.
 pub struct Trainer<'a> {
     network: &'a Network,
-    state: State,
+    state: ShardedState,
     data: TrainData<'a>,
     config: &'a TrainConfig,
     loss: Box<dyn Loss>,
@@ -85,14 +85,14 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A setting that cannot be trained with, or no memory for gradients and moments.
     pub fn new(model: &'a Llama, data: TrainData<'a>, config: &'a TrainConfig) -> Result<Self> {
-        let state = State::whole(model.parameters(), config)?;
+        let state = ShardedState::single(model.parameters(), config)?;
         Self::with_state(model.network(), state, data, config)
     }
 
     /// A run that has not begun, of all ranks that share `state`.
     pub(crate) fn with_state(
         network: &'a Network,
-        state: State,
+        state: ShardedState,
         data: TrainData<'a>,
         config: &'a TrainConfig,
     ) -> Result<Self> {
@@ -140,7 +140,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// What this rank remembers.
-    pub(crate) fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &ShardedState {
         &self.state
     }
 
@@ -219,7 +219,7 @@ impl<'a> Trainer<'a> {
     /// One step; returns the norm of its gradients.
     fn step(&mut self, micro_batches: &[Vec<usize>], clock: &mut Clock) -> Result<f64> {
         let group = self.state.group().clone();
-        self.state.begin()?;
+        self.state.zero_gradients()?;
         let step = Step {
             network: self.network,
             weights: self.state.weights(),

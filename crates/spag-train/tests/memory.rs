@@ -7,12 +7,10 @@ use std::sync::Arc;
 use cap::Cap;
 use serde::{Deserialize, Serialize};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
-use spag_model::{
-    Activations, Computer, Llama, LlamaConfig, LoadOptions, OptimizerPlace, RankMemory, TrainingSettings, WeightDtype,
-    WriteOptions, save_model,
-};
+use spag_io::format_gib;
+use spag_model::{Llama, LlamaConfig, LoadOptions, WeightDtype, WriteOptions, save_model};
 use spag_tests::reserve_port;
-use spag_train::{OffloadParam, TimedRank, TimingConfig, Zero, ZeroStage, time_steps_of_rank};
+use spag_train::{RankMemory, ShardingPlan, TimedRank, TimingConfig, TrainConfig, ZeroStage, time_steps_of_rank};
 
 /// Counts every byte that is held.
 #[global_allocator]
@@ -75,21 +73,21 @@ impl Case {
         if self.bf16 { WeightDtype::Bf16 } else { WeightDtype::F32 }
     }
 
-    fn zero(self) -> Zero {
-        let stage = ZeroStage::from_number(self.stage.into()).unwrap();
-        Zero { stage, optimizer: OptimizerPlace::Device, parameters: OffloadParam::None }
+    fn plan(self) -> ShardingPlan {
+        ShardingPlan { stage: ZeroStage::try_from(u64::from(self.stage)).unwrap(), ..ShardingPlan::default() }
     }
 
     /// What all ranks together are planned to need.
     fn planned(self) -> u64 {
-        let settings = TrainingSettings {
-            dtype: self.dtype(),
-            tokens: self.batch * SEQ,
-            activations: if self.recompute { Activations::Recompute } else { Activations::Keep },
-            optimizer: OptimizerPlace::Device,
+        let config = TrainConfig {
+            per_device_train_batch_size: self.batch,
+            max_length: SEQ,
+            bf16: self.bf16,
+            gradient_checkpointing: self.recompute,
+            ..TrainConfig::default()
         };
-        let spread = self.zero().spread(self.ranks, Computer::Cpu);
-        self.ranks as u64 * (RankMemory::new(&self.shape.config(), &settings, &spread).on_device() + self.beside())
+        let memory = RankMemory::on_cpu(&self.shape.config(), &config, self.plan(), self.ranks);
+        self.ranks as u64 * (memory.on_device() + self.beside())
     }
 
     /// What a rank of the test holds that no plan speaks of: the tokens of all ranks' samples, and the ring's memory.
@@ -144,7 +142,7 @@ impl Case {
         };
         // Threads of its own, as a process has them: a rank that waits for others must not hold up theirs.
         let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        let rank = TimedRank { dir, options: &options, zero: self.zero(), group };
+        let rank = TimedRank { dir, options: &options, plan: self.plan(), group };
         threads.install(|| time_steps_of_rank(&rank, None, &timing)).unwrap();
     }
 }
@@ -175,11 +173,7 @@ fn assert_as_planned(cases: &[Case], tolerance: f64) {
         let (taken, planned) = (case.taken(dir.path()), case.planned());
         assert!(case.beside() * case.ranks as u64 * 20 < planned, "{case:?}: what is beside the plan is not small");
         let ratio = planned as f64 / taken as f64;
-        let line = format!(
-            "{case:?}: {} planned, {} taken, {ratio:.3}",
-            spag_io::format_gib(planned),
-            spag_io::format_gib(taken)
-        );
+        let line = format!("{case:?}: {} planned, {} taken, {ratio:.3}", format_gib(planned), format_gib(taken));
         eprintln!("{line}");
         if (ratio - 1.0).abs() > tolerance {
             wrong.push(line);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use spag_dist::{Link, Links};
-use spag_train::{OffloadParam, Zero, ZeroStage};
+use spag_train::{ShardingPlan, ZeroStage};
 
 use spag_cli::{Error, Result, flags};
 
@@ -30,9 +30,9 @@ pub(crate) struct RankArgs {
 }
 
 impl RankArgs {
-    /// What is split.
-    pub(super) fn zero(&self) -> Zero {
-        Zero { stage: self.zero_stage, parameters: OffloadParam::None, ..Zero::default() }
+    /// What is sharded.
+    pub(super) fn plan(&self) -> ShardingPlan {
+        ShardingPlan { stage: self.zero_stage, ..ShardingPlan::default() }
     }
 
     /// The links that are modelled.

@@ -98,7 +98,7 @@ fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) 
     }
     on_threads(args.threads, || -> Result<_> {
         let reference = args.reference.then(|| load_model_with(&args.model_name_or_path, &options)).transpose()?;
-        let rank = TimedRank { dir: &args.model_name_or_path, options: &options, zero: args.ranks.zero(), group };
+        let rank = TimedRank { dir: &args.model_name_or_path, options: &options, plan: args.ranks.plan(), group };
         Ok(time_steps_of_rank(&rank, reference, &timing)?)
     })
 }
@@ -128,7 +128,7 @@ fn told(args: &TrainArgs, device: &OpenDevice, measured: &StepTiming, ranks: usi
         "checkpointing": args.checkpointing,
         "accumulation": args.accumulation,
         "ranks": ranks,
-        "zero_stage": u8::from(args.ranks.zero_stage),
+        "zero_stage": args.ranks.zero_stage.number(),
         "bytes_sent_per_step": measured.traffic.sent,
     })
 }

@@ -1,4 +1,4 @@
-//! GPUs as their makers give them, and what is assumed of how well they are used.
+//! Published figures of GPUs, and assumptions on their utilization.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -22,24 +22,24 @@ pub(crate) enum Gpu {
     H200,
 }
 
-/// Published figures, dense, per GPU. Rates are in units a second.
+/// Published figures per GPU, without sparsity. Rates are per second.
 ///
 /// Sources: NVIDIA A100 Tensor Core GPU datasheet (2021), H100 datasheet (2023), H200 datasheet (2024).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Figures {
-    /// Of the product.
+    /// The product's name.
     pub(crate) name: &'static str,
     /// Memory in GiB, as the driver reports it.
     pub(crate) memory_gib: f64,
-    /// bf16 on tensor cores with f32 sums.
+    /// bf16 on tensor cores with f32 accumulation.
     pub(crate) bf16_flops: f64,
     /// f32 without TF32.
     pub(crate) f32_flops: f64,
-    /// Bytes between GPU and its memory.
+    /// Bytes between the GPU and its memory.
     pub(crate) memory_bytes: f64,
-    /// Bytes between GPUs of one machine, each way.
+    /// Bytes between GPUs of one host, in each direction.
     pub(crate) link_bytes: f64,
-    /// Bytes between GPU and host, each way.
+    /// Bytes between GPU and host, in each direction.
     pub(crate) host_link_bytes: f64,
 }
 
@@ -82,7 +82,7 @@ impl Figures {
     }
 }
 
-/// What nobody publishes. Assumed, and printed with every estimate.
+/// Assumptions, printed with every estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Assumptions {
     /// Share of the peak that matrix products reach.
@@ -91,11 +91,11 @@ pub(crate) struct Assumptions {
     pub(crate) memory_share: f64,
     /// Share of a link's bandwidth that is reached.
     pub(crate) link_share: f64,
-    /// Bytes a second that the optimizer of all ranks of a host moves in the host's memory.
+    /// Bytes per second that the optimizers of all ranks of a host move in the host's memory.
     pub(crate) host_memory_bytes: f64,
-    /// Bytes a second between machines, each way, per machine.
+    /// Bytes per second between hosts, per host and in each direction.
     pub(crate) network_bytes: f64,
-    /// GiB of a GPU that its driver takes.
+    /// GiB that the driver takes of a GPU.
     pub(crate) driver_gib: f64,
 }
 

@@ -1,35 +1,30 @@
-//! What a plan says, as text and as JSON.
+//! The report of a plan, as text and as JSON.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use spag_io::format_gib;
-use spag_model::{
-    Computer, GenerationMemory, GenerationMemorySettings, LlamaConfig, OptimizerPlace, ParameterPlace, RankMemory,
-    Sharding, Spread,
-};
+use spag_io::{format_gib, gib};
+use spag_model::{EngineConfig, GenerationMemory, GenerationMemorySettings, LlamaConfig};
+use spag_train::{Placement, PlannedRun, RankMemory, ShardingPlan};
 
 use super::hardware::{Assumptions, Figures};
-use super::settings::{Choice, Settings};
+use super::settings::Settings;
 use super::time::{StepTime, format_name};
 
 const GIB: f64 = (1u64 << 30) as f64;
-/// Prompt tokens of a forward pass while playing, as the engine has it by default.
-const STEP_TOKENS: usize = 512;
 
-/// A flag that saves memory, and what it changes.
-type Change = (&'static str, fn(&mut Settings, &mut Choice));
-
-/// One stage with its offloads.
-pub(super) struct Row {
-    pub(super) choice: Choice,
-    pub(super) memory: RankMemory,
-    pub(super) time: StepTime,
-    /// GiB of the device that are missing, or 0.
-    pub(super) missing: f64,
-    /// GiB of the host that are missing, or 0.
-    pub(super) missing_on_host: f64,
+/// The figures of one plan.
+struct Row {
+    plan: ShardingPlan,
+    memory: RankMemory,
+    /// For all GPUs of a host.
+    host_bytes: u64,
+    time: StepTime,
+    /// Missing GiB of the device, or 0.
+    missing: f64,
+    /// Missing GiB of the host, or 0.
+    missing_on_host: f64,
 }
 
 impl Row {
@@ -38,7 +33,7 @@ impl Row {
     }
 }
 
-/// The whole plan.
+/// Everything that the report is made from.
 pub(super) struct Report<'a> {
     pub(super) model: &'a LlamaConfig,
     pub(super) remark: Option<&'a str>,
@@ -52,7 +47,7 @@ struct Playing {
     weights: u64,
     bytes_per_token: u64,
     work: u64,
-    /// Games of the longest length that fit beside the weights.
+    /// Games of --max_length tokens that fit beside the weights.
     games: u64,
 }
 
@@ -61,74 +56,40 @@ impl Report<'_> {
         (self.settings.gpu_memory - self.assumed.driver_gib).max(0.0)
     }
 
-    pub(super) fn row(&self, settings: &Settings, choice: Choice) -> Row {
-        let spread = Spread {
-            ranks: settings.gpus,
-            sharding: choice.sharding,
-            parameters: choice.parameters,
-            computer: Computer::Gpu,
-        };
-        let memory = RankMemory::new(self.model, &settings.training(choice.optimizer), &spread);
-        let over = |needed: f64, there: f64| if needed > there { needed - there } else { 0.0 };
-        let per_host = memory.on_host() as f64 / GIB * settings.on_a_host() as f64;
+    fn run(&self, plan: ShardingPlan) -> PlannedRun<'_> {
+        PlannedRun {
+            model: self.model,
+            config: self.settings.train_config(),
+            plan,
+            world_size: self.settings.gpus,
+            local_size: self.settings.local_gpus(),
+        }
+    }
+
+    fn row(&self, plan: ShardingPlan) -> Row {
+        let run = self.run(plan);
+        let memory = run.memory();
+        let over = |needed: f64, available: f64| if needed > available { needed - available } else { 0.0 };
         Row {
-            choice,
+            plan,
             memory,
-            time: StepTime::new(self.model, settings, &choice, &self.gpu, &self.assumed),
-            missing: over(memory.on_device() as f64 / GIB, self.usable()),
-            missing_on_host: settings.host_memory.map_or(0.0, |there| over(per_host, there)),
+            host_bytes: run.on_host(),
+            time: StepTime::new(self.model, self.settings, &plan, &self.gpu, &self.assumed),
+            missing: over(gib(memory.on_device()), self.usable()),
+            missing_on_host: self.settings.host_memory.map_or(0.0, |available| over(gib(run.on_host()), available)),
         }
     }
 
     fn rows(&self) -> Vec<Row> {
-        let choices = self.settings.choice.map_or_else(Choice::all, |choice| vec![choice]);
-        choices.into_iter().map(|choice| self.row(self.settings, choice)).collect()
+        let plans = self.settings.plan.map_or_else(ShardingPlan::all, |plan| vec![plan]);
+        plans.into_iter().map(|plan| self.row(plan)).collect()
     }
 
-    /// The fastest that fits; of several alike, the one that needs least of the host, then least of the device.
+    /// The fastest plan that fits. Ties are broken by the least host memory, then the least device memory.
     fn best<'r>(&self, rows: &'r [Row]) -> Option<&'r Row> {
         let rank = |row: &&Row| (row.memory.on_host(), row.memory.on_device());
         let order = |a: &&Row, b: &&Row| a.time.step.total_cmp(&b.time.step).then(rank(a).cmp(&rank(b)));
         rows.iter().filter(|row| row.fits()).min_by(order)
-    }
-
-    /// What to change where nothing fits: each flag with what a GPU would need then, all that came before included.
-    fn advice(&self, row: &Row) -> String {
-        let (mut settings, mut choice) = (self.settings.clone(), row.choice);
-        let mut needed = row.memory.on_device();
-        let mut steps = Vec::new();
-        let changes: [Change; 6] = [
-            ("--gradient_checkpointing True", |settings, _| settings.gradient_checkpointing = true),
-            ("--bf16 True", |settings, _| settings.bf16 = true),
-            ("--zero_stage 3", |_, choice| choice.sharding = Sharding::Parameters),
-            ("--offload_optimizer cpu", |_, choice| choice.optimizer = OptimizerPlace::Host),
-            ("--offload_param cpu", |_, choice| {
-                if choice.sharding == Sharding::Parameters {
-                    choice.parameters = ParameterPlace::Host;
-                }
-            }),
-            ("--per_device_train_batch_size 1 with more --gradient_accumulation_steps", |settings, _| {
-                settings.per_device_train_batch_size = 1;
-            }),
-        ];
-        for (flag, change) in changes {
-            if needed as f64 / GIB <= self.usable() {
-                break;
-            }
-            let (mut changed, mut moved) = (settings.clone(), choice);
-            change(&mut changed, &mut moved);
-            let now = self.row(&changed, moved).memory.on_device();
-            if now < needed {
-                steps.push(format!("{flag} ({})", format_gib(now)));
-                (settings, choice, needed) = (changed, moved, now);
-            }
-        }
-        let last = "more GPUs, a shorter --max_length or a GPU with more memory";
-        match (steps.is_empty(), needed as f64 / GIB <= self.usable()) {
-            (true, _) => format!("take {last}"),
-            (false, true) => format!("change, one after another: {}", steps.join(", ")),
-            (false, false) => format!("change, one after another: {}, and take {last}", steps.join(", ")),
-        }
     }
 
     fn playing(&self) -> Playing {
@@ -136,7 +97,7 @@ impl Report<'_> {
             dtype: self.settings.dtype(),
             cached_tokens: games.saturating_mul(self.settings.max_length),
             running: games,
-            step_tokens: STEP_TOKENS,
+            step_tokens: EngineConfig::DEFAULT_STEP_TOKENS,
         };
         let none = GenerationMemory::new(self.model, &settings(0));
         let one = GenerationMemory::new(self.model, &settings(1));
@@ -183,20 +144,20 @@ impl Report<'_> {
 
     pub(super) fn json(&self) -> Value {
         let rows = self.rows();
-        let best = self.best(&rows).map(|row| row.choice);
+        let best = self.best(&rows).map(|row| row.plan);
         let of = |row: &Row| {
             let named =
                 |rows: &[(&str, u64)]| rows.iter().map(|(name, bytes)| ((*name).to_owned(), json!(bytes))).collect();
             json!({
-                "zero_stage": row.choice.sharding.stage(),
-                "offload_optimizer": row.choice.optimizer == OptimizerPlace::Host,
-                "offload_param": row.choice.parameters == ParameterPlace::Host,
+                "zero_stage": row.plan.stage.number(),
+                "offload_optimizer": row.plan.optimizer == Placement::Host,
+                "offload_param": row.plan.parameters == Placement::Host,
                 "fits": row.fits(),
-                "recommended": best == Some(row.choice),
+                "recommended": best == Some(row.plan),
                 "gpu_bytes": row.memory.on_device(),
                 "gpu": Value::Object(named(&row.memory.rows())),
                 "host_bytes_per_gpu": row.memory.on_host(),
-                "host_bytes": row.memory.on_host() * self.settings.on_a_host() as u64,
+                "host_bytes": row.host_bytes,
                 "host": Value::Object(named(&row.memory.host_rows())),
                 "seconds": row.time,
             })
@@ -251,7 +212,7 @@ impl Report<'_> {
         let mut out = String::from("\nstage  optimizer  parameters      GPU GiB  host GiB  s/step  fits\n");
         for row in rows {
             let place = |host: bool| if host { "host" } else { "device" };
-            let mark = match (row.fits(), best.is_some_and(|best| best.choice == row.choice)) {
+            let mark = match (row.fits(), best.is_some_and(|best| best.plan == row.plan)) {
                 (true, true) => "yes, the fastest",
                 (true, false) => "yes",
                 (false, _) => "no",
@@ -259,11 +220,11 @@ impl Report<'_> {
             let _ = writeln!(
                 out,
                 "{:<5}  {:<9}  {:<10}  {:>11.2}  {:>8.1}  {:>6.2}  {mark}",
-                row.choice.sharding.stage(),
-                place(row.choice.optimizer == OptimizerPlace::Host),
-                place(row.choice.parameters == ParameterPlace::Host),
-                row.memory.on_device() as f64 / GIB,
-                row.memory.on_host() as f64 / GIB * self.settings.on_a_host() as f64,
+                row.plan.stage.number(),
+                place(row.plan.optimizer == Placement::Host),
+                place(row.plan.parameters == Placement::Host),
+                gib(row.memory.on_device()),
+                gib(row.host_bytes),
                 row.time.step,
             );
         }
@@ -271,21 +232,21 @@ impl Report<'_> {
     }
 
     fn details(&self, row: &Row, fits: bool) -> String {
-        let flags = row.choice.flags();
-        let mut out = match fits {
-            true => format!("\n{flags} fits: on each GPU\n"),
-            false => format!("\n{flags} does not fit: on each GPU\n"),
-        };
+        let flags = row.plan.flags();
+        let fits = if fits { "fits" } else { "does not fit" };
+        let mut out = format!("\n{flags} {fits}: on each GPU\n");
         let _ = writeln!(out, "{}", row.memory);
-        let hosts = self.settings.on_a_host() as u64;
+        let gpus = self.settings.local_gpus() as u64;
         if row.memory.on_host() > 0 {
-            let _ = writeln!(out, "on each host, for {hosts} GPUs");
+            let _ = writeln!(out, "on each host, for {gpus} GPUs");
             for (name, bytes) in row.memory.host_rows().into_iter().filter(|(_, bytes)| *bytes > 0) {
-                let _ = writeln!(out, "  {name:<20} {:>12}", format_gib(bytes * hosts));
+                let _ = writeln!(out, "  {name:<20} {:>12}", format_gib(bytes * gpus));
             }
         }
         if row.missing > 0.0 {
-            let _ = writeln!(out, "{:.2} GiB are missing on each GPU; {}", row.missing, self.advice(row));
+            let last_resort = "more GPUs, a shorter --max_length or a GPU with more memory";
+            let advice = self.run(row.plan).advice((self.usable() * GIB) as u64, last_resort);
+            let _ = writeln!(out, "{:.2} GiB are missing on each GPU; {advice}", row.missing);
         }
         if row.missing_on_host > 0.0 {
             let _ = writeln!(

@@ -1,20 +1,23 @@
-//! What is planned: from a plan file, and flags that go before it.
+//! The settings of a plan: flags, which override a plan file.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
+use clap::{ArgAction, Args};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use spag_model::{Activations, OptimizerPlace, ParameterPlace, Sharding, TrainingSettings, WeightDtype};
-use spag_train::deepspeed::{DeepSpeed, Device, Flags};
+use spag_cli::{Error, Result, flags};
+use spag_model::{LlamaConfig, WeightDtype};
+use spag_train::deepspeed::{DeepSpeed, RunFacts};
+use spag_train::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
 
 use super::PlanArgs;
 use super::hardware::Gpu;
-use spag_cli::{Error, Result};
 
 /// A plan file.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct PlanFile {
     model: ModelSection,
@@ -22,200 +25,199 @@ struct PlanFile {
     training: TrainingSection,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ModelSection {
-    /// Beside the plan file, unless it is absolute.
+    /// Relative to the plan file.
     config: Option<PathBuf>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+/// The hardware, in flags and in a plan file.
+#[derive(Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct HardwareSection {
-    gpu: Option<Gpu>,
+#[command(rename_all = "snake_case")]
+pub(super) struct HardwareSection {
+    /// GPUs in all, one rank each [default: 1]
+    #[arg(long, value_name = "N", value_parser = flags::count)]
     gpus: Option<usize>,
+    /// GPUs per host [default: 8]
+    #[arg(long, value_name = "N", value_parser = flags::count)]
     gpus_per_node: Option<usize>,
+    /// The kind of GPU; by default, chosen by --gpu_memory
+    #[arg(long, value_name = "KIND")]
+    gpu: Option<Gpu>,
+    /// GiB per GPU, if other than that of its kind
+    #[arg(long, value_name = "GIB", value_parser = flags::positive)]
     gpu_memory: Option<f64>,
+    /// GiB per host; not checked by default
+    #[arg(long, value_name = "GIB", value_parser = flags::positive)]
     host_memory: Option<f64>,
+    /// Gbit/s between hosts, per host and in each direction [default: 200]
+    #[arg(long, value_name = "GBIT", value_parser = flags::positive)]
     network: Option<f64>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+/// The training settings, in flags and in a plan file.
+#[derive(Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct TrainingSection {
+#[command(rename_all = "snake_case")]
+pub(super) struct TrainingSection {
+    /// Samples of a micro-batch [default: 8]
+    #[arg(long, value_name = "N", value_parser = flags::count)]
     per_device_train_batch_size: Option<usize>,
+    /// Micro-batches of an optimizer step [default: 1]
+    #[arg(long, value_name = "N", value_parser = flags::count)]
     gradient_accumulation_steps: Option<usize>,
+    /// Tokens of a sample [default: 2048]
+    #[arg(long, value_name = "N", value_parser = flags::count)]
     max_length: Option<usize>,
+    /// Parameters and activations in bf16
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
     bf16: Option<bool>,
+    /// Recompute activations in the backward pass
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
     gradient_checkpointing: Option<bool>,
+    /// DeepSpeed file with the ZeRO settings
+    #[arg(long, value_name = "FILE")]
     deepspeed: Option<PathBuf>,
-    zero_stage: Option<u8>,
-    offload_optimizer: Option<Place>,
-    offload_param: Option<Place>,
+    /// What is sharded over the ranks: 0 nothing, 1 the optimizer state, 2 gradients too, 3 parameters too
+    #[arg(long, value_name = "STAGE")]
+    zero_stage: Option<ZeroStage>,
+    /// Where the optimizer state is stored: none (on the device) or cpu; requires --zero_stage
+    #[arg(long, value_name = "PLACE")]
+    offload_optimizer: Option<Placement>,
+    /// Where the parameters are stored between their uses: none (on the device) or cpu; requires --zero_stage 3
+    #[arg(long, value_name = "PLACE")]
+    offload_param: Option<Placement>,
 }
 
-/// Where a part of the state lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Place {
-    /// On the device.
-    None,
-    /// In the host's memory.
-    Cpu,
-}
-
-/// A stage with its offloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
-    pub(crate) sharding: Sharding,
-    pub(crate) optimizer: OptimizerPlace,
-    pub(crate) parameters: ParameterPlace,
-}
-
-impl Choice {
-    /// Every one that there is.
-    pub(crate) fn all() -> Vec<Self> {
-        let mut all = Vec::new();
-        for sharding in Sharding::ALL {
-            for optimizer in [OptimizerPlace::Device, OptimizerPlace::Host] {
-                all.push(Self { sharding, optimizer, parameters: ParameterPlace::Device });
-            }
-            // Parameters on the host are updated there.
-            if sharding == Sharding::Parameters {
-                all.push(Self { sharding, optimizer: OptimizerPlace::Host, parameters: ParameterPlace::Host });
-            }
-        }
-        all
-    }
-
-    /// The flags of spag-train that ask for it.
-    pub(crate) fn flags(&self) -> String {
-        let place = |host: bool| if host { "cpu" } else { "none" };
-        let stage = self.sharding.stage();
-        let optimizer = place(self.optimizer == OptimizerPlace::Host);
-        let parameters = place(self.parameters == ParameterPlace::Host);
-        format!("--zero_stage {stage} --offload_optimizer {optimizer} --offload_param {parameters}")
-    }
-}
-
-/// What is planned.
+/// The resolved settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Settings {
-    pub(crate) model: PathBuf,
-    pub(crate) gpu: Gpu,
-    pub(crate) gpus: usize,
-    pub(crate) gpus_per_node: usize,
-    /// GiB of one GPU.
-    pub(crate) gpu_memory: f64,
-    /// GiB of one host; unknown where it is not said.
-    pub(crate) host_memory: Option<f64>,
-    /// Gbit/s between machines, per machine.
-    pub(crate) network: f64,
-    pub(crate) per_device_train_batch_size: usize,
-    pub(crate) gradient_accumulation_steps: usize,
-    pub(crate) max_length: usize,
-    pub(crate) bf16: bool,
-    pub(crate) gradient_checkpointing: bool,
-    /// The one that is asked for; all where none is.
+pub(super) struct Settings {
+    pub(super) model: PathBuf,
+    pub(super) gpu: Gpu,
+    pub(super) gpus: usize,
+    pub(super) gpus_per_node: usize,
+    /// GiB per GPU.
+    pub(super) gpu_memory: f64,
+    /// GiB per host, if known.
+    pub(super) host_memory: Option<f64>,
+    /// Gbit/s between hosts, per host.
+    pub(super) network: f64,
+    pub(super) per_device_train_batch_size: usize,
+    pub(super) gradient_accumulation_steps: usize,
+    pub(super) max_length: usize,
+    pub(super) bf16: bool,
+    pub(super) gradient_checkpointing: bool,
+    /// The requested plan; `None` compares all.
     #[serde(skip)]
-    pub(crate) choice: Option<Choice>,
+    pub(super) plan: Option<ShardingPlan>,
 }
 
 impl Settings {
-    pub(crate) fn dtype(&self) -> WeightDtype {
-        if self.bf16 { WeightDtype::Bf16 } else { WeightDtype::F32 }
-    }
-
-    pub(crate) fn activations(&self) -> Activations {
-        if self.gradient_checkpointing { Activations::Recompute } else { Activations::Keep }
-    }
-
-    pub(crate) fn training(&self, optimizer: OptimizerPlace) -> TrainingSettings {
-        TrainingSettings {
-            dtype: self.dtype(),
-            tokens: self.per_device_train_batch_size.saturating_mul(self.max_length),
-            activations: self.activations(),
-            optimizer,
+    /// As settings of the trainer.
+    pub(super) fn train_config(&self) -> TrainConfig {
+        TrainConfig {
+            per_device_train_batch_size: self.per_device_train_batch_size,
+            gradient_accumulation_steps: self.gradient_accumulation_steps,
+            max_length: self.max_length,
+            bf16: self.bf16,
+            gradient_checkpointing: self.gradient_checkpointing,
+            ..TrainConfig::default()
         }
     }
 
+    pub(super) fn dtype(&self) -> WeightDtype {
+        self.train_config().dtype()
+    }
+
     /// GPUs that share a host.
-    pub(crate) fn on_a_host(&self) -> usize {
+    pub(super) fn local_gpus(&self) -> usize {
         self.gpus.min(self.gpus_per_node)
     }
 
-    /// What flags and file come to; flags go before the file.
+    /// Joins flags and plan file, and reads the model's configuration.
     ///
     /// # Errors
-    /// A file that cannot be read or says what nobody knows, no model, or settings that do not go together.
-    pub(crate) fn new(args: &PlanArgs) -> Result<Self> {
-        let (file, model) = match args.config.as_deref() {
+    /// A file that cannot be read, an unknown key, no model, or settings that contradict each other.
+    pub(super) fn new(args: PlanArgs) -> Result<(Self, PlannedModel)> {
+        let (file, model) = match args.config {
             Some(path) if path.extension().is_some_and(|end| end == "toml") => {
-                let file = read(path)?;
-                let beside = path.parent().unwrap_or(Path::new(""));
-                let model = file.model.config.as_ref().map(|config| beside.join(config));
-                (PlanFile { training: beside_plan(file.training, beside), ..file }, model)
+                let mut file: PlanFile = read_toml(&path)?;
+                let folder = path.parent().unwrap_or(Path::new(""));
+                file.training.deepspeed = file.training.deepspeed.map(|file| folder.join(file));
+                let model = file.model.config.as_ref().map(|config| folder.join(config));
+                (file, model)
             }
-            other => (PlanFile::default(), other.map(Path::to_owned)),
+            other => (PlanFile::default(), other),
         };
-        let (hardware, training) = (file.hardware, file.training);
-        let bad = |flag: String, problem: &str| Error::BadValue { flag, problem: problem.into() };
-        let model = args.model_name_or_path.clone().or(model).ok_or_else(|| {
-            bad("spag plan".into(), "no model is named: give a config.json, a plan file, or --model_name_or_path")
-        })?;
-        let gpu = args.gpu.or(hardware.gpu);
-        let gpu_memory = args.gpu_memory.or(hardware.gpu_memory);
-        // By its memory, where it is not named.
-        let kind = gpu.unwrap_or(match gpu_memory {
+        let (flag, hardware) = (args.hardware, file.hardware);
+        let Some(model) = args.model_name_or_path.or(model) else {
+            let problem = "no model is named: pass a config.json, a plan file, or --model_name_or_path";
+            return Err(Error::BadValue { flag: "spag plan".into(), problem: problem.into() });
+        };
+        let gpu_memory = flag.gpu_memory.or(hardware.gpu_memory);
+        let gpu = flag.gpu.or(hardware.gpu).unwrap_or(match gpu_memory {
             Some(memory) if memory <= 48.0 => Gpu::A100Of40,
             Some(memory) if memory <= 96.0 => Gpu::A100Of80,
             _ => Gpu::H200,
         });
-        let gpus = args.gpus.or(hardware.gpus).unwrap_or(1);
+        let (gpus, gpus_per_node) = (flag.gpus.or(hardware.gpus), flag.gpus_per_node.or(hardware.gpus_per_node));
+        let (flag_host_memory, flag_network) = (flag.host_memory, flag.network);
+        let (flag, file) = (args.training, file.training);
         let settings = Self {
             model,
-            gpu: kind,
-            gpus,
-            gpus_per_node: args.gpus_per_node.or(hardware.gpus_per_node).unwrap_or(8),
-            gpu_memory: gpu_memory.unwrap_or(kind.figures().memory_gib),
-            host_memory: args.host_memory.or(hardware.host_memory),
-            network: args.network.or(hardware.network).unwrap_or(200.0),
-            per_device_train_batch_size: args
+            gpu,
+            gpus: gpus.unwrap_or(1),
+            gpus_per_node: gpus_per_node.unwrap_or(8),
+            gpu_memory: gpu_memory.unwrap_or(gpu.figures().memory_gib),
+            host_memory: flag_host_memory.or(hardware.host_memory),
+            network: flag_network.or(hardware.network).unwrap_or(200.0),
+            per_device_train_batch_size: flag
                 .per_device_train_batch_size
-                .or(training.per_device_train_batch_size)
+                .or(file.per_device_train_batch_size)
                 .unwrap_or(8),
-            gradient_accumulation_steps: args
+            gradient_accumulation_steps: flag
                 .gradient_accumulation_steps
-                .or(training.gradient_accumulation_steps)
+                .or(file.gradient_accumulation_steps)
                 .unwrap_or(1),
-            max_length: args.max_length.or(training.max_length).unwrap_or(2048),
-            bf16: args.bf16.or(training.bf16).unwrap_or(false),
-            gradient_checkpointing: args.gradient_checkpointing.or(training.gradient_checkpointing).unwrap_or(false),
-            choice: None,
+            max_length: flag.max_length.or(file.max_length).unwrap_or(2048),
+            bf16: flag.bf16.or(file.bf16).unwrap_or(false),
+            gradient_checkpointing: flag.gradient_checkpointing.or(file.gradient_checkpointing).unwrap_or(false),
+            plan: None,
         };
         settings.check()?;
-        let stage = args.zero_stage.or(training.zero_stage);
-        let deepspeed = args.deepspeed.clone().or(training.deepspeed);
-        let places =
-            (args.offload_optimizer.or(training.offload_optimizer), args.offload_param.or(training.offload_param));
-        let choice = match (stage, deepspeed) {
+        let planned = PlannedModel::read(&settings.model)?;
+        let stage = flag.zero_stage.or(file.zero_stage);
+        let optimizer = flag.offload_optimizer.or(file.offload_optimizer);
+        let parameters = flag.offload_param.or(file.offload_param);
+        let plan = match (stage, flag.deepspeed.or(file.deepspeed)) {
             (Some(_), Some(file)) => {
-                return Err(bad(
-                    format!("--deepspeed {}", file.display()),
-                    "it names a stage, and so does --zero_stage; leave one of them out",
-                ));
+                let problem = "it names a stage, and so does --zero_stage; omit one of them";
+                return Err(bad_setting("deepspeed", file.display(), problem));
             }
-            (None, Some(file)) => Some(settings.of_deepspeed(&file)?),
-            (Some(stage), None) => Some(choice(stage, places)?),
-            (None, None) if places != (None, None) => {
-                return Err(bad(
-                    "--offload_optimizer, --offload_param".into(),
-                    "say --zero_stage too, or leave them out to see all that there is",
-                ));
+            (None, Some(file)) => {
+                let run = RunFacts {
+                    config: &settings.train_config(),
+                    world_size: settings.gpus,
+                    total_steps: 1000,
+                    hidden_size: planned.config.hidden_size,
+                };
+                let file = DeepSpeed::load(&file, &run).map_err(spag_train::Error::from)?.sharding_plan();
+                Some(checked_plan(file.stage, file.optimizer, file.parameters)?)
+            }
+            (Some(stage), None) => {
+                Some(checked_plan(stage, optimizer.unwrap_or_default(), parameters.unwrap_or_default())?)
+            }
+            (None, None) if (optimizer, parameters) != (None, None) => {
+                return Err(Error::BadValue {
+                    flag: "--offload_optimizer, --offload_param".into(),
+                    problem: "pass --zero_stage too, or omit them to compare all plans".into(),
+                });
             }
             (None, None) => None,
         };
-        Ok(Self { choice, ..settings })
+        Ok((Self { plan, ..settings }, planned))
     }
 
     fn check(&self) -> Result<()> {
@@ -239,63 +241,64 @@ impl Settings {
                 return Err(bad_setting(name, value, "expected a number above 0"));
             }
         }
-        match self.gpus > self.gpus_per_node && !self.gpus.is_multiple_of(self.gpus_per_node) {
-            true => Err(bad_setting("gpus", self.gpus, "hosts have the same number of GPUs each; see --gpus_per_node")),
-            false => Ok(()),
+        if self.gpus > self.gpus_per_node && !self.gpus.is_multiple_of(self.gpus_per_node) {
+            return Err(bad_setting("gpus", self.gpus, "not a multiple of --gpus_per_node"));
         }
-    }
-
-    /// The stage and offloads of a DeepSpeed file that agrees with the other settings.
-    fn of_deepspeed(&self, path: &Path) -> Result<Choice> {
-        let flags = Flags {
-            per_device_train_batch_size: self.per_device_train_batch_size,
-            gradient_accumulation_steps: self.gradient_accumulation_steps,
-            world_size: self.gpus,
-            bf16: self.bf16,
-            hidden_size: super::model::read(&self.model)?.config.hidden_size,
-            total_steps: 1000,
-            ..Flags::default()
-        };
-        let settings = DeepSpeed::load(path, &flags).map_err(spag_train::Error::from)?;
-        let zero = settings.zero_optimization;
-        let place = |device| if device == Device::Cpu { Place::Cpu } else { Place::None };
-        choice(
-            u8::from(zero.stage),
-            (Some(place(zero.offload_optimizer.device)), Some(place(zero.offload_param.device))),
-        )
+        Ok(())
     }
 }
 
-fn choice(stage: u8, (optimizer, parameters): (Option<Place>, Option<Place>)) -> Result<Choice> {
-    let sharding = Sharding::ALL
-        .into_iter()
-        .find(|sharding| sharding.stage() == stage)
-        .ok_or_else(|| bad_setting("zero_stage", stage, "expected 0, 1, 2 or 3"))?;
-    let parameters = match parameters {
-        Some(Place::Cpu) if sharding != Sharding::Parameters => {
-            return Err(bad_setting(
-                "offload_param",
-                "cpu",
-                "parameters are split, and can be offloaded, in stage 3 alone",
-            ));
+/// A plan whose offloads the stage allows.
+fn checked_plan(stage: ZeroStage, optimizer: Placement, parameters: Placement) -> Result<ShardingPlan> {
+    ShardingRequest::new(Some(stage), Some(optimizer), parameters, None)?;
+    Ok(ShardingPlan { stage, optimizer, parameters })
+}
+
+/// A model's configuration, also of one that this program does not train.
+pub(super) struct PlannedModel {
+    pub(super) config: LlamaConfig,
+    /// Says so if this program does not train the model.
+    pub(super) remark: Option<String>,
+}
+
+impl PlannedModel {
+    /// Reads `config.json`, or the one in a folder. Baichuan has LLaMA's sizes, with other names for some; its
+    /// positions are ALiBi, and its q, k and v one matrix.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or an unknown architecture.
+    fn read(path: &Path) -> Result<Self> {
+        let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
+        let bad = |error: serde_json::Error| bad_file(&path, &error);
+        let mut value: serde_json::Value = serde_json::from_str(&read_text(&path)?).map_err(bad)?;
+        if value.get("model_type").and_then(|kind| kind.as_str()) != Some("baichuan") {
+            return Ok(Self { config: LlamaConfig::from_file(&path)?, remark: None });
         }
-        Some(Place::Cpu) => ParameterPlace::Host,
-        _ => ParameterPlace::Device,
-    };
-    let optimizer = if optimizer == Some(Place::Cpu) { OptimizerPlace::Host } else { OptimizerPlace::Device };
-    Ok(Choice { sharding, optimizer, parameters })
+        if let Some(keys) = value.as_object_mut() {
+            keys.remove("model_type");
+            if let Some(length) = keys.remove("model_max_length") {
+                keys.entry("max_position_embeddings").or_insert(length);
+            }
+        }
+        let config: LlamaConfig = serde_json::from_value(value).map_err(bad)?;
+        config.check()?;
+        let remark = format!("{} is a Baichuan model: planned here, not trained by spag-train", path.display());
+        Ok(Self { config, remark: Some(remark) })
+    }
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    Ok(fs::read_to_string(path).map_err(spag_io::Error::io(path))?)
+}
+
+fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    toml::from_str(&read_text(path)?).map_err(|error| bad_file(path, &error))
+}
+
+fn bad_file(path: &Path, error: &dyn std::error::Error) -> Error {
+    Error::BadValue { flag: path.display().to_string(), problem: error.to_string().trim_end().to_owned() }
 }
 
 fn bad_setting(name: &str, value: impl std::fmt::Display, problem: &str) -> Error {
     Error::BadValue { flag: format!("--{name} {value}"), problem: problem.into() }
-}
-
-fn read(path: &Path) -> Result<PlanFile> {
-    let text = fs::read_to_string(path).map_err(spag_io::Error::io(path))?;
-    let problem = |error: toml::de::Error| error.to_string().trim_end().to_owned();
-    toml::from_str(&text).map_err(|error| Error::BadValue { flag: path.display().to_string(), problem: problem(error) })
-}
-
-fn beside_plan(training: TrainingSection, folder: &Path) -> TrainingSection {
-    TrainingSection { deepspeed: training.deepspeed.as_ref().map(|file| folder.join(file)), ..training }
 }

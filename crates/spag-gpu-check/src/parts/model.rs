@@ -10,9 +10,10 @@ use spag_gpu_check::{Row, bench};
 use spag_io::format_gib;
 use spag_model::{
     Activations, Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LlamaConfig, LoadOptions, MemoryBudget,
-    OptimizerPlace, PrefixSharing, RankMemory, Request, Spread, TrainingSettings, WeightDtype, WriteOptions,
-    free_memory, load_model_with, load_tokenizer, peak_device_memory, write_random_model,
+    PrefixSharing, Request, WeightDtype, WriteOptions, free_memory, load_model_with, load_tokenizer,
+    peak_device_memory, write_random_model,
 };
+use spag_train::{RankMemory, ShardingPlan, TrainConfig};
 
 use super::{Error, Settings, Sink};
 
@@ -55,8 +56,14 @@ fn steps(
     let recompute = activations == Activations::Recompute;
     let how = if recompute { ", recomputation" } else { "" };
     let what = format!("step of {batch} × {seq} × {accumulation}{how}");
-    let needs = TrainingSettings { dtype, tokens: batch * seq, activations, optimizer: OptimizerPlace::Device };
-    let planned = RankMemory::new(config, &needs, &Spread::single()).on_device();
+    let training = TrainConfig {
+        per_device_train_batch_size: batch,
+        max_length: seq,
+        bf16: dtype == WeightDtype::Bf16,
+        gradient_checkpointing: recompute,
+        ..TrainConfig::default()
+    };
+    let planned = RankMemory::on_gpu(config, &training, ShardingPlan::default(), 1).on_device();
     let free = free_memory(device)?.free;
     if planned > free {
         let why = format!("left out: it needs {}, {} are free", format_gib(planned), format_gib(free));

@@ -81,12 +81,13 @@ pub struct EngineConfig {
 
 /// Default tokens per page: a full tile of the CPU's matrix product.
 const PAGE_SIZE: usize = 64;
-/// Default tokens per step: enough for full throughput, without delaying decoding requests for long.
-const STEP_TOKENS: usize = 512;
 /// Number of running requests beyond which throughput does not increase.
 const MOST_RUNNING: usize = 128;
 
 impl EngineConfig {
+    /// Default prompt tokens per step: enough for full throughput, without delaying decoding requests for long.
+    pub const DEFAULT_STEP_TOKENS: usize = 512;
+
     /// Bytes of the KV cache per token, over all layers.
     pub fn bytes_per_token(model: &LlamaConfig, bytes_per_value: usize) -> usize {
         2 * model.num_hidden_layers * model.kv_size() * bytes_per_value
@@ -109,7 +110,7 @@ impl EngineConfig {
             page_size: PAGE_SIZE,
             pages,
             max_running: max_running.max(1),
-            max_step_tokens: STEP_TOKENS,
+            max_step_tokens: Self::DEFAULT_STEP_TOKENS,
             prefix_sharing: PrefixSharing::On,
         }
     }

@@ -1,27 +1,32 @@
-//! Memory of the host.
+//! The memory of this machine.
 
 use std::fs;
 
-/// Assumed if the memory cannot be read.
+/// If the amount cannot be read.
 const UNKNOWN: u64 = 2 << 30;
 
-/// Available bytes: the minimum of Linux's MemAvailable and what is left of the container's limit; 2 GiB if neither can
-/// be read.
+/// Bytes that can be allocated without swapping: the minimum of Linux's figure and the rest of the container's limit.
+/// 2 GiB if neither can be read.
 pub(crate) fn available_memory() -> u64 {
-    let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text, "MemAvailable:"));
-    let number = |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse::<u64>().ok();
-    let container = number("memory.max").zip(number("memory.current")).map(|(max, now)| max.saturating_sub(now));
-    system.into_iter().chain(container).min().unwrap_or(UNKNOWN)
+    let current = cgroup("memory.current");
+    let container = cgroup("memory.max").zip(current).map(|(max, now)| max.saturating_sub(now));
+    meminfo("MemAvailable:").into_iter().chain(container).min().unwrap_or(UNKNOWN)
 }
 
-/// Total bytes of the host or the container; 2 GiB if they cannot be read.
+/// Bytes of this machine or its container; 2 GiB if the figure cannot be read.
 pub(crate) fn total_memory() -> u64 {
-    let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text, "MemTotal:"));
-    let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    system.into_iter().chain(container).min().unwrap_or(UNKNOWN)
+    meminfo("MemTotal:").into_iter().chain(cgroup("memory.max")).min().unwrap_or(UNKNOWN)
 }
 
-fn meminfo(text: &str, key: &str) -> Option<u64> {
+fn cgroup(name: &str) -> Option<u64> {
+    fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse().ok()
+}
+
+fn meminfo(key: &str) -> Option<u64> {
+    parse_meminfo(&fs::read_to_string("/proc/meminfo").ok()?, key)
+}
+
+fn parse_meminfo(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
@@ -32,10 +37,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn meminfo_values_are_read_in_kib() {
+    fn meminfo_is_parsed_in_kib() {
         let text = "MemTotal: 9 kB\nMemAvailable:   2048 kB\n";
-        assert_eq!([meminfo(text, "MemAvailable:"), meminfo(text, "MemTotal:")], [Some(2 << 20), Some(9 << 10)]);
-        assert_eq!(meminfo("MemTotal: 9 kB\n", "MemAvailable:"), None);
+        assert_eq!(
+            [parse_meminfo(text, "MemAvailable:"), parse_meminfo(text, "MemTotal:")],
+            [Some(2 << 20), Some(9 << 10)]
+        );
+        assert_eq!(parse_meminfo("MemTotal: 9 kB\n", "MemAvailable:"), None);
         assert!(available_memory() > 1 << 20 && total_memory() > 1 << 20);
     }
 }

@@ -1,13 +1,7 @@
-//! How much memory there is, and how much a model needs.
+//! Free memory, and the memory that weights and generation need.
 
+mod generation;
 mod host;
-mod passing;
-mod playing;
-mod rank;
-mod spread;
-mod table;
-mod training;
-mod work;
 
 use std::path::Path;
 
@@ -19,13 +13,10 @@ use crate::device::free_memory;
 use crate::error::{Error, Result};
 use crate::params::Layout;
 
+pub use generation::{GenerationMemory, GenerationMemorySettings};
 pub(crate) use host::{available_memory, total_memory};
-pub use playing::{GenerationMemory, GenerationMemorySettings};
-pub use rank::RankMemory;
-pub use spread::{Computer, ParameterPlace, Sharding, Spread};
-pub use training::{OptimizerPlace, TrainingSettings};
 
-/// An allocation that does not fit into memory.
+/// A computation needs more memory than is free.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "too little memory: {what} needs {needed}, and {free} are free {place}; {advice}{table}",
@@ -33,17 +24,17 @@ pub use training::{OptimizerPlace, TrainingSettings};
     free = format_gib(*free)
 )]
 pub struct TooLittleMemory {
-    /// What needs the memory.
+    /// The computation.
     pub what: String,
-    /// Required bytes.
+    /// Bytes that are needed.
     pub needed: u64,
-    /// Free bytes.
+    /// Bytes that are free.
     pub free: u64,
     /// The memory: "on cuda:0 (…)", "on the host".
     pub place: String,
-    /// The remedy.
+    /// What to change.
     pub advice: String,
-    /// The breakdown, one row per line after a line break, or empty.
+    /// The parts of `needed`, each on a line of its own after a line break, or empty.
     pub table: String,
 }
 
@@ -53,7 +44,8 @@ impl From<TooLittleMemory> for Error {
     }
 }
 
-/// Rejects weights that do not fit on a device. Host memory is not checked: the operating system can swap.
+/// Refuses to read weights that do not fit on the device. The host's memory is not checked, because the operating
+/// system can swap.
 pub(crate) fn require_room_for_weights(layout: &Layout, dtype: WeightDtype, device: &Device, dir: &Path) -> Result<()> {
     if device.is_cpu() {
         return Ok(());
@@ -72,7 +64,7 @@ pub(crate) fn require_room_for_weights(layout: &Layout, dtype: WeightDtype, devi
         needed,
         free,
         place,
-        advice: "use a GPU with more memory, or stop other processes on this one".into(),
+        advice: "use a GPU with more memory, or stop other programs on this one".into(),
         table: String::new(),
     }
     .into())

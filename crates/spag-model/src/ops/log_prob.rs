@@ -15,10 +15,12 @@ use super::pool::recycle;
 use super::{cpu, matmul, simd};
 use crate::kernels;
 
+pub use device::CHUNK_ELEMENTS as DEVICE_CHUNK_ELEMENTS;
+
 /// Logits of at most this many elements exist at a time (16 MiB of f32).
 const CHUNK_ELEMENTS: usize = 1 << 22;
 /// Batches whose logits have at most this many elements keep them for the backward pass (64 MiB of f32).
-const KEEP_ELEMENTS: usize = 1 << 24;
+pub const KEEP_ELEMENTS: usize = 1 << 24;
 
 /// Log-probabilities of the targets and what the backward pass needs.
 #[derive(Debug)]
@@ -42,7 +44,8 @@ fn check(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<(usize, usiz
     Ok((m, v))
 }
 
-fn chunk_rows(v: usize) -> usize {
+/// Rows of a chunk of logits on a CPU, for a vocabulary of `v`.
+pub fn chunk_rows(v: usize) -> usize {
     (CHUNK_ELEMENTS / v.max(1)).clamp(16, 8192)
 }
 

@@ -38,87 +38,6 @@ impl std::str::FromStr for TrainMethod {
     }
 }
 
-/// Where AdamW's state lies when the model is on a GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OffloadOptimizer {
-    /// With the model where there is room for it, else in the host's memory.
-    #[default]
-    Auto,
-    /// With the model.
-    None,
-    /// In the host's memory.
-    Cpu,
-}
-
-impl std::str::FromStr for OffloadOptimizer {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        one_of("place for the optimizer", text, &[("auto", Self::Auto), ("none", Self::None), ("cpu", Self::Cpu)])
-    }
-}
-
-/// What is split over processes; each stage includes the one before. In JSON a number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(into = "u8")]
-pub enum ZeroStage {
-    /// 0: nothing.
-    #[default]
-    Disabled,
-    /// 1: the optimizer's state.
-    OptimizerState,
-    /// 2: gradients too.
-    Gradients,
-    /// 3: weights too.
-    Weights,
-}
-
-impl ZeroStage {
-    /// The stage of a number from 0 to 3.
-    pub fn from_number(number: u64) -> Option<Self> {
-        [Self::Disabled, Self::OptimizerState, Self::Gradients, Self::Weights]
-            .into_iter()
-            .find(|stage| u64::from(u8::from(*stage)) == number)
-    }
-}
-
-impl From<ZeroStage> for u8 {
-    fn from(stage: ZeroStage) -> Self {
-        match stage {
-            ZeroStage::Disabled => 0,
-            ZeroStage::OptimizerState => 1,
-            ZeroStage::Gradients => 2,
-            ZeroStage::Weights => 3,
-        }
-    }
-}
-
-impl std::str::FromStr for ZeroStage {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let stages = [Self::Disabled, Self::OptimizerState, Self::Gradients, Self::Weights];
-        one_of("ZeRO stage", text, &[("0", stages[0]), ("1", stages[1]), ("2", stages[2]), ("3", stages[3])])
-    }
-}
-
-/// Where the parameters of ZeRO stage 3 lie between their uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OffloadParam {
-    /// On the device that computes.
-    #[default]
-    None,
-    /// In the host's memory.
-    Cpu,
-}
-
-impl std::str::FromStr for OffloadParam {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        one_of("place for the parameters", text, &[("none", Self::None), ("cpu", Self::Cpu)])
-    }
-}
-
 /// How the learning rate moves after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -188,7 +107,7 @@ impl std::str::FromStr for IntervalStrategy {
 }
 
 /// The choice that `text` names among those that are known.
-fn one_of<T: Copy>(what: &str, text: &str, known: &[(&str, T)]) -> Result<T, String> {
+pub(super) fn one_of<T: Copy>(what: &str, text: &str, known: &[(&str, T)]) -> Result<T, String> {
     known.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         let (last, others) = names.split_last().map_or(("", &[][..]), |(last, others)| (*last, others));

@@ -1,13 +1,15 @@
 //! What a training run is told: the reference's flags, with Hugging Face's defaults.
 
 mod choices;
+mod placement;
 
 use serde::{Deserialize, Serialize};
 use spag_model::{Activations, WeightDtype};
 
 use crate::error::{Error, Result};
 
-pub use choices::{DataOrder, IntervalStrategy, OffloadOptimizer, OffloadParam, SchedulerType, TrainMethod, ZeroStage};
+pub use choices::{DataOrder, IntervalStrategy, SchedulerType, TrainMethod};
+pub use placement::{Placement, ShardingPlan, ShardingRequest, ZeroStage};
 
 /// All settings of a training run; every key has the reference's flag name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,29 +1,29 @@
-//! Settings that do not go together.
+//! Settings of the file that contradict each other.
 
 use super::{
-    Device, Flags, Problem, ZeroStage,
-    reader::{COUNT, DEVICE, Reader, STAGE, SWITCH},
+    Problem, RunFacts,
+    read::{COUNT, DEVICE, Reader, STAGE, SWITCH},
 };
+use crate::config::{Placement, ZeroStage};
 
-/// Notes what contradicts itself within the file.
-pub(super) fn check(reader: &mut Reader<'_>, flags: &Flags) {
-    let found = [batch_sizes(reader, flags), formats(reader), scheduler(reader)];
+/// Reports settings of the file that contradict each other.
+pub(super) fn check(reader: &mut Reader<'_>, run: &RunFacts<'_>) {
+    let found = [batch_sizes(reader, run), formats(reader), scheduler(reader)];
     let offloads = [
         offload(reader, "zero_optimization.offload_optimizer", ZeroStage::OptimizerState),
-        offload(reader, "zero_optimization.offload_param", ZeroStage::Weights),
+        offload(reader, "zero_optimization.offload_param", ZeroStage::Parameters),
     ];
     for reason in found.into_iter().chain(offloads).flatten() {
         reader.report(Problem::Inconsistent(reason));
     }
-    half_precision(reader, flags);
 }
 
 /// DeepSpeed's `_batch_assertion`: total = micro-batch × accumulation × processes.
-fn batch_sizes(reader: &Reader<'_>, flags: &Flags) -> Option<String> {
+fn batch_sizes(reader: &Reader<'_>, run: &RunFacts<'_>) -> Option<String> {
     let total = reader.peek("train_batch_size", COUNT)?;
     let micro = reader.peek("train_micro_batch_size_per_gpu", COUNT)?;
     let steps = reader.peek("gradient_accumulation_steps", COUNT)?;
-    let world = flags.world_size as u64;
+    let world = run.world_size as u64;
     let product = micro.saturating_mul(steps).saturating_mul(world);
     (total != product).then(|| {
         format!(
@@ -49,31 +49,18 @@ fn scheduler(reader: &Reader<'_>) -> Option<String> {
     }
 }
 
-/// DeepSpeed's documentation: `offload_optimizer` works with stages 1 to 3, `offload_param` with stage 3 alone.
+/// By DeepSpeed's documentation, `offload_optimizer` needs stage 1 and `offload_param` stage 3.
 fn offload(reader: &Reader<'_>, section: &str, least: ZeroStage) -> Option<String> {
     let device = reader.peek(&format!("{section}.device"), DEVICE)?;
     let stage = match reader.find("zero_optimization.stage") {
         Some(_) => reader.peek("zero_optimization.stage", STAGE)?,
         None => ZeroStage::Disabled,
     };
-    (device == Device::Cpu && stage < least).then(|| {
-        let (least, stage) = (u8::from(least), u8::from(stage));
+    (device == Placement::Host && stage < least).then(|| {
+        let (least, stage) = (least.number(), stage.number());
         format!(
             "`{section}` asks for the cpu, which needs `zero_optimization.stage` {least} or more, not {stage}; \
              raise the stage or remove the section"
         )
     })
-}
-
-/// float16 is refused where the file asks for it, and where it leaves the choice to a flag that does.
-fn half_precision(reader: &mut Reader<'_>, flags: &Flags) {
-    const KEY: &str = "fp16.enabled";
-    let left_to_flag = reader.find(KEY).is_none_or(|value| value == "auto");
-    if reader.peek(KEY, SWITCH) == Some(true) || (left_to_flag && flags.fp16) {
-        reader.report(Problem::Unsupported {
-            key: KEY.to_owned(),
-            value: "true".to_owned(),
-            advice: "train in bfloat16 (`bf16.enabled`) or float32",
-        });
-    }
 }

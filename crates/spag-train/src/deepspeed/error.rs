@@ -1,8 +1,8 @@
-//! What can be wrong with a DeepSpeed file.
+//! Errors of a DeepSpeed file.
 
 use std::path::PathBuf;
 
-/// A DeepSpeed file that cannot be trained with.
+/// An unusable DeepSpeed file.
 #[derive(Debug, thiserror::Error)]
 pub enum DeepSpeedError {
     /// The file cannot be read.
@@ -10,18 +10,18 @@ pub enum DeepSpeedError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The file is not JSON, or gives a key twice.
+    /// The file is not JSON, or has a key twice.
     #[error("{path}: {source}", path = path.display())]
     Json {
         /// The file.
         path: PathBuf,
-        /// The fault with its line and column.
+        /// The error with line and column.
         source: serde_json::Error,
     },
-    /// The JSON says something that cannot be followed.
+    /// The settings are invalid.
     #[error("{path}: please correct these DeepSpeed settings:{list}", path = path.display(), list = list(problems))]
     Problems {
         /// The file.
@@ -31,23 +31,23 @@ pub enum DeepSpeedError {
     },
 }
 
-/// One fault of the settings. Keys are written as paths from the top: `zero_optimization.stage`.
+/// One problem of the settings. Keys are paths from the top: `zero_optimization.stage`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The value is not the flag's.
+    /// The value differs from the flag's.
     #[error("`{key}` is {value}, but {flag} is {flag_value}; write \"auto\" to take the flag's value")]
     Mismatch {
         /// The key.
-        key: &'static str,
+        key: String,
         /// Its value.
         value: String,
-        /// The flag, or what is calculated from several.
+        /// The flag, or a formula of several.
         flag: &'static str,
         /// The flag's value.
         flag_value: String,
     },
-    /// The value asks for something that DeepSpeed has and this program has not.
+    /// A feature of DeepSpeed that this program does not have.
     #[error("`{key}`: {value} is not supported; {advice}")]
     Unsupported {
         /// The key.
@@ -57,22 +57,22 @@ pub enum Problem {
         /// What to do.
         advice: &'static str,
     },
-    /// No such setting.
+    /// An unknown key.
     #[error("`{key}` is unknown{hint}", hint = hint(nearest.as_deref()))]
     Unknown {
         /// The key.
         key: String,
-        /// The key that was most likely meant.
+        /// The most similar known key.
         nearest: Option<String>,
     },
-    /// The value is of another kind or outside its range.
+    /// The value has the wrong type or is out of range.
     #[error("`{key}` must be {expected}, not {value}")]
     Invalid {
         /// The key, or "the file".
         key: String,
-        /// What it should be.
+        /// The valid values.
         expected: &'static str,
-        /// What it is.
+        /// The value.
         value: String,
     },
     /// Two settings of the file contradict each other.

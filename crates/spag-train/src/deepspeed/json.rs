@@ -1,4 +1,4 @@
-//! JSON with every key once: DeepSpeed refuses files that give one twice, serde_json would keep the last.
+//! JSON without duplicate keys: DeepSpeed refuses them, serde_json would keep the last.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// Parses a whole text.
 ///
 /// # Errors
-/// Broken JSON or a key given twice, with line and column.
+/// Invalid JSON or a duplicate key, with line and column.
 pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str::<Once>(text).map(|Once(value)| value)
 }

@@ -1,45 +1,101 @@
-//! The DeepSpeed JSON that `--deepspeed FILE` names: read, checked against the flags, and resolved.
+//! The file that `--deepspeed FILE` names: read, checked against the flags, and resolved.
 //!
-//! The file means here what it means under transformers' Trainer (4.37, `integrations/deepspeed.py`) and DeepSpeed
+//! It has the meaning that it has for transformers' Trainer (4.37, `integrations/deepspeed.py`) and DeepSpeed
 //! (<https://www.deepspeed.ai/docs/config-json/>):
 //!
-//! - `"auto"` takes a flag's value ([`Flags`]); the three bucket sizes come from the model's hidden size.
-//! - A given value that contradicts a flag is an error, and so is whatever would be ignored although it asks for
-//!   something: other optimizers, fp16, NVMe, quantised communication. All problems are reported at once.
-//! - Reporting, profiling and tuning of DeepSpeed's own workings is accepted and has no influence.
+//! - `"auto"` takes a flag's value; the three bucket sizes follow from the model's hidden size.
+//! - A value that contradicts a flag is an error, and so are features that this program does not have: other
+//!   optimizers, fp16, NVMe, quantised communication. All problems are reported at once.
+//! - Reporting, profiling and tuning of DeepSpeed's implementation is accepted and has no effect.
 //!
-//! Stricter than DeepSpeed: an unknown key is an error. Different in one point: a key that repeats a flag and is left
-//! out takes the flag's value, as if it were `"auto"`, and not DeepSpeed's default (no clipping, a rate of 1e-3).
+//! There are two differences to DeepSpeed. An unknown key is an error. An absent key that repeats a flag takes the
+//! flag's value, like `"auto"`, instead of DeepSpeed's default (no clipping, a learning rate of 1e-3).
 //!
 //! ```no_run
-//! use spag_train::deepspeed::{DeepSpeed, Flags};
+//! use spag_train::TrainConfig;
+//! use spag_train::deepspeed::{DeepSpeed, RunFacts};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let flags = Flags { hidden_size: 4096, total_steps: 1000, ..Flags::default() };
-//! let settings = DeepSpeed::load("configs/default_offload_opt_param.json".as_ref(), &flags)?;
-//! println!("ZeRO stage {}", u8::from(settings.zero_optimization.stage));
+//! let config = TrainConfig::default();
+//! let run = RunFacts { config: &config, world_size: 8, total_steps: 1000, hidden_size: 4096 };
+//! let settings = DeepSpeed::load("configs/default_offload_opt_param.json".as_ref(), &run)?;
+//! println!("ZeRO stage {}", settings.zero_optimization.stage.number());
 //! println!("{}", serde_json::to_string_pretty(&settings)?);
 //! # Ok(())
 //! # }
 //! ```
 
-mod asks;
 mod checks;
 mod error;
-mod flags;
 mod json;
-mod keys;
-mod load;
-mod reader;
+mod read;
 mod resolve;
 mod scheduler;
+mod schema;
 mod settings;
-mod table;
 #[cfg(test)]
 mod tests;
 
-pub use crate::config::ZeroStage;
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::config::TrainConfig;
+use crate::schedule::Schedule;
+use read::{Reader, shown};
+
 pub use error::{DeepSpeedError, Problem};
-pub use flags::Flags;
 pub use scheduler::{Scheduler, SchedulerParams, WarmupType};
-pub use settings::{AdamWParams, DeepSpeed, Device, Offload, Optimizer, Switch, Zero};
+pub use settings::{AdamWParams, DeepSpeed, Offload, Optimizer, Switch, Zero};
+
+/// The run of a DeepSpeed file: its values fill in `"auto"`, and given values have to agree with them.
+#[derive(Clone, Copy, Debug)]
+pub struct RunFacts<'a> {
+    /// The flags.
+    pub config: &'a TrainConfig,
+    /// Ranks in all.
+    pub world_size: usize,
+    /// Optimizer steps of the whole run.
+    pub total_steps: usize,
+    /// `hidden_size` of the model's `config.json`.
+    pub hidden_size: usize,
+}
+
+impl RunFacts<'_> {
+    /// Samples of an optimizer step over all ranks.
+    fn train_batch_size(&self) -> u64 {
+        let factors =
+            [self.config.per_device_train_batch_size, self.config.gradient_accumulation_steps, self.world_size];
+        factors.into_iter().fold(1, |product, factor| product.saturating_mul(factor as u64))
+    }
+
+    fn warmup_steps(&self) -> u64 {
+        Schedule::new(self.config, self.total_steps).warmup_steps() as u64
+    }
+}
+
+impl DeepSpeed {
+    /// Reads `path`, fills in `"auto"` from `run` and checks the rest against it.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not JSON, and all problems of its settings together.
+    pub fn load(path: &Path, run: &RunFacts<'_>) -> Result<Self, DeepSpeedError> {
+        let path = || path.to_owned();
+        let text = fs::read_to_string(path()).map_err(|source| DeepSpeedError::Read { path: path(), source })?;
+        let root = json::parse(&text).map_err(|source| DeepSpeedError::Json { path: path(), source })?;
+        Self::resolve(&root, run).map_err(|problems| DeepSpeedError::Problems { path: path(), problems })
+    }
+
+    /// As [`DeepSpeed::load`], for parsed JSON.
+    fn resolve(root: &Value, run: &RunFacts<'_>) -> Result<Self, Vec<Problem>> {
+        let Some(object) = root.as_object() else {
+            let key = "the file".to_owned();
+            return Err(vec![Problem::Invalid { key, expected: "a JSON object", value: shown(root) }]);
+        };
+        let mut reader = Reader::new(root, schema::check(object));
+        checks::check(&mut reader, run);
+        let settings = resolve::resolve(&mut reader, run);
+        let problems = reader.into_problems();
+        if problems.is_empty() { Ok(settings) } else { Err(problems) }
+    }
+}

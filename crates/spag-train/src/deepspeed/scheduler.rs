@@ -1,8 +1,8 @@
-//! DeepSpeed's two schedules that transformers maps: `WarmupLR` and `WarmupDecayLR`.
+//! The schedules of DeepSpeed that transformers supports: `WarmupLR` and `WarmupDecayLR`.
 
 use serde::Serialize;
 
-/// A schedule of DeepSpeed's (`deepspeed/runtime/lr_schedules.py`).
+/// A schedule of DeepSpeed (`deepspeed/runtime/lr_schedules.py`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", content = "params")]
 pub enum Scheduler {
@@ -23,7 +23,7 @@ pub struct SchedulerParams {
     pub warmup_num_steps: u64,
     /// How the rate rises.
     pub warmup_type: WarmupType,
-    /// Optimizer steps of the run. Only `WarmupDecayLR` has it.
+    /// Optimizer steps of the run; for `WarmupDecayLR` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_num_steps: Option<u64>,
 }
@@ -32,24 +32,24 @@ pub struct SchedulerParams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WarmupType {
-    /// As the logarithm of the step: DeepSpeed's default.
+    /// With the logarithm of the step: DeepSpeed's default.
     Log,
-    /// Evenly.
+    /// Linearly.
     Linear,
 }
 
 impl Scheduler {
-    /// The rate that optimizer step `step` (0 for the first) is taken with.
+    /// The rate of optimizer step `step` (0 for the first).
     ///
-    /// DeepSpeed moves its schedule after each step and starts it at the minimum, so that the first two steps are both
-    /// taken with the minimum. A warm-up of fewer than 2 steps counts as 2.
+    /// DeepSpeed advances its schedule after each step and starts at the minimum, so the first two steps both have the
+    /// minimum rate. A warm-up of fewer than 2 steps counts as 2.
     pub fn rate(&self, step: u64) -> f64 {
         let (Self::WarmupLR(params) | Self::WarmupDecayLR(params)) = self;
         let rise = params.warmup_max_lr - params.warmup_min_lr;
         params.warmup_min_lr + rise * step.checked_sub(1).map_or(0.0, |iteration| self.share(iteration as f64))
     }
 
-    /// The share of the rise that is reached at DeepSpeed's `last_batch_iteration`.
+    /// The fraction of the rise at DeepSpeed's `last_batch_iteration`.
     fn share(&self, iteration: f64) -> f64 {
         let (Self::WarmupLR(params) | Self::WarmupDecayLR(params)) = self;
         let warmup = params.warmup_num_steps.max(2) as f64;

@@ -1,13 +1,13 @@
-//! The settings after `"auto"` is filled in. Written as JSON they are a DeepSpeed file again.
+//! The settings with `"auto"` filled in. Written as JSON, they are a valid DeepSpeed file.
 
 use serde::Serialize;
 
 use super::Scheduler;
-use crate::config::ZeroStage;
+use crate::config::{Placement, ShardingPlan, ZeroStage};
 
-/// A DeepSpeed file's settings, resolved: numbers instead of `"auto"`, DeepSpeed's defaults for what is left out.
+/// The resolved settings of a DeepSpeed file: numbers instead of `"auto"`, DeepSpeed's defaults for absent keys.
 ///
-/// What the file shares with the flags always equals the flags: a contradiction would have been an error.
+/// Settings that repeat a flag always equal the flag.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeepSpeed {
     /// Samples of an optimizer step: micro-batch × accumulation × processes.
@@ -24,11 +24,19 @@ pub struct DeepSpeed {
     pub fp16: Switch,
     /// The optimizer.
     pub optimizer: Optimizer,
-    /// DeepSpeed's own schedule. Where there is one, it replaces `--lr_scheduler_type`, as under transformers.
+    /// A schedule of DeepSpeed, which replaces `--lr_scheduler_type`, as in transformers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Scheduler>,
-    /// How the state of a model is split over processes.
+    /// Sharding and offloads.
     pub zero_optimization: Zero,
+}
+
+impl DeepSpeed {
+    /// Sharding and offloads of the file.
+    pub fn sharding_plan(&self) -> ShardingPlan {
+        let Zero { stage, offload_optimizer, offload_param, .. } = &self.zero_optimization;
+        ShardingPlan { stage: *stage, optimizer: offload_optimizer.device, parameters: offload_param.device }
+    }
 }
 
 /// A feature that is on or off.
@@ -38,15 +46,15 @@ pub struct Switch {
     pub enabled: bool,
 }
 
-/// AdamW, the one optimizer there is.
+/// The optimizer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", content = "params")]
 pub enum Optimizer {
-    /// Adam with decoupled weight decay, which DeepSpeed's `Adam` is as well.
+    /// Adam with decoupled weight decay, which DeepSpeed's `Adam` is too.
     AdamW(AdamWParams),
 }
 
-/// AdamW's numbers.
+/// The hyperparameters of AdamW.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AdamWParams {
     /// Peak learning rate.
@@ -62,51 +70,41 @@ pub struct AdamWParams {
 /// `zero_optimization`, documented at <https://deepspeed.readthedocs.io/en/latest/zero3.html>.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Zero {
-    /// What is split.
+    /// What is sharded.
     pub stage: ZeroStage,
-    /// Where the optimizer's state lives.
+    /// Where the optimizer state is stored.
     pub offload_optimizer: Offload,
-    /// Where the weights live.
+    /// Where the parameters are stored.
     pub offload_param: Offload,
-    /// Gradients are reduced while the backward pass still runs.
+    /// Reduce gradients during the backward pass.
     pub overlap_comm: bool,
-    /// Gradients are copied into one buffer as they come.
+    /// Copy gradients into one buffer.
     pub contiguous_gradients: bool,
-    /// Elements gathered at a time.
+    /// Elements of an all-gather.
     pub allgather_bucket_size: u64,
-    /// Elements reduced at a time.
+    /// Elements of a reduction.
     pub reduce_bucket_size: u64,
-    /// Elements that the optimizer updates at a time.
+    /// Elements of an optimizer update.
     pub sub_group_size: u64,
-    /// Elements fetched ahead of their use.
+    /// Elements to prefetch.
     pub stage3_prefetch_bucket_size: u64,
-    /// Tensors with fewer elements are not split.
+    /// Tensors with fewer elements are not sharded.
     pub stage3_param_persistence_threshold: u64,
-    /// Most elements that may stay unsplit for being small.
+    /// Maximum elements of small tensors that are not sharded.
     pub stage3_model_persistence_threshold: u64,
-    /// Most elements held whole by a process.
+    /// Maximum elements of gathered parameters.
     pub stage3_max_live_parameters: u64,
-    /// Weights used again within so many elements are kept.
+    /// Parameters used again within this many elements are kept.
     pub stage3_max_reuse_distance: u64,
-    /// Split weights are put together for saving.
+    /// Gather sharded parameters to save them.
     pub stage3_gather_16bit_weights_on_model_save: bool,
 }
 
-/// Where a part of the state lives.
+/// Where a part of the state is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Offload {
     /// The memory.
-    pub device: Device,
-    /// Page-locked memory, which copies faster and cannot be swapped out.
+    pub device: Placement,
+    /// Page-locked memory, which is copied faster and cannot be swapped.
     pub pin_memory: bool,
-}
-
-/// A memory to offload to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Device {
-    /// Stay with the model.
-    None,
-    /// The host's memory.
-    Cpu,
 }

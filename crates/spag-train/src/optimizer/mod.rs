@@ -19,6 +19,7 @@ pub use norm::{clip_factor, global_norm};
 pub use state::OptimizerState;
 
 pub(crate) use norm::squared_norm;
+pub(crate) use offload::STAGING_BUFFERS;
 pub(crate) use state::{DecaySpan, ShardedParameters, decay_spans};
 
 /// The update rule of an optimizer.

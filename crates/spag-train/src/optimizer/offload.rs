@@ -8,11 +8,11 @@ use std::thread;
 use candle_core::{DType, Device, Tensor};
 use spag_model::kernels::{self, Kernels, PageLock};
 
-use crate::config::OffloadParam;
+use crate::config::Placement;
 use crate::error::{Error, Result};
 
-/// Layers in flight in each direction: one copied, one updated.
-const IN_FLIGHT: usize = 2;
+/// Staging buffers in each direction: one layer is copied while another is updated.
+pub(crate) const STAGING_BUFFERS: usize = 2;
 
 /// Page-locked staging buffers on the host, each as long as the largest layer.
 pub(super) struct Offload {
@@ -26,18 +26,18 @@ pub(super) struct Offload {
 
 impl Offload {
     /// For these parameters, at `place`, with gradients on `device`; `None` if `device` is the host.
-    pub(super) fn new(parameters: &[Tensor], place: OffloadParam, device: &Device) -> Result<Option<Self>> {
+    pub(super) fn new(parameters: &[Tensor], place: Placement, device: &Device) -> Result<Option<Self>> {
         let Some(first) = parameters.first() else { return Ok(None) };
         let Some(kernels) = kernels::of(device)? else { return Ok(None) };
         let largest = parameters.iter().map(Tensor::elem_count).max().unwrap_or(0);
         let buffers = |dtype: DType| {
             let buffer = |_| Tensor::zeros(largest, dtype, &Device::Cpu);
-            (0..IN_FLIGHT).map(buffer).collect::<candle_core::Result<Vec<_>>>()
+            (0..STAGING_BUFFERS).map(buffer).collect::<candle_core::Result<Vec<_>>>()
         };
         let down = buffers(DType::F32)?;
         let up = match place {
-            OffloadParam::None => buffers(first.dtype())?,
-            OffloadParam::Cpu => Vec::new(),
+            Placement::Device => buffers(first.dtype())?,
+            Placement::Host => Vec::new(),
         };
         let locks =
             down.iter().chain(&up).map(|buffer| kernels.page_lock(buffer)).collect::<candle_core::Result<_>>()?;
@@ -52,8 +52,8 @@ impl Offload {
         gradients: &[Tensor],
         update: impl Fn(usize, &Tensor, &Tensor) -> Result<()>,
     ) -> Result<()> {
-        let (send_down, downloaded) = sync_channel::<Staged>(IN_FLIGHT);
-        let (send_up, updated) = sync_channel::<Staged>(IN_FLIGHT);
+        let (send_down, downloaded) = sync_channel::<Staged>(STAGING_BUFFERS);
+        let (send_up, updated) = sync_channel::<Staged>(STAGING_BUFFERS);
         let (free_down, take_down) = pool(&self.gradients);
         let (free_up, take_up) = pool(&self.parameters);
         thread::scope(|scope| {

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use candle_core::{DType, Device, Tensor};
 use spag_model::ops::cast::widened;
-use spag_model::{FlatBuffers, LayerLayout, OptimizerPlace};
+use spag_model::{FlatBuffers, LayerLayout};
 
 use super::offload::Offload;
 use super::{Optimizer, UpdateStep, Weights};
-use crate::config::OffloadParam;
+use crate::config::Placement;
 use crate::error::Result;
 
 /// An optimizer with its buffers, update count and, if the parameters are bf16, f32 master weights: of all parameters or
@@ -56,8 +56,8 @@ pub(crate) struct ShardedParameters<'a> {
     pub(crate) decay_spans: Vec<Vec<DecaySpan>>,
     /// The device of the gradients.
     pub(crate) device: &'a Device,
-    /// Where the parameters are between their uses.
-    pub(crate) offload: OffloadParam,
+    /// Where the parameters are stored between their uses.
+    pub(crate) placement: Placement,
 }
 
 impl OptimizerState {
@@ -65,12 +65,12 @@ impl OptimizerState {
     ///
     /// # Errors
     /// Not enough memory.
-    pub fn new(optimizer: Box<dyn Optimizer>, parameters: &FlatBuffers, place: OptimizerPlace) -> Result<Self> {
+    pub fn new(optimizer: Box<dyn Optimizer>, parameters: &FlatBuffers, place: Placement) -> Result<Self> {
         let parameters = ShardedParameters {
             layers: parameters.layers(),
             decay_spans: parameters.layout().layers.iter().map(|layer| decay_spans(layer, 0..layer.len)).collect(),
             device: parameters.device(),
-            offload: OffloadParam::None,
+            placement: Placement::Device,
         };
         Self::sharded(optimizer, parameters, place)
     }
@@ -82,11 +82,11 @@ impl OptimizerState {
     pub(crate) fn sharded(
         optimizer: Box<dyn Optimizer>,
         parameters: ShardedParameters<'_>,
-        place: OptimizerPlace,
+        place: Placement,
     ) -> Result<Self> {
-        let ShardedParameters { layers, decay_spans, device, offload: parameters } = parameters;
+        let ShardedParameters { layers, decay_spans, device, placement: parameters } = parameters;
         let offload = match (place, parameters) {
-            (OptimizerPlace::Device, OffloadParam::None) => None,
+            (Placement::Device, Placement::Device) => None,
             _ => Offload::new(layers, parameters, device)?,
         };
         let device = if offload.is_some() { &Device::Cpu } else { device };
@@ -96,7 +96,7 @@ impl OptimizerState {
         };
         // Copied to the device before it is widened: bf16 is half as much to move.
         let widen = |layer: &Tensor| widened(&layer.force_contiguous()?.to_device(device)?);
-        let needs_master = (offload.is_some() && parameters == OffloadParam::None)
+        let needs_master = (offload.is_some() && parameters == Placement::Device)
             || layers.iter().any(|layer| layer.dtype() == DType::BF16);
         Ok(Self {
             buffers: optimizer.buffer_names().iter().map(zeros).collect::<Result<_>>()?,
@@ -119,8 +119,8 @@ impl OptimizerState {
     }
 
     /// Where the state is, relative to the device of the gradients.
-    pub(crate) fn place(&self) -> OptimizerPlace {
-        if self.offload.is_some() { OptimizerPlace::Host } else { OptimizerPlace::Device }
+    pub(crate) fn place(&self) -> Placement {
+        if self.offload.is_some() { Placement::Host } else { Placement::Device }
     }
 
     /// What a checkpoint saves, by the stem of its file: one f32 tensor a layer or shard of a layer.

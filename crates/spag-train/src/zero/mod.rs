@@ -1,34 +1,34 @@
-//! ZeRO (Rajbhandari et al. 2020): what a run remembers, split over its ranks.
+//! ZeRO (Rajbhandari et al. 2020): a run's state, sharded over its ranks.
 //!
-//! | stage | parameters | gradients | optimizer's state | communication of a step with one micro-batch, Ψ parameters |
+//! | stage | parameters | gradients | optimizer state | traffic of a step with one micro-batch, Ψ parameters |
 //! |---|---|---|---|---|
-//! | 0 | whole | whole | whole | 2Ψ: sums of gradients, and the whole of them to every rank |
-//! | 1 | whole | parts | parts | 2Ψ: sums of gradients, and the new parameters |
-//! | 2 | whole | parts | parts | 2Ψ |
-//! | 3 | parts | parts | parts | 3Ψ: sums of gradients, and the parameters for each of the two passes |
+//! | 0 | whole | whole | whole | 2Ψ: reduce-scatter and all-gather of the gradients |
+//! | 1 | whole | shards | shards | 2Ψ: reduce-scatter of the gradients, all-gather of the new parameters |
+//! | 2 | whole | shards | shards | 2Ψ |
+//! | 3 | shards | shards | shards | 3Ψ: reduce-scatter of the gradients, all-gather of the parameters for each pass |
 //!
-//! Each Ψ is (N − 1)/N of the model, sent and received by every rank. In every stage gradients are summed over the ranks
-//! after each micro-batch, layer by layer while the backward pass goes on, and a rank adds up its parts of the sums. So a
-//! stage is a matter of memory and of traffic alone: with the same ranks all stages give the same bits. (It is also why
-//! stages 1 and 2 are one here: whole gradients would gain stage 1 nothing.) Each further micro-batch of a step costs
-//! another Ψ, in stage 3 three.
+//! Each Ψ is (N − 1)/N of the model, sent and received by every rank. In every stage, gradients are reduced after each
+//! micro-batch, layer by layer during the backward pass, and each rank accumulates its shards of the sums. So all stages
+//! give the same bits with the same ranks. Stages 1 and 2 are therefore the same here. Each further micro-batch of a
+//! step costs another Ψ, in stage 3 three.
 //!
-//! Buffers are cut per layer ([`Partition`]), so that a layer remains the unit of everything.
+//! Buffers are sharded per layer ([`Partition`]).
 
-mod gathered;
+mod grad_shards;
+mod layer_cache;
+mod param_shards;
 mod partition;
-mod reduced;
-mod settings;
 mod state;
 
 pub use partition::Partition;
-pub use settings::Zero;
 
-pub(crate) use state::State;
+pub(crate) use grad_shards::REDUCING_LAYERS;
+pub(crate) use layer_cache::LayerCache;
+pub(crate) use state::ShardedState;
 
 use crate::error::Error;
 
-/// An error on its way through a pass of the model.
+/// Wraps an error that passes through the model.
 fn into_model(error: Error) -> spag_model::Error {
     match error {
         Error::Model(error) => error,

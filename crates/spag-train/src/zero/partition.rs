@@ -1,4 +1,4 @@
-//! Which elements of each layer belong to which rank.
+//! Which elements of each layer belong to the shard of which rank.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use spag_model::Layout;
 use crate::error::Result;
 use crate::optimizer::{DecaySpan, decay_spans};
 
-/// Parts begin at multiples of so many elements, which suits every kernel's vectors.
+/// Shards begin at multiples of this many elements, for the kernels' vector loads.
 const ALIGNMENT: usize = 64;
 
-/// Each layer cut into as many parts of equal length as there are ranks, the last one padded with zeros.
+/// Each layer cut into one shard per rank, of equal lengths, the last one padded with zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     layout: Layout,
@@ -20,22 +20,22 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The parts of rank `rank` of `size`.
+    /// The shards of rank `rank` of `size`.
     pub fn new(layout: &Layout, rank: usize, size: usize) -> Self {
         Self { layout: layout.clone(), rank, size: size.max(1) }
     }
 
-    /// Everything, for a process on its own.
+    /// Everything, for a single process.
     pub fn whole(layout: &Layout) -> Self {
         Self::new(layout, 0, 1)
     }
 
-    /// The layers that are cut.
+    /// The layers that are sharded.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// What the length of a whole layer's buffer is a multiple of.
+    /// The length of a whole layer's buffer is a multiple of this.
     pub fn multiple(&self) -> usize {
         match self.size {
             1 => 1,
@@ -48,33 +48,33 @@ impl Partition {
         self.layout.layers.get(layer).map_or(0, |layer| layer.len.next_multiple_of(self.multiple()))
     }
 
-    /// Elements of a part of a layer.
+    /// Elements of a shard of a layer.
     pub fn part_len(&self, layer: usize) -> usize {
         self.padded_len(layer) / self.size
     }
 
-    /// Where the own part begins in a whole layer's buffer.
+    /// The first element of the own shard in a whole layer's buffer.
     pub fn own_start(&self, layer: usize) -> usize {
         self.part_len(layer) * self.rank
     }
 
-    /// The own part of a whole layer's buffer, sharing its memory.
+    /// The own shard of a whole layer's buffer, as a view of it.
     pub(crate) fn own(&self, buffer: &Tensor, layer: usize) -> Result<Tensor> {
         Ok(buffer.narrow(0, self.own_start(layer), self.part_len(layer))?)
     }
 
-    /// The own parts of whole layers.
+    /// The own shards of whole layers.
     pub(crate) fn own_of_all(&self, buffers: &[Tensor]) -> Result<Vec<Tensor>> {
         buffers.iter().enumerate().map(|(layer, buffer)| self.own(buffer, layer)).collect()
     }
 
-    /// Parts of zeros, one a layer.
+    /// Shards of zeros, one per layer.
     pub(crate) fn zeros(&self, dtype: DType, device: &Device) -> Result<Vec<Tensor>> {
         let parts = (0..self.layout.layers.len()).map(|layer| Tensor::zeros(self.part_len(layer), dtype, device));
         Ok(parts.collect::<candle_core::Result<_>>()?)
     }
 
-    /// Copies what of a tensor of the layout lies in the own part there. `values` is flat, in the host's memory.
+    /// Copies the overlap of a tensor of the layout with the own shard. `values` is flat, in the host's memory.
     pub(crate) fn fill(&self, parts: &[Tensor], layer: usize, view: usize, values: &Tensor) -> Result<()> {
         let Some(at) = self.layout.layers.get(layer).and_then(|layer| layer.views.get(view)) else { return Ok(()) };
         let Range { start, end } = self.overlap(layer, at.offset..at.offset + at.len());
@@ -88,13 +88,13 @@ impl Partition {
         Ok(())
     }
 
-    /// What the own part of a layer holds of a range of its elements.
+    /// The overlap of a range of a layer's elements with the own shard.
     fn overlap(&self, layer: usize, range: Range<usize>) -> Range<usize> {
         let own = self.own_start(layer)..self.own_start(layer) + self.part_len(layer);
         range.start.max(own.start)..range.end.min(own.end)
     }
 
-    /// The own part of a layer by weight decay.
+    /// The own shard of a layer by weight decay.
     pub(crate) fn decay_spans(&self, layer: usize) -> Vec<DecaySpan> {
         let start = self.own_start(layer);
         self.layout.layers.get(layer).map_or(Vec::new(), |at| decay_spans(at, start..start + self.part_len(layer)))
@@ -117,9 +117,9 @@ mod tests {
     }
 
     proptest! {
-        /// Every element of every view is in exactly one part, in its place, with its view's decay.
+        /// Every element of every view is in exactly one shard, at its index, with its view's decay.
         #[test]
-        fn parts_cover_every_layer_once(hidden in 1usize..40, blocks in 1usize..3, size in 1usize..9) {
+        fn shards_cover_every_element_once(hidden in 1usize..40, blocks in 1usize..3, size in 1usize..9) {
             let layout = layout(2 * hidden, blocks);
             for (index, layer) in layout.layers.iter().enumerate() {
                 let mut seen = vec![None; layer.len];
@@ -143,7 +143,7 @@ mod tests {
         }
 
         #[test]
-        fn filled_parts_make_the_layer(hidden in 1usize..40, size in 1usize..6) {
+        fn filled_shards_make_up_the_layer(hidden in 1usize..40, size in 1usize..6) {
             let layout = layout(2 * hidden, 1);
             let mut whole = vec![Vec::new(); layout.layers.len()];
             for rank in 0..size {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_has_everything_without_padding() {
+    fn single_process_has_one_shard_without_padding() {
         let layout = layout(6, 2);
         let whole = Partition::whole(&layout);
         assert!(layout.layers.iter().enumerate().all(|(l, layer)| whole.padded_len(l) == layer.len));

@@ -1,4 +1,4 @@
-//! A rank's share of what a run remembers: parameters, gradients, the optimizer's state.
+//! The shards of a run's state on one rank: parameters, gradients, optimizer state.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,131 +6,130 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup, Single};
 use spag_model::{
-    FlatBuffers, GradientSink, Layout, LoadOptions, OptimizerPlace, WeightDtype, WeightSource, read_buffers,
-    read_tensors,
+    FlatBuffers, GradientSink, Layout, LoadOptions, WeightDtype, WeightSource, read_buffers, read_tensors,
 };
 
-use super::gathered::Gathered;
-use super::reduced::Reduced;
-use super::{Partition, Zero};
-use crate::config::{OffloadParam, TrainConfig, ZeroStage};
+use super::Partition;
+use super::grad_shards::GradShards;
+use super::param_shards::ParamShards;
+use crate::config::{Placement, ShardingPlan, TrainConfig, ZeroStage};
 use crate::error::Result;
 use crate::optimizer::{self, OptimizerState, ShardedParameters, squared_norm};
 
-/// Parameters, gradients and the optimizer's state, as far as they are this rank's.
-pub(crate) struct State {
+/// Parameters, gradients and optimizer state of this rank.
+pub(crate) struct ShardedState {
     group: Arc<dyn ProcessGroup>,
-    partition: Partition,
     stage: ZeroStage,
     weights: Weights,
     gradients: Gradients,
     optimizer: OptimizerState,
+    /// What this rank updates: its shards, or everything in stage 0.
+    updated: Partition,
 }
 
 enum Weights {
     Whole(FlatBuffers),
-    Parts(Gathered),
+    Sharded(ParamShards),
 }
 
 enum Gradients {
-    /// Of one process: passes add to them.
+    /// Of one process: passes add to them directly.
     Whole(FlatBuffers),
-    /// Sums over the ranks, of which the own parts are kept.
-    Parts(Reduced),
-    /// As before, in buffers that the other parts are put into before an update.
-    Replicated { whole: FlatBuffers, own: Reduced },
+    /// Own shards of the sums over the ranks.
+    Sharded(GradShards),
+    /// The same, stored in whole buffers, which are all-gathered before an update.
+    Replicated { whole: FlatBuffers, own: GradShards },
 }
 
-impl State {
-    /// Of a process on its own, whose parameters are those of a model.
-    pub(crate) fn whole(parameters: &FlatBuffers, config: &TrainConfig) -> Result<Self> {
-        let zero = Zero::default();
-        Self::new(Weights::Whole(parameters.clone()), parameters.layout(), config, zero, Arc::new(Single))
+impl ShardedState {
+    /// The state of a single process, with the parameters of a model.
+    pub(crate) fn single(parameters: &FlatBuffers, config: &TrainConfig) -> Result<Self> {
+        let plan = ShardingPlan::default();
+        Self::new(Weights::Whole(parameters.clone()), parameters.layout(), config, plan, Arc::new(Single))
     }
 
-    /// With parameters from the checkpoint in `dir`.
+    /// The state with parameters from the checkpoint in `dir`.
     pub(crate) fn load(
         dir: &Path,
         layout: &Layout,
         options: &LoadOptions,
         config: &TrainConfig,
-        zero: Zero,
+        plan: ShardingPlan,
         group: Arc<dyn ProcessGroup>,
     ) -> Result<Self> {
         let partition = Partition::new(layout, group.rank(), group.size());
         let LoadOptions { device, dtype } = options;
-        let weights = if zero.gathers(group.size()) {
-            let place = match zero.parameters {
-                OffloadParam::None => device,
-                OffloadParam::Cpu => &Device::Cpu,
+        let weights = if plan.gathers(group.size()) {
+            let stored_on = match plan.parameters {
+                Placement::Device => device,
+                Placement::Host => &Device::Cpu,
             };
-            let parts = partition.zeros(DType::from(*dtype), place)?;
+            let parts = partition.zeros(DType::from(*dtype), stored_on)?;
             read_tensors(layout, *dtype, dir, "model", &mut |layer, view, values| {
                 partition.fill(&parts, layer, view, &values).map_err(super::into_model)
             })?;
-            let gathered = Gathered::new(group.clone(), partition, parts, *dtype, device);
-            Weights::Parts(match zero.parameters {
-                OffloadParam::None => gathered,
-                OffloadParam::Cpu => gathered.on_host().locked()?,
+            let shards = ParamShards::new(group.clone(), partition, parts, *dtype, device);
+            Weights::Sharded(match plan.parameters {
+                Placement::Device => shards,
+                Placement::Host => shards.on_host().locked()?,
             })
         } else {
             let whole = FlatBuffers::padded(layout, *dtype, device, partition.multiple())?;
             read_buffers(&whole, dir, "model")?;
             Weights::Whole(whole)
         };
-        Self::new(weights, layout, config, zero, group)
+        Self::new(weights, layout, config, plan, group)
     }
 
     fn new(
         weights: Weights,
         layout: &Layout,
         config: &TrainConfig,
-        zero: Zero,
+        plan: ShardingPlan,
         group: Arc<dyn ProcessGroup>,
     ) -> Result<Self> {
         let partition = Partition::new(layout, group.rank(), group.size());
         let device = weights.source().device().clone();
-        let reduced = |parts| Reduced::new(group.clone(), partition.clone(), parts, &device);
-        let gradients = match (group.size(), zero.stage) {
+        let shards = |sums| GradShards::new(group.clone(), partition.clone(), sums, &device);
+        let gradients = match (group.size(), plan.stage) {
             (1, _) => Gradients::Whole(FlatBuffers::zeros(layout, &device)?),
             (_, ZeroStage::Disabled) => {
                 let whole = FlatBuffers::padded(layout, WeightDtype::F32, &device, partition.multiple())?;
-                let own = reduced(partition.own_of_all(whole.layers())?);
+                let own = shards(partition.own_of_all(whole.layers())?);
                 Gradients::Replicated { whole, own }
             }
-            _ => Gradients::Parts(reduced(partition.zeros(DType::F32, &device)?)),
+            _ => Gradients::Sharded(shards(partition.zeros(DType::F32, &device)?)),
         };
-        let updated = updated_partition(zero.stage, &partition);
-        let parameters = match zero.gathers(group.size()) {
-            true => zero.parameters,
-            false => OffloadParam::None,
+        let updated = match plan.stage {
+            ZeroStage::Disabled => Partition::whole(layout),
+            _ => partition,
         };
-        let parts = updated_parts(&weights, zero.stage, &partition)?;
-        let sharded = ShardedParameters {
-            layers: &parts,
-            decay_spans: (0..parts.len()).map(|layer| updated.decay_spans(layer)).collect(),
+        let layers = updated_parameters(&weights, plan.stage, &updated)?;
+        let parameters = ShardedParameters {
+            layers: &layers,
+            decay_spans: (0..layers.len()).map(|layer| updated.decay_spans(layer)).collect(),
             device: &device,
-            offload: parameters,
+            placement: if plan.gathers(group.size()) { plan.parameters } else { Placement::Device },
         };
-        let optimizer = OptimizerState::sharded(optimizer::build(config), sharded, zero.optimizer)?;
-        Ok(Self { group, partition, stage: zero.stage, weights, gradients, optimizer })
+        let optimizer = OptimizerState::sharded(optimizer::build(config), parameters, plan.optimizer)?;
+        Ok(Self { group, stage: plan.stage, weights, gradients, optimizer, updated })
     }
 
-    /// The ranks that share it.
+    /// The ranks that share the state.
     pub(crate) fn group(&self) -> &Arc<dyn ProcessGroup> {
         &self.group
     }
 
-    /// Where passes find the parameters.
+    /// The parameters as passes read them.
     pub(crate) fn weights(&self) -> &dyn WeightSource {
         self.weights.source()
     }
 
-    /// Where passes leave gradients, after [`State::begin`] and before [`State::finish_gradients`].
+    /// Where passes add gradients, between [`ShardedState::zero_gradients`] and [`ShardedState::finish_gradients`].
     pub(crate) fn gradients(&self) -> &dyn GradientSink {
         match &self.gradients {
             Gradients::Whole(whole) => whole,
-            Gradients::Parts(own) | Gradients::Replicated { own, .. } => own,
+            Gradients::Sharded(own) | Gradients::Replicated { own, .. } => own,
         }
     }
 
@@ -139,56 +138,56 @@ impl State {
         &self.optimizer
     }
 
-    /// Goes on after so many updates.
+    /// Resumes after `updates` updates.
     pub(crate) fn resume_at(&mut self, updates: u64) {
         self.optimizer.resume_at(updates);
     }
 
     /// Sets the gradients to zero.
-    pub(crate) fn begin(&self) -> Result<()> {
+    pub(crate) fn zero_gradients(&self) -> Result<()> {
         match &self.gradients {
             Gradients::Whole(whole) => Ok(whole.set_zero()?),
-            Gradients::Parts(own) | Gradients::Replicated { own, .. } => own.begin(),
+            Gradients::Sharded(own) | Gradients::Replicated { own, .. } => own.set_zero(),
         }
     }
 
-    /// Waits until all gradients are summed.
+    /// Waits until all gradients are reduced.
     pub(crate) fn finish_gradients(&self) -> Result<()> {
         match &self.gradients {
             Gradients::Whole(_) => Ok(()),
-            Gradients::Parts(own) | Gradients::Replicated { own, .. } => own.finish(),
+            Gradients::Sharded(own) | Gradients::Replicated { own, .. } => own.finish(),
         }
     }
 
-    /// The sum of squares of this rank's parts of the gradients: those of all ranks make the whole.
+    /// The sum of squares of the own gradient shards. The sum over all ranks is that of the whole gradient.
     pub(crate) fn squared_norm(&self) -> Result<f64> {
         match &self.gradients {
             Gradients::Whole(whole) => squared_norm(whole.layers()),
-            Gradients::Parts(own) | Gradients::Replicated { own, .. } => squared_norm(own.parts()),
+            Gradients::Sharded(own) | Gradients::Replicated { own, .. } => squared_norm(own.shards()),
         }
     }
 
     /// One update of the parameters; `gradient_scale` multiplies the gradients first.
     pub(crate) fn update(&mut self, learning_rate: f64, gradient_scale: f64) -> Result<()> {
-        let parts = updated_parts(&self.weights, self.stage, &self.partition)?;
+        let parameters = updated_parameters(&self.weights, self.stage, &self.updated)?;
         let gradients = match &self.gradients {
             Gradients::Whole(whole) => whole.layers(),
-            Gradients::Parts(own) => own.parts(),
+            Gradients::Sharded(own) => own.shards(),
             Gradients::Replicated { whole, .. } => {
-                self.gather(whole.layers())?;
+                self.all_gather(whole.layers())?;
                 whole.layers()
             }
         };
-        self.optimizer.update(&parts, gradients, learning_rate, gradient_scale)?;
+        self.optimizer.update(&parameters, gradients, learning_rate, gradient_scale)?;
         match &self.weights {
-            Weights::Parts(gathered) => gathered.forget(),
-            Weights::Whole(whole) if self.updated_partition() == self.partition => self.gather(whole.layers()),
+            Weights::Sharded(shards) => shards.free_gathered(),
+            Weights::Whole(whole) if self.stage != ZeroStage::Disabled => self.all_gather(whole.layers()),
             Weights::Whole(_) => Ok(()),
         }
     }
 
-    /// Puts every rank's parts of whole layers there on every rank.
-    fn gather(&self, layers: &[Tensor]) -> Result<()> {
+    /// Gathers the shards of all ranks into whole layers.
+    fn all_gather(&self, layers: &[Tensor]) -> Result<()> {
         if self.group.size() == 1 {
             return Ok(());
         }
@@ -197,25 +196,20 @@ impl State {
         pending.into_iter().try_for_each(|pending| Ok(pending.wait()?))
     }
 
-    /// What this rank updates.
-    fn updated_partition(&self) -> Partition {
-        updated_partition(self.stage, &self.partition)
-    }
-
-    /// The optimizer's buffers by the stem of their files, as whole layers. All ranks have to read the same of them in
+    /// The optimizer's buffers by the stem of their files, as whole layers. All ranks have to read the same layers in
     /// the same order.
     pub(crate) fn optimizer_state(&self) -> Vec<(&'static str, Box<dyn WeightSource>)> {
-        let split = self.updated_partition() == self.partition && self.group.size() > 1;
-        let group: Arc<dyn ProcessGroup> = if split { self.group.clone() } else { Arc::new(Single) };
-        let device = self.weights().device();
+        let sharded = self.stage != ZeroStage::Disabled && self.group.size() > 1;
+        let group: Arc<dyn ProcessGroup> = if sharded { self.group.clone() } else { Arc::new(Single) };
         let source = |parts: &[Tensor]| -> Box<dyn WeightSource> {
-            // One process's are lent where they lie.
-            let device = if split { device } else { parts.first().map_or(device, Tensor::device) };
-            let partition = self.updated_partition();
-            let gathered = Gathered::new(group.clone(), partition, parts.to_vec(), WeightDtype::F32, device);
+            // Whole layers are read where they are stored.
+            let stored_on = parts.first().filter(|_| !sharded).map(Tensor::device);
+            let device = stored_on.unwrap_or(self.weights().device());
+            let shards =
+                ParamShards::new(group.clone(), self.updated.clone(), parts.to_vec(), WeightDtype::F32, device);
             Box::new(match self.optimizer.place() {
-                OptimizerPlace::Host if split => gathered.on_host(),
-                _ => gathered,
+                Placement::Host if sharded => shards.on_host(),
+                _ => shards,
             })
         };
         self.optimizer.buffers().map(|(stem, parts)| (stem, source(parts))).collect()
@@ -223,10 +217,9 @@ impl State {
 
     /// Fills the optimizer's buffers from the files of their stems in `dir`.
     pub(crate) fn restore_optimizer(&self, dir: &Path) -> Result<()> {
-        let partition = self.updated_partition();
         for (stem, parts) in self.optimizer.buffers() {
-            read_tensors(partition.layout(), WeightDtype::F32, dir, stem, &mut |layer, view, values| {
-                partition.fill(parts, layer, view, &values).map_err(super::into_model)
+            read_tensors(self.updated.layout(), WeightDtype::F32, dir, stem, &mut |layer, view, values| {
+                self.updated.fill(parts, layer, view, &values).map_err(super::into_model)
             })?;
         }
         Ok(())
@@ -237,24 +230,16 @@ impl Weights {
     fn source(&self) -> &dyn WeightSource {
         match self {
             Self::Whole(whole) => whole,
-            Self::Parts(gathered) => gathered,
+            Self::Sharded(shards) => shards,
         }
     }
 }
 
-/// What a rank updates: its parts, or everything in stage 0.
-fn updated_partition(stage: ZeroStage, partition: &Partition) -> Partition {
-    match stage {
-        ZeroStage::Disabled => Partition::whole(partition.layout()),
-        _ => partition.clone(),
-    }
-}
-
 /// The parameters that a rank updates.
-fn updated_parts(weights: &Weights, stage: ZeroStage, partition: &Partition) -> Result<Vec<Tensor>> {
+fn updated_parameters(weights: &Weights, stage: ZeroStage, updated: &Partition) -> Result<Vec<Tensor>> {
     match (weights, stage) {
-        (Weights::Parts(gathered), _) => Ok(gathered.parts().to_vec()),
+        (Weights::Sharded(shards), _) => Ok(shards.shards().to_vec()),
         (Weights::Whole(whole), ZeroStage::Disabled) => Ok(whole.layers().to_vec()),
-        (Weights::Whole(whole), _) => partition.own_of_all(whole.layers()),
+        (Weights::Whole(whole), _) => updated.own_of_all(whole.layers()),
     }
 }

@@ -11,7 +11,7 @@ use crate::ops::matmul;
 const MODULE: Module = module!("log_prob");
 /// Logits of at most this many elements exist at a time (512 MiB of f32). One chunk is kept for the backward pass,
 /// which would need as much memory to compute it again.
-const CHUNK_ELEMENTS: usize = 1 << 27;
+pub const CHUNK_ELEMENTS: usize = 1 << 27;
 /// Threads that share a row of logits.
 const ROW_THREADS: u32 = 512;
 /// Shared memory that a reduction over the block needs.

@@ -1,52 +1,55 @@
-//! Whole files in, settings or problems out.
+//! Files and the settings or problems that they give.
 
 use std::{error::Error, path::Path};
 
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::{Placement, ZeroStage};
 
 mod any;
 mod faults;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// The paper's imitation run on 8 processes, with LLaMA-2's 7B model.
-fn flags() -> Flags {
-    Flags {
+/// The flags of the paper's imitation run.
+fn config() -> TrainConfig {
+    TrainConfig {
         per_device_train_batch_size: 2,
         gradient_accumulation_steps: 8,
-        world_size: 8,
         bf16: true,
         learning_rate: 5e-6,
-        warmup_steps: 30,
-        total_steps: 1000,
-        hidden_size: 4096,
-        ..Flags::default()
+        warmup_steps: Some(30),
+        ..TrainConfig::default()
     }
 }
 
+/// The run on 8 ranks, with LLaMA-2's 7B model.
+fn run(config: &TrainConfig) -> RunFacts<'_> {
+    RunFacts { config, world_size: 8, total_steps: 1000, hidden_size: 4096 }
+}
+
 fn problems(file: Value) -> Vec<String> {
-    match DeepSpeed::resolve(&file, &flags()) {
+    match DeepSpeed::resolve(&file, &run(&config())) {
         Ok(_) => Vec::new(),
         Err(problems) => problems.iter().map(Problem::to_string).collect(),
     }
 }
 
 fn resolved(file: Value) -> DeepSpeed {
-    DeepSpeed::resolve(&file, &flags()).unwrap_or_else(|problems| panic!("{file}: {problems:?}"))
+    DeepSpeed::resolve(&file, &run(&config())).unwrap_or_else(|problems| panic!("{file}: {problems:?}"))
 }
 
-/// A file with nothing but `value` at a path.
+/// A file with a single value at a path.
 fn at(key: &str, value: Value) -> Value {
     key.rsplit('.').fold(value, |inner, name| json!({ name: inner }))
 }
 
 #[test]
-fn the_paper_s_file_resolves() -> Outcome {
+fn file_of_the_paper_resolves() -> Outcome {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/default_offload_opt_param.json");
-    let settings = DeepSpeed::load(&path, &flags())?;
-    let cpu = Offload { device: Device::Cpu, pin_memory: true };
+    let settings = DeepSpeed::load(&path, &run(&config()))?;
+    let cpu = Offload { device: Placement::Host, pin_memory: true };
     let expected = DeepSpeed {
         train_batch_size: 128,
         train_micro_batch_size_per_gpu: 2,
@@ -57,7 +60,7 @@ fn the_paper_s_file_resolves() -> Outcome {
         optimizer: Optimizer::AdamW(AdamWParams { lr: 5e-6, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.0 }),
         scheduler: None,
         zero_optimization: Zero {
-            stage: ZeroStage::Weights,
+            stage: ZeroStage::Parameters,
             offload_optimizer: cpu,
             offload_param: cpu,
             overlap_comm: true,
@@ -78,7 +81,7 @@ fn the_paper_s_file_resolves() -> Outcome {
 }
 
 #[test]
-fn resolved_settings_are_a_file_of_the_same_settings() -> Outcome {
+fn resolved_settings_resolve_to_themselves() -> Outcome {
     let scheduler = json!({"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto", "warmup_type": "linear"}});
     for file in [json!({}), json!({"zero_optimization": {"stage": 2}}), json!({"scheduler": scheduler})] {
         let settings = resolved(file);
@@ -88,10 +91,10 @@ fn resolved_settings_are_a_file_of_the_same_settings() -> Outcome {
 }
 
 #[test]
-fn defaults_are_deepspeed_s() {
+fn absent_keys_take_deepspeed_defaults() {
     let zero = resolved(json!({"zero_optimization": {"stage": 2}})).zero_optimization;
     assert!(!zero.overlap_comm && zero.contiguous_gradients && !zero.stage3_gather_16bit_weights_on_model_save);
-    assert_eq!(zero.offload_optimizer, Offload { device: Device::None, pin_memory: false });
+    assert_eq!(zero.offload_optimizer, Offload { device: Placement::Device, pin_memory: false });
     assert_eq!((zero.reduce_bucket_size, zero.stage3_prefetch_bucket_size), (500_000_000, 50_000_000));
     assert!(resolved(json!({"zero_optimization": {"stage": 3}})).zero_optimization.overlap_comm);
     assert_eq!(resolved(json!({})).zero_optimization.stage, ZeroStage::Disabled);
@@ -109,7 +112,7 @@ fn numbers_may_be_written_as_floats() {
 }
 
 #[test]
-fn what_is_turned_off_or_has_no_influence_is_accepted() {
+fn disabled_and_idle_settings_are_accepted() {
     for (key, value) in [
         ("amp", json!({"enabled": false, "opt_level": "O1"})),
         ("amp", json!({"enabled": "auto"})),
@@ -137,7 +140,7 @@ fn what_is_turned_off_or_has_no_influence_is_accepted() {
 }
 
 #[test]
-fn a_scheduler_of_autos_takes_the_flags_numbers() {
+fn auto_scheduler_takes_the_flags() {
     let params = json!({"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"});
     let expected = SchedulerParams {
         warmup_min_lr: 0.0,
@@ -153,7 +156,7 @@ fn a_scheduler_of_autos_takes_the_flags_numbers() {
 }
 
 #[test]
-fn schedules_move_as_deepspeed_s() {
+fn schedules_follow_deepspeed() {
     let file = |name: &str, shape: &str| {
         let params = json!({"warmup_min_lr": 1e-6, "warmup_num_steps": "auto", "warmup_type": shape});
         resolved(json!({"scheduler": {"type": name, "params": params}})).scheduler.expect("a scheduler is given")

@@ -1,23 +1,21 @@
-//! Typed values out of the JSON by their path, with every fault noted and reading going on.
+//! Typed values of the JSON by their path. Problems are collected, so that all are reported at once.
 
 use serde_json::Value;
 
-use super::{Device, Problem, WarmupType, ZeroStage};
+use super::{Problem, WarmupType};
+use crate::config::{Placement, ZeroStage};
 
-/// How a value is read and what to call it in a message.
+/// How a value is parsed, and how messages describe it.
 #[derive(Clone, Copy)]
 pub(super) struct Kind<T> {
     expected: &'static str,
     read: fn(&Value) -> Option<T>,
 }
 
-/// A whole number. Written as `5e8` it counts too, as DeepSpeed takes it.
-pub(super) const COUNT: Kind<u64> = Kind {
-    expected: "a whole number of at least 0 (or \"auto\")",
-    read: |value| value.as_u64().or_else(|| whole(value)),
-};
+/// A whole number, also as `5e8`, like in DeepSpeed.
+pub(super) const COUNT: Kind<u64> = Kind { expected: "a whole number of at least 0 (or \"auto\")", read: whole };
 
-/// Learning rates and the like.
+/// A number that is not negative.
 pub(super) const NUMBER: Kind<f64> = Kind {
     expected: "a number of at least 0 (or \"auto\")",
     read: |value| value.as_f64().filter(|number| number.is_finite() && *number >= 0.0),
@@ -26,7 +24,7 @@ pub(super) const NUMBER: Kind<f64> = Kind {
 /// On or off.
 pub(super) const SWITCH: Kind<bool> = Kind { expected: "true or false (or \"auto\")", read: Value::as_bool };
 
-/// Adam's two decays.
+/// Adam's betas.
 pub(super) const BETAS: Kind<[f64; 2]> = Kind {
     expected: "two numbers from 0 to below 1 (or \"auto\")",
     read: |value| match value.as_array()?.as_slice() {
@@ -41,20 +39,12 @@ pub(super) const BETAS: Kind<[f64; 2]> = Kind {
 pub(super) const NAME: Kind<String> = Kind { expected: "a string", read: |value| value.as_str().map(str::to_owned) };
 
 /// A stage of ZeRO.
-pub(super) const STAGE: Kind<ZeroStage> = Kind {
-    expected: "0, 1, 2 or 3",
-    read: |value| value.as_u64().or_else(|| whole(value)).and_then(ZeroStage::from_number),
-};
+pub(super) const STAGE: Kind<ZeroStage> =
+    Kind { expected: "0, 1, 2 or 3", read: |value| whole(value).and_then(|number| ZeroStage::try_from(number).ok()) };
 
-/// A memory to offload to.
-pub(super) const DEVICE: Kind<Device> = Kind {
-    expected: "\"none\" or \"cpu\"",
-    read: |value| match value.as_str()? {
-        "none" => Some(Device::None),
-        "cpu" => Some(Device::Cpu),
-        _ => None,
-    },
-};
+/// The memory to offload to.
+pub(super) const DEVICE: Kind<Placement> =
+    Kind { expected: "\"none\" or \"cpu\"", read: |value| value.as_str()?.parse().ok() };
 
 /// The shape of a warm-up.
 pub(super) const WARMUP: Kind<WarmupType> = Kind {
@@ -66,9 +56,9 @@ pub(super) const WARMUP: Kind<WarmupType> = Kind {
     },
 };
 
-/// A setting as the file has it.
+/// A setting of the file.
 pub(super) enum Given<T> {
-    /// Left out, `null`, refused, or faulty, which is noted.
+    /// Absent, `null`, refused or invalid. The last two are already reported.
     Absent,
     /// `"auto"`.
     Auto,
@@ -76,14 +66,14 @@ pub(super) enum Given<T> {
     Value(T),
 }
 
-/// The file and what was found wrong with it so far.
+/// The file and its problems so far.
 pub(super) struct Reader<'a> {
     root: &'a Value,
     problems: Vec<Problem>,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of a file whose keys have these problems.
+    /// A file with the problems of its keys.
     pub(super) fn new(root: &'a Value, problems: Vec<Problem>) -> Self {
         Self { root, problems }
     }
@@ -93,7 +83,7 @@ impl<'a> Reader<'a> {
         self.problems
     }
 
-    /// Notes a problem.
+    /// Adds a problem.
     pub(super) fn report(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
@@ -103,13 +93,13 @@ impl<'a> Reader<'a> {
         key.split('.').try_fold(self.root, |value, part| value.get(part)).filter(|value| !value.is_null())
     }
 
-    /// The value at `key` if it is given and of its kind, without noting anything.
+    /// The value at `key` if it is valid; reports nothing.
     pub(super) fn peek<T>(&self, key: &str, kind: Kind<T>) -> Option<T> {
         self.find(key).and_then(kind.read)
     }
 
-    /// The value at `key`; one of another kind is noted. What is refused already needs no second complaint.
-    pub(super) fn given<T>(&mut self, key: &'static str, kind: Kind<T>) -> Given<T> {
+    /// The value at `key`. An invalid one is reported, unless it is refused already.
+    pub(super) fn given<T>(&mut self, key: &str, kind: Kind<T>) -> Given<T> {
         let refused =
             |problem: &Problem| matches!(problem, Problem::Unsupported { key: refused, .. } if refused == key);
         let Some(value) = self.find(key).filter(|_| !self.problems.iter().any(refused)) else { return Given::Absent };
@@ -123,16 +113,22 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value at `key` or DeepSpeed's default. As in DeepSpeed, `"auto"` that nobody fills in is the default.
-    pub(super) fn or<T>(&mut self, key: &'static str, kind: Kind<T>, default: T) -> T {
+    /// The value at `key`, or DeepSpeed's default if it is absent or `"auto"`.
+    pub(super) fn or<T: Clone>(&mut self, key: &str, kind: Kind<T>, default: T) -> T {
+        self.or_auto(key, kind, default.clone(), default)
+    }
+
+    /// The value at `key`, `auto` if it is `"auto"`, or `default` if it is absent.
+    pub(super) fn or_auto<T>(&mut self, key: &str, kind: Kind<T>, auto: T, default: T) -> T {
         match self.given(key, kind) {
             Given::Value(value) => value,
-            Given::Absent | Given::Auto => default,
+            Given::Auto => auto,
+            Given::Absent => default,
         }
     }
 
-    /// The flag's value; a given one that differs is noted.
-    pub(super) fn agree<T>(&mut self, key: &'static str, kind: Kind<T>, flag: &'static str, flag_value: T) -> T
+    /// The flag's value. A different value at `key` is reported.
+    pub(super) fn agree<T>(&mut self, key: &str, kind: Kind<T>, flag: &'static str, flag_value: T) -> T
     where
         T: Clone + PartialEq + Into<Value>,
     {
@@ -140,13 +136,13 @@ impl<'a> Reader<'a> {
             && value != flag_value
         {
             let (value, flag_value) = (shown(&value.into()), shown(&flag_value.clone().into()));
-            self.report(Problem::Mismatch { key, value, flag, flag_value });
+            self.report(Problem::Mismatch { key: key.to_owned(), value, flag, flag_value });
         }
         flag_value
     }
 }
 
-/// A value for a message: JSON, cut where it would fill the screen.
+/// A value as JSON for a message, shortened if it is long.
 pub(super) fn shown(value: &Value) -> String {
     const MOST: usize = 60;
     let text = value.to_string();
@@ -156,9 +152,12 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// `5e8` is a float to JSON.
+/// JSON parses `5e8` as a float.
 fn whole(value: &Value) -> Option<u64> {
-    /// 2⁶⁴: every whole float below fits.
+    /// 2⁶⁴.
     const END: f64 = 18_446_744_073_709_551_616.0;
-    value.as_f64().filter(|number| number.fract() == 0.0 && (0.0..END).contains(number)).map(|number| number as u64)
+    let float = || {
+        value.as_f64().filter(|number| number.fract() == 0.0 && (0.0..END).contains(number)).map(|number| number as u64)
+    };
+    value.as_u64().or_else(float)
 }

@@ -1,0 +1,128 @@
+//! The output folder of a run, and what is written there during training.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use spag_io::{FileLock, write_json_atomically};
+
+use super::{Start, TrainJob};
+use crate::checkpoint::{self, Origin, checkpoint_folders};
+use crate::config::IntervalStrategy;
+use crate::deepspeed::DeepSpeed;
+use crate::error::{Error, Result};
+use crate::metrics::{EvalRecord, MetricsLog, Record};
+use crate::tensorboard::EventWriter;
+use crate::trainer::{Observer, Trainer};
+
+/// The output folder of a run, locked against other runs.
+pub(super) struct OutputDir {
+    path: PathBuf,
+    _lock: FileLock,
+}
+
+impl OutputDir {
+    /// Creates or opens the folder. Refuses to start a new run beside the checkpoints of an earlier one.
+    pub(super) fn open(job: &TrainJob) -> Result<Self> {
+        let path = job.output_dir.clone();
+        let lock = FileLock::try_acquire(path.join(".lock")).map_err(|error| match error {
+            spag_io::Error::InUse { .. } => Error::OutputInUse { path: path.clone() },
+            error => error.into(),
+        })?;
+        if let (Start::Anew, Some((step, _))) = (&job.start, checkpoint_folders(&path)?.last()) {
+            return Err(Error::OutputHolds { path, step: *step });
+        }
+        checkpoint::remove_leftovers(&path)?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Writes the resolved settings, and returns the writer of metrics and checkpoints from step `step` on.
+    pub(super) fn writer<'a>(
+        &'a self,
+        job: &'a TrainJob,
+        deepspeed: Option<&DeepSpeed>,
+        origin: Origin<'a>,
+        step: usize,
+    ) -> Result<RunWriter<'a>> {
+        if job.start == Start::Overwrite {
+            // Only here, so that a run that fails before its first step deletes nothing.
+            for (_, path) in checkpoint_folders(&self.path)? {
+                fs::remove_dir_all(&path).map_err(Error::io(&path))?;
+            }
+        }
+        write_json_atomically(self.path.join("train_config.json"), job)?;
+        if let Some(settings) = deepspeed {
+            write_json_atomically(self.path.join("deepspeed_config.json"), settings)?;
+        }
+        let events = job.logging_dir.as_ref().map(|dir| EventWriter::create(dir, step)).transpose()?;
+        Ok(RunWriter { metrics: MetricsLog::open(&self.path, step)?, events, dir: &self.path, origin })
+    }
+}
+
+/// Writes metrics and checkpoints during training.
+pub(super) struct RunWriter<'a> {
+    dir: &'a Path,
+    origin: Origin<'a>,
+    metrics: MetricsLog,
+    events: Option<EventWriter>,
+}
+
+impl RunWriter<'_> {
+    fn scalars(&mut self, step: usize, group: &str, values: &[(&str, f64)]) -> Result<()> {
+        let Some(events) = &mut self.events else { return Ok(()) };
+        let tagged: Vec<(String, f64)> =
+            values.iter().map(|(name, value)| (format!("{group}/{name}"), *value)).collect();
+        let values: Vec<(&str, f64)> = tagged.iter().map(|(tag, value)| (tag.as_str(), *value)).collect();
+        events.scalars(step, &values)
+    }
+}
+
+impl Observer for RunWriter<'_> {
+    fn record(&mut self, record: &Record) -> Result<()> {
+        self.metrics.append(record)?;
+        self.scalars(record.step, "train", &record.named())
+    }
+
+    fn evaluated(&mut self, record: &EvalRecord) -> Result<()> {
+        self.metrics.append(record)?;
+        self.scalars(record.step, "eval", &[("loss", record.eval_loss), ("runtime", record.eval_runtime)])
+    }
+
+    fn save(&mut self, trainer: &Trainer<'_>) -> Result<()> {
+        // A checkpoint must not be newer than the metrics on the disk.
+        self.metrics.sync()?;
+        checkpoint::write(self.dir, trainer, &self.origin)?;
+        match self.origin.config.save_total_limit {
+            Some(limit) if self.origin.config.save_strategy != IntervalStrategy::No => {
+                checkpoint::prune(self.dir, limit)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Rank 0 writes. The other ranks have `None`, and take part in the collectives of a checkpoint.
+pub(super) struct RankObserver<'a>(pub(super) Option<RunWriter<'a>>);
+
+impl RankObserver<'_> {
+    /// Waits until the metrics are on the disk.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.0.as_mut().map_or(Ok(()), |writer| writer.metrics.sync())
+    }
+}
+
+impl Observer for RankObserver<'_> {
+    fn record(&mut self, record: &Record) -> Result<()> {
+        self.0.as_mut().map_or(Ok(()), |writer| writer.record(record))
+    }
+
+    fn evaluated(&mut self, record: &EvalRecord) -> Result<()> {
+        self.0.as_mut().map_or(Ok(()), |writer| writer.evaluated(record))
+    }
+
+    fn save(&mut self, trainer: &Trainer<'_>) -> Result<()> {
+        match &mut self.0 {
+            Some(writer) => writer.save(trainer),
+            None => checkpoint::write_elsewhere(trainer),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The steps of a training run, from reading its files to writing the finished model.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::Value;
+use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
+use spag_io::Progress;
+use spag_model::{
+    Llama, LlamaConfig, LoadOptions, Network, OpenDevice, Tokenizer, WriteOptions, load_model_with, save_checkpoint,
+};
+use spag_rewards::{Sample, read_samples};
+
+use super::output::{OutputDir, RankObserver};
+use super::{Start, TrainJob};
+use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
+use crate::config::ShardingRequest;
+use crate::dataset::Dataset;
+use crate::deepspeed::{DeepSpeed, RunFacts};
+use crate::error::{Error, Result};
+use crate::memory::fit;
+use crate::order::Plan;
+use crate::reference::{ReferenceKey, cached};
+use crate::step::TrainData;
+use crate::summary::TrainSummary;
+use crate::trainer::Trainer;
+use crate::zero::ShardedState;
+
+/// Reads, trains and writes, as one of the ranks of the launcher's environment. The weights are written last, so a folder
+/// with `model.safetensors` is complete.
+///
+/// If the run is killed, the same job with [`Start::Latest`] gives the same final weights, bit by bit, with the same
+/// number of threads and ranks.
+///
+/// # Errors
+/// Files that cannot be read or written, a checkpoint that is damaged or of another run, a broken launcher environment,
+/// lost ranks, ranks with mismatched settings, and all errors of [`Trainer::run`].
+pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> {
+    let env = LaunchEnv::detect()?;
+    // Before the rendezvous, so that an unusable device fails at once.
+    let device = job.device.open(env.local_rank)?;
+    run_on(job, &env, join_on(&env, &JoinOptions::detect()?, device.device())?, progress)
+}
+
+/// As [`run`], with a process group. Rank 0 reads and writes the output folder; all ranks read the model, the data and
+/// the checkpoints.
+///
+/// # Errors
+/// As [`run`]. An error aborts the other ranks too, with its message.
+pub fn run_on(
+    job: &TrainJob,
+    env: &LaunchEnv,
+    group: Arc<dyn ProcessGroup>,
+    progress: &mut dyn Progress,
+) -> Result<TrainSummary> {
+    let outcome = train(job, env, &group, progress);
+    if let Err(error) = &outcome {
+        group.abort(&error.to_string());
+    }
+    outcome
+}
+
+fn train(
+    job: &TrainJob,
+    env: &LaunchEnv,
+    group: &Arc<dyn ProcessGroup>,
+    progress: &mut dyn Progress,
+) -> Result<TrainSummary> {
+    let started = Instant::now();
+    job.config.check()?;
+    // The checks that may fail run before the slow parts.
+    let device = job.device.open(env.local_rank)?;
+    let (samples, eval_samples) = (read_all(&job.train_data_path)?, read_all(&job.eval_data_path)?);
+    let output = if group.rank() == 0 { Some(OutputDir::open(job)?) } else { None };
+    let saved = match start_from(job, &**group)? {
+        Some(dir) if group.rank() == 0 => Some(SavedRun::open(dir)?),
+        Some(dir) => Some(SavedRun::open_unchecked(dir)?),
+        None => None,
+    };
+    let model_dir = saved.as_ref().map_or(job.model_name_or_path.as_path(), SavedRun::dir).to_owned();
+    let tokenizer = spag_model::load_tokenizer(&model_dir)?;
+    let dataset = Dataset::new(&samples, &tokenizer, job.config.max_length)?;
+    let deepspeed = deepspeed(job, dataset.samples.len(), group.size())?;
+    let architecture = LlamaConfig::from_file(model_dir.join("config.json"))?;
+    let file = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
+    let request = ShardingRequest::new(job.zero_stage, job.offload_optimizer, job.offload_param, file)?;
+    let plan = fit(&architecture, &job.config, request, (group.size(), env.local_size), &device)?;
+    let job = &TrainJob {
+        zero_stage: Some(plan.stage),
+        offload_param: plan.parameters,
+        offload_optimizer: Some(plan.optimizer),
+        ..job.clone()
+    };
+    let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
+    let scheduler = deepspeed.as_ref().and_then(|settings| settings.scheduler.clone());
+    let data_sha256 = dataset.content_digest();
+    let origin = Origin {
+        tokenizer: &tokenizer,
+        config: &job.config,
+        scheduler: scheduler.as_ref(),
+        data_sha256: &data_sha256,
+        samples: dataset.samples.len(),
+        ranks: group.size(),
+    };
+    if let Some(saved) = &saved {
+        let differences = saved.state().differences(&origin);
+        if !differences.is_empty() {
+            return Err(Error::OtherRun { path: saved.dir().to_owned(), differences });
+        }
+    }
+    let eval = (!eval_samples.is_empty()).then(|| Dataset::new(&eval_samples, &tokenizer, job.config.max_length));
+    let eval = eval.transpose()?;
+    drop((samples, eval_samples));
+    check_agreement(job, &**group, &device, &architecture, &dataset, eval.as_ref())?;
+
+    // The reference model is dropped before the trained model is loaded.
+    let mut of_reference = |dataset: &Dataset| {
+        if !job.config.method.needs_reference() {
+            return Ok(Vec::new());
+        }
+        reference(job, &**group, dataset, &options, progress)
+    };
+    let ref_log_probs = of_reference(&dataset)?;
+    let eval_ref_log_probs = eval.as_ref().map(&mut of_reference).transpose()?.unwrap_or_default();
+
+    let network = Network::new(&architecture)?;
+    let state = ShardedState::load(&model_dir, network.layout(), &options, &job.config, plan, group.clone())?;
+    let data = TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs };
+    let mut trainer = Trainer::with_state(&network, state, data, &job.config)?.with_scheduler(scheduler.clone());
+    if let Some(saved) = &saved {
+        saved.restore(&mut trainer)?;
+    }
+    let resumed_at = trainer.position().step;
+    let writer =
+        output.as_ref().map(|output| output.writer(job, deepspeed.as_ref(), origin, resumed_at)).transpose()?;
+    let mut observer = RankObserver(writer);
+    let eval = eval.as_ref().map(|dataset| TrainData { dataset, ref_log_probs: &eval_ref_log_probs });
+    trainer.run(eval, &mut observer, progress)?;
+    observer.finish()?;
+    finish(job, &trainer, &tokenizer)?;
+    // A launcher may take the exit of a rank for the end of the run, so no rank exits before all files are written.
+    group.barrier()?;
+    Ok(TrainSummary { resumed_at, ..TrainSummary::new(trainer.position(), &dataset.dropped, started.elapsed()) })
+}
+
+/// The checkpoint to resume from. Rank 0 looks it up for all.
+fn start_from(job: &TrainJob, group: &dyn ProcessGroup) -> Result<Option<PathBuf>> {
+    let found = match &job.start {
+        Start::Anew | Start::Overwrite => None,
+        Start::Latest if group.rank() == 0 => latest_checkpoint(&job.output_dir)?,
+        Start::Latest => None,
+        Start::From(dir) => Some(dir.clone()),
+    };
+    let named = found.map(|dir| dir.to_string_lossy().into_owned()).unwrap_or_default();
+    let named = broadcast_text(group, &named)?;
+    Ok((!named.is_empty()).then(|| PathBuf::from(named)))
+}
+
+/// Checks that the ranks agree on everything that a step's result, or the order of collectives, depends on.
+///
+/// # Errors
+/// [`spag_dist::Error::Disagree`] on every rank, with the first rank and the first fact that differ.
+fn check_agreement(
+    job: &TrainJob,
+    group: &dyn ProcessGroup,
+    device: &OpenDevice,
+    architecture: &LlamaConfig,
+    dataset: &Dataset,
+    eval: Option<&Dataset>,
+) -> Result<()> {
+    if group.size() == 1 {
+        return Ok(());
+    }
+    let value = |value: serde_json::Result<Value>| value.unwrap_or_default();
+    let mut facts: Vec<(String, String)> = Vec::new();
+    // Settings first: what follows from them differs too, but is less helpful.
+    if let Value::Object(settings) = value(serde_json::to_value(&job.config)) {
+        facts.extend(settings.iter().map(|(flag, value)| (format!("--{flag}"), value.to_string())));
+    }
+    let kind = if device.device().is_cpu() { "the CPU" } else { "a GPU" };
+    facts.extend([
+        ("--zero_stage".into(), job.zero_stage.unwrap_or_default().number().to_string()),
+        ("the device".into(), kind.into()),
+        ("the model's config.json".into(), value(serde_json::to_value(architecture)).to_string()),
+        ("the digest of the training data or the tokenizer".into(), dataset.content_digest()),
+        ("the digest of the evaluation data".into(), eval.map(Dataset::content_digest).unwrap_or_default()),
+    ]);
+    let facts: Vec<(&str, String)> = facts.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    Ok(agree(group, &facts)?)
+}
+
+fn read_all(paths: &[PathBuf]) -> Result<Vec<Sample>> {
+    let files: Vec<_> = paths.iter().map(read_samples).collect::<Result<_, _>>()?;
+    Ok(files.into_iter().flatten().collect())
+}
+
+/// The settings of the DeepSpeed file, checked against those of the run.
+fn deepspeed(job: &TrainJob, samples: usize, ranks: usize) -> Result<Option<DeepSpeed>> {
+    let Some(path) = &job.deepspeed else { return Ok(None) };
+    let run = RunFacts {
+        config: &job.config,
+        world_size: ranks,
+        total_steps: Plan::of_ranks(&job.config, samples, ranks).steps,
+        hidden_size: LlamaConfig::from_file(job.model_name_or_path.join("config.json"))?.hidden_size,
+    };
+    Ok(Some(DeepSpeed::load(path, &run)?))
+}
+
+/// ℓ_ref of a data set, from the output folder or from the reference model.
+fn reference(
+    job: &TrainJob,
+    group: &dyn ProcessGroup,
+    dataset: &Dataset,
+    // Of the trained model: in the same number format, model and reference agree before the first step.
+    options: &LoadOptions,
+    progress: &mut dyn Progress,
+) -> Result<Vec<f64>> {
+    let key = ReferenceKey::new(dataset, job.config.max_length, job.reference_dir(), options.dtype)?;
+    let load = || -> Result<Llama> { Ok(load_model_with(job.reference_dir(), options)?) };
+    cached(group, &job.output_dir.join("ref_log_probs"), &key, dataset, load, progress)
+}
+
+/// Writes the finished model, on rank 0.
+fn finish(job: &TrainJob, trainer: &Trainer<'_>, tokenizer: &Tokenizer) -> Result<()> {
+    if trainer.group().rank() > 0 {
+        return checkpoint::read_through(trainer.weights());
+    }
+    let dir = job.model_dir.as_ref().unwrap_or(&job.output_dir);
+    let options = WriteOptions::new(job.config.dtype());
+    save_checkpoint(trainer.network().config(), trainer.weights(), Some(tokenizer), dir, options)?;
+    Ok(())
+}

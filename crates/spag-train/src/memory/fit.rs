@@ -1,0 +1,297 @@
+//! Whether a run fits into the free memory, checked before anything is loaded.
+
+use std::fmt::Write as _;
+
+use spag_io::format_gib;
+use spag_model::{LlamaConfig, OpenDevice, TooLittleMemory, free_memory};
+
+use super::RankMemory;
+use crate::config::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
+use crate::error::Result;
+
+/// Free bytes.
+struct Free {
+    device: u64,
+    host: u64,
+    /// The device's name.
+    name: String,
+}
+
+/// A training run on GPUs whose memory is calculated.
+#[derive(Clone, Debug)]
+pub struct PlannedRun<'a> {
+    /// The model.
+    pub model: &'a LlamaConfig,
+    /// The settings.
+    pub config: TrainConfig,
+    /// What is sharded, and where it is stored.
+    pub plan: ShardingPlan,
+    /// Ranks in all.
+    pub world_size: usize,
+    /// Ranks per host, which share its memory.
+    pub local_size: usize,
+}
+
+/// Chooses where the optimizer's state is stored, if the request leaves it open, and checks that the run fits: on this
+/// rank's device, and for all ranks of this machine on the host.
+///
+/// On a CPU, nothing is checked, because the operating system can swap.
+///
+/// # Errors
+/// Too little memory, with what is needed, what is free and what to change.
+pub(crate) fn fit(
+    model: &LlamaConfig,
+    config: &TrainConfig,
+    request: ShardingRequest,
+    (world_size, local_size): (usize, usize),
+    device: &OpenDevice,
+) -> Result<ShardingPlan> {
+    let ShardingRequest { stage, parameters, optimizer } = request;
+    let plan = ShardingPlan { stage, parameters, optimizer: Placement::Device };
+    if device.device().is_cpu() {
+        return Ok(plan);
+    }
+    let host = free_memory(OpenDevice::cpu().device())?.free;
+    let free = Free { device: device.memory()?.free, host, name: device.to_string() };
+    PlannedRun { model, config: config.clone(), plan, world_size, local_size }.fit(optimizer, &free)
+}
+
+/// A flag that saves memory, and its effect.
+type Change = (&'static str, fn(&mut TrainConfig, &mut ShardingPlan));
+
+/// The cheapest first. bf16 parameters have master weights, which save device memory only if these are offloaded or
+/// sharded.
+const CHANGES: [Change; 6] = [
+    ("--gradient_checkpointing True", |config, _| config.gradient_checkpointing = true),
+    ("--zero_stage 3", |_, plan| plan.stage = ZeroStage::Parameters),
+    ("--offload_optimizer cpu", |_, plan| plan.optimizer = Placement::Host),
+    ("--bf16 True", |config, _| config.bf16 = true),
+    ("--offload_param cpu", |_, plan| {
+        if plan.stage == ZeroStage::Parameters {
+            (plan.parameters, plan.optimizer) = (Placement::Host, Placement::Host);
+        }
+    }),
+    ("--per_device_train_batch_size 1 with more --gradient_accumulation_steps", |config, _| {
+        config.per_device_train_batch_size = 1;
+    }),
+];
+
+impl PlannedRun<'_> {
+    /// The first plan that fits, or the refusal of the last one.
+    fn fit(&self, optimizer: Option<Placement>, free: &Free) -> Result<ShardingPlan> {
+        let placements = match optimizer {
+            Some(placement) => vec![placement],
+            // Parameters on the host are updated there.
+            None if self.plan.parameters == Placement::Host => vec![Placement::Host],
+            None => vec![Placement::Device, Placement::Host],
+        };
+        let mut outcome = Ok(self.plan);
+        for optimizer in placements {
+            let run = self.with(ShardingPlan { optimizer, ..self.plan });
+            outcome = run.check(free).map(|()| run.plan);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        Ok(outcome.map_err(spag_model::Error::from)?)
+    }
+
+    fn check(&self, free: &Free) -> Result<(), TooLittleMemory> {
+        let refused = |what: String, needed, free, place, advice| TooLittleMemory {
+            what,
+            needed,
+            free,
+            place,
+            advice,
+            table: self.table(),
+        };
+        if self.on_device() > free.device {
+            let place = format!("on {}", free.name);
+            let last_resort = "a shorter --max_length, a smaller model or a GPU with more memory";
+            let advice = self.advice(free.device, last_resort);
+            return Err(refused("training".into(), self.on_device(), free.device, place, advice));
+        }
+        if self.on_host() > free.host {
+            let what = match self.local_size {
+                1 => "what training keeps on the host".into(),
+                ranks => format!("what {ranks} ranks keep on the host"),
+            };
+            return Err(refused(what, self.on_host(), free.host, "on the host".into(), self.advice_for_host(free)));
+        }
+        Ok(())
+    }
+
+    fn with(&self, plan: ShardingPlan) -> Self {
+        Self { plan, ..self.clone() }
+    }
+
+    /// The memory of one rank.
+    pub fn memory(&self) -> RankMemory {
+        RankMemory::on_gpu(self.model, &self.config, self.plan, self.world_size)
+    }
+
+    fn on_device(&self) -> u64 {
+        self.memory().on_device()
+    }
+
+    /// Bytes of a host, for all its ranks.
+    pub fn on_host(&self) -> u64 {
+        self.memory().on_host().saturating_mul(self.local_size as u64)
+    }
+
+    fn table(&self) -> String {
+        let memory = self.memory();
+        let mut table = format!("\n{memory}");
+        for (name, bytes) in memory.host_rows().iter().filter(|(_, bytes)| *bytes > 0) {
+            let _ = write!(table, "\n  on the host for each rank: {name} {}", format_gib(*bytes));
+        }
+        table
+    }
+
+    /// The flags to change for a device with `free` bytes, each with the device memory needed after it and all before it.
+    /// `last_resort` is what helps if the flags do not.
+    pub fn advice(&self, free: u64, last_resort: &str) -> String {
+        let mut run = self.clone();
+        let mut needed = run.on_device();
+        let mut steps = Vec::new();
+        for (flag, change) in CHANGES {
+            let mut changed = run.clone();
+            change(&mut changed.config, &mut changed.plan);
+            let now = changed.on_device();
+            if needed > free && now < needed {
+                steps.push(format!("{flag} ({})", format_gib(now)));
+                (run, needed) = (changed, now);
+            }
+        }
+        let steps = steps.join(", ");
+        match (steps.is_empty(), needed <= free) {
+            (true, _) => format!("take {last_resort}"),
+            (false, true) => format!("change, one after another: {steps}"),
+            (false, false) => format!("change, one after another: {steps}, and take {last_resort}"),
+        }
+    }
+
+    fn advice_for_host(&self, free: &Free) -> String {
+        let mut ways = Vec::new();
+        let split = self.with(ShardingPlan { stage: ZeroStage::Parameters, ..self.plan });
+        if split.on_host() < self.on_host() {
+            let needed = format_gib(split.on_host());
+            ways.push(format!("with --zero_stage 3 the ranks here would need {needed} of the host"));
+        }
+        let on_device = ShardingPlan { stage: self.plan.stage, ..ShardingPlan::default() };
+        ways.push(format!(
+            "on the device, with {}, the run would need {} there, and {} are free",
+            match self.plan.parameters {
+                Placement::Device => "--offload_optimizer none",
+                Placement::Host => "--offload_optimizer none --offload_param none",
+            },
+            format_gib(self.with(on_device).on_device()),
+            format_gib(free.device)
+        ));
+        ways.join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use Placement::{Device, Host};
+
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn seven_billion() -> LlamaConfig {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/llama2-7b/config.json");
+        LlamaConfig::from_file(path).unwrap()
+    }
+
+    /// Two sequences of 2 048 tokens: 115.3 GiB on the device, or 40.0 GiB there and 77.6 GiB on the host.
+    fn config() -> TrainConfig {
+        TrainConfig {
+            per_device_train_batch_size: 2,
+            max_length: 2048,
+            bf16: true,
+            gradient_checkpointing: true,
+            ..TrainConfig::default()
+        }
+    }
+
+    fn on(device: u64, host: u64) -> Free {
+        Free { device: device * GIB, host: host * GIB, name: "cuda:0 (NVIDIA X)".into() }
+    }
+
+    fn fit_one(optimizer: Option<Placement>, free: &Free) -> Result<Placement> {
+        fit(&config(), 1, ShardingPlan::default(), optimizer, free)
+    }
+
+    fn fit(
+        config: &TrainConfig,
+        ranks: usize,
+        plan: ShardingPlan,
+        optimizer: Option<Placement>,
+        free: &Free,
+    ) -> Result<Placement> {
+        let (model, config) = (&seven_billion(), config.clone());
+        let run = PlannedRun { model, config, plan, world_size: ranks, local_size: ranks };
+        Ok(run.fit(optimizer, free)?.optimizer)
+    }
+
+    #[test]
+    fn optimizer_is_offloaded_only_if_the_device_is_too_small() {
+        assert_eq!(fit_one(None, &on(139, 1000)).unwrap(), Device);
+        assert_eq!(fit_one(None, &on(79, 1000)).unwrap(), Host);
+        assert_eq!(fit_one(Some(Host), &on(139, 1000)).unwrap(), Host);
+        assert_eq!(fit_one(Some(Device), &on(139, 0)).unwrap(), Device);
+    }
+
+    #[test]
+    fn too_little_memory_says_what_to_change() {
+        let error = |config: &TrainConfig, optimizer, free: &Free| {
+            fit(config, 1, ShardingPlan::default(), optimizer, free).unwrap_err().to_string()
+        };
+        let text = error(&config(), Some(Device), &on(79, 1000));
+        for part in [
+            "training needs 115.32 GiB, and 79.00 GiB are free on cuda:0 (NVIDIA X)",
+            "--offload_optimizer cpu (40.01 GiB)\n",
+            "AdamW's state (f32)",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let plain = TrainConfig { bf16: false, gradient_checkpointing: false, ..config() };
+        let text = error(&plain, Some(Device), &on(24, 1000));
+        let flags = ["--gradient_checkpointing True", "--offload_optimizer cpu", "--bf16 True", "train_batch_size 1"];
+        let places: Vec<usize> = flags.iter().map(|flag| text.find(flag).unwrap()).collect();
+        assert!(places.is_sorted() && text.contains("a smaller model or a GPU with more memory"), "{text}");
+        let text = error(&config(), None, &on(79, 64));
+        assert!(
+            text.contains("what training keeps on the host needs 77.57 GiB, and 64.00 GiB are free on the host"),
+            "{text}"
+        );
+        assert!(text.contains("would need 115.32 GiB there, and 79.00 GiB are free"), "{text}");
+    }
+
+    #[test]
+    fn ranks_share_the_host_and_shard_by_stage() {
+        let of = |ranks, stage, parameters, optimizer, free: &Free| {
+            fit(&config(), ranks, ShardingPlan { stage, parameters, optimizer: Device }, optimizer, free)
+        };
+        let whole = ZeroStage::Disabled;
+        // Each rank stores the whole state on the one host.
+        assert_eq!(of(1, whole, Device, Some(Host), &on(79, 300)).unwrap(), Host);
+        let text = of(8, whole, Device, Some(Host), &on(79, 300)).unwrap_err().to_string();
+        assert!(text.contains("what 8 ranks keep on the host needs 6"), "{text}");
+        assert!(text.contains("with --zero_stage 3 the ranks here would need 77.57 GiB of the host"), "{text}");
+        // Sharded, it fits on the devices: 15.69 GiB and gathered layers.
+        assert_eq!(of(8, ZeroStage::Parameters, Device, None, &on(39, 300)).unwrap(), Device);
+        assert_eq!(of(8, ZeroStage::Parameters, Host, None, &on(12, 300)).unwrap(), Host);
+        let text = of(8, whole, Device, Some(Device), &on(39, 300)).unwrap_err().to_string();
+        assert!(text.contains("change, one after another: --zero_stage 3 (") && !text.contains("offload"), "{text}");
+        let text = of(8, whole, Device, Some(Device), &on(9, 300)).unwrap_err().to_string();
+        let flags = ["--zero_stage 3 (", "--offload_optimizer cpu (", "--offload_param cpu ("];
+        let places: Vec<usize> = flags.iter().map(|flag| text.find(flag).unwrap()).collect();
+        assert!(places.is_sorted(), "{text}");
+        // One process has nothing to shard.
+        let text = of(1, whole, Device, Some(Device), &on(24, 300)).unwrap_err().to_string();
+        assert!(!text.contains("--zero_stage") && !text.contains("--offload_param"), "{text}");
+    }
+}

@@ -1,0 +1,11 @@
+//! How much memory a training run needs, and whether that much is free. `spag plan` and the trainer share the formulas.
+
+mod activations;
+mod fit;
+mod rank;
+mod whole_layers;
+
+pub use fit::PlannedRun;
+pub use rank::RankMemory;
+
+pub(crate) use fit::fit;

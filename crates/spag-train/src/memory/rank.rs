@@ -1,0 +1,242 @@
+//! The memory that each rank of a training run needs on its device and on its host.
+
+use std::fmt;
+
+use spag_io::format_gib;
+use spag_model::{Layout, LlamaConfig, WeightDtype};
+
+use super::activations::StepMemory;
+use super::whole_layers::{LayerBytes, Whole, WholeLayers};
+use crate::config::{Placement, ShardingPlan, TrainConfig, ZeroStage};
+use crate::optimizer::{self, STAGING_BUFFERS};
+use crate::zero::Partition;
+
+/// The peak memory of one rank of a training run, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankMemory {
+    /// Parameters on the device: whole, or the rank's shards.
+    pub parameters: u64,
+    /// Gathered layers at the peak.
+    pub gathered: u64,
+    /// Gradients, f32: whole, or the rank's shards.
+    pub gradients: u64,
+    /// Gradients of whole layers in accumulation or reduction at the peak, f32.
+    pub reducing: u64,
+    /// AdamW's state on the device.
+    pub optimizer: u64,
+    /// Kept activations of all blocks.
+    pub kept: u64,
+    /// Temporary memory of a block or the output head at the peak.
+    pub work: u64,
+    /// Allowance for workspaces of libraries and gaps between tensors.
+    pub allowance: u64,
+    /// The rank's parameter shards on the host.
+    pub host_parameters: u64,
+    /// AdamW's state on the host.
+    pub host_optimizer: u64,
+    /// Staging buffers on the host.
+    pub host_staging: u64,
+}
+
+impl RankMemory {
+    /// The memory of one of `world_size` ranks that train a model on GPUs.
+    pub fn on_gpu(model: &LlamaConfig, config: &TrainConfig, plan: ShardingPlan, world_size: usize) -> Self {
+        Self::new(model, config, &StepMemory::on_gpu(model, config), plan, world_size)
+    }
+
+    /// The same on CPUs, where device and host are one memory.
+    pub fn on_cpu(model: &LlamaConfig, config: &TrainConfig, plan: ShardingPlan, world_size: usize) -> Self {
+        let plan = ShardingPlan { stage: plan.stage, ..ShardingPlan::default() };
+        Self::new(model, config, &StepMemory::on_cpu(model, config), plan, world_size)
+    }
+
+    fn new(
+        model: &LlamaConfig,
+        config: &TrainConfig,
+        step: &StepMemory,
+        plan: ShardingPlan,
+        world_size: usize,
+    ) -> Self {
+        let partition = Partition::new(&Layout::new(model), 0, world_size);
+        let layers = 0..partition.layout().layers.len();
+        let element = config.dtype().bytes() as u64;
+        let padded = |layer: usize| partition.padded_len(layer) as u64;
+        // Elements of the own shards, or of whole layers if the stage does not shard them.
+        let own = |layer: usize, sharded_from: ZeroStage| match plan.stage >= sharded_from {
+            true => partition.part_len(layer) as u64,
+            false => padded(layer),
+        };
+        let own_of_all = |sharded_from| layers.clone().map(|layer| own(layer, sharded_from)).sum::<u64>();
+        let parameters = own_of_all(ZeroStage::Parameters) * element;
+        let gathers = plan.gathers(world_size);
+        let parameters_on_host = plan.parameters == Placement::Host && plan.stage == ZeroStage::Parameters;
+        // Parameters on the host are updated there.
+        let optimizer_on_host = plan.optimizer == Placement::Host || parameters_on_host;
+        // On the host, f32 parameters have master weights too, unless they are stored there themselves.
+        let has_master = config.dtype() == WeightDtype::Bf16 || (optimizer_on_host && !parameters_on_host);
+        let buffers = optimizer::build(config).buffer_names().len() + usize::from(has_master);
+        let optimizer = own_of_all(ZeroStage::OptimizerState) * 4 * buffers as u64;
+        // Gradients are downloaded, and new parameters uploaded.
+        let staged = if parameters_on_host { 4 } else { 4 + element };
+        let largest = layers.clone().map(|layer| own(layer, ZeroStage::OptimizerState)).max().unwrap_or(0);
+        let bytes = LayerBytes {
+            parameters: &|layer| if gathers { padded(layer) * element } else { 0 },
+            gradients: &|layer| if world_size > 1 { padded(layer) * 4 } else { 0 },
+        };
+        let whole = WholeLayers::new(partition.layout(), model.tie_word_embeddings, &bytes);
+        // Blocks and head do not compute at the same time.
+        let moments = [(whole.head, step.head), (whole.blocks, step.block)];
+        let peak = moments.into_iter().max_by_key(|(whole, work)| whole.total() + work);
+        let (Whole { gathered, reducing }, work) = peak.unwrap_or_default();
+        let on = |here: bool, bytes: u64| if here { bytes } else { 0 };
+        Self {
+            parameters: on(!parameters_on_host, parameters),
+            gathered,
+            gradients: own_of_all(ZeroStage::OptimizerState) * 4,
+            reducing,
+            optimizer: on(!optimizer_on_host, optimizer),
+            kept: step.kept,
+            work,
+            allowance: step.allowance,
+            host_parameters: on(parameters_on_host, parameters),
+            host_optimizer: on(optimizer_on_host, optimizer),
+            host_staging: on(optimizer_on_host, STAGING_BUFFERS as u64 * largest * staged),
+        }
+    }
+
+    /// Bytes of the device in all.
+    pub fn on_device(&self) -> u64 {
+        self.rows().iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Bytes of the host in all.
+    pub fn on_host(&self) -> u64 {
+        self.host_rows().iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The parts of the device's memory.
+    pub fn rows(&self) -> [(&'static str, u64); 8] {
+        [
+            ("parameters", self.parameters),
+            ("gathered layers", self.gathered),
+            ("gradients (f32)", self.gradients),
+            ("gradients being reduced", self.reducing),
+            ("AdamW's state (f32)", self.optimizer),
+            ("kept of every block", self.kept),
+            ("block or head at work", self.work),
+            ("allowance (libraries, gaps)", self.allowance),
+        ]
+    }
+
+    /// The parts of the host's memory.
+    pub fn host_rows(&self) -> [(&'static str, u64); 3] {
+        [
+            ("parameters", self.host_parameters),
+            ("AdamW's state (f32)", self.host_optimizer),
+            ("layers on their way", self.host_staging),
+        ]
+    }
+}
+
+/// The parts of the device's memory that are not zero and their sum, one per line, in two columns.
+impl fmt::Display for RankMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows: Vec<_> = self.rows().into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+        let name = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        let number = format_gib(self.on_device()).len();
+        for (text, bytes) in rows {
+            writeln!(f, "  {text:<name$}  {:>number$}", format_gib(bytes))?;
+        }
+        write!(f, "  {:<name$}  {:>number$}", "in all", format_gib(self.on_device()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seven_billion() -> LlamaConfig {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/llama2-7b/config.json");
+        LlamaConfig::from_file(path).unwrap()
+    }
+
+    /// Two sequences of 2 048 tokens.
+    fn memory(dtype: WeightDtype, plan: ShardingPlan, world_size: usize) -> RankMemory {
+        let config = TrainConfig {
+            per_device_train_batch_size: 2,
+            max_length: 2048,
+            bf16: dtype == WeightDtype::Bf16,
+            gradient_checkpointing: true,
+            ..TrainConfig::default()
+        };
+        RankMemory::on_gpu(&seven_billion(), &config, plan, world_size)
+    }
+
+    /// 6 738 415 616 parameters.
+    #[test]
+    fn seven_billion_parameters_by_hand() {
+        let memory = memory(WeightDtype::Bf16, ShardingPlan::default(), 1);
+        assert_eq!((memory.parameters, memory.gradients), (13_476_831_232, 26_953_662_464));
+        assert_eq!((memory.optimizer, memory.gathered, memory.reducing), (80_860_987_392, 0, 0));
+        // The head needs more than a block.
+        assert_eq!(memory.work, 920_649_728);
+        let sum = 13_476_831_232 + 26_953_662_464 + 80_860_987_392 + (1 << 30) + 920_649_728 + (512 << 20);
+        assert_eq!((memory.on_device(), memory.on_host()), (sum, 0));
+        let text = memory.to_string();
+        let lines: Vec<String> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        for line in [
+            "parameters 12.55 GiB",
+            "gradients (f32) 25.10 GiB",
+            "AdamW's state (f32) 75.31 GiB",
+            "kept of every block 1.00 GiB",
+            "block or head at work 0.86 GiB",
+            "in all 115.32 GiB",
+        ] {
+            assert!(lines.iter().any(|found| found == line), "{line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn offloaded_state_leaves_the_device() {
+        for (dtype, there, away) in [(WeightDtype::Bf16, 12, 12), (WeightDtype::F32, 8, 12)] {
+            let of = |optimizer| memory(dtype, ShardingPlan { optimizer, ..ShardingPlan::default() }, 1);
+            let (device, host) = (of(Placement::Device), of(Placement::Host));
+            assert_eq!(device.on_device() - host.on_device(), there * 6_738_415_616);
+            // The host stores master weights for both formats.
+            assert_eq!(host.on_host() - host.host_staging, away * 6_738_415_616);
+        }
+    }
+
+    /// 6 738 415 616 parameters on 8 ranks, both offloads; every layer is a multiple of 512 elements.
+    #[test]
+    fn seven_billion_parameters_on_eight_ranks_by_hand() {
+        let host = Placement::Host;
+        let plan = ShardingPlan { stage: ZeroStage::Parameters, optimizer: host, parameters: host };
+        let needs = memory(WeightDtype::Bf16, plan, 8);
+        let part = 6_738_415_616 / 8;
+        let block = 4 * 4096 * 4096 + 3 * 4096 * 11_008 + 2 * 4096;
+        assert_eq!((needs.parameters, needs.optimizer), (0, 0));
+        assert_eq!((needs.gradients, needs.host_parameters, needs.host_optimizer), (4 * part, 2 * part, 12 * part));
+        assert_eq!((needs.gathered, needs.reducing), (3 * 2 * block, 2 * 4 * block));
+        // Gradients alone: the parameters are there.
+        assert_eq!(needs.host_staging, 2 * block / 8 * 4);
+        // The head has more activations than a block, and fewer parameters than three.
+        assert_eq!(needs.work, 505_413_632 + 524_288);
+        assert!(needs.to_string().contains("in all"));
+        // The optimizer's state is stored with the parameters, and f32 parameters have no copy.
+        for (dtype, bytes) in [(WeightDtype::Bf16, 12), (WeightDtype::F32, 8)] {
+            let needs = memory(dtype, ShardingPlan { optimizer: Placement::Device, ..plan }, 8);
+            assert_eq!((needs.optimizer, needs.host_optimizer), (0, bytes * part));
+        }
+    }
+
+    #[test]
+    fn higher_stages_need_less_memory() {
+        for ranks in [2, 8, 32] {
+            let of = |stage| memory(WeightDtype::Bf16, ShardingPlan { stage, ..ShardingPlan::default() }, ranks);
+            let needs = ZeroStage::ALL.map(|stage| of(stage).on_device());
+            assert!(needs[0] > needs[1] && needs[1] == needs[2] && needs[2] > needs[3], "{ranks}: {needs:?}");
+        }
+    }
+}
