@@ -98,3 +98,22 @@ pub fn suffix(dtype: DType) -> Result<&'static str> {
         other => bail!("there are kernels for f32 and bf16, not for {other:?}"),
     }
 }
+
+/// Threads per block of elementwise kernels (`ops/cuda/elements.cuh`).
+pub(crate) const THREADS: u32 = 256;
+
+/// Blocks of [`THREADS`] threads for `count` elements, `each` of them per thread.
+///
+/// # Errors
+/// More blocks than a grid can have.
+pub(crate) fn blocks(count: usize, each: usize) -> Result<u32> {
+    match u32::try_from(count.div_ceil(each * THREADS as usize)) {
+        Ok(blocks) if blocks <= i32::MAX as u32 => Ok(blocks),
+        _ => bail!("{count} elements are too many for one kernel"),
+    }
+}
+
+/// Elements in a 16-byte vector load.
+pub(crate) fn vector_len(dtype: DType) -> usize {
+    16 / dtype.size_in_bytes().max(1)
+}

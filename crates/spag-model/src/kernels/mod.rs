@@ -17,8 +17,8 @@ use candle_core::{DType, Device, Result, Tensor};
 #[cfg(feature = "cuda")]
 pub use cuda::CudaKernels;
 pub use gemm::{Accumulate, Gemm, Operand, Orientation};
-pub(crate) use launch::module;
 pub use launch::{Arg, Launch, Module, suffix};
+pub(crate) use launch::{THREADS, blocks, module, vector_len};
 
 /// A device that runs kernels.
 pub trait Kernels: Send + Sync {

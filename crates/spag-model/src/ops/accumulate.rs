@@ -1,4 +1,4 @@
-//! Sums of gradients that come one after another.
+//! Accumulation of gradients.
 
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
@@ -6,13 +6,13 @@ use rayon::prelude::*;
 use super::{cpu, simd};
 use crate::kernels;
 
-/// Elements a task works through.
+/// Elements per task.
 const CHUNK: usize = 16384;
 
-/// Adds `from` to `to` in place; flat f32 buffers of one length that share no memory.
+/// Adds `from` to `to` in place. Both are flat f32 buffers of one length without shared memory.
 ///
 /// # Errors
-/// Lengths or number formats that do not fit.
+/// Mismatched lengths or number formats.
 pub fn add_into(from: &Tensor, to: &Tensor) -> Result<()> {
     if from.elem_count() != to.elem_count() {
         bail!("adding {} values to {}", from.elem_count(), to.elem_count());
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_element_is_added_once() {
+    fn add_into_adds_every_element_once() {
         let count = 3 * CHUNK + 5;
         let values: Vec<f32> = (0..count).map(|i| i as f32).collect();
         let from = Tensor::new(values.as_slice(), &Device::Cpu).unwrap();

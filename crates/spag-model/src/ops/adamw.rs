@@ -1,20 +1,17 @@
-//! AdamW as torch computes it: decoupled decay, bias correction, ε outside the root (Loshchilov and Hutter 2019).
-
-mod chance;
-mod device;
+//! AdamW as in PyTorch: decoupled decay, bias correction, ε outside the root (Loshchilov and Hutter 2019).
 
 use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use self::chance::{key, rounded_by_chance};
 use super::{cpu, simd};
-use crate::kernels;
+use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module};
 
-/// The numbers of one update.
+/// Hyperparameters of one update.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamWStep {
-    /// 1 for the first update; enters the bias correction.
+    /// Number of this update, from 1, for the bias correction.
     pub step: u64,
     /// Learning rate of this update.
     pub learning_rate: f64,
@@ -26,36 +23,36 @@ pub struct AdamWStep {
     pub epsilon: f64,
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Factor on the gradient, for clipping; 1 leaves it as it is.
+    /// Scales the gradient, for clipping; 1 if not clipped.
     pub gradient_scale: f64,
 }
 
-/// The weights of an update, by what is kept of them.
+/// The weights to update, by number format.
 #[derive(Clone, Copy, Debug)]
 pub enum Weights<'a> {
     /// f32 weights.
     F32(&'a Tensor),
-    /// f32 master weights, and the bf16 weights that the model reads: those rounded to nearest even.
+    /// f32 master weights and the model's bf16 weights, which are rounded to nearest even.
     Master {
         /// The master weights.
         wide: &'a Tensor,
-        /// The weights of the model, overwritten.
+        /// The model's weights; overwritten.
         rounded: &'a Tensor,
     },
-    /// bf16 weights without master weights, rounded by chance, so that updates too small for bf16 still count on
-    /// average. The random bits are a hash of the seed, the step and the number of the element: an update gives the
-    /// same bits however it is split up, on every device.
+    /// bf16 weights without master weights, with stochastic rounding: updates too small for bf16 still count on
+    /// average. The random bits are a hash of the seed, the step and the element's index, so results depend neither on
+    /// sharding nor on the device.
     Stochastic {
-        /// The weights.
+        /// The model's weights.
         narrow: &'a Tensor,
-        /// Chooses the random bits.
+        /// Seed of the random bits.
         seed: u64,
-        /// The number of the first element among all elements that are updated with this seed.
+        /// Index of the first element among all elements updated with this seed.
         first: u64,
     },
 }
 
-/// An update's numbers as every element needs them.
+/// Per-update constants, shared by all elements.
 struct Numbers {
     step: u64,
     decay: f32,
@@ -90,7 +87,7 @@ impl Numbers {
         }
     }
 
-    /// The update of some elements.
+    /// Updates some elements.
     #[inline(always)]
     fn update(&self, p: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32]) {
         for i in 0..p.len() {
@@ -102,18 +99,18 @@ impl Numbers {
     }
 }
 
-/// Elements a task works through.
+/// Elements per task.
 const CHUNK: usize = 16384;
 
-/// Updates `weights` and both moments in place from `gradient`; flat buffers of one length, f32 but for bf16 weights.
+/// Updates `weights` and both moments in place. Flat buffers of one length, f32 except for bf16 weights.
 ///
 /// # Errors
-/// Lengths or number formats that do not fit, or tensors that are not contiguous.
+/// Mismatched lengths or number formats, or tensors that are not contiguous.
 pub fn adamw(weights: Weights<'_>, gradient: &Tensor, m: &Tensor, v: &Tensor, at: &AdamWStep) -> Result<()> {
     check(weights, [gradient, m, v])?;
     let numbers = Numbers::of(at);
     if let Some(kernels) = kernels::of(gradient.device())? {
-        return device::adamw(&*kernels, weights, gradient, (m, v), &numbers);
+        return launch_adamw(&*kernels, weights, gradient, (m, v), &numbers);
     }
     cpu::read(gradient, |g| {
         cpu::update(m, |m| {
@@ -158,7 +155,7 @@ pub fn adamw(weights: Weights<'_>, gradient: &Tensor, m: &Tensor, v: &Tensor, at
                             numbers.update(&mut p, g, m, v);
                             let first = first.wrapping_add((index * CHUNK) as u64);
                             for ((narrow, p), element) in narrow.iter_mut().zip(p).zip(first..) {
-                                *narrow = rounded_by_chance(p, key, element);
+                                *narrow = stochastic_round(p, key, element);
                             }
                         },
                     );
@@ -169,7 +166,7 @@ pub fn adamw(weights: Weights<'_>, gradient: &Tensor, m: &Tensor, v: &Tensor, at
     })
 }
 
-/// Calls `f` with the chunks of weights, gradient and both moments.
+/// Calls `f` with chunks of weights, gradient and both moments.
 fn update<W: Send>(
     g: &[f32],
     (m, v): (&mut [f32], &mut [f32]),
@@ -201,4 +198,89 @@ fn check(weights: Weights<'_>, others: [&Tensor; 3]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+// ── Kernel launches ──
+
+const MODULE: Module = module!("adamw");
+/// Elements per thread.
+const EACH: usize = 4;
+
+fn launch_adamw(
+    kernels: &dyn Kernels,
+    weights: Weights<'_>,
+    gradient: &Tensor,
+    (m, v): (&Tensor, &Tensor),
+    at: &Numbers,
+) -> Result<()> {
+    let count = gradient.elem_count();
+    let mut args = match weights {
+        Weights::F32(parameter) => vec![Arg::Out(parameter), Arg::Null],
+        Weights::Master { wide, rounded } => vec![Arg::Out(wide), Arg::Out(rounded)],
+        Weights::Stochastic { narrow, .. } => vec![Arg::Out(narrow)],
+    };
+    args.extend([Arg::In(gradient), Arg::Out(m), Arg::Out(v), Arg::U64(count as u64)]);
+    let &Numbers { decay, rate, root, beta1, beta2, rest1, rest2, epsilon, scale, .. } = at;
+    args.extend([decay, rate, root, beta1, beta2, rest1, rest2, epsilon, scale].map(Arg::F32));
+    let kernel = match weights {
+        Weights::Stochastic { seed, first, .. } => {
+            args.extend([Arg::U64(key(seed, at.step)), Arg::U64(first)]);
+            "adamw_stochastic"
+        }
+        _ => "adamw_f32",
+    };
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: kernel.into(),
+        grid: [blocks(count, EACH)?, 1, 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &args,
+    })
+}
+
+// ── Stochastic rounding ──
+
+/// 2⁶⁴ divided by the golden ratio, to spread consecutive indices over all of u64.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The finalizer of SplitMix64 (Steele, Lea and Flood 2014).
+fn mixed(z: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Hash key of a step.
+fn key(seed: u64, step: u64) -> u64 {
+    mixed(mixed(seed.wrapping_add(SPREAD)) ^ step.wrapping_mul(SPREAD))
+}
+
+/// Rounds `x` to one of its two bf16 neighbours, with probabilities that make the expected value `x`: adds sixteen
+/// random bits to the bits that are cut off.
+fn stochastic_round(x: f32, key: u64, element: u64) -> bf16 {
+    if !x.is_finite() {
+        return bf16::from_f32(x);
+    }
+    let random = (mixed(key.wrapping_add(element.wrapping_mul(SPREAD))) >> 48) as u32;
+    bf16::from_bits((x.to_bits().wrapping_add(random) >> 16) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stochastic_rounding_is_unbiased() {
+        // The bf16 neighbours of 1 + 1/512 are 1 and 1 + 1/128, so a quarter is rounded up.
+        let (x, count) = (1.0 + 1.0 / 512.0, 100_000u64);
+        for sign in [1.0, -1.0] {
+            let up = (0..count).filter(|i| stochastic_round(sign * x, key(7, 3), *i).to_f32().abs() > 1.0).count();
+            // Five standard deviations.
+            assert!((up as f64 / count as f64 - 0.25).abs() < 5.0 * (0.25 * 0.75 / count as f64).sqrt(), "{up}");
+        }
+        assert_eq!(stochastic_round(1.5, key(7, 3), 0).to_f32(), 1.5, "exact values are unchanged");
+        assert_eq!(stochastic_round(f32::INFINITY, 1, 0), bf16::INFINITY);
+        assert!(stochastic_round(f32::NAN, 1, 0).is_nan());
+    }
 }

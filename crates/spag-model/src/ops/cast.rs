@@ -1,18 +1,16 @@
-//! Between bf16 weights and the f32 that everything is computed in.
-
-mod device;
+//! Conversion between f32 and bf16.
 
 use candle_core::{DType, Result, Tensor, bail};
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
 use super::cpu;
-use crate::kernels;
+use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, vector_len};
 
-/// Elements a task works through.
+/// Elements per task.
 const CHUNK: usize = 16384;
 
-/// `tensor` as f32: itself where it is, a widened copy where it is bf16. Widening loses nothing.
+/// Converts to f32, which is exact. f32 tensors are returned as they are.
 ///
 /// # Errors
 /// A tensor that is not contiguous, or neither f32 nor bf16.
@@ -33,7 +31,7 @@ pub fn widened(tensor: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// A parameter as the ops on its device take it: kernels take bf16 itself, the CPU's versions f32.
+/// Converts a parameter to a format that its device's ops accept: kernels accept bf16, CPU versions f32.
 ///
 /// # Errors
 /// As [`widened`].
@@ -44,16 +42,16 @@ pub(crate) fn computable(parameter: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Writes `wide` (f32) into `narrow` (bf16), in place, rounded to nearest even.
+/// Rounds `wide` (f32) to nearest even into `narrow` (bf16), in place.
 ///
 /// # Errors
-/// Lengths or number formats that do not fit.
+/// Mismatched lengths or number formats.
 pub fn round_into(wide: &Tensor, narrow: &Tensor) -> Result<()> {
     if wide.elem_count() != narrow.elem_count() {
         bail!("rounding {} values into {}", wide.elem_count(), narrow.elem_count());
     }
     if let Some(kernels) = kernels::of(wide.device())? {
-        return device::round_into(&*kernels, wide, narrow);
+        return launch_round_into(&*kernels, wide, narrow);
     }
     cpu::read(wide, |wide| {
         cpu::update_bf16(narrow, |narrow| {
@@ -66,6 +64,25 @@ pub fn round_into(wide: &Tensor, narrow: &Tensor) -> Result<()> {
     })
 }
 
+// ── Kernel launches ──
+
+const MODULE: Module = module!("cast");
+
+fn launch_round_into(kernels: &dyn Kernels, wide: &Tensor, narrow: &Tensor) -> Result<()> {
+    if (wide.dtype(), narrow.dtype()) != (DType::F32, DType::BF16) {
+        bail!("rounding {:?} into {:?}; f32 into bf16 is expected", wide.dtype(), narrow.dtype());
+    }
+    let count = wide.elem_count();
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: "cast_round_into".into(),
+        grid: [blocks(count, vector_len(DType::BF16))?, 1, 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &[Arg::In(wide), Arg::Out(narrow), Arg::U64(count as u64)],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use candle_core::Device;
@@ -73,8 +90,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounding_is_to_nearest_even_and_widening_is_exact() {
-        // 1 + 2⁻⁸ lies halfway between two bf16 numbers, as 1 + 3·2⁻⁸ does; the even neighbours are 1 and 1 + 2⁻⁶.
+    fn bf16_rounds_to_nearest_even_and_widens_exactly() {
+        // 1 + 2⁻⁸ and 1 + 3·2⁻⁸ are halfway between two bf16 numbers; the even neighbours are 1 and 1 + 2⁻⁶.
         let wide = Tensor::new(&[1.0f32, 1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, -3.0e38, 1e-40], &Device::Cpu).unwrap();
         let narrow = Tensor::zeros(5, DType::BF16, &Device::Cpu).unwrap();
         round_into(&wide, &narrow).unwrap();

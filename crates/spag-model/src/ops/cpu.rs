@@ -1,4 +1,4 @@
-//! Plain slices out of candle tensors on the CPU, for reading and for writing in place.
+//! Access to candle CPU tensors as slices, for reading and in-place updates.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -14,7 +14,7 @@ fn span(layout: &Layout, what: &str) -> Result<Range<usize>> {
     }
 }
 
-/// Calls `f` with the values of a contiguous f32 tensor on the CPU.
+/// Calls `f` with the values of a contiguous f32 CPU tensor.
 pub(crate) fn read<R>(tensor: &Tensor, f: impl FnOnce(&[f32]) -> Result<R>) -> Result<R> {
     let (storage, layout) = tensor.storage_and_layout();
     match &*storage {
@@ -22,13 +22,13 @@ pub(crate) fn read<R>(tensor: &Tensor, f: impl FnOnce(&[f32]) -> Result<R>) -> R
         Storage::Cpu(other) => {
             bail!("expected f32 values, got {:?}", candle_core::backend::BackendStorage::dtype(other))
         }
-        _ => bail!("this op has no version for {:?} yet", tensor.device()),
+        _ => bail!("this op does not support {:?}", tensor.device()),
     }
 }
 
-/// Calls `f` with the values of a contiguous f32 tensor on the CPU, to be changed in place.
+/// Calls `f` with the values of a contiguous f32 CPU tensor, for in-place updates.
 ///
-/// Views of one storage share its lock: never read another view of the same storage inside `f`.
+/// Views of one storage share a lock: `f` must not read another view of the same storage.
 pub(crate) fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [f32]) -> Result<R>) -> Result<R> {
     in_place(tensor, |storage, range| match storage {
         CpuStorage::F32(values) => f(&mut values[range]),
@@ -75,7 +75,7 @@ fn in_place<R>(tensor: &Tensor, f: impl FnOnce(&mut CpuStorage, Range<usize>) ->
     }
 }
 
-/// Calls `f` with the values of a contiguous bf16 tensor on the CPU.
+/// Calls `f` with the values of a contiguous bf16 CPU tensor.
 pub(crate) fn read_bf16<R>(tensor: &Tensor, f: impl FnOnce(&[bf16]) -> Result<R>) -> Result<R> {
     let (storage, layout) = tensor.storage_and_layout();
     match &*storage {
@@ -84,27 +84,27 @@ pub(crate) fn read_bf16<R>(tensor: &Tensor, f: impl FnOnce(&[bf16]) -> Result<R>
     }
 }
 
-/// A new tensor on the CPU from values.
+/// Creates a CPU tensor.
 pub(crate) fn tensor(values: Vec<f32>, shape: impl candle_core::shape::ShapeWithOneHole) -> Result<Tensor> {
     Tensor::from_vec(values, shape, &candle_core::Device::Cpu)
 }
 
-/// A pointer that worker threads may share. The code that makes one promises that no two threads touch one element.
+/// A pointer shared by worker threads, which must write disjoint elements.
 #[derive(Clone, Copy)]
 pub(crate) struct SharedMut(*mut f32);
 
-// SAFETY: the pointer is only dereferenced in kernels whose tasks write disjoint elements (each says why).
+// SAFETY: the pointer is only dereferenced in tasks that write disjoint elements (each says why).
 unsafe impl Send for SharedMut {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMut {}
 
 impl SharedMut {
-    /// Shares the elements of `values`, which must outlive every use.
+    /// Shares `values`, which must outlive every use.
     pub(crate) fn new(values: &mut [f32]) -> Self {
         Self(values.as_mut_ptr())
     }
 
-    /// The address of element `offset`; it must lie inside the slice.
+    /// Address of element `offset`, which must be inside the slice.
     pub(crate) fn at(self, offset: usize) -> *mut f32 {
         self.0.wrapping_add(offset)
     }

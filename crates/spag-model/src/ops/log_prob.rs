@@ -1,10 +1,10 @@
-//! The output head: log-probabilities of given target tokens, forward and backward, without a [tokens, vocabulary]
-//! matrix of more than one chunk.
+//! The output head: log-probabilities of target tokens, forward and backward. Only one chunk of the [tokens,
+//! vocabulary] matrix of logits exists at a time.
 //!
-//! The losses weigh whole samples by functions of their mean log-probability, so the forward pass must end before the
-//! gradient of a single token is known. Small batches keep their logits in between; large ones compute them again.
+//! A loss weights whole samples by functions of their mean log-probability, so the forward pass must finish before any
+//! gradient is known. Small batches keep their logits for the backward pass; large ones recompute them.
 //!
-//! Shapes: M predicted tokens, D hidden size, V vocabulary.
+//! Shapes: M target tokens, D hidden size, V vocabulary.
 
 mod device;
 
@@ -15,21 +15,22 @@ use super::pool::recycle;
 use super::{cpu, matmul, simd};
 use crate::kernels;
 
-pub use device::CHUNK_ELEMENTS as DEVICE_CHUNK_ELEMENTS;
-
-/// Logits of at most this many elements exist at a time (16 MiB of f32).
-const CHUNK_ELEMENTS: usize = 1 << 22;
-/// Batches whose logits have at most this many elements keep them for the backward pass (64 MiB of f32).
+/// Maximum elements of a chunk of logits on a CPU (16 MiB of f32). A chunk has at least 16 rows.
+pub const CHUNK_ELEMENTS: usize = 1 << 22;
+/// Batches with at most this many logits keep them for the backward pass (64 MiB of f32), on a CPU.
 pub const KEEP_ELEMENTS: usize = 1 << 24;
+/// Maximum elements of a chunk of logits on a GPU (512 MiB of f32). A single chunk is kept for the backward pass, because
+/// recomputing it would need as much memory.
+pub const DEVICE_CHUNK_ELEMENTS: usize = 1 << 27;
 
-/// Log-probabilities of the targets and what the backward pass needs.
+/// Log-probabilities of the targets, and state for the backward pass.
 #[derive(Debug)]
 pub struct LogProbs {
-    /// ln p(target) under the softmax of the row's logits, `[M]`, f32, on the device of the model.
+    /// ln p(target) under softmax of the row's logits, `[M]`, f32, on the model's device.
     pub values: Tensor,
     lse: Tensor,
     kept: Vec<Tensor>,
-    /// The targets where kernels read them.
+    /// The targets on the device, if kernels are used.
     targets: Option<Tensor>,
 }
 
@@ -49,10 +50,10 @@ pub fn chunk_rows(v: usize) -> usize {
     (CHUNK_ELEMENTS / v.max(1)).clamp(16, 8192)
 }
 
-/// `hidden` [M, D], `head` [V, D], one target token a row.
+/// Log-probabilities for `hidden` [M, D], `head` [V, D] and one target token per row.
 ///
 /// # Errors
-/// Shapes that do not fit, a target outside the vocabulary, or tensors that are not contiguous f32 (or, for kernels,
+/// Mismatched shapes, a target outside the vocabulary, or tensors that are not contiguous f32 (kernels also accept
 /// bf16).
 pub fn forward(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<LogProbs> {
     let (m, v) = check(hidden, head, targets)?;
@@ -63,15 +64,16 @@ pub fn forward(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<LogPro
     let chunks = values.chunks_mut(chunk_rows(v)).zip(lse.chunks_mut(chunk_rows(v)));
     for ((values, lse), (start, targets)) in chunks.zip(chunks_of(targets, v)) {
         let logits = chunk_forward(&hidden.narrow(0, start, targets.len())?, head, targets, values, lse)?;
-        match m * v <= KEEP_ELEMENTS {
-            true => kept.push(logits),
-            false => recycle(logits)?,
+        if m * v <= KEEP_ELEMENTS {
+            kept.push(logits);
+        } else {
+            recycle(logits)?;
         }
     }
     Ok(LogProbs { values: cpu::tensor(values, m)?, lse: cpu::tensor(lse, m)?, kept, targets: None })
 }
 
-/// The log-probabilities alone, when no backward pass will follow; as [`forward`].
+/// As [`forward`], without state for a backward pass.
 ///
 /// # Errors
 /// As [`forward`].
@@ -88,12 +90,12 @@ pub fn values(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<Tensor>
     cpu::tensor(all, m)
 }
 
-/// The chunks of the targets with the index of each one's first.
+/// Chunks of the targets, each with the index of its first target.
 fn chunks_of(targets: &[u32], v: usize) -> impl Iterator<Item = (usize, &[u32])> {
     targets.chunks(chunk_rows(v)).enumerate().map(move |(index, chunk)| (index * chunk_rows(v), chunk))
 }
 
-/// The logits of one chunk; fills its log-probabilities and log-sum-exps.
+/// Computes the logits of a chunk and fills in its log-probabilities and log-sum-exps.
 fn chunk_forward(
     hidden: &Tensor,
     head: &Tensor,
@@ -124,10 +126,11 @@ fn log_sum_exp(row: &[f32]) -> f32 {
     top + simd::sum_of(row, |x| simd::exp(x - top)).ln()
 }
 
-/// The gradient of `hidden`, given ∂loss/∂log-probability of each row, `[M]`, f32; adds the gradient of the head to `dhead`.
+/// Returns the gradient of `hidden`, given ∂loss/∂log-probability of each row, `[M]`, f32. Adds the gradient of the
+/// head to `dhead`.
 ///
 /// # Errors
-/// Shapes that do not fit, or tensors that are not contiguous f32.
+/// Mismatched shapes, or tensors that are not contiguous f32.
 pub fn backward(
     forward: LogProbs,
     hidden: &Tensor,
@@ -169,7 +172,7 @@ fn rows_backward(
             Some(kept) => kept,
             None => matmul::linear(&x, head)?,
         };
-        // In place: the logits become their gradients.
+        // In place: logits become their gradients.
         cpu::update(&logits, |logits| {
             logits.par_chunks_exact_mut(v).enumerate().for_each(|(i, row)| {
                 let (lse, g) = (lse[start + i], upstream[start + i]);

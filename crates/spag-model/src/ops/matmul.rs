@@ -1,18 +1,16 @@
-//! Linear layers: y = x·Wᵀ, and the two products of its backward pass, with accumulation into what is already there.
+//! Linear layers: y = x·Wᵀ, and the two products of the backward pass, with accumulation.
 //!
-//! candle's `matmul` always writes a fresh output; gradients want `+=`, which saves one pass over memory each.
+//! candle's `matmul` cannot accumulate into an existing tensor; accumulation saves a pass over memory.
 
-pub(super) mod device;
-
-use candle_core::{Result, Tensor, bail};
+pub(super) use candle_core::{DType, Result, Tensor, bail};
 
 #[cfg(target_arch = "x86_64")]
 use super::product::large;
 use super::product::{Side, Start, wide};
 use super::{cpu, pool};
-use crate::kernels;
+use crate::kernels::{self, Accumulate, Gemm, Kernels, Operand, Orientation};
 
-/// Checked product over slices: `c[m,n] = start + a[m,k]·b[k,n]`.
+/// Product of slices with bounds checks: `c[m,n] = start + a[m,k]·b[k,n]`.
 pub(super) fn product(
     (m, k, n): (usize, usize, usize),
     c: &mut [f32],
@@ -32,7 +30,7 @@ pub(super) fn product(
     Ok(())
 }
 
-/// The same by the matrix library; the slices have been checked.
+/// The product computed by the `gemm` crate; the caller has checked the slices.
 pub(super) fn library_product(
     (m, k, n): (usize, usize, usize),
     c: &mut [f32],
@@ -72,7 +70,7 @@ pub(super) fn library_product(
     }
 }
 
-/// Distances between the rows and between the columns of a side with `rows` rows and `columns` columns.
+/// Row and column strides of an operand with `rows` rows and `columns` columns.
 fn strides(side: Side, rows: usize, columns: usize) -> (isize, isize) {
     match side {
         Side::Rows => (columns as isize, 1),
@@ -83,15 +81,15 @@ fn strides(side: Side, rows: usize, columns: usize) -> (isize, isize) {
 /// y = x·Wᵀ. `x` [N, I], `w` [O, I] → [N, O].
 ///
 /// # Errors
-/// Shapes that do not fit, or tensors that are not contiguous f32 (or, for kernels, bf16).
+/// Mismatched shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
 pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     if let Some(kernels) = kernels::of(x.device())? {
-        return device::linear(&*kernels, x, w, x.dtype());
+        return launch_linear(&*kernels, x, w, x.dtype());
     }
     linear_from(Start::Zero, x, w)
 }
 
-/// y = residual + x·Wᵀ, without a pass of its own for the sum. `residual` [N, O].
+/// y = residual + x·Wᵀ in one pass. `residual` [N, O].
 ///
 /// # Errors
 /// As [`linear`].
@@ -100,7 +98,7 @@ pub fn linear_add(residual: &Tensor, x: &Tensor, w: &Tensor) -> Result<Tensor> {
         bail!("linear: the residual is {:?}, x {:?}, w {:?}", residual.dims(), x.dims(), w.dims());
     }
     if let Some(kernels) = kernels::of(x.device())? {
-        return device::linear_add(&*kernels, residual, x, w);
+        return launch_linear_add(&*kernels, residual, x, w);
     }
     cpu::read(residual, |residual| linear_from(Start::Of(residual), x, w))
 }
@@ -115,16 +113,16 @@ fn linear_from(start: Start<'_>, x: &Tensor, w: &Tensor) -> Result<Tensor> {
     cpu::tensor(y, (n, o))
 }
 
-/// dx = Σ dyᵢ·Wᵢ over the layers that read the same input. Each `dy` [N, O], `w` [O, I] → [N, I].
+/// dx = Σ dyᵢ·Wᵢ over layers with the same input. Each `dy` [N, O], `w` [O, I] → [N, I].
 ///
 /// # Errors
-/// Shapes that do not fit, no layer at all, or tensors that are not contiguous f32.
+/// Mismatched shapes, no layers, or tensors that are not contiguous f32.
 pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
     let Some((dy, w)) = layers.first() else { bail!("linear backward: no layers") };
     let (n, i) = (dy.dim(0)?, w.dim(1)?);
     if let Some(kernels) = kernels::of(dy.device())? {
         let dx = kernels.empty(&[n, i], dy.dtype())?;
-        device::backward_input_into(&*kernels, layers, &dx)?;
+        launch_backward_input_into(&*kernels, layers, &dx)?;
         return Ok(dx);
     }
     let mut dx = pool::values(n * i);
@@ -142,18 +140,62 @@ pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
 /// dW += dyᵀ·x, in place. `dy` [N, O], `x` [N, I], `dw` [O, I].
 ///
 /// # Errors
-/// Shapes that do not fit, or tensors that are not contiguous f32.
+/// Mismatched shapes, or tensors that are not contiguous f32.
 pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor) -> Result<()> {
     let ((n, o), (xn, i)) = (dy.dims2()?, x.dims2()?);
     if xn != n || dw.dims() != [o, i] {
         bail!("linear backward: dy is [{n}, {o}], x is [{xn}, {i}], dw is {:?}", dw.dims());
     }
     if let Some(kernels) = kernels::of(dy.device())? {
-        return device::backward_weight(&*kernels, dy, x, dw);
+        return launch_backward_weight(&*kernels, dy, x, dw);
     }
     cpu::read(dy, |dy| {
         cpu::read(x, |x| {
             cpu::update(dw, |dw| product((o, n, i), dw, Start::Output, (dy, Side::Columns), (x, Side::Rows)))
         })
     })
+}
+
+// ── Kernel launches ──
+
+fn normal(tensor: &Tensor) -> Operand<'_> {
+    Operand { tensor, orientation: Orientation::Normal }
+}
+
+fn transposed(tensor: &Tensor) -> Operand<'_> {
+    Operand { tensor, orientation: Orientation::Transposed }
+}
+
+/// x·Wᵀ in number format `dtype`: that of `x`, or f32.
+pub(super) fn launch_linear(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, dtype: DType) -> Result<Tensor> {
+    let y = kernels.empty(&[x.dim(0)?, w.dim(0)?], dtype)?;
+    kernels.gemm(&Gemm { a: normal(x), b: transposed(w), c: &y, accumulate: Accumulate::No })?;
+    Ok(y)
+}
+
+fn launch_linear_add(kernels: &dyn Kernels, residual: &Tensor, x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    if residual.dtype() != x.dtype() {
+        bail!("linear: the residual is {:?}, x is {:?}", residual.dtype(), x.dtype());
+    }
+    let y = kernels.empty(residual.dims(), residual.dtype())?;
+    kernels.copy(residual, &y)?;
+    kernels.gemm(&Gemm { a: normal(x), b: transposed(w), c: &y, accumulate: Accumulate::Yes })?;
+    Ok(y)
+}
+
+/// dx = Σ dyᵢ·Wᵢ, overwriting `dx` [N, I].
+pub(super) fn launch_backward_input_into(
+    kernels: &dyn Kernels,
+    layers: &[(&Tensor, &Tensor)],
+    dx: &Tensor,
+) -> Result<()> {
+    for (index, (dy, w)) in layers.iter().enumerate() {
+        let accumulate = if index == 0 { Accumulate::No } else { Accumulate::Yes };
+        kernels.gemm(&Gemm { a: normal(dy), b: normal(w), c: dx, accumulate })?;
+    }
+    Ok(())
+}
+
+fn launch_backward_weight(kernels: &dyn Kernels, dy: &Tensor, x: &Tensor, dw: &Tensor) -> Result<()> {
+    kernels.gemm(&Gemm { a: transposed(dy), b: normal(x), c: dw, accumulate: Accumulate::Yes })
 }

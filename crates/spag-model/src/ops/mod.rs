@@ -1,10 +1,10 @@
-//! The operations of a LLaMA, forward and backward, one a file.
+//! The operations of a LLaMA, forward and backward, one per file.
 //!
-//! Every op works on candle tensors, so that a device is a property of the data and not of the code above.
-//! The CPU versions split their work with rayon and accumulate in f32 or better; a CUDA twin goes beside each.
+//! Ops take candle tensors; the tensors' device selects the implementation. The CPU versions run on rayon and
+//! accumulate in f32 or better. The CUDA kernels are in the `.cu` file beside each op.
 //!
-//! Shapes: N tokens (all sequences packed one after another), D hidden size, H heads, V vocabulary, I/O the width in
-//! and out of a linear layer.
+//! Shapes: N tokens (all sequences of a batch, concatenated), D hidden size, H heads, V vocabulary, I/O input and
+//! output size of a linear layer.
 
 pub mod accumulate;
 pub mod adamw;
@@ -22,7 +22,6 @@ pub mod squared_norm;
 pub mod swiglu;
 
 pub(crate) mod cpu;
-mod elements;
 pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod simd;

@@ -1,4 +1,4 @@
-//! Linear layers of generation: weights packed once, few or many rows, no row dependent on its companions.
+//! Linear layers for generation, with packed weights. A row's result does not depend on the other rows.
 
 use candle_core::{Result, Tensor, bail};
 
@@ -6,21 +6,21 @@ use super::product::{Panels, Start};
 use super::{cpu, matmul, pool};
 use crate::kernels;
 
-/// The weights of a linear layer, or of several that read the same input, packed for [`forward`].
+/// Packed weights of a linear layer, or of several layers with the same input.
 pub struct PackedWeight(Packing);
 
 enum Packing {
-    /// For the CPU version.
+    /// Packed for the CPU.
     Panels(Panels),
-    /// For kernels: [O, I] as it is; it shares the weight's memory.
+    /// For kernels: [O, I], sharing the weight's memory.
     Rows(Tensor),
 }
 
 impl PackedWeight {
-    /// Packs `weight`, [O, I]. Layers that read the same input are one weight, their outputs one after another.
+    /// Packs `weight`, [O, I]. Layers with the same input are stacked into one weight.
     ///
     /// # Errors
-    /// A tensor that is not contiguous f32 (or, for kernels, bf16).
+    /// A tensor that is not contiguous f32 (kernels also accept bf16).
     pub fn new(weight: &Tensor) -> Result<Self> {
         let (outputs, inputs) = weight.dims2()?;
         if kernels::of(weight.device())?.is_some() {
@@ -29,7 +29,7 @@ impl PackedWeight {
         cpu::read(weight, |values| Ok(Self(Packing::Panels(Panels::pack(inputs, &[(values, outputs)])))))
     }
 
-    /// Width of the input.
+    /// Input size.
     pub fn inputs(&self) -> usize {
         match &self.0 {
             Packing::Panels(panels) => panels.k(),
@@ -37,7 +37,7 @@ impl PackedWeight {
         }
     }
 
-    /// Width of all outputs together.
+    /// Output size.
     pub fn outputs(&self) -> usize {
         match &self.0 {
             Packing::Panels(panels) => panels.n(),
@@ -49,7 +49,7 @@ impl PackedWeight {
 /// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O].
 ///
 /// # Errors
-/// Shapes that do not fit, tensors that are not contiguous f32 (or, for kernels, bf16), or a weight that was packed for
+/// Mismatched shapes, tensors that are not contiguous f32 (kernels also accept bf16), or a weight that was packed for
 /// another device.
 pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>) -> Result<Tensor> {
     let (n, i) = x.dims2()?;

@@ -1,7 +1,7 @@
-//! Memory of tensors that are no longer needed, kept for those that come next.
+//! A pool that recycles the memory of dropped tensors.
 //!
-//! A training step makes and drops hundreds of tensors of the same few sizes. Fresh memory costs a page fault every
-//! 4 KiB and a pass to zero it; on small models that is a tenth of the step.
+//! A training step allocates and drops hundreds of tensors of the same few sizes. Fresh memory costs a page fault every
+//! 4 KiB and a pass to zero it; on small models this takes a tenth of the step.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,25 +10,25 @@ use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Result, Tensor};
 
 use crate::kernels;
 
-/// Spare memory; see [`Pool::during`].
+/// Free buffers; see [`Pool::during`].
 #[derive(Debug, Default)]
 pub(crate) struct Pool(Mutex<Spare>);
 
 #[derive(Debug, Default)]
 struct Spare {
-    /// Counts the calls of [`Pool::trim`].
+    /// Number of calls of [`Pool::trim`].
     age: u64,
-    /// Each with the age at which it was last used.
+    /// Buffers, each with the age of its last use.
     buffers: Vec<(u64, Vec<f32>)>,
 }
 
 thread_local! {
-    /// The pool that ops of this thread use. Not an argument, since ops are called with and without one.
+    /// The pool of this thread's ops. Not an argument, because most callers of ops have none.
     static CURRENT: RefCell<Option<Arc<Pool>>> = const { RefCell::new(None) };
 }
 
 impl Pool {
-    /// Runs `f` while ops on this thread take the memory of their results from this pool.
+    /// Runs `f` with ops on this thread allocating their results from this pool.
     pub(crate) fn during<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
         struct Restore(Option<Arc<Pool>>);
         impl Drop for Restore {
@@ -40,7 +40,7 @@ impl Pool {
         f()
     }
 
-    /// Frees what was not used since the last call, so that the pool follows the sizes of the batches.
+    /// Frees buffers that were not used since the last call, so that the pool follows the batch sizes.
     pub(crate) fn trim(&self) {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let age = spare.age;
@@ -50,9 +50,9 @@ impl Pool {
 
     fn take(&self, len: usize) -> Option<Vec<f32>> {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The latest come first, for they are likely still in a cache.
+        // Most recent first: they are likely still in a cache.
         let fits = spare.buffers.iter().enumerate().rev().filter(|(_, (_, b))| b.capacity() >= len);
-        // The smallest that is large enough, unless most of it would lie idle.
+        // The smallest sufficient buffer, unless more than half would be unused.
         let (index, _) = fits.min_by_key(|(_, (_, b))| b.capacity()).filter(|(_, (_, b))| b.capacity() <= 2 * len)?;
         Some(spare.buffers.remove(index).1)
     }
@@ -64,7 +64,7 @@ impl Pool {
     }
 }
 
-/// Values to be overwritten: zeros, or whatever the current pool's memory holds.
+/// A buffer to be overwritten; its contents are arbitrary.
 pub(crate) fn values(len: usize) -> Vec<f32> {
     let spare = CURRENT.with_borrow(|pool| pool.as_ref().and_then(|pool| pool.take(len)));
     match spare {
@@ -76,10 +76,10 @@ pub(crate) fn values(len: usize) -> Vec<f32> {
     }
 }
 
-/// Gives a tensor's memory to the current pool. Every other view of it is empty from then on.
+/// Returns a tensor's memory to the current pool. All other views of it become empty.
 ///
 /// # Errors
-/// None in practice; a tensor that is not f32 on the CPU, or that kernels work on, is only dropped.
+/// None in practice. Tensors that are not f32 on the CPU, or used by kernels, are only dropped.
 pub(crate) fn recycle(tensor: Tensor) -> Result<()> {
     struct Steal;
     impl InplaceOp1 for Steal {
@@ -95,10 +95,10 @@ pub(crate) fn recycle(tensor: Tensor) -> Result<()> {
         }
     }
     let spare = tensor.device().is_cpu() && tensor.dtype() == DType::F32 && kernels::current().is_none();
-    match spare && CURRENT.with_borrow(Option::is_some) {
-        true => tensor.inplace_op1(&Steal),
-        false => Ok(()),
+    if spare && CURRENT.with_borrow(Option::is_some) {
+        tensor.inplace_op1(&Steal)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_until_a_step_goes_without_it() {
+    fn pool_reuses_memory_until_a_step_does_not_need_it() {
         let pool = Arc::new(Pool::default());
         let address = pool.during(|| {
             let first = values(1000);

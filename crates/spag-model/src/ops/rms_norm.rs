@@ -1,14 +1,12 @@
 //! RMSNorm: y = x / √(mean(x²) + ε) · w, row by row (Zhang and Sennrich 2019).
 
-mod device;
-
-use candle_core::{Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::{cpu, pool, simd};
-use crate::kernels;
+use crate::kernels::{self, Arg, Kernels, Launch, Module, module, suffix};
 
-/// Rows a task works through; also the unit in which weight gradients are summed, so that the order is fixed.
+/// Rows per task. Weight gradients are summed per task, so that their order is fixed.
 const ROWS: usize = 64;
 
 fn check(x: &Tensor, w: &Tensor) -> Result<usize> {
@@ -27,11 +25,11 @@ fn inverse_rms(x: &[f32], eps: f32) -> f32 {
 /// `x` [N, D], `w` `[D]` → [N, D].
 ///
 /// # Errors
-/// Shapes that do not fit, or tensors that are not contiguous f32 (or, for kernels, bf16).
+/// Mismatched shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
 pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
     let d = check(x, w)?;
     if let Some(kernels) = kernels::of(x.device())? {
-        return device::forward(&*kernels, x, w, eps);
+        return launch_forward(&*kernels, x, w, eps);
     }
     let mut y = pool::values(x.elem_count());
     cpu::read(x, |x| {
@@ -55,12 +53,12 @@ pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
     cpu::tensor(y, x.dims2()?)
 }
 
-/// The gradient of the input plus `residual`; adds the gradient of the weight to `dw` in place.
+/// Returns the gradient of the input plus `residual`, and adds the gradient of the weight to `dw` in place.
 ///
-/// `residual` is the gradient that reaches x around the norm, [N, D]; passing it here saves a pass over memory.
+/// `residual` [N, D] is the gradient of the residual connection. Adding it here saves a pass over memory.
 ///
 /// # Errors
-/// Shapes that do not fit, or tensors that are not contiguous f32.
+/// Mismatched shapes, or tensors that are not contiguous f32.
 pub fn backward(
     x: &Tensor,
     w: &Tensor,
@@ -74,7 +72,7 @@ pub fn backward(
         bail!("rms_norm backward: x is {:?}, dy is {:?}, dw is {:?}", x.dims(), dy.dims(), dw.dims());
     }
     if let Some(kernels) = kernels::of(x.device())? {
-        return device::backward(&*kernels, (x, w, eps), dy, residual, dw);
+        return launch_backward(&*kernels, (x, w, eps), dy, residual, dw);
     }
     let mut dx = pool::values(x.elem_count());
     let tasks = x.dim(0)?.div_ceil(ROWS);
@@ -134,4 +132,67 @@ fn rows_backward(x: &[f32], w: &[f32], eps: f32, dy: &[f32], dx: &mut [f32], dw:
             dx[i] += r * (gw[i] - x[i] * c);
         }
     }
+}
+
+// ── Kernel launches ──
+
+const MODULE: Module = module!("rms_norm");
+const THREADS: u32 = 256;
+/// Maximum number of blocks of the backward pass, each with a partial weight gradient.
+const PARTS: usize = 264;
+/// Shared memory of a block reduction.
+const SCRATCH_BYTES: usize = 32 * 4;
+
+fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+    let (n, d) = x.dims2()?;
+    let y = kernels.empty(&[n, d], x.dtype())?;
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("rms_norm_forward_{}", suffix(x.dtype())?),
+        grid: [n as u32, 1, 1],
+        block: THREADS,
+        shared_bytes: SCRATCH_BYTES,
+        args: &[Arg::In(x), Arg::In(w), Arg::Out(&y), Arg::U32(d as u32), Arg::F32(eps)],
+    })?;
+    Ok(y)
+}
+
+fn launch_backward(
+    kernels: &dyn Kernels,
+    (x, w, eps): (&Tensor, &Tensor, f32),
+    dy: &Tensor,
+    residual: Option<&Tensor>,
+    dw: &Tensor,
+) -> Result<Tensor> {
+    let (n, d) = x.dims2()?;
+    let dx = kernels.empty(&[n, d], x.dtype())?;
+    let parts = n.min(PARTS);
+    let partial = kernels.empty(&[parts, d], DType::F32)?;
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("rms_norm_backward_{}", suffix(x.dtype())?),
+        grid: [parts as u32, 1, 1],
+        block: THREADS,
+        shared_bytes: SCRATCH_BYTES + d * size_of::<f32>(),
+        args: &[
+            Arg::In(x),
+            Arg::In(w),
+            Arg::In(dy),
+            residual.map_or(Arg::Null, Arg::In),
+            Arg::Out(&dx),
+            Arg::Out(&partial),
+            Arg::U32(n as u32),
+            Arg::U32(d as u32),
+            Arg::F32(eps),
+        ],
+    })?;
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: "rms_norm_sum_parts".into(),
+        grid: [(d as u32).div_ceil(THREADS), 1, 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &[Arg::In(&partial), Arg::Out(dw), Arg::U32(parts as u32), Arg::U32(d as u32)],
+    })?;
+    Ok(dx)
 }

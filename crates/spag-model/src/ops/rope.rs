@@ -1,6 +1,4 @@
-//! Rotary position embedding in the half-split layout of LLaMA: element i of a head turns with element i + half.
-
-mod device;
+//! RoPE in the half-split layout of LLaMA: element i of a head is rotated with element i + half.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,30 +6,30 @@ use candle_core::{Device, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::{cpu, simd};
-use crate::kernels::{self, Kernels};
+use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, module, suffix, vector_len};
 
-/// Cosines and sines of every position and frequency.
+/// Cosines and sines of all positions and frequencies.
 #[derive(Clone, Debug)]
 pub struct RopeTable {
     half: usize,
     cos: Vec<f32>,
     sin: Vec<f32>,
-    /// Cosines and sines on the devices that have asked for them; clones share them.
+    /// Copies on devices, shared by clones.
     copies: Arc<Mutex<Vec<(Tensor, Tensor)>>>,
 }
 
-/// The position of each row of a batch: checked once, and once copied to the device that reads it.
+/// The positions of a batch's rows, validated and uploaded once.
 #[derive(Clone, Debug)]
 pub struct Positions {
     values: Vec<u32>,
-    /// One more than the largest.
+    /// The largest position plus one.
     end: usize,
-    /// Where kernels turn the rows.
+    /// Device copy, if kernels are used.
     copy: Option<Tensor>,
 }
 
 impl Positions {
-    /// Positions of rows on `device` that are turned by `table`.
+    /// Positions of rows on `device`, to be rotated with `table`.
     ///
     /// # Errors
     /// A position outside the table, or no memory.
@@ -45,18 +43,18 @@ impl Positions {
         Ok(Self { values: positions.to_vec(), end, copy })
     }
 
-    /// The copy on the device that turns the rows, if it is not the CPU.
+    /// The device copy, if kernels are used.
     pub(crate) fn tensor(&self) -> Option<&Tensor> {
         self.copy.as_ref()
     }
 
-    /// As many positions, no larger than these, that are still to be written to the device.
+    /// An uninitialized device copy of the same length. Its positions must not exceed these.
     pub(crate) fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Self> {
         let copy = self.copy.as_ref().map(|copy| kernels.empty(copy.dims(), copy.dtype())).transpose()?;
         Ok(Self { copy, ..self.clone() })
     }
 
-    /// The copy on `device`.
+    /// A copy on `device`.
     fn on(&self, device: &Device) -> Result<Tensor> {
         match &self.copy {
             Some(copy) if copy.device().same_device(device) => Ok(copy.clone()),
@@ -65,17 +63,17 @@ impl Positions {
     }
 }
 
-/// Which way to turn.
+/// Direction of rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// By the position's angle: the forward pass.
+    /// The forward pass.
     Forward,
-    /// Back by the position's angle: the gradient, since a rotation's transpose is its inverse.
+    /// The backward pass: the inverse rotation, which is the transpose.
     Backward,
 }
 
 impl RopeTable {
-    /// Angles position / theta^(2i / head_dim) for `positions` positions, in f32 as the reference computes them.
+    /// Angles position / theta^(2i / head_dim) for `positions` positions, in f32 as in the reference.
     pub fn new(head_dim: usize, theta: f64, positions: usize) -> Self {
         let half = head_dim / 2;
         let inverse: Vec<f32> =
@@ -85,20 +83,20 @@ impl RopeTable {
         Self { half, cos, sin, copies: Arc::default() }
     }
 
-    /// Number of positions in the table.
+    /// Number of positions.
     pub fn positions(&self) -> usize {
         self.cos.len().checked_div(self.half).unwrap_or(0)
     }
 
-    /// Whether the positions before `end` are all in the table.
+    /// Checks that all positions before `end` are in the table.
     fn check(&self, end: usize) -> Result<()> {
-        match end > self.positions() {
-            true => bail!("rope: position {} is outside the {} positions of the model", end - 1, self.positions()),
-            false => Ok(()),
+        if end > self.positions() {
+            bail!("rope: position {} is outside the {} positions of the model", end - 1, self.positions());
         }
+        Ok(())
     }
 
-    /// Cosines and sines on `device`, copied there the first time.
+    /// Cosines and sines on `device`, uploaded on first use.
     fn on(&self, device: &Device) -> Result<(Tensor, Tensor)> {
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(copy) = copies.iter().find(|(cos, _)| cos.device().same_device(device)) {
@@ -110,19 +108,18 @@ impl RopeTable {
     }
 }
 
-/// Rows a task works through.
+/// Rows per task.
 const ROWS: usize = 32;
 
-/// Turns every head of every row of `x` [N, H·head size] in place; row n is at the nth position.
+/// Rotates every head of `x` [N, H·head size] in place; row n has the nth position.
 ///
 /// # Errors
-/// Shapes that do not fit, positions outside the table, or a tensor that is not contiguous f32 (or, for kernels, bf16).
+/// Mismatched shapes, positions outside the table, or a tensor that is not contiguous f32 (kernels also accept bf16).
 pub fn rotate(x: &Tensor, positions: &Positions, table: &RopeTable, direction: Direction) -> Result<()> {
     rotate_leading(x, x.dim(1)?, positions, table, direction)
 }
 
-/// As [`rotate`], for the heads in the first `columns` columns of `x` [N, W] alone: queries and keys that lie before
-/// the values in one tensor.
+/// As [`rotate`], for the heads in the first `columns` columns of `x` [N, W]: queries and keys of a joint QKV tensor.
 ///
 /// # Errors
 /// As [`rotate`].
@@ -141,7 +138,7 @@ pub fn rotate_leading(
     }
     table.check(positions.end)?;
     if let Some(kernels) = kernels::of(x.device())? {
-        return device::rotate(&*kernels, x, columns, positions, table, direction);
+        return launch_rotate(&*kernels, x, columns, positions, table, direction);
     }
     let sign = match direction {
         Direction::Forward => 1.0,
@@ -168,5 +165,48 @@ pub fn rotate_leading(
             );
         });
         Ok(())
+    })
+}
+
+// ── Kernel launches ──
+
+const MODULE: Module = module!("rope");
+
+fn launch_rotate(
+    kernels: &dyn Kernels,
+    x: &Tensor,
+    columns: usize,
+    positions: &Positions,
+    table: &RopeTable,
+    direction: Direction,
+) -> Result<()> {
+    let (n, width) = x.dims2()?;
+    let positions = positions.on(x.device())?;
+    let (cos, sin) = table.on(x.device())?;
+    let (half, pairs) = (table.half, columns / 2);
+    let vector = vector_len(x.dtype());
+    let (each, how) = if half.is_multiple_of(vector) { (vector, "vectors") } else { (1, "single") };
+    let threads = pairs.div_ceil(each) as u32;
+    let block = threads.next_multiple_of(32).clamp(32, THREADS);
+    let sign = match direction {
+        Direction::Forward => 1.0,
+        Direction::Backward => -1.0,
+    };
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("rope_{how}_{}", suffix(x.dtype())?),
+        grid: [n as u32, threads.div_ceil(block), 1],
+        block,
+        shared_bytes: 0,
+        args: &[
+            Arg::Out(x),
+            Arg::In(&positions),
+            Arg::In(&cos),
+            Arg::In(&sin),
+            Arg::U32(width as u32),
+            Arg::U32(pairs as u32),
+            Arg::U32(half as u32),
+            Arg::F32(sign),
+        ],
     })
 }

@@ -1,4 +1,4 @@
-//! Loops that the compiler vectorises for the widest instruction set of the machine, chosen at run time.
+//! Loops vectorized by the compiler for several instruction sets, selected at run time.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ fn arch() -> pulp::Arch {
     *ARCH.get_or_init(pulp::Arch::new)
 }
 
-/// Runs `f` compiled for the widest instruction set that the processor has (AVX-512, AVX2 with FMA, or the baseline).
+/// Runs `f` compiled for the widest supported instruction set (AVX-512, AVX2 with FMA, or the baseline).
 #[inline]
 pub(crate) fn vectorized<R>(f: impl FnOnce() -> R) -> R {
     struct Op<F>(F);
@@ -22,7 +22,7 @@ pub(crate) fn vectorized<R>(f: impl FnOnce() -> R) -> R {
     arch().dispatch(Op(f))
 }
 
-/// Partial sums kept side by side so that a reduction vectorises; fixed, so results do not depend on the machine.
+/// Number of partial sums of a reduction. Fixed, so that results do not depend on the machine.
 const LANES: usize = 16;
 
 /// Σ a·b.
@@ -43,7 +43,7 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     sum
 }
 
-/// Replaces every value by `f` of it; returns the sum of the results.
+/// Replaces every value x by f(x) and returns the sum.
 #[inline(always)]
 pub(crate) fn map_sum(values: &mut [f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -62,7 +62,7 @@ pub(crate) fn map_sum(values: &mut [f32], f: impl Fn(f32) -> f32) -> f32 {
     sum
 }
 
-/// Σ f(x), one lane-wise pass.
+/// Σ f(x).
 #[inline(always)]
 pub(crate) fn sum_of(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -79,7 +79,7 @@ pub(crate) fn sum_of(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     sum
 }
 
-/// The largest value; `-inf` for none. A NaN is passed over here and shows in the sums.
+/// The maximum; `-inf` if empty. NaNs are ignored here; they show up in the sums.
 #[inline(always)]
 pub(crate) fn max(values: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -92,7 +92,7 @@ pub(crate) fn max(values: &[f32]) -> f32 {
     rest.iter().chain(&lanes).copied().fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// Adds the lanes as a balanced tree.
+/// Sums the lanes as a balanced tree.
 #[inline(always)]
 fn fold(lanes: &[f32; LANES]) -> f32 {
     let mut lanes = *lanes;
@@ -106,14 +106,14 @@ fn fold(lanes: &[f32; LANES]) -> f32 {
     lanes[0]
 }
 
-/// eˣ to about 2 ulp without branches, so that loops over it vectorise; fused multiply-adds, for which every machine
-/// with AVX2 or NEON has instructions. Saturates outside [-87, 88]; NaN stays NaN.
+/// eˣ to about 2 ulp, without branches, so that loops vectorize. Uses fused multiply-adds, which every machine with
+/// AVX2 or NEON has. Saturates outside [-87, 88]; NaN stays NaN.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
-    // Comparisons rather than f32::max/min, which would turn NaN into a number and hide it.
+    // Comparisons keep NaN; f32::max and min would not.
     let x = if x < -87.0 { -87.0 } else { x };
     let x = if x > 88.0 { 88.0 } else { x };
-    // Round x/ln 2 to a whole number by adding and taking away 1.5·2²³.
+    // Rounds x/ln 2 to an integer by adding and subtracting 1.5·2²³.
     const MAGIC: f32 = 12_582_912.0;
     let shifted = x.mul_add(std::f32::consts::LOG2_E, MAGIC);
     let n = shifted - MAGIC;
@@ -127,7 +127,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     let p = p.mul_add(r, 1.666_666_6e-1);
     let p = p.mul_add(r, 0.5);
     let p = p.mul_add(r * r, r) + 1.0;
-    // 2ⁿ: n stands in the low bits of `shifted`; moved to the exponent's place, they need only its bias.
+    // 2ⁿ: shifts n from the low bits of `shifted` into the exponent and adds the bias.
     let scale = f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23));
     scale * p
 }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exp_agrees_with_the_library_and_keeps_nan() {
+    fn exp_matches_the_library_and_keeps_nan() {
         let mut worst = 0f64;
         for i in -86_000..87_000 {
             let x = i as f32 / 1000.0;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn reductions_agree_with_plain_loops() {
+    fn reductions_match_plain_loops() {
         for n in [0usize, 1, 15, 16, 17, 100] {
             let a: Vec<f32> = (0..n).map(|i| (i as f32 * 0.7).sin()).collect();
             let b: Vec<f32> = (0..n).map(|i| (i as f32 * 0.3).cos()).collect();

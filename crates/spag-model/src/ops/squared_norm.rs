@@ -1,17 +1,16 @@
-//! Σ x² over a flat buffer, for clipping by the global norm.
-
-mod device;
+//! Sum of squares of a buffer, for clipping by the global norm.
 
 use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::{cpu, simd};
-use crate::kernels;
+use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, vector_len};
 
-/// Elements summed in f32 before the sum goes on in f64; fixed, so the result does not depend on the thread count.
+/// Elements summed in f32 before accumulating in f64. Fixed, so that the result does not depend on the number of
+/// threads.
 const CHUNK: usize = 4096;
 
-/// The sum of squares of all elements, accumulated in f64. Waits for the device.
+/// The sum of squares, accumulated in f64. Waits for the device.
 ///
 /// # Errors
 /// A tensor that is not contiguous f32.
@@ -35,20 +34,50 @@ pub fn squared_norm(x: &Tensor) -> Result<f64> {
     })
 }
 
-/// Adds the sum of squares of all elements to the running sum `into`, `[1]`, f64. Does not wait for the device.
+/// Adds the sum of squares to `into`, `[1]`, f64. Does not wait for the device.
 ///
 /// # Errors
-/// A tensor that is not contiguous f32, or a sum of another shape or number format.
+/// A tensor that is not contiguous f32, or a sum of the wrong shape or number format.
 pub fn squared_norm_into(x: &Tensor, into: &Tensor) -> Result<()> {
     if into.dims() != [1] || into.dtype() != DType::F64 {
         bail!("squared_norm: the sum is {:?} {:?}, not f64 [1]", into.dtype(), into.dims());
     }
     if let Some(kernels) = kernels::of(x.device())? {
-        return device::add(&*kernels, x, into);
+        return launch_add(&*kernels, x, into);
     }
     let sum = squared_norm(x)?;
     cpu::update_f64(into, |into| {
         into[0] += sum;
         Ok(())
     })
+}
+
+// ── Kernel launches ──
+
+const MODULE: Module = module!("squared_norm");
+/// Maximum number of blocks, each with a partial sum. Fixed, so that the result does not depend on the device.
+const PARTS: u32 = 1024;
+
+fn launch_add(kernels: &dyn Kernels, x: &Tensor, into: &Tensor) -> Result<()> {
+    if x.dtype() != DType::F32 {
+        bail!("squared_norm: expected f32 values, got {:?}", x.dtype());
+    }
+    let count = x.elem_count();
+    let parts = blocks(count, vector_len(DType::F32))?.min(PARTS);
+    if parts == 0 {
+        return Ok(());
+    }
+    let partial = kernels.empty(&[parts as usize], DType::F64)?;
+    let launch = |kernel: &str, blocks: u32, args: &[Arg<'_>]| {
+        kernels.launch(&Launch {
+            module: MODULE,
+            kernel: kernel.into(),
+            grid: [blocks, 1, 1],
+            block: THREADS,
+            shared_bytes: THREADS as usize * size_of::<f64>(),
+            args,
+        })
+    };
+    launch("squared_norm_parts", parts, &[Arg::In(x), Arg::Out(&partial), Arg::U64(count as u64)])?;
+    launch("squared_norm_add", 1, &[Arg::In(&partial), Arg::Out(into), Arg::U32(parts)])
 }

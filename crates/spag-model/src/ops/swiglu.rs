@@ -1,26 +1,24 @@
-//! SwiGLU: y = silu(gate)·up, element by element (Shazeer 2020).
-
-mod device;
+//! SwiGLU: y = silu(gate)·up, elementwise (Shazeer 2020).
 
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::{cpu, pool, simd};
-use crate::kernels;
+use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
 
-/// Elements a task works through.
+/// Elements per task.
 const CHUNK: usize = 8192;
 
 /// `gate` and `up` of one shape → the same shape.
 ///
 /// # Errors
-/// Shapes that differ, or tensors that are not contiguous f32 (or, for kernels, bf16).
+/// Different shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
 pub fn forward(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     if gate.dims() != up.dims() {
         bail!("swiglu: gate is {:?}, up is {:?}", gate.dims(), up.dims());
     }
     if let Some(kernels) = kernels::of(gate.device())? {
-        return device::forward(&*kernels, gate, up);
+        return launch_forward(&*kernels, gate, up);
     }
     let mut y = pool::values(gate.elem_count());
     cpu::read(gate, |g| {
@@ -41,10 +39,10 @@ pub fn forward(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     cpu::tensor(y, gate.dims2()?)
 }
 
-/// As [`forward`] for `x` [N, 2F] that holds gate and up side by side → [N, F].
+/// As [`forward`] for `x` [N, 2F] with gate and up in adjacent columns → [N, F].
 ///
 /// # Errors
-/// An odd width, or a tensor that is not contiguous f32 (or, for kernels, bf16).
+/// An odd width, or a tensor that is not contiguous f32 (kernels also accept bf16).
 pub fn forward_joined(x: &Tensor) -> Result<Tensor> {
     let (n, width) = x.dims2()?;
     let f = width / 2;
@@ -52,7 +50,7 @@ pub fn forward_joined(x: &Tensor) -> Result<Tensor> {
         bail!("swiglu: gate and up together are [{n}, {width}]");
     }
     if let Some(kernels) = kernels::of(x.device())? {
-        return device::forward_joined(&*kernels, x);
+        return launch_forward_joined(&*kernels, x);
     }
     let mut y = pool::values(n * f);
     let rows = CHUNK.div_ceil(f);
@@ -75,17 +73,17 @@ pub fn forward_joined(x: &Tensor) -> Result<Tensor> {
     cpu::tensor(y, (n, f))
 }
 
-/// The backward pass in place: `gate` and `up` become their gradients, and `dy`, the gradient of the output, becomes
-/// the output once more, which the layer that reads it needs for the gradient of its weight.
+/// The backward pass, in place: `gate` and `up` become their gradients, and `dy` becomes the recomputed output, which
+/// the following layer needs for its weight gradient.
 ///
 /// # Errors
-/// Shapes that differ, or tensors that are not contiguous f32 (or, for kernels, bf16).
+/// Different shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
 pub fn backward(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
     if gate.dims() != up.dims() || dy.dims() != gate.dims() {
         bail!("swiglu backward: gate is {:?}, up is {:?}, dy is {:?}", gate.dims(), up.dims(), dy.dims());
     }
     if let Some(kernels) = kernels::of(gate.device())? {
-        return device::backward(&*kernels, gate, up, dy);
+        return launch_backward(&*kernels, gate, up, dy);
     }
     cpu::update(gate, |g| {
         cpu::update(up, |u| {
@@ -110,5 +108,59 @@ pub fn backward(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
                 Ok(())
             })
         })
+    })
+}
+
+// ── Kernel launches ──
+
+const MODULE: Module = module!("swiglu");
+
+fn check(tensors: &[&Tensor]) -> Result<()> {
+    match tensors.windows(2).find(|pair| pair[0].dtype() != pair[1].dtype()) {
+        Some(pair) => bail!("swiglu: {:?} beside {:?}", pair[0].dtype(), pair[1].dtype()),
+        None => Ok(()),
+    }
+}
+
+fn launch_forward(kernels: &dyn Kernels, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+    check(&[gate, up])?;
+    let y = kernels.empty(gate.dims(), gate.dtype())?;
+    let count = gate.elem_count();
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("swiglu_forward_{}", suffix(gate.dtype())?),
+        grid: [blocks(count, vector_len(gate.dtype()))?, 1, 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &[Arg::In(gate), Arg::In(up), Arg::Out(&y), Arg::U64(count as u64)],
+    })?;
+    Ok(y)
+}
+
+fn launch_forward_joined(kernels: &dyn Kernels, x: &Tensor) -> Result<Tensor> {
+    let (n, width) = x.dims2()?;
+    let f = width / 2;
+    let y = kernels.empty(&[n, f], x.dtype())?;
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("swiglu_forward_joined_{}", suffix(x.dtype())?),
+        grid: [n as u32, blocks(f, vector_len(x.dtype()))?, 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &[Arg::In(x), Arg::Out(&y), Arg::U32(f as u32)],
+    })?;
+    Ok(y)
+}
+
+fn launch_backward(kernels: &dyn Kernels, gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
+    check(&[gate, up, dy])?;
+    let count = gate.elem_count();
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("swiglu_backward_{}", suffix(gate.dtype())?),
+        grid: [blocks(count, vector_len(gate.dtype()))?, 1, 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &[Arg::Out(gate), Arg::Out(up), Arg::Out(dy), Arg::U64(count as u64)],
     })
 }

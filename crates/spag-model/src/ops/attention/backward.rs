@@ -8,13 +8,14 @@ use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile, transpose};
 use crate::ops::{pool, simd};
 
-/// Queries whose probabilities are kept at a time, for the gradients of keys and values; a whole number of tiles.
+/// Queries whose probabilities are held at a time, for the gradients of keys and values; a multiple of [`ROWS`].
 const BLOCK: usize = 8 * ROWS;
 
-/// The gradients of q, k and v, given the output of [`super::forward`], its log-sum-exps and the output's gradient.
+/// The gradients of q, k and v, given the output of [`super::forward`], its log-sum-exps and the gradient of the
+/// output.
 ///
 /// # Errors
-/// As [`super::forward`], or log-sum-exps that were computed on another device.
+/// As [`super::forward`], or log-sum-exps computed on another device.
 #[expect(clippy::too_many_arguments, reason = "the tensors of the forward pass and the gradient")]
 pub fn backward(
     q: &Tensor,
@@ -49,7 +50,7 @@ pub fn backward(
                         let saved = Saved { q, k, v, out, dout, lse };
                         tasks(sequences.bounds(), heads).into_par_iter().for_each(|task| {
                             // SAFETY: the tensors were checked; the gradients of (sequence, key/value head with its
-                            // group of query heads) belong to this task alone.
+                            // group of query heads) belong to this task only.
                             unsafe { task_backward(&task, &saved, heads, grads) }
                         });
                         Ok(())
@@ -71,7 +72,7 @@ struct Saved<'a> {
     lse: &'a [f32],
 }
 
-/// Where the gradients go.
+/// The gradient buffers.
 #[derive(Clone, Copy)]
 struct Gradients {
     q: SharedMut,
@@ -95,7 +96,7 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, grads: Gra
     let p = keys.wrapping_add(rows);
     let ds = p.wrapping_add(BLOCK * stride);
     let kv_at = task.start * kd + task.kv * hd;
-    // SAFETY: rows of the task's sequence lie inside the checked tensors, and the parts of the buffer do not overlap.
+    // SAFETY: rows of the task's sequence are inside the checked tensors, and the parts of the buffer do not overlap.
     unsafe {
         transpose((task.len, hd), saved.k[kv_at..].as_ptr(), kd, keys_t, stride);
         transpose((task.len, hd), saved.v[kv_at..].as_ptr(), kd, values_t, stride);
@@ -139,9 +140,9 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, grads: Gra
             let first_head = head == task.kv * group;
             for key in (0..block + count).step_by(ROWS) {
                 let rows = ROWS.min(block + count - key);
-                // Queries before the key see nothing of it.
+                // Queries before the key do not attend to it.
                 let from = key.saturating_sub(block);
-                // The block that holds the key's own query is the first that sees it.
+                // The block with the key's own query is the first that attends to it.
                 let output = if first_head && key >= block { Output::Overwrite } else { Output::Accumulate };
                 for (scores, right, target) in [(p, saved.dout, grads.v), (ds, saved.q, grads.k)] {
                     let left = Left { at: scores.wrapping_add(from * stride + key), row: 1, k: stride };
@@ -158,7 +159,8 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, grads: Gra
     }
 }
 
-/// Scores to probabilities in `p`, and their gradients to the scores' gradients in `ds`; zeros from `seen` to `end`.
+/// Replaces scores by probabilities in `p`, and their gradients by the scores' gradients in `ds`; zeros from `seen` to
+/// `end`.
 #[inline(always)]
 fn scores_backward(p: &mut [f32], ds: &mut [f32], seen: usize, end: usize, (scale, lse, delta): (f32, f32, f32)) {
     let whole = seen.next_multiple_of(LANES);

@@ -1,4 +1,4 @@
-//! Attention by the kernels of `forward.cu` and `backward.cu`.
+//! Attention with the kernels of `forward.cu` and `backward.cu`.
 
 use candle_core::{DType, Result, Tensor, bail};
 
@@ -8,21 +8,21 @@ use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
 const FORWARD: Module = module!("attention_forward");
 const BACKWARD: Module = module!("attention_backward");
 
-/// Rows of an item of a work list.
+/// Rows of a tile of a work list.
 const TILE: usize = 128;
-/// Largest head size.
+/// Maximum head size.
 const MAX_DIM: usize = 256;
 
-/// Which kernels take a number format and a head size.
+/// Kernel variant for a number format and head size.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Path {
     /// Tiles on tensor cores.
     Tiles,
-    /// Row by row.
+    /// One row per warp.
     Rows,
 }
 
-/// Rows of the kernels that go row by row: a row for each warp of a block, and those staged at a time.
+/// Constants of the row kernels: rows per block (one per warp), staged rows, and threads.
 mod by_rows {
     pub(super) const ROWS: usize = 8;
     pub(super) const STAGED: usize = 32;
@@ -38,7 +38,7 @@ impl Path {
         }
     }
 
-    /// A kernel's name from what it does.
+    /// The kernel's name.
     fn kernel(self, what: &str, dtype: DType, dim: usize) -> Result<String> {
         let suffix = suffix(dtype)?;
         Ok(match self {
@@ -47,7 +47,7 @@ impl Path {
         })
     }
 
-    /// Blocks for `items` of a work list and `heads`.
+    /// Grid for `items` tiles and `heads`.
     fn blocks(self, items: usize, heads: usize) -> Result<[u32; 3]> {
         let slices = match self {
             Self::Tiles => 1,
@@ -60,29 +60,29 @@ impl Path {
     }
 }
 
-/// Shared memory of the kernels that go row by row: two staged sides, `own` rows and `weights` of each warp.
+/// Shared memory of the row kernels: two staged operands, and `own` rows and `weights` per warp.
 fn row_bytes(dim: usize, own: usize, weights: usize) -> usize {
     (2 * by_rows::STAGED * (dim | 1) + by_rows::ROWS * (own * dim + weights * by_rows::STAGED)) * size_of::<f32>()
 }
 
-/// Shared memory of the kernels that go tile by tile: this many rows of one head in bf16.
+/// Shared memory for `rows` rows of one head in bf16.
 fn tile_bytes(dim: usize, rows: usize) -> usize {
     rows * dim * DType::BF16.size_in_bytes()
 }
 
 fn same_format(tensors: &[&Tensor]) -> Result<DType> {
     let dtype = tensors[0].dtype();
-    match tensors.iter().all(|t| t.dtype() == dtype) {
-        true => Ok(dtype),
-        false => bail!("attention: the tensors have different number formats"),
+    if tensors.iter().any(|t| t.dtype() != dtype) {
+        bail!("attention: the tensors have different number formats");
     }
+    Ok(dtype)
 }
 
 fn scale(heads: Heads) -> f32 {
     1.0 / (heads.dim as f32).sqrt()
 }
 
-/// The output and the log-sum-exps, f32 [N, H].
+/// The output, and the log-sum-exps, f32 [N, H].
 pub(super) fn forward(
     kernels: &dyn Kernels,
     (q, k, v): (&Tensor, &Tensor, &Tensor),
@@ -116,7 +116,7 @@ pub(super) fn forward(
     Ok((out, lse))
 }
 
-/// What the forward pass had and gave, and the gradient of its output.
+/// Inputs and outputs of the forward pass, and the gradient of the output.
 pub(super) struct Saved<'a> {
     pub(super) q: &'a Tensor,
     pub(super) k: &'a Tensor,
@@ -126,25 +126,25 @@ pub(super) struct Saved<'a> {
     pub(super) dout: &'a Tensor,
 }
 
-/// One of the two passes backward.
+/// One of the two kernels of the backward pass.
 struct Pass<'a> {
-    /// The kernel.
+    /// Name of the kernel.
     what: &'static str,
-    /// The tiles of its blocks' own rows, [items, 3].
+    /// Tiles of the rows that blocks own, [items, 3].
     list: &'a Tensor,
-    /// The gradients that it gives.
+    /// The gradients it computes.
     to: &'a [&'a Tensor],
-    /// Heads of its blocks' own rows.
+    /// Heads of the rows that blocks own.
     heads: usize,
-    /// Threads, where it goes tile by tile.
+    /// Threads per block of the tile kernel.
     block: u32,
-    /// Shared memory, where it goes tile by tile.
+    /// Shared memory of the tile kernel.
     tile_bytes: usize,
-    /// Weights of a pair of rows, where it goes row by row.
+    /// Weights per pair of rows of the row kernel.
     weights: usize,
 }
 
-/// dq, dk and dv.
+/// Returns dq, dk and dv.
 pub(super) fn backward(
     kernels: &dyn Kernels,
     saved: &Saved<'_>,
@@ -158,8 +158,8 @@ pub(super) fn backward(
     let gradients = |x: &Tensor| kernels.empty(x.dims(), dtype);
     let (dq, dk, dv) = (gradients(q)?, gradients(k)?, gradients(v)?);
     let inputs = [Arg::In(q), Arg::In(k), Arg::In(v), Arg::In(dout), Arg::In(lse), Arg::In(&delta)];
-    // Bytes of tiles: the block's own 128 rows of both sides, and of the others two buffers of 64 or one of 32. Floats:
-    // what the two products' sums start from, for two buffers of 64 queries or for the block's own.
+    // Tiles in shared memory: the block's own 128 rows of both operands, and two buffers of 64 or one of 32 rows of the
+    // others. Floats: the initial sums of both products, for two buffers of 64 queries or for the block's own.
     let passes = [
         Pass {
             what: "backward_keys",
@@ -205,13 +205,13 @@ pub(super) fn backward(
     Ok((dq, dk, dv))
 }
 
-/// rowsum(out∘dout) for each row and head, f32 [N, H].
+/// rowsum(out∘dout) of each row and head, f32 [N, H].
 fn delta(kernels: &dyn Kernels, out: &Tensor, dout: &Tensor, heads: Heads) -> Result<Tensor> {
     const THREADS: usize = 256;
     let n = out.dim(0)?;
     let rows = n * heads.query;
     let delta = kernels.empty(&[n, heads.query], DType::F32)?;
-    // A row for as many lanes as it has 16-byte pieces.
+    // As many lanes per row as it has 16-byte pieces.
     let lanes = (heads.dim * out.dtype().size_in_bytes()).div_ceil(16).next_power_of_two().min(32);
     kernels.launch(&Launch {
         module: BACKWARD,

@@ -7,11 +7,11 @@ use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile, transpose};
 use crate::ops::{pool, simd};
 
-/// The attention output [N, H·head size] and what the backward pass needs.
+/// Returns the attention output [N, H·head size] and the log-sum-exps for the backward pass.
 ///
 /// # Errors
-/// Shapes that do not fit, tensors that are not contiguous f32 (or, for kernels, bf16), or a head size that no kernel
-/// takes (above 256).
+/// Mismatched shapes, tensors that are not contiguous f32 (kernels also accept bf16), or a head size above 256 with
+/// kernels.
 pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences, heads: Heads) -> Result<(Tensor, LogSumExp)> {
     let n = check(q, k, v, sequences, heads)?;
     if let Some(kernels) = kernels::of(q.device())? {
@@ -26,8 +26,8 @@ pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences, heads:
         cpu::read(k, |k| {
             cpu::read(v, |v| {
                 tasks(sequences.bounds(), heads).into_par_iter().for_each(|task| {
-                    // SAFETY: the tensors were checked; a key/value head owns its group of query heads, so that the
-                    // outputs and log-sum-exps of (sequence, group) belong to this task alone.
+                    // SAFETY: the tensors were checked; a key/value head owns its group of query heads, so the outputs
+                    // and log-sum-exps of (sequence, group) belong to this task only.
                     unsafe { task_forward(&task, q, k, v, heads, targets) }
                 });
                 Ok(())
@@ -48,7 +48,7 @@ unsafe fn task_forward(task: &Task, q: &[f32], k: &[f32], v: &[f32], heads: Head
     let keys_t = buffer.as_mut_ptr();
     let (values, scores) = (keys_t.wrapping_add(keys_len), keys_t.wrapping_add(keys_len + values_len));
     let at = task.start * kd + task.kv * hd;
-    // SAFETY: rows of the task's sequence lie inside the checked tensors, and the parts of the buffer do not overlap.
+    // SAFETY: rows of the task's sequence are inside the checked tensors, and the parts of the buffer do not overlap.
     unsafe {
         transpose((task.len, hd), k[at..].as_ptr(), kd, keys_t, stride);
         copy_rows((task.len, hd), v[at..].as_ptr(), kd, values);
@@ -90,11 +90,11 @@ unsafe fn task_forward(task: &Task, q: &[f32], k: &[f32], v: &[f32], heads: Head
     }
 }
 
-/// Turns the first `seen` scores of a row into exponentials of `scale`·score less the largest, and those from there to
-/// `end` into zeros. Returns the sum and what was taken away.
+/// Replaces the first `seen` scores of a row by exp(`scale`·score − max), and those up to `end` by zeros. Returns the
+/// sum and the maximum.
 #[inline(always)]
 pub(crate) fn exponentials(row: &mut [f32], seen: usize, end: usize, scale: f32) -> (f32, f32) {
-    // Whole registers: what lies beyond `seen` adds less than 1e-36.
+    // Whole registers: elements beyond `seen` add less than 1e-36.
     let whole = &mut row[..seen.next_multiple_of(LANES)];
     whole[seen..].fill(f32::NEG_INFINITY);
     let top = simd::max(whole) * scale;
@@ -103,7 +103,7 @@ pub(crate) fn exponentials(row: &mut [f32], seen: usize, end: usize, scale: f32)
     (sum, top)
 }
 
-/// `scores[rows, n]` = left·keysᵀ, a row every `stride` elements.
+/// `scores[rows, n]` = left·keysᵀ, with row stride `stride`.
 ///
 /// # Safety
 /// As [`tile`].
@@ -117,18 +117,18 @@ pub(super) unsafe fn row_products(
     for column in (0..n).step_by(COLUMNS) {
         let right = Right::new(keys_t, stride).columns(column);
         let target = Target::new(scores.wrapping_add(column), stride);
-        // SAFETY: the caller vouches for the extents.
+        // SAFETY: guaranteed by the caller.
         unsafe { tile((rows, k, COLUMNS.min(n - column)), left, right, target, Output::Overwrite) }
     }
 }
 
-/// `to[rows, width]` = rows that lie `stride` apart.
+/// Copies rows with stride `stride` to `to[rows, width]`.
 ///
 /// # Safety
 /// The elements must be readable and `to` writable.
 pub(super) unsafe fn copy_rows((rows, width): (usize, usize), from: *const f32, stride: usize, to: *mut f32) {
     for row in 0..rows {
-        // SAFETY: the caller vouches for the extents.
+        // SAFETY: guaranteed by the caller.
         unsafe { std::ptr::copy_nonoverlapping(from.add(row * stride), to.add(row * width), width) }
     }
 }

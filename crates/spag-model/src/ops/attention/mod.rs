@@ -1,11 +1,11 @@
-//! Causal attention over packed sequences of any lengths, forward and backward, without a T×T matrix.
+//! Causal attention over packed sequences, forward and backward, without materializing the T×T matrix.
 //!
-//! A task is one key/value head of one sequence: it packs the head's keys and values once, so that they stay in the
-//! cache, and takes its queries in small tiles. A tile sees only the keys before its end, so that the masked half costs
-//! nothing. The backward pass recomputes the probabilities from the saved log-sum-exp (Dao et al. 2022). Heads may be
-//! grouped: H query heads share H/G key/value heads.
+//! A task is one key/value head of one sequence. It packs the head's keys and values once, so that they stay in the
+//! cache, and processes its queries in small tiles. A tile reads only the keys up to its end, so the masked half costs
+//! nothing. The backward pass recomputes the probabilities from the saved log-sum-exp (Dao et al. 2022). With GQA, H
+//! query heads share KV key/value heads.
 //!
-//! Shapes: `q` [N, H·head size], `k`, `v` [N, KV·head size]; the rows of each sequence are given by [`Sequences`].
+//! Shapes: `q` [N, H·head size], `k`, `v` [N, KV·head size]. [`Sequences`] holds the rows of each sequence.
 
 mod backward;
 mod device;
@@ -21,22 +21,22 @@ use candle_core::{Result, Tensor, bail};
 
 use super::product::LANES;
 
-/// Sizes of the heads.
+/// Head counts and size.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads {
     /// Query heads.
     pub query: usize,
     /// Key/value heads; divides `query`.
     pub kv: usize,
-    /// Size of a head.
+    /// Head size.
     pub dim: usize,
 }
 
-/// What the backward pass needs besides q, k, v and the output: the log-sum-exp of every row and head, [N, H].
+/// The log-sum-exp of every row and head, [N, H], saved for the backward pass.
 #[derive(Clone, Debug)]
 pub struct LogSumExp(Held);
 
-/// Where the log-sum-exps are: with the tensors that they were computed from.
+/// Storage, on the device that computed them.
 #[derive(Clone, Debug)]
 enum Held {
     Host(Vec<f32>),
@@ -69,14 +69,14 @@ fn check(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences, heads: Heads
     Ok(n)
 }
 
-/// One (sequence, key/value head) pair.
+/// A (sequence, key/value head) pair.
 struct Task {
     start: usize,
     len: usize,
     kv: usize,
 }
 
-/// All pairs, the longest sequences first so that the threads end together.
+/// All pairs, longest sequences first, for load balance.
 fn tasks(bounds: &[u32], heads: Heads) -> Vec<Task> {
     let mut tasks: Vec<Task> = bounds
         .windows(2)
@@ -90,8 +90,8 @@ fn tasks(bounds: &[u32], heads: Heads) -> Vec<Task> {
     tasks
 }
 
-/// Elements between the rows of a matrix with a column for each of `keys`: whole registers, and one more so that the
-/// rows of a power of two do not fall into the same cache sets.
+/// Row stride of a matrix with one column per key: whole registers plus one, so that rows with power-of-two lengths do
+/// not fall into the same cache sets.
 pub(crate) fn key_stride(keys: usize) -> usize {
     keys.next_multiple_of(LANES) + LANES
 }

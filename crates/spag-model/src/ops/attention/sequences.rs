@@ -1,15 +1,15 @@
-//! Where the sequences of a batch begin, and the order in which a device takes them.
+//! Sequence boundaries of a packed batch, and the work lists of kernels.
 
 use candle_core::{Device, Result, Tensor, bail};
 
 use crate::kernels;
 
-/// Rows of a tile: what a block of a kernel works on.
+/// Rows of a tile: the work of one thread block.
 const TILE: u32 = 128;
 
-/// The sequences of a packed batch, for attention: made once and passed to every layer.
+/// Sequence boundaries of a packed batch. Created once per batch and used by every layer.
 ///
-/// On a device that runs kernels it also holds their work lists, uploaded once.
+/// For kernels, it also holds their work lists on the device.
 ///
 /// ```
 /// use candle_core::Device;
@@ -28,26 +28,26 @@ pub struct Sequences {
     work: Option<Work>,
 }
 
-/// All tiles of all sequences, [items, 3]: the sequence's first row, the tile's first row, one past the sequence's last.
-/// Those with most to do come first, so that a device's multiprocessors end together.
+/// All tiles of all sequences, [items, 3]: first row of the sequence, first row of the tile, end of the sequence. Tiles
+/// with the most work come first, for load balance.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     /// Number of tiles.
     pub(super) items: usize,
-    /// For blocks whose rows are queries: a tile sees the keys before its end.
+    /// For blocks that own queries: a tile reads the keys up to its end.
     pub(super) queries: Tensor,
-    /// For blocks whose rows are keys: a tile is seen by the queries from its first row on.
+    /// For blocks that own keys: a tile is read by the queries from its first row on.
     pub(super) keys: Tensor,
 }
 
 impl Sequences {
-    /// `bounds` are the starts of the sequences and, last, the number of rows; sequences may be empty.
+    /// `bounds` holds the first row of each sequence and, last, the number of rows. Sequences may be empty.
     ///
     /// # Errors
-    /// Bounds that do not rise from 0, or a device without room.
+    /// Bounds that do not increase from 0, or no memory.
     pub fn new(bounds: &[u32], device: &Device) -> Result<Self> {
         if bounds.first() != Some(&0) || !bounds.is_sorted() {
-            bail!("attention: sequence bounds must rise from 0");
+            bail!("attention: sequence bounds must increase from 0");
         }
         let work = match kernels::of(device)? {
             Some(_) => Some(Work::new(bounds, device)?),
@@ -56,17 +56,17 @@ impl Sequences {
         Ok(Self { bounds: bounds.to_vec(), work })
     }
 
-    /// The starts of the sequences and, last, the number of rows.
+    /// The first row of each sequence and, last, the number of rows.
     pub fn bounds(&self) -> &[u32] {
         &self.bounds
     }
 
-    /// Number of rows of all sequences.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.bounds.last().map_or(0, |end| *end as usize)
     }
 
-    /// The work lists of the device.
+    /// The device's work lists.
     pub(super) fn work(&self) -> Result<&Work> {
         match &self.work {
             Some(work) => Ok(work),
@@ -83,7 +83,7 @@ impl Work {
             .collect();
         let items = tiles.len();
         let list = |tiles: &[[u32; 3]]| Tensor::from_slice(tiles.as_flattened(), (items, 3), device);
-        // Stable sorts: tiles with as much to do stay in the order of their sequences, whose rows lie close.
+        // Stable sorts: tiles with equal work stay in the order of their sequences, for locality.
         tiles.sort_by_key(|[begin, first, end]| std::cmp::Reverse((first + TILE).min(*end) - begin));
         let queries = list(&tiles)?;
         tiles.sort_by_key(|[_, first, end]| std::cmp::Reverse(end - first));
@@ -96,17 +96,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tiles_with_most_to_do_come_first() {
+    fn tiles_with_the_most_work_come_first() {
         let work = Work::new(&[0, 0, 130, 130, 330], &Device::Cpu).unwrap();
         let rows = |list: &Tensor| list.to_vec2::<u32>().unwrap();
         assert_eq!(work.items, 4);
-        // 200, 130, 128 and 128 keys are seen; 200, 130, 72 and 2 queries see them.
+        // Keys read: 200, 130, 128 and 128. Queries that read them: 200, 130, 72 and 2.
         assert_eq!(rows(&work.queries), [[130, 258, 330], [0, 128, 130], [0, 0, 130], [130, 130, 330]]);
         assert_eq!(rows(&work.keys), [[130, 130, 330], [0, 0, 130], [130, 258, 330], [0, 128, 130]]);
     }
 
     #[test]
-    fn bounds_rise_from_zero() {
+    fn bounds_must_increase_from_zero() {
         for bounds in [&[][..], &[1, 2], &[0, 3, 2]] {
             assert!(Sequences::new(bounds, &Device::Cpu).is_err(), "{bounds:?}");
         }

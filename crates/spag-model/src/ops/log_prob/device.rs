@@ -1,27 +1,23 @@
-//! The output head by products of matrices and the kernels of `log_prob.cu`. Logits are f32 whatever the number format
-//! of the weights: bf16 would leave a log-probability two digits.
+//! The output head with matrix products and the kernels of `log_prob.cu`. Logits are f32 for every number format: bf16
+//! would leave a log-probability two digits.
 
 use candle_core::{DType, Result, Tensor};
 
-use super::LogProbs;
-use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
-use crate::ops::elements::{THREADS, blocks, in_vector};
+use super::{DEVICE_CHUNK_ELEMENTS, LogProbs};
+use crate::kernels::{Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
 use crate::ops::matmul;
 
 const MODULE: Module = module!("log_prob");
-/// Logits of at most this many elements exist at a time (512 MiB of f32). One chunk is kept for the backward pass,
-/// which would need as much memory to compute it again.
-pub const CHUNK_ELEMENTS: usize = 1 << 27;
-/// Threads that share a row of logits.
+/// Threads per row of logits.
 const ROW_THREADS: u32 = 512;
-/// Shared memory that a reduction over the block needs.
+/// Shared memory of a block reduction.
 const SCRATCH_BYTES: usize = 32 * 4;
 
-/// What the head reads: `hidden` [M, D], `head` [V, D] and the targets.
+/// `hidden` [M, D], `head` [V, D] and the targets.
 pub(super) type Head<'a> = (&'a Tensor, &'a Tensor, &'a [u32]);
 
 fn chunk_rows(v: usize) -> usize {
-    (CHUNK_ELEMENTS / v.max(1)).max(1)
+    (DEVICE_CHUNK_ELEMENTS / v.max(1)).max(1)
 }
 
 /// First row and number of rows of each chunk.
@@ -39,7 +35,7 @@ pub(super) fn forward(kernels: &dyn Kernels, (hidden, head, targets): Head<'_>, 
     }
     let targets = Tensor::new(targets, hidden.device())?;
     for (start, rows) in chunks(m, v) {
-        let logits = matmul::device::linear(kernels, &hidden.narrow(0, start, rows)?, head, DType::F32)?;
+        let logits = matmul::launch_linear(kernels, &hidden.narrow(0, start, rows)?, head, DType::F32)?;
         kernels.launch(&Launch {
             module: MODULE,
             kernel: "log_prob_rows".into(),
@@ -90,17 +86,17 @@ pub(super) fn backward(
         let x = hidden.narrow(0, start, rows)?;
         let logits = match kept.next() {
             Some(kept) => kept,
-            None => matmul::device::linear(kernels, &x, head, DType::F32)?,
+            None => matmul::launch_linear(kernels, &x, head, DType::F32)?,
         };
         let gradients = match dtype {
-            // In place: the logits become their gradients.
+            // In place: logits become their gradients.
             DType::F32 => logits.clone(),
             _ => kernels.empty(&[rows, v], dtype)?,
         };
         kernels.launch(&Launch {
             module: MODULE,
             kernel: format!("log_prob_gradients_{}", suffix(dtype)?),
-            grid: [rows as u32, blocks(v, in_vector(dtype))?, 1],
+            grid: [rows as u32, blocks(v, vector_len(dtype))?, 1],
             block: THREADS,
             shared_bytes: 0,
             args: &[
@@ -114,7 +110,7 @@ pub(super) fn backward(
         })?;
         drop(logits);
         matmul::linear_backward_weight(&gradients, &x, dhead)?;
-        matmul::device::backward_input_into(kernels, &[(&gradients, head)], &dhidden.narrow(0, start, rows)?)?;
+        matmul::launch_backward_input_into(kernels, &[(&gradients, head)], &dhidden.narrow(0, start, rows)?)?;
     }
     Ok(dhidden)
 }

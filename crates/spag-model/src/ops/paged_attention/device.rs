@@ -1,4 +1,4 @@
-//! Attention over pages by the kernels of this folder.
+//! Paged attention with the kernels of this folder.
 
 use candle_core::{Result, Tensor};
 
@@ -10,16 +10,16 @@ const PAGES: Module = module!("paged_attention_pages");
 const ROWS: Module = module!("paged_attention_rows");
 const DECODE: Module = module!("paged_attention_decode");
 const PREFILL: Module = module!("paged_attention_prefill");
-/// Threads of a block on tensor cores: four warps.
+/// Threads per block of the tensor-core kernels: four warps.
 const THREADS: u32 = 128;
-/// Threads of a block that copies.
+/// Threads per block of the copy kernels.
 const COPY_THREADS: u32 = 256;
-/// Warps of a block that takes a row's heads at most.
+/// Maximum warps per block of the row kernel, one per head.
 const ROW_WARPS: usize = 8;
-/// Bytes that a thread copies.
+/// Bytes copied per thread.
 const VECTOR_BYTES: usize = 16;
 
-/// Blocks of `COPY_THREADS` threads for `count` elements, 16 bytes a thread where heads are whole vectors.
+/// Blocks for `count` elements, 16 bytes per thread if heads are whole vectors.
 fn copy_blocks(tensor: &Tensor, count: usize, dim: usize) -> u32 {
     let vector = VECTOR_BYTES / tensor.dtype().size_in_bytes();
     let size = if dim.is_multiple_of(vector) { vector } else { 1 };
@@ -30,7 +30,7 @@ fn sizes(shape: PageShape) -> [Arg<'static>; 4] {
     [shape.heads.query, shape.heads.kv, shape.tokens, shape.heads.dim].map(|size| Arg::U32(size as u32))
 }
 
-/// Only the grid depends on the pass beside the tables.
+/// Between passes only the tables and the grid change.
 pub(super) fn append(
     kernels: &dyn Kernels,
     qkv: &Tensor,
@@ -76,7 +76,7 @@ pub(super) fn copy(
     })
 }
 
-/// By value go sizes of the model, the number of splits and the scale; all else is in the tables.
+/// The model's sizes, the number of splits and the scale are passed by value; everything else is in the tables.
 pub(super) fn forward(
     kernels: &dyn Kernels,
     qkv: &Tensor,
@@ -95,7 +95,7 @@ pub(super) fn forward(
     Ok(out)
 }
 
-/// Scores are multiplied by log₂e too, since 2ˣ is what a GPU computes.
+/// Includes log₂e, because GPUs compute 2ˣ.
 fn scale(dim: usize) -> Arg<'static> {
     Arg::F32(std::f32::consts::LOG2_E / (dim as f32).sqrt())
 }
@@ -153,7 +153,7 @@ fn decode(
             kernel: format!("paged_attention_decode_{dim}"),
             grid,
             block: THREADS,
-            // For each of four warps two stages of 16 keys and 16 values, and two numbers for each of 16 rows.
+            // For each of four warps, two stages of 16 keys and 16 values, and two numbers for each of 16 rows.
             shared_bytes: 4 * (2 * 2 * 16 * dim * qkv.dtype().size_in_bytes() + 2 * 16 * size_of::<f32>()),
             args: &[&tensors[..], &[heads, kv_heads, tokens, scale]].concat(),
         })?,

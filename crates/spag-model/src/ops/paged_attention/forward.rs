@@ -1,8 +1,8 @@
-//! The attention itself.
+//! Attention over pages.
 //!
-//! A task is one key/value head of up to six rows. Pages that all of its rows see are read once for all of them, be
-//! they rows of one prompt or the last tokens of games that begin with the same rules; what is a row's own it goes
-//! through alone. Either way each row's sums are the same chains of operations.
+//! A task is one key/value head of up to six rows. Pages common to all its rows (rows of one prompt, or decoding rows
+//! with a common prefix) are read once for all of them; other pages are read per row. Either way each row's sums are
+//! the same chains of operations.
 
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
@@ -15,27 +15,27 @@ use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Next, Output, ROWS, Right, Target, tile};
 use crate::ops::{pool, simd};
 
-/// One row of a task.
+/// A row of a task.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Row<'a> {
-    /// Keys it sees: its position and one.
+    /// Number of keys it attends to.
     seen: usize,
     pages: &'a [u32],
 }
 
-/// Up to [`ROWS`] successive rows of the batch.
+/// Up to [`ROWS`] consecutive rows of the batch.
 pub(super) struct Group<'a> {
     first: usize,
     rows: Vec<Row<'a>>,
-    /// Leading pages that are gone through for all rows together.
+    /// Leading pages that all rows share.
     common: usize,
 }
 
-/// Queries of `qkv` [N, (H + 2·KV)·head size] over `keys` and `values` [pages, elements], which hold the rows' own
-/// already → [N, H·head size].
+/// Attends with the queries of `qkv` [N, (H + 2·KV)·head size] to `keys` and `values` [pages, elements], which must
+/// already contain the rows' own → [N, H·head size].
 ///
 /// # Errors
-/// Shapes that do not fit the plan, or tensors that are not contiguous f32 (or, for kernels, bf16).
+/// Shapes that do not match the plan, or tensors that are not contiguous f32 (kernels also accept bf16).
 pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Result<Tensor> {
     check(qkv, keys, values, plan)?;
     let (shape, n) = (plan.shape, plan.rows);
@@ -52,10 +52,10 @@ pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) ->
         cpu::read(keys, |keys| {
             cpu::read(values, |values| {
                 let tensors = Tensors { qkv, keys, values, shape };
-                // One head after another, so that pages shared by many rows stay in the cache meanwhile.
+                // Head by head, so that pages shared by many rows stay in the cache.
                 (0..shape.heads.kv * groups.len()).into_par_iter().for_each(|task| {
                     let (kv, group) = (task / groups.len(), &groups[task % groups.len()]);
-                    // SAFETY: the spans were checked; rows and head of a task are its own.
+                    // SAFETY: the spans were checked; rows and head of a task are not shared.
                     unsafe { attend(&tensors, group, kv, target) }
                 });
                 Ok(())
@@ -65,7 +65,7 @@ pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) ->
     cpu::tensor(out, (n, shape.query_size()))
 }
 
-/// Rows of one span go together, and so do spans of one row each.
+/// Groups rows of one span, and adjacent spans of one row.
 pub(super) fn groups<'a>(spans: &[Span<'a>], size: usize) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     let mut open = false;
@@ -90,7 +90,7 @@ pub(super) fn groups<'a>(spans: &[Span<'a>], size: usize) -> Vec<Group<'a>> {
         }
     }
     for group in groups.iter_mut().filter(|group| group.common == 0) {
-        // Full pages only: of a page that they share, every row sees all.
+        // Only full pages: every row attends to all of a shared page.
         let Some((first, rest)) = group.rows.split_first() else { continue };
         let same = |row: &Row<'_>| first.pages.iter().zip(row.pages).take_while(|(a, b)| a == b).count();
         let shared = rest.iter().map(same).min().unwrap_or(first.pages.len());
@@ -108,12 +108,12 @@ struct Tensors<'a> {
 }
 
 impl Tensors<'_> {
-    /// The keys of a head in a page.
+    /// A head's keys in a page.
     fn keys(&self, page: u32, kv: usize) -> Right {
         Right::new(self.keys[self.head(page, kv)..].as_ptr(), self.shape.tokens)
     }
 
-    /// The values of a head in a page.
+    /// A head's values in a page.
     fn values(&self, page: u32, kv: usize) -> Right {
         Right::new(self.values[self.head(page, kv)..].as_ptr(), self.shape.heads.dim)
     }
@@ -123,10 +123,10 @@ impl Tensors<'_> {
     }
 }
 
-/// One key/value head of a group of rows.
+/// Computes one key/value head of a group of rows.
 ///
 /// # Safety
-/// The group must lie inside the checked tensors, and nothing else may use its outputs.
+/// The group must be inside the checked tensors, and nothing else may use its outputs.
 unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: SharedMut) {
     let PageShape { tokens: size, heads } = tensors.shape;
     let (dim, width, out_width) = (heads.dim, tensors.shape.joined(), tensors.shape.query_size());
@@ -137,10 +137,10 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
     let mut buffer = Buffer::new(group.rows.len() * stride);
     let scores = buffer.as_mut_ptr();
     let per_kv = heads.query / heads.kv;
-    // A row's own pages come from memory and are read once; those of several rows stay in the cache.
+    // Pages read by a single row come from memory; shared ones stay in the cache.
     let next = |rows: usize, block: Right| if rows == 1 { Next::Stream(block.at) } else { Next::Unknown };
     for head in kv * per_kv..(kv + 1) * per_kv {
-        // Rows `first..first + rows` of the group over the pages `range` of `row`, of which `seen` keys are seen.
+        // Scores of rows `first..first + rows` for the pages `range` of `row`.
         let score = |first: usize, rows: usize, row: &Row<'_>, range: std::ops::Range<usize>| {
             let at = (group.first + first) * width + head * dim;
             let queries = Left { at: tensors.qkv[at..].as_ptr(), row: width, k: 1 };
@@ -153,7 +153,7 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
                 for column in (0..size).step_by(COLUMNS) {
                     let target = scores.wrapping_add(first * stride + page * size + column);
                     let extents = (rows, dim, COLUMNS.min(size - column));
-                    // SAFETY: queries and keys lie inside the checked tensors, the scores inside the buffer.
+                    // SAFETY: queries and keys are inside the checked tensors, the scores inside the buffer.
                     unsafe {
                         tile(extents, queries, keys.columns(column), Target::new(target, stride), Output::Overwrite)
                     }
@@ -177,7 +177,7 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
                 }
             }
         };
-        // All rows see the pages of the last.
+        // All rows attend to the common pages.
         let last = group.rows.last().copied().unwrap_or_default();
         score(0, group.rows.len(), &last, 0..group.common);
         for (i, row) in group.rows.iter().enumerate() {
@@ -188,9 +188,9 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
             #[inline(always)]
             || {
                 for (i, row) in group.rows.iter().enumerate() {
-                    // SAFETY: row i of the buffer, which is longer than the keys by a register at least.
+                    // SAFETY: row i of the buffer, which is at least a register longer than the keys.
                     let scores = unsafe { std::slice::from_raw_parts_mut(scores.add(i * stride), stride) };
-                    // Beyond what it sees, up to where the rows are summed together.
+                    // Zeros up to where the rows are summed together.
                     let end = row.seen.max(most.min(group.common * size));
                     let (sum, _) = exponentials(scores, row.seen, end, scale);
                     inverse[i] = 1.0 / sum;

@@ -1,16 +1,14 @@
-//! Attention of new tokens over keys and values in pages, for prefill and decode alike.
+//! Attention over a paged KV cache, for prefill and decode.
 //!
-//! A page holds the keys and values of [`PageShape::tokens`] successive tokens of a sequence, for one layer, and may be
-//! shared by sequences that begin alike.
+//! A page holds the keys and values of [`PageShape::tokens`] consecutive tokens for one layer. Sequences with a common
+//! prefix share pages.
 //!
-//! On a CPU every row is computed by itself in one fixed order of operations, page after page, so that a result depends
-//! neither on what else is in the batch nor on how a prompt was cut into chunks. A page's keys lie by KV head, then
-//! place in the head, then token; its values by KV head, token, place in the head: what the tiles of the two products
-//! read without a copy.
+//! On a CPU every row is computed by itself in one fixed order of operations, page by page, so a result depends neither
+//! on the batch nor on chunking. A page's keys are stored as [KV head, head size, token], its values as [KV head,
+//! token, head size]: the layouts that the tiles of the two products read without a copy.
 //!
-//! On a device a page's keys and values both lie by KV head, token, place in the head. A result is the same whenever the
-//! [`Plan`] is, but may differ in rounding between batches: how the keys of a row are shared out among blocks depends on
-//! how many rows there are.
+//! On a GPU keys and values are both stored as [KV head, token, head size]. A result depends only on the [`Plan`], but
+//! may differ in rounding between batches, because the split of a row's keys over blocks depends on the number of rows.
 
 mod device;
 mod forward;
@@ -28,17 +26,17 @@ use candle_core::{Result, Tensor, bail};
 
 use super::attention::Heads;
 
-/// What a page of one layer holds.
+/// Shape of a page of one layer.
 #[derive(Clone, Copy, Debug)]
 pub struct PageShape {
-    /// Tokens.
+    /// Tokens per page.
     pub tokens: usize,
-    /// Heads; the keys and values are those of the KV heads.
+    /// Head counts and size; pages hold the KV heads.
     pub heads: Heads,
 }
 
 impl PageShape {
-    /// Values of a page: keys or values of its tokens.
+    /// Elements of a page of keys or of values.
     pub fn elements(&self) -> usize {
         self.tokens * self.kv_size()
     }
@@ -51,33 +49,33 @@ impl PageShape {
         self.heads.query * self.heads.dim
     }
 
-    /// Width of a row of queries, keys and values together.
+    /// Width of a row of the joint QKV tensor.
     fn joined(&self) -> usize {
         self.query_size() + 2 * self.kv_size()
     }
 
-    /// Rejects what no pages can hold.
+    /// Rejects invalid shapes.
     fn check(&self) -> Result<()> {
         let Heads { query, kv, dim } = self.heads;
-        match self.tokens == 0 || query == 0 || kv == 0 || dim == 0 || !query.is_multiple_of(kv) {
-            true => bail!("paged attention: no pages of {self:?}"),
-            false => Ok(()),
+        if self.tokens == 0 || query == 0 || kv == 0 || dim == 0 || !query.is_multiple_of(kv) {
+            bail!("paged attention: invalid page shape {self:?}");
         }
+        Ok(())
     }
 }
 
-/// Successive rows of a batch that are successive tokens of one sequence.
+/// Consecutive rows of a batch that are consecutive tokens of one sequence.
 #[derive(Clone, Debug)]
 pub struct Span<'a> {
-    /// The rows in the batch.
+    /// Rows in the batch.
     pub rows: Range<usize>,
-    /// Position in the sequence of the first of them.
+    /// Position of the first row in the sequence.
     pub position: usize,
-    /// The sequence's pages, in order; they reach beyond the last row.
+    /// The sequence's pages, in order; they must cover the last row.
     pub pages: &'a [u32],
 }
 
-/// Checks that `qkv`, `keys` and `values` are what the plan was made for.
+/// Checks `qkv`, `keys` and `values` against the plan.
 fn check(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Result<()> {
     let pages = [plan.pages, plan.shape.elements()];
     if qkv.dims() != [plan.rows, plan.shape.joined()] || keys.dims() != pages || values.dims() != pages {
@@ -91,8 +89,8 @@ fn check(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Resul
             plan.shape
         );
     }
-    match keys.dtype() == qkv.dtype() && values.dtype() == qkv.dtype() {
-        true => Ok(()),
-        false => bail!("paged attention: {:?} beside pages of {:?}", qkv.dtype(), keys.dtype()),
+    if keys.dtype() != qkv.dtype() || values.dtype() != qkv.dtype() {
+        bail!("paged attention: {:?} with pages of {:?}", qkv.dtype(), keys.dtype());
     }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Writing into pages: new tokens, and the beginning of one page into another.
+//! Writes keys and values into pages, and copies parts of pages.
 
 use candle_core::{Result, Tensor, bail};
 
@@ -7,11 +7,10 @@ use super::{PageShape, Plan, check, device};
 use crate::kernels;
 use crate::ops::cpu;
 
-/// Writes the keys and values of `qkv` [N, (H + 2·KV)·head size] to their places in `keys` and `values`
-/// [pages, elements], in place.
+/// Writes the keys and values of `qkv` [N, (H + 2·KV)·head size] into `keys` and `values` [pages, elements], in place.
 ///
 /// # Errors
-/// Shapes that do not fit the plan, or tensors that are not contiguous f32 (or, for kernels, bf16).
+/// Shapes that do not match the plan, or tensors that are not contiguous f32 (kernels also accept bf16).
 pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Result<()> {
     check(qkv, keys, values, plan)?;
     let shape = plan.shape;
@@ -52,7 +51,7 @@ pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> 
 /// Copies the first `tokens` tokens of page `from` to page `to`, in place.
 ///
 /// # Errors
-/// A page that is not there, more tokens than a page holds, or tensors that are not contiguous f32 (or, for kernels,
+/// A page out of range, more tokens than a page holds, or tensors that are not contiguous f32 (kernels also accept
 /// bf16).
 pub fn copy(keys: &Tensor, values: &Tensor, from: u32, to: u32, tokens: usize, shape: PageShape) -> Result<()> {
     let (count, elements) = keys.dims2()?;
@@ -69,7 +68,7 @@ pub fn copy(keys: &Tensor, values: &Tensor, from: u32, to: u32, tokens: usize, s
     if let Some(kernels) = kernels::of(keys.device())? {
         return device::copy(&*kernels, (keys, values), (from, to), tokens, shape);
     }
-    /// Of each column of a page, the first `count` values.
+    /// Copies the first `count` elements of each column of a page.
     fn copy_columns(pages: &mut [f32], (from, to): (usize, usize), elements: usize, column: usize, count: usize) {
         let (low, high) = pages.split_at_mut(from.max(to) * elements);
         let (low, high) = (&mut low[from.min(to) * elements..][..elements], &mut high[..elements]);

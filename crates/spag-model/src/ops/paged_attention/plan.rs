@@ -1,4 +1,4 @@
-//! What a forward pass attends to, worked out once for all of its layers.
+//! The attention plan of a forward pass, computed once for all layers.
 
 use candle_core::{Result, Tensor, bail};
 
@@ -7,29 +7,27 @@ use super::tables::Tables;
 use super::{PageShape, Span};
 use crate::kernels::{self, Kernels};
 
-/// The spans of a batch, checked, and what the layers' calls have in common: on a CPU which rows go together, on a
-/// device the tables that its kernels read, uploaded at once.
+/// The validated spans of a batch, and what all layers share: row groups on a CPU, uploaded tables on a device.
 pub struct Plan<'a> {
     pub(super) rows: usize,
-    /// Pages that there are.
+    /// Number of pages.
     pub(super) pages: usize,
     pub(super) shape: PageShape,
     pub(super) way: Way<'a>,
 }
 
-/// Where the attention is computed.
+/// Data of the CPU version or of the kernels.
 pub(super) enum Way<'a> {
     Cpu { spans: Vec<Span<'a>>, groups: Vec<Group<'a>> },
     Device(Tables),
 }
 
 impl<'a> Plan<'a> {
-    /// A plan for `spans` that cover the rows of a batch in order. `pages`: the keys or values of a layer,
-    /// [pages, elements]; those of all layers are alike, in size, number format and device.
+    /// A plan for `spans` that cover the rows of a batch in order. `pages` are the keys or values of one layer, [pages,
+    /// elements]; all layers must have the same shape, number format and device.
     ///
     /// # Errors
-    /// Spans that leave rows out or reach outside the pages, pages that are not of `shape`, or a device that has no
-    /// memory for the tables.
+    /// Spans that skip rows or exceed the pages, pages of another shape, or no memory for the tables.
     pub fn new(spans: &[Span<'a>], pages: &Tensor, shape: PageShape) -> Result<Self> {
         shape.check()?;
         let (count, elements) = pages.dims2()?;
@@ -57,8 +55,8 @@ impl<'a> Plan<'a> {
         Ok(Self { rows, pages: count, shape, way })
     }
 
-    /// What two plans of single rows have in common where a recorded pass of one serves the other: rows, splits, and the
-    /// length of the tables. `None` where the CPU computes or a span has several rows.
+    /// Key under which captured decoding passes can be replayed: rows, splits and table length. `None` on a CPU, or if
+    /// a span has several rows.
     pub(crate) fn graph_key(&self) -> Option<(usize, usize, usize)> {
         match &self.way {
             Way::Device(tables) if tables.tiles == 0 && tables.decoding == self.rows => {
@@ -68,7 +66,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The tables on the device, whose contents are all that changes between such plans.
+    /// The device tables, the only difference between plans with the same key.
     pub(crate) fn tables(&self) -> Option<&Tensor> {
         match &self.way {
             Way::Device(tables) => Some(&tables.tensor),
@@ -76,7 +74,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// A plan of the same kind whose tables are still to be written; `None` where the CPU computes.
+    /// A plan with the same key and uninitialized tables; `None` on a CPU.
     pub(crate) fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Option<Plan<'static>>> {
         match &self.way {
             Way::Device(tables) => {

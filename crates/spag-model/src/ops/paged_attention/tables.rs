@@ -1,4 +1,4 @@
-//! What the kernels of a pass read of its spans: one tensor, uploaded once.
+//! Page tables and work lists of a pass, in one tensor that is uploaded once.
 
 use std::collections::HashSet;
 
@@ -7,51 +7,51 @@ use candle_core::{DType, Result, Tensor, bail};
 use super::{PageShape, Span};
 use crate::kernels::Kernels;
 
-/// Numbers before the lists; see `tables.cuh`.
+/// Words before the lists; see `tables.cuh`.
 const HEADER: usize = 8;
-/// Tables are as long as a multiple of this.
+/// Table lengths are multiples of this.
 const LENGTH_STEP: usize = 1024;
-/// Queries of a tile of prefill.
+/// Queries of a prefill tile.
 const TILE_QUERIES: usize = 64;
-/// Query heads of a KV head that the tensor cores take together in decoding.
+/// Maximum query heads per KV head of the tensor-core decode kernel.
 const MOST_GROUPED: usize = 16;
-/// Keys that are copied, and shared out, together.
+/// Keys that are copied, and assigned to splits, together.
 const STRIPE: usize = 16;
-/// Largest head that there are kernels for.
+/// Maximum head size.
 const LARGEST_HEAD: usize = 256;
-/// Blocks of decoding that keep all multiprocessors of a large GPU (132) busy: four on each.
+/// Decode blocks that fill a large GPU: four on each of 132 multiprocessors.
 const BLOCKS: usize = 4 * 132;
-/// Parts that the keys of a row are shared out in at most.
+/// Maximum number of splits of a row's keys.
 const MOST_SPLITS: usize = 64;
 
-/// Which kernels compute.
+/// Kernel variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// Tensor cores: bf16, heads of 64 or 128, pages of whole stripes, at most 16 query heads a KV head.
+    /// Tensor cores: bf16, head size 64 or 128, pages of whole stripes, at most 16 query heads per KV head.
     TensorCores,
-    /// Row by row, whatever the shape.
+    /// One row at a time, any shape.
     Rows,
 }
 
 /// The tables of a pass.
 ///
-/// All that changes from pass to pass is in `tensor`, but for the grids and `splits`: a recorded pass can be run again
-/// with other contents, as long as no list is longer than when it was recorded.
+/// Between passes only `tensor`, the grids and `splits` change. A captured pass can be replayed with other contents, as
+/// long as no list is longer than at capture.
 pub(super) struct Tables {
-    /// u32; `tables.cuh` says what is where.
+    /// u32; `tables.cuh` describes the layout.
     pub(super) tensor: Tensor,
     pub(super) route: Route,
-    /// Rows of a single token; all rows where the route is [`Route::Rows`].
+    /// Rows of single-token spans; all rows with [`Route::Rows`].
     pub(super) decoding: usize,
-    /// Tiles of spans of many rows.
+    /// Prefill tiles, of spans with several rows.
     pub(super) tiles: usize,
-    /// Parts that the keys of a decoding row are shared out in; follows from the number of such rows alone.
+    /// Splits of a decoding row's keys; depends only on the number of such rows.
     pub(super) splits: usize,
-    /// What the splits leave: [rows, heads, splits, 2] and [rows, heads, splits, dim]; every layer uses them anew.
+    /// Partial results of the splits: [rows, heads, splits, 2] and [rows, heads, splits, dim]; reused by every layer.
     pub(super) partial: Option<(Tensor, Tensor)>,
 }
 
-/// The lists as they are made.
+/// The lists under construction.
 #[derive(Default)]
 struct Lists {
     places: Vec<u32>,
@@ -79,12 +79,13 @@ impl Tables {
         }
         let (decoding, tiles) = (lists.decoding.len() / 4, lists.tiles.len());
         let splits = BLOCKS.div_ceil((decoding * heads.kv).max(1)).clamp(1, MOST_SPLITS);
-        let partial = match splits > 1 && decoding > 0 {
-            true => Some((
+        let partial = if splits > 1 && decoding > 0 {
+            Some((
                 kernels.empty(&[decoding, heads.query, splits, 2], DType::F32)?,
                 kernels.empty(&[decoding, heads.query, splits, heads.dim], DType::F32)?,
-            )),
-            false => None,
+            ))
+        } else {
+            None
         };
         let values = lists.joined();
         let length = values.len();
@@ -94,7 +95,7 @@ impl Tables {
 }
 
 impl Tables {
-    /// Tables of the same kind that are still to be written, and memory for what splits leave.
+    /// Uninitialized tables of the same lengths, with their own scratch memory.
     pub(super) fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Self> {
         let like = |tensor: &Tensor| kernels.empty(tensor.dims(), tensor.dtype());
         let partial = match &self.partial {
@@ -115,15 +116,16 @@ fn route(dtype: DType, shape: PageShape) -> Route {
 }
 
 impl Lists {
-    /// Puts a span's rows, and its pages, where they belong.
+    /// Adds a span's rows and pages.
     fn add(&mut self, span: &Span<'_>, size: usize, rows_of_tile: Option<usize>) {
-        // Relative to the first list of pages, until its place is known.
+        // Relative to the list of pages, whose offset is not known yet.
         let pages = self.pages.len() as u32;
         let rows = span.rows.len();
         self.pages.extend_from_slice(&span.pages[..(span.position + rows).div_ceil(size)]);
         for position in span.position..span.position + rows {
             let place = [span.pages[position / size], (position % size) as u32];
-            // Sequences that share a page they compute side by side write the same to it, up to rounding: once is enough.
+            // Sequences that compute a shared page in the same pass write equal values up to rounding: one of them
+            // writes.
             self.places.extend(if self.written.insert(place) { place } else { [u32::MAX, 0] });
         }
         match rows_of_tile {
@@ -142,9 +144,9 @@ impl Lists {
         }
     }
 
-    /// One table of all.
+    /// Concatenates all lists.
     fn joined(mut self) -> Vec<u32> {
-        // Those that take longest begin first.
+        // Longest first.
         self.tiles.sort_by_key(|[_, rows, position, _]| std::cmp::Reverse(rows + position));
         let places = HEADER;
         let decoding = places + self.places.len();
@@ -162,7 +164,7 @@ impl Lists {
         all.extend(self.decoding);
         all.extend(self.tiles.into_flattened());
         all.extend(self.pages);
-        // Passes that differ little have tables of one length, and so one recorded pass serves them all.
+        // Rounded up, so that similar passes have equal lengths and share a captured graph.
         all.resize(all.len().next_multiple_of(LENGTH_STEP), 0);
         all
     }

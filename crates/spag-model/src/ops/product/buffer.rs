@@ -1,11 +1,11 @@
-//! Scratch memory of a thread for packed matrices, aligned to cache lines.
+//! Thread-local scratch memory for packed matrices, aligned to cache lines.
 
 use std::cell::Cell;
 
-/// Floats of an AVX-512 register and of a cache line.
+/// Floats per AVX-512 register and per cache line.
 pub(crate) const LANES: usize = 16;
 
-/// A cache line, so that buffers begin at one and no load crosses two.
+/// A cache line, so that no vector load crosses two.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct Line(#[expect(dead_code, reason = "read through pointers")] [f32; LANES]);
@@ -14,8 +14,7 @@ impl Line {
     pub(super) const ZERO: Self = Self([0.0; LANES]);
 }
 
-/// A buffer of this thread, given back when it is dropped: products come by the thousand, and fresh memory costs a
-/// page fault every 4 KiB.
+/// A buffer of this thread, returned on drop. Products are frequent, and fresh memory costs a page fault every 4 KiB.
 pub(crate) struct Buffer(Vec<Line>);
 
 thread_local! {
@@ -23,7 +22,7 @@ thread_local! {
 }
 
 impl Buffer {
-    /// With room for `floats`; what it holds is left from its last use.
+    /// A buffer for `floats` elements with arbitrary contents.
     pub(crate) fn new(floats: usize) -> Self {
         let mut lines = SPARE.take();
         let count = floats.div_ceil(LANES);

@@ -1,31 +1,29 @@
-//! Large products over all threads. AVX-512 machines only.
+//! Large products on all threads. AVX-512 only.
 //!
-//! The output is cut into a few equal parts for each thread. A part goes through its columns in blocks of the
-//! right side (256 steps by 256 columns, which the second-level cache holds) and, for each, through its rows in tiles
-//! (whose 6 × 256 values of the left side the first level holds). Only a transposed right side is copied, block by
-//! block; all else is read where it lies.
+//! The output is split into a few equal parts per thread. A part iterates over blocks of the right operand (256 steps
+//! by 256 columns, which fit into the second-level cache) and, for each, over row tiles (whose 6 × 256 values of the
+//! left operand fit into the first level). Only a transposed right operand is copied, block by block.
 //!
-//! The sums of an element go in blocks of [`DEPTH`] steps whatever the number of rows and threads, so that a row of
-//! the result depends on nothing but its own values.
+//! Sums are split into blocks of [`DEPTH`] steps, independent of the number of rows and threads, so a row of the result
+//! depends only on its own values.
 
 use rayon::prelude::*;
 
 use super::buffer::{Buffer, LANES};
-use super::grid::{PARTS, grid};
 use super::pack;
 use super::tile::avx512::tile;
 use super::tile::{COLUMNS, ROWS};
-use super::{Left, Output, Right, Side, Start, Target};
+use super::{Left, Output, PARTS, Right, Side, Start, Target, grid};
 use crate::ops::cpu::SharedMut;
 
-/// Most steps of a sum between two visits to the output.
+/// Maximum steps of a sum between updates of the output.
 const DEPTH: usize = 256;
-/// Panels of the right side that are used again for each tile of rows.
+/// Panels of the right operand reused by each row tile.
 const BLOCK_PANELS: usize = 4;
-/// Products of fewer multiplications than this stay on the calling thread: waking another takes longer.
+/// Smaller products run on the calling thread: waking another takes longer.
 const SMALL: usize = 1 << 21;
 
-/// Operands of a product; `c` is apart, for all parts write to it.
+/// Operands of a product. `c` is separate, because all parts write to it.
 #[derive(Clone, Copy)]
 struct Operands<'a> {
     extents: (usize, usize, usize),
@@ -34,7 +32,7 @@ struct Operands<'a> {
     start: Start<'a>,
 }
 
-/// Rows and panels of the output that one task computes.
+/// Rows and panels of the output computed by one task.
 struct Part {
     rows: std::ops::Range<usize>,
     panels: std::ops::Range<usize>,
@@ -56,9 +54,9 @@ pub(crate) fn product(
     let operands = Operands { extents: (m, k, n), a, b, start };
     let (tiles, panels) = (m.div_ceil(ROWS), n.div_ceil(COLUMNS));
     let c = SharedMut::new(c);
-    // SAFETY: the extents were checked; no two parts share an element.
+    // SAFETY: the extents were checked; parts are disjoint.
     let run = |part: Part| unsafe { compute(&operands, part, c) };
-    // Packing counts, which matters for few rows.
+    // Includes packing, which matters for few rows.
     if (m + 8) * k * n < SMALL {
         return run(Part { rows: 0..m, panels: 0..panels });
     }
@@ -72,7 +70,7 @@ pub(crate) fn product(
     });
 }
 
-/// One part of the output.
+/// Computes one part of the output.
 ///
 /// # Safety
 /// The slices must have the extents, and nothing else may use the part's elements of `c`.
@@ -113,7 +111,7 @@ unsafe fn compute(operands: &Operands<'_>, part: Part, c: SharedMut) {
                         target.base = base.as_ptr().wrapping_add(offset);
                     }
                     let extents = (rows, steps, COLUMNS.min(columns - panel));
-                    // SAFETY: the tile lies inside the extents that the caller vouches for.
+                    // SAFETY: the tile is inside the extents guaranteed by the caller.
                     unsafe { tile(extents, left, right.columns(panel), target, output) }
                 }
             }

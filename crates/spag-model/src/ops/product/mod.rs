@@ -1,7 +1,6 @@
-//! Products of f32 matrices: the tiles that attention works with, and the large products of linear layers.
+//! f32 matrix products: the tiles of attention, and the products of linear layers.
 
 mod buffer;
-mod grid;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod large;
 #[cfg(target_arch = "x86_64")]
@@ -15,34 +14,34 @@ pub(crate) use buffer::{Buffer, LANES};
 pub(crate) use panels::Panels;
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 
-/// What happens to the values that the output holds.
+/// Whether a product overwrites its output or is added to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Output {
     Overwrite,
     Accumulate,
 }
 
-/// What a product is added to.
+/// The initial value of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Start<'a> {
-    /// Nothing: the output is overwritten.
+    /// Zero: the output is overwritten.
     Zero,
-    /// What the output holds.
+    /// The output's current values.
     Output,
     /// Another matrix of the output's shape.
     Of(&'a [f32]),
 }
 
-/// How a side of a product lies in memory.
+/// Storage order of an operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Side {
-    /// As it is named: [rows, columns], row by row.
+    /// Row-major.
     Rows,
-    /// As its transpose: column by column.
+    /// Column-major.
     Columns,
 }
 
-/// The left side of a product: element (i, k) lies at `i * row + k * self.k`.
+/// The left operand: element (i, k) is at `i * row + k * self.k`.
 #[derive(Clone, Copy)]
 pub(crate) struct Left {
     pub(crate) at: *const f32,
@@ -50,7 +49,7 @@ pub(crate) struct Left {
     pub(crate) k: usize,
 }
 
-/// The right side of a product: element (k, j) lies at `k * self.k + j`.
+/// The right operand: element (k, j) is at `k * self.k + j`.
 #[derive(Clone, Copy)]
 pub(crate) struct Right {
     pub(crate) at: *const f32,
@@ -58,19 +57,19 @@ pub(crate) struct Right {
     pub(crate) next: Next,
 }
 
-/// Memory that will be read after this tile: asked for in time, it is there when it is needed. The processor's own
-/// prefetchers stop at pages of 4 KiB, which is 16 steps of 64 columns.
+/// Memory to prefetch, read after this tile. Hardware prefetchers stop at pages of 4 KiB, which is 16 steps of 64
+/// columns.
 #[derive(Clone, Copy)]
 pub(crate) enum Next {
-    /// Nothing in particular.
+    /// No prefetch.
     Unknown,
-    /// A block like the tile's right side, a step at a time: for tiles that memory keeps waiting.
+    /// A block like the tile's right operand, one step at a time: for tiles bound by memory.
     Stream(*const f32),
-    /// A cache line a step, into the second-level cache: for tiles that keep the processor busy.
+    /// One cache line per step, into the second-level cache: for tiles bound by arithmetic.
     Spread(*const f32),
 }
 
-/// The result of a product: element (i, j) lies at `i * row + j`, and what it adds to there in `base`.
+/// The output: element (i, j) is at `i * row + j`, and its addend in `base`.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) at: *mut f32,
@@ -79,35 +78,47 @@ pub(crate) struct Target {
 }
 
 impl Right {
-    /// Rows that lie `k` apart.
+    /// Rows with stride `k`.
     pub(crate) fn new(at: *const f32, k: usize) -> Self {
         Self { at, k, next: Next::Unknown }
     }
 
-    /// From column `column` on.
+    /// The columns from `column` on.
     pub(crate) fn columns(self, column: usize) -> Self {
         Self { at: self.at.wrapping_add(column), ..self }
     }
 
-    /// With something to ask for meanwhile.
+    /// With a prefetch.
     pub(crate) fn then(self, next: Next) -> Self {
         Self { next, ..self }
     }
 }
 
 impl Target {
-    /// A result that adds to itself, if it adds at all.
+    /// An output that is its own addend.
     pub(crate) fn new(at: *mut f32, row: usize) -> Self {
         Self { at, base: at, row }
     }
 
-    /// From column `column` on.
+    /// The columns from `column` on.
     pub(crate) fn columns(self, column: usize) -> Self {
         Self { at: self.at.wrapping_add(column), base: self.base.wrapping_add(column), ..self }
     }
 }
 
-/// Whether the processor has the AVX-512 kernels' instructions.
+/// Parts per thread of a split output, for load balance.
+const PARTS: usize = 2;
+
+/// The (down, across) split of the output with the smallest largest part; ties go to more parts across, which copy less.
+#[cfg(target_arch = "x86_64")]
+fn grid(tiles: usize, panels: usize, parts: usize) -> (usize, usize) {
+    (1..=parts)
+        .map(|down| (down, parts.div_ceil(down).min(panels.max(1))))
+        .min_by_key(|(down, across)| (tiles.div_ceil(*down) * panels.div_ceil(*across), *down))
+        .unwrap_or((1, 1))
+}
+
+/// Whether the processor supports AVX-512.
 #[inline]
 pub(crate) fn wide() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -120,8 +131,8 @@ pub(crate) fn wide() -> bool {
     }
 }
 
-/// `to[columns, width]` = the transpose of the row-major matrix `[rows, columns]` at `from`, whose rows lie `stride`
-/// apart; what lies beyond its rows up to `width`, a multiple of [`LANES`], is zero.
+/// `to[columns, width]` = the transpose of the row-major `[rows, columns]` matrix `from` with row stride `stride`.
+/// Columns from `rows` to `width`, a multiple of [`LANES`], are zero.
 ///
 /// # Safety
 /// The elements must be readable and `to` writable.
@@ -134,12 +145,12 @@ pub(crate) unsafe fn transpose(
 ) {
     #[cfg(target_arch = "x86_64")]
     if wide() {
-        // SAFETY: the processor has AVX-512; the caller vouches for the extents.
+        // SAFETY: the processor has AVX-512; the extents are guaranteed by the caller.
         return unsafe { pack::columns((columns, rows, width), from, stride, to) };
     }
     for column in 0..columns {
         for row in 0..width {
-            // SAFETY: the caller vouches for the extents.
+            // SAFETY: guaranteed by the caller.
             unsafe { *to.add(column * width + row) = if row < rows { *from.add(row * stride + column) } else { 0.0 } }
         }
     }

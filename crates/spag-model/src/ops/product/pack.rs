@@ -1,10 +1,10 @@
-//! Copies of matrix parts in the order in which the tiles read them. AVX-512 machines only.
+//! Packs parts of matrices in the order in which tiles read them. AVX-512 only.
 
 use std::arch::x86_64::*;
 
 use super::buffer::LANES;
 
-/// `panel[k, width]` = the transpose of the `n` ≤ width rows of a row-major matrix at `from`; columns beyond are zero.
+/// `panel[k, width]` = the transpose of `n` ≤ width rows of the row-major matrix `from`; columns beyond are zero.
 ///
 /// # Safety
 /// The elements must be readable and the panel writable.
@@ -14,7 +14,7 @@ pub(super) unsafe fn columns((k, n, width): (usize, usize, usize), from: *const 
         let count = n.saturating_sub(column).min(LANES);
         for step in (0..k).step_by(LANES) {
             let steps = (k - step).min(LANES);
-            // SAFETY: `count` rows and `steps` columns are within the extents; the masks keep out of what is beyond.
+            // SAFETY: `count` rows and `steps` columns are within the extents; masks exclude the rest.
             unsafe {
                 let (from, to) = (from.add(column * stride + step), panel.add(step * width + column));
                 let mut block = [_mm512_setzero_ps(); LANES];
@@ -43,7 +43,7 @@ fn mask(count: usize) -> __mmask16 {
     if count >= LANES { u16::MAX } else { (1 << count) - 1 }
 }
 
-/// Transposes 16 × 16 floats: pairs, quadruples, then the 128-bit lanes.
+/// Transposes 16 × 16 floats: pairs, quadruples, then 128-bit lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transpose(rows: [__m512; LANES]) -> [__m512; LANES] {

@@ -1,27 +1,27 @@
-//! A right side that is packed once and used again and again: the weights of a model that generates.
+//! Prepacked right operands: the weights of generation.
 //!
-//! A panel holds 64 columns, step by step, so that the innermost loop reads cache lines one after another whether there
-//! is one row (then memory bounds it) or hundreds (then the arithmetic does).
+//! A panel holds 64 columns, step by step, so that the innermost loop reads consecutive cache lines, whether there is
+//! one row (bound by memory) or hundreds (bound by arithmetic).
 
 use rayon::prelude::*;
 
 use super::buffer::{LANES, Line};
-use super::grid::PARTS;
 use super::tile::{COLUMNS, ROWS, tile};
-use super::{Left, Next, Output, Right, Start, Target, transpose};
+use super::{Left, Next, Output, PARTS, Right, Start, Target, transpose};
 use crate::ops::cpu::SharedMut;
 
-/// Most steps of a sum between two visits to the output. The sums of an element go in blocks of so many steps whatever
-/// the number of rows and threads: a row of the result depends on nothing but its own values.
+/// Maximum steps of a sum between updates of the output. The blocks of a sum do not depend on the number of rows or
+/// threads, so a row of the result depends only on its own values.
 const DEPTH: usize = 128;
-/// Steps ahead of which few rows ask for a panel: what memory takes to answer.
+/// Prefetch distance in steps for few rows: the latency of memory.
 const AHEAD: usize = 24;
-/// Tiles of rows that share the asking for what comes after; of fewer, the first asks ahead for itself.
+/// With at least this many row tiles, the prefetch of the next panel is spread over them; otherwise the first tile
+/// prefetches for itself.
 const SPREAD: usize = COLUMNS / LANES;
-/// Products of fewer multiplications than this stay on the calling thread: waking another takes longer.
+/// Smaller products run on the calling thread: waking another takes longer.
 const SMALL: usize = 1 << 18;
 
-/// A matrix [k, n], packed.
+/// A packed matrix [k, n].
 pub(crate) struct Panels {
     lines: Vec<Line>,
     k: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Panels {
 }
 
 impl Panels {
-    /// Packs the transposes of row-major matrices `[nᵢ, k]`, side by side.
+    /// Packs the transposes of row-major matrices `[nᵢ, k]` side by side.
     ///
     /// # Panics
     /// If a slice is shorter than its extents.
@@ -49,12 +49,12 @@ impl Panels {
                 let count = (COLUMNS - column).min(rows - row);
                 let to = panels.wrapping_add(panel * k * COLUMNS + column);
                 if column == 0 && (count == COLUMNS || done + rows == n) {
-                    // SAFETY: rows `row..row + count` of the part; the panel is `k` steps of `COLUMNS`.
+                    // SAFETY: rows `row..row + count` of the part; the panel has `k` steps of `COLUMNS`.
                     unsafe { transpose((count, k), values[row * k..].as_ptr(), k, to, COLUMNS) };
                 } else {
                     for (i, from) in values[row * k..].chunks_exact(k).take(count).enumerate() {
                         for (step, value) in from.iter().enumerate() {
-                            // SAFETY: `step` and `column + i` lie inside the panel.
+                            // SAFETY: `step` and `column + i` are inside the panel.
                             unsafe { *to.add(step * COLUMNS + i) = *value };
                         }
                     }
@@ -66,7 +66,7 @@ impl Panels {
         Self { lines, k, n }
     }
 
-    /// Rows of the matrix: the length of a sum.
+    /// Rows of the matrix.
     pub(crate) fn k(&self) -> usize {
         self.k
     }
@@ -91,12 +91,12 @@ impl Panels {
         assert!(a.len() >= m * k && c.len() >= m * n, "panels: a side is too short");
         let (tiles, panels) = (m.div_ceil(ROWS), n.div_ceil(COLUMNS));
         let c = SharedMut::new(c);
-        // SAFETY: the extents were checked; no two parts share an element.
+        // SAFETY: the extents were checked; parts are disjoint.
         let run = |rows, panels| unsafe { self.part((m, a), rows, panels, c, start) };
         if (m + 4) * k * n < SMALL {
             return run(0..m, 0..panels);
         }
-        // Across first: then each panel is read from memory once.
+        // Split across panels first, so that each panel is read from memory once.
         let parts = PARTS * rayon::current_num_threads();
         let across = parts.min(panels);
         let down = parts.div_ceil(across.max(1)).min(tiles);
@@ -127,10 +127,11 @@ impl Panels {
             for step in (0..k.max(1)).step_by(depth.max(1)) {
                 let steps = depth.min(k - step);
                 let output = if step == 0 && start == Start::Zero { Output::Overwrite } else { Output::Accumulate };
-                // The same panel's next steps, or the first of the next.
-                let after = match step + depth < k {
-                    true => self.at(panel, step + depth).at,
-                    false => self.at((panel + 1).min(panels.end - 1), 0).at,
+                // The same panel's next steps, or the next panel.
+                let after = if step + depth < k {
+                    self.at(panel, step + depth).at
+                } else {
+                    self.at((panel + 1).min(panels.end - 1), 0).at
                 };
                 let right = self.at(panel, step);
                 for (index, row) in rows.clone().step_by(ROWS).enumerate() {
@@ -142,12 +143,12 @@ impl Panels {
                     }
                     let next = match index {
                         0 if tiles < SPREAD => Next::Stream(right.at.wrapping_add(AHEAD * COLUMNS)),
-                        // A step's four cache lines are asked for by as many tiles.
+                        // Each of the first tiles prefetches one of a step's four cache lines.
                         0..SPREAD if tiles >= SPREAD => Next::Spread(after.wrapping_add(index * steps * LANES)),
                         _ => Next::Unknown,
                     };
                     let extents = (ROWS.min(rows.end - row), steps, COLUMNS.min(n - panel * COLUMNS));
-                    // SAFETY: the tile lies inside the extents that the caller vouches for.
+                    // SAFETY: the tile is inside the extents guaranteed by the caller.
                     unsafe { tile(extents, left, right.then(next), target, output) }
                 }
             }

@@ -1,11 +1,11 @@
-//! The innermost product: a few rows by at most 64 columns, its sums held in registers.
+//! The innermost product: a few rows by at most 64 columns, with sums in registers.
 //!
-//! Every element of the result is one chain of fused multiply-adds over k, whatever the tile's size: a row never
-//! depends on its companions.
+//! Every element of the result is one chain of fused multiply-adds over k, whatever the tile's size, so a row never
+//! depends on other rows.
 
 use super::{Left, Next, Output, Right, Target};
 
-/// Rows of a full tile: 6 × 4 registers of sums, 4 of the right side and one broadcast fill 29 of the 32 registers.
+/// Rows of a full tile: 6 × 4 registers of sums, 4 of the right operand and one broadcast use 29 of the 32 registers.
 pub(crate) const ROWS: usize = 6;
 /// Columns of a full tile.
 pub(crate) const COLUMNS: usize = 64;
@@ -13,15 +13,15 @@ pub(crate) const COLUMNS: usize = 64;
 /// `c[m, n] = [c +] a[m, k]·b[k, n]` with m ≤ [`ROWS`] and n ≤ [`COLUMNS`].
 ///
 /// # Safety
-/// Every element that the extents reach must be readable (`a`, `b`) or owned by the caller alone (`c`).
+/// All elements within the extents must be readable (`a`, `b`) or exclusively owned (`c`).
 #[inline]
 pub(crate) unsafe fn tile(extents: (usize, usize, usize), a: Left, b: Right, c: Target, output: Output) {
     #[cfg(target_arch = "x86_64")]
     if super::wide() {
-        // SAFETY: the processor has AVX-512; the caller vouches for the extents.
+        // SAFETY: the processor has AVX-512; the extents are guaranteed by the caller.
         return unsafe { avx512::tile(extents, a, b, c, output) };
     }
-    // SAFETY: the caller vouches for the extents.
+    // SAFETY: guaranteed by the caller.
     unsafe { portable::tile(extents, a, b, c, output) }
 }
 
@@ -31,12 +31,12 @@ pub(super) mod avx512 {
 
     use super::{COLUMNS, Left, Next, Output, ROWS, Right, Target};
 
-    /// Floats a register holds.
+    /// Floats per register.
     const LANES: usize = 16;
 
     type Kernel = unsafe fn(usize, Left, Right, Target, __mmask16, Output);
 
-    /// One kernel a height and number of registers a row.
+    /// Kernels by rows and registers per row.
     const KERNELS: [[Kernel; 4]; ROWS] = [
         [kernel::<1, 1>, kernel::<1, 2>, kernel::<1, 3>, kernel::<1, 4>],
         [kernel::<2, 1>, kernel::<2, 2>, kernel::<2, 3>, kernel::<2, 4>],
@@ -56,7 +56,7 @@ pub(super) mod avx512 {
         }
         let registers = n.div_ceil(LANES);
         let mask = u16::MAX >> (registers * LANES - n);
-        // SAFETY: the caller vouches for the extents; the mask keeps the last register inside the n columns.
+        // SAFETY: guaranteed by the caller; the mask keeps the last register inside the n columns.
         unsafe { KERNELS[m - 1][registers - 1](k, a, b, c, mask, output) }
     }
 
@@ -122,7 +122,7 @@ pub(super) mod portable {
     use super::{Left, Output, Right, Target};
     use crate::ops::simd;
 
-    /// Rows and columns of a block whose sums fit the registers of AVX2 (6 × 2 of 8 floats) and NEON.
+    /// A block whose sums fit the registers of AVX2 (6 × 2 of 8 floats) and NEON.
     const ROWS: usize = 6;
     const COLUMNS: usize = 16;
 
@@ -135,7 +135,7 @@ pub(super) mod portable {
             simd::vectorized(
                 #[inline(always)]
                 || match (m, width) {
-                    // SAFETY: the columns from `first` on are part of the caller's.
+                    // SAFETY: the columns from `first` on are within the caller's extents.
                     (ROWS, COLUMNS) => unsafe { full(k, a, b, c, output) },
                     // SAFETY: as above.
                     _ => unsafe { edge((m, k, width), a, b, c, output) },
@@ -193,7 +193,7 @@ pub(super) mod portable {
     #[inline(always)]
     unsafe fn write(c: Target, i: usize, sums: &[f32], output: Output) {
         for (j, sum) in sums.iter().enumerate() {
-            // SAFETY: the caller vouches for the extents.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let base = match output {
                     Output::Overwrite => 0.0,
