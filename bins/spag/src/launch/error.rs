@@ -1,69 +1,56 @@
-//! What can go wrong when ranks are started and watched.
+//! Errors of the launcher.
 
 use std::io;
 
-use super::Ended;
+use super::RankExit;
 use spag_cli::Signal;
 
-/// Why a launch did not end well.
+/// Why a launch failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaunchError {
-    /// A rank ended with another exit code than 0, or by a signal.
+    /// A rank failed.
     #[error(
-        "rank {rank} failed first: {how}{}{}",
+        "rank {rank} failed first: {exit}{}{}",
         others(*of),
         again(*starts)
     )]
     Failed {
-        /// The rank.
         rank: usize,
-        /// How it ended.
-        how: Ended,
-        /// Ranks of this machine.
+        exit: RankExit,
+        /// Ranks on this machine.
         of: usize,
-        /// How often all ranks were started.
+        /// How often the ranks were started.
         starts: usize,
     },
-    /// A signal to the launcher ended the ranks.
+    /// The launcher received a signal.
     #[error("stopped by {0}, and all ranks with it")]
     Stopped(Signal),
-    /// The system starts no more processes or threads.
+    /// The system refused a process or thread.
     #[error("rank {rank} cannot be started")]
-    Start {
-        /// The rank.
-        rank: usize,
-        /// What the operating system said.
-        source: io::Error,
-    },
-    /// The system tells nothing of a process.
+    Start { rank: usize, source: io::Error },
+    /// The status of a process is not available.
     #[error("the ranks cannot be watched")]
     Watch(#[source] io::Error),
-    /// No port is free for the ranks to meet at.
-    #[error("no port of 127.0.0.1 is free for the ranks to meet at; name one with --master_port")]
+    /// No port is free for the rendezvous.
+    #[error("no port of 127.0.0.1 is free for the rendezvous; choose one with --master_port")]
     NoPort(#[source] io::Error),
-    /// A rank whose launcher has gone.
-    #[error("the launcher has gone before its rank began; `spag launch` starts both")]
+    /// `spag launch-rank` was started without a launcher, or outlived it.
+    #[error("the launcher ended before its rank began; use `spag launch`, which starts both")]
     NoLauncher,
 }
 
 fn others(of: usize) -> &'static str {
-    match of {
-        0 | 1 => "",
-        _ => "; the others were stopped",
-    }
+    if of > 1 { "; the others were stopped" } else { "" }
 }
 
 fn again(starts: usize) -> String {
-    match starts {
-        0 | 1 => String::new(),
-        starts => format!(" (start {starts}, the last that --max_restarts allows or that could help)"),
-    }
+    if starts > 1 { format!(" (start {starts})") } else { String::new() }
 }
 
 impl From<LaunchError> for spag_cli::Error {
     fn from(error: LaunchError) -> Self {
         let exit_code = match &error {
-            LaunchError::Failed { how, .. } => how.exit_code(),
+            LaunchError::Failed { exit, .. } => exit.exit_code(),
             LaunchError::Stopped(signal) => return Self::Stopped { signal: *signal, message: error.to_string() },
             _ => spag_cli::exit::FAILURE,
         };

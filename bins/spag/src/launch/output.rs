@@ -1,4 +1,4 @@
-//! What the ranks say, line by line, each with the rank that said it.
+//! Copies the output of the ranks line by line, each line with its rank.
 
 use std::{
     io::{self, Read, Write},
@@ -9,15 +9,15 @@ use std::{
 
 use spag_cli::{Error, Result};
 
-/// A longer line is passed on in pieces, each a line of its own: memory stays bounded whatever a program writes.
-const LONGEST_LINE: usize = 1 << 20;
-/// Bytes that are read at a time.
+/// Longer lines are split, so that memory is bounded.
+const MAX_LINE: usize = 1 << 20;
+/// Bytes of one read.
 const CHUNK: usize = 64 << 10;
 
-/// The threads that pass output on.
+/// The threads that copy output.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// Every thread holds a sender and sends nothing: once all are gone, so are the threads.
+    /// Each thread holds a clone; the channel closes when all threads have ended.
     running: Sender<()>,
     ended: Receiver<()>,
 }
@@ -28,11 +28,11 @@ impl Output {
         Self { running, ended }
     }
 
-    /// Passes on what `from` says to what `to` opens, until it ends or nobody listens any more.
+    /// Copies `from` to what `to` opens, until either is closed.
     ///
     /// # Errors
     /// No thread can be started.
-    pub(super) fn pass_on<W: Write>(
+    pub(super) fn copy<W: Write>(
         &self,
         rank: usize,
         mut from: impl Read + Send + 'static,
@@ -40,7 +40,7 @@ impl Output {
     ) -> Result<()> {
         let running = self.running.clone();
         let copy = move || {
-            // Nobody is left to tell of a failure. The rank learns of it: its pipe is closed.
+            // On a failure the pipe closes, which the rank notices.
             let _ = copy_lines(rank, &mut from, to);
             drop(running);
         };
@@ -48,11 +48,10 @@ impl Output {
         started.map(drop).map_err(|source| Error::from(super::LaunchError::Start { rank, source }))
     }
 
-    /// Waits until everything is passed on, but no longer than `most`: a process that left its rank may still hold the
-    /// pipe open.
-    pub(super) fn finish(self, most: Duration) {
+    /// Waits until all output is copied, or the timeout: a process that outlives its rank may hold the pipe open.
+    pub(super) fn finish(self, timeout: Duration) {
         drop(self.running);
-        let until = Instant::now() + most;
+        let until = Instant::now() + timeout;
         while let Ok(()) | Err(RecvTimeoutError::Timeout) =
             self.ended.recv_timeout(until.saturating_duration_since(Instant::now()))
         {
@@ -63,7 +62,7 @@ impl Output {
     }
 }
 
-/// Copies whole lines, each written at once and with its rank before it.
+/// Copies whole lines, each in one write and with its rank before it.
 fn copy_lines<W: Write>(rank: usize, from: &mut impl Read, to: impl Fn() -> W) -> io::Result<()> {
     let mut lines = Lines::new(rank);
     let mut chunk = vec![0; CHUNK];
@@ -88,11 +87,11 @@ fn copy_lines<W: Write>(rank: usize, from: &mut impl Read, to: impl Fn() -> W) -
     }
 }
 
-/// Cuts bytes into lines with a prefix. A carriage return ends a line too, so that a bar that is drawn over and over is
-/// one line each time; the empty lines that this would make of `\r\n` are left out.
+/// Splits bytes into lines with a prefix. A carriage return ends a line too, so that every state of a progress bar is a
+/// line; `\r\n` ends one line.
 struct Lines {
     prefix: Vec<u8>,
-    /// The line that has begun.
+    /// An incomplete line.
     line: Vec<u8>,
     after_return: bool,
 }
@@ -102,7 +101,7 @@ impl Lines {
         Self { prefix: format!("[rank {rank}] ").into_bytes(), line: Vec::new(), after_return: false }
     }
 
-    /// Takes bytes and returns the lines that are whole now.
+    /// Appends bytes and returns the lines that are complete.
     fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut ready = Vec::with_capacity(bytes.len() + self.line.len() + self.prefix.len());
         for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -110,8 +109,8 @@ impl Lines {
                 Some((end @ (b'\n' | b'\r'), text)) => (text, Some(*end)),
                 _ => (part, None),
             };
-            for piece in text.chunks(LONGEST_LINE) {
-                if self.line.len() + piece.len() > LONGEST_LINE {
+            for piece in text.chunks(MAX_LINE) {
+                if self.line.len() + piece.len() > MAX_LINE {
                     self.end_line(&mut ready);
                 }
                 self.line.extend_from_slice(piece);
@@ -125,7 +124,7 @@ impl Lines {
         ready
     }
 
-    /// What is left at the end: a last line that was not ended.
+    /// The last line, if it was not ended.
     fn end(&mut self) -> Vec<u8> {
         let mut ready = Vec::new();
         if !self.line.is_empty() {
@@ -145,8 +144,8 @@ impl Lines {
 mod tests {
     use super::*;
 
-    /// What comes out when bytes come in pieces of `size`.
-    fn passed(bytes: &[u8], size: usize) -> Vec<u8> {
+    /// The output for input in pieces of `size`.
+    fn copied(bytes: &[u8], size: usize) -> Vec<u8> {
         let mut lines = Lines::new(3);
         let mut out: Vec<u8> = bytes.chunks(size).flat_map(|piece| lines.take(piece)).collect();
         out.extend(lines.end());
@@ -154,24 +153,24 @@ mod tests {
     }
 
     #[test]
-    fn lines_do_not_depend_on_how_they_arrive() {
-        let said = b"one\n\ntwo \xff\xfe\r\nbar 1\rbar 2\rdone\r\n\nlast";
+    fn lines_do_not_depend_on_the_size_of_reads() {
+        let input = b"one\n\ntwo \xff\xfe\r\nbar 1\rbar 2\rdone\r\n\nlast";
         let expected =
             b"[rank 3] one\n[rank 3] \n[rank 3] two \xff\xfe\n[rank 3] bar 1\n[rank 3] bar 2\n[rank 3] done\n\
                          [rank 3] \n[rank 3] last\n";
-        for size in 1..=said.len() {
-            assert_eq!(passed(said, size), expected, "in pieces of {size}");
+        for size in 1..=input.len() {
+            assert_eq!(copied(input, size), expected, "in pieces of {size}");
         }
-        assert!(passed(b"", 1).is_empty());
+        assert!(copied(b"", 1).is_empty());
     }
 
     #[test]
-    fn long_lines_come_in_pieces_and_nothing_is_lost() {
-        let said = vec![b'x'; 2 * LONGEST_LINE + 5];
-        let out = passed(&said, 1000);
-        assert_eq!(out.iter().filter(|byte| **byte == b'x').count(), said.len());
+    fn long_lines_are_split_without_loss() {
+        let input = vec![b'x'; 2 * MAX_LINE + 5];
+        let out = copied(&input, 1000);
+        assert_eq!(out.iter().filter(|byte| **byte == b'x').count(), input.len());
         let longest = out.split(|byte| *byte == b'\n').map(<[u8]>::len).max().unwrap();
-        assert!(longest <= LONGEST_LINE + "[rank 3] ".len());
+        assert!(longest <= MAX_LINE + "[rank 3] ".len());
         assert!(
             out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).all(|line| line.starts_with(b"[rank"))
         );

@@ -1,4 +1,4 @@
-//! The processes of this machine: started, asked after, sent signals.
+//! The rank processes of this machine.
 
 use std::{
     ffi::OsString,
@@ -11,52 +11,44 @@ use std::{
 
 use rustix::process::{Pid, Signal as Unix, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 
-use super::{Ended, LaunchError, guard, output::Output};
-use spag_cli::Signal;
-use spag_cli::{Error, Result};
+use spag_cli::{Result, Signal};
 
-/// How long output may take to be passed on when all ranks have ended.
-const OUTPUT_TAKES: Duration = Duration::from_secs(2);
+use super::port::MasterPort;
+use super::{LaunchError, RankExit, launch_rank, output::Output};
 
-/// What every rank is told and runs.
-#[derive(Clone, Debug)]
-pub(super) struct World {
-    /// The program's file.
+/// How long copying the last output may take.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What the ranks run, and with which environment.
+#[derive(Debug)]
+pub(super) struct LaunchConfig {
     pub(super) program: PathBuf,
-    /// Its arguments.
     pub(super) args: Vec<OsString>,
-    /// Processes of each machine.
-    pub(super) processes: usize,
-    /// Machines.
+    pub(super) ranks_per_node: usize,
     pub(super) nodes: usize,
-    /// This machine's number.
-    pub(super) node: usize,
-    /// Where all ranks meet.
-    pub(super) address: String,
-    /// Where all ranks meet.
-    pub(super) port: u16,
-    /// What shows that a connection comes from a rank of this run.
+    pub(super) node_rank: usize,
+    pub(super) master_addr: String,
+    pub(super) master_port: MasterPort,
     pub(super) token: String,
-    /// Threads for each process, where the environment does not say it.
+    /// RAYON_NUM_THREADS of each rank, if the environment does not set it.
     pub(super) threads: Option<usize>,
 }
 
-impl World {
-    /// The number among all ranks of this machine's `local`-th.
-    pub(super) fn rank(&self, local: usize) -> usize {
-        self.node * self.processes + local
+impl LaunchConfig {
+    /// The rank of a local rank.
+    pub(super) fn rank(&self, local_rank: usize) -> usize {
+        self.node_rank * self.ranks_per_node + local_rank
     }
 
-    /// The environment of this machine's `local`-th rank, after so many restarts.
-    fn environment(&self, local: usize, restarts: usize) -> Vec<(&'static str, String)> {
+    fn environment(&self, local_rank: usize, restarts: usize) -> Vec<(&'static str, String)> {
         let mut all = vec![
-            ("RANK", self.rank(local).to_string()),
-            ("WORLD_SIZE", (self.nodes * self.processes).to_string()),
-            ("LOCAL_RANK", local.to_string()),
-            ("LOCAL_WORLD_SIZE", self.processes.to_string()),
-            ("GROUP_RANK", self.node.to_string()),
-            ("MASTER_ADDR", self.address.clone()),
-            ("MASTER_PORT", self.port.to_string()),
+            ("RANK", self.rank(local_rank).to_string()),
+            ("WORLD_SIZE", (self.nodes * self.ranks_per_node).to_string()),
+            ("LOCAL_RANK", local_rank.to_string()),
+            ("LOCAL_WORLD_SIZE", self.ranks_per_node.to_string()),
+            ("GROUP_RANK", self.node_rank.to_string()),
+            ("MASTER_ADDR", self.master_addr.clone()),
+            ("MASTER_PORT", self.master_port.number().to_string()),
             ("SPAG_TOKEN", self.token.clone()),
             ("SPAG_RESTART_COUNT", restarts.to_string()),
         ];
@@ -65,7 +57,7 @@ impl World {
     }
 }
 
-/// The ranks of this machine. Dropped, it leaves none behind.
+/// The ranks of this machine; killed when dropped.
 #[derive(Debug)]
 pub(super) struct Ranks {
     ranks: Vec<Rank>,
@@ -75,8 +67,8 @@ pub(super) struct Ranks {
 #[derive(Debug)]
 struct Rank {
     child: Child,
-    /// The process group that the rank leads: a signal reaches what it has started too, and Ctrl-C on the terminal does
-    /// not reach it beside ours.
+    /// The process group that the rank leads. Signals reach its child processes too; Ctrl-C on the terminal does not reach
+    /// it directly.
     group: Pid,
     state: State,
 }
@@ -84,9 +76,9 @@ struct Rank {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    /// The rank has ended; processes that it started have not.
-    LeftBehind,
-    Gone,
+    /// The rank has ended; some of its child processes have not.
+    ChildrenRunning,
+    Ended,
 }
 
 impl Ranks {
@@ -94,25 +86,25 @@ impl Ranks {
     ///
     /// # Errors
     /// [`LaunchError::Start`]; those that were started are killed.
-    pub(super) fn start(world: &World, restarts: usize) -> Result<Self> {
+    pub(super) fn start(config: &LaunchConfig, restarts: usize) -> Result<Self> {
         adopt_orphans();
         let mut all = Self { ranks: Vec::new(), output: Some(Output::new()) };
-        for local in 0..world.processes {
-            all.start_one(world, local, restarts)?;
+        for local_rank in 0..config.ranks_per_node {
+            all.start_one(config, local_rank, restarts)?;
         }
         Ok(all)
     }
 
-    fn start_one(&mut self, world: &World, local: usize, restarts: usize) -> Result<()> {
-        let rank = world.rank(local);
-        let fail = |source| Error::from(LaunchError::Start { rank, source });
+    fn start_one(&mut self, config: &LaunchConfig, local_rank: usize, restarts: usize) -> Result<()> {
+        let rank = config.rank(local_rank);
+        let fail = |source| LaunchError::Start { rank, source };
         let own = std::env::current_exe().map_err(fail)?;
-        let alone = world.nodes * world.processes == 1;
-        let pipe = || if alone { Stdio::inherit() } else { Stdio::piped() };
+        let single = config.nodes * config.ranks_per_node == 1;
+        let pipe = || if single { Stdio::inherit() } else { Stdio::piped() };
         let mut child = Command::new(own)
-            .args(guard::arguments(process::id(), &world.program, &world.args))
-            .envs(world.environment(local, restarts))
-            // A process group in the background that read from the terminal would be stopped.
+            .args(launch_rank::arguments(process::id(), &config.program, &config.args))
+            .envs(config.environment(local_rank, restarts))
+            // The system stops background process groups that read from the terminal.
             .stdin(Stdio::null())
             .stdout(pipe())
             .stderr(pipe())
@@ -123,61 +115,61 @@ impl Ranks {
         let group = Pid::from_child(&child);
         self.ranks.push(Rank { child, group, state: State::Running });
         if let Some(output) = &self.output {
-            stdout.map(|from| output.pass_on(rank, from, || io::stdout().lock())).transpose()?;
-            stderr.map(|from| output.pass_on(rank, from, || io::stderr().lock())).transpose()?;
+            stdout.map(|from| output.copy(rank, from, || io::stdout().lock())).transpose()?;
+            stderr.map(|from| output.copy(rank, from, || io::stderr().lock())).transpose()?;
         }
         Ok(())
     }
 
-    /// The ranks that have ended since this was last asked.
+    /// The local ranks that have ended since the last call.
     ///
     /// # Errors
     /// [`LaunchError::Watch`].
-    pub(super) fn poll(&mut self) -> Result<Vec<(usize, Ended)>> {
+    pub(super) fn poll(&mut self) -> Result<Vec<(usize, RankExit)>> {
         let mut ended = Vec::new();
-        for (local, rank) in self.ranks.iter_mut().enumerate() {
-            if let Some(how) = rank.poll().map_err(|source| Error::from(LaunchError::Watch(source)))? {
-                ended.push((local, how));
+        for (local_rank, rank) in self.ranks.iter_mut().enumerate() {
+            if let Some(exit) = rank.poll().map_err(LaunchError::Watch)? {
+                ended.push((local_rank, exit));
             }
         }
         Ok(ended)
     }
 
-    /// Whether the ranks and all that they started have ended.
-    pub(super) fn all_gone(&self) -> bool {
-        self.ranks.iter().all(|rank| rank.state == State::Gone)
+    /// Whether the ranks and their child processes have ended.
+    pub(super) fn all_ended(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.state == State::Ended)
     }
 
-    /// Sends a signal to all that still run.
+    /// Sends a signal to all running ranks.
     pub(super) fn send(&self, signal: Signal) {
-        for rank in self.left() {
+        for rank in self.not_ended() {
             rank.send(unix(signal));
             if signal.ends() {
-                // A process that was stopped would not hear of it.
+                // A stopped process handles it only when it continues.
                 rank.send(Unix::CONT);
             }
         }
     }
 
-    /// Kills all that still run.
+    /// Kills all running ranks.
     pub(super) fn kill(&self) {
-        self.left().for_each(|rank| rank.send(Unix::KILL));
+        self.not_ended().for_each(|rank| rank.send(Unix::KILL));
     }
 
-    /// The process numbers of ranks that have not ended.
+    /// The process IDs of running ranks.
     pub(super) fn running(&self) -> Vec<u32> {
         self.ranks.iter().filter(|rank| rank.state == State::Running).map(|rank| rank.child.id()).collect()
     }
 
-    /// Waits for what the ranks have said to be passed on.
+    /// Waits until the output of the ranks is copied.
     pub(super) fn finish(mut self) {
         if let Some(output) = self.output.take() {
-            output.finish(OUTPUT_TAKES);
+            output.finish(OUTPUT_TIMEOUT);
         }
     }
 
-    fn left(&self) -> impl Iterator<Item = &Rank> {
-        self.ranks.iter().filter(|rank| rank.state != State::Gone)
+    fn not_ended(&self) -> impl Iterator<Item = &Rank> {
+        self.ranks.iter().filter(|rank| rank.state != State::Ended)
     }
 }
 
@@ -188,25 +180,25 @@ impl Drop for Ranks {
 }
 
 impl Rank {
-    fn poll(&mut self) -> io::Result<Option<Ended>> {
+    fn poll(&mut self) -> io::Result<Option<RankExit>> {
         let ended = match self.state {
-            State::Running => self.child.try_wait()?.map(Ended::from),
-            State::LeftBehind | State::Gone => None,
+            State::Running => self.child.try_wait()?.map(RankExit::from),
+            State::ChildrenRunning | State::Ended => None,
         };
         if ended.is_some() {
-            self.state = State::LeftBehind;
+            self.state = State::ChildrenRunning;
         }
-        if self.state == State::LeftBehind {
+        if self.state == State::ChildrenRunning {
             while let Ok(Some(_)) = waitpgid(self.group, WaitOptions::NOHANG) {}
             if test_kill_process_group(self.group).is_err() {
-                self.state = State::Gone;
+                self.state = State::Ended;
             }
         }
         Ok(ended)
     }
 
-    /// A group that has just ended is no error.
     fn send(&self, signal: Unix) {
+        // Fails if the group has just ended.
         let _ = kill_process_group(self.group, signal);
     }
 }
@@ -221,11 +213,10 @@ fn unix(signal: Signal) -> Unix {
     }
 }
 
-/// Makes processes that ranks leave behind our children, so that we can tell when they have ended: in a container
-/// nobody else may ask.
+/// Makes orphans of ranks children of the launcher, so that it can wait for them. In a container no other process may.
 #[cfg(target_os = "linux")]
 fn adopt_orphans() {
-    // Without it we wait until the grace time is over.
+    // If this fails, the launcher waits for orphans until the grace period ends.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
@@ -237,19 +228,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_is_torchruns() {
-        let world = World {
+    fn environment_has_the_variables_of_torchrun() {
+        let config = LaunchConfig {
             program: "/bin/true".into(),
             args: Vec::new(),
-            processes: 4,
+            ranks_per_node: 4,
             nodes: 2,
-            node: 1,
-            address: "node0".into(),
-            port: 29500,
+            node_rank: 1,
+            master_addr: "node0".into(),
+            master_port: MasterPort::Fixed(29500),
             token: "secret".into(),
             threads: Some(3),
         };
-        let environment = world.environment(2, 1);
+        let environment = config.environment(2, 1);
         let value = |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str());
         assert_eq!([value("RANK"), value("WORLD_SIZE"), value("LOCAL_RANK")], [Some("6"), Some("8"), Some("2")]);
         assert_eq!([value("LOCAL_WORLD_SIZE"), value("GROUP_RANK")], [Some("4"), Some("1")]);

@@ -1,4 +1,4 @@
-//! The signals that the launcher passes on.
+//! The signals that the launcher forwards to its ranks.
 
 use std::{
     fs,
@@ -12,33 +12,32 @@ use signal_hook::flag;
 
 use spag_cli::{Error, Result, Signal};
 
-/// Which signals have come since they were last asked for.
+/// The signals received since the last [`Signals::take`].
 #[derive(Debug)]
 pub(super) struct Signals {
-    come: Vec<(Signal, Arc<AtomicBool>)>,
+    flags: Vec<(Signal, Arc<AtomicBool>)>,
 }
 
 impl Signals {
-    /// Listens from now on, to all that were not ignored so far (`nohup` ignores SIGHUP, and means it).
+    /// Handles all signals from now on, except those that are ignored already (`nohup` ignores SIGHUP).
     ///
     /// # Errors
-    /// The system lets nobody listen.
+    /// A handler cannot be installed.
     pub(super) fn listen() -> Result<Self> {
         let ignored = fs::read_to_string("/proc/self/status").map(|text| ignored(&text)).unwrap_or(0);
-        let mut come = Vec::new();
+        let mut flags = Vec::new();
         for signal in Signal::ALL {
             if ignored >> (signal.number() - 1) & 1 == 0 {
                 let flag = Arc::new(AtomicBool::new(false));
                 flag::register(signal.number(), flag.clone()).map_err(Error::Signals)?;
-                come.push((signal, flag));
+                flags.push((signal, flag));
             }
         }
-        Ok(Self { come })
+        Ok(Self { flags })
     }
 
-    /// Those that have come.
     pub(super) fn take(&self) -> impl Iterator<Item = Signal> {
-        self.come.iter().filter(|(_, flag)| flag.swap(false, Ordering::Relaxed)).map(|(signal, _)| *signal)
+        self.flags.iter().filter(|(_, flag)| flag.swap(false, Ordering::Relaxed)).map(|(signal, _)| *signal)
     }
 }
 
@@ -53,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mask_of_ignored_signals() {
+    fn ignored_signals_are_read_from_proc_status() {
         let mask = ignored("Name:\tspag\nSigIgn:\t0000000000001001\nSigCgt:\t00000001800004e8\n");
         assert_eq!(mask >> (Signal::Hangup.number() - 1) & 1, 1);
         assert_eq!(mask >> (Signal::Interrupt.number() - 1) & 1, 0);

@@ -1,45 +1,43 @@
-//! What is to be done when a rank ends, a signal comes, or time passes. No processes here: only what follows from what.
+//! The launcher's state machine: which action follows when a rank ends, a signal arrives or a timeout expires. Processes
+//! are in `ranks.rs`.
 //!
 //! ```text
-//! Running ──a rank fails──▶ Settling ──a moment later──▶ Stopping ──grace is over──▶ Killing ──▶ given up
-//!    └────── a signal, or all ranks have ended ─────────────▲    └── a second Ctrl-C ──▲
+//! Running ──a rank fails──▶ Settling ──SETTLE_TIME──▶ Stopping ──grace period──▶ Killing ──▶ GivenUp
+//!    └────── a signal, or all ranks have ended ────────────▲    └── second Ctrl-C ───▲
 //! ```
 
 use std::time::Duration;
 
-use super::ended::Ended;
+use super::RankExit;
 use spag_cli::Signal;
 
-/// After the first failure, how long others may come in before it is decided which rank failed first: a rank that dies
-/// takes its neighbours along within moments, and they may be noticed before it.
-pub(super) const SETTLE: Duration = Duration::from_millis(300);
-/// How long killed processes may take to be gone. One that waits for a broken disk may never be.
-pub(super) const KILL_TAKES: Duration = Duration::from_secs(10);
+/// How long to wait for further failures before deciding which rank failed first: the neighbours of a dead rank fail too,
+/// and may be noticed before it.
+pub(super) const SETTLE_TIME: Duration = Duration::from_millis(300);
+/// How long killed processes may take to end. One that waits for a broken disk never does.
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is to be done to every rank that still runs.
+/// An action on every rank that still runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Send a signal.
     Send(Signal),
-    /// Kill.
     Kill,
-    /// Wait for them no longer.
+    /// Stop waiting for them.
     GiveUp,
 }
 
-/// How it ended.
+/// The result of one start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Every rank ended with exit code 0.
     Success,
     /// A rank failed, and the others were stopped.
     Failed {
-        /// The one that failed first.
+        /// The rank that failed first.
         rank: usize,
-        /// How it ended.
-        how: Ended,
+        exit: RankExit,
     },
-    /// A signal to the launcher ended it.
+    /// The launcher received a signal.
     Stopped(Signal),
 }
 
@@ -52,13 +50,13 @@ enum Phase {
     GivenUp,
 }
 
-/// The state of one start of all ranks of this machine. Ranks are numbered from 0 here; times count from the start.
+/// One start of the ranks of this machine. Ranks are local ranks; times count from the start.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     grace: Duration,
     ended: Vec<bool>,
-    /// Ranks that failed before it was decided what the run ended for, in the order in which that was noticed.
-    failures: Vec<(usize, Ended)>,
+    /// Failures before the outcome was decided, in the order in which they were noticed.
+    failures: Vec<(usize, RankExit)>,
     outcome: Option<Outcome>,
     phase: Phase,
 }
@@ -68,21 +66,21 @@ impl Supervisor {
         Self { grace, ended: vec![false; ranks], failures: Vec::new(), outcome: None, phase: Phase::Running }
     }
 
-    /// A rank's program has ended.
-    pub(super) fn ended(&mut self, rank: usize, how: Ended, now: Duration) {
+    /// A rank's process has ended.
+    pub(super) fn rank_ended(&mut self, rank: usize, exit: RankExit, now: Duration) {
         if let Some(ended) = self.ended.get_mut(rank) {
             *ended = true;
         }
-        if self.outcome.is_some() || how == Ended::Code(0) {
+        if self.outcome.is_some() || exit == RankExit::Code(0) {
             return;
         }
-        self.failures.push((rank, how));
+        self.failures.push((rank, exit));
         if self.phase == Phase::Running {
-            self.phase = Phase::Settling { until: now + SETTLE };
+            self.phase = Phase::Settling { until: now + SETTLE_TIME };
         }
     }
 
-    /// The launcher has got a signal.
+    /// The launcher has received a signal.
     pub(super) fn signalled(&mut self, signal: Signal, now: Duration) -> Option<Action> {
         match self.phase {
             Phase::Running | Phase::Settling { .. } if signal.ends() => {
@@ -97,11 +95,11 @@ impl Supervisor {
         }
     }
 
-    /// What the time asks for.
+    /// The action that is due at this time.
     pub(super) fn tick(&mut self, now: Duration) -> Option<Action> {
         let all_ended = self.ended.iter().all(|ended| *ended);
         match self.phase {
-            // What the ranks left behind ends with them.
+            // Stops processes that the ranks have left running.
             Phase::Running if all_ended => {
                 self.stop(Outcome::Success, now);
                 Some(Action::Send(Signal::Terminate))
@@ -120,7 +118,7 @@ impl Supervisor {
         }
     }
 
-    /// What the run ends for, as soon as that is decided.
+    /// `None` until it is decided.
     pub(super) fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
@@ -131,14 +129,14 @@ impl Supervisor {
     }
 
     fn kill(&mut self, now: Duration) -> Action {
-        self.phase = Phase::Killing { give_up_at: now + KILL_TAKES };
+        self.phase = Phase::Killing { give_up_at: now + KILL_TIMEOUT };
         Action::Kill
     }
 
-    /// The failure that says most about the cause; of several alike, the one noticed first.
+    /// The failure that is most likely the cause; of equal ones the first.
     fn first_failure(&self) -> Option<Outcome> {
-        let (rank, how) = self.failures.iter().copied().min_by_key(|(_, how)| how.remoteness())?;
-        Some(Outcome::Failed { rank, how })
+        let (rank, exit) = self.failures.iter().copied().min_by_key(|(_, exit)| exit.cause_order())?;
+        Some(Outcome::Failed { rank, exit })
     }
 }
 
@@ -148,7 +146,7 @@ mod tests {
     use spag_cli::exit::LOST_PEER;
 
     const GRACE: Duration = Duration::from_secs(30);
-    const LOST: Ended = Ended::Code(LOST_PEER as i32);
+    const LOST: RankExit = RankExit::Code(LOST_PEER as i32);
 
     fn at(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -159,52 +157,52 @@ mod tests {
     }
 
     #[test]
-    fn all_ranks_that_end_well_are_a_success() {
+    fn success_needs_exit_code_0_of_all_ranks() {
         let mut ranks = of(2);
-        ranks.ended(0, Ended::Code(0), at(1));
+        ranks.rank_ended(0, RankExit::Code(0), at(1));
         assert_eq!((ranks.tick(at(100_000)), ranks.outcome()), (None, None));
-        ranks.ended(1, Ended::Code(0), at(100_001));
+        ranks.rank_ended(1, RankExit::Code(0), at(100_001));
         assert_eq!(ranks.tick(at(100_001)), Some(Action::Send(Signal::Terminate)));
         assert_eq!(ranks.outcome(), Some(Outcome::Success));
         assert_eq!(ranks.tick(at(100_001) + GRACE), Some(Action::Kill));
-        assert_eq!(ranks.tick(at(100_001) + GRACE + KILL_TAKES), Some(Action::GiveUp));
+        assert_eq!(ranks.tick(at(100_001) + GRACE + KILL_TIMEOUT), Some(Action::GiveUp));
         assert_eq!(ranks.tick(at(1_000_000)), None);
     }
 
     #[test]
-    fn a_failure_stops_the_others_and_then_kills_them() {
+    fn failure_stops_then_kills_the_other_ranks() {
         let mut ranks = of(3);
-        ranks.ended(2, Ended::Code(5), at(10));
+        ranks.rank_ended(2, RankExit::Code(5), at(10));
         assert_eq!(ranks.tick(at(10)), None);
-        assert_eq!(ranks.tick(at(10) + SETTLE), Some(Action::Send(Signal::Terminate)));
-        let failed = Some(Outcome::Failed { rank: 2, how: Ended::Code(5) });
+        assert_eq!(ranks.tick(at(10) + SETTLE_TIME), Some(Action::Send(Signal::Terminate)));
+        let failed = Some(Outcome::Failed { rank: 2, exit: RankExit::Code(5) });
         assert_eq!(ranks.outcome(), failed);
-        // What happens to them now is our own doing.
-        ranks.ended(0, Ended::Signal(15), at(400));
-        assert_eq!(ranks.tick(at(10) + SETTLE + GRACE), Some(Action::Kill));
-        ranks.ended(1, Ended::Signal(9), at(40_000));
+        // Later ends are caused by the launcher.
+        ranks.rank_ended(0, RankExit::Signal(15), at(400));
+        assert_eq!(ranks.tick(at(10) + SETTLE_TIME + GRACE), Some(Action::Kill));
+        ranks.rank_ended(1, RankExit::Signal(9), at(40_000));
         assert_eq!(ranks.outcome(), failed);
     }
 
     #[test]
-    fn the_cause_is_blamed_and_not_who_lost_it() {
+    fn first_failure_is_the_cause_and_not_a_lost_peer() {
         for (ends, first) in [
-            ([(0, LOST), (1, Ended::Signal(9)), (2, Ended::Code(1))], (1, Ended::Signal(9))),
-            ([(2, LOST), (1, Ended::Code(7)), (0, Ended::Code(1))], (1, Ended::Code(7))),
-            ([(2, LOST), (1, LOST), (0, Ended::Code(0))], (2, LOST)),
+            ([(0, LOST), (1, RankExit::Signal(9)), (2, RankExit::Code(1))], (1, RankExit::Signal(9))),
+            ([(2, LOST), (1, RankExit::Code(7)), (0, RankExit::Code(1))], (1, RankExit::Code(7))),
+            ([(2, LOST), (1, LOST), (0, RankExit::Code(0))], (2, LOST)),
         ] {
             let mut ranks = of(3);
-            for (time, (rank, how)) in ends.into_iter().enumerate() {
-                ranks.ended(rank, how, at(time as u64));
+            for (time, (rank, exit)) in ends.into_iter().enumerate() {
+                ranks.rank_ended(rank, exit, at(time as u64));
             }
-            // All have ended: nothing to settle.
+            // All have ended, so the outcome is decided at once.
             assert!(ranks.tick(at(5)).is_some());
-            assert_eq!(ranks.outcome(), Some(Outcome::Failed { rank: first.0, how: first.1 }));
+            assert_eq!(ranks.outcome(), Some(Outcome::Failed { rank: first.0, exit: first.1 }));
         }
     }
 
     #[test]
-    fn a_signal_is_passed_on_and_the_second_kills() {
+    fn first_signal_is_forwarded_and_the_second_kills() {
         let mut ranks = of(1);
         assert_eq!(ranks.signalled(Signal::User1, at(1)), Some(Action::Send(Signal::User1)));
         assert_eq!(ranks.outcome(), None);
@@ -215,12 +213,12 @@ mod tests {
         assert_eq!(ranks.tick(at(4)), None);
         assert_eq!(ranks.signalled(Signal::Interrupt, at(4)), Some(Action::Kill));
         assert_eq!(ranks.signalled(Signal::Interrupt, at(5)), None);
-        ranks.ended(0, Ended::Signal(9), at(6));
+        ranks.rank_ended(0, RankExit::Signal(9), at(6));
         assert_eq!(ranks.outcome(), Some(Outcome::Stopped(Signal::Interrupt)));
     }
 
     #[test]
-    fn after_a_signal_the_grace_time_counts() {
+    fn grace_period_starts_at_the_signal() {
         let mut ranks = of(2);
         ranks.signalled(Signal::Terminate, at(5));
         assert_eq!(ranks.tick(at(4) + GRACE), None);
@@ -229,10 +227,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_before_the_signal_stays_the_cause() {
+    fn failure_before_a_signal_is_the_outcome() {
         let mut ranks = of(2);
-        ranks.ended(1, Ended::Code(4), at(1));
+        ranks.rank_ended(1, RankExit::Code(4), at(1));
         assert_eq!(ranks.signalled(Signal::Terminate, at(2)), Some(Action::Send(Signal::Terminate)));
-        assert_eq!(ranks.outcome(), Some(Outcome::Failed { rank: 1, how: Ended::Code(4) }));
+        assert_eq!(ranks.outcome(), Some(Outcome::Failed { rank: 1, exit: RankExit::Code(4) }));
     }
 }

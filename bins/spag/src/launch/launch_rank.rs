@@ -1,7 +1,7 @@
-//! `spag launch-rank`: what a rank is before it becomes the program that was asked for.
+//! `spag launch-rank`: starts the program of one rank so that it dies with the launcher.
 //!
-//! A launcher that is killed with SIGKILL cannot stop its ranks. The kernel can, if each of them asks it to; so a rank
-//! asks, and then turns into the program, which inherits that.
+//! A launcher that is killed with SIGKILL cannot stop its ranks, but the kernel can. This process sets its parent-death
+//! signal, which `exec` preserves, and then executes the program.
 
 use std::{ffi::OsString, os::unix::process::CommandExt, path::PathBuf, process::Command};
 
@@ -10,11 +10,11 @@ use clap::Args;
 use super::LaunchError;
 use spag_cli::{Error, Result};
 
-/// Ask to end with the launcher, then turn into the program.
+/// Execute a program that is killed when the launcher ends. `spag launch` starts its ranks with it.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct RankArgs {
-    /// The process that started this one.
+    /// Process ID of the launcher.
     #[arg(long, value_name = "PID")]
     launcher: u32,
     /// The program and its arguments.
@@ -22,7 +22,7 @@ pub(crate) struct RankArgs {
     program: Vec<OsString>,
 }
 
-/// The arguments that make a rank of `launcher` out of `program` with `args`.
+/// The arguments of `spag` that start `program` with `args` as a rank of `launcher`.
 pub(super) fn arguments(launcher: u32, program: &std::path::Path, args: &[OsString]) -> Vec<OsString> {
     let own = ["launch-rank", "--launcher", &launcher.to_string(), "--"].map(OsString::from);
     own.into_iter().chain([program.into()]).chain(args.iter().cloned()).collect()
@@ -30,13 +30,13 @@ pub(super) fn arguments(launcher: u32, program: &std::path::Path, args: &[OsStri
 
 pub(crate) fn run(args: RankArgs) -> Result<()> {
     end_with_launcher()?;
-    // It may have ended before it was asked after.
+    // The launcher may have ended before the signal was set.
     if std::os::unix::process::parent_id() != args.launcher {
         return Err(Error::from(LaunchError::NoLauncher));
     }
     let mut words = args.program.into_iter();
     let path = PathBuf::from(words.next().unwrap_or_default());
-    // Comes back only if it fails.
+    // Returns only on failure.
     let source = Command::new(&path).args(words).exec();
     Err(spag_io::Error::Io { path, source }.into())
 }
@@ -47,7 +47,7 @@ fn end_with_launcher() -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| Error::Signals(errno.into()))
 }
 
-/// Elsewhere nobody can be asked: ranks without peers end by their own timeouts.
+/// Other systems have no such signal: ranks end when their heartbeats time out.
 #[cfg(not(target_os = "linux"))]
 fn end_with_launcher() -> Result<()> {
     Ok(())

@@ -1,4 +1,4 @@
-//! Where the program lies that is to be started.
+//! Looks up the program of the ranks.
 
 use std::{
     ffi::OsStr,
@@ -7,23 +7,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Finds a program as a shell does: by its path if its name has a slash, else in the folders of `search` (as PATH has
-/// them); one of ours is looked for in `beside` first.
-pub(super) fn find(program: &OsStr, beside: Option<&Path>, search: Option<&OsStr>) -> Option<PathBuf> {
+/// Finds a program as a shell does: by its path if it contains a slash, otherwise in the folders of `search` (in the
+/// format of PATH). `spag` and `spag-*` are looked up in `beside` first.
+pub(super) fn find_program(program: &OsStr, beside: Option<&Path>, search: Option<&OsStr>) -> Option<PathBuf> {
     if program.is_empty() {
         return None;
     }
     if program.as_bytes().contains(&b'/') {
-        return Some(PathBuf::from(program)).filter(|path| is_program(path));
+        return Some(PathBuf::from(program)).filter(|path| is_executable(path));
     }
     let ours = program == "spag" || program.as_bytes().starts_with(b"spag-");
     let beside = beside.filter(|_| ours).map(Path::to_owned);
     let folders = beside.into_iter().chain(search.into_iter().flat_map(std::env::split_paths));
-    folders.map(|folder| folder.join(program)).find(|path| is_program(path))
+    folders.map(|folder| folder.join(program)).find(|path| is_executable(path))
 }
 
-/// A file that may be executed by somebody.
-fn is_program(path: &Path) -> bool {
+fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
@@ -32,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_first_then_the_path() {
+    fn own_programs_are_found_beside_the_launcher_first() {
         let folder = tempfile::tempdir().unwrap();
         let (here, there) = (folder.path().join("here"), folder.path().join("there"));
         for place in [&here, &there] {
@@ -44,7 +43,7 @@ mod tests {
                 fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             }
         }
-        let found = |name: &str| find(name.as_ref(), Some(&here), Some(there.as_os_str()));
+        let found = |name: &str| find_program(name.as_ref(), Some(&here), Some(there.as_os_str()));
         assert_eq!(found("spag-train"), Some(here.join("spag-train")));
         assert_eq!(found("tool"), Some(there.join("tool")));
         assert_eq!([found("text"), found("none"), found("")], [const { None }; 3]);

@@ -1,4 +1,4 @@
-//! How a rank's program ended.
+//! How a rank's process ended.
 
 use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus};
 
@@ -6,33 +6,32 @@ use spag_cli::exit::{BAD_INPUT, FAILURE, LOST_PEER};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// By itself, with an exit code.
+pub(crate) enum RankExit {
+    /// With an exit code.
     Code(i32),
     /// By a signal.
     Signal(i32),
 }
 
-impl Ended {
-    /// What the launcher ends with in turn: the same code, and 128 and its number for a signal, as shells have it. What a
-    /// rank that lost another one says to the launcher is a failure to everybody else.
+impl RankExit {
+    /// The launcher's exit code: the rank's code, or 128 plus the signal as in shells. [`LOST_PEER`] is for the launcher
+    /// only and becomes [`FAILURE`].
     pub(crate) fn exit_code(self) -> u8 {
         let code = match self {
             Self::Code(code) if code == i32::from(LOST_PEER) => i32::from(FAILURE),
             Self::Code(code) => code,
             Self::Signal(number) => 128 + number,
         };
-        // Never a success.
-        u8::try_from(code & 0xff).ok().filter(|code| *code != 0).unwrap_or(1)
+        u8::try_from(code & 0xff).ok().filter(|code| *code != 0).unwrap_or(FAILURE)
     }
 
-    /// Whether a new start with the same arguments would end alike.
-    pub(super) fn would_fail_again(self) -> bool {
+    /// Whether a restart with the same arguments would fail again.
+    pub(super) fn is_bad_input(self) -> bool {
         self == Self::Code(i32::from(BAD_INPUT))
     }
 
-    /// How far from the cause this is likely to be: a kill is the cause, and a lost peer is not.
-    pub(super) fn remoteness(self) -> u8 {
+    /// Orders failures by how likely they are the cause: signals first, lost peers last.
+    pub(super) fn cause_order(self) -> u8 {
         match self {
             Self::Signal(_) => 0,
             Self::Code(code) if code == i32::from(LOST_PEER) => 2,
@@ -41,18 +40,18 @@ impl Ended {
     }
 }
 
-impl From<ExitStatus> for Ended {
+impl From<ExitStatus> for RankExit {
     fn from(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Code(code),
             (None, Some(number)) => Self::Signal(number),
-            // Stopped or continued, which nobody asks to be told.
+            // Stopped or continued; not reported without WUNTRACED.
             (None, None) => Self::Code(1),
         }
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for RankExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) if *code == i32::from(LOST_PEER) => {
@@ -72,9 +71,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_as_shells_have_them() {
-        assert_eq!([Ended::Code(7), Ended::Code(3), Ended::Signal(9)].map(Ended::exit_code), [7, 1, 137]);
-        assert_eq!(Ended::Signal(9).to_string(), "killed by SIGKILL (signal 9)");
-        assert!(Ended::Code(2).would_fail_again() && !Ended::Code(1).would_fail_again());
+    fn exit_codes_follow_shells() {
+        assert_eq!([RankExit::Code(7), RankExit::Code(3), RankExit::Signal(9)].map(RankExit::exit_code), [7, 1, 137]);
+        assert_eq!(RankExit::Signal(9).to_string(), "killed by SIGKILL (signal 9)");
+        assert!(RankExit::Code(2).is_bad_input() && !RankExit::Code(1).is_bad_input());
     }
 }
