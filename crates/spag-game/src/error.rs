@@ -1,16 +1,19 @@
-//! The crate's one error type.
+//! The error of this crate.
 
 use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass};
 
-/// Everything that can go wrong in this crate, named by cause.
+use crate::{PlayerError, Role};
+
+/// Why a game, an episode or a file could not be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// A file could not be read or written, or a row of it is invalid.
     #[error(transparent)]
     File(#[from] spag_io::Error),
-    /// A line of a text file is not what it should be.
+    /// A line of a word list is invalid.
     #[error("{path}: line {line}: {reason}", path = path.display())]
     Line {
         /// The file.
@@ -20,7 +23,7 @@ pub enum Error {
         /// What is wrong and what to do.
         reason: String,
     },
-    /// A prompt file that cannot be used.
+    /// A prompt file is invalid.
     #[error("{path}: prompts: {reason}", path = path.display())]
     Prompts {
         /// The file.
@@ -28,7 +31,7 @@ pub enum Error {
         /// Which key is wrong and what it needs.
         reason: String,
     },
-    /// A target word that no game can be played with.
+    /// A target word is invalid.
     #[error("target word {word:?}: {reason}")]
     TargetWord {
         /// The word.
@@ -36,75 +39,75 @@ pub enum Error {
         /// What is wrong.
         reason: &'static str,
     },
-    /// A judge that there is not.
+    /// The name of a judge is unknown.
     #[error("unknown judge {name:?}; there are \"paper\" and \"whole-word\"")]
     UnknownJudge {
-        /// What was asked for.
+        /// The name.
         name: String,
     },
-    /// An episode whose utterances do not alternate, attacker first.
+    /// The utterances of an episode do not alternate, attacker first.
     #[error("utterance {number} is the {found}'s, but it was the {expected}'s turn", number = index + 1)]
     RolesOutOfOrder {
-        /// 0-based place in the history; the message counts from 1.
+        /// 0-based index in the history; the message counts from 1.
         index: usize,
-        /// Whose utterance it is.
-        found: crate::Role,
-        /// Whose turn it was.
-        expected: crate::Role,
+        /// The role of the utterance.
+        found: Role,
+        /// The role whose turn it was.
+        expected: Role,
     },
-    /// A player could not take a turn on.
+    /// A player failed to accept a turn.
     #[error("game {game}, {role}'s turn: {source}")]
-    Player {
+    Submit {
         /// The game.
         game: usize,
-        /// Whose turn it was.
-        role: crate::Role,
-        /// What the player said.
-        source: crate::PlayerError,
+        /// The role of the turn.
+        role: Role,
+        /// The player's error.
+        source: PlayerError,
     },
-    /// A player that had turns open cannot go on at all.
-    #[error("{who} cannot go on: {source}")]
-    PlayerGone {
+    /// A player with open turns failed.
+    #[error("{player} failed: {source}")]
+    Poll {
         /// Which player.
-        who: &'static str,
-        /// What it said.
-        source: crate::PlayerError,
+        player: &'static str,
+        /// Its error.
+        source: PlayerError,
     },
-    /// A player answered where it was not asked.
-    #[error("{who} gave a reply in game {game}, where it has no turn open")]
-    StrayReply {
+    /// A player replied to a turn that is not open.
+    #[error("{player} gave a reply in game {game}, in which it has no open turn")]
+    UnexpectedReply {
         /// Which player.
-        who: &'static str,
+        player: &'static str,
         /// The game.
         game: usize,
     },
-    /// A game that could not be played to its end, where no game may fail.
+    /// A game failed, and the sink accepts no failed games.
     #[error("game {game}, {role}'s turn: {reason}")]
     GameFailed {
         /// The game.
         game: usize,
-        /// Whose turn it was.
-        role: crate::Role,
+        /// The role of the failed turn.
+        role: Role,
         /// Why there is no utterance.
         reason: String,
     },
-    /// One game after another failed.
-    #[error("{count} games in a row could not be played to their end, the last one: {last}")]
-    FailedInARow {
-        /// How many.
+    /// Too many consecutive games failed.
+    #[error("{count} games in a row failed, the last one: {last}")]
+    TooManyFailedGames {
+        /// Their number.
         count: usize,
-        /// The last of them, a [`Error::GameFailed`].
+        /// The last one, an [`Error::GameFailed`].
         last: Box<Error>,
     },
-    /// Two games of the same number were to be played at the same time.
-    #[error("there are two games number {game} at a time; give each a number of its own")]
-    SameGame {
+    /// Two games with one number were played at the same time.
+    #[error("two running games have number {game}; give each a number of its own")]
+    DuplicateGame {
         /// The number.
         game: usize,
     },
-    /// Recorded games were played by others than those who would go on.
+    /// Recorded games have other players or settings.
     #[error(
-        "{path}: row {row}: played by others than now: {difference}; play with the same players and settings, delete \
+        "{path}: row {row}: played with other settings: {difference}; play with the same players and settings, delete \
          the file to play its games again, or play into another",
         path = path.display()
     )]
@@ -113,29 +116,29 @@ pub enum Error {
         path: PathBuf,
         /// 1-based line.
         row: usize,
-        /// Each setting that differs, then and now.
+        /// The settings that differ, then and now.
         difference: String,
     },
 }
 
 /// Result with this crate's [`Error`].
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::File(error) => error.class(),
-            Self::Player { .. }
-            | Self::PlayerGone { .. }
-            | Self::StrayReply { .. }
+            Self::Submit { .. }
+            | Self::Poll { .. }
+            | Self::UnexpectedReply { .. }
             | Self::GameFailed { .. }
-            | Self::FailedInARow { .. } => ErrorClass::Failure,
+            | Self::TooManyFailedGames { .. } => ErrorClass::Failure,
             Self::Line { .. }
             | Self::Prompts { .. }
             | Self::TargetWord { .. }
             | Self::UnknownJudge { .. }
             | Self::RolesOutOfOrder { .. }
-            | Self::SameGame { .. }
+            | Self::DuplicateGame { .. }
             | Self::OtherPlayers { .. } => ErrorClass::BadInput,
         }
     }

@@ -1,4 +1,4 @@
-//! How a game ends.
+//! Outcomes and verdicts.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::episode::Role;
 
-/// The result of a game, written as the reference writes it.
+/// The result of a game, with the reference's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Outcome {
-    /// The defender said the word unknowingly, or guessed wrong.
+    /// The defender said the word without predicting it, or predicted a wrong word.
     #[serde(rename = "attacker wins")]
     AttackerWins,
-    /// The defender guessed right.
+    /// The defender predicted the word.
     #[serde(rename = "defender wins")]
     DefenderWins,
-    /// The attacker said the word or a prediction.
+    /// The attacker said the word or made a prediction.
     #[serde(rename = "attacker breaks the rules")]
     AttackerBreaksRules,
-    /// Nothing was decided.
+    /// No utterance decided the game.
     #[serde(rename = "tied game")]
     Tie,
 }
@@ -27,7 +27,7 @@ impl Outcome {
     /// All outcomes, in the order of reports.
     pub const ALL: [Self; 4] = [Self::AttackerWins, Self::DefenderWins, Self::AttackerBreaksRules, Self::Tie];
 
-    /// Who has won. A broken rule gives nobody credit.
+    /// The winner. A game with a broken rule has none.
     pub fn winner(self) -> Option<Role> {
         match self {
             Self::AttackerWins => Some(Role::Attacker),
@@ -48,11 +48,11 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A judged game: its outcome and how many utterances it took.
+/// A judged game: its outcome and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The outcome.
     pub outcome: Outcome,
-    /// Utterances up to the deciding one, or all that were looked at.
+    /// Utterances up to and including the deciding one, or all of the game's turns.
     pub history_length: usize,
 }

@@ -92,10 +92,10 @@ fn complaints_name_file_row_and_cause() {
         ),
         (format!("[{GAME}"), "e.json: row 2: the list has no closing `]`; is the file cut off?"),
         (format!("[{GAME},"), "e.json: row 2: EOF while parsing a value (column 0 of the row); is the file cut off?"),
-        (format!("[{GAME},]"), "e.json: row 2: an element is missing before this `,` or `]`"),
-        (format!("[,{GAME}]"), "e.json: row 1: an element is missing before this `,` or `]`"),
-        (format!("[{GAME} {GAME}]"), "e.json: row 1: trailing characters (column 92 of the row)"),
-        (format!("[{GAME}] {GAME}"), "e.json: row 2: there is something after the list's closing `]`"),
+        (format!("[{GAME},]"), "e.json: row 2: expected value (column 1 of the row)"),
+        (format!("[,{GAME}]"), "e.json: row 1: expected value (column 1 of the row)"),
+        (format!("[{GAME} {GAME}]"), "e.json: row 1: `,` or `]` is missing after this element of the list"),
+        (format!("[{GAME}] {GAME}"), "e.json: row 2: text follows the closing `]` of the list"),
         (
             "{\n\"history\": []}".to_owned(),
             "e.json: row 1: EOF while parsing an object (column 1 of the row); is the file cut off, or one object spread \
@@ -205,7 +205,7 @@ fn word_lists() {
     assert_eq!(read("\u{feff}thé\r\n new york \nc++\n\n".as_bytes()).unwrap(), ["thé", "new york", "c++"]);
     for (bytes, message) in [
         (&b"a\n\nb\n"[..], "line 2: this line is empty"),
-        (b"a\nb\na\n", "line 3: \"a\" stands on line 1 already"),
+        (b"a\nb\na\n", "line 3: \"a\" is on line 1 already"),
         (b"a\nb\xff\n", "line 2: this line is not UTF-8"),
         (b"", "line 1: the file holds no words"),
     ] {

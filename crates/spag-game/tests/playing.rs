@@ -206,9 +206,9 @@ fn faults_name_the_game_or_the_player() {
     let games = [(3, "a"), (4, "b")];
     for (fault, message) in [
         (Fault::Submit, "game 3, defender's turn: out of memory"),
-        (Fault::Poll, "the defender's player cannot go on: out of memory"),
-        (Fault::OtherGame, "the defender's player gave a reply in game 77, where it has no turn open"),
-        (Fault::Twice, "the defender's player gave a reply in game 3, where it has no turn open"),
+        (Fault::Poll, "the defender's player failed: out of memory"),
+        (Fault::OtherGame, "the defender's player gave a reply in game 77, in which it has no open turn"),
+        (Fault::Twice, "the defender's player gave a reply in game 3, in which it has no open turn"),
         // To a closure, which knows no failed games.
         (Fault::Turn, "game 3, defender's turn: too long"),
     ] {
@@ -217,7 +217,7 @@ fn faults_name_the_game_or_the_player() {
     let other = &mut Broken(Fault::Poll, Vec::new());
     assert_eq!(fail(&mut silent, other, [(3, "a"), (4, " ")]), "target word \" \": it is empty");
     let message = fail(&mut silent.clone(), &mut silent.clone(), [(3, "a"), (3, "b")]);
-    assert_eq!(message, "there are two games number 3 at a time; give each a number of its own");
+    assert_eq!(message, "two running games have number 3; give each a number of its own");
 }
 
 /// Keeps all games, and wants no more after some.
@@ -290,7 +290,7 @@ fn too_many_failures_in_a_row_end_the_run() {
     assert_eq!((finished, failed), (1, 4));
     assert_eq!(
         result.unwrap_err(),
-        "4 games in a row could not be played to their end, the last one: game 4, defender's turn: no answer to game 4"
+        "4 games in a row failed, the last one: game 4, defender's turn: no answer to game 4"
     );
     assert_eq!((run(0).1, run(0).2), (1, 1));
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::cause::cause;
 use crate::error::{Error, Result};
+use crate::row::cause;
 
 /// A file that replaces the one at its path only when it is complete.
 ///

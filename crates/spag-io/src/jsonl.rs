@@ -12,7 +12,7 @@ use crate::atomic::create_parent;
 use crate::error::{Error, Result};
 use crate::lock::lock_file;
 use crate::row::Layout;
-use crate::rows::RowReader;
+use crate::rows::{ChunkReader, RowReader};
 
 /// Appends values to a JSONL file. Each line has reached the operating system when [`JsonlAppender::append`] returns.
 ///
@@ -102,7 +102,9 @@ pub fn read_complete_lines<T: DeserializeOwned>(path: impl AsRef<Path>) -> Resul
 /// The rows in the first `length` bytes.
 fn rows<T: DeserializeOwned>(path: &Path, file: File, length: u64) -> Result<Vec<T>> {
     let lines = file.take(length);
-    RowReader::with_layout(path, lines, Layout::Lines).map(|row| row.map(|(_, value)| value)).collect()
+    RowReader::new(ChunkReader::with_layout(path, lines, Layout::Lines))
+        .map(|row| row.map(|(_, value)| value))
+        .collect()
 }
 
 /// Length in bytes up to and including the last newline. A line is complete once its newline is written.

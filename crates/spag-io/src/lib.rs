@@ -14,8 +14,6 @@
 //! ```
 
 mod atomic;
-mod blocks;
-mod cause;
 mod digest;
 mod error;
 mod jsonl;
@@ -25,17 +23,14 @@ mod progress;
 mod row;
 mod rows;
 mod size;
-mod split;
 
 pub use atomic::{AtomicFile, read_json, sync_folder, write_atomically, write_json_atomically, write_jsonl_atomically};
-pub use blocks::{Block, RowBlocks};
-pub use cause::cause;
 pub use digest::{hex, sha256, sha256_file};
 pub use error::{Classify, Error, ErrorClass, Result};
 pub use jsonl::{JsonlAppender, read_complete_lines};
 pub use lock::FileLock;
 pub use nearest::nearest_name;
 pub use progress::{Nested, Progress, Silent};
-pub use row::Row;
-pub use rows::RowReader;
+pub use row::{Row, cause};
+pub use rows::{ChunkReader, RowChunk, RowReader};
 pub use size::{format_gib, gib};

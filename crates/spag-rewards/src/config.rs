@@ -1,4 +1,4 @@
-//! What the credit of a game depends on.
+//! Settings of credit assignment.
 
 use std::{fmt, str::FromStr};
 
@@ -7,15 +7,14 @@ use spag_game::JudgeKind;
 
 use crate::{Error, Result};
 
-/// How a winner's rewards are scaled. Their ratios are the same either way.
+/// The scale of a winner's rewards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RewardNorm {
-    /// They sum to 1: every won game counts the same, and an utterance of a long game less than one of a short game.
-    /// This is the paper's.
+    /// They sum to 1, so every game counts the same. The paper's.
     #[default]
     Sum,
-    /// They average 1: every utterance counts the same, however long its game.
+    /// Their mean is 1, so every utterance counts the same, however long its game.
     Mean,
 }
 
@@ -43,13 +42,13 @@ impl fmt::Display for RewardNorm {
 /// Settings of [`assign_rewards`](crate::assign_rewards).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreditConfig {
-    /// γ: a winner's utterance gets γ times the reward of its next one. Above 0; 1 rewards all alike.
+    /// γ > 0: an utterance's reward is γ times that of the winner's next one.
     pub decay_weight: f64,
-    /// How a winner's rewards are scaled.
+    /// The scale of a winner's rewards.
     pub norm: RewardNorm,
-    /// Who decides the games.
+    /// The judge.
     pub judge: JudgeKind,
-    /// Seed of the wordings of the queries.
+    /// Seed for drawing the wordings of queries.
     pub seed: u64,
 }
 
@@ -62,10 +61,7 @@ impl Default for CreditConfig {
 
 impl CreditConfig {
     pub(crate) fn check(&self) -> Result<()> {
-        if self.decay_weight.is_finite() && self.decay_weight > 0.0 {
-            Ok(())
-        } else {
-            Err(Error::DecayWeight { given: self.decay_weight })
-        }
+        let given = self.decay_weight;
+        if given.is_finite() && given > 0.0 { Ok(()) } else { Err(Error::DecayWeight { given }) }
     }
 }

@@ -1,85 +1,101 @@
-//! From judged games to the winners' rewarded utterances.
+//! Credit assignment in memory: judged episodes to the winners' rewarded utterances.
 
-use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
-use spag_game::{Episode, JudgeKind, PromptSet, Role, Verdict, game_seed, judge_episode};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use spag_game::{Episode, EpisodeView, PromptSet, RefereeCache, Role, Verdict, game_seed};
 
-use crate::{CreditConfig, CreditSummary, Error, Result, Sample, discounted_rewards, strip::strip};
+use crate::{CreditConfig, CreditSummary, Error, Result, Sample, discounted_rewards};
 
-/// What [`assign_rewards`] makes of a set of episodes.
+/// The result of [`assign_rewards`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Credited {
+pub struct AssignedRewards {
     /// The winners' utterances, in the order of the episodes and of play.
     pub samples: Vec<Sample>,
-    /// How each episode ended, in order.
+    /// The verdict on each episode, in order.
     pub verdicts: Vec<Verdict>,
     /// Counts of both, and the weights.
     pub summary: CreditSummary,
 }
 
-/// Judges every episode, and turns the winners' utterances up to the deciding one into weighted samples.
+/// Judges every episode, and turns the winner's utterances up to the deciding one into weighted samples.
 ///
-/// A sample's query is the game as it stood before the utterance, in a wording drawn from
-/// (`config.seed`, number of the episode, number of the utterance) alone. Undecided games give no samples.
+/// A sample's query is the game before the utterance, in a wording drawn from (`config.seed`, index of the episode, index
+/// of the utterance). Episodes without a winner have no samples.
 ///
 /// # Errors
-/// An episode that cannot be judged, with its row counted from 1, or settings out of range.
-pub fn assign_rewards(episodes: &[Episode], prompts: &PromptSet, config: &CreditConfig) -> Result<Credited> {
+/// An episode cannot be judged (the error names its 1-based row), or a setting is out of range.
+pub fn assign_rewards(episodes: &[Episode], prompts: &PromptSet, config: &CreditConfig) -> Result<AssignedRewards> {
     config.check()?;
     let mut summary = CreditSummary::default();
+    let mut referees = RefereeCache::new(config.judge);
     let mut verdicts = Vec::with_capacity(episodes.len());
-    for (index, episode) in episodes.iter().enumerate() {
-        let verdict = judge(config.judge, index + 1, episode)?;
+    for (row, episode) in (1..).zip(episodes) {
+        let verdict = referees.judge(&episode.view()).map_err(|source| Error::Judge { row, source })?;
         summary.count_game(verdict.outcome);
         verdicts.push(verdict);
     }
-    let weights = summary.balancing_weights();
-    summary.weights = weights;
+    summary.set_balancing_weights();
     let mut samples = Vec::new();
     for (index, (episode, verdict)) in episodes.iter().zip(&verdicts).enumerate() {
-        let Some(winner) = verdict.outcome.winner() else { continue };
-        let credited = credit_game(index, episode, verdict, winner, prompts, config);
-        summary.count_samples(winner, credited.len());
-        samples.extend(credited.into_iter().map(|sample| Sample { weight: weights.of(winner), ..sample }));
+        if let Some(winner) = verdict.outcome.winner() {
+            let credited = credit_game(index, &episode.view(), verdict, winner, prompts, config);
+            summary.count_samples(winner, credited.len());
+            samples.extend(credited.into_iter().map(|sample| Sample { weight: summary.weights.of(winner), ..sample }));
+        }
     }
-    Ok(Credited { samples, verdicts, summary })
+    Ok(AssignedRewards { samples, verdicts, summary })
 }
 
-/// The verdict on the episode of the given row (counted from 1).
-pub(crate) fn judge(kind: JudgeKind, row: usize, episode: &Episode) -> Result<Verdict> {
-    judge_episode(kind, episode).map_err(|source| Error::Judge { row, source })
-}
-
-/// The winner's utterances of one decided game, not yet weighted.
+/// The samples of one game with a winner, with weight 1.
 pub(crate) fn credit_game(
     index: usize,
-    episode: &Episode,
+    episode: &EpisodeView<'_>,
     verdict: &Verdict,
     winner: Role,
     prompts: &PromptSet,
     config: &CreditConfig,
 ) -> Vec<Sample> {
-    let utterances = winning_utterances(index, episode, verdict, winner, prompts, config.seed);
-    let rewards = discounted_rewards(utterances.len(), config.decay_weight, config.norm);
-    utterances.into_iter().zip(rewards).map(|(sample, reward)| Sample { reward, ..sample }).collect()
+    let mut samples = winner_samples(index, episode, verdict, winner, prompts, config.seed);
+    let rewards = discounted_rewards(samples.len(), config.decay_weight, config.norm);
+    samples.iter_mut().zip(rewards).for_each(|(sample, reward)| sample.reward = reward);
+    samples
 }
 
-/// What the winner said up to the deciding utterance, each after its query; rewards and weights are 1.
-pub(crate) fn winning_utterances(
+/// The winner's utterances up to the deciding one, each with its query; reward and weight are 1.
+pub(crate) fn winner_samples(
     index: usize,
-    episode: &Episode,
+    episode: &EpisodeView<'_>,
     verdict: &Verdict,
     winner: Role,
     prompts: &PromptSet,
     seed: u64,
 ) -> Vec<Sample> {
     let game = game_seed(seed, index);
-    let said = episode.history.iter().take(verdict.history_length).enumerate();
-    said.filter(|(_, utterance)| utterance.role == winner)
+    let utterances = episode.history.iter().take(verdict.history_length).enumerate();
+    utterances
+        .filter(|(_, utterance)| utterance.role == winner)
         .map(|(at, utterance)| {
             let mut rng = ChaCha8Rng::seed_from_u64(game_seed(game, at));
-            let before = episode.history.get(..at).unwrap_or_default();
-            let query = prompts.training_query(before, &episode.target_word, episode.max_turns, &mut rng);
-            Sample { role: Some(winner), ..Sample::plain(query, strip(&utterance.content).to_owned()) }
+            let query = prompts.training_query_at(episode, at, &mut rng);
+            Sample { role: Some(winner), ..Sample::new(query, strip(&utterance.content)) }
         })
         .collect()
+}
+
+/// Python's `str.strip()`: strips Unicode white space, as [`str::trim`], and the separators U+001C to U+001F.
+fn strip(text: &str) -> &str {
+    text.trim_matches(|c: char| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::strip;
+
+    #[test]
+    fn strip_removes_what_python_removes() {
+        assert_eq!(strip("\u{1c}\u{1f} \t\n\u{b}\u{85}\u{a0}\u{1680}\u{2003}\u{2028}\u{3000}a b\u{1d}\u{1e}"), "a b");
+        // Python keeps zero-width spaces and byte order marks.
+        assert_eq!(strip("\u{200b}a\u{feff}"), "\u{200b}a\u{feff}");
+        assert_eq!(strip(" \n "), "");
+    }
 }

@@ -1,34 +1,34 @@
-//! What can be wrong with episodes, samples and settings.
+//! The error of this crate.
 
 use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass};
 
-/// The result of everything fallible in this crate.
+/// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why episodes could not be turned into samples, or samples not read or written.
+/// Why rewards could not be assigned, or data not converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The discount is not a positive number.
+    /// The decay weight is not a positive number.
     #[error("decay weight {given} is not a number above 0; the paper's is 0.8")]
     DecayWeight {
-        /// The value given.
+        /// The value.
         given: f64,
     },
-    /// A reward norm of another name.
+    /// The name of a reward norm is unknown.
     #[error("unknown reward norm {given:?}; use sum (the paper's) or mean")]
     UnknownRewardNorm {
-        /// The name given.
+        /// The name.
         given: String,
     },
-    /// An episode that cannot be judged.
+    /// An episode cannot be judged.
     #[error("row {row}: {source}")]
     Judge {
-        /// The episode's row, counted from 1.
+        /// 1-based row of the episode.
         row: usize,
-        /// What the judge said.
+        /// The judge's error.
         source: spag_game::Error,
     },
     /// A file could not be read or written, or a row of it is invalid.
@@ -37,16 +37,16 @@ pub enum Error {
     /// An episode, a word list or a prompt file is invalid.
     #[error(transparent)]
     Game(#[from] spag_game::Error),
-    /// A file of episodes, read twice, was not the same the second time.
+    /// A file of episodes changed between the two passes.
     #[error(
-        "{} holds other episodes on a second reading; it must be a file that nobody is writing to (not a pipe)",
+        "{} changed while it was read; it is read twice, so it must be a file (not a pipe) that no process writes to",
         path.display()
     )]
     Changed {
         /// The file.
         path: PathBuf,
     },
-    /// Two of a job's files are the same.
+    /// Two files of a job are the same.
     #[error("{} is named twice: as {first} and as {second}", path.display())]
     SameFile {
         /// The file.
@@ -56,10 +56,10 @@ pub enum Error {
         /// The other.
         second: &'static str,
     },
-    /// A template for Alpaca rows lacks a placeholder or has one it cannot fill.
+    /// A template for Alpaca rows cannot be read, or its placeholders are wrong.
     #[error("{what}: {problem}")]
     Template {
-        /// Which template, and in which file.
+        /// The file, and the template in it.
         what: String,
         /// What is wrong with it.
         problem: String,

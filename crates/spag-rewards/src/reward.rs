@@ -1,11 +1,9 @@
-//! The share of a win that each of the winner's utterances gets.
+//! Discounted rewards of the winner's utterances.
 
 use crate::RewardNorm;
 
-/// Rewards of a winner's 1st to n-th utterance.
-///
-/// The k-th gets (1/γ)^k / Σ_j (1/γ)^j with γ = `decay_weight`, so the deciding one gets the most; with
-/// [`RewardNorm::Mean`] each is n times that.
+/// The rewards of a winner's n utterances: (1/γ)^k / Σ_j (1/γ)^j for the k-th, with γ = `decay_weight`; n times as much
+/// with [`RewardNorm::Mean`].
 ///
 /// ```
 /// use spag_rewards::{RewardNorm, discounted_rewards};
@@ -14,12 +12,12 @@ use crate::RewardNorm;
 /// assert_eq!(discounted_rewards(2, 0.8, RewardNorm::Mean), [2.0 * rewards[0], 2.0 * rewards[1]]);
 /// ```
 pub fn discounted_rewards(utterances: usize, decay_weight: f64, norm: RewardNorm) -> Vec<f64> {
-    // Multiplied up in the order of play, as the reference does, so that the values agree to the last bit.
+    // Multiplied in the reference's order, so that the values agree to the last bit.
     let growth = 1.0 / decay_weight;
     let mut rewards: Vec<f64> = std::iter::successors(Some(growth), |r| Some(r * growth)).take(utterances).collect();
     let mut total: f64 = rewards.iter().sum();
     if !(total.is_finite() && total > 0.0) {
-        // Thousands of utterances leave f64's range; relative to the largest, the small ones merely vanish.
+        // Thousands of utterances overflow f64. Relative to the largest reward, the smallest underflow to 0.
         let exponent = |k: usize| if growth > 1.0 { utterances - 1 - k } else { k };
         let shrink = growth.min(decay_weight);
         rewards = (0..utterances).map(|k| shrink.powf(exponent(k) as f64)).collect();
@@ -42,7 +40,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_to_one_or_averages_one(n in 1usize..40, decay in 0.05f64..1.5) {
+        fn rewards_sum_to_one_or_have_mean_one(n in 1usize..40, decay in 0.05f64..1.5) {
             let sum: f64 = discounted_rewards(n, decay, RewardNorm::Sum).iter().sum();
             prop_assert!((sum - 1.0).abs() < 1e-12);
             let mean = discounted_rewards(n, decay, RewardNorm::Mean).iter().sum::<f64>() / n as f64;
@@ -50,7 +48,7 @@ mod tests {
         }
 
         #[test]
-        fn each_is_decay_times_the_next(n in 2usize..40, decay in 0.05f64..1.5) {
+        fn reward_is_decay_times_the_next(n in 2usize..40, decay in 0.05f64..1.5) {
             let rewards = discounted_rewards(n, decay, RewardNorm::Sum);
             for pair in rewards.windows(2) {
                 prop_assert!((pair[0] / pair[1] - decay).abs() < 1e-9);
@@ -58,7 +56,7 @@ mod tests {
         }
 
         #[test]
-        fn any_length_and_decay_stays_finite(n in 0usize..20_000, decay in prop_oneof![1e-6f64..1e-3, 0.5f64..2.0, 1e3f64..1e6]) {
+        fn rewards_are_finite_for_any_length_and_decay(n in 0usize..20_000, decay in prop_oneof![1e-6f64..1e-3, 0.5f64..2.0, 1e3f64..1e6]) {
             let rewards = discounted_rewards(n, decay, RewardNorm::Sum);
             prop_assert_eq!(rewards.len(), n);
             prop_assert!(rewards.iter().all(|reward| reward.is_finite()));

@@ -1,25 +1,24 @@
-//! One row of training data.
+//! A sample: one row of training data.
 
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value};
 use spag_game::Role;
 
-/// What a sample is learned from.
+/// The origin of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SampleKind {
-    /// An utterance of a game, with the reward it earned.
+    /// An utterance of a game, with its reward.
     #[default]
     Game,
     /// A demonstration to imitate; written as `"type": "sft"`.
     Sft,
 }
 
-/// A query, the target to learn for it, and how much it counts. Made by [`assign_rewards`](crate::assign_rewards)
-/// and the converters, read by the trainer.
+/// A query, its target, and the weight of both in the loss. Made by [`assign_rewards`](crate::assign_rewards) and the
+/// converters, read by the trainer.
 ///
-/// In a file it is an object with `query`, `target`, `reward`, `weight`, and `role` and `type` where they apply.
-/// Reading, `prompt` and `answer` stand in for `query` and `target`, a missing reward or weight is 1, and unknown
-/// keys are kept.
+/// In files it is an object with `query`, `target`, `reward`, `weight` and optional `role` and `type`. When read,
+/// `prompt` and `answer` may replace `query` and `target`, reward and weight default to 1, and unknown keys are kept.
 ///
 /// ```
 /// use spag_rewards::{Sample, SampleKind};
@@ -34,35 +33,36 @@ pub enum SampleKind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Row")]
 pub struct Sample {
-    /// What the model is shown.
+    /// The prompt.
     pub query: String,
-    /// What it should say.
+    /// The text to learn.
     pub target: String,
-    /// How good the target was: 1 for a demonstration, the winner's share for an utterance of a game.
+    /// 1 for a demonstration, the utterance's share of the win for a game.
     pub reward: f64,
     /// Factor of the sample's loss.
     pub weight: f64,
-    /// Whose utterance it is, where it is one.
+    /// The role of an utterance of a game.
     pub role: Option<Role>,
-    /// What it is learned from.
+    /// The origin.
     pub kind: SampleKind,
-    /// Keys of the row that mean nothing here.
+    /// All other keys, kept on a round trip.
     pub extra: Map<String, Value>,
 }
 
 impl Sample {
     /// A demonstration: reward and weight 1.
     pub fn sft(query: impl Into<String>, target: impl Into<String>) -> Self {
-        Self { kind: SampleKind::Sft, ..Self::plain(query.into(), target.into()) }
+        Self { kind: SampleKind::Sft, ..Self::new(query, target) }
     }
 
-    /// A sample that counts 1 and belongs to no role.
-    pub(crate) fn plain(query: String, target: String) -> Self {
+    /// A sample of a game with reward and weight 1, without a role.
+    pub(crate) fn new(query: impl Into<String>, target: impl Into<String>) -> Self {
+        let (query, target) = (query.into(), target.into());
         Self { query, target, reward: 1.0, weight: 1.0, role: None, kind: SampleKind::Game, extra: Map::new() }
     }
 
-    /// The same row as a demonstration to mix in: typed so, and weighing 1 whatever it weighed.
-    pub fn into_sft(self) -> Self {
+    /// The sample as a demonstration with weight 1.
+    pub(crate) fn into_sft(self) -> Self {
         Self { kind: SampleKind::Sft, weight: 1.0, ..self }
     }
 }
@@ -88,7 +88,7 @@ impl Serialize for Sample {
     }
 }
 
-/// A row as it may stand in a file.
+/// A row of a file.
 #[derive(Deserialize)]
 #[serde(expecting = "a sample: an object with `query` and `target`")]
 struct Row {
@@ -105,7 +105,7 @@ struct Row {
     extra: Map<String, Value>,
 }
 
-/// Why a row is no sample.
+/// Why a row is not a sample.
 #[derive(Debug, thiserror::Error)]
 enum NotASample {
     #[error("a sample needs `{0}` (or `{1}`)")]
@@ -125,7 +125,7 @@ impl TryFrom<Row> for Sample {
         let mut extra = row.extra;
         let mut choose = |name, value: Option<String>, other_name: &'static str, other: Option<String>| {
             match (value, other) {
-                // Both: the first is the one that counts, the second an unknown key like any other.
+                // The second is kept as an unknown key.
                 (Some(value), Some(other)) => {
                     extra.insert(other_name.to_owned(), Value::String(other));
                     Ok(value)
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn query_wins_over_prompt_and_both_are_kept() {
+    fn query_takes_precedence_over_prompt() {
         let sample = read(r#"{"prompt": "p", "query": "q", "target": "t", "n": [1]}"#).unwrap();
         assert_eq!(sample.query, "q");
         assert_eq!(serde_json::to_value(&sample).unwrap()["prompt"], "p");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_no_samples_say_why() {
+    fn invalid_row_names_the_cause() {
         for (row, why) in [
             (r#"{"target": "t"}"#, "a sample needs `query` (or `prompt`)"),
             (r#"{"prompt": "t"}"#, "a sample needs `target` (or `answer`)"),
@@ -182,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn demonstrations_weigh_one() {
+    fn demonstration_has_weight_one() {
         let sample = read(r#"{"query": "q", "target": "t", "weight": 3, "reward": 0.5}"#).unwrap().into_sft();
         assert_eq!((sample.kind, sample.weight, sample.reward), (SampleKind::Sft, 1.0, 0.5));
     }
 
     proptest! {
         #[test]
-        fn a_round_trip_changes_nothing(
+        fn sample_survives_a_round_trip(
             query in ".*", target in ".*", reward in any::<f64>().prop_filter("finite", |x| x.is_finite()),
             weight in 0f64..100.0, role in prop_oneof![Just(None), Just(Some(Role::Attacker)), Just(Some(Role::Defender))],
             sft: bool,

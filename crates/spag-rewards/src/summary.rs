@@ -1,31 +1,25 @@
-//! How many games went to whom, and what follows for the weights.
+//! Counts of games and samples, and the weights that balance the roles.
 
 use std::fmt;
 
 use spag_game::{Outcome, Role};
 
-/// Factors that give both roles the same total weight, however unevenly they win: N / (2·N_role) over N decided games.
+/// Sample weights that give both roles the same total: N / (2·N_role), with N games with a winner and N_role wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RoleWeights {
-    /// Of every utterance of a winning attacker; 0 when there is none.
+    /// Weight of the samples of winning attackers; 0 if there are none.
     pub attacker: f64,
-    /// Of every utterance of a winning defender; 0 when there is none.
+    /// Weight of the samples of winning defenders; 0 if there are none.
     pub defender: f64,
 }
 
 impl RoleWeights {
-    /// The factors for so many games won by each role.
+    /// The weights for the numbers of games won.
     pub fn balancing(attacker_wins: usize, defender_wins: usize) -> Self {
         let decided = attacker_wins + defender_wins;
-        let weight = |won: usize| match won {
-            0 => 0.0,
-            won => decided as f64 / (2 * won) as f64,
-        };
+        let weight = |won: usize| if won == 0 { 0.0 } else { decided as f64 / (2 * won) as f64 };
         Self { attacker: weight(attacker_wins), defender: weight(defender_wins) }
     }
-
-    /// The same for both: every sample counts 1.
-    pub(crate) const EQUAL: Self = Self { attacker: 1.0, defender: 1.0 };
 
     /// The weight of a role's samples.
     pub fn of(self, role: Role) -> f64 {
@@ -36,29 +30,29 @@ impl RoleWeights {
     }
 }
 
-/// What became of a set of episodes. [`Display`](fmt::Display) prints it as a few lines for a person.
+/// Counts of a set of episodes. [`Display`](fmt::Display) prints a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CreditSummary {
     /// Games the attacker won.
     pub attacker_wins: usize,
     /// Games the defender won.
     pub defender_wins: usize,
-    /// Games that ended with the attacker breaking the rules.
+    /// Games in which the attacker broke the rules.
     pub attacker_breaks_rules: usize,
-    /// Games with nothing decided after the last turn.
+    /// Games undecided after the last turn.
     pub ties: usize,
     /// Samples of winning attackers.
     pub attacker_samples: usize,
     /// Samples of winning defenders.
     pub defender_samples: usize,
-    /// Demonstrations mixed in.
+    /// Demonstrations.
     pub sft_samples: usize,
-    /// The factors of both roles' samples.
+    /// The weights of the samples.
     pub weights: RoleWeights,
 }
 
 impl CreditSummary {
-    /// All games, decided or not.
+    /// All games.
     pub fn episodes(&self) -> usize {
         self.decided() + self.attacker_breaks_rules + self.ties
     }
@@ -82,22 +76,19 @@ impl CreditSummary {
         } += 1;
     }
 
-    /// Adds another summary's games; samples stay as they are.
-    pub(crate) fn add_games(&mut self, other: &Self) {
+    /// Sets the weights that balance the games counted so far.
+    pub(crate) fn set_balancing_weights(&mut self) {
+        self.weights = RoleWeights::balancing(self.attacker_wins, self.defender_wins);
+    }
+
+    /// Adds the counts of games and samples of both roles.
+    pub(crate) fn add(&mut self, other: &Self) {
         self.attacker_wins += other.attacker_wins;
         self.defender_wins += other.defender_wins;
         self.attacker_breaks_rules += other.attacker_breaks_rules;
         self.ties += other.ties;
-    }
-
-    /// The games that nobody won.
-    pub(crate) fn without_winners(&self) -> Self {
-        Self { attacker_breaks_rules: self.attacker_breaks_rules, ties: self.ties, ..Self::default() }
-    }
-
-    /// The weights that follow from the games counted so far.
-    pub(crate) fn balancing_weights(&self) -> RoleWeights {
-        RoleWeights::balancing(self.attacker_wins, self.defender_wins)
+        self.attacker_samples += other.attacker_samples;
+        self.defender_samples += other.defender_samples;
     }
 
     pub(crate) fn count_samples(&mut self, winner: Role, samples: usize) {
@@ -105,12 +96,6 @@ impl CreditSummary {
             Role::Attacker => &mut self.attacker_samples,
             Role::Defender => &mut self.defender_samples,
         } += samples;
-    }
-
-    /// Whether the other summary counts the same games; samples do not matter.
-    pub(crate) fn same_games(&self, other: &Self) -> bool {
-        let games = |s: &Self| [s.attacker_wins, s.defender_wins, s.attacker_breaks_rules, s.ties];
-        games(self) == games(other)
     }
 }
 
@@ -146,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn weights_give_both_roles_half_of_all_games(attacker in 0usize..5000, defender in 0usize..5000) {
+        fn weights_give_each_role_half_of_the_games(attacker in 0usize..5000, defender in 0usize..5000) {
             let weights = RoleWeights::balancing(attacker, defender);
             let half = (attacker + defender) as f64 / 2.0;
             for (role, won) in [(Role::Attacker, attacker), (Role::Defender, defender)] {
@@ -157,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn no_games_no_weights() {
+    fn weights_are_zero_without_games() {
         assert_eq!(RoleWeights::balancing(0, 0), RoleWeights::default());
         assert!(CreditSummary::default().to_string().starts_with("0 episodes, 0 decided\n"));
     }

@@ -1,6 +1,7 @@
-//! One game: what it is, how it goes on, and how it ends.
+//! One game: its specification, and its state while it is played.
 
-use crate::episode::{Episode, Role};
+use super::sink::{FailedGame, FinishedGame};
+use crate::episode::Episode;
 use crate::error::Result;
 use crate::judge::{JudgeKind, Referee};
 use crate::outcome::Verdict;
@@ -9,55 +10,27 @@ use crate::player::{TurnFailure, TurnRequest};
 /// A game to be played.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GameSpec {
-    /// Its number; no two games that run at the same time have the same.
+    /// Its number, unique among the games played at the same time.
     pub game: usize,
     /// The word that the attacker is given.
     pub target_word: String,
-    /// Turns after which it is tied.
+    /// Turns after which an undecided game is tied.
     pub max_turns: usize,
-    /// Seed of every draw in it.
+    /// Seed of all draws in the game.
     pub seed: u64,
 }
 
 /// What happens once a game is decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AfterDecision {
-    /// It stops at once.
+    /// The game ends.
     #[default]
     Stop,
-    /// It is played on to its last turn; the verdict stays.
+    /// The game is played to its last turn. The verdict does not change.
     PlayOn,
 }
 
-/// A game that has been played to its end.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FinishedGame {
-    /// Its number.
-    pub game: usize,
-    /// Its seed.
-    pub seed: u64,
-    /// Who said what.
-    pub episode: Episode,
-    /// How it ended.
-    pub verdict: Verdict,
-}
-
-/// A game that could not be played to its end, since a player gave no utterance. It counts for nobody: no loss, no tie.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FailedGame {
-    /// Its number.
-    pub game: usize,
-    /// Its seed.
-    pub seed: u64,
-    /// What was said before.
-    pub episode: Episode,
-    /// Whose turn it was.
-    pub role: Role,
-    /// Why there is no utterance.
-    pub failure: TurnFailure,
-}
-
-/// The seed of a game in a run: well mixed, so that neighbouring numbers share nothing.
+/// The seed of a game, mixed so that the seeds of consecutive games are unrelated.
 pub fn game_seed(base_seed: u64, game: usize) -> u64 {
     mix(mix(base_seed) ^ (game as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -70,23 +43,23 @@ fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A game that goes on.
+/// A game in progress.
 #[derive(Debug)]
 pub(super) struct RunningGame {
     spec: GameSpec,
-    episode: Episode,
+    pub(super) episode: Episode,
     referee: Referee,
     decided: Option<Verdict>,
 }
 
-/// Where a game stands after an utterance.
+/// The state of a game after an utterance.
 pub(super) enum Step {
-    GoesOn(RunningGame),
-    Over(FinishedGame),
+    Running(RunningGame),
+    Finished(FinishedGame),
 }
 
 impl RunningGame {
-    pub(super) fn begin(spec: GameSpec, judge: JudgeKind) -> Result<Self> {
+    pub(super) fn new(spec: GameSpec, judge: JudgeKind) -> Result<Self> {
         let referee = Referee::new(judge, &spec.target_word)?;
         let episode = Episode::new(spec.target_word.clone(), spec.max_turns);
         Ok(Self { spec, episode, referee, decided: None })
@@ -96,19 +69,11 @@ impl RunningGame {
         self.spec.game
     }
 
-    pub(super) fn next_role(&self) -> Role {
-        self.episode.next_role()
-    }
-
-    pub(super) fn episode(&self) -> &Episode {
-        &self.episode
-    }
-
     /// The next turn; `prompt` is the game so far in the playing wording.
     pub(super) fn turn<'a>(&'a self, prompt: &'a str) -> TurnRequest<'a> {
         TurnRequest {
             game: self.spec.game,
-            role: self.next_role(),
+            role: self.episode.next_role(),
             episode: &self.episode,
             prompt,
             game_seed: self.spec.seed,
@@ -116,26 +81,26 @@ impl RunningGame {
         }
     }
 
-    /// Takes the utterance of whose turn it is, and asks the referee.
-    pub(super) fn hear(mut self, text: String, after: AfterDecision) -> Step {
-        let role = self.next_role();
+    /// Appends the utterance of the player to move, and judges it.
+    pub(super) fn push_utterance(mut self, text: String, after: AfterDecision) -> Step {
+        let role = self.episode.next_role();
         if self.decided.is_none() {
             let history_length = self.episode.history.len() + 1;
             self.decided = self.referee.rule(role, &text).map(|outcome| Verdict { outcome, history_length });
         }
         self.episode.push(role, text);
-        let last = self.episode.history.len() >= self.spec.max_turns.saturating_mul(2);
-        if !last && (self.decided.is_none() || after == AfterDecision::PlayOn) {
-            return Step::GoesOn(self);
+        let is_last = self.episode.history.len() >= self.spec.max_turns.saturating_mul(2);
+        if !is_last && (self.decided.is_none() || after == AfterDecision::PlayOn) {
+            return Step::Running(self);
         }
         let Self { spec, episode, referee, decided } = self;
-        let verdict = decided.unwrap_or_else(|| referee.judge(&episode.history, spec.max_turns));
-        Step::Over(FinishedGame { game: spec.game, seed: spec.seed, episode, verdict })
+        let verdict = decided.unwrap_or_else(|| referee.judge(&episode.view()));
+        Step::Finished(FinishedGame { game: spec.game, seed: spec.seed, episode, verdict })
     }
 
-    /// There is no utterance of whose turn it is.
+    /// Ends the game because the player to move has no utterance.
     pub(super) fn fail(self, failure: TurnFailure) -> FailedGame {
-        let role = self.next_role();
+        let role = self.episode.next_role();
         FailedGame { game: self.spec.game, seed: self.spec.seed, episode: self.episode, role, failure }
     }
 }

@@ -1,4 +1,4 @@
-//! The driver: plays many games at once, each at its own pace, and asks the referee after every utterance.
+//! The driver: plays many games at once and judges after every utterance.
 
 mod game;
 mod seats;
@@ -7,33 +7,32 @@ mod sink;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-pub use game::{AfterDecision, FailedGame, FinishedGame, GameSpec, game_seed};
+pub use game::{AfterDecision, GameSpec, game_seed};
 pub use seats::Seats;
-pub use sink::{CollectedGames, GameSink};
+pub use sink::{CollectedGames, FailedGame, FinishedGame, GameSink};
 
 use crate::error::{Error, Result};
 use crate::judge::JudgeKind;
 use crate::player::Reply;
 use crate::prompts::PromptSet;
 use game::{RunningGame, Step};
-use seats::Seating;
+use seats::SeatedPlayers;
 
 /// How games are played.
 #[derive(Clone, Copy, Debug)]
 pub struct PlayConfig {
     /// The rules.
     pub judge: JudgeKind,
-    /// Games going on at a time; 0 is taken for 1.
+    /// Games played at a time; 0 means 1.
     pub games_in_flight: usize,
     /// What happens once a game is decided.
     pub after_decision: AfterDecision,
-    /// So many games failed in a row, with none finished in between, end the run: a player that is gone for good must
-    /// not use all words up. 0 is taken for 1.
+    /// Consecutive failed games that end the run, so that a dead endpoint cannot exhaust the word list; 0 means 1.
     pub max_failed_in_a_row: usize,
 }
 
 impl Default for PlayConfig {
-    /// The paper's rules, 64 games at a time, each up to its decision; the run ends with the tenth failure in a row.
+    /// The paper's rules, 64 games at a time, each up to its decision; ends at the tenth failure in a row.
     fn default() -> Self {
         Self {
             judge: JudgeKind::default(),
@@ -44,17 +43,17 @@ impl Default for PlayConfig {
     }
 }
 
-/// Plays `specs` with `games_in_flight` of them at a time, and hands each to `sink` the moment it ends.
+/// Plays `specs`, `games_in_flight` at a time, and passes each game to `sink` when it ends.
 ///
-/// Every running game has exactly one turn open; when its reply has come, its next turn is asked for at once. So games
-/// wait for their own players only, and end in no particular order; what is said in one does not depend on the others.
-/// A game that ends is replaced by the next of `specs`.
+/// Every running game has exactly one open turn; after its reply, its next turn is submitted at once. So a game waits
+/// for its own players only, games end in any order, and utterances do not depend on other games. The next of `specs`
+/// replaces a game that ends.
 ///
-/// After an error, or where the sink wants no more, players may have open turns left: they are not to be used again.
+/// If this fails, or the sink stops it, players may have open turns left and must not be used again.
 ///
 /// # Errors
-/// A player that fails for good or answers a turn that nobody asked it for, too many failed games in a row, an empty
-/// target word, two games of one number at a time, or an error of `sink`.
+/// A player fails or replies to a turn that is not open, too many games in a row fail, a target word is empty, two
+/// running games have the same number, or `sink` fails.
 pub fn play_games(
     specs: impl IntoIterator<Item = GameSpec>,
     seats: Seats<'_>,
@@ -62,31 +61,31 @@ pub fn play_games(
     config: &PlayConfig,
     sink: &mut dyn GameSink,
 ) -> Result<()> {
-    let mut waiting = specs.into_iter();
-    let mut seating = Seating::new(seats);
+    let mut specs = specs.into_iter();
+    let mut players = SeatedPlayers::new(seats);
     let mut open: BTreeMap<usize, RunningGame> = BTreeMap::new();
-    let mut to_ask: Vec<RunningGame> = Vec::new();
+    let mut to_submit: Vec<RunningGame> = Vec::new();
     let mut failed_in_a_row = 0;
     loop {
-        while open.len() + to_ask.len() < config.games_in_flight.max(1) && sink.should_continue() {
-            let Some(spec) = waiting.next() else { break };
-            to_ask.push(RunningGame::begin(spec, config.judge)?);
+        while open.len() + to_submit.len() < config.games_in_flight.max(1) && sink.should_continue() {
+            let Some(spec) = specs.next() else { break };
+            to_submit.push(RunningGame::new(spec, config.judge)?);
         }
-        for game in to_ask.drain(..) {
+        for game in to_submit.drain(..) {
             if !sink.should_continue() {
                 return Ok(());
             }
             match open.entry(game.number()) {
-                Entry::Occupied(there) => return Err(Error::SameGame { game: *there.key() }),
-                Entry::Vacant(place) => seating.ask(place.insert(game), prompts)?,
+                Entry::Occupied(entry) => return Err(Error::DuplicateGame { game: *entry.key() }),
+                Entry::Vacant(entry) => players.submit(entry.insert(game), prompts)?,
             }
         }
         if open.is_empty() || !sink.should_continue() {
             return Ok(());
         }
-        for (seat, Reply { game: number, utterance }) in seating.poll()? {
-            let Some(game) = open.remove(&number).filter(|game| seat.speaks_for(game.next_role())) else {
-                return Err(Error::StrayReply { who: seat.name(), game: number });
+        for (seat, Reply { game: number, utterance }) in players.poll()? {
+            let Some(game) = open.remove(&number).filter(|game| seat.plays(game.episode.next_role())) else {
+                return Err(Error::UnexpectedReply { player: seat.name(), game: number });
             };
             match utterance {
                 Err(failure) => {
@@ -96,12 +95,12 @@ pub fn play_games(
                         Error::GameFailed { game: failed.game, role: failed.role, reason: failed.failure.to_string() };
                     sink.failed(failed)?;
                     if failed_in_a_row >= config.max_failed_in_a_row.max(1) {
-                        return Err(Error::FailedInARow { count: failed_in_a_row, last: Box::new(last) });
+                        return Err(Error::TooManyFailedGames { count: failed_in_a_row, last: Box::new(last) });
                     }
                 }
-                Ok(text) => match game.hear(text, config.after_decision) {
-                    Step::GoesOn(game) => to_ask.push(game),
-                    Step::Over(finished) => {
+                Ok(text) => match game.push_utterance(text, config.after_decision) {
+                    Step::Running(game) => to_submit.push(game),
+                    Step::Finished(finished) => {
                         failed_in_a_row = 0;
                         sink.finished(finished)?;
                     }

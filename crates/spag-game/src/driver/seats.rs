@@ -1,4 +1,4 @@
-//! Who sits at the table, and who is to be asked when.
+//! The players of a run, and their open turns.
 
 use std::time::{Duration, Instant};
 
@@ -8,26 +8,26 @@ use crate::error::{Error, Result};
 use crate::player::{Player, PollMode, Reply};
 use crate::prompts::PromptSet;
 
-/// A round of polls that brought nothing and took less time than this is one in which nobody computed: all wait.
-const IDLE_ROUND: Duration = Duration::from_micros(200);
-/// How long the driver rests then, so that waiting for two remote players costs no processor.
-const REST: Duration = Duration::from_millis(1);
+/// If polling both players takes less than this and returns nothing, both wait for something outside the process.
+const IDLE_POLL: Duration = Duration::from_micros(200);
+/// The pause after an idle poll, so that waiting for two remote players uses no CPU time.
+const PAUSE: Duration = Duration::from_millis(1);
 
-/// Who sits where.
+/// Which player has which role.
 pub enum Seats<'a> {
-    /// One player in both seats.
+    /// One player in both roles.
     SelfPlay(&'a mut dyn Player),
     /// Two players.
     Versus {
-        /// Plays the attacker.
+        /// The attacker.
         attacker: &'a mut dyn Player,
-        /// Plays the defender.
+        /// The defender.
         defender: &'a mut dyn Player,
     },
 }
 
 impl Seats<'_> {
-    /// The same players, for a while.
+    /// Borrows the same players for a shorter time.
     pub fn reborrow(&mut self) -> Seats<'_> {
         match self {
             Self::SelfPlay(player) => Seats::SelfPlay(*player),
@@ -36,76 +36,71 @@ impl Seats<'_> {
     }
 }
 
-/// Who a reply came from.
+/// The roles of a player; `None` means both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seat {
-    Both,
-    Only(Role),
-}
+pub(super) struct Seat(Option<Role>);
 
 impl Seat {
-    pub(super) fn speaks_for(self, role: Role) -> bool {
-        self == Self::Both || self == Self::Only(role)
+    pub(super) fn plays(self, role: Role) -> bool {
+        self.0.is_none_or(|own| own == role)
     }
 
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Both => "the player of both seats",
-            Self::Only(Role::Attacker) => "the attacker's player",
-            Self::Only(Role::Defender) => "the defender's player",
+        match self.0 {
+            None => "the player of both seats",
+            Some(Role::Attacker) => "the attacker's player",
+            Some(Role::Defender) => "the defender's player",
         }
     }
 }
 
-/// A player at the table.
-struct Place<'a> {
+struct SeatedPlayer<'a> {
     seat: Seat,
     player: &'a mut dyn Player,
-    /// Turns that it has not answered yet.
-    open: usize,
+    open_turns: usize,
 }
 
-/// The players with the number of their open turns.
-pub(super) struct Seating<'a>(Vec<Place<'a>>);
+/// The players with their numbers of open turns.
+pub(super) struct SeatedPlayers<'a>(Vec<SeatedPlayer<'a>>);
 
-impl<'a> Seating<'a> {
+impl<'a> SeatedPlayers<'a> {
     pub(super) fn new(seats: Seats<'a>) -> Self {
-        let place = |seat, player| Place { seat, player, open: 0 };
+        let seated = |role, player| SeatedPlayer { seat: Seat(role), player, open_turns: 0 };
         Self(match seats {
-            Seats::SelfPlay(player) => vec![place(Seat::Both, player)],
+            Seats::SelfPlay(player) => vec![seated(None, player)],
             Seats::Versus { attacker, defender } => {
-                vec![place(Seat::Only(Role::Attacker), attacker), place(Seat::Only(Role::Defender), defender)]
+                vec![seated(Some(Role::Attacker), attacker), seated(Some(Role::Defender), defender)]
             }
         })
     }
 
-    /// Asks for the next turn of a game.
-    pub(super) fn ask(&mut self, game: &RunningGame, prompts: &PromptSet) -> Result<()> {
-        let episode = game.episode();
+    /// Submits the next turn of a game.
+    pub(super) fn submit(&mut self, game: &RunningGame, prompts: &PromptSet) -> Result<()> {
+        let episode = &game.episode;
         let prompt = prompts.playing_query(&episode.history, &episode.target_word, episode.max_turns);
         let turn = game.turn(&prompt);
-        for place in self.0.iter_mut().filter(|place| place.seat.speaks_for(turn.role)) {
-            place.player.submit(&turn).map_err(|source| Error::Player { game: turn.game, role: turn.role, source })?;
-            place.open += 1;
+        for seated in self.0.iter_mut().filter(|seated| seated.seat.plays(turn.role)) {
+            let submitted = seated.player.submit(&turn);
+            submitted.map_err(|source| Error::Submit { game: turn.game, role: turn.role, source })?;
+            seated.open_turns += 1;
         }
         Ok(())
     }
 
-    /// Replies that have come. A player that alone has open turns may take its time; where both have some, neither
-    /// waits while the other could go on.
+    /// Returns the replies that are ready. Blocks only if one player has open turns and the other has none.
     pub(super) fn poll(&mut self) -> Result<Vec<(Seat, Reply)>> {
         let began = Instant::now();
-        let mut busy: Vec<&mut Place<'a>> = self.0.iter_mut().filter(|place| place.open > 0).collect();
+        let mut busy: Vec<&mut SeatedPlayer<'a>> = self.0.iter_mut().filter(|seated| seated.open_turns > 0).collect();
         let mode = if busy.len() == 1 { PollMode::Blocking } else { PollMode::NonBlocking };
         let mut all = Vec::new();
-        for place in &mut busy {
-            let seat = place.seat;
-            let replies = place.player.poll(mode).map_err(|source| Error::PlayerGone { who: seat.name(), source })?;
-            place.open = place.open.saturating_sub(replies.len());
+        for seated in &mut busy {
+            let seat = seated.seat;
+            let replies = seated.player.poll(mode).map_err(|source| Error::Poll { player: seat.name(), source })?;
+            seated.open_turns = seated.open_turns.saturating_sub(replies.len());
             all.extend(replies.into_iter().map(|reply| (seat, reply)));
         }
-        if all.is_empty() && mode == PollMode::NonBlocking && began.elapsed() < IDLE_ROUND {
-            std::thread::sleep(REST);
+        if all.is_empty() && mode == PollMode::NonBlocking && began.elapsed() < IDLE_POLL {
+            std::thread::sleep(PAUSE);
         }
         Ok(all)
     }

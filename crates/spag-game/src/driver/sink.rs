@@ -1,27 +1,56 @@
-//! Where games go once they have ended.
+//! Receivers of games that have ended.
 
-use super::game::{FailedGame, FinishedGame};
+use crate::episode::{Episode, Role};
 use crate::error::{Error, Result};
+use crate::outcome::Verdict;
+use crate::player::TurnFailure;
 
-/// Gets the games of [`play_games`](crate::play_games) as they end, and can stop it.
+/// A game that was played to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinishedGame {
+    /// Its number.
+    pub game: usize,
+    /// Its seed.
+    pub seed: u64,
+    /// Its utterances.
+    pub episode: Episode,
+    /// How it ended.
+    pub verdict: Verdict,
+}
+
+/// A game that ended because a turn has no utterance. It has no outcome.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailedGame {
+    /// Its number.
+    pub game: usize,
+    /// Its seed.
+    pub seed: u64,
+    /// The utterances before the failed turn.
+    pub episode: Episode,
+    /// The role of the failed turn.
+    pub role: Role,
+    /// Why there is no utterance.
+    pub failure: TurnFailure,
+}
+
+/// Receives the games of [`play_games`](crate::play_games) as they end, and can stop the run.
 ///
-/// A closure that takes finished games is a sink too; a failed game is an error to it.
+/// A closure that takes finished games is a sink, too; a failed game ends its run with an error.
 pub trait GameSink {
-    /// A game was played to its end.
+    /// Receives a finished game.
     ///
     /// # Errors
-    /// Whatever is to stop the run, such as a full disk.
+    /// Anything that has to stop the run, such as a full disk.
     fn finished(&mut self, game: FinishedGame) -> Result<()>;
 
-    /// A game could not be played to its end.
+    /// Receives a failed game.
     ///
     /// # Errors
-    /// Whatever is to stop the run.
+    /// Anything that has to stop the run.
     fn failed(&mut self, game: FailedGame) -> Result<()>;
 
-    /// Whether to go on. Once it says no, no game begins, no turn is asked for, games that are open are dropped, and
-    /// [`play_games`](crate::play_games) returns `Ok`. Asked before every turn and after every wait, at least about ten
-    /// times a second while a remote player is waited for.
+    /// Whether to continue. If not, open games are dropped and [`play_games`](crate::play_games) returns `Ok`. Called
+    /// before every turn and after every wait, at least ten times a second while waiting for a remote player.
     fn should_continue(&mut self) -> bool {
         true
     }
@@ -40,9 +69,9 @@ impl<F: FnMut(FinishedGame) -> Result<()>> GameSink for F {
 /// A sink that keeps all games in memory, in the order in which they end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CollectedGames {
-    /// Played to their end.
+    /// Games played to their end.
     pub finished: Vec<FinishedGame>,
-    /// Could not be.
+    /// Games that failed.
     pub failed: Vec<FailedGame>,
 }
 

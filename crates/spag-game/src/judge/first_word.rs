@@ -1,16 +1,17 @@
-//! The first word of a target, as TextBlob splits text: Penn Treebank tokens (NLTK's word tokenizer) without
-//! punctuation around them. It decides which word the plural is taken of: "ices" for "ice cream", "cas" for "can't".
+//! The first word of a target, of which the judge takes the plural: "ices" for "ice cream", "cas" for "can't".
+//!
+//! Text is split as TextBlob splits it: Penn Treebank tokens (NLTK's word tokenizer), stripped of punctuation.
 
-/// Characters that are a token of their own wherever they stand.
+/// Characters that are always tokens.
 const SEPARATE: &str = "«“‘„»”’`\";@#$%&?!*[](){}<>\u{2012}\u{2013}\u{2014}\u{2015}";
 
-/// Character pairs that are a token of their own.
+/// Character pairs that are always tokens.
 const SEPARATE_PAIRS: [&str; 3] = ["''", "--", ".."];
 
-/// What is split off the end of a token that has more letters before it, in two passes.
+/// Endings split off a token in two passes, if letters remain before them.
 const CLITICS: [&[&str]; 2] = [&["'s", "'m", "'d", "'"], &["'ll", "'re", "'ve", "n't"]];
 
-/// Contractions of two words, each with its first. A blank stands for the end of the token ("wanna-be" is one word).
+/// Contractions of two words, each with its first part. A blank means the end of the token ("wanna-be" is one word).
 const CONTRACTIONS: [(&str, &str); 8] = [
     ("cannot", "can"),
     ("d'ye", "d"),
@@ -22,19 +23,19 @@ const CONTRACTIONS: [(&str, &str); 8] = [
     ("wanna ", "wan"),
 ];
 
-/// The first word of a lower-cased text; `None` where it has none.
+/// The first word of a lower-cased text, if any.
 pub(super) fn first_word(text: &str) -> Option<String> {
     let plain = |c: char| c.is_alphanumeric() || c == ' ';
     let spaced = if text.chars().all(plain) { text.to_owned() } else { space_out(text) };
     spaced.split_whitespace().find_map(first_of_token)
 }
 
-/// Whether a character is part of a word, as `\w` in a regular expression.
+/// `\w` of regular expressions.
 fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The text with blanks around whatever is a token of its own.
+/// The text with blanks around tokens that need none.
 fn space_out(text: &str) -> String {
     let mut spaced = String::with_capacity(text.len() + 8);
     let mut rest = text;
@@ -55,9 +56,9 @@ fn space_out(text: &str) -> String {
 
 fn is_separate(c: char, before: Option<char>, after: &str) -> bool {
     match c {
-        // 3,14 and 12:30 stay whole.
+        // 3,14 and 12:30 are not split.
         ',' | ':' => !after.starts_with(char::is_numeric),
-        // An opening quotation mark, unless a clitic stands alone ("'s").
+        // An opening quotation mark, unless it begins a clitic ("'s").
         '\'' => {
             let word = after.split(|c| !is_word_char(c)).next().unwrap_or_default();
             let clitic = ["re", "ve", "ll", "m", "t", "s", "d", "n"].contains(&word);
@@ -69,7 +70,7 @@ fn is_separate(c: char, before: Option<char>, after: &str) -> bool {
 
 /// The first word in a token without blanks.
 fn first_of_token(token: &str) -> Option<String> {
-    // A full stop ends a sentence or is an abbreviation's: in both it is no part of the word.
+    // A full stop ends a sentence or an abbreviation.
     let token = token.trim_end_matches('.');
     let host = CLITICS.iter().fold(token, |token, clitics| {
         let mut hosts = clitics.iter().filter_map(|clitic| token.strip_suffix(clitic));
@@ -80,24 +81,22 @@ fn first_of_token(token: &str) -> Option<String> {
         CONTRACTIONS.iter().filter_map(|(whole, first)| contraction(&ended, whole, first)).min_by_key(|s| s.len());
     let word = first.unwrap_or(host);
     let stripped = strip_punctuation(word);
-    match stripped.is_empty() {
-        true => None,
-        false => Some(if word.starts_with('\'') { word } else { stripped }.to_owned()),
+    if stripped.is_empty() {
+        return None;
     }
+    Some(if word.starts_with('\'') { word } else { stripped }.to_owned())
 }
 
-/// What comes first in a token that holds the contraction `whole` between word boundaries: the text before it, or where
-/// that has no letters, the contraction's `first` part.
+/// The first word of a token that contains the contraction `whole` between word boundaries: the text before it, or the
+/// contraction's `first` part if that text has no letters.
 fn contraction<'a>(token: &'a str, whole: &str, first: &str) -> Option<&'a str> {
     let at = token.match_indices(whole).map(|(at, _)| at).find(|at| {
         let before = token[..*at].chars().next_back();
         let after = token[at + whole.len()..].chars().next();
         !before.is_some_and(is_word_char) && !after.is_some_and(is_word_char)
     })?;
-    match strip_punctuation(&token[..at]).is_empty() {
-        true => token.get(..at + first.len()),
-        false => token.get(..at),
-    }
+    let first_length = if strip_punctuation(&token[..at]).is_empty() { first.len() } else { 0 };
+    token.get(..at + first_length)
 }
 
 fn strip_punctuation(word: &str) -> &str {
@@ -109,7 +108,7 @@ mod tests {
     use super::first_word;
 
     #[test]
-    fn first_words_are_textblobs() {
+    fn first_word_equals_textblobs() {
         for (text, word) in [
             ("attorney general", "attorney"),
             ("mother-in-law", "mother-in-law"),

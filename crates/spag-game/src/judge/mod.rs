@@ -1,32 +1,30 @@
-//! The rules: who has won, by text alone.
+//! The rules: who has won, decided by text alone.
 
 mod first_word;
-mod forms;
-mod lower;
 mod prediction;
 mod referee;
-mod referees;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub use forms::word_forms;
 pub use prediction::is_prediction;
-pub use referee::{Referee, judge_episode};
-pub use referees::Referees;
+pub use referee::{Referee, word_forms};
 
+use crate::episode::{Episode, EpisodeView};
 use crate::error::{Error, Result};
+use crate::outcome::Verdict;
 
 /// Which rules decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JudgeKind {
-    /// The paper's: a form of the word anywhere in the text counts, also inside other words ("art" in "start").
+    /// The paper's: a form of the word counts anywhere in the text, also inside other words ("art" in "start").
     #[default]
     Paper,
-    /// A form counts only where it stands as a word of its own.
+    /// A form counts only as a whole word.
     WholeWord,
 }
 
@@ -48,5 +46,49 @@ impl fmt::Display for JudgeKind {
             Self::Paper => "paper",
             Self::WholeWord => "whole-word",
         })
+    }
+}
+
+/// Judges one episode.
+///
+/// # Errors
+/// The target word is empty, or the roles do not alternate.
+pub fn judge_episode(kind: JudgeKind, episode: &Episode) -> Result<Verdict> {
+    let episode = episode.view();
+    episode.check()?;
+    Ok(Referee::new(kind, &episode.target_word)?.judge(&episode))
+}
+
+/// Judges many episodes. Keeps the [`Referee`] of each target word, which takes longer to make than to use.
+#[derive(Clone, Debug)]
+pub struct RefereeCache {
+    kind: JudgeKind,
+    referees: HashMap<String, Referee>,
+}
+
+impl RefereeCache {
+    /// Cached referees; beyond this number the cache starts over. Some megabytes.
+    const CAPACITY: usize = 1 << 14;
+
+    /// An empty cache.
+    pub fn new(kind: JudgeKind) -> Self {
+        Self { kind, referees: HashMap::new() }
+    }
+
+    /// The verdict that [`judge_episode`] returns.
+    ///
+    /// # Errors
+    /// The target word is empty, or the roles do not alternate.
+    pub fn judge(&mut self, episode: &EpisodeView<'_>) -> Result<Verdict> {
+        episode.check()?;
+        let word = &*episode.target_word;
+        if let Some(referee) = self.referees.get(word) {
+            return Ok(referee.judge(episode));
+        }
+        if self.referees.len() >= Self::CAPACITY {
+            self.referees.clear();
+        }
+        let referee = Referee::new(self.kind, word)?;
+        Ok(self.referees.entry(word.to_owned()).or_insert(referee).judge(episode))
     }
 }

@@ -1,35 +1,35 @@
 //! Predictions: "I know the word! It is …", the regular expression `i know the word! it.{1,8}` on lower-cased text.
 
-/// What every prediction begins with, up to a mark that texts seldom have and are searched for.
-const STEM: &str = "i know the word!";
-/// What comes next.
-const STEM_END: &str = " it";
-/// Characters that may stand between the stem and the word.
-const MOST: usize = 8;
+/// The beginning of a prediction, up to its rarest byte.
+const PREFIX: &str = "i know the word!";
+/// What follows the prefix.
+const SUFFIX: &str = " it";
+/// The most characters between the suffix and the predicted word.
+const MAX_GAP: usize = 8;
 
-/// A place where a prediction's word may begin.
+/// A position where a predicted word may begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guess<'a> {
-    /// The character before.
+    /// The character before the position.
     pub(super) before: char,
-    /// The text from there on.
+    /// The text from the position on.
     pub(super) text: &'a str,
 }
 
-/// Every place where a word may be predicted in a lower-cased text: behind each stem and 1 to 8 further characters, none
-/// of them a newline. A text that has no such place predicts nothing.
+/// Every position where a predicted word may begin in a lower-cased text: 1 to 8 characters after each prediction's
+/// beginning, with no newline between. Empty if the text holds no prediction.
 pub(super) fn guesses(lower: &str) -> impl Iterator<Item = Guess<'_>> {
-    let stems = memchr::memchr_iter(b'!', lower.as_bytes()).filter_map(|mark| {
+    let predictions = memchr::memchr_iter(b'!', lower.as_bytes()).filter_map(|mark| {
         let (until, after) = lower.split_at_checked(mark + 1)?;
-        after.strip_prefix(STEM_END).filter(|_| until.ends_with(STEM))
+        after.strip_prefix(SUFFIX).filter(|_| until.ends_with(PREFIX))
     });
-    stems.flat_map(|after| {
-        let skipped = after.char_indices().take(MOST).take_while(|(_, c)| *c != '\n');
-        skipped.map(move |(offset, before)| Guess { before, text: &after[offset + before.len_utf8()..] })
+    predictions.flat_map(|after| {
+        let gap = after.char_indices().take(MAX_GAP).take_while(|(_, c)| *c != '\n');
+        gap.map(move |(offset, before)| Guess { before, text: &after[offset + before.len_utf8()..] })
     })
 }
 
-/// Whether a text, in any case, holds a prediction.
+/// Whether a text contains a prediction, in any case.
 ///
 /// ```
 /// assert!(spag_game::is_prediction("Well, I know the word! It is tea."));
@@ -44,16 +44,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_to_eight_characters_but_no_newline() {
+    fn guess_begins_after_one_to_eight_characters_without_newline() {
         assert!(!is_prediction("I know the word! It"));
         assert!(!is_prediction("I know the word! It\n is x"));
         assert!(is_prediction("oh. I KNOW the word! It."));
-        let right = |text: &str| guesses(text).any(|guess| guess.text.starts_with("cat"));
-        assert!(right("i know the word! it is cat"));
-        assert!(right("i know the word! it 1234567cat"));
-        assert!(!right("i know the word! it 12345678cat"));
-        assert!(!right("i know the word! itcat"));
-        assert!(right("i know the word! it.. i know the word! it is cat"));
-        assert!(right("i know the word! it 日本語日本語cat"));
+        let is_right = |text: &str| guesses(text).any(|guess| guess.text.starts_with("cat"));
+        assert!(is_right("i know the word! it is cat"));
+        assert!(is_right("i know the word! it 1234567cat"));
+        assert!(!is_right("i know the word! it 12345678cat"));
+        assert!(!is_right("i know the word! itcat"));
+        assert!(is_right("i know the word! it.. i know the word! it is cat"));
+        assert!(is_right("i know the word! it 日本語日本語cat"));
     }
 }

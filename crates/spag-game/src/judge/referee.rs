@@ -1,15 +1,42 @@
-//! The one referee: asked after each utterance while a game is played, and over a whole history afterwards.
+//! The referee of one target word. Rules on single utterances while a game is played, and on whole histories.
 
 use memchr::memmem::Finder;
 
 use super::JudgeKind;
-use super::forms::{QUOTES, plain_forms};
-use super::lower::lower_into;
+use super::first_word::first_word;
 use super::prediction::{Guess, guesses};
-use crate::episode::{Episode, Role, Utterance};
+use crate::episode::{EpisodeView, Role};
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Verdict};
-use crate::view::EpisodeView;
+use crate::plural::pluralize;
+
+/// Quotation marks that may enclose a form.
+const QUOTES: [char; 3] = ['"', '\'', '`'];
+
+/// The forms of a target word that count as the word: the word, +"ing", +"ed" and the plural of its first word, in
+/// lower case, each plain and inside "…", '…' and `…`.
+///
+/// The reference also takes the plural of the first word: "ices" for "ice cream".
+///
+/// ```
+/// let forms = spag_game::word_forms("Lady");
+/// assert_eq!(forms[..4], ["lady", "ladying", "ladyed", "ladies"]);
+/// assert!(forms.contains(&"`ladies`".to_owned()));
+/// ```
+pub fn word_forms(word: &str) -> Vec<String> {
+    let mut forms = plain_forms(word);
+    let quoted: Vec<String> = forms.iter().flat_map(|form| QUOTES.map(|q| format!("{q}{form}{q}"))).collect();
+    forms.extend(quoted);
+    forms
+}
+
+/// The forms without quotation marks; the first is the word itself. A target without letters has no plural.
+fn plain_forms(word: &str) -> Vec<String> {
+    let word = word.to_lowercase();
+    let plural = first_word(&word).map(|first| pluralize(&first));
+    let (ing, ed) = (format!("{word}ing"), format!("{word}ed"));
+    [word, ing, ed].into_iter().chain(plural).collect()
+}
 
 /// The rules for one target word.
 ///
@@ -28,10 +55,10 @@ use crate::view::EpisodeView;
 #[derive(Clone, Debug)]
 pub struct Referee {
     kind: JudgeKind,
-    /// Every form without quotation marks, in lower case. Those in quotation marks hold these.
+    /// The forms without quotation marks, which quoted forms contain.
     forms: Vec<String>,
-    /// The forms that a search has to look for: where "cat" is found anyway, "cats" need not be.
-    searched: Vec<Finder<'static>>,
+    /// Searches for forms. The paper's judge needs no search for "cats" beside one for "cat".
+    finders: Vec<Finder<'static>>,
 }
 
 impl Referee {
@@ -44,56 +71,45 @@ impl Referee {
             return Err(Error::TargetWord { word: target_word.to_owned(), reason: "it is empty" });
         }
         let forms = plain_forms(target_word);
-        let searched = match kind {
-            JudgeKind::Paper => without_longer(&forms),
-            JudgeKind::WholeWord => forms.clone(),
-        };
-        let searched = searched.iter().map(|form| Finder::new(form).into_owned()).collect();
-        Ok(Self { kind, forms, searched })
+        let contains_earlier =
+            |at: usize| kind == JudgeKind::Paper && forms[..at].iter().any(|earlier| forms[at].contains(earlier));
+        let searched = (0..forms.len()).filter(|at| !contains_earlier(*at));
+        let finders = searched.map(|at| Finder::new(&forms[at]).into_owned()).collect();
+        Ok(Self { kind, forms, finders })
     }
 
     /// The outcome if this utterance decides the game.
     pub fn rule(&self, role: Role, content: &str) -> Option<Outcome> {
-        self.rule_lower(role, &content.to_lowercase())
-    }
-
-    /// The outcome if this utterance, in lower case, decides the game.
-    fn rule_lower(&self, role: Role, lower: &str) -> Option<Outcome> {
-        let mut guesses = guesses(lower).peekable();
+        let lower = content.to_lowercase();
+        let mut guesses = guesses(&lower).peekable();
         let predicts = guesses.peek().is_some();
         match role {
-            Role::Attacker => (predicts || self.utters(lower)).then_some(Outcome::AttackerBreaksRules),
-            Role::Defender if predicts => Some(match guesses.any(|guess| self.is_right(guess)) {
-                true => Outcome::DefenderWins,
-                false => Outcome::AttackerWins,
-            }),
-            Role::Defender => self.utters(lower).then_some(Outcome::AttackerWins),
+            Role::Attacker => (predicts || self.utters(&lower)).then_some(Outcome::AttackerBreaksRules),
+            Role::Defender if predicts && guesses.any(|guess| self.is_right(guess)) => Some(Outcome::DefenderWins),
+            Role::Defender => (predicts || self.utters(&lower)).then_some(Outcome::AttackerWins),
         }
     }
 
-    /// The verdict over a history; utterances after the deciding one, or after `max_turns` turns, do not count.
-    pub fn judge(&self, history: &[Utterance], max_turns: usize) -> Verdict {
-        let mut lower = String::new();
-        first_decision(history.iter(), max_turns, |u| self.rule_lower(u.role, lower_into(&mut lower, &u.content)))
+    /// The verdict on an episode. Utterances after the deciding one, or after the last turn, do not count.
+    pub fn judge(&self, episode: &EpisodeView<'_>) -> Verdict {
+        // The reference judges one utterance even if max_turns is 0.
+        let limit = episode.max_turns.saturating_mul(2).max(1).min(episode.history.len());
+        let utterances = (1..).zip(episode.history.iter().take(limit));
+        let mut decisions = utterances.filter_map(|(length, u)| Some((length, self.rule(u.role, &u.content)?)));
+        let (history_length, outcome) = decisions.next().unwrap_or((limit, Outcome::Tie));
+        Verdict { outcome, history_length }
     }
 
-    /// The verdict over a history that is still in its row; `lower` is memory to work in.
-    pub(super) fn judge_view(&self, episode: &EpisodeView<'_>, lower: &mut String) -> Verdict {
-        first_decision(episode.history.iter(), episode.max_turns, |line| {
-            self.rule_lower(line.role, lower_into(lower, &line.content.text()))
-        })
-    }
-
-    /// Whether a lower-cased text holds a form of the word.
+    /// Whether a lower-cased text contains a form of the word.
     fn utters(&self, lower: &str) -> bool {
         match self.kind {
-            JudgeKind::Paper => self.searched.iter().any(|form| form.find(lower.as_bytes()).is_some()),
-            // Few texts hold a form at all: those that do are looked at again.
-            JudgeKind::WholeWord => self.searched.iter().zip(&self.forms).any(|(finder, form)| {
+            JudgeKind::Paper => self.finders.iter().any(|finder| finder.find(lower.as_bytes()).is_some()),
+            JudgeKind::WholeWord => self.finders.iter().zip(&self.forms).any(|(finder, form)| {
+                // Most texts contain no form, which the finder shows quickly.
                 finder.find(lower.as_bytes()).is_some()
                     && lower.match_indices(form.as_str()).any(|(at, _)| {
                         let (before, rest) = lower.split_at(at);
-                        stands_alone(before.chars().next_back(), form, &rest[form.len()..])
+                        is_whole_word(before.chars().next_back(), form, &rest[form.len()..])
                     })
             }),
         }
@@ -101,63 +117,24 @@ impl Referee {
 
     /// Whether a guess is a form of the word, plain or in quotation marks.
     fn is_right(&self, guess: Guess<'_>) -> bool {
-        let closed = |form: &str| {
-            QUOTES.iter().any(|q| {
-                let rest = guess.text.strip_prefix(*q).and_then(|rest| rest.strip_prefix(form));
-                rest.is_some_and(|rest| rest.starts_with(*q))
-            })
-        };
         self.forms.iter().any(|form| {
-            let plain = guess.text.strip_prefix(form.as_str());
-            let plain = plain.is_some_and(|rest| match self.kind {
-                JudgeKind::Paper => true,
-                JudgeKind::WholeWord => stands_alone(Some(guess.before), form, rest),
-            });
-            plain || closed(form)
+            let plain = guess
+                .text
+                .strip_prefix(form.as_str())
+                .is_some_and(|rest| self.kind == JudgeKind::Paper || is_whole_word(Some(guess.before), form, rest));
+            plain
+                || QUOTES.iter().any(|quote| {
+                    let quoted = guess.text.strip_prefix(*quote).and_then(|rest| rest.strip_prefix(form.as_str()));
+                    quoted.is_some_and(|rest| rest.starts_with(*quote))
+                })
         })
     }
 }
 
-/// The verdict over utterances, each of which `rule` may find to decide the game.
-fn first_decision<U>(
-    mut history: impl ExactSizeIterator<Item = U>,
-    max_turns: usize,
-    mut rule: impl FnMut(U) -> Option<Outcome>,
-) -> Verdict {
-    // The reference looks at one utterance even where max_turns is 0.
-    let most = max_turns.saturating_mul(2).max(1);
-    let tie = Verdict { outcome: Outcome::Tie, history_length: history.len().min(most) };
-    let decided = history.by_ref().take(most).enumerate().find_map(|(index, utterance)| {
-        let outcome = rule(utterance)?;
-        Some(Verdict { outcome, history_length: index + 1 })
-    });
-    decided.unwrap_or(tie)
-}
-
-/// The forms that hold no other form.
-fn without_longer(forms: &[String]) -> Vec<String> {
-    let mut shortest: Vec<String> = Vec::new();
-    for form in forms {
-        if !shortest.iter().any(|found| form.contains(found.as_str())) {
-            shortest.push(form.clone());
-        }
-    }
-    shortest
-}
-
-/// Whether a form between `before` and `rest` is no part of a longer word.
-fn stands_alone(before: Option<char>, form: &str, rest: &str) -> bool {
+/// Whether a form between `before` and `rest` is not part of a longer word.
+fn is_whole_word(before: Option<char>, form: &str, rest: &str) -> bool {
     let joined = |left: Option<char>, right: Option<char>| {
         left.is_some_and(char::is_alphanumeric) && right.is_some_and(char::is_alphanumeric)
     };
     !joined(before, form.chars().next()) && !joined(form.chars().next_back(), rest.chars().next())
-}
-
-/// Judges one episode.
-///
-/// # Errors
-/// An empty target word, or roles that do not alternate.
-pub fn judge_episode(kind: JudgeKind, episode: &Episode) -> Result<Verdict> {
-    episode.check()?;
-    Ok(Referee::new(kind, &episode.target_word)?.judge(&episode.history, episode.max_turns))
 }

@@ -1,30 +1,23 @@
-//! English plurals: the classical rules of Conway, "An Algorithmic Approach to English Pluralization" (1998), with the
-//! exception lists and the order of rules of the Python library TextBlob, so that both give the same plural.
+//! English plurals, equal to those of the Python library TextBlob: the rules of Conway, "An Algorithmic Approach to English
+//! Pluralization" (1998), with TextBlob's exception lists and order of rules.
 //!
-//! The rules do not ask whether the word is a noun in the singular: "became" gives "becames", "bards" gives "bardss".
+//! Every word is taken for a singular noun: "became" gives "becames", "bards" gives "bardss".
 
 mod endings;
 mod words;
 
-/// Words between the parts of a compound whose first part is the noun ("mothers-in-law", "men at arms").
+/// Words after the noun of a compound ("mothers-in-law", "men at arms").
 const PREPOSITIONS: [&str; 40] = [
     "about", "above", "across", "after", "among", "around", "at", "athwart", "before", "behind", "below", "beneath",
     "beside", "besides", "between", "betwixt", "beyond", "but", "by", "during", "except", "for", "from", "in", "into",
     "near", "of", "off", "on", "onto", "out", "over", "since", "till", "to", "under", "until", "unto", "upon", "with",
 ];
 
-/// Ranks that a general can have; in capitals, the general is the noun ("Major Generals").
+/// Ranks before "General" in which "General" is the noun ("Major Generals").
+#[rustfmt::skip]
 const RANKS: [&str; 10] = [
-    "Adjutant",
-    "Brigadier",
-    "Lieutenant",
-    "Major",
-    "Quartermaster",
-    "adjutant",
-    "brigadier",
-    "lieutenant",
-    "major",
-    "quartermaster",
+    "Adjutant", "Brigadier", "Lieutenant", "Major", "Quartermaster",
+    "adjutant", "brigadier", "lieutenant", "major", "quartermaster",
 ];
 
 /// The plural of an English word or compound.
@@ -52,19 +45,19 @@ pub fn pluralize(word: &str) -> String {
     }
 }
 
-/// The plural of an owner, with the apostrophe: "dogs'", "men's".
+/// The plural of a possessive: "dogs'", "men's".
 fn possessive(owner: &str) -> String {
     let owners = pluralize(owner);
     let ending = if owners.ends_with('s') { "'" } else { "'s" };
     owners + ending
 }
 
-/// Whether a compound's first part takes the plural, by its first two parts.
+/// Whether the first part of a compound takes the plural, given its first two parts.
 fn first_is_noun(first: &str, second: &str) -> bool {
     second == "general" || (second == "General" && !RANKS.contains(&first)) || PREPOSITIONS.contains(&second)
 }
 
-/// The plural of a word that is no compound.
+/// The plural of a word that is not a compound.
 fn simple(word: &str) -> String {
     words::plural(word).or_else(|| endings::plural(word)).unwrap_or_else(|| format!("{word}s"))
 }

@@ -1,61 +1,31 @@
-//! Words whose plural is known one by one: pronouns, words without a plural, and the loan words that keep the plural of
-//! the language they come from.
+//! Words with a listed plural: pronouns, words without a plural, and loan words that keep their language's plural.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Words that share a change: `ending` goes, `becomes` takes its place.
+/// Words whose plural replaces `ending` by `becomes`.
 struct Group {
     ending: &'static str,
     becomes: &'static str,
     words: &'static [&'static str],
 }
 
-/// Articles, demonstratives and pronouns, each with its plural.
-/// Where a word is of two kinds, the first that the rules come to counts: "her" is a possessive before it is a person.
+/// Articles, demonstratives and pronouns, each with its plural. "her" counts as a possessive.
+#[rustfmt::skip]
 const PRONOUNS: &[(&str, &str)] = &[
-    ("a", "some"),
-    ("an", "some"),
-    ("this", "these"),
-    ("that", "those"),
-    ("any", "all"),
-    ("my", "our"),
-    ("your", "your"),
-    ("thy", "your"),
-    ("her", "their"),
-    ("his", "their"),
-    ("its", "their"),
-    ("their", "their"),
-    ("mine", "ours"),
-    ("yours", "yours"),
-    ("thine", "yours"),
-    ("hers", "theirs"),
-    ("theirs", "theirs"),
-    ("I", "we"),
-    ("me", "us"),
-    ("myself", "ourselves"),
-    ("you", "you"),
-    ("thou", "ye"),
-    ("thee", "ye"),
-    ("yourself", "yourself"),
-    ("thyself", "yourself"),
-    ("she", "they"),
-    ("he", "they"),
-    ("it", "they"),
-    ("they", "they"),
-    ("him", "them"),
-    ("them", "them"),
-    ("herself", "themselves"),
-    ("himself", "themselves"),
-    ("itself", "themselves"),
-    ("themself", "themselves"),
-    ("oneself", "oneselves"),
+    ("a", "some"), ("an", "some"), ("this", "these"), ("that", "those"), ("any", "all"), ("my", "our"),
+    ("your", "your"), ("thy", "your"), ("her", "their"), ("his", "their"), ("its", "their"), ("their", "their"),
+    ("mine", "ours"), ("yours", "yours"), ("thine", "yours"), ("hers", "theirs"), ("theirs", "theirs"),
+    ("I", "we"), ("me", "us"), ("myself", "ourselves"), ("you", "you"), ("thou", "ye"), ("thee", "ye"),
+    ("yourself", "yourself"), ("thyself", "yourself"), ("she", "they"), ("he", "they"), ("it", "they"),
+    ("they", "they"), ("him", "them"), ("them", "them"), ("herself", "themselves"), ("himself", "themselves"),
+    ("itself", "themselves"), ("themself", "themselves"), ("oneself", "oneselves"),
 ];
 
-/// Words whose plural is another word altogether; elsewhere their letters are an ordinary ending ("fox", "scow").
+/// Words with irregular plurals that are regular as endings ("fox", "scow").
 const WHOLE: &[(&str, &str)] = &[("cow", "kine"), ("ox", "oxen")];
 
-/// Some spellings are slips that TextBlob has too ("enconium", "millenium"): the right ones take -s.
+/// "enconium" and "millenium" are misspelled in TextBlob too; the correct spellings take -s.
 #[rustfmt::skip]
 const GROUPS: &[Group] = &[
     // Words that do not inflect.
@@ -66,13 +36,13 @@ const GROUPS: &[Group] = &[
         "mews", "moose", "mumps", "news", "offspring", "pincers", "pliers", "proceedings", "rabies", "salmon",
         "scissors", "series", "shears", "species", "swine", "trout", "tuna", "whiting", "wildebeest",
     ] },
-    // Words for what cannot be counted.
+    // Uncountable nouns.
     Group { ending: "", becomes: "", words: &[
         "advice", "bread", "butter", "cannabis", "cheese", "electricity", "equipment", "fruit", "furniture",
         "garbage", "gravel", "happiness", "information", "ketchup", "knowledge", "love", "luggage", "mathematics",
         "mayonnaise", "meat", "mustard", "progress", "research", "rice", "sand", "software", "understanding", "water",
     ] },
-    // The Latin fourth declension and its like.
+    // The Latin fourth declension and similar words.
     Group { ending: "", becomes: "", words: &[
         "apparatus", "cantus", "coitus", "hiatus", "impetus", "nexus", "plexus", "prospectus", "sinus", "status",
     ] },
@@ -118,7 +88,7 @@ const GROUPS: &[Group] = &[
         "cosmos", "dais", "digitalis", "epidermis", "ethos", "gas", "glottis", "ibis", "lens", "mantis", "marquis",
         "metropolis", "pathos", "pelvis", "polis", "rhinoceros", "sassafras", "trellis",
     ] },
-    // In -o with -s alone; the rest take -es.
+    // Words in -o that take -s; the others take -es.
     Group { ending: "", becomes: "s", words: &[
         "albino", "archipelago", "armadillo", "commando", "ditto", "dynamo", "embryo", "fiasco", "generalissimo",
         "ghetto", "guano", "inferno", "jumbo", "lingo", "lumbago", "magneto", "manifesto", "medico", "octavo",
@@ -126,26 +96,17 @@ const GROUPS: &[Group] = &[
     ] },
 ];
 
-/// A plural as a change of the singular's end.
-#[derive(Clone, Copy)]
-struct Change {
-    ending: &'static str,
-    becomes: &'static str,
-}
-
-static KNOWN: LazyLock<HashMap<&'static str, Change>> = LazyLock::new(|| {
+/// The ending of each listed word and what it becomes.
+static KNOWN: LazyLock<HashMap<&str, (&str, &str)>> = LazyLock::new(|| {
     let whole = [PRONOUNS, WHOLE].into_iter().flatten();
-    let whole = whole.map(|&(word, becomes)| (word, Change { ending: word, becomes }));
-    let grouped = GROUPS.iter().flat_map(|group| {
-        let change = Change { ending: group.ending, becomes: group.becomes };
-        group.words.iter().map(move |&word| (word, change))
-    });
+    let whole = whole.map(|&(word, becomes)| (word, (word, becomes)));
+    let grouped = GROUPS.iter().flat_map(|group| group.words.iter().map(|&word| (word, (group.ending, group.becomes))));
     whole.chain(grouped).collect()
 });
 
-/// The plural of a word that is in one of the lists.
+/// The plural of a listed word.
 pub(super) fn plural(word: &str) -> Option<String> {
-    let Change { ending, becomes } = KNOWN.get(word)?;
+    let (ending, becomes) = KNOWN.get(word)?;
     word.strip_suffix(ending).map(|stem| format!("{stem}{becomes}"))
 }
 
@@ -154,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_word_is_listed_twice_and_every_word_has_its_groups_ending() {
+    fn words_are_listed_once_and_have_their_groups_ending() {
         let listed = PRONOUNS.len() + WHOLE.len() + GROUPS.iter().map(|g| g.words.len()).sum::<usize>();
         assert_eq!(KNOWN.len(), listed);
         for word in KNOWN.keys() {

@@ -1,112 +1,108 @@
-//! Prompts from the parts of a prompt file.
+//! Prompts from the texts of a prompt file.
 
 use rand::Rng;
 
-use super::draw::{Drawn, Layout, Wording, draw};
-use super::wordings::Wordings;
-use crate::episode::Role;
+use super::file::PromptFile;
+use crate::episode::{Role, UtteranceView};
 
-/// What a prompt is about: the game as a player to move sees it. Texts are in the form of the wordings.
+/// The game as the player to move sees it.
 #[derive(Clone, Copy)]
-pub(super) struct Scene<'a, H> {
-    /// Who spoke, and what was said.
-    pub(super) history: H,
-    /// Whose turn it is.
-    pub(super) role: Role,
-    pub(super) target_word: &'a str,
-    pub(super) max_turns: usize,
+pub(super) struct Turn<'a> {
+    history: &'a [UtteranceView<'a>],
+    role: Role,
+    target_word: &'a str,
+    max_turns: usize,
 }
 
-/// Appends the prompt in the playing wording.
-pub(super) fn playing<'h, H>(wordings: &Wordings, scene: &Scene<'_, H>, query: &mut String)
-where
-    H: Iterator<Item = (Role, &'h str)> + Clone,
-{
-    let parts = &wordings.playing;
-    if let Some(rules) = wordings.rules.first() {
-        rules.append(query, &[&scene.max_turns.to_string()]);
-    }
-    let mut history = scene.history.clone().peekable();
-    query.push_str(if history.peek().is_none() { &parts.beginning } else { &parts.history });
-    for (role, content) in history {
-        parts.entry.append(query, &[role.name(), content]);
-    }
-    parts.instruction.append(query, scene.role, scene.target_word);
-}
-
-/// Appends the prompt in a wording that is drawn.
-pub(super) fn training<'h, H>(wordings: &Wordings, scene: &Scene<'_, H>, rng: &mut impl Rng, query: &mut String)
-where
-    H: Iterator<Item = (Role, &'h str)> + Clone,
-{
-    match draw(wordings, rng) {
-        Drawn::Playing => playing(wordings, scene, query),
-        Drawn::Training(wording) => lay_out(wordings, &wording, scene, query),
+impl<'a> Turn<'a> {
+    pub(super) fn new(history: &'a [UtteranceView<'a>], target_word: &'a str, max_turns: usize) -> Self {
+        let role = history.last().map_or(Role::Attacker, |last| last.role.opponent());
+        Self { history, role, target_word, max_turns }
     }
 }
 
-fn lay_out<'h, H>(wordings: &Wordings, wording: &Wording<'_>, scene: &Scene<'_, H>, query: &mut String)
-where
-    H: Iterator<Item = (Role, &'h str)> + Clone,
-{
-    let parts = &wordings.training;
-    let Wording { prefix, names, layout, system, rules } = *wording;
-    let colon = parts.after_name.as_str();
-    let (own, other) = match names {
-        Some(names) => names.of(scene.role),
-        None => (scene.role.name(), scene.role.opponent().name()),
-    };
-    let opening = scene.history.clone().next().is_none();
-    let beginning = if opening { parts.beginning.as_str() } else { "" };
-    let append_rules = |query: &mut String| {
-        if let Some(rules) = rules {
-            rules.append(query, &[&scene.max_turns.to_string()]);
+/// The prompt in the playing wording.
+pub(super) fn playing(file: &PromptFile, turn: Turn<'_>) -> String {
+    let (mut query, parts) = (String::new(), &file.playing);
+    if let Some(rules) = file.rules.first() {
+        rules.append(&mut query, &[("max_turns", &turn.max_turns.to_string())]);
+    }
+    query.push_str(if turn.history.is_empty() { &parts.beginning } else { &parts.history });
+    for utterance in turn.history {
+        parts.entry.append(&mut query, &[("role", utterance.role.name()), ("content", &utterance.content)]);
+    }
+    parts.instruction.append(&mut query, turn.role, turn.target_word);
+    query
+}
+
+/// The prompt in a wording that is drawn. A seed reproduces a prompt only if the order of the draws does not change.
+pub(super) fn training(file: &PromptFile, turn: Turn<'_>, rng: &mut impl Rng) -> String {
+    let parts = &file.training;
+    if parts.playing_share > 0.0 && rng.random_bool(parts.playing_share.min(1.0)) {
+        return playing(file, turn);
+    }
+    let prefix = pick(&parts.dialogue_prefixes, rng).map_or("", String::as_str);
+    let names = pick(&parts.names, rng);
+    let layouts = &parts.layouts;
+    let layout = rng.random::<f64>() * (layouts.chat + layouts.chat_inverse + layouts.alpaca);
+    let system = pick(&parts.system_names, rng).map_or("", String::as_str);
+    let rules = pick(&file.rules, rng)
+        .map_or_else(String::new, |rules| rules.fill(&[("max_turns", &turn.max_turns.to_string())]));
+
+    let (own_role, other_role) = (turn.role.name(), turn.role.opponent().name());
+    let roles = [("self", own_role), ("other", other_role)];
+    let (own, other) = names.map_or_else(
+        || (own_role.to_owned(), other_role.to_owned()),
+        |(own, other)| (own.fill(&roles), other.fill(&roles)),
+    );
+    let (own, other, colon) = (own.as_str(), other.as_str(), parts.after_name.as_str());
+    let beginning = if turn.history.is_empty() { parts.beginning.as_str() } else { "" };
+
+    let mut query = String::with_capacity(2 * rules.len());
+    let append_history = |query: &mut String| {
+        for utterance in turn.history {
+            let name = if utterance.role == turn.role { own } else { other };
+            query.extend([prefix, name, colon, &utterance.content]);
         }
     };
-    let append_talk = |query: &mut String| {
-        for (role, content) in scene.history.clone() {
-            query.extend([prefix, if role == scene.role { own } else { other }, colon, content]);
-        }
-    };
-    let append_head = |query: &mut String| {
-        query.extend([prefix, system, colon]);
-        append_rules(query);
-        query.push_str(&parts.before_instruction);
-        parts.instruction.append(query, scene.role, scene.target_word);
+    let append_system = |query: &mut String| {
+        query.extend([prefix, system, colon, &rules, &parts.before_instruction]);
+        parts.instruction.append(query, turn.role, turn.target_word);
         query.push_str(beginning);
     };
-    match layout {
-        Layout::Chat => {
-            append_head(query);
-            append_talk(query);
-            query.extend([prefix, own, colon]);
+    if layout < layouts.chat {
+        append_system(&mut query);
+        append_history(&mut query);
+    } else if layout < layouts.chat + layouts.chat_inverse {
+        append_history(&mut query);
+        append_system(&mut query);
+    } else {
+        let has_system = rng.random_bool(parts.alpaca_system_share.clamp(0.0, 1.0));
+        let is_nameless = rng.random_bool(parts.alpaca_nameless_share.clamp(0.0, 1.0));
+        if has_system {
+            query.extend([system, colon]);
         }
-        Layout::ChatInverse => {
-            append_talk(query);
-            append_head(query);
-            query.extend([prefix, own, colon]);
+        query.extend([&rules, beginning]);
+        if !turn.history.is_empty() {
+            query.extend([prefix, &parts.history]);
+            append_history(&mut query);
+            query.push_str(&parts.after_history);
         }
-        Layout::Alpaca { system: named, nameless } => {
-            if named {
-                query.extend([system, colon]);
+        let instruction = query.len();
+        parts.instruction.append(&mut query, turn.role, turn.target_word);
+        if is_nameless {
+            if query[instruction..].ends_with('.') {
+                query.pop();
             }
-            append_rules(query);
-            query.push_str(beginning);
-            if !opening {
-                query.extend([prefix, parts.history.as_str()]);
-                append_talk(query);
-                query.push_str(&parts.after_history);
-            }
-            let told = query.len();
-            parts.instruction.append(query, scene.role, scene.target_word);
-            if nameless {
-                if query.len() > told && query.ends_with('.') {
-                    query.pop();
-                }
-                query.push_str(colon);
-            } else {
-                query.extend([prefix, own, colon]);
-            }
+            query.push_str(colon);
+            return query;
         }
     }
+    query.extend([prefix, own, colon]);
+    query
+}
+
+/// An entry of a list; `None` if the list is empty, which a checked file rules out.
+fn pick<'a, T>(entries: &'a [T], rng: &mut impl Rng) -> Option<&'a T> {
+    if entries.is_empty() { None } else { entries.get(rng.random_range(0..entries.len())) }
 }

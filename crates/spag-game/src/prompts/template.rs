@@ -1,59 +1,62 @@
-//! Texts with placeholders: `{name}`, of lower-case letters and `_`. Every other brace is a brace.
+//! Texts with placeholders: `{name}` of lower-case letters and `_`. All other braces are plain text.
 
-/// A text, cut where its values go.
-#[derive(Clone, Debug)]
+use serde::Deserialize;
+
+/// A text, split at its placeholders.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "String")]
 pub(super) struct Template(Vec<Part>);
 
 #[derive(Clone, Debug)]
 enum Part {
     Text(String),
-    /// The place of the value among those that are filled in.
-    Value(usize),
+    Placeholder(String),
+}
+
+impl From<String> for Template {
+    fn from(text: String) -> Self {
+        let (mut parts, mut rest) = (Vec::new(), text.as_str());
+        while let Some((before, name, after)) = next_placeholder(rest) {
+            parts.extend([Part::Text(before.to_owned()), Part::Placeholder(name.to_owned())]);
+            rest = after;
+        }
+        parts.push(Part::Text(rest.to_owned()));
+        Self(parts)
+    }
 }
 
 impl Template {
-    /// A text in which the placeholders of the given names are to be filled in; others stay as they are.
-    pub(super) fn new(text: &str, names: &[&str]) -> Self {
-        let (mut parts, mut rest, mut plain) = (Vec::new(), text, String::new());
-        while let Some((before, name, after)) = next_placeholder(rest) {
-            plain.push_str(before);
-            match names.iter().position(|known| *known == name) {
-                Some(value) => parts.extend([Part::Text(std::mem::take(&mut plain)), Part::Value(value)]),
-                None => plain.extend(["{", name, "}"]),
-            }
-            rest = after;
-        }
-        parts.push(Part::Text(plain + rest));
-        Self(parts)
-    }
-
-    /// Appends the text with the values, in the order of their names. A value that looks like a placeholder stays as it
-    /// is.
-    pub(super) fn append(&self, to: &mut String, values: &[&str]) {
+    /// Appends the text with the values of its placeholders, given by name. Placeholders inside values are plain text.
+    pub(super) fn append(&self, to: &mut String, values: &[(&str, &str)]) {
         for part in &self.0 {
-            to.push_str(match part {
-                Part::Text(text) => text,
-                Part::Value(at) => values.get(*at).copied().unwrap_or_default(),
-            });
+            match part {
+                Part::Text(text) => to.push_str(text),
+                Part::Placeholder(name) => match values.iter().find(|(known, _)| known == name) {
+                    Some((_, value)) => to.push_str(value),
+                    None => to.extend(["{", name, "}"]),
+                },
+            }
         }
     }
 
-    /// The text with the values.
-    pub(super) fn fill(&self, values: &[&str]) -> String {
+    /// The text with its values.
+    pub(super) fn fill(&self, values: &[(&str, &str)]) -> String {
         let mut filled = String::new();
         self.append(&mut filled, values);
         filled
     }
-}
 
-/// The names of a text's placeholders.
-pub(super) fn placeholders(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let (_, name, after) = next_placeholder(rest)?;
-        rest = after;
-        Some(name)
-    })
+    /// The names of the placeholders.
+    pub(super) fn placeholders(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Placeholder(name) => Some(name.as_str()),
+            Part::Text(_) => None,
+        })
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        self.0.iter().all(|part| matches!(part, Part::Text(text) if text.trim().is_empty()))
+    }
 }
 
 /// The text before the first placeholder, its name, and the text after it.
@@ -70,9 +73,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_not_filled_again() {
-        assert_eq!(Template::new("{a}{b} {c} {", &["a", "b"]).fill(&["{b}", "x"]), "{b}x {c} {");
-        assert_eq!(Template::new("{{a}} {} {A} }", &["a"]).fill(&["x"]), "{x} {} {A} }");
-        assert_eq!(placeholders("{{a}} {} {b_c} {D}").collect::<Vec<_>>(), ["a", "b_c"]);
+    fn values_are_filled_in_once() {
+        let template = |text: &str| Template::from(text.to_owned());
+        assert_eq!(template("{a}{b} {c} {").fill(&[("a", "{b}"), ("b", "x")]), "{b}x {c} {");
+        assert_eq!(template("{{a}} {} {A} }").fill(&[("a", "x")]), "{x} {} {A} }");
+        assert_eq!(template("{{a}} {} {b_c} {D}").placeholders().collect::<Vec<_>>(), ["a", "b_c"]);
     }
 }

@@ -1,35 +1,39 @@
-//! Alpaca's `instruction`, `input`, `output` into `prompt` and `target`.
+//! Converters of other data: Alpaca rows to demonstrations, and games of a strong player to samples to imitate.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use spag_game::{EpisodeReader, JudgeKind, PromptSet, RefereeCache};
 use spag_io::RowReader;
 
-use crate::{Error, Result, sample_file::RowWriter};
+use crate::credit::winner_samples;
+use crate::sample_file::{Layout, RowWriter};
+use crate::{CreditSummary, Error, Result, RoleWeights};
 
-/// A row of an Alpaca file; other keys are of no use here.
+/// A row of an Alpaca file. Other keys are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "an Alpaca row: an object with `instruction`, `input` and `output`")]
 pub struct AlpacaRow {
-    /// What is asked.
+    /// The task.
     pub instruction: String,
-    /// What the question is about; often empty.
+    /// The material of the task; often empty.
     #[serde(default)]
     pub input: String,
     /// The answer.
     pub output: String,
 }
 
-/// A prompt and the text that should follow it.
+/// A prompt and its target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Demonstration {
-    /// What the model is shown.
+    /// The prompt.
     pub prompt: String,
-    /// What it should say.
+    /// The text to learn.
     pub target: String,
 }
 
-/// How an Alpaca row becomes a prompt: one wording for rows with an `input`, one for rows without.
+/// The prompts for Alpaca rows with and without an `input`.
 ///
 /// ```
 /// use spag_rewards::{AlpacaRow, AlpacaTemplate};
@@ -63,7 +67,7 @@ impl AlpacaTemplate {
     /// Reads a JSON object with the strings `with_input` and `without_input`.
     ///
     /// # Errors
-    /// A file that is missing, is not such an object, or whose wordings leave out `{instruction}` or `{input}`.
+    /// The file cannot be read or is not such an object, or a placeholder `{instruction}` or `{input}` is missing.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let wrong = |error: &dyn std::error::Error| Error::Template {
@@ -88,51 +92,61 @@ impl AlpacaTemplate {
         Ok(template)
     }
 
-    /// Makes a row's prompt; an input of nothing but whitespace counts as none. The target is the output as it is.
+    /// The prompt and the unchanged output of a row. A blank input counts as none.
     pub fn apply(&self, row: &AlpacaRow) -> Demonstration {
-        let prompt = match row.input.trim() {
-            "" => fill(&self.without_input, row),
-            _ => fill(&self.with_input, row),
-        };
+        let template = if row.input.trim().is_empty() { &self.without_input } else { &self.with_input };
+        // Split before anything is filled in, so that placeholders in the row's texts are plain text.
+        let fill_input = |part: &str| part.split(INPUT).collect::<Vec<_>>().join(&row.input);
+        let prompt = template.split(INSTRUCTION).map(fill_input).collect::<Vec<_>>().join(&row.instruction);
         Demonstration { prompt, target: row.output.clone() }
     }
 }
 
-/// Converts a file of Alpaca rows (a JSON list or JSONL) one row at a time, and returns how many there were.
+/// Converts a file of Alpaca rows (a JSON list or JSONL) row by row. Returns the number of rows.
 ///
 /// # Errors
-/// A file that cannot be read or written, or a row without `instruction` or `output`.
+/// A file cannot be read or written, or a row lacks `instruction` or `output`.
 pub fn convert_alpaca(input: impl AsRef<Path>, output: impl AsRef<Path>, template: &AlpacaTemplate) -> Result<usize> {
-    let mut output = RowWriter::create(output.as_ref())?;
+    let mut output = RowWriter::create(output.as_ref(), Layout::of(output.as_ref()))?;
     let mut rows = 0;
     for row in RowReader::<AlpacaRow>::open(input.as_ref())? {
-        let (_, row) = row?;
-        output.push(&template.apply(&row))?;
+        output.push(&template.apply(&row?.1))?;
         rows += 1;
     }
     output.finish()?;
     Ok(rows)
 }
 
-/// Puts the row's texts into the placeholders in one pass, so that a text which looks like a placeholder stays as it is.
-fn fill(template: &str, row: &AlpacaRow) -> String {
-    let mut filled = String::with_capacity(template.len() + row.instruction.len() + row.input.len());
-    let mut rest = template;
-    while let Some(at) = rest.find('{') {
-        let (before, tail) = rest.split_at(at);
-        filled.push_str(before);
-        rest = if let Some(after) = tail.strip_prefix(INSTRUCTION) {
-            filled.push_str(&row.instruction);
-            after
-        } else if let Some(after) = tail.strip_prefix(INPUT) {
-            filled.push_str(&row.input);
-            after
-        } else {
-            filled.push('{');
-            tail.strip_prefix('{').unwrap_or_default()
-        };
+/// Turns the utterances of winners, up to the deciding one, into samples to imitate, with reward and weight 1.
+///
+/// Queries are worded as by [`assign_rewards`](crate::assign_rewards). Reads one episode at a time.
+///
+/// # Errors
+/// A file cannot be read or written, or a row is not an episode.
+pub fn convert_imitation(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    prompts: &PromptSet,
+    judge: JudgeKind,
+    seed: u64,
+) -> Result<CreditSummary> {
+    let weights = RoleWeights { attacker: 1.0, defender: 1.0 };
+    let mut summary = CreditSummary { weights, ..CreditSummary::default() };
+    let mut referees = RefereeCache::new(judge);
+    let mut output = RowWriter::create(output.as_ref(), Layout::of(output.as_ref()))?;
+    for (index, row) in EpisodeReader::open(input)?.enumerate() {
+        let (row, episode) = row?;
+        let episode = episode.view();
+        let verdict = referees.judge(&episode).map_err(|source| Error::Judge { row, source })?;
+        summary.count_game(verdict.outcome);
+        if let Some(winner) = verdict.outcome.winner() {
+            let samples = winner_samples(index, &episode, &verdict, winner, prompts, seed);
+            summary.count_samples(winner, samples.len());
+            samples.iter().try_for_each(|sample| output.push(sample))?;
+        }
     }
-    filled + rest
+    output.finish()?;
+    Ok(summary)
 }
 
 #[cfg(test)]
@@ -151,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_template_is_filled_in_one_pass() {
+    fn template_is_filled_in_once() {
         let template =
             load(r#"{"with_input": "{x} {instruction}|{input}|{", "without_input": "<{instruction}>"}"#).unwrap();
         assert_eq!(template.apply(&row("{input}", "{instruction}")).prompt, "{x} {input}|{instruction}|{");
@@ -160,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_names_the_input_only_where_there_is_one() {
+    fn default_template_names_the_input_if_there_is_one() {
         let template = AlpacaTemplate::default();
         let (with, without) = (template.apply(&row("do", "this")).prompt, template.apply(&row("do", "")).prompt);
         assert!(with.contains("do") && with.contains("this") && without.contains("do"));
@@ -168,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_templates_are_refused() {
+    fn invalid_template_is_refused() {
         for (text, why) in [
             (
                 r#"{"with_input": "{instruction}", "without_input": "{instruction}"}"#,

@@ -1,0 +1,176 @@
+//! Players: anything that answers a prompt with an utterance.
+
+use crate::episode::{Episode, Role};
+
+/// One turn of a player in one game.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnRequest<'a> {
+    /// Number of the game.
+    pub game: usize,
+    /// The player's role.
+    pub role: Role,
+    /// The game so far.
+    pub episode: &'a Episode,
+    /// The game so far in the playing wording.
+    pub prompt: &'a str,
+    /// Seed of the game.
+    pub game_seed: u64,
+    /// Seed of this utterance, derived from the game's seed and the length of the history.
+    pub seed: u64,
+}
+
+/// The answer to a [`TurnRequest`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// Number of the game.
+    pub game: usize,
+    /// The utterance, or why there is none. A failure ends this game and no other.
+    pub utterance: Result<String, TurnFailure>,
+}
+
+/// Whether a [`Player::poll`] may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PollMode {
+    /// Does not wait for anything outside the process. A local model still computes a step.
+    NonBlocking,
+    /// No other player has open turns. If this one has, it makes progress: a local model computes a step, a remote one
+    /// waits for an answer, for at most about 100 ms so that interrupts are noticed.
+    Blocking,
+}
+
+/// Answers turns of many games, each when it is ready.
+///
+/// An utterance must depend on its [`TurnRequest`] alone, so that games do not depend on how many are played at a time.
+///
+/// ```
+/// use spag_game::{
+///     CollectedGames, GameSpec, Outcome, PlayConfig, Player, PlayerError, PollMode, PromptSet, Reply, Seats, TurnRequest,
+///     play_games,
+/// };
+///
+/// /// Repeats the last utterance.
+/// #[derive(Default)]
+/// struct Parrot {
+///     ready: Vec<Reply>,
+/// }
+///
+/// impl Player for Parrot {
+///     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+///         let utterance = turn.episode.history.last().map_or("Hello!".to_owned(), |last| last.content.clone());
+///         self.ready.push(Reply { game: turn.game, utterance: Ok(utterance) });
+///         Ok(())
+///     }
+///
+///     fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+///         Ok(std::mem::take(&mut self.ready))
+///     }
+/// }
+///
+/// # fn main() -> spag_game::Result<()> {
+/// let spec = GameSpec { game: 0, target_word: "tea".into(), max_turns: 3, seed: 1 };
+/// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
+/// play_games([spec], Seats::SelfPlay(&mut Parrot::default()), &prompts, &config, &mut games)?;
+/// assert_eq!(games.finished[0].verdict.outcome, Outcome::Tie);
+/// # Ok(())
+/// # }
+/// ```
+pub trait Player {
+    /// Accepts a turn. A later [`Player::poll`] returns its reply. At most one turn of a game is open at a time.
+    ///
+    /// # Errors
+    /// The player cannot continue; the run ends.
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError>;
+
+    /// Returns the replies that are ready, in any order.
+    ///
+    /// # Errors
+    /// The player cannot continue; the run ends. A turn that fails alone is a [`TurnFailure`] in its reply.
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError>;
+}
+
+/// Why a player cannot continue; ends the run.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct PlayerError {
+    message: String,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl PlayerError {
+    /// An error without a source.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), source: None }
+    }
+
+    /// An error with a source, whose message it repeats.
+    pub fn caused_by(source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { message: source.to_string(), source: Some(Box::new(source)) }
+    }
+}
+
+/// Why one turn has no utterance. Its game fails; others continue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TurnFailure {
+    message: String,
+}
+
+impl TurnFailure {
+    /// A failure with a message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into() }
+    }
+}
+
+/// A player that answers at once by a rule, for tests and scripted opponents.
+///
+/// ```
+/// use spag_game::{CollectedGames, GameSpec, Outcome, PlayConfig, PromptSet, ScriptedPlayer, Seats, play_games};
+///
+/// # fn main() -> spag_game::Result<()> {
+/// let mut player = ScriptedPlayer::lines(["What do you drink?", "Hot things.", "With milk?", "Tea, yes."]);
+/// let spec = GameSpec { game: 0, target_word: "tea".into(), max_turns: 5, seed: 1 };
+/// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
+/// play_games([spec], Seats::SelfPlay(&mut player), &prompts, &config, &mut games)?;
+/// assert_eq!(games.finished[0].verdict.outcome, Outcome::AttackerWins);
+/// assert_eq!(games.finished[0].episode.history.len(), 4);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ScriptedPlayer<F> {
+    rule: F,
+    ready: Vec<Reply>,
+}
+
+impl<F: FnMut(&TurnRequest<'_>) -> String> ScriptedPlayer<F> {
+    /// A player whose utterances are what `rule` returns.
+    pub fn new(rule: F) -> Self {
+        Self { rule, ready: Vec::new() }
+    }
+}
+
+impl ScriptedPlayer<()> {
+    /// A player that gives the same lines in every game: line k as utterance k of the game, then empty utterances.
+    pub fn lines(
+        lines: impl IntoIterator<Item = impl Into<String>>,
+    ) -> ScriptedPlayer<impl FnMut(&TurnRequest<'_>) -> String> {
+        let lines: Vec<String> = lines.into_iter().map(Into::into).collect();
+        ScriptedPlayer::new(move |turn: &TurnRequest<'_>| {
+            lines.get(turn.episode.history.len()).cloned().unwrap_or_default()
+        })
+    }
+}
+
+impl<F: FnMut(&TurnRequest<'_>) -> String> Player for ScriptedPlayer<F> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        let utterance = Ok((self.rule)(turn));
+        self.ready.push(Reply { game: turn.game, utterance });
+        Ok(())
+    }
+
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+        Ok(std::mem::take(&mut self.ready))
+    }
+}

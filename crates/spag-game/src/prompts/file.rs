@@ -1,0 +1,138 @@
+//! The format of a prompt file, and what makes one valid. [`PromptSet`](super::PromptSet) documents the keys.
+
+use serde::Deserialize;
+
+use super::template::Template;
+use crate::episode::Role;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PromptFile {
+    pub(super) rules: Vec<Template>,
+    pub(super) playing: Playing,
+    pub(super) training: Training,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Playing {
+    pub(super) beginning: String,
+    pub(super) history: String,
+    pub(super) entry: Template,
+    pub(super) instruction: Instruction,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Instruction {
+    attacker: Template,
+    defender: Template,
+}
+
+impl Instruction {
+    /// Appends a role's instruction. The defender's never contains the word.
+    pub(super) fn append(&self, to: &mut String, role: Role, target_word: &str) {
+        match role {
+            Role::Attacker => self.attacker.append(to, &[("target_word", target_word)]),
+            Role::Defender => self.defender.append(to, &[]),
+        }
+    }
+}
+
+/// Each list is drawn from uniformly: an entry that is repeated is drawn more often.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Training {
+    #[serde(default)]
+    pub(super) playing_share: f64,
+    pub(super) layouts: Layouts,
+    pub(super) dialogue_prefixes: Vec<String>,
+    pub(super) names: Vec<(Template, Template)>,
+    pub(super) system_names: Vec<String>,
+    pub(super) instruction: Instruction,
+    pub(super) before_instruction: String,
+    pub(super) beginning: String,
+    pub(super) history: String,
+    pub(super) after_history: String,
+    pub(super) after_name: String,
+    pub(super) alpaca_system_share: f64,
+    pub(super) alpaca_nameless_share: f64,
+}
+
+/// Weights of the layouts.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Layouts {
+    pub(super) chat: f64,
+    pub(super) chat_inverse: f64,
+    pub(super) alpaca: f64,
+}
+
+impl PromptFile {
+    /// The first key that cannot be used, and why.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let (playing, training) = (&self.playing, &self.training);
+        for (key, length) in [
+            ("rules", self.rules.len()),
+            ("training.dialogue_prefixes", training.dialogue_prefixes.len()),
+            ("training.names", training.names.len()),
+            ("training.system_names", training.system_names.len()),
+        ] {
+            if length == 0 {
+                return Err(format!("`{key}` is empty; it needs at least one entry"));
+            }
+        }
+        for (index, text) in self.rules.iter().enumerate() {
+            let key = format!("rules[{index}]");
+            if text.is_blank() {
+                return Err(format!("`{key}` has no text"));
+            }
+            check_placeholders(&key, text, &["max_turns"])?;
+        }
+        for (index, (own, other)) in training.names.iter().enumerate() {
+            check_placeholders(&format!("training.names[{index}][0]"), own, &["self", "other"])?;
+            check_placeholders(&format!("training.names[{index}][1]"), other, &["self", "other"])?;
+        }
+        require_placeholders("playing.entry", &playing.entry, &["role", "content"])?;
+        for (part, instruction) in [("playing", &playing.instruction), ("training", &training.instruction)] {
+            require_placeholders(&format!("{part}.instruction.attacker"), &instruction.attacker, &["target_word"])?;
+            let (key, defender) = (format!("{part}.instruction.defender"), &instruction.defender);
+            if defender.placeholders().any(|name| name == "target_word") {
+                return Err(format!("`{key}` has {{target_word}}, which would tell the defender the word"));
+            }
+            check_placeholders(&key, defender, &[])?;
+        }
+        for (key, share) in [
+            ("training.playing_share", training.playing_share),
+            ("training.alpaca_system_share", training.alpaca_system_share),
+            ("training.alpaca_nameless_share", training.alpaca_nameless_share),
+        ] {
+            if !(0.0..=1.0).contains(&share) {
+                return Err(format!("`{key}` is {share}; a probability lies between 0 and 1"));
+            }
+        }
+        let weights = [training.layouts.chat, training.layouts.chat_inverse, training.layouts.alpaca];
+        let valid = weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
+        if !valid || weights.iter().all(|weight| *weight == 0.0) {
+            return Err("`training.layouts` needs weights of at least 0, one of them above".into());
+        }
+        Ok(())
+    }
+}
+
+/// Refuses unknown placeholders, so that a slip such as `{max_turn}` does not appear in every prompt.
+fn check_placeholders(key: &str, text: &Template, known: &[&str]) -> Result<(), String> {
+    match text.placeholders().find(|name| !known.contains(name)) {
+        None => Ok(()),
+        Some(name) if known.is_empty() => Err(format!("`{key}` has {{{name}}}, but nothing is filled in there")),
+        Some(name) => Err(format!("`{key}` has {{{name}}}; known there: {{{}}}", known.join("}, {"))),
+    }
+}
+
+/// As [`check_placeholders`]; refuses missing ones too.
+fn require_placeholders(key: &str, text: &Template, required: &[&str]) -> Result<(), String> {
+    match required.iter().find(|name| !text.placeholders().any(|found| found == **name)) {
+        Some(name) => Err(format!("`{key}` lacks {{{name}}}")),
+        None => check_placeholders(key, text, required),
+    }
+}

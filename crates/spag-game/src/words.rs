@@ -1,0 +1,43 @@
+//! Lists of target words: UTF-8, one word a line.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// The most characters of a word.
+const MAX_LENGTH: usize = 200;
+
+/// Reads a list of target words.
+///
+/// # Errors
+/// The file cannot be read or is not UTF-8, or a word is empty, too long or repeated. The error names the line.
+pub fn read_words(path: impl AsRef<Path>) -> Result<Vec<String>> {
+    let path = path.as_ref();
+    let bytes = std::fs::read(path).map_err(spag_io::Error::io(path))?;
+    parse_words(&bytes).map_err(|(line, reason)| Error::Line { path: path.to_owned(), line, reason })
+}
+
+/// The words, or the 1-based line of the first error and its reason.
+fn parse_words(bytes: &[u8]) -> std::result::Result<Vec<String>, (usize, String)> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        (line, "this line is not UTF-8; save the file as UTF-8".to_owned())
+    })?;
+    let mut lines: HashMap<&str, usize> = HashMap::new();
+    let mut words = Vec::new();
+    for (line, word) in (1..).zip(text.trim_end().lines().map(str::trim)) {
+        if word.is_empty() {
+            return Err((line, "this line is empty; every line holds one target word".to_owned()));
+        }
+        if word.chars().count() > MAX_LENGTH {
+            return Err((line, format!("this line has more than {MAX_LENGTH} characters; every line holds one word")));
+        }
+        if let Some(first) = lines.insert(word, line) {
+            return Err((line, format!("{word:?} is on line {first} already; remove one of the two")));
+        }
+        words.push(word.to_owned());
+    }
+    if words.is_empty() { Err((1, "the file holds no words".to_owned())) } else { Ok(words) }
+}

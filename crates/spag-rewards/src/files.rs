@@ -1,0 +1,204 @@
+//! Credit assignment from file to file, in two passes over the input. Memory does not grow with the file.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use bit_vec::BitVec;
+use spag_game::{EpisodeView, PromptSet, RefereeCache, Verdict};
+use spag_io::{ChunkReader, RowChunk, RowReader};
+
+use crate::credit::credit_game;
+use crate::ordered::map_in_order;
+use crate::sample_file::{Layout, RowWriter};
+use crate::{CreditConfig, CreditSummary, Error, Result, Sample};
+
+/// The files of [`assign_rewards_in_files`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssignJob {
+    /// Episodes: a JSON list or JSONL.
+    pub input: PathBuf,
+    /// Demonstrations to append after the samples.
+    pub sft: Option<PathBuf>,
+    /// The samples: JSONL if the name ends in `.jsonl`, else a JSON list.
+    pub output: PathBuf,
+    /// The verdicts on the episodes, as JSONL.
+    pub outcomes: Option<PathBuf>,
+}
+
+impl AssignJob {
+    /// Refuses to overwrite an input, or one output by the other.
+    fn check(&self) -> Result<()> {
+        let inputs = [("input", Some(&self.input)), ("demonstrations", self.sft.as_ref())];
+        let output = ("output", Some(&self.output));
+        let outcomes = ("outcomes", self.outcomes.as_ref());
+        let pairs = inputs.into_iter().flat_map(|input| [(input, output), (input, outcomes)]);
+        for ((first, one), (second, other)) in pairs.chain([(output, outcomes)]) {
+            if let (Some(one), Some(other)) = (one, other)
+                && is_same_file(one, other)
+            {
+                return Err(Error::SameFile { path: other.clone(), first, second });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether two names refer to one regular file. Devices and pipes may be named twice.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b && a.is_file(),
+        _ => a == b,
+    }
+}
+
+/// Does what [`assign_rewards`](crate::assign_rewards) does from file to file, and appends demonstrations.
+///
+/// The first pass judges and counts, because the weights depend on all games; the second reads the episodes that have a
+/// winner again and writes their samples. Between them one bit an episode is kept. The output does not depend on the
+/// number of threads. Files appear when they are complete.
+///
+/// # Errors
+/// A setting is out of range; a file cannot be read or written; a row is invalid (the error names the first such row);
+/// the input changed between the passes.
+pub fn assign_rewards_in_files(
+    job: &AssignJob,
+    prompts: &PromptSet,
+    config: &CreditConfig,
+    threads: NonZeroUsize,
+) -> Result<CreditSummary> {
+    config.check()?;
+    job.check()?;
+    let mut outcomes = job.outcomes.as_deref().map(|path| RowWriter::create(path, Layout::Lines)).transpose()?;
+    let judged = judge_file(&job.input, config, threads, outcomes.as_mut())?;
+    let mut output = RowWriter::create(&job.output, Layout::of(&job.output))?;
+    let mut summary = credit_file(&job.input, &judged, prompts, config, threads, &mut output)?;
+    if let Some(sft) = &job.sft {
+        for row in RowReader::<Sample>::open(sft)? {
+            output.push(&row?.1.into_sft())?;
+            summary.sft_samples += 1;
+        }
+    }
+    if let Some(outcomes) = outcomes {
+        outcomes.finish()?;
+    }
+    output.finish()?;
+    Ok(summary)
+}
+
+/// Parses and judges the episodes of a chunk that `select` accepts by their index, and passes them to `visit`.
+fn judge_chunk(
+    chunk: &RowChunk,
+    referees: &mut RefereeCache,
+    select: impl Fn(usize) -> bool,
+    mut visit: impl FnMut(usize, &EpisodeView<'_>, Verdict) -> Result<()>,
+) -> Result<()> {
+    for (index, row) in (chunk.first_index()..).zip(chunk.rows()).filter(|(index, _)| select(*index)) {
+        let episode = EpisodeView::from_row(&row)?;
+        let verdict = referees.judge(&episode).map_err(|source| Error::Judge { row: row.number(), source })?;
+        visit(index, &episode, verdict)?;
+    }
+    Ok(())
+}
+
+/// The result of the first pass.
+#[derive(Default)]
+struct JudgedFile {
+    games: CreditSummary,
+    /// One bit an episode.
+    has_winner: BitVec,
+}
+
+/// The first pass: judges every episode and writes the verdicts.
+fn judge_file(
+    input: &Path,
+    config: &CreditConfig,
+    threads: NonZeroUsize,
+    mut outcomes: Option<&mut RowWriter>,
+) -> Result<JudgedFile> {
+    let new_worker = || {
+        let mut referees = RefereeCache::new(config.judge);
+        move |chunk: spag_io::Result<RowChunk>| -> Result<Vec<Verdict>> {
+            let mut verdicts = Vec::new();
+            judge_chunk(
+                &chunk?,
+                &mut referees,
+                |_| true,
+                |_, _, verdict| {
+                    verdicts.push(verdict);
+                    Ok(())
+                },
+            )?;
+            Ok(verdicts)
+        }
+    };
+    let mut judged = JudgedFile::default();
+    map_in_order(threads, ChunkReader::open(input)?, new_worker, |verdicts| -> Result<()> {
+        for verdict in verdicts? {
+            judged.games.count_game(verdict.outcome);
+            judged.has_winner.push(verdict.outcome.winner().is_some());
+            if let Some(outcomes) = &mut outcomes {
+                outcomes.push(&verdict)?;
+            }
+        }
+        Ok(())
+    })?;
+    judged.games.set_balancing_weights();
+    Ok(judged)
+}
+
+/// The samples of a chunk as text, and the number of its rows.
+struct CreditedChunk {
+    rows: usize,
+    summary: CreditSummary,
+    text: Vec<u8>,
+}
+
+/// The second pass: writes the samples of the episodes with a winner. Judges them again, to detect most changes of the
+/// file.
+fn credit_file(
+    input: &Path,
+    JudgedFile { games, has_winner }: &JudgedFile,
+    prompts: &PromptSet,
+    config: &CreditConfig,
+    threads: NonZeroUsize,
+    output: &mut RowWriter,
+) -> Result<CreditSummary> {
+    let (layout, path) = (output.layout, output.path.clone());
+    let new_worker = || {
+        let (mut referees, path) = (RefereeCache::new(config.judge), &path);
+        move |chunk: spag_io::Result<RowChunk>| -> Result<CreditedChunk> {
+            let chunk = chunk?;
+            let mut credited =
+                CreditedChunk { rows: chunk.rows().len(), summary: CreditSummary::default(), text: Vec::new() };
+            judge_chunk(
+                &chunk,
+                &mut referees,
+                |index| has_winner.get(index) == Some(true),
+                |index, episode, verdict| {
+                    credited.summary.count_game(verdict.outcome);
+                    let Some(winner) = verdict.outcome.winner() else { return Ok(()) };
+                    let samples = credit_game(index, episode, &verdict, winner, prompts, config);
+                    credited.summary.count_samples(winner, samples.len());
+                    for sample in samples {
+                        let sample = Sample { weight: games.weights.of(winner), ..sample };
+                        layout.append(&sample, &mut credited.text).map_err(spag_io::Error::io(path))?;
+                    }
+                    Ok(())
+                },
+            )?;
+            Ok(credited)
+        }
+    };
+    // The counts of the second pass, which skips the games without a winner.
+    let (attacker_breaks_rules, ties) = (games.attacker_breaks_rules, games.ties);
+    let mut summary = CreditSummary { attacker_breaks_rules, ties, weights: games.weights, ..CreditSummary::default() };
+    let mut rows = 0;
+    map_in_order(threads, ChunkReader::open(input)?, new_worker, |credited| -> Result<()> {
+        let credited = credited?;
+        rows += credited.rows;
+        summary.add(&credited.summary);
+        output.push_text(&credited.text)
+    })?;
+    let same_games = CreditSummary { attacker_samples: 0, defender_samples: 0, ..summary } == *games;
+    if rows == has_winner.len() && same_games { Ok(summary) } else { Err(Error::Changed { path: input.to_owned() }) }
+}
