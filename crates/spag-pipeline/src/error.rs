@@ -41,13 +41,6 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// An override is not of the form `key=value`.
-    #[error("--set {text}: an override is written key=value, for instance --set self_play.games=96")]
-    BadOverride {
-        /// The argument.
-        text: String,
-    },
-
     /// A setting has an invalid value.
     #[error("setting `{setting}`: {message}")]
     BadSetting {
@@ -214,7 +207,6 @@ impl Classify for Error {
             Self::UnknownSetting { .. }
             | Self::Malformed { .. }
             | Self::ExtendsItself { .. }
-            | Self::BadOverride { .. }
             | Self::BadSetting { .. }
             | Self::MissingInput { .. }
             | Self::RunDiffers { .. }

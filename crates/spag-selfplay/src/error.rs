@@ -26,8 +26,8 @@ pub enum Error {
     BadSetting {
         /// The field of [`EndpointConfig`](crate::EndpointConfig).
         setting: &'static str,
-        /// What is wrong and which values are valid.
-        problem: String,
+        /// Which values are valid.
+        problem: &'static str,
     },
     /// The operating system cannot start more threads.
     #[error("endpoint: cannot start {wanted} threads, one for each request in flight ({source}); allow fewer")]
@@ -47,38 +47,9 @@ pub enum Error {
         /// What is wrong.
         problem: &'static str,
     },
-    /// An arena has fewer than two players.
-    #[error("{given} player given; an arena needs at least two, each written NAME=PLAYER")]
-    TooFewPlayers {
-        /// The number of players.
-        given: usize,
-    },
-    /// Two players have the same name.
-    #[error("the players {first:?} and {second:?} have the same name, ignoring case; give each a unique name")]
-    SameName {
-        /// The first name.
-        first: String,
-        /// The second name.
-        second: String,
-    },
-    /// Two pairings would write to the same file.
-    #[error("{first} and {second} would both write to {file}; give one of the players another name")]
-    SameFile {
-        /// The file's name.
-        file: String,
-        /// The first pairing.
-        first: String,
-        /// The second pairing.
-        second: String,
-    },
-    /// No player has this name.
-    #[error("no player is called {name:?}; the players are {known}")]
-    UnknownName {
-        /// The name.
-        name: String,
-        /// The players' names.
-        known: String,
-    },
+    /// The players of an arena cannot be compared.
+    #[error("{0}")]
+    BadArena(String),
     /// Results cannot be serialised.
     #[error("results as {format}: {message}")]
     Render {
@@ -113,10 +84,7 @@ impl Classify for Error {
             | Self::BadKey
             | Self::BadSetting { .. }
             | Self::BadNamedPlayer { .. }
-            | Self::TooFewPlayers { .. }
-            | Self::SameName { .. }
-            | Self::SameFile { .. }
-            | Self::UnknownName { .. }
+            | Self::BadArena(_)
             | Self::Render { .. } => ErrorClass::BadInput,
         }
     }

@@ -41,7 +41,7 @@ pub use digest::{checkpoint_fingerprint, content_digest};
 pub use ending::{Ending, ending};
 pub use endpoint::{ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, RetryConfig};
 pub use error::{Error, Result};
-pub use game_stats::{GameStats, SpeechStats};
+pub use game_stats::GameStats;
 pub use job::{Finished, JobObserver, OpenJob, PlayJob, Played, PlayerWork, RunFiles, RunStats, SoFar, game_specs};
 pub use model_player::{ContextBudget, ModelPlayer};
 pub use player_spec::{EndpointSpec, PlayerSpec, PromptStyle};

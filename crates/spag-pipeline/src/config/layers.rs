@@ -50,7 +50,10 @@ pub(super) fn find_input(setting: &'static str, path: &Path, config_file: &Path)
 
 /// An override as a tree of tables with one leaf.
 fn parse_override(text: &str) -> Result<Table> {
-    let bad = || Error::BadOverride { text: text.to_owned() };
+    let bad = || Error::Malformed {
+        place: format!("--set {text}"),
+        message: "an override is written key=value, for instance --set self_play.games=96".to_owned(),
+    };
     let (key, value) = text.split_once('=').ok_or_else(bad)?;
     let mut keys = key.split('.').map(str::trim);
     if keys.clone().any(str::is_empty) {

@@ -153,7 +153,7 @@ impl StageSeconds {
         let mut parts: Vec<_> = self.parts.iter().collect();
         parts.sort_by(|a, b| b.1.total_cmp(a.1));
         let parts: Vec<String> = parts.iter().map(|(part, spent)| format!("{part} {spent:.1}")).collect();
-        let resumed = if self.resumed { " (since it was resumed)" } else { "" };
+        let resumed = if self.resumed { " (since it was taken up again)" } else { "" };
         format!("{}{resumed}", parts.join(", "))
     }
 }

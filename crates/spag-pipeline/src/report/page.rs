@@ -3,7 +3,7 @@
 use super::charts;
 use super::data::{Report, SamplePair, ShownGame};
 use super::html::{escape, table};
-use super::text::{ENDING_COLUMNS, change, ending_row, pairings, percent, win_rows};
+use super::text::{ENDING_COLUMNS, STAGE_COLUMNS, change, ending_row, pairings, percent, stage_rows, win_rows};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -52,14 +52,13 @@ pub fn render_html(report: &Report) -> String {
 /// The main numbers: the last model against IM.
 fn tiles(report: &Report) -> String {
     let Some(last) = report.matches.last() else { return String::new() };
-    let name = &last.name;
+    let (name, win) = (&last.name, last.win.to_string());
+    let interval = win.split_once(' ').map_or("", |(_, interval)| interval);
+    let points = |of| change(of).split(' ').next().unwrap_or_default().to_owned();
     let tiles = [
-        (
-            format!("{} %", percent(last.win.share)),
-            format!("of decided games {name} wins against IM {}", brackets(&last.win.to_string())),
-        ),
-        (points(&change(last.attacker_change)), "points won as attacker, against IM in that seat".to_owned()),
-        (points(&change(last.defender_change)), "points won as defender, against IM in that seat".to_owned()),
+        (format!("{} %", percent(last.win.share)), format!("of decided games {name} wins against IM {}", interval)),
+        (points(last.attacker_change), "points won as attacker, against IM in that seat".to_owned()),
+        (points(last.defender_change), "points won as defender, against IM in that seat".to_owned()),
         (
             format!("{} %", percent(last.as_attacker.true_clues.share)),
             format!("of {name}'s clues are true; IM: {} %", percent(report.baseline.true_clues.share)),
@@ -70,16 +69,6 @@ fn tiles(report: &Report) -> String {
         .map(|(big, small)| format!("<li><b>{}</b><span>{}</span></li>", escape(big), escape(small)))
         .collect();
     format!(r#"<ul class="tiles">{items}</ul>"#)
-}
-
-/// "61.2 [57.3, 65.0]" → "[57.3, 65.0]"
-fn brackets(rate: &str) -> &str {
-    rate.find('[').and_then(|at| rate.get(at..)).unwrap_or("")
-}
-
-/// "+5.1 [−0.2, +10.3]" → "+5.1"
-fn points(change: &str) -> String {
-    change.split(' ').next().unwrap_or(change).to_owned()
 }
 
 fn tables(report: &Report) -> String {
@@ -125,15 +114,10 @@ fn game(game: &ShownGame) -> String {
 }
 
 fn run_tables(report: &Report) -> String {
-    let stages: Vec<Vec<String>> = report
-        .stages
-        .iter()
-        .map(|stage| vec![stage.stage.clone(), format!("{:.1}", stage.total()), stage.describe()])
-        .collect();
     let pairs = |pairs: &[(String, String)]| -> Vec<Vec<String>> {
         pairs.iter().map(|(a, b)| vec![a.clone(), b.clone()]).collect()
     };
-    table("Seconds per stage", &["stage", "seconds", "of which"], &stages)
+    table("Seconds per stage", &STAGE_COLUMNS, &stage_rows(report))
         + &table("Settings", &["setting", "value"], &pairs(&report.settings))
         + &table("Files in the run folder", &["path", "what it is"], &pairs(&report.files))
 }

@@ -2,7 +2,7 @@
 
 use spag_selfplay::{Change, Rate, text_table};
 
-use super::data::{Report, SamplePair, ShownGame, ShownUtterance};
+use super::data::{Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
 use crate::play_stats::PlayStats;
 
 /// The report as plain text: win rates, endings, sample games, seconds and files.
@@ -20,16 +20,15 @@ fn win_rates(report: &Report, out: &mut String) {
     out.push_str(
         "Win rates against IM, % of decided games [95% Wilson interval]; a broken rule is the attacker's loss\n\n",
     );
-    let mut rows = vec![cells(["model", "both seats", "as attacker", "against IM-IM", "as defender", "against IM-IM"])];
-    rows.extend(win_rows(report));
-    out.push_str(&text_table(&rows));
+    let header = ["model", "both seats", "as attacker", "against IM-IM", "as defender", "against IM-IM"];
+    out.push_str(&text_table(&header, &win_rows(report)));
 }
 
 /// The table of win rates without its header: the baseline, then each match.
 pub(super) fn win_rows(report: &Report) -> Vec<Vec<String>> {
-    let [attacker, defender] =
-        [report.baseline.attacker_win, report.baseline.defender_win].map(|rate| rate.to_string());
-    let mut rows = vec![cells(["IM itself", "–", &attacker, "–", &defender, "–"])];
+    let baseline = &report.baseline;
+    let [attacker, defender] = [baseline.attacker_win, baseline.defender_win].map(|rate| rate.to_string());
+    let mut rows = vec![["IM itself", "–", &attacker, "–", &defender, "–"].map(str::to_owned).to_vec()];
     rows.extend(report.matches.iter().map(|game| {
         vec![
             game.name.clone(),
@@ -55,9 +54,8 @@ pub(super) fn percent(share: Option<f64>) -> String {
 
 fn endings(report: &Report, out: &mut String) {
     out.push_str("\nHow games ended, % of games; turns up to the end; true clues, % of the attackers' clues\n\n");
-    let mut rows = vec![cells(ENDING_COLUMNS)];
-    rows.extend(pairings(report).into_iter().map(|(name, play)| ending_row(name, play, |rate| percent(rate.share))));
-    out.push_str(&text_table(&rows));
+    let rows = pairings(report).into_iter().map(|(name, play)| ending_row(name, play, |rate| percent(rate.share)));
+    out.push_str(&text_table(&ENDING_COLUMNS, &rows.collect::<Vec<_>>()));
     out.push_str(
         "\n  The rules do not forbid untrue clues: where their share grows, part of the attacker's gain is lying.\n",
     );
@@ -119,21 +117,22 @@ fn game(game: &ShownGame, out: &mut String) {
 
 fn times(report: &Report, out: &mut String) {
     out.push_str("\nSeconds per stage\n\n");
-    let mut rows = vec![cells(["stage", "seconds", "of which"])];
-    for stage in &report.stages {
-        rows.push(vec![stage.stage.clone(), format!("{:.1}", stage.total()), stage.describe()]);
-    }
+    let mut rows = stage_rows(report);
     let total: f64 = report.stages.iter().map(|stage| stage.total()).sum();
     rows.push(vec!["together".to_owned(), format!("{total:.1}"), String::new()]);
-    out.push_str(&text_table(&rows));
+    out.push_str(&text_table(&STAGE_COLUMNS, &rows));
+}
+
+/// Headers of the table of stages.
+pub(super) const STAGE_COLUMNS: [&str; 3] = ["stage", "seconds", "of which"];
+
+pub(super) fn stage_rows(report: &Report) -> Vec<Vec<String>> {
+    let row = |stage: &StageSeconds| vec![stage.stage.clone(), format!("{:.1}", stage.total()), stage.describe()];
+    report.stages.iter().map(row).collect()
 }
 
 fn files(report: &Report, out: &mut String) {
     out.push_str(&format!("\nEverything lies in {}\n\n", report.run_dir));
     let rows: Vec<Vec<String>> = report.files.iter().map(|(path, what)| vec![path.clone(), what.clone()]).collect();
-    out.push_str(&text_table(&rows));
-}
-
-fn cells<const N: usize>(names: [&str; N]) -> Vec<String> {
-    names.map(str::to_owned).to_vec()
+    out.push_str(&text_table(&[], &rows));
 }

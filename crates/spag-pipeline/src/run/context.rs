@@ -28,7 +28,7 @@ pub(super) struct RunContext<'a> {
 impl RunContext<'_> {
     /// Loads a checkpoint to the run's device.
     pub(super) fn load(&self, model: &Path) -> Result<Checkpoint> {
-        let device = self.config.device.open(self.ranks.env().local_rank)?.device().clone();
+        let device = self.config.device.open(self.ranks.env.local_rank)?.device().clone();
         let dtype = if device.is_cpu() {
             LoadOptions::default().dtype
         } else {
@@ -57,7 +57,7 @@ impl RunContext<'_> {
         let own = MemoryBudget::for_model(&checkpoint.model)?;
         // The processes of a machine share its memory; each GPU is used by one process.
         let on_cpu = checkpoint.model.parameters().device().is_cpu();
-        let memory = if on_cpu { own.split(self.ranks.env().local_size) } else { own };
+        let memory = if on_cpu { own.split(self.ranks.env.local_size) } else { own };
         let engine = EngineConfig::new(checkpoint.model.config(), self.config.self_play.games_in_flight, memory);
         Ok(ModelPlayer::load(&checkpoint, generation, engine)?)
     }
@@ -67,8 +67,8 @@ impl RunContext<'_> {
 /// rank.
 #[derive(Clone)]
 pub(super) struct RankContext {
-    env: LaunchEnv,
-    group: Arc<dyn ProcessGroup>,
+    pub(super) env: LaunchEnv,
+    pub(super) group: Arc<dyn ProcessGroup>,
 }
 
 impl RankContext {
@@ -76,14 +76,6 @@ impl RankContext {
     pub(super) fn new(env: &LaunchEnv, group: Arc<dyn ProcessGroup>, config: &RunConfig) -> Result<Self> {
         agree(&*group, &[("the configuration", config.to_toml()?)])?;
         Ok(Self { env: env.clone(), group })
-    }
-
-    pub(super) fn env(&self) -> &LaunchEnv {
-        &self.env
-    }
-
-    pub(super) fn group(&self) -> &Arc<dyn ProcessGroup> {
-        &self.group
     }
 
     pub(super) fn is_rank_0(&self) -> bool {

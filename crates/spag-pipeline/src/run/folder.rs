@@ -20,8 +20,8 @@ const NOT_COMPARED: [&str; 6] = ["run_dir", "base_model", "lexicon", "words", "p
 
 /// A run folder, locked until this is dropped or the process ends.
 #[derive(Debug)]
-pub(crate) struct RunFolder {
-    root: PathBuf,
+pub(super) struct RunFolder {
+    pub(super) root: PathBuf,
     is_rank_0: bool,
     /// Held by rank 0 for all ranks.
     _lock: Option<FileLock>,
@@ -29,14 +29,14 @@ pub(crate) struct RunFolder {
 
 /// The path of an input and the digest of its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Input {
-    pub(crate) path: PathBuf,
-    pub(crate) sha256: String,
+pub(super) struct Input {
+    pub(super) path: PathBuf,
+    pub(super) sha256: String,
 }
 
 impl RunFolder {
     /// Creates or reopens the folder of `config`. Fails if it is in use or was made with other settings or inputs.
-    pub(crate) fn open(config: &RunConfig, ranks: &RankContext) -> Result<Self> {
+    pub(super) fn open(config: &RunConfig, ranks: &RankContext) -> Result<Self> {
         let mut folder = Self { _lock: None, is_rank_0: ranks.is_rank_0(), root: config.run_dir.clone() };
         ranks.on_rank_0(|| {
             let root = &folder.root;
@@ -48,12 +48,8 @@ impl RunFolder {
         Ok(folder)
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.root
-    }
-
     /// The folder of a stage, created if missing.
-    pub(crate) fn stage(&self, name: &str) -> Result<StageFolder> {
+    pub(super) fn stage(&self, name: &str) -> Result<StageFolder> {
         let dir = self.root.join(name);
         let existed = dir.exists();
         if self.is_rank_0 {
@@ -164,82 +160,74 @@ fn flatten(prefix: &str, value: &Value, flat: &mut BTreeMap<String, String>) {
 /// The content of `done.json`, which is written last and marks a stage as finished.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct StageDone {
+pub(super) struct StageDone {
     /// The stage's name.
-    pub(crate) stage: String,
+    pub(super) stage: String,
     /// The seeds of its parts.
-    pub(crate) seeds: BTreeMap<String, u64>,
+    pub(super) seeds: BTreeMap<String, u64>,
     /// Numbers of games, samples, steps …
-    pub(crate) counts: BTreeMap<String, u64>,
+    pub(super) counts: BTreeMap<String, u64>,
     /// Seconds by part.
-    pub(crate) seconds: BTreeMap<String, f64>,
+    pub(super) seconds: BTreeMap<String, f64>,
     /// Whether the stage was resumed; `seconds` then counts from its last start.
-    pub(crate) resumed: bool,
+    pub(super) resumed: bool,
 }
 
 impl StageDone {
     /// Runs a part of the stage and adds its seconds.
-    pub(crate) fn timed<T>(&mut self, part: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(super) fn timed<T>(&mut self, part: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let start = Instant::now();
         let result = work()?;
         *self.seconds.entry(part.to_owned()).or_default() += start.elapsed().as_secs_f64();
         Ok(result)
     }
 
-    pub(crate) fn note_seed(&mut self, part: &str, seed: u64) {
+    pub(super) fn note_seed(&mut self, part: &str, seed: u64) {
         self.seeds.insert(part.to_owned(), seed);
     }
 
-    pub(crate) fn note_count(&mut self, what: &str, count: usize) {
+    pub(super) fn note_count(&mut self, what: &str, count: usize) {
         self.counts.insert(what.to_owned(), count as u64);
     }
 }
 
 /// The folder of a stage and the names of its files.
 #[derive(Clone, Debug)]
-pub(crate) struct StageFolder {
-    name: String,
-    dir: PathBuf,
+pub(super) struct StageFolder {
+    pub(super) name: String,
+    pub(super) dir: PathBuf,
     /// Whether the folder existed when it was opened.
     existed: bool,
 }
 
 impl StageFolder {
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.dir
-    }
-
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    pub(crate) fn episodes(&self) -> PathBuf {
+    pub(super) fn episodes(&self) -> PathBuf {
         self.file("episodes.jsonl")
     }
 
-    pub(crate) fn samples(&self) -> PathBuf {
+    pub(super) fn samples(&self) -> PathBuf {
         self.file("samples.jsonl")
     }
 
-    pub(crate) fn metrics(&self) -> PathBuf {
+    pub(super) fn metrics(&self) -> PathBuf {
         self.file("metrics.jsonl")
     }
 
-    pub(crate) fn model(&self) -> PathBuf {
+    pub(super) fn model(&self) -> PathBuf {
         self.file("model")
     }
 
     /// The result of the stage; `None` if it is not finished.
-    pub(crate) fn done(&self) -> Result<Option<StageDone>> {
+    pub(super) fn done(&self) -> Result<Option<StageDone>> {
         read_run_json(&self.file("done.json"))
     }
 
     /// Marks the stage as finished.
-    pub(crate) fn finish(&self, done: StageDone) -> Result<StageDone> {
+    pub(super) fn finish(&self, done: StageDone) -> Result<StageDone> {
         let done = StageDone { stage: self.name.clone(), resumed: self.existed, ..done };
         write_json_atomically(self.file("done.json"), &done)?;
         Ok(done)

@@ -57,7 +57,7 @@ impl GameSet {
     fn open(self, run: RunContext<'_>) -> Result<OpenGameSet<'_>> {
         let words = run.inputs.words.iter().cycle().take(self.count);
         let specs = game_specs(words, run.config.max_turns, self.seed);
-        let own = match run.ranks.group().rank() {
+        let own = match run.ranks.group.rank() {
             0 => self.path.clone(),
             rank => self.path.with_extension(format!("rank{rank}.jsonl")),
         };

@@ -56,7 +56,7 @@ pub fn run_on(
 
 fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progress) -> Result<Option<Report>> {
     // Fails early if the device cannot be used.
-    config.device.open(ranks.env().local_rank)?;
+    config.device.open(ranks.env.local_rank)?;
     let folder = RunFolder::open(config, ranks)?;
     let inputs = RunInputs::load(config)?;
     let run = RunContext { config, ranks, inputs: &inputs };
@@ -87,7 +87,7 @@ fn unless_done(
     work: impl FnOnce(&mut dyn Progress) -> Result<StageDone>,
 ) -> Result<StageDone> {
     if ranks.decide(|| Ok(stage.done()?.is_some()))? {
-        progress.message(&format!("{}: done before", stage.name()));
+        progress.message(&format!("{}: done before", stage.name));
         return Ok(stage.done()?.unwrap_or_default());
     }
     let mut done = work(progress)?;

@@ -27,9 +27,9 @@ pub(super) fn write_report(
     stages: &[StageDone],
 ) -> Result<Report> {
     let report = ReportBuilder { config, inputs, folder, eval: folder.stage("eval")? }.build(stages)?;
-    write_json_atomically(folder.path().join("report.json"), &report)?;
-    write_atomically(folder.path().join("report.txt"), render_text(&report))?;
-    write_atomically(folder.path().join("report.html"), render_html(&report))?;
+    write_json_atomically(folder.root.join("report.json"), &report)?;
+    write_atomically(folder.root.join("report.txt"), render_text(&report))?;
+    write_atomically(folder.root.join("report.html"), render_html(&report))?;
     Ok(report)
 }
 
@@ -51,7 +51,7 @@ impl ReportBuilder<'_> {
             matches.push(Match::new(*epoch, attacking, defending, &baseline));
         }
         Ok(Report {
-            run_dir: self.folder.path().display().to_string(),
+            run_dir: self.folder.root.display().to_string(),
             seed: self.config.seed,
             evaluation_seed: self.config.evaluation.seed,
             settings: settings(self.config),

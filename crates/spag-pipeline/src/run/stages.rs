@@ -30,7 +30,7 @@ pub(super) fn imitation(run: RunContext<'_>, stage: &StageFolder, progress: &mut
         let mut attacker = ScriptedAttacker::new(&run.inputs.lexicon);
         let mut defender = ScriptedDefender::new(&run.inputs.lexicon);
         let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
-        games.play(seats, &mut StageProgress { stage: stage.name(), inner: &mut *progress })
+        games.play(seats, &mut StageProgress { stage: &stage.name, inner: &mut *progress })
     })?;
     train(Method::Imitation, run, &run.config.base_model, stage, &mut done, progress)?;
     Ok(done)
@@ -44,9 +44,9 @@ pub(super) fn self_play(
     progress: &mut dyn Progress,
 ) -> Result<StageDone> {
     let mut done = StageDone::default();
-    play(run, stage, run.config.self_play.games, current.name(), &mut done, |games| {
+    play(run, stage, run.config.self_play.games, &current.name, &mut done, |games| {
         let mut player = run.player(current, run.config.self_play.temperature)?;
-        games.play(Seats::SelfPlay(&mut player), &mut StageProgress { stage: stage.name(), inner: &mut *progress })
+        games.play(Seats::SelfPlay(&mut player), &mut StageProgress { stage: &stage.name, inner: &mut *progress })
     })?;
     train(Method::OfflinePo, run, &current.model(), stage, &mut done, progress)?;
     Ok(done)
@@ -61,7 +61,7 @@ fn play(
     done: &mut StageDone,
     play: impl FnOnce(&mut OpenGameSet<'_>) -> Result<()>,
 ) -> Result<()> {
-    let seed = stage_seed(run.config.seed, &format!("{}/play", stage.name()));
+    let seed = stage_seed(run.config.seed, &format!("{}/play", stage.name));
     done.note_seed("play", seed);
     let set = GameSet { path: stage.episodes(), count, seed, players: players.to_owned() };
     set.complete(run, done, play)

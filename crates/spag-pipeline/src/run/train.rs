@@ -32,7 +32,7 @@ pub(super) fn train(
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<()> {
-    let seed = |part: &str| stage_seed(run.config.seed, &format!("{}/{part}", stage.name()));
+    let seed = |part: &str| stage_seed(run.config.seed, &format!("{}/{part}", stage.name));
     let (wordings, sft, training) = (seed("wordings"), seed("sft"), seed("train"));
     done.note_seed("wordings", wordings);
     done.note_seed("sft", sft);
@@ -48,7 +48,7 @@ pub(super) fn train(
     done.timed("credit", || run.ranks.on_rank_0(write))?;
     let count = read_samples(stage.samples())?.len();
     if count == 0 {
-        return Err(Error::NothingToLearn { stage: stage.name().to_owned(), episodes: stage.episodes() });
+        return Err(Error::NothingToLearn { stage: stage.name.clone(), episodes: stage.episodes() });
     }
     let config = match method {
         Method::Imitation => &run.config.imitation.train,
@@ -58,12 +58,12 @@ pub(super) fn train(
         model_dir: Some(stage.model()),
         start: Start::Latest,
         device: run.config.device,
-        ..TrainJob::new(from, stage.samples(), stage.path(), TrainConfig { seed: training, ..config.clone() })
+        ..TrainJob::new(from, stage.samples(), &stage.dir, TrainConfig { seed: training, ..config.clone() })
     };
     let steps = done.timed("train", || {
-        let mut progress = StageProgress { stage: stage.name(), inner: progress };
+        let mut progress = StageProgress { stage: &stage.name, inner: progress };
         // The reference model is the model before the first step.
-        Ok(spag_train::run_on(&job, run.ranks.env(), run.ranks.group().clone(), &mut progress)?.steps)
+        Ok(spag_train::run_on(&job, &run.ranks.env, run.ranks.group.clone(), &mut progress)?.steps)
     })?;
     done.note_count("samples", count);
     done.note_count("steps", steps);

@@ -72,7 +72,10 @@ pub fn check_files(players: &[NamedPlayer], pairings: &[Pairing]) -> Result<()> 
         for file in [record_file(players, *pairing), failed_file(players, *pairing)] {
             if let Some(other) = taken.insert(file.to_lowercase(), *pairing) {
                 let describe = |pairing: Pairing| stem(players, pairing).replacen("_vs_", " against ", 1);
-                return Err(Error::SameFile { file, first: describe(other), second: describe(*pairing) });
+                let (first, second) = (describe(other), describe(*pairing));
+                return Err(Error::BadArena(format!(
+                    "{first} and {second} would both write to {file}; give one of the players another name"
+                )));
             }
         }
     }

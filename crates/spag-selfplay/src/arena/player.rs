@@ -62,11 +62,16 @@ pub fn check_players(players: &[NamedPlayer]) -> Result<()> {
     let mut seen: HashMap<String, &str> = HashMap::new();
     for NamedPlayer { name, .. } in players {
         if let Some(first) = seen.insert(name.to_lowercase(), name) {
-            return Err(Error::SameName { first: first.to_owned(), second: name.clone() });
+            return Err(Error::BadArena(format!(
+                "the players {first:?} and {name:?} have the same name, ignoring case; give each a unique name"
+            )));
         }
     }
     if players.len() < 2 {
-        return Err(Error::TooFewPlayers { given: players.len() });
+        let given = players.len();
+        return Err(Error::BadArena(format!(
+            "{given} player given; an arena needs at least two, each written NAME=PLAYER"
+        )));
     }
     Ok(())
 }
@@ -76,10 +81,10 @@ pub fn check_players(players: &[NamedPlayer]) -> Result<()> {
 /// # Errors
 /// No player has this name; the error lists the names.
 pub fn player_index(players: &[NamedPlayer], name: &str) -> Result<usize> {
-    let names = || players.iter().map(|player| player.name.as_str());
-    names()
-        .position(|known| known == name)
-        .ok_or_else(|| Error::UnknownName { name: name.to_owned(), known: names().collect::<Vec<_>>().join(", ") })
+    players.iter().position(|player| player.name == name).ok_or_else(|| {
+        let known: Vec<&str> = players.iter().map(|player| player.name.as_str()).collect();
+        Error::BadArena(format!("no player is called {name:?}; the players are {}", known.join(", ")))
+    })
 }
 
 #[cfg(test)]

@@ -79,31 +79,22 @@ impl EndpointConfig {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        let bad = |setting, problem: &str| Err(Error::BadSetting { setting, problem: problem.to_owned() });
-        let above_0 = |x: f64| x.is_finite() && x > 0.0;
-        if self.max_tokens == 0 {
-            return bad("max_tokens", "must be at least 1");
-        }
-        if !(self.temperature.is_finite() && self.temperature >= 0.0) {
-            return bad("temperature", "must be a number of 0 or more");
-        }
-        if self.top_p.is_some_and(|p| !(above_0(p) && p <= 1.0)) {
-            return bad("top_p", "must be above 0 and at most 1");
-        }
-        if self.in_flight == 0 {
-            return bad("in_flight", "must be at least 1");
-        }
-        if self.timeout.is_zero() || self.timeout > LONGEST {
-            return bad("timeout", "must be longer than 0 and at most a day");
-        }
-        if self.retry.cap > LONGEST || self.retry.retry_after_cap > LONGEST {
-            return bad("retry", "a wait must be at most a day");
-        }
-        if self.requests_per_minute.is_some_and(|rate| !above_0(rate)) {
-            return bad("requests_per_minute", "must be a number above 0");
-        }
-        if self.retry.tries == 0 {
-            return bad("retry.tries", "must be at least 1");
+        let positive = |x: f64| x.is_finite() && x > 0.0;
+        let waits_are_short = self.retry.cap <= LONGEST && self.retry.retry_after_cap <= LONGEST;
+        let temperature_is_valid = self.temperature.is_finite() && self.temperature >= 0.0;
+        for (setting, is_valid, problem) in [
+            ("max_tokens", self.max_tokens > 0, "must be at least 1"),
+            ("temperature", temperature_is_valid, "must be a number of 0 or more"),
+            ("top_p", self.top_p.is_none_or(|p| positive(p) && p <= 1.0), "must be above 0 and at most 1"),
+            ("in_flight", self.in_flight > 0, "must be at least 1"),
+            ("timeout", !self.timeout.is_zero() && self.timeout <= LONGEST, "must be longer than 0 and at most a day"),
+            ("retry", waits_are_short, "a wait must be at most a day"),
+            ("requests_per_minute", self.requests_per_minute.is_none_or(positive), "must be a number above 0"),
+            ("retry.tries", self.retry.tries > 0, "must be at least 1"),
+        ] {
+            if !is_valid {
+                return Err(Error::BadSetting { setting, problem });
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The OpenAI protocol: requests and answers.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::config::EndpointConfig;
 use crate::player_spec::{EndpointSpec, PromptStyle};
@@ -9,52 +9,25 @@ use crate::player_spec::{EndpointSpec, PromptStyle};
 /// Maximum characters of a quoted message.
 const EXCERPT: usize = 300;
 
-/// The body of a request.
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    #[serde(flatten)]
-    prompt: Prompt<'a>,
-    max_tokens: usize,
-    temperature: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f64>,
-    seed: u64,
-    n: u32,
-    stream: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Prompt<'a> {
-    Messages([Message<'a>; 1]),
-    Prompt(&'a str),
-}
-
-#[derive(Serialize)]
-struct Message<'a> {
-    role: &'static str,
-    content: &'a str,
-}
-
 /// The JSON of a request for one utterance.
-pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt: &str, seed: u64) -> Vec<u8> {
-    let body = Body {
-        model: &spec.model,
-        prompt: match spec.style {
-            PromptStyle::Chat => Prompt::Messages([Message { role: "user", content: prompt }]),
-            PromptStyle::Completion => Prompt::Prompt(prompt),
-        },
-        max_tokens: config.max_tokens,
-        temperature: config.temperature,
-        top_p: config.top_p,
+pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt: &str, seed: u64) -> String {
+    let mut body = json!({
+        "model": spec.model,
+        "max_tokens": config.max_tokens,
+        "temperature": config.temperature,
         // Some servers store seeds as signed 32-bit integers.
-        seed: seed >> 33,
-        n: 1,
-        stream: false,
-    };
-    // Cannot fail for numbers and strings.
-    serde_json::to_vec(&body).unwrap_or_default()
+        "seed": seed >> 33,
+        "n": 1,
+        "stream": false,
+    });
+    match spec.style {
+        PromptStyle::Chat => body["messages"] = json!([{"role": "user", "content": prompt}]),
+        PromptStyle::Completion => body["prompt"] = prompt.into(),
+    }
+    if let Some(top_p) = config.top_p {
+        body["top_p"] = top_p.into();
+    }
+    body.to_string()
 }
 
 /// The content of an answer with status 200.

@@ -74,7 +74,7 @@ impl Transport {
     }
 
     /// Sends the request once. The key is removed from messages, in case the server echoes it.
-    pub(super) fn send(&self, body: &[u8]) -> Attempt {
+    pub(super) fn send(&self, body: &str) -> Attempt {
         let redact = |text: String| match &self.key {
             Some(key) => key.redact(&text),
             None => text,
@@ -87,7 +87,7 @@ impl Transport {
         }
     }
 
-    fn once(&self, body: &[u8]) -> Attempt {
+    fn once(&self, body: &str) -> Attempt {
         let mut request = self.agent.post(&self.url).header(header::CONTENT_TYPE, "application/json");
         if let Some(key) = &self.key {
             request = request.header(header::AUTHORIZATION, key.bearer());

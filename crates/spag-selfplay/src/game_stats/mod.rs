@@ -9,12 +9,10 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use spag_game::{Episode, JudgeKind, Role};
 
-pub use speech::SpeechStats;
-
 use crate::counts::GameCounts;
 use crate::ending::{Ending, ending};
 use ngrams::NGrams;
-use speech::Speech;
+use speech::{Speech, SpeechStats};
 
 /// Width of the column of names, in characters.
 const NAMES: usize = 52;
@@ -95,7 +93,7 @@ impl GameStats {
     }
 
     /// The utterances of one role.
-    pub fn speech(&self, role: Role) -> SpeechStats {
+    fn speech(&self, role: Role) -> SpeechStats {
         let speech = match role {
             Role::Attacker => self.attacker,
             Role::Defender => self.defender,
@@ -104,7 +102,7 @@ impl GameStats {
     }
 
     /// The utterances of both roles.
-    pub fn all_speech(&self) -> SpeechStats {
+    fn all_speech(&self) -> SpeechStats {
         self.attacker.plus(self.defender).stats(self.words.share(), self.pairs.share())
     }
 

@@ -39,19 +39,19 @@ impl Speech {
 
 /// Statistics of the utterances of one role or of both. Means and shares are `None` without utterances.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct SpeechStats {
+pub(super) struct SpeechStats {
     /// Utterances.
-    pub utterances: u64,
+    pub(super) utterances: u64,
     /// Utterances of white space only.
-    pub empty: u64,
+    pub(super) empty: u64,
     /// Utterances equal to an earlier one of the same game, by either role.
-    pub repeated: u64,
+    pub(super) repeated: u64,
     /// Words of an utterance, separated by white space.
-    pub mean_words: Option<f64>,
+    pub(super) mean_words: Option<f64>,
     /// Characters of an utterance.
-    pub mean_characters: Option<f64>,
+    pub(super) mean_characters: Option<f64>,
     /// Distinct words over all words, in lower case.
-    pub distinct_1: Option<f64>,
+    pub(super) distinct_1: Option<f64>,
     /// Distinct pairs of neighbouring words over all such pairs.
-    pub distinct_2: Option<f64>,
+    pub(super) distinct_2: Option<f64>,
 }

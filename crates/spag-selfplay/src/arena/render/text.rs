@@ -13,9 +13,25 @@ pub fn render_text(table: &ArenaTable) -> String {
         "Elo ratings [95% interval]; {origin}, a tie is half a win\n\
          Win rates, % of decided games [95% Wilson interval]; a broken rule is the attacker's loss\n\n"
     );
-    out.push_str(&text_table(&players(table)));
+    let header = ["player", "Elo", "both seats", "as attacker", "as defender", "games", "ties", "failed"];
+    let players = table.players.iter().map(|player| {
+        let Elo { points, low, high } = player.elo;
+        let mut row = vec![player.name.clone(), format!("{points:.0} [{low:.0}, {high:.0}]")];
+        row.extend([player.both, player.as_attacker, player.as_defender].map(|result| result.win.to_string()));
+        row.extend([player.both.games, player.both.ties, player.both.failed].map(|count| count.to_string()));
+        row
+    });
+    out.push_str(&text_table(&header, &players.collect::<Vec<_>>()));
     out.push('\n');
-    out.push_str(&text_table(&pairings(table)));
+    let header = ["attacker – defender", "attacker wins", "defender wins", "games", "ties", "broken rules", "failed"];
+    let pairings = table.pairings.iter().map(|pairing| {
+        let SeatResult { win, games, ties, broken_rules, failed } = pairing.as_attacker;
+        let mut row = vec![format!("{} – {}", pairing.attacker, pairing.defender)];
+        row.extend([win, pairing.as_defender.win].map(|rate| rate.to_string()));
+        row.extend([games, ties, broken_rules, failed].map(|count| count.to_string()));
+        row
+    });
+    out.push_str(&text_table(&header, &pairings.collect::<Vec<_>>()));
     let Elo { points, low, high } = table.attacker_edge;
     out.push_str(&format!(
         "\n  The attacker's seat is worth {} Elo points [{}, {}]; attackers win {} of {} games\n",
@@ -28,49 +44,9 @@ pub fn render_text(table: &ArenaTable) -> String {
     out
 }
 
-fn players(table: &ArenaTable) -> Vec<Vec<String>> {
-    let mut rows =
-        vec![cells(["player", "Elo", "both seats", "as attacker", "as defender", "games", "ties", "failed"])];
-    rows.extend(table.players.iter().map(|player| {
-        let Elo { points, low, high } = player.elo;
-        let SeatResult { games, ties, failed, .. } = player.both;
-        vec![
-            player.name.clone(),
-            format!("{points:.0} [{low:.0}, {high:.0}]"),
-            player.both.win.to_string(),
-            player.as_attacker.win.to_string(),
-            player.as_defender.win.to_string(),
-            games.to_string(),
-            ties.to_string(),
-            failed.to_string(),
-        ]
-    }));
-    rows
-}
-
-fn pairings(table: &ArenaTable) -> Vec<Vec<String>> {
-    let heads = ["attacker – defender", "attacker wins", "defender wins", "games", "ties", "broken rules", "failed"];
-    let mut rows = vec![cells(heads)];
-    rows.extend(table.pairings.iter().map(|pairing| {
-        let SeatResult { win, games, ties, broken_rules, failed } = pairing.as_attacker;
-        let mut row = vec![
-            format!("{} – {}", pairing.attacker, pairing.defender),
-            win.to_string(),
-            pairing.as_defender.win.to_string(),
-        ];
-        row.extend([games, ties, broken_rules, failed].map(|count| count.to_string()));
-        row
-    }));
-    rows
-}
-
 /// As in "+35" and "−4"; "+0" for all that rounds to 0.
 fn signed(points: f64) -> String {
     format!("{}{:.0}", if points.round() < 0.0 { '−' } else { '+' }, points.abs())
-}
-
-fn cells<const N: usize>(names: [&str; N]) -> Vec<String> {
-    names.map(str::to_owned).to_vec()
 }
 
 #[cfg(test)]
