@@ -1,8 +1,8 @@
-//! The settings that are one of a few words.
+//! Settings with a fixed set of names.
 
 use serde::{Deserialize, Serialize};
 
-/// Which loss is trained.
+/// The loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TrainMethod {
     /// Cross-entropy over target tokens.
@@ -18,34 +18,20 @@ pub enum TrainMethod {
 }
 
 impl TrainMethod {
-    /// Whether the loss compares with a frozen reference model.
+    /// Whether the loss needs a frozen reference model.
     pub fn needs_reference(self) -> bool {
         self != Self::Sft
     }
 }
 
-impl std::str::FromStr for TrainMethod {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "sft" => Ok(Self::Sft),
-            _ => one_of(
-                "training method",
-                text,
-                &[("SFT", Self::Sft), ("SFTwithKL", Self::SftWithKl), ("OfflinePO", Self::OfflinePo)],
-            ),
-        }
-    }
-}
-
-/// How the learning rate moves after the warm-up.
+/// The learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchedulerType {
-    /// Straight down to 0: Hugging Face's default.
+    /// Linear decay to 0: Hugging Face's default.
     #[default]
     Linear,
-    /// Half a cosine down to 0.
+    /// Half a cosine, down to 0.
     Cosine,
     /// No warm-up, no decay.
     Constant,
@@ -53,64 +39,39 @@ pub enum SchedulerType {
     ConstantWithWarmup,
 }
 
-impl std::str::FromStr for SchedulerType {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        one_of(
-            "scheduler",
-            text,
-            &[
-                ("linear", Self::Linear),
-                ("cosine", Self::Cosine),
-                ("constant", Self::Constant),
-                ("constant_with_warmup", Self::ConstantWithWarmup),
-            ],
-        )
-    }
-}
-
-/// In which order samples are read.
+/// The order of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataOrder {
-    /// As they lie in the files, every epoch.
+    /// The order of the files in every epoch.
     Sequential,
-    /// Shuffled anew each epoch from the seed.
+    /// Shuffled by the seed, differently in each epoch.
     #[default]
     Shuffled,
 }
 
-impl std::str::FromStr for DataOrder {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        one_of("data order", text, &[("sequential", Self::Sequential), ("shuffled", Self::Shuffled)])
-    }
-}
-
-/// When something is done while training goes on: transformers' `IntervalStrategy`.
+/// When evaluations and checkpoints happen: transformers' `IntervalStrategy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IntervalStrategy {
     /// Never.
     No,
-    /// After every so many steps.
+    /// At a fixed number of steps.
     Steps,
     /// After each epoch.
     Epoch,
 }
 
-impl std::str::FromStr for IntervalStrategy {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        one_of("strategy", text, &[("no", Self::No), ("steps", Self::Steps), ("epoch", Self::Epoch)])
-    }
+/// Parses flags with the names that JSON has.
+macro_rules! from_str_by_name {
+    ($($choice:ty),*) => { $(
+        impl std::str::FromStr for $choice {
+            type Err = serde::de::value::Error;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::deserialize(serde::de::value::StrDeserializer::new(text))
+            }
+        }
+    )* };
 }
 
-/// The choice that `text` names among those that are known.
-pub(super) fn one_of<T: Copy>(what: &str, text: &str, known: &[(&str, T)]) -> Result<T, String> {
-    known.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice).ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        let (last, others) = names.split_last().map_or(("", &[][..]), |(last, others)| (*last, others));
-        format!("unknown {what} \"{text}\"; {} and {last} are known", others.join(", "))
-    })
-}
+from_str_by_name!(TrainMethod, SchedulerType, DataOrder, IntervalStrategy, super::Placement);

@@ -1,4 +1,4 @@
-//! What a training run is told: the reference's flags, with Hugging Face's defaults.
+//! The settings of a training run: the reference's flags, with Hugging Face's defaults.
 
 mod choices;
 mod placement;
@@ -28,9 +28,9 @@ pub struct TrainConfig {
     pub per_device_train_batch_size: usize,
     /// Micro-batches of an optimizer step.
     pub gradient_accumulation_steps: usize,
-    /// Passes over the data; may be a fraction.
+    /// Epochs; may be a fraction.
     pub num_train_epochs: f64,
-    /// Optimizer steps, overriding the epochs.
+    /// Optimizer steps; overrides the epochs.
     pub max_steps: Option<usize>,
     /// Peak learning rate.
     pub learning_rate: f64,
@@ -38,7 +38,7 @@ pub struct TrainConfig {
     pub lr_scheduler_type: SchedulerType,
     /// Share of the steps for linear warm-up, rounded up.
     pub warmup_ratio: f64,
-    /// Steps of warm-up, overriding the ratio.
+    /// Steps of warm-up; overrides the ratio.
     pub warmup_steps: Option<usize>,
     /// AdamW's decoupled decay.
     pub weight_decay: f64,
@@ -48,7 +48,7 @@ pub struct TrainConfig {
     pub adam_beta2: f64,
     /// Added to the root of the second moment.
     pub adam_epsilon: f64,
-    /// Gradients are scaled down to this global norm; 0 leaves them.
+    /// Gradients are clipped to this global norm; 0 does not clip.
     pub max_grad_norm: f64,
     /// Samples keep their last `max_length` tokens.
     pub max_length: usize,
@@ -56,25 +56,25 @@ pub struct TrainConfig {
     pub data_order: DataOrder,
     /// Seed of the order.
     pub seed: u64,
-    /// Steps between lines of metrics.
+    /// Steps between records of metrics.
     pub logging_steps: usize,
-    /// Checkpoints besides the final model.
+    /// When checkpoints are written.
     pub save_strategy: IntervalStrategy,
     /// Steps between checkpoints, for [`IntervalStrategy::Steps`].
     pub save_steps: usize,
-    /// Older checkpoints beyond so many are deleted; all are kept where it is absent.
+    /// The number of checkpoints to keep; `None` keeps all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub save_total_limit: Option<usize>,
-    /// When the loss on evaluation data is measured.
+    /// When the evaluation loss is computed.
     pub evaluation_strategy: IntervalStrategy,
-    /// Steps between evaluations, for [`IntervalStrategy::Steps`]; `logging_steps` where it is absent.
+    /// Steps between evaluations, for [`IntervalStrategy::Steps`]; `None` is `logging_steps`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eval_steps: Option<usize>,
     /// Samples of an evaluation micro-batch.
     pub per_device_eval_batch_size: usize,
-    /// Parameters in bf16, in memory and in files, with f32 master weights and moments. Arithmetic is f32 either way.
+    /// Parameters in bf16, in memory and in files, with f32 master weights and moments.
     pub bf16: bool,
-    /// Keep only layer inputs and compute the rest again in the backward pass.
+    /// Activation checkpointing: keep the inputs of blocks, and recompute the rest in the backward pass.
     pub gradient_checkpointing: bool,
 }
 
@@ -115,7 +115,7 @@ impl Default for TrainConfig {
 }
 
 impl TrainConfig {
-    /// Rejects numbers that nobody means.
+    /// Rejects numbers out of range.
     ///
     /// # Errors
     /// [`Error::Setting`] naming the flag.
@@ -135,7 +135,7 @@ impl TrainConfig {
             }
         }
         if self.max_length < 2 {
-            return wrong("max_length", format!("{} tokens leave nothing to predict; 2 is the least", self.max_length));
+            return wrong("max_length", format!("must be at least 2, not {}", self.max_length));
         }
         if !(self.num_train_epochs.is_finite() && self.num_train_epochs > 0.0) {
             return wrong("num_train_epochs", format!("must be above 0, not {}", self.num_train_epochs));
@@ -158,24 +158,18 @@ impl TrainConfig {
                 return wrong(name, format!("must lie in [0, 1), not {value}"));
             }
         }
-        match (0.0..=1.0).contains(&self.warmup_ratio) {
-            true => Ok(()),
-            false => wrong("warmup_ratio", format!("must lie in [0, 1], not {}", self.warmup_ratio)),
+        if !(0.0..=1.0).contains(&self.warmup_ratio) {
+            return wrong("warmup_ratio", format!("must lie in [0, 1], not {}", self.warmup_ratio));
         }
+        Ok(())
     }
 
     /// Number format of the parameters, in memory and in files.
     pub fn dtype(&self) -> WeightDtype {
-        match self.bf16 {
-            true => WeightDtype::Bf16,
-            false => WeightDtype::F32,
-        }
+        if self.bf16 { WeightDtype::Bf16 } else { WeightDtype::F32 }
     }
 
     pub(crate) fn activations(&self) -> Activations {
-        match self.gradient_checkpointing {
-            true => Activations::Recompute,
-            false => Activations::Keep,
-        }
+        if self.gradient_checkpointing { Activations::Recompute } else { Activations::Keep }
     }
 }

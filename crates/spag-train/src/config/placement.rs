@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::choices::one_of;
 use crate::error::{Error, Result};
 
 /// ZeRO stage: what is sharded over the ranks. Each stage includes the one before. In files it is a number.
@@ -39,15 +38,16 @@ impl From<ZeroStage> for u8 {
 impl TryFrom<u64> for ZeroStage {
     type Error = String;
     fn try_from(number: u64) -> Result<Self, String> {
-        number.to_string().parse()
+        let stage = Self::ALL.into_iter().find(|stage| u64::from(stage.number()) == number);
+        stage.ok_or_else(|| format!("unknown ZeRO stage {number}, expected 0, 1, 2 or 3"))
     }
 }
 
 impl std::str::FromStr for ZeroStage {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let [disabled, optimizer, gradients, parameters] = Self::ALL;
-        one_of("ZeRO stage", text, &[("0", disabled), ("1", optimizer), ("2", gradients), ("3", parameters)])
+        let number: u64 = text.parse().map_err(|_| format!("unknown ZeRO stage {text}, expected 0, 1, 2 or 3"))?;
+        number.try_into()
     }
 }
 
@@ -69,7 +69,10 @@ impl Placement {
     /// # Errors
     /// Another word than `auto`, `none` and `cpu`.
     pub fn or_auto(text: &str) -> Result<Option<Self>, String> {
-        one_of("placement", text, &[("auto", None), ("none", Some(Self::Device)), ("cpu", Some(Self::Host))])
+        if text == "auto" {
+            return Ok(None);
+        }
+        text.parse().map(Some).map_err(|_| format!("unknown placement \"{text}\"; auto, none and cpu are known"))
     }
 
     /// The word of flags and DeepSpeed files.
@@ -78,13 +81,6 @@ impl Placement {
             Self::Device => "none",
             Self::Host => "cpu",
         }
-    }
-}
-
-impl std::str::FromStr for Placement {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        one_of("placement", text, &[("none", Self::Device), ("cpu", Self::Host)])
     }
 }
 
