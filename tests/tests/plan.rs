@@ -1,4 +1,4 @@
-//! `spag plan` on the models and machines that people have, and the ready configurations.
+//! `spag plan` for both models on common machines, and the plans and scripts of `configs/launch`.
 
 use std::{fs, process::Command};
 
@@ -60,7 +60,7 @@ fn plans_of_both_models_on_all_machines_are_consistent() {
                     assert!(need(&plan) < need(before), "{model} on {gpus}, stage {stage}");
                 }
             }
-            // The offloaded bytes of one machine.
+            // The offloaded bytes of one host.
             let away = of(&plan, 3, true, true);
             let parts: u64 = away["host"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
             assert_eq!(
@@ -78,7 +78,7 @@ fn plans_of_both_models_on_all_machines_are_consistent() {
 
 /// Stage 3, both offloads, two sequences of 2048 tokens, recomputation and bf16 on 8 × A100-40GB.
 #[test]
-fn the_papers_setting_fits() {
+fn paper_setting_fits() {
     let args =
         [&["--model_name_or_path", MODELS[0], "--gpus", "8", "--gpu_memory", "40", "--host_memory", "256"], &PAPER[..]];
     let flags = ["--zero_stage", "3", "--offload_optimizer", "cpu", "--offload_param", "cpu"];
@@ -86,7 +86,7 @@ fn the_papers_setting_fits() {
     let only = &by_flags["plans"][0];
     assert_eq!((by_flags["plans"].as_array().unwrap().len(), &only["fits"]), (1, &Value::Bool(true)));
     assert!(gib(&only["gpu_bytes"]) < 12.0, "{only}");
-    // 14 bytes a parameter, and little more.
+    // 14 bytes per parameter, and little more.
     let host = gib(&only["host_bytes"]) / (14.0 * 6_738_415_616.0 / (1u64 << 30) as f64);
     assert!((1.0..1.1).contains(&host), "{host}");
     for file in ["configs/zero3_offload.json", "configs/default_offload_opt_param.json"] {
@@ -107,7 +107,7 @@ fn the_papers_setting_fits() {
 }
 
 #[test]
-fn what_does_not_fit_says_what_to_change() {
+fn refusal_lists_what_to_change() {
     let (text, _) =
         run(program("spag").args(["plan", MODELS[0], "--gpus", "8", "--gpu_memory", "40", "--zero_stage", "0"]), 0);
     for part in ["does not fit", "GiB are missing on each GPU", "--gradient_checkpointing True (", "--zero_stage 3 ("] {
@@ -133,7 +133,7 @@ fn what_does_not_fit_says_what_to_change() {
 }
 
 #[test]
-fn ready_plans_fit() {
+fn plans_of_configs_fit() {
     for (name, gpus) in [("h200", 1), ("a100x8", 8), ("a100x32", 32)] {
         let file = format!("configs/launch/{name}.toml");
         let plan = plan(&[&file]);
@@ -143,14 +143,14 @@ fn ready_plans_fit() {
         let samples = ["per_device_train_batch_size", "gradient_accumulation_steps", "gpus"]
             .map(|key| settings[key].as_u64().unwrap());
         assert_eq!(samples.iter().product::<u64>(), 128, "{file}: the paper's batch");
-        // A flag goes before the file.
+        // A flag overrides the file.
         let tight = run(program("spag").args(["plan", &file, "--gpu_memory", "4"]), 0).0;
         assert!(tight.contains("does not fit"), "{tight}");
     }
 }
 
 #[test]
-fn start_scripts_are_scripts_and_say_what_the_plans_say() {
+fn start_scripts_agree_with_the_plans() {
     let folder = root().join("configs/launch");
     let mut checked = 0;
     for entry in fs::read_dir(&folder).unwrap() {
@@ -180,9 +180,9 @@ fn plan_of(name: &str) -> Value {
     plan(&[&format!("configs/launch/{name}.toml")])
 }
 
-/// The commands that the scripts come to, with programs that only say how they were called.
+/// Runs the scripts with programs that only record their arguments.
 #[test]
-fn start_scripts_give_spag_train_flags_that_it_knows() {
+fn start_scripts_pass_the_papers_flags() {
     let folder = tempfile::tempdir().unwrap();
     let said = folder.path().join("said");
     for name in ["spag", "spag-train", "ssh", "srun", "scontrol"] {
@@ -273,10 +273,10 @@ fn bad_input_is_refused() {
         (vec![MODELS[0], "--gpus", "0"], "at least 1"),
         (vec![MODELS[0], "--gpus", "12"], "--gpus_per_node"),
         (vec![MODELS[0], "--gpu", "abacus"], "abacus"),
-        (vec![MODELS[0], "--zero_stage", "4"], "--zero_stage 4"),
-        (vec![MODELS[0], "--zero_stage", "2", "--offload_param", "cpu"], "stage 3 alone"),
+        (vec![MODELS[0], "--zero_stage", "4"], "unknown ZeRO stage 4"),
+        (vec![MODELS[0], "--zero_stage", "2", "--offload_param", "cpu"], "needs ZeRO stage 3"),
         (vec![MODELS[0], "--offload_param", "cpu"], "--zero_stage"),
-        (vec![MODELS[0], "--zero_stage", "3", "--deepspeed", "configs/zero3_offload.json"], "leave one of them out"),
+        (vec![MODELS[0], "--zero_stage", "3", "--deepspeed", "configs/zero3_offload.json"], "omit one of them"),
         (vec![MODELS[0], "--deepspeed", "no-such.json"], "no-such.json"),
         (vec![MODELS[0], "--gpu_memory", "-1"], "--gpu_memory"),
     ] {

@@ -202,7 +202,7 @@ impl TrainArgs {
         let asked = self.resume_from_checkpoint.as_ref().map(|path| (path, path.to_string_lossy()));
         let resumes = asked.filter(|(_, text)| !text.is_empty() && flags::truth(text) != Ok(false));
         match (resumes, self.overwrite_output_dir) {
-            (None, false) => Ok(Start::Anew),
+            (None, false) => Ok(Start::New),
             (None, true) => Ok(Start::Overwrite),
             (Some(_), true) => Err(Error::BadValue {
                 flag: "--overwrite_output_dir True".into(),

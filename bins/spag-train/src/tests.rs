@@ -105,13 +105,13 @@ fn evaluation_data_are_evaluated_on() {
 #[test]
 fn how_a_run_begins() {
     let start = |flags: &str| parse(&format!("{MINIMAL} {flags}")).unwrap().0.start();
-    assert_eq!(start("").unwrap(), Start::Anew);
+    assert_eq!(start("").unwrap(), Start::New);
     assert_eq!(start("--overwrite_output_dir").unwrap(), Start::Overwrite);
     for latest in ["latest", "True"] {
         assert_eq!(start(&format!("--resume_from_checkpoint {latest}")).unwrap(), Start::Latest);
     }
     assert_eq!(start("--resume_from_checkpoint o/checkpoint-8").unwrap(), Start::From("o/checkpoint-8".into()));
-    assert_eq!(start("--resume_from_checkpoint False").unwrap(), Start::Anew);
+    assert_eq!(start("--resume_from_checkpoint False").unwrap(), Start::New);
     let both = start("--resume_from_checkpoint latest --overwrite_output_dir True").unwrap_err().to_string();
     assert!(both.contains("--resume_from_checkpoint"), "{both}");
 }

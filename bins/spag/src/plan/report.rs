@@ -115,7 +115,7 @@ impl Report<'_> {
         let giga = |bytes: f64| format!("{:.0} GB/s", bytes / 1e9);
         vec![
             format!(
-                "published for {}: {:.0} TFLOP/s in {}, memory {}, links between GPUs {} each way, to the host {} each way",
+                "published for {}: {:.0} TFLOP/s in {}, memory {}, links between GPUs {}, to the host {}, in each direction",
                 gpu.name,
                 gpu.flops(self.settings.dtype()) / 1e12,
                 format_name(self.settings.dtype()),
@@ -124,20 +124,19 @@ impl Report<'_> {
                 giga(gpu.host_link_bytes),
             ),
             format!(
-                "assumed: {:.0}% of the FLOP/s, {:.0}% of the memory's and {:.0}% of the links' bandwidth are reached",
+                "assumed: {:.0}% of the FLOP/s, {:.0}% of the memory bandwidth and {:.0}% of the link bandwidth are reached",
                 100.0 * assumed.flops_share,
                 100.0 * assumed.memory_share,
                 100.0 * assumed.link_share
             ),
             format!(
-                "assumed: {} between machines (--network), {} of a host's memory for the optimizer, {} GiB of a GPU for \
-                 its driver",
+                "assumed: {} between hosts (--network), {} of a host's memory for the optimizer, {} GiB of each GPU for the \
+                 driver",
                 giga(assumed.network_bytes),
                 giga(assumed.host_memory_bytes),
                 assumed.driver_gib
             ),
-            "assumed: every sequence is --max_length long; communication runs beside computing, and the slower one \
-             counts; updates run beside nothing"
+            "assumed: every sequence has --max_length tokens; communication overlaps with computation, updates do not"
                 .into(),
         ]
     }
@@ -176,18 +175,18 @@ impl Report<'_> {
     pub(super) fn text(&self) -> String {
         let settings = self.settings;
         let mut out = format!(
-            "{}: {:.2} billion parameters, {}\n{} × {}, {} GiB each{}\n{} × {} tokens a micro-batch, {} micro-batches a step, {}\n",
+            "{}: {:.2} billion parameters, {}\n{} × {}, {} GiB each{}\n{} × {} tokens per micro-batch, {} micro-batches per step, {}\n",
             settings.model.display(),
             spag_model::Layout::new(self.model).len() as f64 / 1e9,
             format_name(settings.dtype()),
             settings.gpus,
             self.gpu.name,
             settings.gpu_memory,
-            settings.host_memory.map(|memory| format!("; {memory} GiB a host")).unwrap_or_default(),
+            settings.host_memory.map(|memory| format!("; {memory} GiB per host")).unwrap_or_default(),
             settings.per_device_train_batch_size,
             settings.max_length,
             settings.gradient_accumulation_steps,
-            if settings.gradient_checkpointing { "activations computed again" } else { "activations kept" },
+            if settings.gradient_checkpointing { "activations recomputed" } else { "activations kept" },
         );
         if let Some(remark) = self.remark {
             let _ = writeln!(out, "{remark}");
@@ -258,7 +257,7 @@ impl Report<'_> {
         let time = &row.time;
         let _ = writeln!(
             out,
-            "a step takes about {:.2} s ({:.0} tokens/s in all): computing {:.2} s, links {:.2} s, links to the host {:.2} s, \
+            "a step takes about {:.2} s ({:.0} tokens/s in all): computation {:.2} s, links {:.2} s, links to the host {:.2} s, \
              update {:.2} s",
             time.step, time.tokens_per_second, time.compute, time.links, time.host_links, time.update
         );
@@ -268,8 +267,7 @@ impl Report<'_> {
     fn playing_text(&self) -> String {
         let playing = self.playing();
         format!(
-            "\nplaying, each GPU for itself: weights {}, keys and values {} KiB a token, {} at work; room for {} games of {} \
-             tokens\n\n",
+            "\nplaying, each GPU on its own: weights {}, KV cache {} KiB per token, {} temporary; fits {} games of {} tokens\n\n",
             format_gib(playing.weights),
             playing.bytes_per_token / 1024,
             format_gib(playing.work),

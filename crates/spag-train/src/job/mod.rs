@@ -52,7 +52,7 @@ pub struct TrainJob {
 pub enum Start {
     /// From the model; refused if the output folder has checkpoints.
     #[default]
-    Anew,
+    New,
     /// From the model; deletes checkpoints in the output folder.
     Overwrite,
     /// From the last checkpoint in the output folder, or from the model if there is none.
@@ -82,7 +82,7 @@ impl TrainJob {
             logging_dir: None,
             device: DeviceChoice::default(),
             offload_optimizer: None,
-            start: Start::Anew,
+            start: Start::New,
             config,
         }
     }

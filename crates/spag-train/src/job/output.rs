@@ -28,7 +28,7 @@ impl OutputDir {
             spag_io::Error::InUse { .. } => Error::OutputInUse { path: path.clone() },
             error => error.into(),
         })?;
-        if let (Start::Anew, Some((step, _))) = (&job.start, checkpoint_folders(&path)?.last()) {
+        if let (Start::New, Some((step, _))) = (&job.start, checkpoint_folders(&path)?.last()) {
             return Err(Error::OutputHolds { path, step: *step });
         }
         checkpoint::remove_leftovers(&path)?;

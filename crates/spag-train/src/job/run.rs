@@ -147,7 +147,7 @@ fn train(
 /// The checkpoint to resume from. Rank 0 looks it up for all.
 fn start_from(job: &TrainJob, group: &dyn ProcessGroup) -> Result<Option<PathBuf>> {
     let found = match &job.start {
-        Start::Anew | Start::Overwrite => None,
+        Start::New | Start::Overwrite => None,
         Start::Latest if group.rank() == 0 => latest_checkpoint(&job.output_dir)?,
         Start::Latest => None,
         Start::From(dir) => Some(dir.clone()),

@@ -113,8 +113,8 @@ impl PlannedRun<'_> {
         }
         if self.on_host() > free.host {
             let what = match self.local_size {
-                1 => "what training keeps on the host".into(),
-                ranks => format!("what {ranks} ranks keep on the host"),
+                1 => "the host state of training".into(),
+                ranks => format!("the host state of {ranks} ranks"),
             };
             return Err(refused(what, self.on_host(), free.host, "on the host".into(), self.advice_for_host(free)));
         }
@@ -180,7 +180,7 @@ impl PlannedRun<'_> {
         }
         let on_device = ShardingPlan { stage: self.plan.stage, ..ShardingPlan::default() };
         ways.push(format!(
-            "on the device, with {}, the run would need {} there, and {} are free",
+            "with {}, the run would need {} of the device, and {} are free",
             match self.plan.parameters {
                 Placement::Device => "--offload_optimizer none",
                 Placement::Host => "--offload_optimizer none --offload_param none",
@@ -205,7 +205,7 @@ mod tests {
         LlamaConfig::from_file(path).unwrap()
     }
 
-    /// Two sequences of 2 048 tokens: 115.3 GiB on the device, or 40.0 GiB there and 77.6 GiB on the host.
+    /// Two sequences of 2 048 tokens: 115.3 GiB on the device, or 40.0 GiB on the device and 77.6 GiB on the host.
     fn config() -> TrainConfig {
         TrainConfig {
             per_device_train_batch_size: 2,
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_memory_says_what_to_change() {
+    fn refusal_lists_what_to_change() {
         let error = |config: &TrainConfig, optimizer, free: &Free| {
             fit(config, 1, ShardingPlan::default(), optimizer, free).unwrap_err().to_string()
         };
@@ -264,10 +264,10 @@ mod tests {
         assert!(places.is_sorted() && text.contains("a smaller model or a GPU with more memory"), "{text}");
         let text = error(&config(), None, &on(79, 64));
         assert!(
-            text.contains("what training keeps on the host needs 77.57 GiB, and 64.00 GiB are free on the host"),
+            text.contains("the host state of training needs 77.57 GiB, and 64.00 GiB are free on the host"),
             "{text}"
         );
-        assert!(text.contains("would need 115.32 GiB there, and 79.00 GiB are free"), "{text}");
+        assert!(text.contains("would need 115.32 GiB of the device, and 79.00 GiB are free"), "{text}");
     }
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
         // Each rank stores the whole state on the one host.
         assert_eq!(of(1, whole, Device, Some(Host), &on(79, 300)).unwrap(), Host);
         let text = of(8, whole, Device, Some(Host), &on(79, 300)).unwrap_err().to_string();
-        assert!(text.contains("what 8 ranks keep on the host needs 6"), "{text}");
+        assert!(text.contains("the host state of 8 ranks needs 6"), "{text}");
         assert!(text.contains("with --zero_stage 3 the ranks here would need 77.57 GiB of the host"), "{text}");
         // Sharded, it fits on the devices: 15.69 GiB and gathered layers.
         assert_eq!(of(8, ZeroStage::Parameters, Device, None, &on(39, 300)).unwrap(), Device);

@@ -122,8 +122,8 @@ impl RankMemory {
             ("gradients (f32)", self.gradients),
             ("gradients being reduced", self.reducing),
             ("AdamW's state (f32)", self.optimizer),
-            ("kept of every block", self.kept),
-            ("block or head at work", self.work),
+            ("activations of all blocks", self.kept),
+            ("temporary (block or head)", self.work),
             ("allowance (libraries, gaps)", self.allowance),
         ]
     }
@@ -133,7 +133,7 @@ impl RankMemory {
         [
             ("parameters", self.host_parameters),
             ("AdamW's state (f32)", self.host_optimizer),
-            ("layers on their way", self.host_staging),
+            ("staging buffers", self.host_staging),
         ]
     }
 }
@@ -189,8 +189,8 @@ mod tests {
             "parameters 12.55 GiB",
             "gradients (f32) 25.10 GiB",
             "AdamW's state (f32) 75.31 GiB",
-            "kept of every block 1.00 GiB",
-            "block or head at work 0.86 GiB",
+            "activations of all blocks 1.00 GiB",
+            "temporary (block or head) 0.86 GiB",
             "in all 115.32 GiB",
         ] {
             assert!(lines.iter().any(|found| found == line), "{line} in\n{text}");
