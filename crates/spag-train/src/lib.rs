@@ -13,7 +13,7 @@
 //! # }
 //! ```
 
-// ── What a run is told ──
+// ── Settings ──
 mod config;
 pub mod deepspeed;
 mod error;
@@ -67,4 +67,3 @@ pub use summary::TrainSummary;
 pub use tensorboard::EventWriter;
 pub use timing::{StepTiming, TimedRank, TimingConfig, time_steps, time_steps_of_rank};
 pub use trainer::{Observer, Trainer, train_samples};
-pub use zero::Partition;

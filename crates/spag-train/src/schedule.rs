@@ -26,7 +26,7 @@ impl Schedule {
     }
 
     /// The schedule of a DeepSpeed file, which under transformers takes the place of the flags'.
-    pub fn of_deepspeed(self, scheduler: Scheduler) -> Self {
+    pub(crate) fn of_deepspeed(self, scheduler: Scheduler) -> Self {
         Self { given: Some(scheduler), ..self }
     }
 

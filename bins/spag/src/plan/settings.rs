@@ -203,7 +203,7 @@ impl Settings {
                     total_steps: 1000,
                     hidden_size: planned.config.hidden_size,
                 };
-                let file = DeepSpeed::load(&file, &run).map_err(spag_train::Error::from)?.sharding_plan();
+                let file = DeepSpeed::load(&file, &run)?.sharding_plan();
                 Some(checked_plan(file.stage, file.optimizer, file.parameters)?)
             }
             (Some(stage), None) => {

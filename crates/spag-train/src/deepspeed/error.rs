@@ -2,33 +2,14 @@
 
 use std::path::PathBuf;
 
-/// An unusable DeepSpeed file.
+/// A DeepSpeed file with invalid settings.
 #[derive(Debug, thiserror::Error)]
-pub enum DeepSpeedError {
-    /// The file cannot be read.
-    #[error("{path}: {source}", path = path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
-    /// The file is not JSON, or has a key twice.
-    #[error("{path}: {source}", path = path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// The error with line and column.
-        source: serde_json::Error,
-    },
-    /// The settings are invalid.
-    #[error("{path}: please correct these DeepSpeed settings:{list}", path = path.display(), list = list(problems))]
-    Problems {
-        /// The file.
-        path: PathBuf,
-        /// All of them, at least one.
-        problems: Vec<Problem>,
-    },
+#[error("{path}: please correct these DeepSpeed settings:{list}", path = path.display(), list = list(problems))]
+pub struct DeepSpeedError {
+    /// The file.
+    pub path: PathBuf,
+    /// All problems, at least one.
+    pub problems: Vec<Problem>,
 }
 
 /// One problem of the settings. Keys are paths from the top: `zero_optimization.stage`.

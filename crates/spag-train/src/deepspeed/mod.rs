@@ -19,7 +19,7 @@
 //! let config = TrainConfig::default();
 //! let run = RunFacts { config: &config, world_size: 8, total_steps: 1000, hidden_size: 4096 };
 //! let settings = DeepSpeed::load("configs/default_offload_opt_param.json".as_ref(), &run)?;
-//! println!("ZeRO stage {}", settings.zero_optimization.stage.number());
+//! println!("ZeRO stage {}", settings.sharding_plan().stage.number());
 //! println!("{}", serde_json::to_string_pretty(&settings)?);
 //! # Ok(())
 //! # }
@@ -41,12 +41,15 @@ use std::{fs, path::Path};
 use serde_json::Value;
 
 use crate::config::TrainConfig;
+use crate::error::Result;
 use crate::schedule::Schedule;
 use read::{Reader, shown};
 
 pub use error::{DeepSpeedError, Problem};
-pub use scheduler::{Scheduler, SchedulerParams, WarmupType};
-pub use settings::{AdamWParams, DeepSpeed, Offload, Optimizer, Switch, Zero};
+pub use settings::DeepSpeed;
+
+pub(crate) use scheduler::{Scheduler, SchedulerParams, WarmupType};
+use settings::{AdamWParams, Offload, Optimizer, Switch, Zero};
 
 /// The run of a DeepSpeed file: its values fill in `"auto"`, and given values have to agree with them.
 #[derive(Clone, Copy, Debug)]
@@ -79,11 +82,11 @@ impl DeepSpeed {
     ///
     /// # Errors
     /// A file that cannot be read or is not JSON, and all problems of its settings together.
-    pub fn load(path: &Path, run: &RunFacts<'_>) -> Result<Self, DeepSpeedError> {
-        let path = || path.to_owned();
-        let text = fs::read_to_string(path()).map_err(|source| DeepSpeedError::Read { path: path(), source })?;
-        let root = json::parse(&text).map_err(|source| DeepSpeedError::Json { path: path(), source })?;
-        Self::resolve(&root, run).map_err(|problems| DeepSpeedError::Problems { path: path(), problems })
+    pub fn load(path: &Path, run: &RunFacts<'_>) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(spag_io::Error::io(path))?;
+        let root = json::parse(&text)
+            .map_err(|error| spag_io::Error::Json { path: path.to_owned(), reason: error.to_string() })?;
+        Ok(Self::resolve(&root, run).map_err(|problems| DeepSpeedError { path: path.to_owned(), problems })?)
     }
 
     /// As [`DeepSpeed::load`], for parsed JSON.

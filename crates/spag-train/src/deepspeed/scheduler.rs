@@ -5,7 +5,7 @@ use serde::Serialize;
 /// A schedule of DeepSpeed (`deepspeed/runtime/lr_schedules.py`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", content = "params")]
-pub enum Scheduler {
+pub(crate) enum Scheduler {
     /// Warm-up, then the peak.
     WarmupLR(SchedulerParams),
     /// Warm-up, then straight down to 0 at the last step.
@@ -14,24 +14,24 @@ pub enum Scheduler {
 
 /// The numbers of a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SchedulerParams {
+pub(crate) struct SchedulerParams {
     /// Rate before the warm-up.
-    pub warmup_min_lr: f64,
+    pub(crate) warmup_min_lr: f64,
     /// Rate after the warm-up.
-    pub warmup_max_lr: f64,
+    pub(crate) warmup_max_lr: f64,
     /// Optimizer steps of warm-up.
-    pub warmup_num_steps: u64,
+    pub(crate) warmup_num_steps: u64,
     /// How the rate rises.
-    pub warmup_type: WarmupType,
+    pub(crate) warmup_type: WarmupType,
     /// Optimizer steps of the run; for `WarmupDecayLR` only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub total_num_steps: Option<u64>,
+    pub(crate) total_num_steps: Option<u64>,
 }
 
 /// How the rate rises in the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum WarmupType {
+pub(crate) enum WarmupType {
     /// With the logarithm of the step: DeepSpeed's default.
     Log,
     /// Linearly.
@@ -43,7 +43,7 @@ impl Scheduler {
     ///
     /// DeepSpeed advances its schedule after each step and starts at the minimum, so the first two steps both have the
     /// minimum rate. A warm-up of fewer than 2 steps counts as 2.
-    pub fn rate(&self, step: u64) -> f64 {
+    pub(crate) fn rate(&self, step: u64) -> f64 {
         let (Self::WarmupLR(params) | Self::WarmupDecayLR(params)) = self;
         let rise = params.warmup_max_lr - params.warmup_min_lr;
         params.warmup_min_lr + rise * step.checked_sub(1).map_or(0.0, |iteration| self.share(iteration as f64))

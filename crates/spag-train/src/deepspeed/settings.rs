@@ -11,24 +11,24 @@ use crate::config::{Placement, ShardingPlan, ZeroStage};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeepSpeed {
     /// Samples of an optimizer step: micro-batch × accumulation × processes.
-    pub train_batch_size: u64,
+    pub(crate) train_batch_size: u64,
     /// Samples of a micro-batch.
-    pub train_micro_batch_size_per_gpu: u64,
+    pub(crate) train_micro_batch_size_per_gpu: u64,
     /// Micro-batches of an optimizer step.
-    pub gradient_accumulation_steps: u64,
+    pub(crate) gradient_accumulation_steps: u64,
     /// Gradients are scaled down to this global norm; 0 leaves them.
-    pub gradient_clipping: f64,
+    pub(crate) gradient_clipping: f64,
     /// bfloat16 training.
-    pub bf16: Switch,
+    pub(crate) bf16: Switch,
     /// float16 training: always off.
-    pub fp16: Switch,
+    pub(crate) fp16: Switch,
     /// The optimizer.
-    pub optimizer: Optimizer,
+    pub(crate) optimizer: Optimizer,
     /// A schedule of DeepSpeed, which replaces `--lr_scheduler_type`, as in transformers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub scheduler: Option<Scheduler>,
+    pub(crate) scheduler: Option<Scheduler>,
     /// Sharding and offloads.
-    pub zero_optimization: Zero,
+    pub(crate) zero_optimization: Zero,
 }
 
 impl DeepSpeed {
@@ -41,70 +41,70 @@ impl DeepSpeed {
 
 /// A feature that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Switch {
+pub(crate) struct Switch {
     /// Whether it is on.
-    pub enabled: bool,
+    pub(crate) enabled: bool,
 }
 
 /// The optimizer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", content = "params")]
-pub enum Optimizer {
+pub(crate) enum Optimizer {
     /// Adam with decoupled weight decay, which DeepSpeed's `Adam` is too.
     AdamW(AdamWParams),
 }
 
 /// The hyperparameters of AdamW.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct AdamWParams {
+pub(crate) struct AdamWParams {
     /// Peak learning rate.
-    pub lr: f64,
+    pub(crate) lr: f64,
     /// Decay of the first and the second moment.
-    pub betas: [f64; 2],
+    pub(crate) betas: [f64; 2],
     /// Added to the root of the second moment.
-    pub eps: f64,
+    pub(crate) eps: f64,
     /// Decoupled weight decay.
-    pub weight_decay: f64,
+    pub(crate) weight_decay: f64,
 }
 
 /// `zero_optimization`, documented at <https://deepspeed.readthedocs.io/en/latest/zero3.html>.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Zero {
+pub(crate) struct Zero {
     /// What is sharded.
-    pub stage: ZeroStage,
+    pub(crate) stage: ZeroStage,
     /// Where the optimizer state is stored.
-    pub offload_optimizer: Offload,
+    pub(crate) offload_optimizer: Offload,
     /// Where the parameters are stored.
-    pub offload_param: Offload,
+    pub(crate) offload_param: Offload,
     /// Reduce gradients during the backward pass.
-    pub overlap_comm: bool,
+    pub(crate) overlap_comm: bool,
     /// Copy gradients into one buffer.
-    pub contiguous_gradients: bool,
+    pub(crate) contiguous_gradients: bool,
     /// Elements of an all-gather.
-    pub allgather_bucket_size: u64,
+    pub(crate) allgather_bucket_size: u64,
     /// Elements of a reduction.
-    pub reduce_bucket_size: u64,
+    pub(crate) reduce_bucket_size: u64,
     /// Elements of an optimizer update.
-    pub sub_group_size: u64,
+    pub(crate) sub_group_size: u64,
     /// Elements to prefetch.
-    pub stage3_prefetch_bucket_size: u64,
+    pub(crate) stage3_prefetch_bucket_size: u64,
     /// Tensors with fewer elements are not sharded.
-    pub stage3_param_persistence_threshold: u64,
+    pub(crate) stage3_param_persistence_threshold: u64,
     /// Maximum elements of small tensors that are not sharded.
-    pub stage3_model_persistence_threshold: u64,
+    pub(crate) stage3_model_persistence_threshold: u64,
     /// Maximum elements of gathered parameters.
-    pub stage3_max_live_parameters: u64,
+    pub(crate) stage3_max_live_parameters: u64,
     /// Parameters used again within this many elements are kept.
-    pub stage3_max_reuse_distance: u64,
+    pub(crate) stage3_max_reuse_distance: u64,
     /// Gather sharded parameters to save them.
-    pub stage3_gather_16bit_weights_on_model_save: bool,
+    pub(crate) stage3_gather_16bit_weights_on_model_save: bool,
 }
 
 /// Where a part of the state is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Offload {
+pub(crate) struct Offload {
     /// The memory.
-    pub device: Placement,
+    pub(crate) device: Placement,
     /// Page-locked memory, which is copied faster and cannot be swapped.
-    pub pin_memory: bool,
+    pub(crate) pin_memory: bool,
 }

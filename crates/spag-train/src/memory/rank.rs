@@ -15,27 +15,27 @@ use crate::zero::Partition;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankMemory {
     /// Parameters on the device: whole, or the rank's shards.
-    pub parameters: u64,
+    parameters: u64,
     /// Gathered layers at the peak.
-    pub gathered: u64,
+    gathered: u64,
     /// Gradients, f32: whole, or the rank's shards.
-    pub gradients: u64,
+    gradients: u64,
     /// Gradients of whole layers in accumulation or reduction at the peak, f32.
-    pub reducing: u64,
+    reducing: u64,
     /// AdamW's state on the device.
-    pub optimizer: u64,
+    optimizer: u64,
     /// Kept activations of all blocks.
-    pub kept: u64,
+    kept: u64,
     /// Temporary memory of a block or the output head at the peak.
-    pub work: u64,
+    work: u64,
     /// Allowance for workspaces of libraries and gaps between tensors.
-    pub allowance: u64,
+    allowance: u64,
     /// The rank's parameter shards on the host.
-    pub host_parameters: u64,
+    host_parameters: u64,
     /// AdamW's state on the host.
-    pub host_optimizer: u64,
+    host_optimizer: u64,
     /// Staging buffers on the host.
-    pub host_staging: u64,
+    host_staging: u64,
 }
 
 impl RankMemory {
@@ -63,7 +63,7 @@ impl RankMemory {
         let padded = |layer: usize| partition.padded_len(layer) as u64;
         // Elements of the own shards, or of whole layers if the stage does not shard them.
         let own = |layer: usize, sharded_from: ZeroStage| match plan.stage >= sharded_from {
-            true => partition.part_len(layer) as u64,
+            true => partition.shard_len(layer) as u64,
             false => padded(layer),
         };
         let own_of_all = |sharded_from| layers.clone().map(|layer| own(layer, sharded_from)).sum::<u64>();

@@ -20,10 +20,9 @@ mod param_shards;
 mod partition;
 mod state;
 
-pub use partition::Partition;
-
 pub(crate) use grad_shards::REDUCING_LAYERS;
 pub(crate) use layer_cache::LayerCache;
+pub(crate) use partition::Partition;
 pub(crate) use state::ShardedState;
 
 use crate::error::Error;

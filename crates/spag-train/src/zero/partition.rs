@@ -13,7 +13,7 @@ const ALIGNMENT: usize = 64;
 
 /// Each layer cut into one shard per rank, of equal lengths, the last one padded with zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Partition {
+pub(crate) struct Partition {
     layout: Layout,
     rank: usize,
     size: usize,
@@ -21,22 +21,22 @@ pub struct Partition {
 
 impl Partition {
     /// The shards of rank `rank` of `size`.
-    pub fn new(layout: &Layout, rank: usize, size: usize) -> Self {
+    pub(crate) fn new(layout: &Layout, rank: usize, size: usize) -> Self {
         Self { layout: layout.clone(), rank, size: size.max(1) }
     }
 
     /// Everything, for a single process.
-    pub fn whole(layout: &Layout) -> Self {
+    pub(crate) fn whole(layout: &Layout) -> Self {
         Self::new(layout, 0, 1)
     }
 
     /// The layers that are sharded.
-    pub fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// The length of a whole layer's buffer is a multiple of this.
-    pub fn multiple(&self) -> usize {
+    pub(crate) fn multiple(&self) -> usize {
         match self.size {
             1 => 1,
             size => size * ALIGNMENT,
@@ -44,23 +44,23 @@ impl Partition {
     }
 
     /// Elements of a whole layer's buffer, padding included.
-    pub fn padded_len(&self, layer: usize) -> usize {
+    pub(crate) fn padded_len(&self, layer: usize) -> usize {
         self.layout.layers.get(layer).map_or(0, |layer| layer.len.next_multiple_of(self.multiple()))
     }
 
     /// Elements of a shard of a layer.
-    pub fn part_len(&self, layer: usize) -> usize {
+    pub(crate) fn shard_len(&self, layer: usize) -> usize {
         self.padded_len(layer) / self.size
     }
 
     /// The first element of the own shard in a whole layer's buffer.
-    pub fn own_start(&self, layer: usize) -> usize {
-        self.part_len(layer) * self.rank
+    pub(crate) fn own_start(&self, layer: usize) -> usize {
+        self.shard_len(layer) * self.rank
     }
 
     /// The own shard of a whole layer's buffer, as a view of it.
     pub(crate) fn own(&self, buffer: &Tensor, layer: usize) -> Result<Tensor> {
-        Ok(buffer.narrow(0, self.own_start(layer), self.part_len(layer))?)
+        Ok(buffer.narrow(0, self.own_start(layer), self.shard_len(layer))?)
     }
 
     /// The own shards of whole layers.
@@ -70,7 +70,7 @@ impl Partition {
 
     /// Shards of zeros, one per layer.
     pub(crate) fn zeros(&self, dtype: DType, device: &Device) -> Result<Vec<Tensor>> {
-        let parts = (0..self.layout.layers.len()).map(|layer| Tensor::zeros(self.part_len(layer), dtype, device));
+        let parts = (0..self.layout.layers.len()).map(|layer| Tensor::zeros(self.shard_len(layer), dtype, device));
         Ok(parts.collect::<candle_core::Result<_>>()?)
     }
 
@@ -90,14 +90,14 @@ impl Partition {
 
     /// The overlap of a range of a layer's elements with the own shard.
     fn overlap(&self, layer: usize, range: Range<usize>) -> Range<usize> {
-        let own = self.own_start(layer)..self.own_start(layer) + self.part_len(layer);
+        let own = self.own_start(layer)..self.own_start(layer) + self.shard_len(layer);
         range.start.max(own.start)..range.end.min(own.end)
     }
 
     /// The own shard of a layer by weight decay.
     pub(crate) fn decay_spans(&self, layer: usize) -> Vec<DecaySpan> {
         let start = self.own_start(layer);
-        self.layout.layers.get(layer).map_or(Vec::new(), |at| decay_spans(at, start..start + self.part_len(layer)))
+        self.layout.layers.get(layer).map_or(Vec::new(), |at| decay_spans(at, start..start + self.shard_len(layer)))
     }
 }
 
@@ -126,9 +126,9 @@ mod tests {
                 for rank in 0..size {
                     let partition = Partition::new(&layout, rank, size);
                     prop_assert!(partition.padded_len(index) >= layer.len);
-                    prop_assert_eq!(partition.part_len(index) * size, partition.padded_len(index));
+                    prop_assert_eq!(partition.shard_len(index) * size, partition.padded_len(index));
                     for span in partition.decay_spans(index) {
-                        prop_assert!(span.start + span.len <= partition.part_len(index));
+                        prop_assert!(span.start + span.len <= partition.shard_len(index));
                         for element in span.start..span.start + span.len {
                             let place = partition.own_start(index) + element;
                             prop_assert!(seen[place].replace(span.decay).is_none(), "twice: {}", place);
