@@ -1,4 +1,4 @@
-//! `spag-assign-rewards`: episodes of self-play into rewarded samples.
+//! The flags and the run of `spag-assign-rewards`.
 
 use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, thread};
 
@@ -8,41 +8,41 @@ use spag_rewards::{AssignJob, CreditConfig, RewardNorm, assign_rewards_in_files}
 
 use spag_cli::{Result, exit, flags, prompts};
 
-/// Judges episodes, credits the winners, and mixes in demonstrations.
+/// Judge episodes and assign rewards to the utterances of winners; add demonstrations.
 ///
 /// Every utterance of a game's winner, up to the deciding one, becomes a sample with a reward that grows towards the
-/// end of the game. Ties and broken rules give none. A summary of outcomes and weights is printed.
+/// end of the game. Ties and broken rules give no samples. Prints a summary of outcomes and weights.
 #[derive(Debug, Parser)]
 #[command(name = "spag-assign-rewards", version, rename_all = "snake_case", max_term_width = 110)]
 pub(crate) struct AssignArgs {
     /// Episodes: a JSON list or JSONL.
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     input_data_path: PathBuf,
-    /// Where the samples go: JSONL if the name ends in .jsonl, else a JSON list.
+    /// Output file for the samples: JSONL if its name ends in .jsonl, else a JSON list.
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     output_data_path: PathBuf,
-    /// Demonstrations to add after the samples: rows of query/target or prompt/answer.
+    /// Demonstrations to append: rows with query and target, or prompt and answer.
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     sft_data_path: Option<PathBuf>,
-    /// Where to write each episode's outcome and number of utterances, one JSON object a line.
+    /// Output file for the outcome and number of utterances of each episode (JSONL).
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     outcomes_path: Option<PathBuf>,
-    /// An utterance gets this many times the reward of the winner's next one.
+    /// Discount: the reward of an utterance is X times that of the winner's next one.
     #[arg(long, value_name = "X", default_value_t = CreditConfig::default().decay_weight, value_parser = flags::positive, help_heading = "Credit")]
     decay_weight: f64,
-    /// A winner's rewards sum to 1, or average 1: sum or mean.
+    /// Normalization of a winner's rewards: sum (they sum to 1) or mean (they average 1).
     #[arg(long, value_name = "NORM", default_value_t = RewardNorm::default(), help_heading = "Credit")]
     reward_norm: RewardNorm,
-    /// Who decides: paper (matches anywhere in a word) or whole-word.
+    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Credit")]
     judge: JudgeKind,
-    /// Wordings to use in place of the built-in ones.
+    /// Prompts to use instead of the built-in ones (JSON).
     #[arg(long, value_name = "FILE", help_heading = "Wording")]
     prompts: Option<PathBuf>,
-    /// Seed of the choice among wordings.
+    /// Seed of the choice of prompts.
     #[arg(long, value_name = "N", default_value_t = CreditConfig::default().seed, help_heading = "Wording")]
     seed: u64,
-    /// Threads that judge and write samples; those of the machine's cores if not given. The files do not depend on it.
+    /// Number of threads [default: all cores]. The files do not depend on it.
     #[arg(long, value_name = "N", help_heading = "Speed")]
     threads: Option<NonZeroUsize>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct AssignArgs {
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let args: AssignArgs = flags::parse(args)?;
     let prompts = prompts::load(args.prompts.as_deref())?;
-    // The reference's scripts pass an empty name for "none".
+    // The reference's scripts pass an empty name for no file.
     let sft = args.sft_data_path.filter(|path| !path.as_os_str().is_empty());
     let job =
         AssignJob { input: args.input_data_path, sft, output: args.output_data_path, outcomes: args.outcomes_path };

@@ -13,7 +13,7 @@ pub(crate) enum PlayError {
     #[error(
         "{}: the {role}'s first prompt with the word {word:?} has {} tokens and an utterance up to {}, but the model \
          has room for {} in all (--max_length, or its max_position_embeddings); take a model with a longer context, \
-         shorter wordings (--prompts), or fewer --max_new_tokens", folder.display(), budget.prompt, budget.utterance, budget.length
+         shorter prompts (--prompts), or fewer --max_new_tokens", folder.display(), budget.prompt, budget.utterance, budget.length
     )]
     ContextTooShort {
         folder: PathBuf,
@@ -24,14 +24,14 @@ pub(crate) enum PlayError {
     },
     /// Some games failed: their players gave no utterance.
     #[error(
-        "{missing} of {total} games failed ({} says why); the same command plays them again and nothing else",
-        why.display()
+        "{missing} of {total} games failed (see {}); the same command plays them again and nothing else",
+        reasons.display()
     )]
     GamesFailed {
         missing: usize,
         total: usize,
         /// The file with the reasons.
-        why: PathBuf,
+        reasons: PathBuf,
     },
 }
 

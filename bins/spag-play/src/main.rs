@@ -1,11 +1,9 @@
 //! The `spag-play` program: two players, or one against itself, on a list of target words.
 
 mod error;
-mod interrupts;
-mod metered;
+mod observer;
 mod play;
-mod table;
-mod watch;
+mod players;
 
 use std::process::ExitCode;
 

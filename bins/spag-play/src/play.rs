@@ -1,4 +1,4 @@
-//! `spag-play`: two language models, or one against itself, on a list of target words.
+//! The flags and the run of `spag-play`.
 
 use std::{ffi::OsString, path::PathBuf, time::Instant};
 
@@ -10,9 +10,8 @@ use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, Ru
 
 use crate::{
     error::PlayError,
-    interrupts::Interrupts,
-    table::{Table, TokenCounts},
-    watch::Watch,
+    observer::{Interrupts, PlayObserver},
+    players::{Players, TokenCounts},
 };
 use spag_cli::{
     Error, LineEvery, PlayerArgs, Result, TerminalProgress, exit,
@@ -20,58 +19,58 @@ use spag_cli::{
     prompts,
 };
 
-/// Plays Adversarial Taboo on every target word, and keeps all games.
+/// Play Adversarial Taboo on every target word and record the games.
 ///
 /// Takes the flags of the reference's playing script, in snake_case or kebab-case. Finished games are appended to
-/// <prefix>_<task>_<suffix>_rank<R>.jsonl in --output_dir; a stopped run goes on with the same command, in any number of
-/// processes. At the end all are written to <prefix>_<task>_<suffix>_results.json in the order of the words, and what
-/// they say to <prefix>_<task>_<suffix>_summary.json. Exit codes: 0 all games are played, 1 some failed, 2 bad input,
-/// 130 or 143 stopped by SIGINT (Ctrl-C) or SIGTERM; a second Ctrl-C ends the program at once.
+/// <prefix>_<task>_<suffix>_rank<R>.jsonl in --output_dir. The same command resumes a stopped run, with any number of
+/// ranks. At the end all games are written to <prefix>_<task>_<suffix>_results.json in the order of the words, and
+/// statistics to <prefix>_<task>_<suffix>_summary.json. Exit codes: 0 all games were played, 1 some failed, 2 bad input,
+/// 130 or 143 stopped by SIGINT (Ctrl-C) or SIGTERM. A second Ctrl-C stops at once.
 #[derive(Debug, Parser)]
 #[command(name = "spag-play", version, rename_all = "snake_case", max_term_width = 110)]
 pub(crate) struct PlayArgs {
-    /// The attacker: a checkpoint (a Hugging Face folder) or an endpoint (openai:http://HOST:PORT/v1#MODEL; the key
-    /// comes from OPENAI_API_KEY).
+    /// The attacker: a checkpoint (a Hugging Face folder) or an endpoint (openai:http://HOST:PORT/v1#MODEL, with the key
+    /// in OPENAI_API_KEY).
     #[arg(long, value_name = "PLAYER", help_heading = "Players")]
     attacker_model_name_or_path: PlayerSpec,
-    /// The defender, given likewise; the same one means self-play.
+    /// The defender: a checkpoint or an endpoint. The same one as the attacker means self-play.
     #[arg(long, value_name = "PLAYER", help_heading = "Players")]
     defender_model_name_or_path: PlayerSpec,
     #[command(flatten)]
     players: PlayerArgs,
 
-    /// Target words, one a line.
+    /// Target words, one per line.
     #[arg(long, value_name = "FILE", help_heading = "Games")]
     data_path: PathBuf,
-    /// Turns of a game at most; a turn is one utterance of each player.
+    /// Maximum number of turns in a game. A turn is one utterance of each player.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count, help_heading = "Games")]
     taboo_max_turns: usize,
-    /// Games on every word.
+    /// Number of games per word.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::count, help_heading = "Games")]
     games_per_word: usize,
-    /// Play decided games on to their last turn, as the reference does: True or False. Rewards do not depend on it.
+    /// Continue decided games to their last turn, as the reference does: True or False. Rewards do not depend on it.
     #[arg(long, value_name = "BOOL", default_value = "False", num_args = 0..=1, default_missing_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Games")]
     play_on: bool,
-    /// So many games that fail in a row, for instance since an endpoint is gone, end the run.
+    /// Stop after N consecutive failed games, so that a dead endpoint cannot exhaust the word list.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::count, help_heading = "Games")]
     max_failed_in_a_row: usize,
-    /// Who decides: paper (matches anywhere in a word) or whole-word.
+    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]
     judge: JudgeKind,
-    /// Wordings to use in place of the built-in ones.
+    /// Prompts to use instead of the built-in ones (JSON).
     #[arg(long, value_name = "FILE", help_heading = "Games")]
     prompts: Option<PathBuf>,
 
-    /// Folder of the results.
+    /// Output folder.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     output_dir: PathBuf,
-    /// First part of the results' file names.
+    /// First part of the names of output files.
     #[arg(long, value_name = "NAME", default_value = "llama", help_heading = "Output")]
     model_prefix: String,
-    /// Last part of the results' file names; by default the name of the word list.
+    /// Last part of the names of output files [default: the name of the word list].
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     data_suffix: Option<String>,
-    /// Games between two lines of progress in a log; by default there is one every ten seconds.
+    /// Number of games between lines of progress in a log [default: a line every ten seconds].
     #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Output")]
     logging_steps: Option<usize>,
 }
@@ -80,7 +79,7 @@ pub(crate) struct PlayArgs {
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let (args, notes) = flags::parse_reference::<PlayArgs>(Task::Playing, args)?;
     let env = LaunchEnv::detect()?;
-    // One of several processes is enough to say what all would say.
+    // The notes are the same on all ranks.
     if env.rank == 0 {
         notes.print();
     }
@@ -94,7 +93,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     let prompts = prompts::load(args.prompts.as_deref())?;
     let mut job = job(args, words, env)?.open()?;
     if env.world_size > 1 {
-        // Before models are loaded, which may take longer than others wait.
+        // Before models are loaded, which may take longer than the join timeout.
         job.join(env, &JoinOptions::detect()?)?;
     }
     let total = job.total();
@@ -108,13 +107,13 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
         job.report_all_finished()?;
     } else {
         let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
-        let mut table = Table::open(&args.players, attacker, defender, env.local_size)?;
-        table.require_room(&prompts, &longest, args.taboo_max_turns)?;
-        run.played = play_missing(args, env, &mut job, &mut table, &prompts, &interrupts).inspect_err(|_| {
+        let mut players = Players::open(&args.players, attacker, defender, env.local_size)?;
+        players.check_context(&prompts, &longest, args.taboo_max_turns)?;
+        run.played = play_missing(args, env, &mut job, &mut players, &prompts, &interrupts).inspect_err(|_| {
             let done = job.recorded();
             exit::note(format_args!("note: {done} of {total} games are played; the same command plays the others"));
         })?;
-        run.players = table.work();
+        run.players = players.work();
     }
     if let Some(signal) = interrupts.caught().filter(|_| run.played.stopped) {
         let done = job.recorded();
@@ -122,15 +121,12 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
         let rest = format!("{done} of {total} games are played, the same command plays the others");
         return Err(Error::Stopped { signal, message: format!("stopped by {signal}; {rest}") });
     }
-    let why = job.failed_path().to_owned();
+    let reasons = job.failed_path().to_owned();
     match job.finish(&run)? {
         Finished::ByRankZero => exit::say(&run),
         Finished::Written { results, stats, missing } => {
             exit::say(format_args!("{} games in {}\n{stats}\n{run}", stats.counts().games(), results.display()))?;
-            match missing {
-                0 => Ok(()),
-                _ => Err(PlayError::GamesFailed { missing, total, why }.into()),
-            }
+            if missing > 0 { Err(PlayError::GamesFailed { missing, total, reasons }.into()) } else { Ok(()) }
         }
     }
 }
@@ -139,7 +135,7 @@ fn play_missing(
     args: &PlayArgs,
     env: &LaunchEnv,
     job: &mut OpenJob,
-    table: &mut Table,
+    players: &mut Players,
     prompts: &PromptSet,
     interrupts: &Interrupts,
 ) -> Result<Played> {
@@ -150,13 +146,13 @@ fn play_missing(
     };
     progress.begin(&what, job.missing().len() as u64);
     let tokens = TokenCounts::default();
-    let mut watch = Watch { progress: &mut progress, interrupts, tokens: &tokens, began: Instant::now() };
-    let played = table.play(job, prompts, &tokens, &mut watch)?;
+    let mut observer = PlayObserver { progress: &mut progress, interrupts, tokens: &tokens, started: Instant::now() };
+    let played = players.play(job, prompts, &tokens, &mut observer)?;
     progress.end();
     Ok(played)
 }
 
-/// What is to be played, as flags say it.
+/// The job that the flags describe.
 fn job(args: &PlayArgs, words: Vec<String>, env: &LaunchEnv) -> Result<PlayJob> {
     Ok(PlayJob {
         words,
@@ -176,7 +172,7 @@ fn job(args: &PlayArgs, words: Vec<String>, env: &LaunchEnv) -> Result<PlayJob> 
     })
 }
 
-/// Who plays and how, as the record notes it: games of others are not gone on with.
+/// The description of players and settings in records. A run does not resume a record with another description.
 fn players(args: &PlayArgs) -> Result<String> {
     let attacker = args.players.describe(&args.attacker_model_name_or_path)?;
     let defender = args.players.describe(&args.defender_model_name_or_path)?;
@@ -185,11 +181,11 @@ fn players(args: &PlayArgs) -> Result<String> {
         AfterDecision::PlayOn => "; play_on",
     };
     let sampling = args.players.sampling.describe();
-    let (judge, wordings) = (args.judge, prompts::fingerprint(args.prompts.as_deref())?);
-    Ok(format!("attacker={attacker}; defender={defender}; judge={judge}; prompts={wordings}; {sampling}{played_on}"))
+    let (judge, prompts) = (args.judge, prompts::fingerprint(args.prompts.as_deref())?);
+    Ok(format!("attacker={attacker}; defender={defender}; judge={judge}; prompts={prompts}; {sampling}{played_on}"))
 }
 
-/// What the names of the run's files begin with.
+/// The common first part of the names of the output files.
 fn stem(args: &PlayArgs) -> String {
     let words = || args.data_path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let suffix = args.data_suffix.clone().unwrap_or_else(words);
@@ -209,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spag_train_knows_every_flag() {
+    fn spag_train_accepts_every_flag() {
         assert_eq!(Task::Playing.check_flags(&PlayArgs::command()), Ok(()));
     }
 }

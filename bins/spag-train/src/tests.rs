@@ -23,12 +23,12 @@ fn config(line: &str) -> TrainConfig {
     args.config(args.max_length)
 }
 
-fn refusal(flags: &str) -> String {
+fn rejection(flags: &str) -> String {
     parse(&format!("{MINIMAL} {flags}")).unwrap_err().to_string()
 }
 
 #[test]
-fn the_reference_command_word_for_word() {
+fn reference_command_is_parsed() {
     let (args, notes) = parse(IMITATION).unwrap();
     assert_eq!(args.train_data_path, [PathBuf::from("./data/train_imitation_gpt4.json")]);
     assert_eq!(args.deepspeed, Some("./configs/default_offload_opt_param.json".into()));
@@ -57,12 +57,12 @@ fn the_reference_command_word_for_word() {
 }
 
 #[test]
-fn without_flags_the_trainers_defaults_hold() {
+fn defaults_are_those_of_the_trainer() {
     assert_eq!(config(MINIMAL), TrainConfig::default());
 }
 
 #[test]
-fn kebab_case_inline_values_and_bare_switches_say_the_same() {
+fn kebab_case_inline_values_and_bare_switches_are_equal() {
     let kebab: Vec<String> = IMITATION
         .replace("--bf16 True", "--bf16")
         .replace("--lm_kl_coeff 0.1", "--lm_kl_coeff=0.1")
@@ -73,17 +73,17 @@ fn kebab_case_inline_values_and_bare_switches_say_the_same() {
 }
 
 #[test]
-fn truth_values_in_every_spelling() {
+fn truth_values_have_many_spellings() {
     for (flags, truth) in
         [("--bf16", true), ("--bf16 1", true), ("--bf16=true", true), ("--bf16 False", false), ("--bf16 0", false)]
     {
         assert_eq!(config(&format!("{MINIMAL} {flags}")).bf16, truth, "{flags}");
     }
-    assert!(refusal("--bf16 maybe").contains("True or False"));
+    assert!(rejection("--bf16 maybe").contains("True or False"));
 }
 
 #[test]
-fn steps_and_several_files() {
+fn steps_and_several_files_are_parsed() {
     let (args, _) = parse("--model_name_or_path m --output_dir o --train_data_path a.json b.jsonl --seed 7").unwrap();
     assert_eq!(args.train_data_path.len(), 2);
     for (flags, steps) in [("--max_steps -1", None), ("--max_steps 0", None), ("--max_steps 12", Some(12))] {
@@ -94,7 +94,7 @@ fn steps_and_several_files() {
 }
 
 #[test]
-fn evaluation_data_are_evaluated_on() {
+fn evaluation_defaults_to_every_epoch_with_data() {
     let strategy = |flags: &str| config(&format!("{MINIMAL} {flags}")).evaluation_strategy;
     assert_eq!(strategy("--evaluation_strategy steps"), IntervalStrategy::No);
     assert_eq!(strategy("--eval_data_path e.json"), IntervalStrategy::Epoch);
@@ -103,7 +103,7 @@ fn evaluation_data_are_evaluated_on() {
 }
 
 #[test]
-fn how_a_run_begins() {
+fn start_follows_from_resume_and_overwrite() {
     let start = |flags: &str| parse(&format!("{MINIMAL} {flags}")).unwrap().0.start();
     assert_eq!(start("").unwrap(), Start::New);
     assert_eq!(start("--overwrite_output_dir").unwrap(), Start::Overwrite);
@@ -117,7 +117,7 @@ fn how_a_run_begins() {
 }
 
 #[test]
-fn events_go_where_they_are_asked_to() {
+fn events_folder_follows_from_logging_dir_and_report_to() {
     let events = |flags: &str| {
         let (args, _) = parse(&format!("{MINIMAL} {flags}")).unwrap();
         let (dir, others) = args.events();
@@ -130,7 +130,7 @@ fn events_go_where_they_are_asked_to() {
 }
 
 #[test]
-fn what_would_change_the_result_is_refused_with_a_reason() {
+fn values_that_would_change_the_result_are_rejected_with_a_reason() {
     for (flags, why) in [
         ("--label_smoothing_factor 0.1", "label smoothing"),
         ("--padding_side left", "padded on the right"),
@@ -149,21 +149,21 @@ fn what_would_change_the_result_is_refused_with_a_reason() {
         ("--learning_rate -1", "--learning_rate"),
         ("--adam_beta1 1", "below 1"),
     ] {
-        let message = refusal(flags);
+        let message = rejection(flags);
         assert!(message.contains(why), "{flags}: {message}");
     }
 }
 
 #[test]
-fn unknown_flags_get_the_nearest_known_name() {
-    assert!(refusal("--lm_kl_coef 0.1").contains("nearest known one is --lm_kl_coeff"));
+fn unknown_flag_suggests_the_nearest_name() {
+    assert!(rejection("--lm_kl_coef 0.1").contains("nearest known one is --lm_kl_coeff"));
     // Those accepted without effect are known too.
-    assert!(refusal("--remove_unused_column False").contains("nearest known one is --remove_unused_columns"));
-    assert!(refusal("--taboo_max_turn 5").contains("nearest known one is --taboo_max_turns"));
-    assert_eq!(refusal("--xyzzy"), "unknown flag --xyzzy");
+    assert!(rejection("--remove_unused_column False").contains("nearest known one is --remove_unused_columns"));
+    assert!(rejection("--taboo_max_turn 5").contains("nearest known one is --taboo_max_turns"));
+    assert_eq!(rejection("--xyzzy"), "unknown flag --xyzzy");
 }
 
 #[test]
-fn spag_play_knows_every_flag() {
+fn spag_play_accepts_every_flag() {
     assert_eq!(Task::Training.check_flags(&<TrainArgs as clap::CommandFactory>::command()), Ok(()));
 }

@@ -1,4 +1,4 @@
-//! `spag-train`: imitation and offline policy optimisation with the reference's flags.
+//! The run of `spag-train`.
 
 use std::ffi::OsString;
 
@@ -19,27 +19,24 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let env = LaunchEnv::detect()?;
     let first = env.rank == 0;
     let (mut job, notes) = job(args, notes)?;
-    // One of several processes is enough to say what all would say.
+    // The notes are the same on all ranks.
     if first {
         notes.print();
     }
     if env.restarts > 0 && job.start != Start::Latest {
-        // The launcher's command is that of the first start.
+        // After a restart by the launcher, which repeats the first command.
         job.start = Start::Latest;
     }
-    let summary = match first {
-        true => spag_train::run(&job, &mut TerminalProgress::default())?,
-        false => spag_train::run(&job, &mut Silent)?,
-    };
-    match first {
-        true => exit::say(told(&summary, &job)),
-        false => Ok(()),
+    if !first {
+        return Ok(spag_train::run(&job, &mut Silent).map(drop)?);
     }
+    let summary = spag_train::run(&job, &mut TerminalProgress::default())?;
+    exit::say(summary_text(&summary, &job))
 }
 
-/// What the flags ask for, and which of them have no effect.
+/// The job that the flags describe; adds flags without effect to the notes.
 fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
-    // The reference's scripts pass an empty name for "none".
+    // The reference's scripts pass an empty name for no model.
     let mut reference = args.ref_model_name_or_path.clone().filter(|path| !path.as_os_str().is_empty());
     if reference.is_some() && !args.train_method.needs_reference() {
         notes.add("ref_model_name_or_path", "SFT has no KL term");
@@ -72,7 +69,7 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
 }
 
 /// The result in a few lines.
-fn told(summary: &TrainSummary, job: &TrainJob) -> String {
+fn summary_text(summary: &TrainSummary, job: &TrainJob) -> String {
     let before = match summary.resumed_at {
         0 => String::new(),
         step => format!(" ({step} of them before this start)"),

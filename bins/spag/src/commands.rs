@@ -1,4 +1,4 @@
-//! `spag`: the whole loop, and the tools around it, as subcommands.
+//! The subcommands of `spag`.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::{arena, bench, data, generate, init_model, launch, make_base, plan, run, show};
 use spag_cli::{Result, flags};
 
-/// Self-play of an adversarial language game: words, games, rewards, training, a better player.
+/// Self-play of adversarial language games: play, assign rewards, train, repeat.
 #[derive(Debug, Parser)]
 #[command(name = "spag", version, rename_all = "snake_case", max_term_width = 110)]
 pub(crate) struct SpagArgs {

@@ -1,4 +1,4 @@
-//! `spag data`: other people's files into training data.
+//! `spag data`: converts files of others to training data.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use spag_rewards::{AlpacaTemplate, convert_alpaca, convert_imitation};
 
 use spag_cli::{Result, exit, prompts};
 
-/// Turn other people's files into training data.
+/// Convert files to training data.
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub(crate) enum DataCommand {
@@ -16,39 +16,39 @@ pub(crate) enum DataCommand {
     Alpaca(AlpacaArgs),
 }
 
-/// Games of a strong player into samples to imitate: what the winners said, in random wordings.
+/// Convert games to imitation samples: the utterances of winners, with random prompts.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct ImitationArgs {
     /// Episodes: a JSON list or JSONL.
     #[arg(long, value_name = "FILE")]
     input_data_path: PathBuf,
-    /// Where the samples go: JSONL if the name ends in .jsonl, else a JSON list.
+    /// Output file for the samples: JSONL if its name ends in .jsonl, else a JSON list.
     #[arg(long, value_name = "FILE")]
     output_data_path: PathBuf,
-    /// Who decides: paper (matches anywhere in a word) or whole-word.
+    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper")]
     judge: JudgeKind,
-    /// Wordings to use in place of the built-in ones.
+    /// Prompts to use instead of the built-in ones (JSON).
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
-    /// Seed of the choice among wordings.
+    /// Seed of the choice of prompts.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
 
-/// Alpaca's instruction, input and output into prompt and target.
+/// Convert Alpaca's instruction, input and output to prompt and target.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct AlpacaArgs {
     /// Alpaca rows: a JSON list or JSONL.
     #[arg(long, value_name = "FILE")]
     input_data_path: PathBuf,
-    /// Where the rows go: JSONL if the name ends in .jsonl, else a JSON list.
+    /// Output file: JSONL if its name ends in .jsonl, else a JSON list.
     #[arg(long, value_name = "FILE")]
     output_data_path: PathBuf,
-    /// Wordings to use in place of the built-in ones: a JSON object with with_input and without_input, in which
-    /// {instruction} and {input} are filled in.
+    /// Templates to use instead of the built-in ones: a JSON object with the keys with_input and without_input and the
+    /// placeholders {instruction} and {input}.
     #[arg(long, value_name = "FILE")]
     template: Option<PathBuf>,
 }

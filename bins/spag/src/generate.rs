@@ -1,4 +1,4 @@
-//! `spag generate`: completions for a file of prompts.
+//! `spag generate`: completes the prompts of a file.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,10 +22,10 @@ pub(crate) struct GenerateArgs {
     /// The checkpoint: a Hugging Face folder.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Prompts, one {"prompt": …} a line.
+    /// Prompts (JSONL): one {"prompt": …} per line.
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
-    /// Where {"prompt", "output_ids", "text", "finish", "cut_tokens"} go, one a line in the order of the prompts.
+    /// Output file (JSONL): {"prompt", "output_ids", "text", "finish", "cut_tokens"} in the order of the prompts.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
@@ -34,22 +34,22 @@ pub(crate) struct GenerateArgs {
     engine: EngineArgs,
     #[command(flatten)]
     loading: LoadArgs,
-    /// End a completion where this text occurs; may be given several times.
+    /// Stop string: ends a completion. May be given several times.
     #[arg(long, value_name = "TEXT", help_heading = "Tokens")]
     stop: Vec<String>,
-    /// Also write each token's log-probability, under the model and under the distribution that it was drawn from.
+    /// Also write the log-probability of each token under the model and under the sampling distribution.
     #[arg(long)]
     log_probs: bool,
 }
 
-/// A line of the input; other keys do no harm.
+/// A line of the input. Other keys are ignored.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with `prompt`")]
 struct PromptRow {
     prompt: String,
 }
 
-/// A line of the output. As in the reference, `output_ids` ends with EOS where the model ended its text itself.
+/// A line of the output. As in the reference, `output_ids` ends with EOS if the model generated it.
 #[derive(Serialize)]
 struct CompletionRow<'a> {
     prompt: &'a str,
@@ -78,7 +78,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
 
     let mut progress = TerminalProgress::default();
     progress.begin("generate", prompts.len() as u64);
-    // Some more than run, so that none that leaves is missed; completions wait for those before them.
+    // Keeps the engine full. Completions are written in order.
     let ahead = 2 * setting.max_running;
     let (mut submitted, mut written) = (0, 0);
     let mut open: HashMap<RequestId, usize> = HashMap::new();
@@ -105,7 +105,9 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let stats = engine.stats();
     if stats.truncated_prompts > 0 {
         let cut = stats.truncated_prompts;
-        exit::note(format_args!("note: {cut} prompts were longer than the model can read and lost their beginning"));
+        exit::note(format_args!(
+            "note: {cut} prompts were longer than the context of the model and lost their beginning"
+        ));
     }
     exit::say(format_args!("{written} prompts, {} new tokens in {}", stats.new_tokens, args.output.display()))
 }

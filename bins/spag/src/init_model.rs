@@ -1,4 +1,4 @@
-//! `spag init-model`: a checkpoint of random weights.
+//! `spag init-model`: writes a checkpoint with random weights.
 
 use std::path::{Path, PathBuf};
 
@@ -7,21 +7,21 @@ use spag_model::{Layout, LlamaConfig, SpecialIds, Tokenizer, WeightDtype, WriteO
 
 use spag_cli::{Error, Result, exit};
 
-/// Make a checkpoint of random weights from a config.json.
+/// Write a checkpoint with random weights for a config.json.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct InitModelArgs {
-    /// The architecture, as Hugging Face writes it.
+    /// The architecture: a config.json of Hugging Face.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The tokenizer.json to go with it; by default the one beside --config, if there is one. Without a tokenizer the
-    /// folder can be timed, not trained on text.
+    /// The tokenizer.json [default: the one beside --config, if any]. Without a tokenizer the checkpoint can be timed but not
+    /// trained.
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
     /// Seed of the weights.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
-    /// Number format of the saved weights: f32 or bf16.
+    /// Number format of the weights: f32 or bf16.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     dtype: WeightDtype,
     /// Folder of the checkpoint.
@@ -44,7 +44,7 @@ pub(crate) fn run(args: InitModelArgs) -> Result<()> {
     ))
 }
 
-/// The tokenizer in `path`, which must fit the model.
+/// Reads a tokenizer and checks that it fits the model.
 fn tokenizer(path: &Path, config: &LlamaConfig, config_path: &Path) -> Result<Tokenizer> {
     let tokenizer = Tokenizer::from_file(path, SpecialIds { bos: config.bos_token_id, eos: config.eos_token_id })?;
     if tokenizer.vocab_size() > config.vocab_size {

@@ -1,4 +1,4 @@
-//! `spag make-base`: the base model that the loop starts from, made again.
+//! `spag make-base`: trains the base model that the loop starts from.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use spag_pipeline::{BaseConfig, make_base};
 
 use spag_cli::{Result, TerminalProgress, exit};
 
-/// Make a base model, tokenizer included, from the lexicon and a seed.
+/// Train a base model and its tokenizer from the lexicon and a seed.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct MakeBaseArgs {
     /// The configuration, e.g. configs/base.toml.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// Override a setting, e.g. --set seed=7; may be given several times.
+    /// Override a setting, e.g. --set seed=7. May be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! `spag run`: the whole loop.
+//! `spag run`: runs the whole loop.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use spag_pipeline::{RunConfig, render_text};
 
 use spag_cli::{Result, TerminalProgress, exit};
 
-/// Run the whole loop of a configuration: base, imitation, self-play and training in turn, evaluation, report.
+/// Run the whole loop: imitation, rounds of self-play and training, evaluation, report.
 ///
-/// Stages that are finished are not run again; interrupted anywhere, the same command goes on. Started as several
-/// processes (spag launch, torchrun, srun, mpirun), all of them play and train.
+/// The same command resumes an interrupted run and skips finished stages. With several ranks (spag launch, torchrun, srun,
+/// mpirun) all ranks play and train.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct RunArgs {
     /// The configuration, e.g. configs/tiny.toml.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// Override a setting, e.g. --set train.learning_rate=1e-3; may be given several times.
+    /// Override a setting, e.g. --set train.learning_rate=1e-3. May be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: RunArgs) -> Result<()> {
     let env = LaunchEnv::detect()?;
     let config = RunConfig::load(&args.config, &args.set)?;
-    // A stage of one rank may take long; one that is gone is noticed all the same.
+    // A stage that runs on one rank may take long. Heartbeats detect lost ranks.
     let options = JoinOptions { collective_timeout: Duration::from_secs(24 * 3600), ..JoinOptions::detect()? };
     let group = spag_dist::join_on(&env, &options, config.device.open(env.local_rank)?.device())?;
     let report = match env.rank {

@@ -1,4 +1,4 @@
-//! Where models compute, and in which number format, as flags say it.
+//! The flags of devices and number formats.
 
 use std::path::Path;
 
@@ -8,42 +8,51 @@ use spag_model::{Checkpoint, DeviceChoice, DtypeChoice, LlamaConfig, LoadOptions
 
 use crate::Result;
 
-/// The flag of everything that computes.
+/// The flag of programs that compute.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub struct DeviceArgs {
-    /// Where models compute: cpu, cuda (the GPU of this process's number on its machine), cuda:N, or auto, which is cuda
-    /// where this program was built for it and there is a GPU.
+    /// Device of the models: cpu, cuda (the GPU with this process's local rank), cuda:N, or auto (cuda if this build
+    /// supports it and the machine has a GPU, else cpu).
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto, help_heading = "Device")]
     pub device: DeviceChoice,
 }
 
 impl DeviceArgs {
-    /// Opens the device; one that cannot be used is found out here, before anything is loaded.
+    /// Opens the device, so that an unusable one is reported before anything is loaded.
+    ///
+    /// # Errors
+    /// The device is unusable, or the launcher's environment is invalid.
     pub fn open(&self) -> Result<OpenDevice> {
         Ok(self.device.open(LaunchEnv::detect()?.local_rank)?)
     }
 }
 
-/// The flags of everything that generates.
+/// The flags of programs that load checkpoints for generation.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub struct LoadArgs {
     #[command(flatten)]
     device: DeviceArgs,
-    /// Number format of weights and arithmetic: f32, bf16, or auto, which is f32 on a CPU and elsewhere bf16 where the
-    /// checkpoint has 16 bits a weight. On a CPU arithmetic is f32 either way.
+    /// Number format of the weights: f32, bf16, or auto (on a GPU bf16 if the checkpoint has 16 bits per weight, else
+    /// f32). Arithmetic on a CPU is always f32.
     #[arg(long, value_name = "TYPE", default_value_t = DtypeChoice::Auto, help_heading = "Device")]
     dtype: DtypeChoice,
 }
 
 impl LoadArgs {
     /// Opens the device.
+    ///
+    /// # Errors
+    /// The device is unusable, or the launcher's environment is invalid.
     pub fn open(&self) -> Result<OpenDevice> {
         self.device.open()
     }
 
-    /// The number format that the model in `folder` will have.
+    /// The number format of the model in `folder` once loaded.
+    ///
+    /// # Errors
+    /// The device is unusable, or `config.json` cannot be read.
     pub fn dtype(&self, folder: &Path) -> Result<WeightDtype> {
         let device = self.open()?;
         let config = LlamaConfig::from_file(folder.join("config.json"))?;
@@ -51,11 +60,14 @@ impl LoadArgs {
     }
 
     /// Loads the checkpoint in `folder` onto the device.
+    ///
+    /// # Errors
+    /// The device is unusable, or the checkpoint cannot be loaded.
     pub fn load(&self, folder: &Path) -> Result<Checkpoint> {
         let device = self.open()?.device().clone();
         let dtype = match (self.dtype, device.is_cpu()) {
             (DtypeChoice::Fixed(dtype), _) => dtype,
-            // The folder is looked at by whoever loads it, who has more to say of one that is none.
+            // An invalid folder is reported by `load_with`, which has the better message.
             (DtypeChoice::Auto, true) => WeightDtype::F32,
             (DtypeChoice::Auto, false) => self.dtype(folder)?,
         };

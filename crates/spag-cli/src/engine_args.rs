@@ -1,47 +1,51 @@
-//! What an engine may use, as flags say it.
+//! The flags of the generation engine.
 
 use clap::Args;
 use spag_model::{EngineConfig, Llama, LlamaConfig, MemoryBudget, PrefixSharing};
 
 use crate::{Result, flags};
 
-/// Prompt tokens of a forward pass on a GPU: as many as keep its tensor cores busy.
+/// Default of `--max_step_tokens` on a GPU: enough prompt tokens to keep the tensor cores busy.
 const DEVICE_STEP_TOKENS: usize = 2048;
 
-/// The flags of everything that runs an engine.
+/// The flags of programs that run a generation engine.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub struct EngineArgs {
-    /// Games, or prompts, that are worked on side by side at most; by default as many as half of the free memory has
-    /// room for, up to 128.
+    /// Maximum number of games, or prompts, that run concurrently [default: as many as fit into half of the free memory,
+    /// at most 128].
     #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Engine")]
     pub per_device_eval_batch_size: Option<usize>,
-    /// Memory for keys and values in GiB, per model; by default what the batch needs at full length, and half of the
-    /// free memory at most.
+    /// Size of the KV cache in GiB, per model [default: what the batch needs at full length, at most half of the free
+    /// memory].
     #[arg(long, value_name = "X", value_parser = flags::positive, help_heading = "Engine")]
     kv_cache_gib: Option<f64>,
-    /// Tokens of a page of keys and values.
+    /// Number of tokens in a page of the KV cache [default: 64].
     #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Engine")]
     page_size: Option<usize>,
-    /// Prompt tokens of a forward pass at most; longer prompts go in chunks.
+    /// Maximum number of prompt tokens in a forward pass. Longer prompts are computed in chunks (chunked prefill)
+    /// [default: 256, on a GPU 2048].
     #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Engine")]
     max_step_tokens: Option<usize>,
-    /// Compute equal beginnings once: True or False.
+    /// Share the KV cache of common prefixes: True or False.
     #[arg(long, value_name = "BOOL", default_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Engine")]
     prefix_sharing: bool,
-    /// Engines that share this machine's memory; what is running decides, not a flag.
+    /// The number of engines that share the memory of this machine. Not a flag.
     #[arg(skip = 1usize)]
     engines: usize,
 }
 
 impl EngineArgs {
-    /// The same for one of `engines` that share this machine's memory: each takes its part of the half that engines may
-    /// have, unless flags say what it takes.
+    /// The same flags for one of `engines` engines that share the memory of this machine: each uses an equal part of half
+    /// of the free memory, unless flags set its size.
     pub fn among(&self, engines: usize) -> Self {
         Self { engines: engines.max(1), ..self.clone() }
     }
 
-    /// What an engine for `model` may use, whose requests have `max_length` tokens at most.
+    /// The configuration of an engine for `model`, whose requests have at most `max_length` tokens.
+    ///
+    /// # Errors
+    /// The free memory of the device cannot be read.
     pub fn config(&self, model: &Llama, max_length: usize) -> Result<EngineConfig> {
         let memory = MemoryBudget::for_model(model)?;
         let mut config = self.config_within(model.config(), max_length, memory);
@@ -51,7 +55,7 @@ impl EngineArgs {
         Ok(config)
     }
 
-    /// As [`EngineArgs::config`] where flags do not say how much `memory` to take.
+    /// [`EngineArgs::config`] within `memory`, unless flags set the size.
     fn config_within(&self, model: &LlamaConfig, max_length: usize, memory: MemoryBudget) -> EngineConfig {
         let memory = memory.split(self.engines);
         let running = self
@@ -88,7 +92,7 @@ mod tests {
         Flags::parse_from(std::iter::once("test").chain(line.split_whitespace())).engine
     }
 
-    /// So large that memory decides, however much there is.
+    /// A model so large that memory is the limit on any machine.
     fn large() -> LlamaConfig {
         serde_json::from_str(
             r#"{"hidden_size": 65536, "intermediate_size": 8, "vocab_size": 8, "num_hidden_layers": 512,
@@ -98,19 +102,19 @@ mod tests {
     }
 
     #[test]
-    fn two_engines_have_half_each_of_what_one_has() {
+    fn two_engines_share_the_memory_of_one() {
         let memory = MemoryBudget::host();
         let (model, args) = (large(), args("--per_device_eval_batch_size 100000"));
-        // One page takes 16 GiB: where there are none to share out, a request of one page has room all the same.
+        // One page takes 16 GiB. Each engine has at least one page.
         let [one, two] = [1, 2].map(|engines| args.among(engines).config_within(&model, 64, memory));
         assert!(two.pages <= one.pages.div_ceil(2), "{} and {}", two.pages, one.pages);
-        assert_eq!((one.max_running, two.max_running), (100_000, 100_000), "what flags say counts");
+        assert_eq!((one.max_running, two.max_running), (100_000, 100_000), "flags take precedence");
         let small = serde_json::from_str(
             r#"{"hidden_size": 8, "intermediate_size": 8, "vocab_size": 8, "num_hidden_layers": 1,
                 "num_attention_heads": 1, "max_position_embeddings": 64}"#,
         )
         .unwrap();
-        // Where there is plenty, two engines take what one does.
+        // With enough memory two engines are configured as one is.
         let [one, two] = [1, 2].map(|engines| self::args("").among(engines).config_within(&small, 64, memory));
         assert_eq!((one.max_running, one.pages), (two.max_running, two.pages));
     }

@@ -1,4 +1,4 @@
-//! Whoever sits at the table: a checkpoint of this machine or an endpoint, as flags say it.
+//! Players from flags: a checkpoint or an endpoint.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use spag_selfplay::{
 
 use crate::{Error, Result, device_args::LoadArgs, engine_args::EngineArgs, flags, sampling::SamplingArgs};
 
-/// The flags of everything that seats players.
+/// The flags of programs that play.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub struct PlayerArgs {
@@ -31,17 +31,17 @@ pub struct PlayerArgs {
     endpoint: EndpointArgs,
 }
 
-/// How endpoints are asked.
+/// The flags of requests to endpoints.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
 struct EndpointArgs {
-    /// Requests to an endpoint under way at a time.
+    /// Maximum number of concurrent requests to an endpoint.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = flags::count, help_heading = "Endpoints")]
     requests_in_flight: usize,
-    /// Requests to an endpoint that may begin in a minute; by default as many as there are.
+    /// Rate limit: requests to an endpoint per minute [default: unlimited].
     #[arg(long, value_name = "X", value_parser = flags::positive, help_heading = "Endpoints")]
     requests_per_minute: Option<f64>,
-    /// Seconds that one try of a request to an endpoint may take.
+    /// Timeout in seconds of one attempt of a request to an endpoint.
     #[arg(long, value_name = "X", default_value_t = 120.0, value_parser = flags::positive, help_heading = "Endpoints")]
     request_timeout: f64,
 }
@@ -57,17 +57,20 @@ pub enum AnyPlayer {
         /// The folder of the checkpoint.
         folder: PathBuf,
     },
-    /// An endpoint, and how many requests it is sent at a time.
+    /// An endpoint, and the number of its concurrent requests.
     Endpoint(Box<EndpointPlayer>, usize),
 }
 
 impl PlayerArgs {
-    /// The same players where so many engines share this machine's memory.
+    /// The same flags for one of `engines` engines that share the memory of this machine.
     pub fn among(&self, engines: usize) -> Self {
         Self { engine: self.engine.among(engines), ..self.clone() }
     }
 
-    /// Makes a player ready: loads its checkpoint, or starts the threads that ask its endpoint.
+    /// Loads the checkpoint, or starts the threads that send requests to the endpoint.
+    ///
+    /// # Errors
+    /// The checkpoint cannot be loaded or does not fit into memory, or a setting of the endpoint is invalid.
     pub fn open(&self, spec: &PlayerSpec) -> Result<AnyPlayer> {
         match spec {
             PlayerSpec::Model(folder) => {
@@ -86,11 +89,14 @@ impl PlayerArgs {
         }
     }
 
-    /// Who plays and how, for records of games: what differs here may say other things.
+    /// Describes the player in records of games: everything that can change an utterance.
+    ///
+    /// # Errors
+    /// The device is unusable or the checkpoint cannot be read.
     pub fn describe(&self, spec: &PlayerSpec) -> Result<String> {
         match spec {
             PlayerSpec::Model(folder) => {
-                // A device that cannot be used is said before gigabytes are read.
+                // Before the checkpoint's files are hashed.
                 self.loading.open()?;
                 let fingerprint = checkpoint_fingerprint(folder)?;
                 Ok(match self.loading.dtype(folder)? {
@@ -109,7 +115,7 @@ impl PlayerArgs {
             Sampling::Random { top_k: Some(k), .. } => {
                 return Err(Error::BadValue {
                     flag: format!("--top_k {k}"),
-                    problem: "the OpenAI protocol has no such setting; leave it out, or use --top_p".into(),
+                    problem: "the OpenAI protocol has no top-k; use --top_p".into(),
                 });
             }
             Sampling::Random { temperature, top_p, top_k: None } => (temperature, top_p),
@@ -131,14 +137,14 @@ impl PlayerArgs {
 }
 
 impl AnyPlayer {
-    /// Games that it plays side by side.
+    /// The number of games that the player plays concurrently.
     pub fn games_at_a_time(&self) -> usize {
         match self {
             Self::Model { games, .. } | Self::Endpoint(_, games) => *games,
         }
     }
 
-    /// What its engine has done, if it has one.
+    /// The statistics of the engine of a checkpoint.
     pub fn generation(&self) -> Option<GenerationStats> {
         match self {
             Self::Model { player, .. } => Some(player.stats()),
@@ -146,7 +152,7 @@ impl AnyPlayer {
         }
     }
 
-    /// What its endpoint was asked for, if it is one.
+    /// The statistics of requests to an endpoint.
     pub fn requests(&self) -> Option<EndpointStats> {
         match self {
             Self::Model { .. } => None,
@@ -154,12 +160,15 @@ impl AnyPlayer {
         }
     }
 
-    /// Either of these.
+    /// The statistics of the engine or of the requests.
     pub fn work(&self) -> Option<PlayerWork> {
         self.generation().map(PlayerWork::Engine).or_else(|| self.requests().map(PlayerWork::Endpoint))
     }
 
-    /// How a prompt fits into its context, and which folder's model that is; of an endpoint's nothing is known.
+    /// The folder of a checkpoint and the space that a prompt leaves in its context. `None` for an endpoint.
+    ///
+    /// # Errors
+    /// The prompt cannot be tokenized.
     pub fn context_budget(&self, prompt: &str) -> Result<Option<(&Path, ContextBudget)>> {
         match self {
             Self::Model { player, folder, .. } => Ok(Some((folder, player.context_budget(prompt)?))),

@@ -1,4 +1,4 @@
-//! How a checkpoint chooses its tokens, as flags say it.
+//! The flags of token sampling.
 
 use std::path::Path;
 
@@ -7,33 +7,33 @@ use spag_model::{GenerationConfig, LlamaConfig, Sampling};
 
 use crate::{Error, Result, exit, flags};
 
-/// The flags of everything that generates text.
+/// The flags of programs that generate text.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub struct SamplingArgs {
-    /// How tokens are chosen.
+    /// Decoding: sampling (at --temperature) or testing (greedy).
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = TaskType::Sampling, help_heading = "Tokens")]
     pub task_type: TaskType,
     /// Sampling temperature.
     #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::positive, help_heading = "Tokens")]
     temperature: f64,
-    /// Draw from this many likeliest tokens only.
+    /// Sample from the K most likely tokens only.
     #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Tokens")]
     top_k: Option<usize>,
-    /// Draw from the likeliest tokens that together have this probability only.
+    /// Sample from the smallest set of most likely tokens whose probabilities sum to at least X.
     #[arg(long, value_name = "X", value_parser = flags::share, help_heading = "Tokens")]
     top_p: Option<f64>,
-    /// Tokens of a prompt and its completion together at most, by default what the model can hold; a longer prompt
-    /// loses its beginning.
+    /// Maximum number of tokens in a prompt and its completion together. A longer prompt loses its beginning [default: the
+    /// context length of the model].
     #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Tokens")]
     max_length: Option<usize>,
-    /// Tokens of a completion at most.
+    /// Maximum number of tokens in a completion.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::count, help_heading = "Tokens")]
     max_new_tokens: usize,
-    /// Tokens of a completion at least: before, neither EOS nor a stop token is chosen.
+    /// Minimum number of tokens in a completion: EOS and stop tokens are not sampled before it is reached.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Tokens")]
     min_new_tokens: usize,
-    /// Seed of everything drawn.
+    /// Seed of all sampling.
     #[arg(long, value_name = "N", default_value_t = 42, help_heading = "Tokens")]
     pub seed: u64,
 }
@@ -41,14 +41,14 @@ pub struct SamplingArgs {
 /// `--task_type`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TaskType {
-    /// Drawn at random, at --temperature.
+    /// Random, at --temperature.
     Sampling,
-    /// The likeliest one, always.
+    /// Greedy: always the most likely token.
     Testing,
 }
 
 impl TaskType {
-    /// Its name in the names of files.
+    /// The name used in file names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sampling => "sampling",
@@ -58,7 +58,7 @@ impl TaskType {
 }
 
 impl SamplingArgs {
-    /// Everything that decides what is drawn, but the seed.
+    /// All settings except the seed, for records of games.
     pub fn describe(&self) -> String {
         let chosen = match self.task_type {
             TaskType::Testing => "greedy".to_owned(),
@@ -76,7 +76,7 @@ impl SamplingArgs {
         format!("{chosen}; max_new_tokens={}{least}{max_length}", self.max_new_tokens)
     }
 
-    /// How tokens are chosen.
+    /// The sampling strategy.
     pub fn sampling(&self) -> Sampling {
         match self.task_type {
             TaskType::Sampling => {
@@ -86,12 +86,12 @@ impl SamplingArgs {
         }
     }
 
-    /// Tokens of a completion at most.
+    /// Maximum number of tokens in a completion.
     pub fn max_new_tokens(&self) -> usize {
         self.max_new_tokens
     }
 
-    /// The settings for one model.
+    /// The settings for the model in `folder`.
     pub fn config(&self, model: &LlamaConfig, folder: &Path) -> TextLimits {
         let positions = model.max_position_embeddings;
         let max_length = fit_max_length(self.max_length.unwrap_or(positions), positions, folder);
@@ -113,7 +113,7 @@ pub fn fit_max_length(asked: usize, positions: usize, folder: &Path) -> usize {
     asked.min(positions)
 }
 
-/// How a model generates, and how long a prompt and its completion may be together.
+/// The generation settings of one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextLimits {
     pub max_length: usize,
@@ -121,11 +121,11 @@ pub struct TextLimits {
 }
 
 impl TextLimits {
-    /// Keeps an utterance to a quarter of what the model can hold, and says so, so that the rules and the game before
-    /// it fit in front of it. Of 2,048 positions the paper's 256 new tokens are an eighth.
+    /// Limits an utterance to a quarter of the context, with a note, so that the rules and the history fit before it. The
+    /// paper's 256 new tokens are an eighth of 2,048 positions.
     ///
     /// # Errors
-    /// More new tokens were asked for than there is room for in all: that is no wish that could be cut to size.
+    /// `--max_new_tokens` is not below the context length.
     pub fn leave_room_for_game(self, folder: &Path) -> Result<Self> {
         let most = (self.max_length / 4).max(1);
         let asked = &self.generation;
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_utterance_leaves_room_for_the_game() {
+    fn utterance_is_limited_to_a_quarter_of_the_context() {
         let asked = TextLimits { max_length: 2048, generation: GenerationConfig::default() };
         let fitted = |limits: &TextLimits| limits.clone().leave_room_for_game(Path::new("m"));
         assert_eq!(fitted(&asked).unwrap(), asked);

@@ -1,15 +1,14 @@
-//! `spag arena`: several players, every two of them in both seats, and a rating for each.
+//! `spag arena`: every two of several players play each other in both roles; prints win rates and ratings.
 
-mod games;
+mod sink;
 mod table;
 
-use std::{io::Write, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
 use spag_game::{GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, play_games, read_words};
-use spag_io::AtomicFile;
-use spag_io::Progress;
+use spag_io::{Progress, write_atomically};
 use spag_model::LlamaConfig;
 use spag_selfplay::{
     GameCounts, PlayerSpec,
@@ -20,47 +19,47 @@ use spag_selfplay::{
     ending, game_specs,
 };
 
-use games::{Bar, Keep};
+use sink::{ArenaSink, Bar};
 use spag_cli::{Error, PlayerArgs, Result, TerminalProgress, exit, flags, prompts};
-use table::{Spent, Table};
+use table::{Table, Work};
 
-/// Let several players meet, every two in both seats on the same words and seeds, and rate them.
+/// Rate several players: every two play each other in both roles, on the same words and seeds.
 ///
-/// Games are appended to <attacker>_vs_<defender>.jsonl in --output_dir as they end; a stopped arena goes on with the
-/// same command. The results are printed, and written to arena.json and arena.csv there: win rates with Wilson intervals,
-/// and Elo ratings (Bradley and Terry, with what the attacker's seat is worth) with 95% intervals.
+/// Finished games are appended to <attacker>_vs_<defender>.jsonl in --output_dir. The same command resumes a stopped
+/// arena. Prints win rates with Wilson intervals and Elo ratings (a Bradley-Terry model with an advantage of the attacker)
+/// with 95% intervals, and writes them to arena.json and arena.csv.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct ArenaArgs {
-    /// The players, each with a name of its own; PLAYER is a checkpoint (a Hugging Face folder) or an endpoint
-    /// (openai:http://HOST:PORT/v1#MODEL; the key comes from OPENAI_API_KEY).
+    /// Players with unique names. PLAYER is a checkpoint (a Hugging Face folder) or an endpoint
+    /// (openai:http://HOST:PORT/v1#MODEL, with the key in OPENAI_API_KEY).
     #[arg(long, value_name = "NAME=PLAYER", num_args = 1.., required = true, help_heading = "Players")]
     players: Vec<String>,
-    /// Let each player also play against itself.
+    /// Each player also plays against itself.
     #[arg(long, help_heading = "Players")]
     with_self: bool,
-    /// The player that is rated 1500; by default the mean of all is.
+    /// The player with rating 1500 [default: the mean rating is 1500].
     #[arg(long, value_name = "NAME", help_heading = "Players")]
     anchor: Option<String>,
     #[command(flatten)]
     playing: PlayerArgs,
 
-    /// Target words, one a line, taken in turn.
+    /// Target words, one per line.
     #[arg(long, value_name = "FILE", help_heading = "Games")]
     words: PathBuf,
-    /// Games of every two players in each seating.
+    /// Number of games of each pair of players, per assignment of roles.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = flags::count, help_heading = "Games")]
     games: usize,
-    /// Turns of a game at most; a turn is one utterance of each player.
+    /// Maximum number of turns in a game. A turn is one utterance of each player.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count, help_heading = "Games")]
     taboo_max_turns: usize,
-    /// So many games that fail in a row, for instance since an endpoint is gone, end the arena.
+    /// Stop after N consecutive failed games.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::count, help_heading = "Games")]
     max_failed_in_a_row: usize,
-    /// Who decides: paper (matches anywhere in a word) or whole-word.
+    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]
     judge: JudgeKind,
-    /// Wordings to use in place of the built-in ones.
+    /// Prompts to use instead of the built-in ones (JSON).
     #[arg(long, value_name = "FILE", help_heading = "Games")]
     prompts: Option<PathBuf>,
 
@@ -88,18 +87,18 @@ pub(crate) fn run(args: ArenaArgs) -> Result<()> {
     exit::say(format_args!("{}\ngames, arena.json and arena.csv in {}", render_text(&table), args.output_dir.display()))
 }
 
-/// Everything that is known before a game is played; whatever is wrong with the command shows here.
+/// A validated arena.
 struct Arena<'a> {
     args: &'a ArenaArgs,
     players: Vec<NamedPlayer>,
-    /// What records note of each player.
+    /// The description of each player in records.
     described: Vec<String>,
     pairings: Vec<Pairing>,
     /// The games of every pairing.
     games: Vec<GameSpec>,
     prompts: PromptSet,
-    /// What records note of the wordings.
-    wordings: String,
+    /// The description of the prompts in records.
+    prompts_fingerprint: String,
 }
 
 impl<'a> Arena<'a> {
@@ -116,11 +115,11 @@ impl<'a> Arena<'a> {
         let prompts = prompts::load(args.prompts.as_deref())?;
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
         let games = game_specs(words.iter().cycle().take(args.games), args.taboo_max_turns, args.playing.sampling.seed);
-        let wordings = prompts::fingerprint(args.prompts.as_deref())?;
-        Ok(Self { args, players, described, pairings, games, prompts, wordings })
+        let prompts_fingerprint = prompts::fingerprint(args.prompts.as_deref())?;
+        Ok(Self { args, players, described, pairings, games, prompts, prompts_fingerprint })
     }
 
-    /// The record of a pairing, with the games that are in it already.
+    /// Opens the record of a pairing with its finished games.
     fn record(&self, pairing: Pairing) -> Result<GameRecord> {
         let path = self.args.output_dir.join(record_file(&self.players, pairing));
         let who = |player: usize| self.described.get(player).map_or("", String::as_str);
@@ -129,15 +128,15 @@ impl<'a> Arena<'a> {
             who(pairing.attacker),
             who(pairing.defender),
             self.args.judge,
-            self.wordings,
+            self.prompts_fingerprint,
             self.args.playing.sampling.describe()
         );
         Ok(GameRecord::open(path, self.games.clone(), players)?)
     }
 
-    /// Plays what is missing of every pairing and counts how all games ended.
+    /// Plays the missing games of all pairings and counts the endings of all games.
     fn play(&self) -> Result<Vec<(Pairing, GameCounts)>> {
-        // All records are looked at first: games of other players are better found before hours of play than after.
+        // Opens all records before the first game, so that a record of other players is reported at once.
         let mut done = 0;
         for pairing in &self.pairings {
             done += self.record(*pairing)?.episodes().len();
@@ -151,7 +150,7 @@ impl<'a> Arena<'a> {
         }
         let mut progress = TerminalProgress::default();
         progress.resume("arena", total as u64, done as u64);
-        let mut bar = Bar::new(&mut progress, done);
+        let mut bar = Bar { progress: &mut progress, done };
         let mut table = Table::new(&self.args.playing, &self.players);
         let results =
             self.pairings.iter().map(|pairing| Ok((*pairing, self.play_pairing(*pairing, &mut table, &mut bar)?)));
@@ -160,17 +159,17 @@ impl<'a> Arena<'a> {
         let failed: usize = results.iter().map(|(_, counts)| counts.failed).sum();
         if failed > 0 {
             exit::note(format_args!(
-                "note: {failed} games failed; the files named _failed.jsonl say why, the same command plays them again"
+                "note: {failed} games failed; see the files named _failed.jsonl; the same command plays them again"
             ));
         }
-        let Spent { cut_prompts, requests, retries } = table.spent();
-        if cut_prompts > 0 {
+        let Work { truncated_prompts, requests, retries } = table.work();
+        if truncated_prompts > 0 {
             exit::note(format_args!(
-                "note: {cut_prompts} prompts were too long for --max_length and lost their beginning"
+                "note: {truncated_prompts} prompts were too long for --max_length and lost their beginning"
             ));
         }
         if requests > 0 {
-            exit::note(format_args!("note: {requests} requests to endpoints, {retries} of them further tries"));
+            exit::note(format_args!("note: {requests} requests to endpoints, {retries} of them retries"));
         }
         Ok(results)
     }
@@ -179,7 +178,7 @@ impl<'a> Arena<'a> {
         let mut record = self.record(pairing)?;
         let missing = record.missing();
         if !missing.is_empty() {
-            let mut keep = Keep::new(&mut record, bar, self.name(pairing));
+            let mut sink = ArenaSink::new(&mut record, bar, self.name(pairing));
             table.seat(pairing, |seats, games_in_flight| {
                 let config = PlayConfig {
                     judge: self.args.judge,
@@ -187,10 +186,10 @@ impl<'a> Arena<'a> {
                     max_failed_in_a_row: self.args.max_failed_in_a_row,
                     ..PlayConfig::default()
                 };
-                Ok(play_games(missing, seats, &self.prompts, &config, &mut keep)?)
+                Ok(play_games(missing, seats, &self.prompts, &config, &mut sink)?)
             })?;
         }
-        // From the record alone, so that it makes no difference when its games were played.
+        // Counts the record, so that a resumed arena has the same results.
         let mut counts = GameCounts::default();
         counts.failed = record.missing().len();
         for episode in record.episodes() {
@@ -206,14 +205,11 @@ impl<'a> Arena<'a> {
     }
 
     fn write(&self, name: &str, text: &str) -> Result<()> {
-        let path = self.args.output_dir.join(name);
-        let mut file = AtomicFile::create(&path)?;
-        file.write_all(text.as_bytes()).map_err(|source| spag_io::Error::Io { path, source })?;
-        Ok(file.commit()?)
+        Ok(write_atomically(self.args.output_dir.join(name), text.as_bytes())?)
     }
 }
 
-/// Rejects a launch as several processes, each of which would play all games.
+/// Rejects several processes: each would play all games.
 fn require_single_process(env: &LaunchEnv) -> Result<()> {
     let launcher = match env.launcher {
         Launcher::Direct => "this shell",
@@ -231,7 +227,7 @@ fn require_single_process(env: &LaunchEnv) -> Result<()> {
     Err(Error::BadValue { flag: launcher.into(), problem })
 }
 
-/// What records note of a player. A folder that is no checkpoint is refused here and not when its turn comes.
+/// The description of a player in records. Rejects an invalid checkpoint before the first game.
 fn describe(playing: &PlayerArgs, player: &NamedPlayer) -> Result<String> {
     let check = || -> Result<String> {
         if let PlayerSpec::Model(folder) = &player.player {

@@ -1,58 +1,55 @@
-//! Who sits at the table: two players at most, since the memory may not have room for all of them.
+//! The players in memory: at most two.
 
 use spag_game::Seats;
 use spag_selfplay::arena::{NamedPlayer, Pairing};
 
 use spag_cli::{AnyPlayer, PlayerArgs, Result};
 
-/// The players of the pairing that is played.
+/// The players of the current pairing.
 ///
-/// No more than two checkpoints are in memory at a time, each once: a game needs two, and what a third would take is
-/// better spent on more games side by side. Who plays in the next pairing too stays, so in the order of
-/// [`pairings`](spag_selfplay::arena::pairings) both seatings of a pair are played without loading anything again.
+/// At most two checkpoints are in memory, each once, so that the rest of the memory holds concurrent games. A player of
+/// the next pairing stays loaded: in the order of [`pairings`](spag_selfplay::arena::pairings), both assignments of roles
+/// are played without loading again.
 pub(super) struct Table<'a> {
     args: &'a PlayerArgs,
     players: &'a [NamedPlayer],
-    /// The players of the pairing before, by their places in the list.
+    /// The players of the last pairing, by index.
     seated: Vec<(usize, AnyPlayer)>,
-    spent: Spent,
+    work: Work,
 }
 
 impl<'a> Table<'a> {
     pub(super) fn new(args: &'a PlayerArgs, players: &'a [NamedPlayer]) -> Self {
-        Self { args, players, seated: Vec::new(), spent: Spent::default() }
+        Self { args, players, seated: Vec::new(), work: Work::default() }
     }
 
-    /// Seats a pairing and lets it play; `play` also gets how many games it can play at a time.
+    /// Loads the players of a pairing and calls `play` with them and the number of concurrent games.
     ///
-    /// After an error the players are gone: they may have open turns left.
+    /// After an error the players are dropped, as they may have open turns.
     pub(super) fn seat(&mut self, pairing: Pairing, play: impl FnOnce(Seats<'_>, usize) -> Result<()>) -> Result<()> {
-        // Who leaves makes room before anybody else is loaded.
+        // Frees memory before another player is loaded.
         self.seated.retain(|(player, _)| [pairing.attacker, pairing.defender].contains(player));
         let mut attacker = self.take(pairing.attacker)?;
-        let mut defender = match pairing.attacker == pairing.defender {
-            true => None,
-            false => Some(self.take(pairing.defender)?),
-        };
-        let before = Spent::by(&attacker, defender.as_ref());
+        let mut defender = if pairing.attacker == pairing.defender { None } else { Some(self.take(pairing.defender)?) };
+        let before = Work::by(&attacker, defender.as_ref());
         let games = defender.iter().fold(attacker.games_at_a_time(), |games, d| games.min(d.games_at_a_time()));
         let seats = match &mut defender {
             None => Seats::SelfPlay(&mut attacker),
             Some(defender) => Seats::Versus { attacker: &mut attacker, defender },
         };
         play(seats, games)?;
-        self.spent.add_since(before, Spent::by(&attacker, defender.as_ref()));
+        self.work.add_since(before, Work::by(&attacker, defender.as_ref()));
         self.seated.push((pairing.attacker, attacker));
         self.seated.extend(defender.map(|defender| (pairing.defender, defender)));
         Ok(())
     }
 
-    /// What playing took so far.
-    pub(super) fn spent(&self) -> Spent {
-        self.spent
+    /// The work of all players so far.
+    pub(super) fn work(&self) -> Work {
+        self.work
     }
 
-    /// A player of the pairing before, or one that is loaded now.
+    /// A player of the last pairing, or one loaded now.
     fn take(&mut self, player: usize) -> Result<AnyPlayer> {
         match self.seated.iter().position(|(seated, _)| *seated == player) {
             Some(at) => Ok(self.seated.swap_remove(at).1),
@@ -61,23 +58,23 @@ impl<'a> Table<'a> {
     }
 }
 
-/// What players did that a reader may want to know of.
+/// The work of players that the arena reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spent {
-    /// Prompts that were too long and lost their beginning.
-    pub(super) cut_prompts: u64,
-    /// Requests to endpoints, every try counted.
+pub(super) struct Work {
+    /// Prompts that lost their beginning because they were too long.
+    pub(super) truncated_prompts: u64,
+    /// Requests to endpoints, retries included.
     pub(super) requests: u64,
-    /// Those of them that were further tries.
+    /// Retries among them.
     pub(super) retries: u64,
 }
 
-impl Spent {
-    /// What these players did since they were loaded.
+impl Work {
+    /// The work of these players since they were loaded.
     fn by(attacker: &AnyPlayer, defender: Option<&AnyPlayer>) -> Self {
         let players = || std::iter::once(attacker).chain(defender);
-        let cut_prompts = players().filter_map(AnyPlayer::generation).map(|stats| stats.truncated_prompts).sum();
-        let mut all = Self { cut_prompts, ..Self::default() };
+        let truncated_prompts = players().filter_map(AnyPlayer::generation).map(|stats| stats.truncated_prompts).sum();
+        let mut all = Self { truncated_prompts, ..Self::default() };
         for stats in players().filter_map(AnyPlayer::requests) {
             all.requests += stats.requests;
             all.retries += stats.retries;
@@ -85,9 +82,9 @@ impl Spent {
         all
     }
 
-    /// Adds what came between `before` and `now`: players that stay at the table go on counting.
+    /// Adds the work between `before` and `now`.
     fn add_since(&mut self, before: Self, now: Self) {
-        self.cut_prompts += now.cut_prompts.saturating_sub(before.cut_prompts);
+        self.truncated_prompts += now.truncated_prompts.saturating_sub(before.truncated_prompts);
         self.requests += now.requests.saturating_sub(before.requests);
         self.retries += now.retries.saturating_sub(before.retries);
     }

@@ -1,4 +1,4 @@
-//! `spag bench`: how fast this machine trains a model and plays with it.
+//! `spag bench`: measures the speed of training and of self-play.
 
 mod play;
 mod ranks;
@@ -8,13 +8,13 @@ use clap::Subcommand;
 
 use spag_cli::{Error, Result};
 
-/// Time a part of the loop on a model and print one line of JSON.
+/// Measure the speed of a model on this machine and print one line of JSON.
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub(crate) enum BenchCommand {
-    /// Training steps on random tokens: forward, backward, clipping at 1.0, AdamW.
+    /// Time training steps on random tokens: forward, backward, clipping at 1.0, AdamW.
     Train(train::TrainArgs),
-    /// Games of a model against itself, every utterance of a fixed length.
+    /// Time games of a model against itself, with utterances of a fixed length.
     Play(play::PlayArgs),
 }
 
@@ -25,7 +25,7 @@ pub(super) fn run(command: BenchCommand) -> Result<()> {
     }
 }
 
-/// Runs `f` with so many threads.
+/// Runs `f` on a pool of `threads` threads.
 fn on_threads<R: Send, E: Send>(threads: usize, f: impl FnOnce() -> Result<R, E> + Send) -> Result<R>
 where
     Error: From<E>,
@@ -35,7 +35,7 @@ where
     Ok(pool.install(f)?)
 }
 
-/// Rounded to so many decimals.
+/// `x` rounded to `digits` decimals.
 fn round(x: f64, digits: i32) -> f64 {
     (x * 10f64.powi(digits)).round() / 10f64.powi(digits)
 }

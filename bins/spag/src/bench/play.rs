@@ -1,12 +1,13 @@
-//! `spag bench play`: how fast this machine plays.
+//! `spag bench play`: measures the speed of self-play.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use spag_io::gib;
 use spag_model::{EngineConfig, MemoryBudget};
 use spag_selfplay::{TimingConfig, time_play};
-use spag_train::{gib, peak_memory_of};
+use spag_train::peak_memory_of;
 
 use super::{on_threads, round};
 use spag_cli::{EngineArgs, LoadArgs, Result, exit, flags, prompts};
@@ -18,25 +19,25 @@ pub(crate) struct PlayArgs {
     /// The model: a Hugging Face folder.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Games.
+    /// Number of games.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = flags::count)]
     games: usize,
-    /// Turns of a game; none ends early.
+    /// Number of turns in each game. No game ends early.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count)]
     turns: usize,
-    /// Tokens of an utterance, no more and no fewer.
+    /// Number of tokens in every utterance.
     #[arg(long, value_name = "N", default_value_t = 48, value_parser = flags::count)]
     new_tokens: usize,
     /// Sampling temperature.
     #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::positive)]
     temperature: f64,
-    /// Threads.
+    /// Number of threads.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::count)]
     threads: usize,
     /// Seed of the games.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Wordings to use in place of the built-in ones.
+    /// Prompts to use instead of the built-in ones (JSON).
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
     #[command(flatten)]
@@ -60,7 +61,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     };
     let timing = on_threads(args.threads, || time_play(&checkpoint, &prompts, engine, config))?;
     let (stats, times) = (timing.stats, timing.stats.times);
-    // Every computed token goes through the blocks, every new one through the head as well.
+    // Every computed token passes the blocks; every new token passes the head too.
     let embedding = model.vocab_size * model.hidden_size;
     let head = if model.tie_word_embeddings { 0 } else { embedding };
     let blocks = checkpoint.model.parameters().layout().len() - embedding - head;

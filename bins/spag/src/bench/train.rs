@@ -1,4 +1,4 @@
-//! `spag bench train`: how fast this machine trains a model, alone, as one of several ranks, or with modelled ones.
+//! `spag bench train`: measures the speed of training, on one rank, on several, or with modelled ranks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,28 +20,28 @@ pub(crate) struct TrainArgs {
     /// The model: a Hugging Face folder; its tokenizer is not needed.
     #[arg(long, value_name = "DIR")]
     model_name_or_path: PathBuf,
-    /// Sequences of a micro-batch.
+    /// Number of sequences in a micro-batch.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::count)]
     batch: usize,
-    /// Tokens of a sequence.
+    /// Number of tokens in a sequence.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::count)]
     seq: usize,
-    /// Steps that are timed; their median is printed.
+    /// Number of timed steps. Their median is printed.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count)]
     steps: usize,
-    /// Steps before them that are not.
+    /// Number of untimed steps before them.
     #[arg(long, value_name = "N", default_value_t = 2)]
     warmup: usize,
-    /// Micro-batches of a step, each of so many sequences.
+    /// Number of micro-batches in a step.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::count)]
     accumulation: usize,
-    /// Threads.
+    /// Number of threads.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::count)]
     threads: usize,
-    /// Add the forward pass of a frozen reference model, and the KL term.
+    /// Add the forward pass of a frozen reference model and the KL term.
     #[arg(long = "ref")]
     reference: bool,
-    /// Compute activations again in the backward pass.
+    /// Use activation checkpointing: recompute activations in the backward pass.
     #[arg(long)]
     checkpointing: bool,
     /// Number format of the parameters: float32 or bfloat16.
@@ -63,23 +63,23 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
         let group = spag_dist::join_on(&env, &JoinOptions::detect()?, device.device())?;
         let (ranks, first) = (group.size(), group.rank() == 0);
         let measured = measure(args, &device, group)?;
-        return if first { exit::say(told(args, &device, &measured, ranks)) } else { Ok(()) };
+        return if first { exit::say(line(args, &device, &measured, ranks)) } else { Ok(()) };
     }
     let links = args.ranks.links()?;
     exit::note(format_args!("modelled links: {links}"));
     let alone = measure(args, &device, Arc::new(Single))?;
-    exit::say(told(args, &device, &alone, 1))?;
+    exit::say(line(args, &device, &alone, 1))?;
     for ranks in &args.ranks.simulate {
         let measured = measure(args, &device, Arc::new(Simulated::new(*ranks, links.clone())))?;
-        let mut line = told(args, &device, &measured, *ranks);
-        line["simulated"] = json!(true);
-        line["efficiency"] = json!(round(alone.seconds / measured.seconds, 4));
-        exit::say(line)?;
+        let mut row = line(args, &device, &measured, *ranks);
+        row["simulated"] = json!(true);
+        row["efficiency"] = json!(round(alone.seconds / measured.seconds, 4));
+        exit::say(row)?;
     }
     Ok(())
 }
 
-/// The steps of one rank of `group`.
+/// Times the steps of this rank of `group`.
 fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) -> Result<StepTiming> {
     let timing = TimingConfig {
         batch: args.batch,
@@ -93,7 +93,7 @@ fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) 
     };
     let options = LoadOptions { device: device.device().clone(), dtype: args.dtype };
     if args.reference && group.size() > 1 {
-        let problem = "the reference pass is timed in one process alone; leave it out".into();
+        let problem = "the reference pass is timed on one rank only; leave the flag out".into();
         return Err(Error::BadValue { flag: "--ref".into(), problem });
     }
     on_threads(args.threads, || -> Result<_> {
@@ -103,8 +103,8 @@ fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) 
     })
 }
 
-/// What was measured, for a step of `ranks` ranks.
-fn told(args: &TrainArgs, device: &OpenDevice, measured: &StepTiming, ranks: usize) -> Value {
+/// The line of output for a step of `ranks` ranks.
+fn line(args: &TrainArgs, device: &OpenDevice, measured: &StepTiming, ranks: usize) -> Value {
     let tokens = (args.batch * args.accumulation * args.seq * ranks) as f64;
     let passes = if args.reference { 8.0 } else { 6.0 };
     let flops = passes * measured.parameters as f64 * tokens / measured.seconds;

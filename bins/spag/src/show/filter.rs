@@ -1,4 +1,4 @@
-//! Which games are shown.
+//! Selects games by word, number and outcome.
 
 use clap::ValueEnum;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub(super) enum Wanted {
     DefenderWins,
     /// The attacker said the word or made a guess.
     AttackerBreaksRules,
-    /// Nobody won.
+    /// Neither player won.
     Tie,
 }
 
@@ -30,7 +30,7 @@ impl Wanted {
     }
 }
 
-/// What a game must be like.
+/// The conditions of a game; all of them hold.
 pub(super) struct Filter {
     /// In lower case.
     word: Option<String>,
@@ -39,27 +39,27 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// What is not given fits every game.
+    /// A condition that is `None` holds for every game.
     pub(super) fn new(word: Option<&str>, game: Option<u64>, outcome: Option<Wanted>) -> Self {
         Self { word: word.map(str::to_lowercase), game, outcome }
     }
 
-    /// Whether a game in this row fits.
+    /// Whether a game in this row meets all conditions.
     pub(super) fn wants(&self, row: usize, episode: &Episode, ending: Ending) -> bool {
         let number = game_number(episode).unwrap_or(row as u64);
         self.word.as_ref().is_none_or(|word| episode.target_word.to_lowercase() == *word)
             && self.game.is_none_or(|game| game == number)
-            // A game that was not played to its end is no tie.
+            // A failed game is not a tie.
             && self.outcome.is_none_or(|outcome| outcome.fits(ending) && failure(episode).is_none())
     }
 }
 
-/// The game's number, where its record notes one.
+/// The number of the game, if it is recorded.
 pub(super) fn game_number(episode: &Episode) -> Option<u64> {
     episode.extra.get("game").and_then(Value::as_u64)
 }
 
-/// Why a game was not played to its end, as the files of failed games note it.
+/// The reason of a failed game.
 pub(super) fn failure(episode: &Episode) -> Option<&str> {
     episode.extra.get("reason").and_then(Value::as_str)
 }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn all_conditions_hold_together() {
+    fn conditions_are_combined() {
         let noted = game("Horse", r#", "game": 7"#);
         let fits = |filter: Filter| filter.wants(3, &noted, Ending::SaidUnknowingly);
         assert!(fits(Filter::new(None, None, None)));
@@ -81,13 +81,13 @@ mod tests {
         assert!(!fits(Filter::new(Some("hors"), None, None)));
         assert!(!fits(Filter::new(None, Some(3), None)));
         assert!(!fits(Filter::new(None, None, Some(Wanted::DefenderWins))));
-        // Without a number, the row is the number.
+        // Without a recorded number the row counts.
         let plain = game("Horse", "");
         assert!(Filter::new(None, Some(3), None).wants(3, &plain, Ending::Tie));
     }
 
     #[test]
-    fn a_failed_game_is_no_tie() {
+    fn failed_game_is_not_a_tie() {
         let ties = Filter::new(None, None, Some(Wanted::Tie));
         assert!(ties.wants(1, &game("horse", ""), Ending::Tie));
         assert!(!ties.wants(1, &game("horse", r#", "reason": "the server is gone""#), Ending::Tie));

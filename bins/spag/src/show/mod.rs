@@ -1,73 +1,71 @@
-//! `spag show`: games of a file, as a reader wants them.
+//! `spag show`: prints the games of a file.
 
-mod escape;
 mod filter;
-mod paint;
 mod render;
-mod wrap;
+mod text;
 
 use std::{
-    io::{self, BufWriter, IsTerminal, Write},
+    io::{self, Write},
     path::PathBuf,
 };
 
+use anstream::AutoStream;
 use clap::Args;
 use spag_game::{EpisodeReader, JudgeKind};
 use terminal_size::{Width, terminal_size_of};
 
 use filter::{Filter, Wanted};
-use paint::{Paint, Stream};
-use render::Look;
+use render::Renderer;
 use spag_cli::{Error, Result, flags};
 
-/// Columns of a page where there is no terminal.
+/// Columns if standard output is not a terminal.
 const PAGE: usize = 100;
-/// Columns at least, however narrow the terminal.
+/// Minimum number of columns.
 const NARROW: usize = 30;
 
-/// Print the games of a file: who said what, and how it ended.
+/// Print the games of a file with their endings.
 ///
-/// Reads a JSON list or JSONL, a row at a time. Control characters in what was said are printed as escapes.
+/// Reads one row at a time. Control characters in utterances are printed as escapes.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct ShowArgs {
     /// Games: a JSON list or JSONL.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Only games on this word, in upper or lower case.
+    /// Print only games with this target word. Case does not matter.
     #[arg(long, value_name = "WORD")]
     word: Option<String>,
-    /// Only the game of this number, as records note it; in a file that notes none, the row of this number.
+    /// Print only the game with this number; in a file without game numbers, the row with this number.
     #[arg(long, value_name = "N")]
     game: Option<u64>,
-    /// Only games that ended so.
+    /// Print only games with this outcome.
     #[arg(long, value_enum, value_name = "OUTCOME")]
     outcome: Option<Wanted>,
-    /// Stop after so many games.
+    /// Stop after N games.
     #[arg(long, value_name = "N", value_parser = flags::count)]
     limit: Option<usize>,
-    /// Who decides: paper (matches anywhere in a word) or whole-word.
+    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper")]
     judge: JudgeKind,
 }
 
 pub(crate) fn run(args: ShowArgs) -> Result<()> {
     let stdout = io::stdout();
-    let stream = if stdout.is_terminal() { Stream::Terminal } else { Stream::Other };
-    let paint = Paint::choose(stream, std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref());
     let width = terminal_size_of(&stdout).map_or(PAGE, |(Width(columns), _)| usize::from(columns).max(NARROW));
-    show(&args, Look { paint, width }, &mut BufWriter::new(stdout.lock()))
+    // Honours NO_COLOR and TERM=dumb.
+    let colours = AutoStream::choice(&stdout);
+    show(&args, Renderer { width }, &mut AutoStream::new(Box::new(stdout.lock()) as Box<dyn Write>, colours))
 }
 
-fn show(args: &ShowArgs, look: Look, out: &mut impl Write) -> Result<()> {
+fn show(args: &ShowArgs, renderer: Renderer, out: &mut impl Write) -> Result<()> {
     let filter = Filter::new(args.word.as_deref(), args.game, args.outcome);
     let (mut shown, mut read) = (0, 0);
-    let mut trouble = None;
+    let mut failure = None;
     for row in EpisodeReader::open(&args.file)? {
         let (row, episode) = match row {
             Ok(found) => found,
             Err(error) => {
-                trouble = Some(error);
+                failure = Some(error);
                 break;
             }
         };
@@ -77,14 +75,14 @@ fn show(args: &ShowArgs, look: Look, out: &mut impl Write) -> Result<()> {
             continue;
         }
         shown += 1;
-        let text = look.game(row, &episode, ending, length);
-        // A reader at the other end of a pipe gets each game at once.
+        let text = renderer.game(row, &episode, ending, length);
+        // Flushed so that the reader of a pipe receives each game at once.
         writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Error::Stdout)?;
         if args.limit.is_some_and(|limit| shown >= limit) {
             break;
         }
     }
-    let closing = look.closing(shown, read);
+    let closing = Renderer::closing(shown, read);
     writeln!(out, "{closing}").and_then(|()| out.flush()).map_err(Error::Stdout)?;
-    trouble.map_or(Ok(()), |error| Err(error.into()))
+    failure.map_or(Ok(()), |error| Err(error.into()))
 }

@@ -1,53 +1,63 @@
 //! One game as text.
 
+use std::fmt::Display;
+
+use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 use spag_game::{Episode, Role, Utterance};
 use spag_selfplay::Ending;
 
 use super::{
-    escape::escape,
     filter::{failure, game_number},
-    paint::{Paint, Style},
-    wrap::wrap,
+    text::{escape, wrap},
 };
 
-/// What stands before an utterance: who says it, in as many columns.
+/// Columns of the margin, which holds the role.
 const MARGIN: usize = 12;
 
-/// How games look on this page.
+const HEAD: Style = Style::new().bold();
+const ATTACKER: Style = AnsiColor::Red.on_default();
+const DEFENDER: Style = AnsiColor::Cyan.on_default();
+const ENDING: Style = AnsiColor::Yellow.on_default();
+const DIM: Style = Style::new().dimmed();
+
+/// Renders games, in colour.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
-    pub(super) paint: Paint,
-    /// Columns of the page.
+pub(super) struct Renderer {
+    /// Maximum number of columns.
     pub(super) width: usize,
 }
 
-impl Look {
-    /// A game that ended so with its utterance number `length`, or without a decision after as many.
+fn paint(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+impl Renderer {
+    /// A game with its ending after `length` utterances.
     pub(super) fn game(self, row: usize, episode: &Episode, ending: Ending, length: usize) -> String {
         let mut out = self.head(row, episode);
         let (counted, after) = episode.history.split_at(length.min(episode.history.len()));
         for utterance in counted {
             let style = match utterance.role {
-                Role::Attacker => Style::Attacker,
-                Role::Defender => Style::Defender,
+                Role::Attacker => ATTACKER,
+                Role::Defender => DEFENDER,
             };
             self.utterance(utterance, style, None, &mut out);
         }
-        self.line(Style::Ending, &format!("→ {}", how(episode, ending, length)), &mut out);
+        self.line(ENDING, &format!("→ {}", how(episode, ending, length)), &mut out);
         if !after.is_empty() {
-            self.line(Style::Dim, "what was said afterwards does not count:", &mut out);
+            self.line(DIM, "what was said afterwards does not count:", &mut out);
             for utterance in after {
-                self.utterance(utterance, Style::Dim, Some(Style::Dim), &mut out);
+                self.utterance(utterance, DIM, Some(DIM), &mut out);
             }
         }
         out
     }
 
-    /// The last line of all: how many of the games that were read are shown.
-    pub(super) fn closing(self, shown: usize, read: usize) -> String {
+    /// The last line: the number of games shown, of those read.
+    pub(super) fn closing(shown: usize, read: usize) -> String {
         let games = if read == 1 { "game" } else { "games" };
-        self.paint.text(Style::Dim, format!("{shown} of {read} {games} read shown"))
+        paint(DIM, format!("{shown} of {read} {games} read shown"))
     }
 
     fn head(self, row: usize, episode: &Episode) -> String {
@@ -57,36 +67,34 @@ impl Look {
         };
         let turns = if episode.max_turns == 1 { "turn" } else { "turns" };
         let head = format!("{number}: {} ({} {turns} at most)", escape(&episode.target_word), episode.max_turns);
-        let lines = wrap(&head, self.width).into_iter().map(|line| self.paint.text(Style::Strong, line) + "\n");
+        let lines = wrap(&head, self.width).into_iter().map(|line| paint(HEAD, line) + "\n");
         lines.collect()
     }
 
-    /// Who says what; the text as it is, or in a style.
+    /// An utterance after the styled name of its role; the text is plain unless it has a style too.
     fn utterance(self, utterance: &Utterance, name: Style, text: Option<Style>, out: &mut String) {
-        let mut before = self.paint.text(name, format!("  {:<width$}", utterance.role.name(), width = MARGIN - 2));
+        let mut role = utterance.role.name();
         for line in utterance.content.split('\n') {
             for piece in wrap(&escape(line), self.width.saturating_sub(MARGIN).max(1)) {
-                let piece = match text {
-                    Some(style) => self.paint.text(style, piece),
-                    None => piece,
-                };
-                let line = format!("{before}{piece}");
-                out.push_str(line.trim_end());
+                let margin = format!("  {role:<width$}", width = MARGIN - 2);
+                let margin = if piece.is_empty() { margin.trim_end() } else { &margin };
+                out.push_str(&if role.is_empty() { margin.to_owned() } else { paint(name, margin) });
+                out.push_str(&text.map_or_else(|| piece.clone(), |style| paint(style, &piece)));
                 out.push('\n');
-                before = " ".repeat(MARGIN);
+                role = "";
             }
         }
     }
 
-    /// A line of our own, two columns in.
+    /// A line indented by two columns.
     fn line(self, style: Style, text: &str, out: &mut String) {
         for piece in wrap(text, self.width.saturating_sub(2).max(1)) {
-            out.push_str(&format!("  {}\n", self.paint.text(style, piece)));
+            out.push_str(&format!("  {}\n", paint(style, piece)));
         }
     }
 }
 
-/// How it ended, and where.
+/// The ending and its place.
 fn how(episode: &Episode, ending: Ending, length: usize) -> String {
     if let Some(reason) = failure(episode) {
         let role = episode.extra.get("role").and_then(Value::as_str).unwrap_or("a player");
@@ -111,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn a_game_on_a_narrow_page() {
+    fn game_is_wrapped_to_the_width() {
         let episode = game(&["It has stripes and teeth.", "I know the word!\nIt is \x1b[31mzebra!", "No, tiger."]);
-        let look = Look { paint: Paint::Plain, width: 32 };
-        let text = look.game(4, &episode, Ending::WrongGuess, 2);
+        let renderer = Renderer { width: 32 };
+        let text = renderer.game(4, &episode, Ending::WrongGuess, 2);
         let lines = [
             "row 4: tiger (5 turns at most)",
             "  attacker  It has stripes and",
@@ -128,28 +136,29 @@ mod tests {
             "  not count:",
             "  attacker  No, tiger.",
         ];
+        let text = anstream::adapter::strip_str(&text).to_string();
         assert_eq!(text.lines().collect::<Vec<_>>(), lines);
     }
 
     #[test]
-    fn what_does_not_count_is_dim_and_a_number_is_told() {
+    fn game_number_is_printed_and_later_utterances_are_dim() {
         let mut episode = game(&["tiger", "Well."]);
         episode.extra.insert("game".into(), 12.into());
-        let look = Look { paint: Paint::Coloured, width: 100 };
-        let text = look.game(3, &episode, Ending::BrokenRule, 1);
+        let renderer = Renderer { width: 100 };
+        let text = renderer.game(3, &episode, Ending::BrokenRule, 1);
         assert!(text.starts_with("\x1b[1mgame 12, row 3: tiger"), "{text}");
         assert!(text.contains("\x1b[31m  attacker  \x1b[0mtiger\n"), "{text}");
         assert!(text.contains("\x1b[2m  defender  \x1b[0m\x1b[2mWell.\x1b[0m\n"), "{text}");
     }
 
     #[test]
-    fn a_failed_game_says_why() {
+    fn failed_game_states_its_reason() {
         let mut episode = game(&["It has stripes."]);
         episode.extra.insert("role".into(), "defender".into());
         episode.extra.insert("reason".into(), "503\x07".into());
-        let text = Look { paint: Paint::Plain, width: 100 }.game(1, &episode, Ending::Tie, 1);
+        let text = Renderer { width: 100 }.game(1, &episode, Ending::Tie, 1);
         assert!(text.contains("→ not played to its end; no utterance of the defender: 503\\u{7}\n"), "{text}");
-        let tie = Look { paint: Paint::Plain, width: 100 }.game(1, &game(&["A", "B"]), Ending::Tie, 2);
+        let tie = Renderer { width: 100 }.game(1, &game(&["A", "B"]), Ending::Tie, 2);
         assert!(tie.contains("→ tied after utterance 2\n"), "{tie}");
     }
 }

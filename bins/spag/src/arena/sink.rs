@@ -1,37 +1,26 @@
-//! The games of a pairing as they end: into its record, and onto the bar of the whole arena.
+//! Records the games of a pairing and shows the progress of the arena.
 
 use spag_game::{FailedGame, FinishedGame, GameRecord, GameSink, Role};
 use spag_io::Progress;
 use spag_selfplay::{Ending, GameCounts};
 
-/// How far the arena is.
+/// The progress of the arena.
 pub(super) struct Bar<'a> {
-    progress: &'a mut dyn Progress,
-    ended: usize,
+    pub(super) progress: &'a mut dyn Progress,
+    /// Games played in all pairings.
+    pub(super) done: usize,
 }
 
-impl<'a> Bar<'a> {
-    /// Goes on where `ended` games were played before.
-    pub(super) fn new(progress: &'a mut dyn Progress, ended: usize) -> Self {
-        Self { progress, ended }
-    }
-
-    fn advance(&mut self, note: &str) {
-        self.ended += 1;
-        self.progress.advance(self.ended as u64, note);
-    }
-}
-
-/// Keeps the games of one pairing.
-pub(super) struct Keep<'a, 'b> {
+/// Receives the games of one pairing.
+pub(super) struct ArenaSink<'a, 'b> {
     record: &'a mut GameRecord,
     bar: &'a mut Bar<'b>,
+    /// The name of the pairing.
     name: String,
     counts: GameCounts,
 }
 
-impl<'a, 'b> Keep<'a, 'b> {
-    /// Keeps games in `record`; `name` is what the bar calls the pairing.
+impl<'a, 'b> ArenaSink<'a, 'b> {
     pub(super) fn new(record: &'a mut GameRecord, bar: &'a mut Bar<'b>, name: String) -> Self {
         Self { record, bar, name, counts: GameCounts::default() }
     }
@@ -41,11 +30,13 @@ impl<'a, 'b> Keep<'a, 'b> {
         let failed = if counts.failed > 0 { format!(", failed {}", counts.failed) } else { String::new() };
         let (attacker, defender) = (counts.wins(Role::Attacker), counts.wins(Role::Defender));
         let ties = counts.ended(Ending::Tie);
-        self.bar.advance(&format!("{}: attacker {attacker}, defender {defender}, tied {ties}{failed}", self.name));
+        let note = format!("{}: attacker {attacker}, defender {defender}, tied {ties}{failed}", self.name);
+        self.bar.done += 1;
+        self.bar.progress.advance(self.bar.done as u64, &note);
     }
 }
 
-impl GameSink for Keep<'_, '_> {
+impl GameSink for ArenaSink<'_, '_> {
     fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
         self.counts.add(Ending::of(&game.verdict, &game.episode), game.verdict.history_length);
         self.record.add(game)?;

@@ -1,23 +1,22 @@
-//! The players at the table: one in both seats, or two that share what the machine has.
+//! The players of a run: one in both roles, or two that share the memory of the machine.
 
 use std::cell::Cell;
 
-use spag_game::{PromptSet, Role, Seats, Utterance};
+use spag_game::{Player, PlayerError, PollMode, PromptSet, Reply, Role, Seats, TurnRequest, Utterance};
 use spag_selfplay::{JobObserver, OpenJob, Played, PlayerSpec, PlayerWork};
 
 use crate::error::PlayError;
-use crate::metered::Metered;
 use spag_cli::{AnyPlayer, PlayerArgs, Result};
 
-/// Who plays.
-pub(crate) struct Table {
-    /// In both seats, where there is no defender.
+/// The players of a run.
+pub(crate) struct Players {
+    /// Plays both roles if there is no defender.
     attacker: AnyPlayer,
     defender: Option<AnyPlayer>,
 }
 
-impl Table {
-    /// Opens the players; the same one in both seats is opened once. So many `processes` on this machine do the same.
+impl Players {
+    /// Opens the players; for self-play one player is opened once. `processes` on this machine share its memory.
     pub(crate) fn open(
         args: &PlayerArgs,
         attacker: &PlayerSpec,
@@ -32,14 +31,13 @@ impl Table {
         Ok(Self { attacker: args.open(attacker)?, defender: Some(args.open(defender)?) })
     }
 
-    /// Rejects models that cannot hold the rules and an utterance: they would play without having read what the game
-    /// is. `word` is the longest there is.
+    /// Rejects models whose context cannot hold the first prompt and an utterance. `word` is the longest target word.
     ///
     /// # Errors
     /// [`PlayError::ContextTooShort`].
-    pub(crate) fn require_room(&self, prompts: &PromptSet, word: &str, max_turns: usize) -> Result<()> {
+    pub(crate) fn check_context(&self, prompts: &PromptSet, word: &str, max_turns: usize) -> Result<()> {
         let defender = self.defender.as_ref().unwrap_or(&self.attacker);
-        // The defender's first prompt holds the attacker's first utterance, of which nothing is known yet.
+        // The defender's first prompt also contains the attacker's first utterance, which is unknown.
         let opening = [Utterance::new(Role::Attacker, "")];
         for (player, role, history) in [(&self.attacker, Role::Attacker, &[][..]), (defender, Role::Defender, &opening)]
         {
@@ -52,13 +50,13 @@ impl Table {
         Ok(())
     }
 
-    /// Games that all players can play side by side.
+    /// The number of concurrent games: the minimum of all players.
     fn games_at_a_time(&self) -> usize {
         let attacker = self.attacker.games_at_a_time();
         self.defender.iter().fold(attacker, |games, defender| games.min(defender.games_at_a_time()))
     }
 
-    /// Plays what is missing of a job; the tokens made so far stand in `tokens`.
+    /// Plays the missing games of a job and counts generated tokens in `tokens`.
     pub(crate) fn play(
         &mut self,
         job: &mut OpenJob,
@@ -76,7 +74,7 @@ impl Table {
         Ok(job.play(seats, prompts, games, observer)?)
     }
 
-    /// What the players have done, with their seats.
+    /// The work of the players, by role.
     pub(crate) fn work(&self) -> Vec<(&'static str, PlayerWork)> {
         let seats = match &self.defender {
             None => vec![("both", &self.attacker)],
@@ -86,7 +84,7 @@ impl Table {
     }
 }
 
-/// Tokens that the players have made.
+/// The number of generated tokens of each player.
 #[derive(Debug, Default)]
 pub(crate) struct TokenCounts {
     attacker: Cell<u64>,
@@ -96,5 +94,23 @@ pub(crate) struct TokenCounts {
 impl TokenCounts {
     pub(crate) fn sum(&self) -> u64 {
         self.attacker.get() + self.defender.get()
+    }
+}
+
+/// A player that publishes its number of generated tokens while it plays.
+struct Metered<'a> {
+    player: &'a mut AnyPlayer,
+    tokens: &'a Cell<u64>,
+}
+
+impl Player for Metered<'_> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        self.player.submit(turn)
+    }
+
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
+        let replies = self.player.poll(mode)?;
+        self.tokens.set(self.player.work().map_or(0, |work| work.new_tokens()));
+        Ok(replies)
     }
 }
