@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What a user would run instead: all-reduce of f32 over torch.distributed's gloo, one process a rank, on this machine.
+"""Baseline: all-reduce of f32 with torch.distributed's gloo backend, one process per rank, on this machine.
 
     python gloo_all_reduce.py [--ours TARGET/release/examples/all_reduce] [--ranks 2 4] [--mib 1 16 64] [--pairs 7]
 
-With --ours, runs of gloo and of that program take turns (`cargo build --release --workspace --examples` makes it), each
-for a few rounds a size, and the medians over all rounds are compared. One thread a process. Prints a line a size and
-number of ranks: the median milliseconds, and GB/s of buffer summed. Needs torch, nothing else.
+With --ours (built by `cargo build --release --workspace --examples`), gloo and that program run alternately, for a few
+rounds per size, and the medians over all rounds are compared. One thread per process. Prints one line per size and world
+size: median milliseconds, and GB/s of buffer. Needs torch.
 """
 import argparse, os, socket, statistics, subprocess, sys, time
 

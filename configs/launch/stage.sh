@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The paper's settings of both training stages, for the start scripts beside this file: sets STAGE_FLAGS.
+# The paper's settings of both training stages, for the scripts in this folder: sets STAGE_FLAGS.
 #   stage.sh im | spag
-# Needs MODEL, DATA and OUT in the environment, and for spag REF (the imitation model, which the KL term holds on to).
+# Environment: MODEL, DATA, OUT, and for spag also REF (the imitation model, which is the reference model).
 stage_flags() {
     : "${MODEL:?the checkpoint to train}" "${DATA:?the samples}" "${OUT:?the output folder}"
     case "${1:-}" in

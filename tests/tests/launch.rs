@@ -1,4 +1,4 @@
-//! `spag launch` with real processes: shell scripts are the ranks.
+//! `spag launch` with shell scripts as ranks.
 
 use std::{
     fs,
@@ -61,7 +61,7 @@ impl Launcher {
     }
 }
 
-/// Whether a process runs. One that has ended and that nobody has asked after does not.
+/// Whether a process runs; zombies do not.
 fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
@@ -79,7 +79,7 @@ fn sorted(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_rank_is_told_its_place() {
+fn environment_of_every_rank_is_set() {
     let script = "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $SPAG_RESTART_COUNT; \
          echo meet $MASTER_PORT $SPAG_TOKEN $RAYON_NUM_THREADS >&2";
     let (out, err) = run(&mut launch(&["--nproc-per-node", "3"], script), 0);
@@ -93,13 +93,13 @@ fn every_rank_is_told_its_place() {
     let cores = std::thread::available_parallelism().unwrap().get();
     assert_eq!(threads.parse(), Ok((cores / 3).max(1)));
 
-    let mut told = launch(&["--nproc_per_node", "2", "--master_port", "4711", "--master_addr", "::1"], script);
-    let (_, err) = run(told.env("SPAG_TOKEN", "mine").env("RAYON_NUM_THREADS", "5"), 0);
+    let mut configured = launch(&["--nproc_per_node", "2", "--master_port", "4711", "--master_addr", "::1"], script);
+    let (_, err) = run(configured.env("SPAG_TOKEN", "mine").env("RAYON_NUM_THREADS", "5"), 0);
     assert_eq!(sorted(&err), ["[rank 0] meet 4711 mine 5", "[rank 1] meet 4711 mine 5"]);
 }
 
 #[test]
-fn two_launchers_are_two_machines() {
+fn two_launchers_act_as_two_machines() {
     let machine = |node: &str| {
         let flags = ["--nproc_per_node", "2", "--nnodes", "2", "--node_rank", node, "--master_addr", "127.0.0.1"];
         let mut command =
@@ -115,7 +115,7 @@ fn two_launchers_are_two_machines() {
 }
 
 #[test]
-fn lines_stay_whole_and_bytes_as_they_are() {
+fn output_keeps_lines_and_bytes() {
     let script = "i=0; while [ $i -lt 500 ]; do echo line-$RANK-$i-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-end; \
                   i=$((i+1)); done; printf 'bar 1\\rbar 2\\r\\n'; printf '\\377 no end'";
     let output = launch(&["--nproc_per_node", "3"], script).output().unwrap();
@@ -133,13 +133,13 @@ fn lines_stay_whole_and_bytes_as_they_are() {
 }
 
 #[test]
-fn a_single_process_speaks_for_itself() {
+fn output_of_a_single_process_is_unchanged() {
     let output = launch(&["--nproc_per_node", "1"], "printf 'a\\rb'; printf c >&2").output().unwrap();
     assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (b"a\rb".as_slice(), b"c".as_slice()));
 }
 
 #[test]
-fn a_failing_rank_stops_the_others_and_is_named() {
+fn failing_rank_stops_the_others_and_is_named() {
     let script = "echo pid $$; [ $RANK = 1 ] && read line < $PIPE && exit 7; exec sleep 1000";
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
@@ -154,8 +154,8 @@ fn a_failing_rank_stops_the_others_and_is_named() {
 }
 
 #[test]
-fn a_killed_rank_is_named_and_not_who_lost_it() {
-    // Rank 0 reports a lost peer before rank 1 is seen to be dead, or after.
+fn killed_rank_is_named_and_not_the_ranks_that_lost_it() {
+    // Rank 0 reports a lost peer before or after the launcher notices that rank 1 is dead.
     let script = "echo pid $$; [ $RANK = 0 ] && while kill -0 $(cat $OTHER); do sleep 0.01; done 2>/dev/null && exit 3; \
                   echo $$ > $OTHER; exec sleep 1000";
     for _ in 0..3 {
@@ -181,7 +181,7 @@ fn a_killed_rank_is_named_and_not_who_lost_it() {
 }
 
 #[test]
-fn a_stopped_rank_does_not_live_on() {
+fn stopped_rank_is_killed() {
     let script = "trap '' TERM; echo pid $$; [ $RANK = 0 ] && while true; do sleep 0.01; done; exec sleep 1000";
     let mut running = Launcher::start(&["--nproc_per_node", "2", "--grace", "0.5"], script);
     let pids = running.pids(2);
@@ -210,13 +210,13 @@ fn signals_reach_every_rank_once() {
     send_signal(launcher, "TERM");
     let (code, out, err) = running.end();
     assert_eq!((code, sorted(&out)), (Some(143), vec!["[rank 0] ended", "[rank 1] ended"]), "{err}");
-    // The shells speak of their own.
+    // The shells print messages too.
     assert_eq!(err.lines().last(), Some("stopped by SIGTERM, and all ranks with it"));
     wait_until_gone(&pids);
 }
 
 #[test]
-fn a_second_interrupt_kills_at_once() {
+fn second_interrupt_kills_at_once() {
     let script = "trap 'echo asked' INT; trap '' TERM; echo pid $$; while true; do sleep 0.01; done";
     let mut running = Launcher::start(&["--nproc_per_node", "2", "--grace", "1000"], script);
     let pids = running.pids(2);
@@ -230,7 +230,7 @@ fn a_second_interrupt_kills_at_once() {
 }
 
 #[test]
-fn ranks_do_not_outlive_a_killed_launcher() {
+fn ranks_die_with_a_killed_launcher() {
     let mut running = Launcher::start(&["--nproc_per_node", "2"], "trap '' TERM HUP; echo pid $$; exec sleep 1000");
     let pids = running.pids(2);
     send_signal(running.process.id(), "KILL");
@@ -238,7 +238,7 @@ fn ranks_do_not_outlive_a_killed_launcher() {
 }
 
 #[test]
-fn what_a_rank_leaves_behind_ends_with_it() {
+fn child_processes_of_ranks_are_stopped() {
     let script = "sleep 1000 & echo pid $!; sleep 0.2; exit 0";
     let mut running = Launcher::start(&["--nproc_per_node", "2"], script);
     let pids = running.pids(2);
@@ -247,7 +247,7 @@ fn what_a_rank_leaves_behind_ends_with_it() {
 }
 
 #[test]
-fn failures_are_tried_again_and_bad_input_is_not() {
+fn failures_are_retried_and_bad_input_is_not() {
     let script = "echo try $SPAG_RESTART_COUNT; [ $RANK = 0 ] && [ $SPAG_RESTART_COUNT -lt 2 ] && kill -9 $$; exit 0";
     let flags = ["--nproc_per_node", "2", "--max_restarts", "3"];
     let (out, err) = run(&mut launch(&flags, script), 0);
@@ -269,7 +269,7 @@ fn failures_are_tried_again_and_bad_input_is_not() {
 }
 
 #[test]
-fn our_own_programs_are_found() {
+fn own_programs_are_found_without_path() {
     let mut command = program("spag");
     command.args(["launch", "--nproc_per_node", "2", "--", "spag-train", "--version"]).env("PATH", "");
     let (out, _) = run(&mut command, 0);
@@ -277,7 +277,7 @@ fn our_own_programs_are_found() {
 }
 
 #[test]
-fn bad_flags_are_refused_before_anything_starts() {
+fn bad_flags_are_rejected_before_a_rank_starts() {
     let several = ["--nproc_per_node", "1", "--nnodes", "2"];
     let with = |more: &[&'static str]| -> Vec<&str> { several.iter().copied().chain(more.iter().copied()).collect() };
     for (flags, names) in [

@@ -1,5 +1,4 @@
-//! Launchers of others: the real `mpirun`, the real `torchrun`, and SLURM's variables. Whoever starts the processes, they
-//! train and play the same.
+//! Ranks under `mpirun`, `torchrun` and SLURM's variables give the same results as one process.
 //!
 //! Tests that need Open MPI or PyTorch are ignored by default; `-- --ignored` runs them. MPIRUN and TORCHRUN name programs
 //! that are not on PATH.
@@ -13,14 +12,14 @@ use spag_tests::{
     Ranks, Running, find_program, fixture, json_lines, program, reserve_port, root, run, send_signal, wait_until,
 };
 
-/// The settings of the fixtures; 12 steps of 4 micro-batches, which the ranks share.
+/// The settings of the fixtures; 12 steps of 4 micro-batches, divided between the ranks.
 const SETTINGS: &str = "--train_method OfflinePO --lm_kl_coeff 0.2 --lm_sft_coeff 0.5 --per_device_train_batch_size 2 \
     --max_length 96 --learning_rate 1e-3 --lr_scheduler_type cosine --warmup_ratio 0.1 --weight_decay 0.01 \
     --data_order sequential --zero_stage 2";
 const MICRO_BATCHES: usize = 4;
-/// Open MPI refuses root and more processes than cores unless it is told not to.
+/// By default Open MPI refuses to run as root, and to start more processes than cores.
 const MPIRUN: [&str; 6] = ["-n", "2", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"];
-/// Far more than anything here takes.
+/// Much more than any test takes.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn train(ranks: usize, output: &Path, more: &str) -> Command {
@@ -33,7 +32,7 @@ fn train(ranks: usize, output: &Path, more: &str) -> Command {
     command
 }
 
-/// The same program with the same arguments, started by a launcher. No variable of another launcher is left.
+/// The same command under a launcher, without variables of other launchers.
 fn under(launcher: &Path, flags: &[&str], started: &Command) -> Command {
     let mut command = Command::new(launcher);
     command.args(flags).arg(started.get_program()).args(started.get_args());
@@ -52,7 +51,7 @@ fn model(output: &Path) -> Vec<u8> {
     fs::read(output.join("model.safetensors")).unwrap()
 }
 
-/// What two processes train that the tests have started themselves, and one.
+/// The model of two ranks without a launcher, and the losses of one process.
 struct Expected {
     model: Vec<u8>,
     losses: Vec<f64>,
@@ -68,7 +67,7 @@ impl Expected {
         expected
     }
 
-    /// The bits of two processes, and the losses of one.
+    /// Asserts the same bits as two ranks, and the losses of one process.
     fn assert_trained(&self, output: &Path, what: &str) {
         assert!(model(output) == self.model, "{what}: other weights");
         let losses = losses(output);
@@ -81,7 +80,7 @@ impl Expected {
 
 #[test]
 #[ignore = "needs Open MPI"]
-fn mpirun_trains_what_one_process_does() {
+fn mpirun_trains_the_model_of_one_process() {
     let mpirun = find_program(&["mpirun"], "MPIRUN");
     let work = tempfile::tempdir().unwrap();
     let expected = Expected::new(work.path(), "--num_train_epochs 1");
@@ -117,7 +116,7 @@ fn mpirun_plays_the_games_of_one_process() {
 }
 
 #[test]
-fn slurms_variables_make_ranks_of_processes() {
+fn slurm_variables_train_the_model_of_one_process() {
     let work = tempfile::tempdir().unwrap();
     let expected = Expected::new(work.path(), "--num_train_epochs 1");
     let (output, port) = (work.path().join("slurm"), reserve_port().to_string());
@@ -136,7 +135,7 @@ fn slurms_variables_make_ranks_of_processes() {
 
 #[test]
 #[ignore = "needs torchrun (PyTorch)"]
-fn torchrun_trains_what_one_process_does() {
+fn torchrun_trains_the_model_of_one_process() {
     let torchrun = find_program(&["torchrun"], "TORCHRUN");
     let work = tempfile::tempdir().unwrap();
     let expected = Expected::new(work.path(), "--num_train_epochs 1");
@@ -158,10 +157,9 @@ fn process_with(variables: &[String]) -> Option<u32> {
     })
 }
 
-/// Started again by torchrun, which counts TORCHELASTIC_RESTART_COUNT up, a run goes on from its last checkpoint.
 #[test]
 #[ignore = "needs torchrun (PyTorch)"]
-fn torchrun_starts_again_after_a_kill() {
+fn restart_by_torchrun_resumes_from_the_last_checkpoint() {
     let torchrun = find_program(&["torchrun"], "TORCHRUN");
     let work = tempfile::tempdir().unwrap();
     let more = "--num_train_epochs 30 --save_strategy steps --save_steps 10 --save_total_limit 2";
@@ -172,15 +170,15 @@ fn torchrun_starts_again_after_a_kill() {
     let port = format!("--master_port={}", reserve_port());
     let mut command = under(&torchrun, &[&port, "--max-restarts=1", "--no-python", "--nproc_per_node=2"], &started);
     let log = work.path().join("log");
-    let said = fs::File::create(&log).unwrap();
-    command.env("SPAG_TEST_RUN", &output).stdout(said.try_clone().unwrap()).stderr(said);
+    let output_file = fs::File::create(&log).unwrap();
+    command.env("SPAG_TEST_RUN", &output).stdout(output_file.try_clone().unwrap()).stderr(output_file);
     let mut launcher = Running::start(&mut command);
     wait_until("checkpoint 20 is written", LIMIT, || output.join("checkpoint-20").exists() || launcher.has_exited());
     let victim = process_with(&[mark, "RANK=1".into()]).expect("rank 1 runs");
     send_signal(victim, "KILL");
-    let ended_well = launcher.wait_for(LIMIT).is_some_and(|status| status.success());
+    let succeeded = launcher.wait_for(LIMIT).is_some_and(|status| status.success());
     let log = fs::read_to_string(&log).unwrap();
-    assert!(ended_well, "{log}");
+    assert!(succeeded, "{log}");
     assert!(log.contains("lost rank 1") && log.contains("of them before this start"), "{log}");
     expected.assert_trained(&output, "after a kill");
 }
