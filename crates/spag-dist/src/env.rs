@@ -176,11 +176,23 @@ impl LaunchEnv {
     }
 }
 
-fn number(lookup: &dyn Fn(&str) -> Option<String>, name: &'static str, at_least: usize) -> Result<Option<usize>> {
+pub(crate) fn number(
+    lookup: &dyn Fn(&str) -> Option<String>,
+    name: &'static str,
+    at_least: usize,
+) -> Result<Option<usize>> {
     let Some(value) = lookup(name) else { return Ok(None) };
     match value.trim().parse::<usize>() {
         Ok(number) if number >= at_least => Ok(Some(number)),
         _ => Err(Error::NotANumber { name, value, at_least }),
+    }
+}
+
+pub(crate) fn port(lookup: &dyn Fn(&str) -> Option<String>, name: &'static str) -> Result<Option<u16>> {
+    let Some(value) = lookup(name) else { return Ok(None) };
+    match value.trim().parse::<u16>() {
+        Ok(port) if port > 0 => Ok(Some(port)),
+        _ => Err(Error::NotAPort { name, value }),
     }
 }
 
@@ -213,11 +225,8 @@ fn rendezvous(
     };
     let address =
         lookup("MASTER_ADDR").or(inferred).ok_or(Error::MissingVariable { name: "MASTER_ADDR", implied_by })?;
-    let port = match lookup("MASTER_PORT") {
-        Some(value) => match value.trim().parse::<u16>() {
-            Ok(port) if port > 0 => port,
-            _ => return Err(Error::NotAPort { name: "MASTER_PORT", value }),
-        },
+    let port = match port(lookup, "MASTER_PORT")? {
+        Some(port) => port,
         None if launcher == Launcher::Torch => return Err(Error::MissingVariable { name: "MASTER_PORT", implied_by }),
         None => DEFAULT_PORT,
     };

@@ -157,6 +157,29 @@ impl Channel {
         }
     }
 
+    /// Sends what is queued on all channels, and closes them when the other sides have closed them too: closing a
+    /// connection with unread data would discard what was sent.
+    pub(crate) fn close_all<'a>(channels: impl IntoIterator<Item = &'a mut Self>, deadline: Instant) {
+        let mut open: Vec<(&mut Self, bool)> = channels.into_iter().map(|channel| (channel, false)).collect();
+        while !remaining(deadline).is_zero() {
+            open.retain_mut(|(channel, closed)| {
+                if channel.flush().is_err() || channel.read_available().is_err() {
+                    return false;
+                }
+                channel.incoming.clear();
+                if channel.is_flushed() && !*closed {
+                    channel.close_sending();
+                    *closed = true;
+                }
+                !channel.ended
+            });
+            let sockets: Vec<_> = open.iter().map(|(channel, _)| channel.socket()).collect();
+            if open.is_empty() || poll_until(&sockets, deadline).is_err() {
+                return;
+            }
+        }
+    }
+
     fn wait(&self, deadline: Instant) -> io::Result<()> {
         if remaining(deadline).is_zero() {
             return Err(ErrorKind::TimedOut.into());

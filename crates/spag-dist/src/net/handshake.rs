@@ -17,7 +17,7 @@ use super::token::{PROOF_LEN, Token, random_bytes};
 
 /// Incremented when any message between ranks changes.
 pub(crate) const PROTOCOL: u32 = 2;
-const MAGIC: &[u8; 8] = b"SPAGdist";
+const MAGIC: &[u8] = b"SPAGdist";
 const NONCE_LEN: usize = 32;
 const HELLO_LEN: usize = 8 + 4 + 1 + 4 + SESSION_LEN + NONCE_LEN;
 const CHALLENGE_LEN: usize = 8 + 4 + NONCE_LEN + PROOF_LEN;
@@ -87,14 +87,8 @@ pub(crate) fn send(
     nonce: [u8; NONCE_LEN],
     deadline: Instant,
 ) -> Result<(), HandshakeError> {
-    let mut said = [0; HELLO_LEN];
-    let mut fields = Fields(&mut said);
-    fields.put(MAGIC);
-    fields.put(&PROTOCOL.to_le_bytes());
-    fields.put(&[hello.service.code()]);
-    fields.put(&hello.rank.to_le_bytes());
-    fields.put(&hello.session);
-    fields.put(&nonce);
+    let rank = hello.rank.to_le_bytes();
+    let said = [MAGIC, &PROTOCOL.to_le_bytes()[..], &[hello.service.code()], &rank, &hello.session, &nonce].concat();
     write_by(stream, &said, deadline)?;
 
     let mut answer = [0; CHALLENGE_LEN];
@@ -123,12 +117,8 @@ pub(crate) fn receive(
         return Err(wrong_protocol());
     }
     // A client of another version can read this answer as far as the version.
-    let mut answer = [0; CHALLENGE_LEN];
-    let mut fields = Fields(&mut answer);
-    fields.put(MAGIC);
-    fields.put(&PROTOCOL.to_le_bytes());
-    fields.put(&nonce);
-    fields.put(&token.prove(&[b"listening", &said, &nonce]));
+    let proof = token.prove(&[b"listening", &said, &nonce]);
+    let answer = [MAGIC, &PROTOCOL.to_le_bytes()[..], &nonce, &proof].concat();
     write_by(stream, &answer, deadline)?;
     check_head(magic, protocol)?;
 
@@ -156,17 +146,6 @@ pub(crate) fn nonce() -> crate::Result<[u8; NONCE_LEN]> {
 /// A new session.
 pub(crate) fn new_session() -> crate::Result<Session> {
     random_bytes()
-}
-
-/// Writes the fields of a message in order.
-struct Fields<'a>(&'a mut [u8]);
-
-impl Fields<'_> {
-    fn put(&mut self, bytes: &[u8]) {
-        let (head, tail) = std::mem::take(&mut self.0).split_at_mut(bytes.len());
-        head.copy_from_slice(bytes);
-        self.0 = tail;
-    }
 }
 
 fn split_head(message: &[u8]) -> Result<(&[u8], u32, &[u8]), HandshakeError> {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Token;
-use crate::{Error, Result};
+use crate::Result;
+use crate::env::{number, port};
 
 /// The environment variable that overrides MASTER_PORT.
 const PORT_VARIABLE: &str = "SPAG_PORT";
@@ -79,23 +80,14 @@ impl JoinOptions {
     /// As [`JoinOptions::detect`].
     pub fn detect_with(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let lookup = |name: &str| lookup(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-        let port = match lookup(PORT_VARIABLE) {
-            Some(value) => match value.parse::<u16>() {
-                Ok(port) if port > 0 => PortChoice::Fixed(port),
-                _ => return Err(Error::NotAPort { name: PORT_VARIABLE, value }),
-            },
+        let port = match port(&lookup, PORT_VARIABLE)? {
+            Some(port) => PortChoice::Fixed(port),
             None if lookup(AGENT_STORE_VARIABLE).is_some_and(|value| value.eq_ignore_ascii_case("true")) => {
                 PortChoice::AfterRendezvous
             }
             None => PortChoice::Rendezvous,
         };
-        let restart_count = match lookup(RESTART_COUNT_VARIABLE) {
-            Some(value) => match value.parse() {
-                Ok(count) => Some(count),
-                Err(_) => return Err(Error::NotANumber { name: RESTART_COUNT_VARIABLE, value, at_least: 0 }),
-            },
-            None => None,
-        };
+        let restart_count = number(&lookup, RESTART_COUNT_VARIABLE, 0)?;
         let token = lookup(TOKEN_VARIABLE).map(|text| Token::new(&text)).transpose()?;
         Ok(Self { port, restart_count, token, ..Self::default() })
     }

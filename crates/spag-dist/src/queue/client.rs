@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::{Assignment, MAX_ITEMS, Reply, Request};
-use crate::net::{Channel, Hello, NO_SESSION, Service, Waker, connect_to_rank0, poll_until, remaining};
+use crate::net::{Channel, Hello, NO_SESSION, Service, Waker, connect_to_rank0, poll_until};
 use crate::{Error, JoinOptions, LaunchEnv, Result};
 
 /// How long a rank that leaves waits for its last messages to be received.
@@ -176,7 +176,8 @@ impl ClientThread {
                 self.handle(reply)?;
             }
             if self.shared.state().finished || closing {
-                self.leave();
+                // Delivers the last messages.
+                Channel::close_all([&mut self.channel], now + LEAVE_TIMEOUT);
                 return Ok(());
             }
             if self.channel.has_ended() || flushed.is_err() {
@@ -204,24 +205,6 @@ impl ClientThread {
         drop(state);
         self.shared.changed.notify_all();
         Ok(())
-    }
-
-    /// Delivers the last messages before the connection closes.
-    fn leave(&mut self) {
-        let deadline = Instant::now() + LEAVE_TIMEOUT;
-        while !self.channel.is_flushed() && !remaining(deadline).is_zero() {
-            if self.channel.flush().is_err() || poll_until(&[self.channel.socket()], deadline).is_err() {
-                break;
-            }
-        }
-        self.channel.close_sending();
-        // Closing with unread data would discard what was sent, so wait until rank 0 closes too.
-        while !remaining(deadline).is_zero() && !self.channel.has_ended() {
-            let received = self.channel.receive::<Reply>();
-            if received.is_err() || poll_until(&[self.channel.socket()], deadline).is_err() {
-                break;
-            }
-        }
     }
 }
 

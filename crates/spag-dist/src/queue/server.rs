@@ -160,7 +160,8 @@ impl ServerThread {
             }
             self.remove_gone();
             if self.may_close(now) {
-                return self.close();
+                let channels = self.clients.iter_mut().map(|client| &mut client.channel);
+                return Channel::close_all(channels, now + CLOSE_TIMEOUT);
             }
             let arrivals = self.listener.acceptor.arrivals();
             let mut sockets = vec![self.shared.waker.socket(), arrivals.socket()];
@@ -185,20 +186,6 @@ impl ServerThread {
         };
         let gives_up = self.failed.is_none() && !state.items.is_finished();
         state.closing && (gives_up || has_waited || (all_informed && all_flushed))
-    }
-
-    fn close(&mut self) {
-        let deadline = Instant::now() + CLOSE_TIMEOUT;
-        // Closing with unread data would discard what was sent, so wait until the others close too.
-        self.clients.iter().for_each(|client| client.channel.close_sending());
-        while !self.clients.is_empty() && !remaining(deadline).is_zero() {
-            self.clients
-                .retain_mut(|client| client.channel.receive::<Request>().is_ok() && !client.channel.has_ended());
-            let sockets: Vec<_> = self.clients.iter().map(|client| client.channel.socket()).collect();
-            if !sockets.is_empty() && poll_until(&sockets, deadline).is_err() {
-                break;
-            }
-        }
     }
 
     fn accept(&mut self, incoming: Incoming) {

@@ -243,27 +243,11 @@ impl Control {
         }
     }
 
-    /// Sends `Left`, and reads until the peers have closed: closing with unread data would discard what was sent.
-    fn leave(&mut self) {
-        let deadline = Instant::now() + LEAVE_TIMEOUT;
+    fn leave(mut self) {
         let rank = self.state.position.rank;
         let after = self.state.started().get(rank).copied().unwrap_or(0);
         self.send_all(&Message::Left { rank, after });
-        let mut closed = vec![false; self.peers.len()];
-        while !remaining(deadline).is_zero() && self.peers.iter().any(|peer| !peer.gone) {
-            for (peer, closed) in self.peers.iter_mut().zip(&mut closed).filter(|(peer, _)| !peer.gone) {
-                let channel = &mut peer.channel;
-                if channel.flush().is_err() || channel.receive::<Message>().is_err() || channel.has_ended() {
-                    peer.gone = true;
-                } else if channel.is_flushed() && !*closed {
-                    channel.close_sending();
-                    *closed = true;
-                }
-            }
-            if self.peers.iter().any(|peer| !peer.gone) {
-                self.wait(deadline);
-            }
-        }
+        Channel::close_all(self.connected().map(|peer| &mut peer.channel), Instant::now() + LEAVE_TIMEOUT);
     }
 }
 

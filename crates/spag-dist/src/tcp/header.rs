@@ -18,6 +18,7 @@ pub(crate) struct Header {
     length: u64,
 }
 
+/// [`Collective::name`].
 const KINDS: [&str; 5] = ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier"];
 const FORMATS: [DType; 9] =
     [DType::U8, DType::U32, DType::I16, DType::I32, DType::I64, DType::BF16, DType::F16, DType::F32, DType::F64];
@@ -25,21 +26,10 @@ const FORMATS: [DType; 9] =
 impl Header {
     /// `None` for number formats that are not supported.
     pub(crate) fn new(sequence: u64, collective: &Collective) -> Option<Self> {
-        let kind = match collective {
-            Collective::AllReduce(_) => 0,
-            Collective::ReduceScatter(_) => 1,
-            Collective::AllGather(_) => 2,
-            Collective::Broadcast(..) => 3,
-            Collective::Barrier => 4,
-        };
-        let root = match collective {
-            Collective::Broadcast(_, root) => *root as u32,
-            _ => 0,
-        };
-        let (format, length) = match collective.buffer() {
-            Some(buffer) => (buffer.dtype(), buffer.elem_count() as u64),
-            None => (DType::U8, 0),
-        };
+        let kind = KINDS.iter().position(|kind| *kind == collective.name())? as u8;
+        let root = if let Collective::Broadcast(_, root) = collective { *root as u32 } else { 0 };
+        let (format, length) =
+            collective.buffer().map_or((DType::U8, 0), |buffer| (buffer.dtype(), buffer.elem_count() as u64));
         let format = FORMATS.iter().position(|known| *known == format)? as u8;
         Some(Self { sequence, kind, format, root, length })
     }
