@@ -179,7 +179,7 @@ pub enum Error {
         rejected: String,
     },
     /// Two processes joined with the same rank.
-    #[error("two processes say that they are rank {rank}; every process of a run needs a number of its own")]
+    #[error("two processes joined as rank {rank}; every process of a run needs its own rank")]
     DuplicateRank {
         /// The rank.
         rank: usize,

@@ -155,7 +155,7 @@ pub trait ProcessGroup: Send + Sync {
     /// Fails the group on all ranks with this reason, and with it every pending collective.
     fn abort(&self, reason: &str);
 
-    /// [`Collective::AllReduce`], and waits for it.
+    /// Starts [`Collective::AllReduce`] and waits for it.
     ///
     /// # Errors
     /// As [`ProcessGroup::start`] and [`Pending::wait`].
@@ -163,7 +163,7 @@ pub trait ProcessGroup: Send + Sync {
         self.start(Collective::AllReduce(buffer.clone()))?.wait()
     }
 
-    /// [`Collective::ReduceScatter`], and waits for it.
+    /// Starts [`Collective::ReduceScatter`] and waits for it.
     ///
     /// # Errors
     /// As [`ProcessGroup::start`] and [`Pending::wait`].
@@ -171,7 +171,7 @@ pub trait ProcessGroup: Send + Sync {
         self.start(Collective::ReduceScatter(buffer.clone()))?.wait()
     }
 
-    /// [`Collective::AllGather`], and waits for it.
+    /// Starts [`Collective::AllGather`] and waits for it.
     ///
     /// # Errors
     /// As [`ProcessGroup::start`] and [`Pending::wait`].
@@ -179,7 +179,7 @@ pub trait ProcessGroup: Send + Sync {
         self.start(Collective::AllGather(buffer.clone()))?.wait()
     }
 
-    /// [`Collective::Broadcast`], and waits for it.
+    /// Starts [`Collective::Broadcast`] and waits for it.
     ///
     /// # Errors
     /// As [`ProcessGroup::start`] and [`Pending::wait`].
@@ -187,7 +187,7 @@ pub trait ProcessGroup: Send + Sync {
         self.start(Collective::Broadcast(buffer.clone(), root))?.wait()
     }
 
-    /// [`Collective::Barrier`], and waits for it.
+    /// Starts [`Collective::Barrier`] and waits for it.
     ///
     /// # Errors
     /// As [`ProcessGroup::start`] and [`Pending::wait`].

@@ -47,7 +47,7 @@ fn another_version_is_named_on_every_rank() {
 #[test]
 fn duplicate_rank_is_named_on_every_rank() {
     let launch = Launch::new("join", 3).with_for(2, "RANK", 1);
-    all_report(&launch, "two processes say that they are rank 1");
+    all_report(&launch, "two processes joined as rank 1");
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn resolve(args: LaunchArgs) -> Result<LaunchConfig> {
     let own = std::env::current_exe().ok();
     let beside = own.as_ref().and_then(|path| path.parent());
     let Some(program) = program::find_program(&name, beside, std::env::var_os("PATH").as_deref()) else {
-        let problem = "there is no such program, neither here nor in the folders of PATH";
+        let problem = "there is no such program beside this one or in PATH";
         return Err(bad(PathBuf::from(name).display().to_string(), problem));
     };
     let cores = thread::available_parallelism().map_or(1, NonZero::get);

@@ -189,7 +189,7 @@ impl ServerThread {
     }
 
     fn accept(&mut self, incoming: Incoming) {
-        // The handshake has told a rank with another token, and the queue continues without it.
+        // A rank with another token fails in the handshake, and the queue continues without it.
         let Incoming::Accepted(hello, stream, _) = incoming else { return };
         let rank = hello.rank as usize;
         let deadline = Instant::now() + REQUEST_TIMEOUT;

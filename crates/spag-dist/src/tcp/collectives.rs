@@ -81,7 +81,7 @@ fn run_one(
         }
     }
     Err(state.wait_for_failure(DECISION_TIMEOUT).unwrap_or_else(|| {
-        let error = Error::lost(position.previous(), "the ring broke, and rank 0 did not say where");
+        let error = Error::lost(position.previous(), "the ring broke, and rank 0 did not report where");
         state.fail_all(error.clone());
         state.failure().unwrap_or(error)
     }))

@@ -63,7 +63,7 @@ fn limit_local_buffers(stream: &TcpStream) {
     }
 }
 
-/// One collective to transfer.
+/// One collective.
 pub(crate) struct RingOp<'a> {
     pub(crate) header: Header,
     pub(crate) schedule: &'a Schedule,
@@ -95,7 +95,7 @@ struct Transfer<'a> {
 
 impl Ring {
     /// # Errors
-    /// What the system says of the sockets.
+    /// An error of the system.
     pub(crate) fn new(next: TcpStream, previous: TcpStream) -> io::Result<Self> {
         for stream in [&next, &previous] {
             stream.set_nodelay(true)?;
