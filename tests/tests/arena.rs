@@ -1,4 +1,4 @@
-//! The real `spag arena`: every output says the same, a killed arena goes on, and what cannot be played is told.
+//! The real `spag arena`: consistent outputs, resume after a kill, and errors before any game.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,7 @@ fn arena(dir: &Path, output: &str, flags: &[&str]) -> Command {
     command
 }
 
-/// All three players, 6 games a seating.
+/// All three players, 6 games per seating.
 fn three(dir: &Path, output: &str, flags: &[&str]) -> Command {
     let mut command = arena(dir, output, &["--games", "6", "--seed", "5"]);
     command.arg("--players").args(NAMES.iter().zip(["base", "copy", "random"]).map(|(n, p)| format!("{n}={p}")));
@@ -41,7 +41,7 @@ fn three(dir: &Path, output: &str, flags: &[&str]) -> Command {
     command
 }
 
-/// What was said in every game of a record, by the game's number.
+/// The utterances of every game of a record, by its number.
 fn said(path: &Path) -> BTreeMap<u64, Vec<String>> {
     let games = read_episodes(path).unwrap().into_iter();
     games.map(|e| (e.extra["game"].as_u64().unwrap(), e.history.into_iter().map(|u| u.content).collect())).collect()
@@ -55,14 +55,14 @@ fn games_played(output: &Path) -> usize {
 }
 
 #[test]
-fn all_outputs_say_the_same_and_a_killed_arena_ends_alike() {
+fn outputs_agree_and_a_killed_arena_resumes() {
     let folder = workplace();
     let dir = folder.path();
     let (text, _) = run(&mut three(dir, "whole", &["--anchor", "base"]), 0);
     let whole = dir.join("whole");
     let table = json(whole.join("arena.json"));
 
-    // JSON against the games themselves.
+    // JSON against the games.
     let pairings = table["pairings"].as_array().unwrap();
     assert_eq!(pairings.len(), 6);
     for pairing in pairings {
@@ -86,7 +86,7 @@ fn all_outputs_say_the_same_and_a_killed_arena_ends_alike() {
         let words: Vec<&str> = games.iter().map(|game| game.target_word.as_str()).collect();
         assert_eq!(["bear", "frog", "camel"].map(|word| words.iter().filter(|w| **w == word).count()), [2, 2, 2]);
     }
-    // The copy plays the very games of its original: the words and seeds of all pairings are the same.
+    // The copy plays the same games as its original, since all pairings have the same words and seeds.
     let [base, copy, random] = NAMES;
     for (one, other) in [
         (format!("{base}_vs_{random}"), format!("{copy}_vs_{random}")),
@@ -158,7 +158,7 @@ fn all_outputs_say_the_same_and_a_killed_arena_ends_alike() {
     same(row("", "", "attacker"), &table["attackers"]);
     assert_eq!(row("", "", "attacker")["elo"].parse::<f64>().ok(), table["attacker_edge"]["points"].as_f64());
 
-    // Killed twice, with other batches than the whole one, and a line torn.
+    // Killed twice, with other batch sizes, and with a torn line.
     let broken = dir.join("broken");
     let slow = ["--anchor", "base", "--per_device_eval_batch_size", "2"];
     let mut kept = 0;
@@ -167,11 +167,11 @@ fn all_outputs_say_the_same_and_a_killed_arena_ends_alike() {
         wait_until("games are recorded", Duration::from_secs(120), || {
             games_played(&broken) >= games || child.has_exited()
         });
-        assert_eq!(child.kill_after(Duration::ZERO), None, "it was still playing");
+        assert_eq!(child.kill_after(Duration::ZERO), None, "it was killed while playing");
         assert!(games_played(&broken) >= kept.max(games) && !broken.join("arena.json").exists());
         kept = games_played(&broken);
     }
-    assert!(kept < 36, "something was left to play");
+    assert!(kept < 36, "some games are missing");
     let first = broken.join("base_vs_a, \"copy\".jsonl");
     let before = fs::read_to_string(&first).unwrap();
     fs::write(&first, &before[..before.len() - 20]).unwrap();
@@ -182,14 +182,14 @@ fn all_outputs_say_the_same_and_a_killed_arena_ends_alike() {
     }
     assert_eq!(text.replace("whole", "broken"), again);
 
-    // Finished, it only tells the results again; with other settings its games are not its own.
+    // A finished arena prints the results again; other settings are refused.
     assert_eq!(run(&mut three(dir, "broken", &slow), 0).0, again);
     let (_, err) = run(&mut three(dir, "broken", &["--temperature", "0.7"]), 2);
     assert!(err.contains("then temperature=1.2, now temperature=0.7"), "{err}");
 }
 
 #[test]
-fn failed_games_cost_nobody_points_and_players_may_meet_themselves() {
+fn failed_games_do_not_count_and_players_may_play_themselves() {
     let folder = workplace();
     let dir = folder.path();
     let server = Server::start(|_| Answer::new(400, "{}"));
@@ -213,7 +213,7 @@ fn failed_games_cost_nobody_points_and_players_may_meet_themselves() {
 }
 
 #[test]
-fn what_cannot_be_played_is_told_before_anything_is() {
+fn invalid_commands_are_refused_before_any_game() {
     let folder = workplace();
     let dir = folder.path();
     fs::write(dir.join("empty.txt"), "").unwrap();

@@ -1,4 +1,4 @@
-//! A game that stops at its decision teaches exactly what the same game does that is played on.
+//! A game that stops at its decision has the same training samples as one that is played on.
 
 use spag_game::{
     AfterDecision, Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Role, ScriptedPlayer, Seats, TurnRequest,
@@ -6,7 +6,7 @@ use spag_game::{
 };
 use spag_rewards::{CreditConfig, assign_rewards};
 
-/// Drawn from the turn's seed: talk, the word, or a guess; also after the game is decided.
+/// An utterance drawn from the turn's seed: talk, the word, or a guess, also after the decision.
 fn said(turn: &TurnRequest<'_>) -> String {
     match (turn.seed % 8, turn.role) {
         (0, _) => "It is tea.".into(),

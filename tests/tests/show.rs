@@ -1,4 +1,4 @@
-//! The real `spag show`: what is printed, filtered, escaped, and what happens with broken files and closed pipes.
+//! The real `spag show`: output, filters, escapes, broken files and closed pipes.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -40,7 +40,7 @@ fn heads(out: &str) -> Vec<&str> {
 }
 
 #[test]
-fn games_are_told_as_they_went() {
+fn games_are_printed_with_their_endings() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     fs::write(dir.join("games.jsonl"), games().join("\n")).unwrap();
@@ -63,13 +63,13 @@ fn games_are_told_as_they_went() {
         assert!(out.contains(ending), "{ending}: {out}");
     }
     assert!(out.ends_with("\n5 of 5 games read shown\n") && !out.contains('\x1b'), "{out}");
-    // A list holds the same games.
+    // A JSON list of the same games.
     fs::write(dir.join("games.json"), format!("[{}]", games().join(",\n"))).unwrap();
     assert_eq!(run(&mut show(dir, &["games.json"]), 0).0, out);
 }
 
 #[test]
-fn filters_hold_together() {
+fn filters_are_combined() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     fs::write(dir.join("games.jsonl"), games().join("\n")).unwrap();
@@ -84,9 +84,9 @@ fn filters_hold_together() {
         (&["games.jsonl", "--game", "5"], &["game 5"], "1 of 5"),
         (&["games.jsonl", "--game", "1"], &[], "0 of 5"),
         (&["games.jsonl", "--limit", "3"], &["game 8", "game 6", "game 7"], "3 of 3"),
-        // Numbers that nobody noted are those of the rows.
+        // Without numbers in the file, rows are counted.
         (&["plain.jsonl", "--game", "2"], &["row 2"], "1 of 2"),
-        // "art" in "start" is a word to the one judge and not to the other.
+        // The judges disagree on "art" in "start".
         (&["games.jsonl", "--judge", "whole-word", "--limit", "1"], &["game 8"], "1 of 1"),
     ] {
         let (out, _) = run(&mut show(dir, arguments), 0);
@@ -102,7 +102,7 @@ fn filters_hold_together() {
 }
 
 #[test]
-fn what_comes_before_a_broken_row_is_shown() {
+fn games_before_a_broken_row_are_printed() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let [a, b, ..] = games();
@@ -116,7 +116,7 @@ fn what_comes_before_a_broken_row_is_shown() {
         assert_eq!(heads(&out).len(), 2, "{reason}: {out}");
         assert!(out.ends_with("2 of 2 games read shown\n"), "{out}");
         assert!(err.starts_with("error: games: ") && err.contains(row), "{reason}: {err}");
-        // Whoever asks for less does not come so far.
+        // With a lower limit the bad row is not read.
         run(&mut show(dir, &["games", "--limit", "2"]), 0);
     }
     let (_, err) = run(&mut show(dir, &["absent.jsonl"]), 2);
@@ -128,7 +128,7 @@ fn row_of_defender() -> String {
 }
 
 #[test]
-fn no_text_of_a_game_drives_the_terminal() {
+fn control_characters_are_escaped() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let wild = "\u{1b}]0;title\u{7}\u{1b}[2J\u{202e}a\rb\u{9b}31m\nnext line";
@@ -137,7 +137,7 @@ fn no_text_of_a_game_drives_the_terminal() {
     assert!(out.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{out:?}");
     let said = "  attacker  \\u{1b}]0;title\\u{7}\\u{1b}[2J\\u{202e}a\\rb\\u{9b}31m\n            next line\n";
     assert!(out.contains(said), "{out}");
-    // Long lines end at the page's edge.
+    // Long lines are wrapped.
     let long = "word ".repeat(60);
     fs::write(dir.join("long.jsonl"), row("bear", &[&long], None)).unwrap();
     let (out, _) = run(&mut show(dir, &["long.jsonl"]), 0);
@@ -146,7 +146,7 @@ fn no_text_of_a_game_drives_the_terminal() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn closed_pipe_is_not_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     // More than a pipe holds.

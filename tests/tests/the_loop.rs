@@ -1,4 +1,4 @@
-//! `spag run configs/tiny.toml` in small: one epoch, few games; run through, and killed again and again.
+//! A small `spag run configs/tiny.toml`: one epoch and few games, uninterrupted, killed repeatedly, and on two ranks.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use candle_core::{Device, Tensor};
 use spag_tests::{Running, program, run};
 
-/// The loop in small, into `dir`.
+/// A small run of the loop in `dir`.
 fn small_run(dir: &Path) -> Command {
     let mut command = program("spag");
     command.args(["run", "configs/tiny.toml"]);
@@ -25,7 +25,7 @@ fn small_run(dir: &Path) -> Command {
     command
 }
 
-/// Every file below `dir` that must not depend on when the run was stopped, with its contents.
+/// The files below `dir` that must not depend on interruptions, with their contents.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![dir.to_owned()];
@@ -48,7 +48,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn runs_through_and_ends_alike_when_killed_at_any_moment() {
+fn killed_run_ends_with_the_same_files() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, broken) = (folder.path().join("whole"), folder.path().join("broken"));
 
@@ -56,7 +56,7 @@ fn runs_through_and_ends_alike_when_killed_at_any_moment() {
     let (out, _) = run(&mut small_run(&whole), 0);
     let took = started.elapsed();
     for words in ["IM", "SPAG-1", "%"] {
-        assert!(out.contains(words), "the final table says {words}:\n{out}");
+        assert!(out.contains(words), "the final table has {words}:\n{out}");
     }
     for file in [
         "config.resolved.toml",
@@ -75,7 +75,14 @@ fn runs_through_and_ends_alike_when_killed_at_any_moment() {
         assert!(whole.join(file).is_file(), "{file}");
     }
 
-    // kill -9 at moments spread over the whole run, each time a little later.
+    // Both programs count turns in the same way.
+    let games = spag_game::read_episodes(whole.join("eval/im-vs-im.jsonl")).unwrap();
+    let mut stats = spag_selfplay::GameStats::new(spag_game::JudgeKind::Paper);
+    games.iter().for_each(|game| stats.add(game).unwrap());
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(whole.join("report.json")).unwrap()).unwrap();
+    assert_eq!(report["baseline"]["mean_turns"].as_f64(), stats.counts().mean_turns());
+
+    // Killed at moments spread over the whole run, each time a little later.
     let mut killed = 0;
     for attempt in 1..=8u32 {
         let delay = took.mul_f64(0.02 + 0.045 * f64::from(attempt)).max(Duration::from_millis(50));
@@ -91,7 +98,7 @@ fn runs_through_and_ends_alike_when_killed_at_any_moment() {
         assert!(got[path] == *bytes, "{} differs between a run and one that was killed", path.display());
     }
 
-    // A finished run is not run again, and another configuration is refused in its folder.
+    // A finished run is not repeated, and other settings are refused in its folder.
     let before = std::fs::metadata(whole.join("im/model/model.safetensors")).unwrap().modified().unwrap();
     run(&mut small_run(&whole), 0);
     let after = std::fs::metadata(whole.join("im/model/model.safetensors")).unwrap().modified().unwrap();
@@ -100,7 +107,7 @@ fn runs_through_and_ends_alike_when_killed_at_any_moment() {
     assert!(err.contains("seed"), "{err}");
 }
 
-/// The loop as `ranks` processes with one global batch: steps of two micro-batches in all.
+/// The loop on `ranks` ranks with a global batch of two micro-batches.
 fn on_ranks(dir: &Path, ranks: usize) -> Command {
     let small = small_run(dir);
     let steps = 2 / ranks;
@@ -113,19 +120,19 @@ fn on_ranks(dir: &Path, ranks: usize) -> Command {
 }
 
 #[test]
-fn two_processes_train_what_one_does_with_the_same_global_batch() {
+fn two_ranks_train_like_one_with_the_same_global_batch() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (folder.path().join("one"), folder.path().join("two"));
     run(&mut on_ranks(&one, 1), 0);
     let (out, err) = run(&mut on_ranks(&two, 2), 0);
     assert!(out.contains("[rank 0] ") && out.contains("SPAG-1"), "{out}{err}");
     let (alone, together) = (contents(&one), contents(&two));
-    // The same files: what ranks wrote on their own has been put together.
+    // The same files, since those of the ranks are merged.
     assert_eq!(alone.keys().collect::<Vec<_>>(), together.keys().collect::<Vec<_>>());
     let same = |file: &str| assert!(alone[Path::new(file)] == together[Path::new(file)], "{file} differs");
     same("im/episodes.jsonl");
     same("im/samples.jsonl");
-    // Sums of gradients are taken in another order, which moves few elements by more than 1e-5.
+    // Gradients are summed in another order, which changes few elements by more than 1e-5.
     let weights = |dir: &Path| {
         let tensors = candle_core::safetensors::load(dir.join("im/model/model.safetensors"), &Device::Cpu).unwrap();
         let mut all: Vec<_> = tensors.into_iter().collect();
@@ -138,7 +145,7 @@ fn two_processes_train_what_one_does_with_the_same_global_batch() {
     assert!(a.len() == b.len() && apart * 10_000 < a.len(), "{apart} of {} elements", a.len());
     let steps = |dir: &Path| std::fs::read_to_string(dir.join("im/metrics.jsonl")).unwrap().lines().count();
     assert_eq!(steps(&one), steps(&two));
-    // Finished, it is not run again, by whatever number of ranks.
+    // A finished run is not repeated with any number of ranks.
     let before = std::fs::metadata(two.join("spag-1/model/model.safetensors")).unwrap().modified().unwrap();
     run(&mut on_ranks(&two, 2), 0);
     assert_eq!(std::fs::metadata(two.join("spag-1/model/model.safetensors")).unwrap().modified().unwrap(), before);
