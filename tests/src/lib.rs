@@ -11,5 +11,5 @@ pub use files::{copy_folder, fixture, json, json_lines, root};
 pub use http::{Answer, Received, Server};
 pub use ports::{reserve_port, reserve_two_ports};
 pub use process::{Running, send_signal, wait_until};
-pub use programs::{find_program, program, run};
+pub use programs::{find_program, play_command, program, run, train_command};
 pub use ranks::{Ended, Ranks};

@@ -1,10 +1,11 @@
 //! The programs of the repository, and others on PATH.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use crate::root;
+use crate::{fixture, root};
 
 /// Builds the programs once, in the profile of the tests, and returns their folder.
 fn programs() -> &'static Path {
@@ -53,6 +54,26 @@ pub fn program(name: &str) -> Command {
     for variable in LAUNCHER_VARIABLES {
         command.env_remove(variable);
     }
+    command
+}
+
+/// `spag-train` of the fixture's model on the fixture's samples.
+pub fn train_command(output: &Path) -> Command {
+    let mut command = program("spag-train");
+    command.arg("--model_name_or_path").arg(fixture("tiny-llama"));
+    command.arg("--ref_model_name_or_path").arg(fixture("tiny-llama/ref"));
+    command.arg("--train_data_path").arg(fixture("training/train_items.json"));
+    command.arg("--output_dir").arg(output);
+    command
+}
+
+/// `spag-play` in `dir`: short games on the words of `dir/words.txt`, on one thread, with results in `dir/out`.
+pub fn play_command(dir: &Path, attacker: impl AsRef<OsStr>, defender: impl AsRef<OsStr>) -> Command {
+    let mut command = program("spag-play");
+    command.current_dir(dir).env("RAYON_NUM_THREADS", "1");
+    command.arg("--attacker_model_name_or_path").arg(attacker).arg("--defender_model_name_or_path").arg(defender);
+    command.args(["--data_path", "words.txt", "--output_dir", "out", "--max_new_tokens", "8", "--prompts"]);
+    command.arg(root().join("crates/spag-pipeline/tests/fixtures/prompts.json"));
     command
 }
 

@@ -9,7 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use spag_tests::{
-    Ranks, Running, find_program, fixture, json_lines, program, reserve_port, root, run, send_signal, wait_until,
+    Ranks, Running, find_program, json_lines, play_command, reserve_port, root, run, send_signal, train_command,
+    wait_until,
 };
 
 /// The settings of the fixtures; 12 steps of 4 micro-batches, divided between the ranks.
@@ -23,12 +24,9 @@ const MPIRUN: [&str; 6] = ["-n", "2", "--allow-run-as-root", "--oversubscribe", 
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn train(ranks: usize, output: &Path, more: &str) -> Command {
-    let mut command = program("spag-train");
-    command.arg("--model_name_or_path").arg(fixture("tiny-llama"));
-    command.arg("--ref_model_name_or_path").arg(fixture("tiny-llama/ref"));
-    command.arg("--train_data_path").arg(fixture("training/train_items.json"));
+    let mut command = train_command(output);
     command.arg("--gradient_accumulation_steps").arg((MICRO_BATCHES / ranks).to_string());
-    command.arg("--output_dir").arg(output).args(SETTINGS.split_whitespace()).args(more.split_whitespace());
+    command.args(SETTINGS.split_whitespace()).args(more.split_whitespace());
     command
 }
 
@@ -94,12 +92,8 @@ fn play(dir: &Path) -> Command {
     fs::create_dir_all(dir).unwrap();
     fs::write(dir.join("words.txt"), "bear\nbeaver\nfrog\ngoat\nhippo\nhorse\nlion\nmouse").unwrap();
     let model = root().join("data/tiny-llama");
-    let mut command = program("spag-play");
-    command.current_dir(dir).env("RAYON_NUM_THREADS", "1");
-    command.arg("--attacker_model_name_or_path").arg(&model).arg("--defender_model_name_or_path").arg(&model);
-    command.args(["--data_path", "words.txt", "--output_dir", "out", "--model_prefix", "im", "--max_new_tokens", "8"]);
-    command.args(["--taboo_max_turns", "3", "--games_per_word", "3"]);
-    command.arg("--prompts").arg(root().join("crates/spag-pipeline/tests/fixtures/prompts.json"));
+    let mut command = play_command(dir, &model, &model);
+    command.args(["--model_prefix", "im", "--taboo_max_turns", "3", "--games_per_word", "3"]);
     command
 }
 

@@ -9,7 +9,7 @@ use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use spag_tests::{Ranks, fixture, json, json_lines, program, send_signal, wait_until};
+use spag_tests::{Ranks, fixture, json, json_lines, program, send_signal, train_command, wait_until};
 
 /// The settings of the fixtures but for the method; 12 steps of 4 micro-batches, which the ranks share.
 const SETTINGS: &str = "--per_device_train_batch_size 2 --max_length 96 --learning_rate 1e-3 --lr_scheduler_type cosine \
@@ -24,12 +24,9 @@ const MICRO_BATCHES: usize = 4;
 /// One epoch, unless `more` says how many.
 fn train(method: &str, ranks: usize, output: &Path, more: &str) -> Command {
     let (_, flags) = METHODS.iter().find(|(name, _)| *name == method).unwrap();
-    let mut command = program("spag-train");
-    command.arg("--model_name_or_path").arg(fixture("tiny-llama"));
-    command.arg("--ref_model_name_or_path").arg(fixture("tiny-llama/ref"));
-    command.arg("--train_data_path").arg(fixture("training/train_items.json"));
+    let mut command = train_command(output);
     command.arg("--gradient_accumulation_steps").arg((MICRO_BATCHES / ranks).to_string());
-    command.arg("--output_dir").arg(output).args(SETTINGS.split_whitespace());
+    command.args(SETTINGS.split_whitespace());
     if !more.contains("--num_train_epochs") {
         command.args(["--num_train_epochs", "1"]);
     }

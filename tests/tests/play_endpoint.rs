@@ -7,28 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
-use spag_tests::{Answer, Received, Server, json_lines, program, root, run};
+use spag_tests::{Answer, Received, Server, json_lines, play_command, root, run};
 
 const WORDS: [&str; 8] = ["bear", "beaver", "frog", "goat", "lemon", "lion", "mouse", "tiger"];
 
 /// Endpoint against the base model, one game on every word.
 fn play(dir: &Path, server: &Server) -> Command {
     fs::write(dir.join("words.txt"), WORDS.join("\n")).unwrap();
-    let mut command = program("spag-play");
-    command.current_dir(dir).env("RAYON_NUM_THREADS", "1").env_remove("OPENAI_API_KEY");
-    command.arg("--attacker_model_name_or_path").arg(format!("openai:{}#big-model", server.base_url()));
-    command.arg("--defender_model_name_or_path").arg(root().join("data/tiny-llama"));
-    command.args([
-        "--data_path",
-        "words.txt",
-        "--output_dir",
-        "out",
-        "--max_new_tokens",
-        "8",
-        "--taboo_max_turns",
-        "2",
-    ]);
-    command.arg("--prompts").arg(root().join("crates/spag-pipeline/tests/fixtures/prompts.json"));
+    let attacker = format!("openai:{}#big-model", server.base_url());
+    let mut command = play_command(dir, attacker, root().join("data/tiny-llama"));
+    command.env_remove("OPENAI_API_KEY").args(["--taboo_max_turns", "2"]);
     command
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use spag_tests::{Ranks, Running, json, program, root, run, send_signal, wait_until};
+use spag_tests::{Ranks, Running, json, play_command, root, run, send_signal, wait_until};
 
 const WORDS: [&str; 12] =
     ["bear", "beaver", "frog", "goat", "hippo", "horse", "lion", "mouse", "tiger", "piano", "lemon", "train"];
@@ -21,14 +21,9 @@ fn play(dir: &Path, games_per_word: usize) -> Command {
     if !dir.join("words.txt").exists() {
         fs::write(dir.join("words.txt"), WORDS.join("\n")).unwrap();
     }
-    let mut command = program("spag-play");
-    command.current_dir(dir).env("RAYON_NUM_THREADS", "1");
-    command.arg("--attacker_model_name_or_path").arg(&model).arg("--defender_model_name_or_path").arg(&model);
-    command.args(["--data_path", "words.txt", "--output_dir", "out", "--model_prefix", "im", "--max_new_tokens", "8"]);
-    command.args(["--taboo_max_turns", "3", "--per_device_eval_batch_size", "8"]);
+    let mut command = play_command(dir, &model, &model);
+    command.args(["--model_prefix", "im", "--taboo_max_turns", "3", "--per_device_eval_batch_size", "8"]);
     command.arg("--games_per_word").arg(games_per_word.to_string());
-    // Short wordings: what is played does not matter here.
-    command.arg("--prompts").arg(root().join("crates/spag-pipeline/tests/fixtures/prompts.json"));
     command
 }
 

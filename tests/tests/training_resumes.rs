@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use spag_tests::{Running, fixture, json_lines, program, run, wait_until};
+use spag_tests::{Running, fixture, json_lines, run, train_command, wait_until};
 use spag_train::{SavedRun, checkpoint_folders, latest_checkpoint};
 
 /// Settings under which everything that a checkpoint has to keep differs from its beginning.
@@ -23,13 +23,9 @@ const IMITATION: &str = "--train_method SFTwithKL --lm_kl_coeff 0.1 --num_train_
     --logging_steps 5 --save_strategy epoch";
 
 fn train(settings: &str, output: &Path) -> Command {
-    let mut command = program("spag-train");
-    command.env("RAYON_NUM_THREADS", "2");
-    command.arg("--model_name_or_path").arg(fixture("tiny-llama"));
-    command.arg("--ref_model_name_or_path").arg(fixture("tiny-llama/ref"));
-    let data = fixture("training/train_items.json");
-    command.arg("--train_data_path").arg(&data).arg("--eval_data_path").arg(&data);
-    command.arg("--output_dir").arg(output).args(settings.split_whitespace());
+    let mut command = train_command(output);
+    command.env("RAYON_NUM_THREADS", "2").arg("--eval_data_path").arg(fixture("training/train_items.json"));
+    command.args(settings.split_whitespace());
     command
 }
 

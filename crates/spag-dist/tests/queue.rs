@@ -119,7 +119,7 @@ fn short_lists_finish_on_all_ranks() {
 
 #[test]
 fn items_of_dead_ranks_are_reassigned() {
-    for signal in ["-KILL", "-STOP"] {
+    for signal in ["KILL", "STOP"] {
         let launch = launch(4, 200, 10);
         let mut ranks = launch.start();
         // Each has reported an item and holds others.
@@ -134,7 +134,7 @@ fn items_of_dead_ranks_are_reassigned() {
         let (mut one, mut other) = (ranks.remove(1), ranks.remove(2));
         let mut done_by_dead = done_by_dead;
         for dead in [&mut one, &mut other] {
-            dead.signal("-KILL");
+            dead.signal("KILL");
             done_by_dead.extend(reports(dead).0);
         }
         assert!(missing.iter().all(|item| done_by_dead.contains(item)), "{signal}: {missing:?} {done_by_dead:?}");
@@ -147,9 +147,9 @@ fn rank_considered_dead_fails_when_it_continues() {
     let launch = launch(2, 300, 20);
     let mut ranks = launch.start();
     assert!(ranks[1].receive(LONG).starts_with("item "));
-    ranks[1].signal("-STOP");
+    ranks[1].signal("STOP");
     std::thread::sleep(Duration::from_millis(3500));
-    ranks[1].signal("-CONT");
+    ranks[1].signal("CONT");
     let (_, end) = reports(&ranks[1]);
     assert!(end.contains("lost rank 1: rank 0 reassigned its items: no heartbeat for 2.5 s"), "{end}");
     let (_, times) = finished(&mut ranks[..1], &[]);
@@ -158,7 +158,7 @@ fn rank_considered_dead_fails_when_it_continues() {
 
 #[test]
 fn loss_of_rank0_ends_the_others() {
-    for signal in ["-KILL", "-STOP"] {
+    for signal in ["KILL", "STOP"] {
         let launch = launch(3, 1000, 10);
         let ranks = launch.start();
         for rank in &ranks {

@@ -275,18 +275,18 @@ fn loss_is_named(launch: Launch, gone: usize, signal: &str, timeout: Duration) {
 #[test]
 fn killed_rank_is_named_on_every_rank() {
     for gone in 0..4 {
-        loss_is_named(Launch::new("forever", 4).fast(), gone, "-KILL", Duration::from_secs(10));
+        loss_is_named(Launch::new("forever", 4).fast(), gone, "KILL", Duration::from_secs(10));
     }
 }
 
 #[test]
 fn stopped_rank_is_named_on_every_rank() {
     for gone in 0..3 {
-        loss_is_named(Launch::new("forever", 4).fast(), gone, "-STOP", Duration::from_secs(10));
+        loss_is_named(Launch::new("forever", 4).fast(), gone, "STOP", Duration::from_secs(10));
     }
 }
 
 #[test]
 fn stopped_rank_is_named_within_30_seconds_by_default() {
-    loss_is_named(Launch::new("forever", 3), 1, "-STOP", Duration::from_secs(30));
+    loss_is_named(Launch::new("forever", 3), 1, "STOP", Duration::from_secs(30));
 }

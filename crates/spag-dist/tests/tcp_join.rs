@@ -99,7 +99,7 @@ fn stale_token_file_is_replaced() {
     while launch.token_files().is_empty() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
-    earlier.signal("-KILL");
+    earlier.signal("KILL");
     drop(earlier);
     assert_eq!(launch.token_files().len(), 1);
     let second = launch.start_rank(1);

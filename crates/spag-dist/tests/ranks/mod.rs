@@ -3,11 +3,11 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use spag_dist::{JoinOptions, LaunchEnv};
-use spag_tests::reserve_port;
+use spag_tests::{Running, reserve_port, send_signal};
 
 /// The environment variable with the job of a rank.
 const JOB: &str = "SPAG_DIST_TEST_JOB";
@@ -89,8 +89,8 @@ impl Launch {
             .env("XDG_RUNTIME_DIR", self.folder.path());
         command.envs(self.all.iter().map(|(name, value)| (name, value)));
         command.envs(self.one.iter().filter(|(of, ..)| *of == rank).map(|(_, name, value)| (name, value)));
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut process = Running::start(command.stdout(Stdio::piped()));
+        let output = BufReader::new(process.stdout.take().unwrap());
         let (sender, lines) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
@@ -99,7 +99,7 @@ impl Launch {
                 }
             }
         });
-        Rank { rank, child, lines }
+        Rank { rank, process, lines }
     }
 
     pub(crate) fn start(&self) -> Vec<Rank> {
@@ -116,7 +116,7 @@ impl Launch {
 /// A running rank; killed when dropped.
 pub(crate) struct Rank {
     pub(crate) rank: usize,
-    child: Child,
+    process: Running,
     lines: std::sync::mpsc::Receiver<String>,
 }
 
@@ -130,25 +130,11 @@ impl Rank {
     }
 
     pub(crate) fn signal(&self, signal: &str) {
-        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+        send_signal(self.process.id(), signal);
     }
 
     /// Whether it exits with success in time.
     pub(crate) fn succeeds(&mut self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
-        while Instant::now() < deadline {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.success();
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        false
-    }
-}
-
-impl Drop for Rank {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.wait_for(timeout).is_some_and(|status| status.success())
     }
 }
