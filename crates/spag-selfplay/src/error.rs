@@ -11,12 +11,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A player of the command line is invalid.
-    #[error("player {text:?}: {problem}; an endpoint is written openai:http://HOST:PORT/v1#MODEL")]
+    #[error("player {text:?}: {problem}; {syntax}")]
     BadPlayer {
         /// The text as written, without passwords.
         text: String,
         /// What is wrong.
         problem: &'static str,
+        /// How valid players are written.
+        syntax: &'static str,
     },
     /// The key of an endpoint is empty or cannot be sent in a header.
     #[error("OPENAI_API_KEY: a key consists of visible ASCII characters, but this one is empty or has others")]
@@ -36,16 +38,6 @@ pub enum Error {
         wanted: usize,
         /// The operating system's error.
         source: std::io::Error,
-    },
-    /// A named player of the command line is invalid.
-    #[error(
-        "player {text:?}: {problem}; it is written NAME=PLAYER, where PLAYER is a checkpoint's folder or an endpoint"
-    )]
-    BadNamedPlayer {
-        /// The text as written, without passwords.
-        text: String,
-        /// What is wrong.
-        problem: &'static str,
     },
     /// The players of an arena cannot be compared.
     #[error("{0}")]
@@ -83,7 +75,6 @@ impl Classify for Error {
             Self::BadPlayer { .. }
             | Self::BadKey
             | Self::BadSetting { .. }
-            | Self::BadNamedPlayer { .. }
             | Self::BadArena(_)
             | Self::Render { .. } => ErrorClass::BadInput,
         }

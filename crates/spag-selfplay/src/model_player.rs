@@ -27,6 +27,19 @@ impl ModelPlayer {
         config.check()?;
         Ok(Self::new(Engine::new(checkpoint, engine)?, config))
     }
+
+    /// The budget of a prompt.
+    ///
+    /// # Errors
+    /// The tokenizer cannot encode the text.
+    pub fn context_budget(&self, prompt: &str) -> Result<ContextBudget> {
+        let tokens = self.engine.tokenizer().encode(prompt)?.len() + 1;
+        Ok(ContextBudget {
+            prompt: tokens,
+            utterance: self.config.max_new_tokens,
+            length: self.engine.config().max_length,
+        })
+    }
 }
 
 /// The tokens that a prompt and an utterance need, and the context length.
@@ -44,21 +57,6 @@ impl ContextBudget {
     /// Whether the prompt and the longest utterance fit into the context.
     pub fn fits(&self) -> bool {
         self.prompt.saturating_add(self.utterance) <= self.length
-    }
-}
-
-impl ModelPlayer<Engine> {
-    /// The budget of a prompt.
-    ///
-    /// # Errors
-    /// The tokenizer cannot encode the text.
-    pub fn context_budget(&self, prompt: &str) -> Result<ContextBudget> {
-        let tokens = self.engine.tokenizer().encode(prompt)?.len() + 1;
-        Ok(ContextBudget {
-            prompt: tokens,
-            utterance: self.config.max_new_tokens,
-            length: self.engine.config().max_length,
-        })
     }
 }
 

@@ -103,7 +103,8 @@ fn endpoint(text: &str, style: PromptStyle) -> Result<EndpointSpec, &'static str
 }
 
 fn bad(text: &str, problem: &'static str) -> Error {
-    Error::BadPlayer { text: without_password(text), problem }
+    let syntax = "an endpoint is written openai:http://HOST:PORT/v1#MODEL";
+    Error::BadPlayer { text: without_password(text), problem, syntax }
 }
 
 /// The text of a player for a message, without `user:password@`.

@@ -44,7 +44,7 @@ fn play(player: &mut EndpointPlayer, games: usize) -> CollectedGames {
     games
 }
 
-/// An utterance that follows from the request, and at times ends the game.
+/// An utterance that depends on the request and sometimes ends the game.
 fn utterance(asked: &Received) -> String {
     match asked.seed() % 4 {
         0 => "It is tea.".into(),
@@ -52,14 +52,14 @@ fn utterance(asked: &Received) -> String {
     }
 }
 
-/// The single reason for which the one game of `play` failed.
+/// Why the only game of `play` failed.
 fn reason(games: &CollectedGames) -> String {
     assert_eq!((games.finished.len(), games.failed.len()), (0, 1), "{games:?}");
     games.failed[0].failure.to_string()
 }
 
 #[test]
-fn whole_games_with_the_right_requests() {
+fn games_send_the_expected_requests() {
     for (style, path, key) in [
         (PromptStyle::Chat, "POST /v1/chat/completions", Some("sk-secret-1")),
         (PromptStyle::Completion, "POST /v1/completions", None),
@@ -108,7 +108,7 @@ fn greedy_is_temperature_0_and_top_p_is_left_out() {
 }
 
 #[test]
-fn games_do_not_depend_on_the_number_in_flight_or_the_order_of_answers() {
+fn games_do_not_depend_on_concurrency_or_order_of_answers() {
     let mut all: Vec<CollectedGames> = Vec::new();
     // Later requests are often answered first.
     let server = Server::start(|asked| {
@@ -129,7 +129,7 @@ fn games_do_not_depend_on_the_number_in_flight_or_the_order_of_answers() {
 }
 
 #[test]
-fn an_endpoint_and_a_script_at_one_table() {
+fn endpoint_plays_against_a_script() {
     let server = Server::start(|_| Answer::says("Hot water with leaves?").after(Duration::from_millis(2)));
     let mut defender = player(server.base_url(), PromptStyle::Chat, config());
     let mut attacker = ScriptedPlayer::lines(["What do you drink?", "", "And in the morning?"]);
@@ -139,12 +139,12 @@ fn an_endpoint_and_a_script_at_one_table() {
     play_games(specs, seats, &PromptSet::default(), &PlayConfig::default(), &mut sink).unwrap();
     assert_eq!((sink.finished.len(), server.received().len()), (9, 18));
     assert!(sink.finished.iter().all(|game| game.verdict.outcome == Outcome::Tie));
-    // Nobody tells the defender the word.
+    // The defender's prompts do not have the word.
     assert!(server.received().iter().all(|asked| !asked.prompt().contains("tea")));
 }
 
 #[test]
-fn too_many_requests_pause_everyone() {
+fn status_429_pauses_all_requests() {
     for header in ["0.2".to_owned(), httpdate::fmt_http_date(std::time::SystemTime::now() + Duration::from_secs(60))] {
         let server = Server::start(move |asked| match asked.number {
             0 => Answer::error(429, "slow down").header("Retry-After", &header),
@@ -159,7 +159,7 @@ fn too_many_requests_pause_everyone() {
         assert!(pause >= Duration::from_millis(195) && pause < Duration::from_secs(5), "{pause:?}");
     }
 
-    // Three at once, one of which is told to wait once all are under way: none of them begins another meanwhile.
+    // Three concurrent requests, one of which gets status 429: no other request starts during the pause.
     let begun = AtomicUsize::new(0);
     let server = Server::start(move |asked| {
         begun.fetch_add(1, Ordering::SeqCst);
@@ -181,7 +181,7 @@ fn too_many_requests_pause_everyone() {
 type Fault = (&'static str, fn() -> Answer);
 
 #[test]
-fn what_may_pass_is_tried_again() {
+fn transient_errors_are_retried() {
     let faults: [Fault; 8] = [
         ("500", || Answer::error(500, "out of memory")),
         ("503 without a body", || Answer::new(503, "")),
@@ -205,7 +205,7 @@ fn what_may_pass_is_tried_again() {
 }
 
 #[test]
-fn after_so_many_tries_the_game_has_failed() {
+fn game_fails_after_the_last_try() {
     let server = Server::start(|_| Answer::error(502, "bad gateway"));
     let mut player = player(server.base_url(), PromptStyle::Chat, config());
     let said = reason(&play(&mut player, 1));
@@ -215,7 +215,7 @@ fn after_so_many_tries_the_game_has_failed() {
 }
 
 #[test]
-fn a_server_that_hangs_is_not_waited_for() {
+fn hanging_server_times_out() {
     let slow = Duration::from_secs(60);
     let server = Server::start(move |asked| {
         let delay = if asked.number < 2 { slow } else { Duration::ZERO };
@@ -254,7 +254,7 @@ fn dropping_the_player_never_hangs() {
 }
 
 #[test]
-fn an_endpoint_that_is_not_there_ends_the_run_soon() {
+fn unreachable_endpoint_ends_the_run() {
     let port = reserve_port();
     let mut player = player(format!("http://127.0.0.1:{port}/v1"), PromptStyle::Chat, config());
     let (result, games) = try_play(&mut player, 50_000);
@@ -265,7 +265,7 @@ fn an_endpoint_that_is_not_there_ends_the_run_soon() {
 }
 
 #[test]
-fn what_every_turn_would_meet_ends_the_run_at_once() {
+fn fatal_errors_end_the_run_at_once() {
     for (status, key, parts) in [
         (401, None, ["401", "set the environment variable OPENAI_API_KEY"]),
         (401, Some("sk-secret-2"), ["Incorrect API key: [key]", "the key in OPENAI_API_KEY"]),
@@ -288,7 +288,7 @@ fn what_every_turn_would_meet_ends_the_run_at_once() {
 }
 
 #[test]
-fn a_turn_that_is_refused_fails_its_game_alone() {
+fn refused_turn_fails_only_its_game() {
     // Cut at 300 characters, in the middle of the second echo of the key.
     let echo = format!("too long for sk-secret-3: {} sk-secret-3 {}", "x".repeat(265), "y".repeat(900));
     let server = Server::start(move |asked| match asked.seed() % 5 {
@@ -300,7 +300,7 @@ fn a_turn_that_is_refused_fails_its_game_alone() {
     let key = Some(ApiKey::new("sk-secret-3").unwrap());
     let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { key, ..config() });
     let (result, games) = try_play(&mut player, 60);
-    // Most games meet one of the three; whether ten in a row do is no matter here.
+    // Most games fail; whether ten in a row do does not matter here.
     drop(result);
     assert!(games.finished.iter().all(|game| game.verdict.outcome == Outcome::Tie));
     assert!(games.failed.len() >= 10);
@@ -319,7 +319,7 @@ fn a_turn_that_is_refused_fails_its_game_alone() {
 }
 
 #[test]
-fn failed_games_are_recorded_as_failed_and_played_again() {
+fn failed_games_are_recorded_and_played_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
     let specs = || -> Vec<GameSpec> {
@@ -349,7 +349,7 @@ fn failed_games_are_recorded_as_failed_and_played_again() {
         assert!(episode.history.len() == 1 && text.contains("that prompt I do not like"), "{text}");
         assert!(text.contains("\"role\":\"defender\"") && text.contains("endpoint; temperature=1.2; max_tokens=32"));
     }
-    // The server is mended: what failed is played, and nothing else.
+    // With a working server only the failed games are played.
     let mended = Server::start(|asked| Answer::says(&utterance(asked)));
     let (finished, none) = play_missing(&mended);
     assert_eq!((finished.len(), none.len()), (9, 0));
@@ -357,7 +357,7 @@ fn failed_games_are_recorded_as_failed_and_played_again() {
 }
 
 #[test]
-fn the_rate_is_kept() {
+fn requests_keep_the_maximum_rate() {
     let server = Server::start(|_| Answer::says("tea"));
     let limited = EndpointConfig { requests_per_minute: Some(1200.0), ..config() };
     let mut player = player(server.base_url(), PromptStyle::Chat, limited);
@@ -368,7 +368,7 @@ fn the_rate_is_kept() {
 }
 
 #[test]
-fn settings_that_cannot_be_used_are_named() {
+fn invalid_settings_are_refused() {
     let spec = EndpointSpec { base_url: "http://a/v1".into(), model: "m".into(), style: PromptStyle::Chat };
     for (config, setting) in [
         (EndpointConfig { in_flight: 0, ..config() }, "in_flight"),
@@ -387,8 +387,8 @@ fn settings_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn utterances_stay_as_they_are_whatever_the_key() {
-    // Servers that need no key are often given one like this.
+fn utterances_are_not_redacted() {
+    // A common key for servers without keys.
     let server = Server::start(|_| Answer::says("x marks the spot"));
     let key = Some(ApiKey::new("x").unwrap());
     let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { key, ..config() });
@@ -396,19 +396,19 @@ fn utterances_stay_as_they_are_whatever_the_key() {
 }
 
 #[test]
-fn an_address_with_https_is_spoken_to_in_tls() {
+fn https_address_uses_tls() {
     let server = Server::start(|_| Answer::says("tea"));
     let base_url = server.base_url().replace("http:", "https:");
     let once = RetryConfig { tries: 1, ..config().retry };
     let mut player = player(base_url, PromptStyle::Chat, EndpointConfig { retry: once, ..config() });
-    // The server's plain text is no handshake.
+    // The server does not speak TLS.
     let said = reason(&play(&mut player, 1));
     assert!(said.contains("https://127.0.0.1:") && !said.to_lowercase().contains("required"), "{said}");
     assert!(server.received().iter().all(|asked| !asked.line.contains("POST")));
 }
 
 #[test]
-fn nothing_shows_the_key() {
+fn key_is_never_printed() {
     let key = Some(ApiKey::new("sk-secret-4").unwrap());
     let config = EndpointConfig { key, ..config() };
     assert!(!format!("{config:?} {}", config.describe()).contains("secret"));

@@ -172,7 +172,7 @@ pub(super) fn clue_truth(report: &Report) -> String {
         let i = i as f64;
         let hint = format!("{name}: {} % of {} clues", truth, truth.total);
         chart.bar((i + 0.2, 0.0), (i + 0.8, 100.0 * share), "blue", &hint, &percent(truth.share));
-        chart.whisker(i + 0.5, 100.0 * truth.low, 100.0 * truth.high, "ink");
+        chart.line(&[(i + 0.5, 100.0 * truth.low), (i + 0.5, 100.0 * truth.high)], "ink", "");
     }
     figure(
         "True clues",

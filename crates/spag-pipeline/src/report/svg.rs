@@ -174,11 +174,6 @@ impl Chart {
         }
     }
 
-    /// A vertical line from `low` to `high` at x.
-    pub(super) fn whisker(&mut self, x: f64, low: f64, high: f64, colour: &str) {
-        self.line(&[(x, low), (x, high)], colour, "");
-    }
-
     fn path(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
         let mut path = String::new();
         for (i, (x, y)) in points.enumerate() {

@@ -154,11 +154,9 @@ impl ReportBuilder<'_> {
     }
 
     fn files(&self) -> Vec<(String, String)> {
+        let owned = |path: &str, what: &str| (path.to_owned(), what.to_owned());
         let mut files =
-            vec![("report.html", "this report as a page, with charts"), ("report.json", "the same as data")]
-                .into_iter()
-                .map(|(path, what)| (path.to_owned(), what.to_owned()))
-                .collect::<Vec<_>>();
+            vec![owned("report.html", "this report as a page, with charts"), owned("report.json", "the same as data")];
         for model in self.models() {
             let what = match model {
                 Model::Im => "games of the scripted players (episodes.jsonl), samples.jsonl, metrics.jsonl",
@@ -167,8 +165,8 @@ impl ReportBuilder<'_> {
             files.push((format!("{}/model", model.stage()), format!("{}, a Hugging Face folder", model.name())));
             files.push((model.stage(), what.to_owned()));
         }
-        files.push(("eval".to_owned(), "games of the evaluation: ATTACKER-vs-DEFENDER.jsonl".to_owned()));
-        files.push(("config.resolved.toml".to_owned(), "every setting of the run".to_owned()));
+        files.push(owned("eval", "games of the evaluation: ATTACKER-vs-DEFENDER.jsonl"));
+        files.push(owned("config.resolved.toml", "every setting of the run"));
         files
     }
 }

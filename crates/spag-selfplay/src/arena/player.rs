@@ -29,7 +29,8 @@ impl FromStr for NamedPlayer {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let bad = |problem| Error::BadNamedPlayer { text: without_password(text), problem };
+        let syntax = "it is written NAME=PLAYER, where PLAYER is a checkpoint's folder or an endpoint";
+        let bad = |problem| Error::BadPlayer { text: without_password(text), problem, syntax };
         // A path may contain =, a name may not.
         let (name, player) = text.split_once('=').ok_or_else(|| bad("it has no ="))?;
         match name_problem(name) {

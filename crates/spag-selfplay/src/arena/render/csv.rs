@@ -5,23 +5,8 @@ use csv::Writer;
 use crate::arena::{ArenaTable, Elo, SeatResult};
 use crate::error::{Error, Result};
 
-const COLUMNS: [&str; 15] = [
-    "player",
-    "opponent",
-    "seat",
-    "games",
-    "wins",
-    "decided",
-    "win_rate",
-    "win_rate_low",
-    "win_rate_high",
-    "ties",
-    "broken_rules",
-    "failed",
-    "elo",
-    "elo_low",
-    "elo_high",
-];
+const COLUMNS: &str = "player,opponent,seat,games,wins,decided,win_rate,win_rate_low,win_rate_high,ties,\
+    broken_rules,failed,elo,elo_low,elo_high";
 
 /// The results as CSV (RFC 4180) with a header and unrounded numbers.
 ///
@@ -35,7 +20,8 @@ const COLUMNS: [&str; 15] = [
 pub fn render_csv(table: &ArenaTable) -> Result<String> {
     let fail = |message: String| Error::Render { format: "CSV", message };
     let mut out = Writer::from_writer(Vec::new());
-    let mut rows = vec![COLUMNS.map(str::to_owned)];
+    out.write_record(COLUMNS.split(',')).map_err(|error| fail(error.to_string()))?;
+    let mut rows = Vec::new();
     for player in &table.players {
         rows.push(row([&player.name, "", "both"], &player.both, Some(player.elo)));
         rows.push(row([&player.name, "", "attacker"], &player.as_attacker, None));
