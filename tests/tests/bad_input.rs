@@ -1,12 +1,12 @@
-//! Bad input: a clear error that names file, row and cause, exit code 2, and never a panic.
+//! Invalid input gives an error that names file, row and cause, and exit code 2.
 
 use std::fs;
 use std::path::Path;
 
 use spag_tests::{copy_folder, fixture, program, root, run};
 
-/// Runs a program that must refuse its input and name all of `words`.
-fn refused(name: &str, arguments: &[&str], dir: &Path, words: &[&str]) {
+/// Runs a program that must reject its input with an error that contains all of `words`.
+fn rejected(name: &str, arguments: &[&str], dir: &Path, words: &[&str]) {
     let (_, err) = run(program(name).current_dir(dir).args(arguments), 2);
     for word in words {
         assert!(err.contains(word), "{name} {arguments:?} should say {word:?}:\n{err}");
@@ -21,14 +21,14 @@ fn credit(input: &str, words: &[&str]) {
     fs::write(dir.join("out.json"), "kept").unwrap();
     let mut all = vec!["in.json"];
     all.extend(words);
-    refused("spag-assign-rewards", &["--input_data_path", "in.json", "--output_data_path", "out.json"], dir, &all);
+    rejected("spag-assign-rewards", &["--input_data_path", "in.json", "--output_data_path", "out.json"], dir, &all);
     assert_eq!(fs::read_to_string(dir.join("out.json")).unwrap(), "kept", "nothing is overwritten by a failed run");
 }
 
 const GOOD: &str = r#"{"history": [{"role": "attacker", "content": "a"}], "target_word": "cat", "max_turns": 5}"#;
 
 #[test]
-fn episodes() {
+fn invalid_episodes_are_rejected() {
     credit(&format!("[{GOOD}, {{\"history\": ["), &["row 2"]);
     credit(&format!("[{GOOD}, {GOOD}"), &["cut off"]);
     credit(&format!("{GOOD}\n{{\"target_word\": 3}}\n"), &["row 2"]);
@@ -41,7 +41,7 @@ fn episodes() {
 }
 
 #[test]
-fn a_target_word_full_of_special_characters_is_judged() {
+fn target_word_with_special_characters_is_judged() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let episode = r#"[{"history": [{"role": "attacker", "content": "Go on."}, {"role": "defender", "content": "(a+)[\\"}],
@@ -54,23 +54,22 @@ fn a_target_word_full_of_special_characters_is_judged() {
 }
 
 #[test]
-fn flags() {
+fn invalid_flags_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
-    refused("spag-train", &["--lm_kl_coef", "0.1"], dir.path(), &["lm_kl_coef", "lm_kl_coeff"]);
-    refused("spag-train", &["--learning-rate", "fast"], dir.path(), &["fast"]);
-    refused("spag-play", &["--taboo_max_turn", "5"], dir.path(), &["taboo_max_turns"]);
-    refused(
+    rejected("spag-train", &["--lm_kl_coef", "0.1"], dir.path(), &["lm_kl_coef", "lm_kl_coeff"]);
+    rejected("spag-train", &["--learning-rate", "fast"], dir.path(), &["fast"]);
+    rejected("spag-play", &["--taboo_max_turn", "5"], dir.path(), &["taboo_max_turns"]);
+    rejected(
         "spag-assign-rewards",
         &["--input_data_path", "missing.json", "--output_data_path", "o.json"],
         dir.path(),
         &["missing.json"],
     );
-    refused("spag", &["runn"], dir.path(), &["runn"]);
+    rejected("spag", &["runn"], dir.path(), &["runn"]);
 }
 
-/// A device that no build knows, and one that a build for CPUs alone does not have: said before anything is read.
 #[test]
-fn devices() {
+fn unusable_devices_are_rejected_before_anything_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     let train = ["--model_name_or_path", "missing", "--train_data_path", "d", "--output_dir", "out"];
@@ -86,14 +85,14 @@ fn devices() {
         [("spag-train", &train), ("spag-play", &play), ("spag", &generate), ("spag", &bench), ("spag", &arena)];
     for (name, arguments) in commands {
         let with = |device| [arguments, &["--device", device]].concat();
-        refused(name, &with("gpu"), dir, &["gpu", "auto, cpu, cuda and cuda:0"]);
+        rejected(name, &with("gpu"), dir, &["gpu", "auto, cpu, cuda and cuda:0"]);
         if cfg!(not(feature = "cuda")) {
             let there: Vec<String> = with("cuda:1").iter().map(|text| text.replace("missing", "model")).collect();
             let there: Vec<&str> = there.iter().map(String::as_str).collect();
-            refused(name, &there, dir, &["device cuda:1", "built without the feature `cuda`", "docs/CUDA.md"]);
+            rejected(name, &there, dir, &["device cuda:1", "built without the feature `cuda`", "docs/CUDA.md"]);
         }
     }
-    refused(
+    rejected(
         "spag-train",
         &[&train[..], &["--offload_optimizer", "nvme"]].concat(),
         dir,
@@ -102,10 +101,10 @@ fn devices() {
     let tiny = root().join("configs/tiny.toml");
     let run = ["run", &tiny.to_string_lossy(), "--set", "device=cuda:0", "--set", "run_dir=run"];
     if cfg!(not(feature = "cuda")) {
-        refused("spag", &run, dir, &["device cuda:0", "docs/CUDA.md"]);
+        rejected("spag", &run, dir, &["device cuda:0", "docs/CUDA.md"]);
         assert!(!dir.join("run").exists());
     }
-    assert!(!dir.join("out").exists(), "nothing is begun");
+    assert!(!dir.join("out").exists(), "nothing is written");
 }
 
 fn copy_model(to: &Path) {
@@ -116,11 +115,11 @@ fn generate(dir: &Path, words: &[&str]) {
     fs::write(dir.join("in.jsonl"), "{\"prompt\": \"Hello\"}\n").unwrap();
     let arguments =
         ["generate", "--model", "model", "--input", "in.jsonl", "--output", "out.jsonl", "--max_new_tokens", "4"];
-    refused("spag", &arguments, dir, words);
+    rejected("spag", &arguments, dir, words);
 }
 
 #[test]
-fn checkpoints() {
+fn invalid_checkpoints_are_rejected() {
     for (change, words) in [
         ("no config", vec!["config.json"]),
         ("broken config", vec!["config.json"]),
@@ -151,7 +150,7 @@ fn checkpoints() {
             "no weights" => fs::remove_file(model.join("model.safetensors")).unwrap(),
             "no tokenizer" => fs::remove_file(model.join("tokenizer.json")).unwrap(),
             _ => {
-                // A tokenizer and configuration in which nothing is called the end of a sequence.
+                // A tokenizer and configuration without an EOS token.
                 for file in ["tokenizer_config.json", "special_tokens_map.json"] {
                     fs::remove_file(model.join(file)).unwrap();
                 }
@@ -165,7 +164,7 @@ fn checkpoints() {
 }
 
 #[test]
-fn deepspeed_files() {
+fn invalid_deepspeed_files_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     copy_model(&dir.join("model"));
@@ -186,12 +185,12 @@ fn deepspeed_files() {
             "--bf16",
             "True",
         ];
-        refused("spag-train", &arguments, dir, words);
+        rejected("spag-train", &arguments, dir, words);
         assert!(!dir.join("out/model.safetensors").exists());
     };
     train("{\n  \"zero_optimization\": {", &["zero.json", "line 2"]);
     train("[1]", &["zero.json"]);
-    // Everything that is wrong is said at once.
+    // All problems are reported together.
     train(
         r#"{"optimizer": {"type": "AdamW", "params": {"lr": 2e-4}}, "bf16": {"enabled": false}, "gradient_cliping": 1}"#,
         &["optimizer.params.lr", "--learning_rate", "0.0001", "bf16.enabled", "gradient_cliping", "gradient_clipping"],
@@ -201,16 +200,16 @@ fn deepspeed_files() {
 }
 
 #[test]
-fn configurations() {
+fn invalid_configurations_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
-    refused("spag", &["run", "missing.toml"], dir, &["missing.toml"]);
+    rejected("spag", &["run", "missing.toml"], dir, &["missing.toml"]);
     let tiny = fs::read_to_string(root().join("configs/tiny.toml")).unwrap();
     fs::write(dir.join("unknown.toml"), format!("sead = 1\n{tiny}")).unwrap();
-    refused("spag", &["run", "unknown.toml"], dir, &["sead", "seed"]);
+    rejected("spag", &["run", "unknown.toml"], dir, &["sead", "seed"]);
     fs::write(dir.join("type.toml"), tiny.replace("games = 2400", "games = \"many\"")).unwrap();
-    refused("spag", &["run", "type.toml"], dir, &["games"]);
-    refused(
+    rejected("spag", &["run", "type.toml"], dir, &["games"]);
+    rejected(
         "spag",
         &["run", &root().join("configs/tiny.toml").to_string_lossy(), "--set", "self_play.gmaes=3"],
         dir,
@@ -218,19 +217,19 @@ fn configurations() {
     );
 }
 
-/// Runs `spag-play` with the model and the words of a folder; it must refuse before a game is played.
+/// Runs `spag-play` with the model and the words of a folder, which must be rejected before a game is played.
 fn play(dir: &Path, flags: &[&str], words: &[&str]) {
     let mut arguments = vec!["--attacker_model_name_or_path", "model", "--defender_model_name_or_path", "model"];
     arguments.extend(["--data_path", "words.txt", "--output_dir", "out", "--task_type", "testing"]);
     arguments.extend(flags);
-    refused("spag-play", &arguments, dir, words);
+    rejected("spag-play", &arguments, dir, words);
     assert!(!dir.join("out/llama_testing_words_results.json").exists());
     let record = fs::read(dir.join("out/llama_testing_words_rank0.jsonl")).unwrap_or_default();
     assert!(record.is_empty(), "nothing is played");
 }
 
 #[test]
-fn word_lists() {
+fn invalid_word_lists_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     copy_model(&dir.join("model"));
@@ -248,7 +247,7 @@ fn word_lists() {
 }
 
 #[test]
-fn models_that_cannot_play() {
+fn models_without_special_tokens_cannot_play() {
     for (token, role) in [("<s>", "bos_token"), ("</s>", "eos_token")] {
         let folder = tempfile::tempdir().unwrap();
         let (dir, model) = (folder.path(), folder.path().join("model"));
@@ -269,7 +268,7 @@ fn models_that_cannot_play() {
 }
 
 #[test]
-fn contexts_too_short_for_the_game() {
+fn contexts_too_short_for_the_game_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, model) = (folder.path(), folder.path().join("model"));
     copy_model(&model);
@@ -282,7 +281,7 @@ fn contexts_too_short_for_the_game() {
     fs::write(model.join("config.json"), short).unwrap();
     let words = ["model: the attacker's first prompt", "hippopotamus", "utterance up to 4", "room for 128 in all"];
     play(dir, &["--max_new_tokens", "4"], &words);
-    // What fits is played.
+    // A context that is long enough is played.
     fs::write(model.join("config.json"), config).unwrap();
     let mut command = program("spag-play");
     command.current_dir(dir).args(["--attacker_model_name_or_path", "model", "--defender_model_name_or_path", "model"]);
@@ -300,11 +299,11 @@ fn contexts_too_short_for_the_game() {
 }
 
 #[test]
-fn an_output_folder_that_cannot_be_written() {
+fn unwritable_output_folder_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     copy_model(&dir.join("model"));
-    // A file where a folder should be: unwritable for root as well.
+    // A file in place of a folder is unwritable even for root.
     fs::write(dir.join("taken"), "").unwrap();
     fs::write(dir.join("data.json"), r#"[{"query": "a", "target": "b"}]"#).unwrap();
     let arguments = ["--model_name_or_path", "model", "--train_data_path", "data.json", "--output_dir", "taken/out"];

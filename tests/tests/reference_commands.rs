@@ -1,4 +1,4 @@
-//! The reference's four commands on a tiny model, with its own flags, word for word but for the program's name.
+//! The reference's four commands on a tiny model, with its flags unchanged.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use spag_game::{JudgeKind, judge_episode, read_episodes};
 use spag_rewards::{SampleKind, read_samples};
 use spag_tests::{copy_folder, fixture, json, json_lines, program, root, run};
 
-/// Splits a command line as a shell would for these flags: white space and double quotes.
+/// Splits a command line at white space and removes double quotes.
 fn flags(line: &str) -> Vec<String> {
     line.split_whitespace().map(|word| word.trim_matches('"').to_owned()).collect()
 }
@@ -23,7 +23,7 @@ fn metrics(dir: &Path) -> Vec<Value> {
     json_lines(dir.join("metrics.jsonl"))
 }
 
-/// The model and its tokenizer can be opened again, and the weights have the dtype asked for.
+/// Checks the files of a trained model and the number format of its weights.
 fn check_model(dir: &Path, dtype: &str) {
     for file in ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
         assert!(dir.join(file).is_file(), "{file}");
@@ -37,7 +37,7 @@ fn check_model(dir: &Path, dtype: &str) {
 }
 
 #[test]
-fn imitation_self_play_rewards_and_policy_optimisation() {
+fn reference_commands_run_the_loop() {
     let work = tempfile::tempdir().unwrap();
     let dir = work.path();
     let path = |name: &str| dir.join(name);
@@ -120,12 +120,12 @@ fn imitation_self_play_rewards_and_policy_optimisation() {
         let verdict = judge_episode(JudgeKind::Paper, episode).unwrap();
         assert_eq!(verdict.history_length, episode.history.len(), "a decided game has stopped");
     }
-    // The same command again plays nothing and changes nothing.
+    // The same command plays no more games.
     let before = std::fs::read(&results).unwrap();
     run(&mut command("spag-play", self_play, dir), 0);
     assert_eq!(std::fs::read(&results).unwrap(), before);
 
-    // Rewards, on games that have winners.
+    // Rewards, on games with winners.
     let mut decided = json(&results);
     decided[0]["history"] = serde_json::json!([
         {"role": "attacker", "content": "What do knights ride?"}, {"role": "defender", "content": "A horse."},

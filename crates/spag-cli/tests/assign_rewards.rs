@@ -6,7 +6,7 @@ use serde_json::Value;
 use spag_tests::{fixture, json, program, run};
 
 #[test]
-fn the_reference_rewards_come_out_of_the_reference_command() {
+fn reference_command_gives_the_reference_rewards() {
     let folder = tempfile::tempdir().unwrap();
     let sft = folder.path().join("alpaca.json");
     fs::write(&sft, r#"[{"prompt": "Two and two?", "answer": "Four."}, {"query": "q", "target": "t"}]"#).unwrap();
@@ -49,7 +49,7 @@ fn the_reference_rewards_come_out_of_the_reference_command() {
 }
 
 #[test]
-fn mean_and_whole_word_are_other_results() {
+fn reward_norm_judge_seed_and_decay_change_the_samples() {
     let folder = tempfile::tempdir().unwrap();
     let written = |name: &str, flags: &[&str]| {
         let mut command = program("spag-assign-rewards");
@@ -65,7 +65,7 @@ fn mean_and_whole_word_are_other_results() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused() {
+fn invalid_settings_are_rejected() {
     for (flags, words) in [
         (vec!["--decay_weight", "0"], "--decay_weight"),
         (vec!["--reward_norm", "max"], "sum"),

@@ -1,4 +1,4 @@
-//! `spag data`: other people's files into training data.
+//! `spag data` on small files.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ const GAMES: &str = r#"[
 ]"#;
 
 #[test]
-fn imitation_keeps_what_winners_said() {
+fn imitation_keeps_utterances_of_winners() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("gpt4.json"), GAMES).unwrap();
     let flags = ["--input_data_path", "gpt4.json", "--output-data-path", "train.jsonl", "--seed", "3"];
@@ -24,7 +24,7 @@ fn imitation_keeps_what_winners_said() {
 }
 
 #[test]
-fn alpaca_with_the_built_in_and_an_own_template() {
+fn alpaca_uses_the_built_in_or_an_own_template() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     let alpaca = |flags: &[&str], code| {
@@ -52,6 +52,6 @@ fn alpaca_with_the_built_in_and_an_own_template() {
     write("a.json", r#"[{"instruction": "Add.", "output": "3"}, {"output": "3"}]"#);
     let (_, err) = alpaca(&[], 2);
     assert!(err.contains("a.json: row 2") && err.contains("instruction"), "{err}");
-    // The failed run left what was there.
+    // The failed run kept the file.
     assert_eq!(json_lines(folder.path().join("b.jsonl")).len(), 2);
 }

@@ -14,7 +14,7 @@ fn tiny() -> PathBuf {
 }
 
 #[test]
-fn generation_agrees_with_the_reference_tokens() {
+fn generation_equals_the_reference_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let cases = json(fixture("generate.json"));
     let cases = cases.as_array().or_else(|| cases["cases"].as_array()).unwrap();
@@ -34,9 +34,8 @@ fn generation_agrees_with_the_reference_tokens() {
     }
 }
 
-/// Both log-probabilities of every token, and a text that ends where it was told to; whatever the engine's settings.
 #[test]
-fn generation_tells_log_probabilities_and_stops_at_texts() {
+fn generation_writes_log_probabilities_and_stops_at_stop_strings() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("in.jsonl"), "{\"prompt\": \"a horse\"}\n".repeat(3)).unwrap();
     let generate = |out: &str, flags: &[&str]| {
@@ -68,7 +67,7 @@ fn generation_tells_log_probabilities_and_stops_at_texts() {
 }
 
 #[test]
-fn generation_names_a_bad_row() {
+fn generation_names_an_invalid_row() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("in.jsonl"), "{\"prompt\": \"a\"}\n\n{\"text\": \"a\"}\n").unwrap();
     let mut command = program("spag");
@@ -78,7 +77,7 @@ fn generation_names_a_bad_row() {
 }
 
 #[test]
-fn a_random_checkpoint_is_a_matter_of_its_seed() {
+fn random_checkpoint_depends_on_its_seed() {
     let folder = tempfile::tempdir().unwrap();
     let make = |name: &str, flags: &[&str]| {
         let mut command = program("spag");
@@ -106,7 +105,7 @@ fn play(dir: &Path, flags: &[&str]) -> Command {
 }
 
 #[test]
-fn a_stopped_run_of_games_goes_on_with_the_same_command() {
+fn same_command_resumes_a_stopped_run_of_games() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("words.txt"), "apple\nriver\nchair\n").unwrap();
     let (record, results) =
@@ -129,13 +128,13 @@ fn a_stopped_run_of_games_goes_on_with_the_same_command() {
     assert!(err.contains("2 of 6 games"), "{err}");
     assert_eq!(fs::read(&results).unwrap(), whole);
 
-    // Other games are not mixed in.
+    // A run with another seed does not resume the record.
     let (_, err) = run(&mut play(folder.path(), &[&flags[..], &["--seed", "1"]].concat()), 2);
     assert!(err.contains("im_sampling_few_rank0.jsonl: row 1"), "{err}");
 }
 
 #[test]
-fn a_rank_that_there_is_not_neither_trains_nor_plays() {
+fn rank_out_of_range_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("words.txt"), "apple\n").unwrap();
     fs::write(folder.path().join("data.json"), r#"[{"query": "a", "target": "b"}]"#).unwrap();
@@ -149,7 +148,7 @@ fn a_rank_that_there_is_not_neither_trains_nor_plays() {
 }
 
 #[test]
-fn a_context_shorter_than_asked_for_is_used_and_said() {
+fn max_length_is_limited_to_the_context_with_a_note() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("data.json"), r#"[{"query": "a", "target": "b"}]"#).unwrap();
     let mut command = program("spag-train");
@@ -161,22 +160,22 @@ fn a_context_shorter_than_asked_for_is_used_and_said() {
 }
 
 #[test]
-fn a_training_step_is_timed_with_the_keys_of_the_baseline() {
+fn bench_train_prints_the_keys_of_the_baseline() {
     let folder = tempfile::tempdir().unwrap();
     let config = tiny().join("config.json");
     let model = folder.path().join("model");
     let mut init = program("spag");
     init.args(["init-model", "--config"]).arg(folder.path().join("alone.json")).arg("--output_dir").arg(&model);
     fs::copy(config, folder.path().join("alone.json")).unwrap();
-    let (said, _) = run(&mut init, 0);
-    assert!(said.contains("without a tokenizer"), "{said}");
+    let (out, _) = run(&mut init, 0);
+    assert!(out.contains("without a tokenizer"), "{out}");
     for flags in [&[][..], &["--ref"], &["--checkpointing", "--dtype", "bfloat16"]] {
         let mut bench = program("spag");
         bench.args(["bench", "train", "--model_name_or_path"]).arg(&model);
         bench.args(["--batch", "2", "--seq", "16", "--steps", "2", "--warmup", "1"]).args(flags);
         let (line, _) = run(&mut bench, 0);
-        let told: Value = serde_json::from_str(&line).unwrap();
-        let keys: Vec<&String> = told.as_object().unwrap().keys().collect();
+        let row: Value = serde_json::from_str(&line).unwrap();
+        let keys: Vec<&String> = row.as_object().unwrap().keys().collect();
         let wanted = [
             "what",
             "params",
@@ -195,23 +194,23 @@ fn a_training_step_is_timed_with_the_keys_of_the_baseline() {
             "threads",
             "ref",
             "checkpointing",
-            // The baseline has no such flags: its steps are of one micro-batch and one process.
+            // The baseline has none of these.
             "accumulation",
             "ranks",
             "zero_stage",
             "bytes_sent_per_step",
         ];
         assert_eq!(keys, wanted);
-        assert_eq!(told["what"], "spag train step");
-        // Random weights know nothing: the loss is that of guessing.
-        assert!((told["loss"].as_f64().unwrap() - 1000f64.ln()).abs() < 0.5, "{line}");
-        assert!(told["seconds"].as_f64().unwrap() > 0.0 && told["params"] == 276_672);
+        assert_eq!(row["what"], "spag train step");
+        // The loss of random weights is that of guessing.
+        assert!((row["loss"].as_f64().unwrap() - 1000f64.ln()).abs() < 0.5, "{line}");
+        assert!(row["seconds"].as_f64().unwrap() > 0.0 && row["params"] == 276_672);
     }
 }
 
-/// The schedule of one rank, with links so slow that they are what a step waits for.
+/// With links so slow that they dominate a step.
 #[test]
-fn modelled_ranks_say_their_links_and_how_well_they_scale() {
+fn modelled_ranks_print_links_and_efficiency() {
     let mut bench = program("spag");
     bench.args(["bench", "train", "--model_name_or_path"]).arg(tiny());
     bench.args(["--batch", "1", "--seq", "16", "--steps", "2", "--warmup", "1", "--zero_stage", "3"]);
@@ -223,16 +222,16 @@ fn modelled_ranks_say_their_links_and_how_well_they_scale() {
     let sent = |line: &Value| line["bytes_sent_per_step"].as_u64().unwrap();
     let whole = 4 * alone["params"].as_u64().unwrap();
     assert!(sent(alone) == 0 && sent(two) > whole && sent(eight) > sent(two) && sent(eight) < 3 * whole, "{out}");
-    // What is sent takes its time: more than 50 ns a byte, for each of the megabytes.
+    // Each byte takes 50 ns.
     let efficiency = |line: &Value| line["efficiency"].as_f64().unwrap();
     assert!(efficiency(two) > 0.0 && efficiency(two) < 0.9 && efficiency(eight) < 0.9, "{out}");
     let (_, err) = run(program("spag").args(["bench", "train", "--model_name_or_path", "m", "--links", "tin"]), 2);
     assert!(!err.is_empty());
 }
 
-/// The keys that the comparison with transformers reads, and a fixed amount of work.
+/// The keys that the comparison with transformers reads.
 #[test]
-fn bench_play_says_what_it_played() {
+fn bench_play_prints_its_settings_and_work() {
     let mut command = program("spag");
     command.args(["bench", "play", "--model"]).arg(tiny()).args(["--games", "3", "--turns", "2", "--new_tokens", "5"]);
     let (out, _) = run(command.args(["--per_device_eval_batch_size", "2", "--threads", "1"]), 0);

@@ -1,4 +1,4 @@
-//! Readers that go away, and what goes to which stream.
+//! Closed output streams, and what is written to which stream.
 
 use std::{
     io::Read,
@@ -7,7 +7,7 @@ use std::{
 
 use spag_tests::{fixture, program, run};
 
-/// Runs with a standard output whose reader is gone before anything is written.
+/// Runs with a standard output that is closed before anything is written.
 fn without_reader(command: &mut Command) -> (Option<i32>, String) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -17,7 +17,7 @@ fn without_reader(command: &mut Command) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_reader_that_went_away_is_no_error() {
+fn closed_stdout_is_not_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = program("spag-assign-rewards");
     command.arg("--input_data_path").arg(fixture("judge_cases.jsonl"));
@@ -31,7 +31,7 @@ fn a_reader_that_went_away_is_no_error() {
 }
 
 #[test]
-fn help_is_output_and_errors_are_not() {
+fn help_is_written_to_stdout_and_errors_to_stderr() {
     for name in ["spag", "spag-train", "spag-play", "spag-assign-rewards"] {
         let (out, err) = run(program(name).arg("--help"), 0);
         assert!(out.contains("Usage:") && err.is_empty(), "{name}: {err}");
