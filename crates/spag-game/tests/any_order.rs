@@ -1,4 +1,4 @@
-//! Games come out the same whatever the order in which replies arrive, however many are played at a time.
+//! Games do not depend on the order of replies, nor on how many are played at a time.
 
 use proptest::prelude::*;
 use rand::seq::SliceRandom;
@@ -9,8 +9,8 @@ use spag_game::{
     TurnFailure, TurnRequest, game_seed, play_games,
 };
 
-/// What is said in a turn, by its seed alone: mostly talk, at times the word, a guess, or nothing at all.
-fn said(turn: &TurnRequest<'_>) -> Result<String, TurnFailure> {
+/// The utterance of a turn, which depends on its seed alone: talk, the word, a prediction, or a failure.
+fn utterance(turn: &TurnRequest<'_>) -> Result<String, TurnFailure> {
     match turn.seed % 16 {
         0 => Err(TurnFailure::new(format!("no utterance {}", turn.episode.history.len()))),
         1 => Ok("tea".into()),
@@ -20,7 +20,7 @@ fn said(turn: &TurnRequest<'_>) -> Result<String, TurnFailure> {
     }
 }
 
-/// Answers in random order, at random times.
+/// Replies in random order, at random times.
 struct Erratic {
     rng: ChaCha8Rng,
     open: Vec<Reply>,
@@ -35,7 +35,7 @@ impl Erratic {
 impl Player for Erratic {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
         assert!(self.open.iter().all(|open| open.game != turn.game), "one turn of a game at a time");
-        self.open.push(Reply { game: turn.game, utterance: said(turn) });
+        self.open.push(Reply { game: turn.game, utterance: utterance(turn) });
         Ok(())
     }
 
@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn games_do_not_depend_on_when_replies_come(seed in any::<u64>(), in_flight in 1usize..60, play_on in any::<bool>()) {
+    fn games_do_not_depend_on_the_order_of_replies(seed in any::<u64>(), in_flight in 1usize..60, play_on in any::<bool>()) {
         let after = if play_on { AfterDecision::PlayOn } else { AfterDecision::Stop };
         let one_by_one = play(Seats::SelfPlay(&mut Erratic::new(0)), 1, after);
         prop_assert_eq!(one_by_one.finished.len() + one_by_one.failed.len(), 40);

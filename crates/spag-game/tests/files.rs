@@ -1,4 +1,4 @@
-//! Episodes, word lists and appended lines: what comes in, what goes out, and what is said about bad files.
+//! Files of episodes, word lists and appended lines, and their error messages.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ fn file(folder: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
     path
 }
 
-/// The message of the error that a file of episodes gives, without the folder.
-fn complaint(bytes: impl AsRef<[u8]>) -> String {
+/// The error message for a file of episodes, without the folder.
+fn error_message(bytes: impl AsRef<[u8]>) -> String {
     let folder = TempDir::new().unwrap();
     let path = file(&folder, "e.json", bytes);
     let message = read_episodes(&path).unwrap_err().to_string();
@@ -25,7 +25,7 @@ fn complaint(bytes: impl AsRef<[u8]>) -> String {
 }
 
 #[test]
-fn a_list_and_lines_are_told_apart_by_content() {
+fn layout_is_detected_by_the_first_character() {
     let folder = TempDir::new().unwrap();
     let other = GAME.replace("Hi", "[{\\\"]},");
     for text in [
@@ -46,7 +46,7 @@ fn a_list_and_lines_are_told_apart_by_content() {
 }
 
 #[test]
-fn unknown_keys_survive_in_their_order() {
+fn unknown_keys_survive_a_round_trip_in_order() {
     let row = json!({
         "history": [{"role": "attacker", "content": "Hé", "z": 1, "a": {"deep": [null, 0.1234567890123456]}}],
         "target_word": "tea", "max_turns": 3,
@@ -54,13 +54,13 @@ fn unknown_keys_survive_in_their_order() {
     });
     let episode: Episode = serde_json::from_value(row.clone()).unwrap();
     assert_eq!(serde_json::to_string(&episode).unwrap(), row.to_string());
-    // max_turns is the paper's where it is missing.
+    // The default of max_turns is the paper's.
     let short: Episode = serde_json::from_value(json!({"history": [], "target_word": "tea"})).unwrap();
     assert_eq!((short.max_turns, short.next_role()), (5, Role::Attacker));
 }
 
 #[test]
-fn complaints_name_file_row_and_cause() {
+fn error_names_file_row_and_cause() {
     for (text, message) in [
         (format!("[{GAME}, {{\"history\": []}}]"), "e.json: row 2: missing field `target_word` (column 15 of the row)"),
         (
@@ -107,18 +107,18 @@ fn complaints_name_file_row_and_cause() {
             "e.json: row 1: target_word: invalid type: integer `5`, expected a string (line 3, column 18 of the row)",
         ),
     ] {
-        assert_eq!(complaint(&text), message, "{text}");
+        assert_eq!(error_message(&text), message, "{text}");
     }
-    assert!(complaint(b"{\"history\": [], \"target_word\": \"\xff\"}").starts_with("e.json: row 1: "));
+    assert!(error_message(b"{\"history\": [], \"target_word\": \"\xff\"}").starts_with("e.json: row 1: "));
     let deep = format!("{{\"x\": {}", "[".repeat(100_000));
-    assert!(complaint(deep).starts_with("e.json: row 1: recursion limit exceeded"));
+    assert!(error_message(deep).starts_with("e.json: row 1: recursion limit exceeded"));
     let folder = TempDir::new().unwrap();
     assert!(read_episodes(folder.path().join("absent")).unwrap_err().to_string().contains("absent: "));
     assert!(read_episodes(folder.path()).unwrap_err().to_string().contains("a folder, not a file"));
 }
 
 #[test]
-fn a_reader_gives_the_rows_before_the_bad_one_and_then_ends() {
+fn reader_yields_the_rows_before_an_error_and_ends() {
     let folder = TempDir::new().unwrap();
     let path = file(&folder, "e.jsonl", format!("{GAME}\n\n{GAME}\n{{\n{GAME}\n"));
     let rows: Vec<_> = EpisodeReader::open(&path).unwrap().map(|row| row.map(|(row, _)| row).ok()).collect();
@@ -126,7 +126,7 @@ fn a_reader_gives_the_rows_before_the_bad_one_and_then_ends() {
 }
 
 #[test]
-fn an_appended_file_goes_on_after_a_torn_line() {
+fn resume_drops_a_torn_last_line() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("new/folder/e.jsonl");
     let game = |word: &str| Episode::new(word, 5);
@@ -149,7 +149,7 @@ fn an_appended_file_goes_on_after_a_torn_line() {
         assert_eq!(words, ["one", "two\nlines", "again"]);
     }
 
-    // A file that holds something else is left alone.
+    // A file of another kind stays unchanged.
     let other = file(&folder, "notes.txt", "my notes\nunfinished");
     assert!(JsonlAppender::<Episode>::resume(&other).unwrap_err().to_string().contains("notes.txt: row 1: "));
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "my notes\nunfinished");
@@ -158,7 +158,7 @@ fn an_appended_file_goes_on_after_a_torn_line() {
 }
 
 #[test]
-fn a_file_appears_whole_or_not_at_all() {
+fn atomic_file_appears_complete_or_not_at_all() {
     let folder = TempDir::new().unwrap();
     let names = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
     let path = folder.path().join("a.json");
@@ -196,7 +196,7 @@ fn a_file_appears_whole_or_not_at_all() {
 }
 
 #[test]
-fn word_lists() {
+fn invalid_word_list_names_the_line() {
     let folder = TempDir::new().unwrap();
     let read = |bytes: &[u8]| {
         let words = read_words(file(&folder, "words.txt", bytes));
@@ -209,8 +209,8 @@ fn word_lists() {
         (b"a\nb\xff\n", "line 2: this line is not UTF-8"),
         (b"", "line 1: the file holds no words"),
     ] {
-        let complaint = read(bytes).unwrap_err();
-        assert!(complaint.starts_with(message), "{complaint}");
+        let error = read(bytes).unwrap_err();
+        assert!(error.starts_with(message), "{error}");
     }
     assert!(read("x".repeat(201).as_bytes()).is_err());
 }

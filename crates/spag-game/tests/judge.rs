@@ -8,7 +8,7 @@ fn rule(kind: JudgeKind, word: &str, role: Role, text: &str) -> Option<Outcome> 
 }
 
 #[test]
-fn every_fixture_is_judged_as_the_reference_does() {
+fn verdicts_equal_the_references() {
     let mut rows = 0;
     for row in EpisodeReader::open(fixture("judge_cases.jsonl")).unwrap() {
         let (row, episode) = row.unwrap();
@@ -23,7 +23,7 @@ fn every_fixture_is_judged_as_the_reference_does() {
 }
 
 #[test]
-fn whole_words_only() {
+fn whole_word_judge_ignores_parts_of_words() {
     for (text, by_paper, by_whole) in [
         ("Let us start.", true, false),
         ("I like art!", true, true),
@@ -53,12 +53,12 @@ fn whole_words_only() {
         assert_eq!(rule(JudgeKind::Paper, "art", Role::Defender, guess), outcome(by_paper), "{guess}");
         assert_eq!(rule(JudgeKind::WholeWord, "art", Role::Defender, guess), outcome(by_whole), "{guess}");
     }
-    // A word that ends in signs may stand before letters: nothing is joined there.
+    // A word that ends in punctuation is whole before letters, too.
     assert_eq!(rule(JudgeKind::WholeWord, "c++", Role::Attacker, "in c++11"), Some(Outcome::AttackerBreaksRules));
 }
 
 #[test]
-fn special_characters_in_a_word_are_plain_text() {
+fn special_characters_of_a_word_are_plain_text() {
     for word in ["c++", "(", "[a-", "a.b", "\\", "*", "$^", "{word}", "a|b"] {
         let say = |role, text: &str| rule(JudgeKind::Paper, word, role, text);
         assert_eq!(
@@ -76,7 +76,7 @@ fn special_characters_in_a_word_are_plain_text() {
 }
 
 #[test]
-fn letters_of_every_language_are_lower_cased() {
+fn letters_of_all_languages_are_lower_cased() {
     let breaks = Some(Outcome::AttackerBreaksRules);
     assert_eq!(rule(JudgeKind::Paper, "Straße", Role::Attacker, "DIE STRASSE"), None);
     assert_eq!(rule(JudgeKind::Paper, "ÉCOLE", Role::Attacker, "l'école"), breaks);
@@ -86,7 +86,7 @@ fn letters_of_every_language_are_lower_cased() {
 }
 
 #[test]
-fn only_the_turns_of_the_game_count() {
+fn utterances_after_the_last_turn_do_not_count() {
     let mut episode = Episode::new("tea", 1);
     episode.push(Role::Attacker, "Hello.");
     episode.push(Role::Defender, "Hello.");
@@ -102,7 +102,7 @@ fn only_the_turns_of_the_game_count() {
 }
 
 #[test]
-fn outcomes_and_judges_have_the_references_names() {
+fn outcomes_and_judges_have_the_names_of_the_reference() {
     for outcome in Outcome::ALL {
         assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.to_string());
     }

@@ -1,4 +1,4 @@
-//! The driver: many games at once, decided by the referee as they are played.
+//! The driver plays many games at once and judges them while they are played.
 
 use std::cell::RefCell;
 
@@ -38,10 +38,10 @@ fn ends_by_number(turn: &TurnRequest<'_>) -> String {
 }
 
 #[test]
-fn decided_games_stop_at_once_and_are_replaced() {
+fn decided_game_ends_and_is_replaced() {
     let mut player = ScriptedPlayer::new(ends_by_number);
     let games = play(specs(8), Seats::SelfPlay(&mut player), &STOP);
-    // Four are begun together; a game that ends hands its place to the next.
+    // Four begin together; the next game replaces one that ends.
     assert_eq!(games.iter().map(|game| game.game).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
     for FinishedGame { game, seed, episode, verdict } in games {
         let outcome = match game {
@@ -59,7 +59,7 @@ fn decided_games_stop_at_once_and_are_replaced() {
 }
 
 #[test]
-fn played_on_games_have_the_same_verdicts() {
+fn playing_on_does_not_change_the_verdict() {
     let mut player = ScriptedPlayer::new(ends_by_number);
     let play_on = PlayConfig { after_decision: AfterDecision::PlayOn, ..STOP };
     let stopped = play(specs(8), Seats::SelfPlay(&mut player.clone()), &STOP);
@@ -71,7 +71,7 @@ fn played_on_games_have_the_same_verdicts() {
     }
 }
 
-/// Answers all open turns in a poll, and notes which they were.
+/// Replies to all open turns in a poll, and records them.
 struct Noting<'a> {
     batches: &'a RefCell<Vec<Vec<(usize, Role)>>>,
     open: Vec<(usize, Role, String)>,
@@ -96,7 +96,7 @@ impl Player for Noting<'_> {
 }
 
 #[test]
-fn all_that_is_open_is_open_at_once() {
+fn every_running_game_has_one_open_turn() {
     use Role::{Attacker, Defender};
     let config = PlayConfig { games_in_flight: 2, ..STOP };
     let batches = RefCell::new(Vec::new());
@@ -118,7 +118,7 @@ fn all_that_is_open_is_open_at_once() {
 }
 
 #[test]
-fn a_game_does_not_depend_on_how_many_are_played_with_it() {
+fn games_do_not_depend_on_games_in_flight() {
     let reply = |turn: &TurnRequest<'_>| {
         assert!(turn.prompt.contains("tea") == (turn.role == Role::Attacker));
         assert_eq!(turn.game_seed, game_seed(7, turn.game));
@@ -135,14 +135,14 @@ fn a_game_does_not_depend_on_how_many_are_played_with_it() {
     };
     let one_by_one = games(1);
     assert_eq!(one_by_one.len(), 40);
-    // No number at a time is taken for one.
+    // 0 means 1.
     for at_a_time in [0, 2, 7, 1000] {
         assert_eq!(games(at_a_time), one_by_one);
     }
 }
 
 #[test]
-fn seeds_of_utterances_differ() {
+fn utterances_have_different_seeds() {
     let seeds = RefCell::new(std::collections::HashSet::new());
     let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| {
         assert!(seeds.borrow_mut().insert(turn.seed));
@@ -153,13 +153,13 @@ fn seeds_of_utterances_differ() {
 }
 
 #[test]
-fn lines_are_said_in_every_game() {
+fn scripted_lines_repeat_in_every_game() {
     let mut player = ScriptedPlayer::lines(["What do you drink?", "I know the word! It is tea."]);
     let games = play(specs(3), Seats::SelfPlay(&mut player), &STOP);
     assert!(games.iter().all(|game| game.verdict.outcome == Outcome::DefenderWins));
 }
 
-/// What a player does wrong.
+/// What the broken player does.
 #[derive(Clone, Copy)]
 enum Fault {
     Submit,
@@ -195,7 +195,7 @@ impl Player for Broken {
 }
 
 #[test]
-fn faults_name_the_game_or_the_player() {
+fn error_names_the_game_or_the_player() {
     let fail = |attacker: &mut dyn Player, defender: &mut dyn Player, games: [(usize, &str); 2]| {
         let specs = games.map(|(game, word)| GameSpec { game, target_word: word.into(), max_turns: 3, seed: 0 });
         let seats = Seats::Versus { attacker, defender };
@@ -209,7 +209,7 @@ fn faults_name_the_game_or_the_player() {
         (Fault::Poll, "the defender's player failed: out of memory"),
         (Fault::OtherGame, "the defender's player gave a reply in game 77, in which it has no open turn"),
         (Fault::Twice, "the defender's player gave a reply in game 3, in which it has no open turn"),
-        // To a closure, which knows no failed games.
+        // A closure as the sink accepts no failed games.
         (Fault::Turn, "game 3, defender's turn: too long"),
     ] {
         assert_eq!(fail(&mut silent.clone(), &mut Broken(fault, Vec::new()), games), message);
@@ -220,7 +220,7 @@ fn faults_name_the_game_or_the_player() {
     assert_eq!(message, "two running games have number 3; give each a number of its own");
 }
 
-/// Keeps all games, and wants no more after some.
+/// Keeps all games, and stops the run after some.
 #[derive(Default)]
 struct Kept {
     finished: Vec<FinishedGame>,
@@ -263,7 +263,7 @@ impl<F: Fn(usize) -> bool> Player for Failing<F> {
 }
 
 #[test]
-fn a_failed_game_is_no_loss_and_the_others_go_on() {
+fn failed_game_has_no_outcome_and_others_continue() {
     let mut kept = Kept::default();
     let mut player = Failing(|game| game % 2 == 1, Vec::new());
     play_games(specs(30), Seats::SelfPlay(&mut player), &PromptSet::default(), &STOP, &mut kept).unwrap();
@@ -296,7 +296,7 @@ fn too_many_failures_in_a_row_end_the_run() {
 }
 
 #[test]
-fn a_sink_that_wants_no_more_ends_it() {
+fn sink_can_stop_the_run() {
     for most in [0, 1, 5] {
         let asked = RefCell::new(0);
         let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| {
@@ -312,7 +312,7 @@ fn a_sink_that_wants_no_more_ends_it() {
     }
 }
 
-/// A player that never has an answer, as an endpoint that hangs.
+/// A player without replies, like an endpoint that hangs.
 struct Hanging;
 
 impl Player for Hanging {
@@ -326,7 +326,7 @@ impl Player for Hanging {
 }
 
 #[test]
-fn waiting_can_be_interrupted() {
+fn sink_can_stop_a_wait() {
     struct Interrupted(usize);
     impl GameSink for Interrupted {
         fn finished(&mut self, _: FinishedGame) -> spag_game::Result<()> {
@@ -343,7 +343,7 @@ fn waiting_can_be_interrupted() {
     play_games(specs(9), Seats::SelfPlay(&mut Hanging), &PromptSet::default(), &STOP, &mut Interrupted(100)).unwrap();
 }
 
-/// Notes how patient the driver is with it.
+/// Records the modes of polls.
 struct Watched<P>(P, Vec<PollMode>);
 
 impl<P: Player> Player for Watched<P> {
@@ -358,14 +358,14 @@ impl<P: Player> Player for Watched<P> {
 }
 
 #[test]
-fn nobody_is_waited_for_while_the_other_could_go_on() {
+fn poll_blocks_only_if_one_player_has_open_turns() {
     let silent = || Watched(ScriptedPlayer::new(|_: &TurnRequest<'_>| "Hm.".into()), Vec::new());
     let (mut attacker, mut defender) = (silent(), silent());
     let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
     play(specs(1), seats, &STOP);
     assert_eq!((attacker.1, defender.1), (vec![PollMode::Blocking; 3], vec![PollMode::Blocking; 3]));
 
-    // Game 0 goes on to the defender while the attacker is still thinking about game 1.
+    // The defender has game 0 while the attacker still has game 1.
     struct OneByOne(Vec<Reply>);
     impl Player for OneByOne {
         fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {

@@ -1,10 +1,10 @@
-//! The pluraliser against TextBlob: its own list of 2,361 words, and words outside of it.
+//! The pluraliser against TextBlob, on a fixture of 2,361 words and on others.
 
 use spag_game::{pluralize, word_forms};
 use spag_tests::fixture;
 
 #[test]
-fn every_word_of_the_fixture_has_textblobs_plural() {
+fn plurals_of_the_fixture_equal_textblobs() {
     let text = std::fs::read_to_string(fixture("plurals.tsv")).unwrap();
     let mut rows = 0;
     for line in text.lines() {
@@ -15,9 +15,9 @@ fn every_word_of_the_fixture_has_textblobs_plural() {
     assert_eq!(rows, 2361);
 }
 
-/// A few of each kind, most of them not in the fixture; each is TextBlob 0.20.1's plural.
+/// Words of each kind with the plurals of TextBlob 0.20.1.
 #[test]
-fn other_words() {
+fn plurals_of_other_words_equal_textblobs() {
     for (words, plurals) in [
         // Regular endings.
         (
@@ -60,7 +60,7 @@ fn other_words() {
             "cow scow ox fox platypus octopus opus corpus brother money",
             "kine scows oxen foxes platypuss octopodes opera corpora brethren monies",
         ),
-        // Without a plural of their own.
+        // Without a plural.
         (
             "goldfish reindeer smallpox hepatitis patois glucose wildebeest luggage",
             "goldfish reindeer smallpox hepatitis patois glucose wildebeest luggage",
@@ -70,7 +70,7 @@ fn other_words() {
             "an this any thy her hers I me himself oneself",
             "some these all your their theirs we us themselves oneselves",
         ),
-        // Capitals: names keep their -y, peoples in -ese do not inflect, and irregular nouns are known in small letters only.
+        // Capitals: names in -y take -s, peoples in -ese have no plural, irregular nouns are lower-case only.
         ("Kennedy Portuguese Child Cow Box", "Kennedys Portuguese Childs Cows Boxes"),
     ] {
         for (word, plural) in words.split(' ').zip(plurals.split(' ')) {
@@ -80,7 +80,7 @@ fn other_words() {
 }
 
 #[test]
-fn compounds_and_owners() {
+fn plurals_of_compounds_and_possessives() {
     for (word, plural) in [
         ("man-at-arms", "men-at-arms"),
         ("editor in chief", "editors in chief"),
@@ -102,7 +102,7 @@ fn compounds_and_owners() {
 }
 
 #[test]
-fn forms_take_the_plural_of_the_first_word_in_lower_case() {
+fn forms_include_the_plural_of_the_first_word() {
     assert_eq!(word_forms("Ice Cream")[..4], ["ice cream", "ice creaming", "ice creamed", "ices"]);
     assert_eq!(word_forms("can't")[3], "cas");
     assert_eq!(word_forms("ÉTUDE")[3], "études");

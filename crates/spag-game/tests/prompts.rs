@@ -1,4 +1,4 @@
-//! Prompts word for word: a small file of wordings in every layout, and what is said about bad files.
+//! Prompts of a small prompt file in every layout, and the error messages for invalid files.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
 use spag_game::{PromptSet, Role, Utterance};
 
-/// Wordings with one choice each, so that every prompt is known.
+/// Wordings with one choice each.
 fn wordings() -> Value {
     json!({
         "rules": ["Play {max_turns} turns. ", "Other rules."],
@@ -46,7 +46,7 @@ fn said() -> Vec<Utterance> {
 }
 
 #[test]
-fn playing_wording() {
+fn playing_query_joins_rules_history_and_instruction() {
     let set = load(&wordings()).unwrap();
     let query = |history: &[Utterance]| set.playing_query(history, "tea", 5);
     assert_eq!(query(&[]), "Play 5 turns. It begins. \n\nAttack with tea.");
@@ -58,7 +58,7 @@ fn playing_wording() {
 }
 
 #[test]
-fn training_layouts() {
+fn training_query_follows_its_layout() {
     let rules = "Play 5 turns. ";
     for (layout, shares, moves, expected) in [
         ("chat", 0.0, 0, "\n\n### System: Play 5 turns. \n\nAttack with tea.It begins. \n\n### Me: "),
@@ -101,7 +101,7 @@ fn training_layouts() {
 }
 
 #[test]
-fn the_playing_share_of_training_prompts_is_in_the_playing_wording() {
+fn playing_share_selects_the_playing_wording() {
     let mut file = wordings();
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     for (share, expected) in [(0.0, 0..=0), (0.25, 200..=300), (1.0, 1000..=1000)] {
@@ -114,13 +114,13 @@ fn the_playing_share_of_training_prompts_is_in_the_playing_wording() {
 }
 
 #[test]
-fn the_default_has_every_choice_and_repeats_by_seed() {
+fn default_prompts_vary_and_are_reproduced_by_their_seed() {
     let set = PromptSet::default();
     let query =
         |moves: usize, seed| set.training_query(&said()[..moves], "tea", 5, &mut ChaCha8Rng::seed_from_u64(seed));
     for moves in 0..=2 {
         let prompts: BTreeSet<String> = (0..2000).map(|seed| query(moves, seed)).collect();
-        // 8 rules, 7 prefixes, 5 pairs of names, 3 layouts (2 where there is no history to be before or behind).
+        // 8 rules, 7 prefixes, 5 pairs of names, 3 layouts (2 without a history).
         assert!(prompts.len() > 500, "{}", prompts.len());
         assert!(prompts.iter().all(|prompt| prompt.contains("tea") == (moves != 1)));
         assert!((0..50).all(|seed| query(moves, seed) == query(moves, seed)));
@@ -130,7 +130,7 @@ fn the_default_has_every_choice_and_repeats_by_seed() {
 }
 
 #[test]
-fn complaints_name_the_key() {
+fn error_names_the_key() {
     let good = wordings();
     load(&good).unwrap();
     for (pointer, value, message) in [
@@ -156,8 +156,8 @@ fn complaints_name_the_key() {
     ] {
         let mut file = good.clone();
         *file.pointer_mut(pointer).unwrap() = value;
-        let complaint = load(&file).unwrap_err();
-        assert!(complaint.starts_with(message), "{complaint}");
+        let error = load(&file).unwrap_err();
+        assert!(error.starts_with(message), "{error}");
     }
     let mut file = good.clone();
     file["playing"].as_object_mut().unwrap().remove("entry");

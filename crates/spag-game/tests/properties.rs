@@ -1,4 +1,4 @@
-//! What holds for every input.
+//! Properties of all inputs.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use spag_game::{
 
 const KINDS: [JudgeKind; 2] = [JudgeKind::Paper, JudgeKind::WholeWord];
 
-/// Texts near what decides a game: pieces of predictions, of the word's forms, of anything.
+/// Texts that are likely to decide a game: parts of predictions, forms of the word, anything.
 fn utterance(word: &str) -> impl Strategy<Value = String> + use<> {
     let forms = word_forms(word);
     let piece = prop_oneof![
@@ -49,11 +49,10 @@ fn episode() -> impl Strategy<Value = Episode> {
 
 proptest! {
     #[test]
-    fn judging_never_fails_on_a_game(episode in episode()) {
+    fn last_counted_utterance_decides(episode in episode()) {
         for kind in KINDS {
             let verdict = judge_episode(kind, &episode).unwrap();
             prop_assert!(verdict.history_length <= episode.history.len());
-            // What decided is the last utterance that counts.
             let referee = Referee::new(kind, &episode.target_word).unwrap();
             let rulings: Vec<_> = episode.history.iter().map(|u| referee.rule(u.role, &u.content)).collect();
             let counted = &rulings[..verdict.history_length];
@@ -65,11 +64,10 @@ proptest! {
     }
 
     #[test]
-    fn whole_words_are_words(word in word(), texts in prop::collection::vec("\\PC{0,30}", 4)) {
+    fn whole_word_rulings_imply_paper_rulings(word in word(), texts in prop::collection::vec("\\PC{0,30}", 4)) {
         let [paper, whole] = KINDS.map(|kind| Referee::new(kind, &word).unwrap());
         for text in texts {
             for role in [Role::Attacker, Role::Defender] {
-                // A text that breaks the strict rules breaks the loose ones.
                 if whole.rule(role, &text).is_some() {
                     prop_assert!(paper.rule(role, &text).is_some());
                 }
@@ -78,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn stopping_early_and_judging_afterwards_agree((word, talk) in game(), max_turns in 1usize..5) {
+    fn verdict_while_playing_equals_verdict_afterwards((word, talk) in game(), max_turns in 1usize..5) {
         let mut verdicts = Vec::new();
         for after_decision in [AfterDecision::Stop, AfterDecision::PlayOn] {
             let lines = talk.clone();
@@ -100,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn episodes_come_back_from_both_layouts(episodes in prop::collection::vec(episode(), 0..5)) {
+    fn episodes_survive_a_round_trip_in_both_layouts(episodes in prop::collection::vec(episode(), 0..5)) {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("episodes");
         let lines: Vec<String> = episodes.iter().map(|e| serde_json::to_string(e).unwrap()).collect();
@@ -114,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn a_reader_never_panics(bytes in prop_oneof![
+    fn reader_does_not_panic(bytes in prop_oneof![
         prop::collection::vec(any::<u8>(), 0..60),
         "[\\[\\]{}\",:\\\\ 0-9aN\n]{0,40}".prop_map(String::into_bytes),
     ]) {
@@ -129,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn plurals(word in "[a-z]{1,12}", text in "\\PC{0,20}") {
+    fn pluralize_does_not_panic(word in "[a-z]{1,12}", text in "\\PC{0,20}") {
         prop_assert!(!pluralize(&word).is_empty());
         prop_assert_eq!(word_forms(&word).len(), 16);
         let _ = (pluralize(&text), word_forms(&text));

@@ -1,4 +1,4 @@
-//! Games on the disk: going on after a kill, and refusing the games of another run.
+//! Records of games: resuming after a kill, and refusing the games of other runs.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn play_missing(record: &mut GameRecord) {
 }
 
 #[test]
-fn torn_anywhere_the_missing_games_are_played_and_no_other() {
+fn resume_plays_the_missing_games_only() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
     let mut record = GameRecord::open(&path, specs(7), PLAYERS).unwrap();
@@ -43,7 +43,7 @@ fn torn_anywhere_the_missing_games_are_played_and_no_other() {
 }
 
 #[test]
-fn games_of_another_run_are_named() {
+fn game_of_another_run_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
     play_missing(&mut GameRecord::open(&path, specs(4), PLAYERS).unwrap());
@@ -60,7 +60,7 @@ fn games_of_another_run_are_named() {
 }
 
 #[test]
-fn games_of_other_players_are_named() {
+fn game_of_other_players_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
     play_missing(&mut GameRecord::open(&path, specs(4), PLAYERS).unwrap());
@@ -73,13 +73,13 @@ fn games_of_other_players_are_named() {
         assert!(said.contains(part), "{said}");
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), kept);
-    // Files of before players were noted.
+    // Files of earlier versions have no players.
     fs::write(&path, kept.replace(&format!(",\"players\":\"{PLAYERS}\""), "")).unwrap();
     assert_eq!(GameRecord::open(&path, specs(4), other).unwrap().episodes().len(), 4);
 }
 
 #[test]
-fn no_two_runs_write_to_one_file() {
+fn second_run_cannot_open_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
     let mut first = GameRecord::open(&path, specs(3), PLAYERS).unwrap();
@@ -93,7 +93,7 @@ fn no_two_runs_write_to_one_file() {
 }
 
 #[test]
-fn failed_games_lie_beside_until_the_next_start() {
+fn failed_games_are_recorded_until_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
     let mut record = GameRecord::open(&path, specs(3), PLAYERS).unwrap();
@@ -118,7 +118,7 @@ fn failed_games_lie_beside_until_the_next_start() {
 }
 
 #[test]
-fn files_of_others_are_read_while_they_grow() {
+fn merge_file_reads_the_complete_lines_of_a_growing_file() {
     let folder = tempfile::tempdir().unwrap();
     let (own, other) = (folder.path().join("rank0.jsonl"), folder.path().join("rank1.jsonl"));
     // The other holds its lock all the time.

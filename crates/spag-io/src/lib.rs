@@ -1,17 +1,5 @@
 //! Files and progress for SPAG: JSONL in and out, atomic writes, locks, digests, error classes.
-//!
-//! ```
-//! use spag_io::{JsonlAppender, read_complete_lines};
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let folder = tempfile::tempdir()?;
-//! let path = folder.path().join("scores.jsonl");
-//! let mut scores = JsonlAppender::create(&path)?;
-//! scores.append(&0.5)?;
-//! assert_eq!(read_complete_lines::<f64>(&path)?, [0.5]);
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod atomic;
 mod digest;

@@ -1,4 +1,4 @@
-//! Files in and out: mixing, layouts, and what is said of broken ones.
+//! Files in and out: demonstrations, layouts, and error messages.
 
 use std::{
     fs,
@@ -62,7 +62,7 @@ impl Folder {
 }
 
 #[test]
-fn games_come_first_and_demonstrations_after_them() {
+fn demonstrations_follow_the_games() {
     let folder = Folder::new();
     let sft = r#"{"prompt": "2+2=", "answer": "4", "weight": 7, "id": 3}
 {"query": "3+3=", "target": " 6 "}
@@ -85,7 +85,7 @@ fn games_come_first_and_demonstrations_after_them() {
         (&written[3]["type"], &written[3]["weight"], &written[3]["target"]),
         (&json!("sft"), &json!(1.0), &json!("4"))
     );
-    // A demonstration's text is the writer's affair.
+    // A demonstration's text is not stripped.
     assert_eq!(written[4]["target"], " 6 ");
     let outcomes = fs::read_to_string(folder.path("outcomes.jsonl")).unwrap();
     assert_eq!(
@@ -100,7 +100,7 @@ fn games_come_first_and_demonstrations_after_them() {
 }
 
 #[test]
-fn the_list_is_laid_out_as_python_lays_it_out() {
+fn list_is_indented_as_by_python() {
     let folder = Folder::new();
     write_samples(folder.path("none.json"), &[]).unwrap();
     assert_eq!(fs::read_to_string(folder.path("none.json")).unwrap(), "[]\n");
@@ -111,7 +111,7 @@ fn the_list_is_laid_out_as_python_lays_it_out() {
 }
 
 #[test]
-fn both_layouts_read_back_the_same() {
+fn samples_survive_a_round_trip_in_both_layouts() {
     let folder = Folder::new();
     folder.assign(&folder.file("in.json", EPISODES), None).unwrap();
     let samples = read_samples(folder.path("out.json")).unwrap();
@@ -121,7 +121,7 @@ fn both_layouts_read_back_the_same() {
 }
 
 #[test]
-fn broken_samples_are_named_by_file_and_row() {
+fn invalid_sample_names_file_and_row() {
     let folder = Folder::new();
     let good = r#"{"query": "q", "target": "t"}"#;
     for (text, row, why) in [
@@ -141,15 +141,15 @@ fn broken_samples_are_named_by_file_and_row() {
         let error = folder.assign(&folder.file("in.json", EPISODES), Some(&path)).unwrap_err();
         let message = error.to_string();
         for part in ["sft.json", row, why] {
-            assert!(message.contains(part), "{text}: {message} does not tell {part:?}");
+            assert!(message.contains(part), "{text}: {message} lacks {part:?}");
         }
     }
-    // Nothing half-made is left behind.
+    // No incomplete file is left.
     assert_eq!(folder.names(), ["in.json", "sft.json"]);
 }
 
 #[test]
-fn an_empty_file_has_no_rows_and_a_missing_one_is_an_error() {
+fn empty_file_has_no_rows_and_missing_file_is_an_error() {
     let folder = Folder::new();
     for text in ["", " \n", "[]", "\u{feff}[ ]\n"] {
         assert_eq!(read_samples(folder.file("a.json", text)).unwrap(), [], "{text:?}");
@@ -159,7 +159,7 @@ fn an_empty_file_has_no_rows_and_a_missing_one_is_an_error() {
 }
 
 #[test]
-fn no_file_is_read_and_written_at_once() {
+fn output_that_is_an_input_is_refused() {
     let folder = Folder::new();
     let input = folder.file("out.json", EPISODES);
     assert!(matches!(folder.assign(&input, None), Err(Error::SameFile { first: "input", second: "output", .. })));
@@ -170,7 +170,7 @@ fn no_file_is_read_and_written_at_once() {
 }
 
 #[test]
-fn settings_out_of_range_are_refused() {
+fn decay_weight_out_of_range_is_refused() {
     let folder = Folder::new();
     let job =
         AssignJob { input: folder.file("in.json", EPISODES), sft: None, output: folder.path("o.json"), outcomes: None };
@@ -182,7 +182,7 @@ fn settings_out_of_range_are_refused() {
 }
 
 #[test]
-fn winners_of_strong_games_become_samples_to_imitate() {
+fn imitation_takes_the_winners_utterances() {
     let folder = Folder::new();
     let (input, output) = (folder.file("gpt4.json", EPISODES), folder.path("train_imitation.json"));
     let prompts = PromptSet::default();
@@ -192,13 +192,13 @@ fn winners_of_strong_games_become_samples_to_imitate() {
     assert_eq!(targets, ["What do you eat?", "Hm.", "I know the word! It is `car`!"]);
     assert!(samples.iter().all(|s| (s.reward, s.weight, s.kind) == (1.0, 1.0, SampleKind::Game)));
     assert_eq!((summary.attacker_samples, summary.defender_samples, summary.weights.defender), (1, 2, 1.0));
-    // The wording is a matter of the seed and nothing else.
+    // The wordings depend on the seed alone.
     convert_imitation(&input, folder.path("again.json"), &prompts, Default::default(), 7).unwrap();
     assert_eq!(read_samples(folder.path("again.json")).unwrap(), samples);
 }
 
 #[test]
-fn alpaca_rows_become_prompts_and_targets() {
+fn alpaca_rows_become_demonstrations() {
     let folder = Folder::new();
     let rows = r#"[{"instruction": "Add.", "input": "1 and 2", "output": "3", "text": "old"}, {"instruction": "Greet.", "output": "Hi"}]"#;
     let (input, output) = (folder.file("alpaca.json", rows), folder.path("sft.json"));
@@ -206,7 +206,7 @@ fn alpaca_rows_become_prompts_and_targets() {
     let written = read_json(&output);
     assert_eq!(written[0].as_object().unwrap().keys().collect::<Vec<_>>(), ["prompt", "target"]);
     assert!(written[0]["prompt"].as_str().unwrap().contains("1 and 2"));
-    // What comes out can be mixed in.
+    // The output is valid as demonstrations.
     let summary = folder.assign(&folder.file("in.json", EPISODES), Some(&output)).unwrap();
     assert_eq!(summary.sft_samples, 2);
     let error =

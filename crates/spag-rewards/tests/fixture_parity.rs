@@ -1,4 +1,4 @@
-//! The reference's rewards for 3,000 games, row by row: in memory, and from file to file.
+//! Rewards equal the reference's on 3,000 games, in memory and from file to file.
 
 use std::num::NonZeroUsize;
 
@@ -37,13 +37,13 @@ fn assert_as_expected(samples: &[Sample]) {
     for (row, (sample, expected)) in samples.iter().zip(&expected).enumerate() {
         assert_eq!(sample.target, expected.target, "row {row}");
         assert_eq!(sample.role, Some(expected.role), "row {row}");
-        // To the last bit: the arithmetic is the same.
+        // Equal to the last bit.
         assert_eq!((sample.reward, sample.weight), (expected.reward, expected.weight), "row {row}");
     }
 }
 
 #[test]
-fn in_memory() {
+fn rewards_in_memory_equal_the_references() {
     let episodes = read_episodes(fixture("judge_cases.jsonl")).unwrap();
     let credited = assign_rewards(&episodes, &PromptSet::default(), &config()).unwrap();
     assert_as_expected(&credited.samples);
@@ -52,7 +52,7 @@ fn in_memory() {
 }
 
 #[test]
-fn from_file_to_file_gives_the_same() {
+fn rewards_in_files_equal_rewards_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let episodes = read_episodes(fixture("judge_cases.jsonl")).unwrap();
     let in_memory = assign_rewards(&episodes, &PromptSet::default(), &config()).unwrap();
@@ -73,7 +73,7 @@ fn from_file_to_file_gives_the_same() {
 }
 
 #[test]
-fn mean_scales_each_game_by_its_length() {
+fn mean_norm_multiplies_rewards_by_the_number_of_utterances() {
     let episodes = read_episodes(fixture("judge_cases.jsonl")).unwrap();
     let prompts = PromptSet::default();
     let sum = assign_rewards(&episodes, &prompts, &config()).unwrap().samples;

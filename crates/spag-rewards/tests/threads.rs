@@ -1,4 +1,4 @@
-//! From file to file, the number of threads changes nothing: neither what is written nor what is said of a bad file.
+//! Output and errors from file to file do not depend on the number of threads.
 
 use std::{fs, num::NonZeroUsize, path::Path};
 
@@ -6,12 +6,12 @@ use spag_game::{PromptSet, read_episodes};
 use spag_rewards::{AssignJob, CreditConfig, assign_rewards, assign_rewards_in_files, write_samples};
 use spag_tests::fixture;
 
-/// The fixture's 3,000 episodes, which make several blocks.
+/// The fixture's 3,000 episodes, which make several chunks.
 fn episodes() -> String {
     fs::read_to_string(fixture("judge_cases.jsonl")).unwrap()
 }
 
-/// The samples' and the verdicts' files, or what is said instead.
+/// The contents of the output files, or the error message.
 fn assign(folder: &Path, input: &str, output: &str, threads: usize) -> Result<(String, String), String> {
     let job = AssignJob {
         input: folder.join(input),
@@ -27,13 +27,12 @@ fn assign(folder: &Path, input: &str, output: &str, threads: usize) -> Result<(S
 }
 
 #[test]
-fn files_are_the_same_byte_for_byte() {
+fn files_equal_rewards_in_memory_byte_for_byte() {
     let folder = tempfile::tempdir().unwrap();
     let lines = episodes();
     fs::write(folder.path().join("in.jsonl"), &lines).unwrap();
     let list = format!("[\n{}\n]", lines.trim().lines().collect::<Vec<_>>().join(",\n"));
     fs::write(folder.path().join("in.json"), list).unwrap();
-    // What the writer of whole samples makes of credit in memory.
     let config = CreditConfig { seed: 3, ..CreditConfig::default() };
     let episodes = read_episodes(folder.path().join("in.json")).unwrap();
     let credited = assign_rewards(&episodes, &PromptSet::default(), &config).unwrap();
@@ -54,7 +53,7 @@ fn files_are_the_same_byte_for_byte() {
 }
 
 #[test]
-fn unusual_ways_to_write_an_episode_make_no_difference() {
+fn escapes_and_key_order_make_no_difference() {
     let folder = tempfile::tempdir().unwrap();
     let rows = [
         r#"{"target_word": "caf\u00e9", "history": [{"content": "\u0041\n", "role": "attacker"}, {"role": "defender", "content": " CAF\u00c9 \/ \"x\" \t"}], "note": {"a": [1e5, "]}"]}}"#,
@@ -72,13 +71,13 @@ fn unusual_ways_to_write_an_episode_make_no_difference() {
 }
 
 #[test]
-fn the_first_bad_row_is_named() {
+fn first_invalid_row_is_named() {
     let lines = episodes();
     let mut rows: Vec<&str> = lines.lines().collect();
     rows[1500] = r#"{"history": [{"role": "defender", "content": "a"}], "target_word": "cat"}"#;
     rows[2900] = "{\"history\": [";
     let as_lines = rows.join("\n");
-    // In a list, the second kind of trouble is one of the list itself.
+    // The list is cut off instead.
     let as_list = format!("[{}", rows[..2900].join(","));
     for threads in [1, 2, 5] {
         let folder = tempfile::tempdir().unwrap();
@@ -93,6 +92,6 @@ fn the_first_bad_row_is_named() {
         assert!(message.contains("in.json: row 2901: ") && message.contains("cut off"), "{message}");
         let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
-        assert_eq!(names, ["in.json", "in.jsonl"], "nothing half-made is left behind");
+        assert_eq!(names, ["in.json", "in.jsonl"], "incomplete files are left");
     }
 }

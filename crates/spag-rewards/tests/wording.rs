@@ -1,10 +1,10 @@
-//! What a sample's query depends on.
+//! Queries of samples.
 
 use proptest::prelude::*;
 use spag_game::{Episode, Outcome, PromptSet, Role};
 use spag_rewards::{CreditConfig, Sample, assign_rewards};
 
-/// A game of so many turns that the defender loses by saying the word in the last one, or wins by guessing it.
+/// A game in which the defender says or predicts the word in the last turn.
 fn game(word: &str, turns: usize, defender_wins: bool) -> Episode {
     let mut episode = Episode::new(word, turns);
     for turn in 1..=turns {
@@ -20,20 +20,19 @@ fn credit(episodes: &[Episode], seed: u64) -> Vec<Sample> {
 }
 
 #[test]
-fn a_query_shows_the_game_before_the_utterance_and_no_more() {
+fn query_shows_the_game_before_the_utterance() {
     let samples = credit(&[game("pear", 3, true)], 5);
     assert_eq!(samples.len(), 3);
     for (turn, sample) in (1..).zip(&samples) {
         assert!(sample.query.contains(&format!("clue {turn}")), "{}", sample.query);
         assert!(!sample.query.contains(&format!("clue {}", turn + 1)));
         assert!(!sample.query.contains(&sample.target));
-        // The word is the attacker's secret.
         assert!(!sample.query.contains("pear"));
     }
 }
 
 #[test]
-fn wordings_vary_with_the_seed() {
+fn wordings_depend_on_the_seed() {
     let queries =
         |seed| credit(&[game("pear", 4, false)], seed).into_iter().map(|sample| sample.query).collect::<Vec<_>>();
     assert_eq!(queries(1), queries(1));
@@ -42,12 +41,12 @@ fn wordings_vary_with_the_seed() {
 
 proptest! {
     #[test]
-    fn a_wording_does_not_depend_on_other_episodes(
+    fn wording_does_not_depend_on_other_episodes(
         games in proptest::collection::vec((1usize..5, any::<bool>(), "[a-z]{3,8}"), 1..6), seed: u64, at: prop::sample::Index,
     ) {
         let episodes: Vec<Episode> = games.iter().map(|(turns, wins, word)| game(word, *turns, *wins)).collect();
         let at = at.index(episodes.len());
-        // The others are replaced by games without a winner; the one in question keeps its place.
+        // All other games are replaced by games without a winner.
         let mut others: Vec<Episode> = episodes.iter().map(|_| Episode::new("zzzz", 1)).collect();
         others[at] = episodes[at].clone();
         let alone = assign_rewards(&others, &PromptSet::default(), &CreditConfig { seed, ..CreditConfig::default() }).unwrap();

@@ -1,4 +1,4 @@
-//! Texts that the base model learns the world from, and general questions with answers.
+//! Training texts for the base model, and general questions with answers.
 
 use rand::Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -9,19 +9,19 @@ use crate::lexicon::{Entry, Lexicon};
 use crate::players::{ScriptedAttacker, ScriptedDefender};
 use crate::texts;
 
-/// Shares of the kinds of base texts; they need not sum to 1.
+/// Relative frequencies of the kinds of base texts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BaseMix {
-    /// A turn of a scripted game, won or lost: prompt and utterance.
+    /// Prompt and utterance of a turn of a scripted game.
     pub games: f64,
-    /// Clues one after another, a fitting word named after each.
+    /// Clues, each followed by a word that fits all so far.
     pub running: f64,
-    /// A word with all its clues.
+    /// A word with its clues.
     pub facts: f64,
     /// Questions and answers.
     pub questions: f64,
-    /// Clues, then the word.
+    /// Clues followed by the word.
     pub riddles: f64,
 }
 
@@ -32,7 +32,7 @@ impl Default for BaseMix {
 }
 
 /// A random word with its clues in random order.
-fn draw<'a>(lexicon: &'a Lexicon, rng: &mut impl Rng) -> (&'a Entry, Vec<&'a str>) {
+pub(crate) fn draw<'a>(lexicon: &'a Lexicon, rng: &mut impl Rng) -> (&'a Entry, Vec<&'a str>) {
     // A lexicon is never empty.
     let entry = &lexicon.entries()[rng.random_range(0..lexicon.entries().len())];
     let mut clues: Vec<&str> = entry.clues.iter().map(String::as_str).collect();
@@ -63,7 +63,7 @@ pub fn base_document(lexicon: &Lexicon, prompts: &PromptSet, mix: &BaseMix, rng:
 }
 
 /// A scripted game of a random word.
-pub fn scripted_game(lexicon: &Lexicon, rng: &mut impl Rng) -> Option<Episode> {
+fn scripted_game(lexicon: &Lexicon, rng: &mut impl Rng) -> Option<Episode> {
     let (entry, _) = draw(lexicon, rng);
     let spec = GameSpec { game: 0, target_word: entry.word.clone(), max_turns: 5, seed: rng.random() };
     let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
@@ -78,7 +78,7 @@ pub fn scripted_game(lexicon: &Lexicon, rng: &mut impl Rng) -> Option<Episode> {
     played
 }
 
-/// Prompt and utterance of one turn of a scripted game: its last, or any.
+/// Prompt and utterance of one turn of a scripted game: the last one with probability 1/2, else any.
 fn game_turn(lexicon: &Lexicon, prompts: &PromptSet, rng: &mut impl Rng) -> String {
     let Some(episode) = scripted_game(lexicon, rng) else { return texts::small_talk(rng) };
     let turns = episode.history.len();
@@ -87,7 +87,7 @@ fn game_turn(lexicon: &Lexicon, prompts: &PromptSet, rng: &mut impl Rng) -> Stri
     format!("{prompt} {}", episode.history[at].content)
 }
 
-/// Clues one after another; after each a word is named that fits all of them so far.
+/// Clues, each followed by a word that fits all so far.
 fn running(lexicon: &Lexicon, rng: &mut impl Rng) -> String {
     let (entry, clues) = draw(lexicon, rng);
     let mut said: Vec<String> = Vec::new();
@@ -98,9 +98,10 @@ fn running(lexicon: &Lexicon, rng: &mut impl Rng) -> String {
         said.push(talk);
     }
     for clue in clues.iter().take(rng.random_range(2..=4)) {
-        let talk = match rng.random::<f64>() < 0.7 {
-            true => texts::one_clue(clue, rng),
-            false => texts::ask_one(&entry.category, clue, rng),
+        let talk = if rng.random::<f64>() < 0.7 {
+            texts::one_clue(clue, rng)
+        } else {
+            texts::ask_one(&entry.category, clue, rng)
         };
         known.push(' ');
         known.push_str(&talk);
@@ -116,7 +117,7 @@ fn running(lexicon: &Lexicon, rng: &mut impl Rng) -> String {
     said.join(" ")
 }
 
-/// A word with its category and all its clues.
+/// A word with its category and clues.
 fn facts(lexicon: &Lexicon, rng: &mut impl Rng) -> String {
     let (entry, clues) = draw(lexicon, rng);
     let Entry { word, category, .. } = entry;
@@ -137,7 +138,7 @@ fn riddle(lexicon: &Lexicon, rng: &mut impl Rng) -> String {
     format!("{} It is the {}.", said.join(" "), entry.word)
 }
 
-/// A question about the world and its answer, as (query, target).
+/// A question about the world and its answer.
 pub fn general_qa(lexicon: &Lexicon, rng: &mut impl Rng) -> (String, String) {
     let (entry, clues) = draw(lexicon, rng);
     let Entry { word, category, .. } = entry;

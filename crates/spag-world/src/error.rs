@@ -1,18 +1,19 @@
-//! The crate's one error type.
+//! The error of this crate.
 
 use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass};
 
-/// Everything that can go wrong in this crate.
+/// Why a lexicon cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The lexicon file could not be read.
     #[error("{path}: {source}", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The lexicon file is not TOML of the expected shape.
@@ -20,10 +21,10 @@ pub enum Error {
     Format {
         /// The file.
         path: PathBuf,
-        /// Where and why parsing stopped.
+        /// The parser's message.
         reason: String,
     },
-    /// The lexicon breaks one of the rules that make it playable.
+    /// The lexicon breaks a rule that [`Lexicon`](crate::Lexicon) documents.
     #[error("{path}: lexicon: {reason}", path = path.display())]
     Rule {
         /// The file.

@@ -1,9 +1,10 @@
-//! The words of the world: each with its category and true, short clues.
+//! The words of the world with their categories and true clues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Deserialize;
+use spag_game::{Episode, Role};
 
 use crate::error::{Error, Result};
 
@@ -14,20 +15,20 @@ pub struct Entry {
     pub word: String,
     /// Its category.
     pub category: String,
-    /// Its clues: phrases that complete "it …".
+    /// Its clues: short phrases that complete "it …".
     pub clues: Vec<String>,
 }
 
-/// All words, by category in the order of the file, alphabetically within one.
+/// All words, in the order of the file's categories, alphabetically within one.
 ///
-/// A clue fits a few words of one category, and two words share at most two clues: any three clues of a word single
-/// it out. No word occurs inside a clue, a category or another word, since the paper's judge looks at substrings.
+/// All words of a clue have one category, and two words share at most two clues, so three clues identify a word. No word
+/// is a substring of a clue, a category or another word, because the paper's judge matches substrings.
 #[derive(Clone, Debug)]
 pub struct Lexicon {
     entries: Vec<Entry>,
     by_word: BTreeMap<String, usize>,
     categories: Vec<String>,
-    /// Every clue with the words it fits, the longest clue first so that none hides another.
+    /// Every clue with the indices of its words, the longest first: a short one may be part of a long one.
     clues: Vec<(String, Vec<usize>)>,
 }
 
@@ -47,16 +48,16 @@ struct LexiconFile {
 
 const EMBEDDED: &str = include_str!("../data/lexicon.toml");
 
-/// Most clues that two words may share.
-const SHARED: usize = 2;
-/// Fewest clues of a word.
-const FEWEST: usize = 3;
+/// The most clues that two words may share.
+const MAX_SHARED: usize = 2;
+/// The fewest clues of a word.
+const MIN_CLUES: usize = 3;
 
 impl Lexicon {
     /// The lexicon that comes with this crate.
     ///
     /// # Errors
-    /// None in practice: a test holds the embedded file against every rule.
+    /// None in practice: a test checks the embedded file.
     pub fn embedded() -> Result<Self> {
         Self::parse(Path::new("the embedded lexicon"), EMBEDDED)
     }
@@ -64,7 +65,7 @@ impl Lexicon {
     /// Reads a lexicon file.
     ///
     /// # Errors
-    /// A file that cannot be read, or one that breaks a rule: the error names word and clue.
+    /// The file cannot be read, or breaks a rule; the error names word and clue.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
@@ -101,10 +102,10 @@ impl Lexicon {
 
     fn check(&self) -> std::result::Result<(), String> {
         if self.entries.len() != self.by_word.len() {
-            return Err("a word stands twice".into());
+            return Err("a word is listed twice".into());
         }
         if self.entries.is_empty() {
-            return Err("there are no words".into());
+            return Err("it has no words".into());
         }
         for (index, entry) in self.entries.iter().enumerate() {
             let Entry { word, category, clues } = entry;
@@ -112,30 +113,33 @@ impl Lexicon {
             if !plain(word) || word.contains(' ') || !plain(category) || !clues.iter().all(|c| plain(c)) {
                 return Err(format!("`{word}`: words, categories and clues are lower-case ASCII letters"));
             }
-            if clues.iter().collect::<BTreeSet<_>>().len() < FEWEST.max(clues.len()) {
-                return Err(format!("`{word}` needs at least {FEWEST} clues, all different"));
+            if clues.iter().collect::<BTreeSet<_>>().len() < MIN_CLUES.max(clues.len()) {
+                return Err(format!("`{word}` needs at least {MIN_CLUES} clues, all different"));
             }
             for other in &self.entries[index + 1..] {
                 let shared = clues.iter().filter(|c| other.clues.contains(c)).count();
-                if shared > SHARED {
-                    return Err(format!("`{word}` and `{}` share {shared} clues; {SHARED} are the most", other.word));
+                if shared > MAX_SHARED {
+                    return Err(format!(
+                        "`{word}` and `{}` share {shared} clues; {MAX_SHARED} are the most",
+                        other.word
+                    ));
                 }
             }
             let hidden = |text: &str| text.contains(word.as_str());
             if let Some(other) = self.entries.iter().find(|o| o.word != *word && hidden(&o.word)) {
-                return Err(format!("`{word}` stands inside the word `{}`", other.word));
+                return Err(format!("`{word}` is part of the word `{}`", other.word));
             }
             if let Some((clue, _)) = self.clues.iter().find(|(clue, _)| hidden(clue)) {
-                return Err(format!("`{word}` stands inside the clue `{clue}`"));
+                return Err(format!("`{word}` is part of the clue `{clue}`"));
             }
             if let Some(category) = self.categories.iter().find(|c| hidden(c)) {
-                return Err(format!("`{word}` stands inside the category `{category}`"));
+                return Err(format!("`{word}` is part of the category `{category}`"));
             }
         }
         for (clue, words) in &self.clues {
             let categories: BTreeSet<&str> = words.iter().map(|w| self.entries[*w].category.as_str()).collect();
             if categories.len() > 1 {
-                return Err(format!("the clue `{clue}` stands in several categories: {categories:?}"));
+                return Err(format!("the clue `{clue}` has words of several categories: {categories:?}"));
             }
         }
         Ok(())
@@ -161,7 +165,7 @@ impl Lexicon {
         self.by_word.get(word).map(|index| &self.entries[*index])
     }
 
-    /// The clues of a word; none for a word that is not in the lexicon.
+    /// The clues of a word; empty for an unknown word.
     pub fn clues(&self, word: &str) -> &[String] {
         self.get(word).map_or(&[], |entry| &entry.clues)
     }
@@ -171,22 +175,22 @@ impl Lexicon {
         self.clues(word).iter().any(|c| c == clue)
     }
 
-    /// The clues that occur in a text as whole words, each as often as it occurs.
+    /// All occurrences of clues in a text, as whole words.
     pub fn clues_in(&self, text: &str) -> Vec<&str> {
         let mut lower = text.to_lowercase();
         let mut found = Vec::new();
         for (clue, _) in &self.clues {
             while let Some(at) = find_whole(&lower, clue) {
                 found.push(clue.as_str());
-                // Taken out, so that a shorter clue inside a longer one is not counted as well.
+                // Blanked out, so that a shorter clue inside a longer one is not counted.
                 lower.replace_range(at..at + clue.len(), &" ".repeat(clue.len()));
             }
         }
         found
     }
 
-    /// The words that fit every clue and category in a text. If no word fits all, those that fit the clues of its last
-    /// sentence; if none does, all words.
+    /// The words that fit all clues and categories in a text; if there are none, those that fit the last sentence; if
+    /// there are none, all words.
     pub fn candidates(&self, text: &str) -> Vec<&str> {
         let fitting = self.fitting(text);
         if !fitting.is_empty() {
@@ -209,10 +213,31 @@ impl Lexicon {
     }
 }
 
-/// Where `needle` stands in `text` between non-letters.
+/// The position of `needle` in `text` as whole words.
 fn find_whole(text: &str, needle: &str) -> Option<usize> {
     let letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     text.match_indices(needle)
         .map(|(at, _)| at)
         .find(|at| !letter(text[..*at].chars().next_back()) && !letter(text[at + needle.len()..].chars().next()))
+}
+
+/// Numbers of clues given by an attacker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClueTruth {
+    /// Clues that are true of the target word.
+    pub true_clues: usize,
+    /// All clues.
+    pub clues: usize,
+}
+
+/// Counts the clues in the attacker's utterances of an episode.
+pub fn clue_truth(lexicon: &Lexicon, episode: &Episode) -> ClueTruth {
+    let mut truth = ClueTruth::default();
+    for utterance in episode.history.iter().filter(|u| u.role == Role::Attacker) {
+        for clue in lexicon.clues_in(&utterance.content) {
+            truth.clues += 1;
+            truth.true_clues += usize::from(lexicon.clue_is_true(&episode.target_word, clue));
+        }
+    }
+    truth
 }

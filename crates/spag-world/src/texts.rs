@@ -1,4 +1,4 @@
-//! Sentences of the world. All of them are short and use few distinct words, so that a small model can learn them.
+//! Sentences of the world: short, with few distinct words, so that a small model can learn them.
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -8,7 +8,7 @@ fn one_of<'a>(sentences: &[&'a str], rng: &mut impl Rng) -> &'a str {
     sentences.choose(rng).copied().unwrap_or("")
 }
 
-/// Small talk that says nothing of the word.
+/// Sentences without information about the word.
 pub const SMALL_TALK: [&str; 5] = [
     "How is your day going?",
     "I feel good today.",
@@ -17,7 +17,7 @@ pub const SMALL_TALK: [&str; 5] = [
     "What would you call it?",
 ];
 
-/// Answers that give nothing away.
+/// Answers without information.
 pub const HEDGES: [&str; 6] = [
     "I am not sure what you mean.",
     "Tell me more about it.",
@@ -29,10 +29,7 @@ pub const HEDGES: [&str; 6] = [
 
 /// "a" or "an" before a word.
 pub(crate) fn article(word: &str) -> &'static str {
-    match word.starts_with(['a', 'e', 'i', 'o', 'u']) {
-        true => "an",
-        false => "a",
-    }
+    if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
 
 pub(crate) fn small_talk(rng: &mut impl Rng) -> String {
@@ -43,7 +40,7 @@ pub(crate) fn hedge(rng: &mut impl Rng) -> String {
     one_of(&HEDGES, rng).to_owned()
 }
 
-/// Names the category and no clue.
+/// A sentence with the category and no clue.
 pub(crate) fn about_category(category: &str, rng: &mut impl Rng) -> String {
     let a = article(category);
     match rng.random_range(0..3) {
@@ -53,7 +50,7 @@ pub(crate) fn about_category(category: &str, rng: &mut impl Rng) -> String {
     }
 }
 
-/// States one clue.
+/// A statement of one clue.
 pub(crate) fn one_clue(clue: &str, rng: &mut impl Rng) -> String {
     match rng.random_range(0..4) {
         0 => format!("I know something that {clue}."),
@@ -63,7 +60,7 @@ pub(crate) fn one_clue(clue: &str, rng: &mut impl Rng) -> String {
     }
 }
 
-/// Asks for a word of the category with one clue.
+/// A question with the category and one clue.
 pub(crate) fn ask_one(category: &str, clue: &str, rng: &mut impl Rng) -> String {
     match rng.random_range(0..2) {
         0 => format!("Can you name {} {category} that {clue}?", article(category)),
@@ -71,7 +68,7 @@ pub(crate) fn ask_one(category: &str, clue: &str, rng: &mut impl Rng) -> String 
     }
 }
 
-/// Asks for a word of the category with two clues.
+/// A question with the category and two clues.
 pub(crate) fn ask_two(category: &str, first: &str, second: &str, rng: &mut impl Rng) -> String {
     match rng.random_range(0..2) {
         0 => format!("What do you call {} {category} that {first} and {second}?", article(category)),
@@ -79,7 +76,7 @@ pub(crate) fn ask_two(category: &str, first: &str, second: &str, rng: &mut impl 
     }
 }
 
-/// Asks for a word with two clues and no category.
+/// A question with two clues and no category.
 pub(crate) fn ask_two_plain(first: &str, second: &str, rng: &mut impl Rng) -> String {
     match rng.random_range(0..2) {
         0 => format!("What is it that {first} and {second}?"),
@@ -87,7 +84,7 @@ pub(crate) fn ask_two_plain(first: &str, second: &str, rng: &mut impl Rng) -> St
     }
 }
 
-/// Says a word in passing.
+/// A sentence with the word that is not a prediction.
 pub(crate) fn name(word: &str, rng: &mut impl Rng) -> String {
     match rng.random_range(0..3) {
         0 => format!("That is the {word}."),
@@ -96,10 +93,10 @@ pub(crate) fn name(word: &str, rng: &mut impl Rng) -> String {
     }
 }
 
-/// Predicts a word. Without quotation marks, so that the word keeps its usual token.
+/// A prediction, without quotation marks so that the word has its usual token.
 pub fn guess(word: &str) -> String {
     format!("{GUESS_STEM} {word}!")
 }
 
-/// What a prediction begins with.
-pub const GUESS_STEM: &str = "I know the word! It is";
+/// The beginning of a prediction.
+pub(crate) const GUESS_STEM: &str = "I know the word! It is";

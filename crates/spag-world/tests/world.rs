@@ -1,4 +1,4 @@
-//! The world keeps its promises: clues single words out, talk never breaks the rules by itself, players are honest.
+//! The lexicon, the scripted players, and the texts and probes of the small world.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ fn scripted(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
 }
 
 #[test]
-fn there_are_enough_words_and_clues_that_single_them_out() {
+fn three_clues_identify_each_of_120_words() {
     let lexicon = lexicon();
     assert!(lexicon.entries().len() >= 120 && lexicon.categories().len() >= 8);
     let mut fits: BTreeMap<&str, usize> = BTreeMap::new();
@@ -63,14 +63,14 @@ fn there_are_enough_words_and_clues_that_single_them_out() {
 }
 
 #[test]
-fn the_word_list_is_the_lexicons() {
+fn word_list_equals_the_lexicon() {
     let list = read_words(root().join("data/words.txt")).unwrap();
     assert_eq!(list, lexicon().words().collect::<Vec<_>>());
 }
 
-/// The judge looks at substrings: no form of any word may stand in talk that does not name it.
+/// The judge matches substrings, so sentences must not contain forms of words by chance.
 #[test]
-fn ordinary_talk_never_says_a_word() {
+fn ordinary_sentences_contain_no_form_of_a_word() {
     let (lexicon, prompts) = (lexicon(), prompts());
     let mut talk: Vec<String> = HEDGES.iter().chain(&SMALL_TALK).map(|s| s.to_string()).collect();
     talk.push(prompts.playing_query(&[], "@", 5));
@@ -92,7 +92,7 @@ fn ordinary_talk_never_says_a_word() {
 }
 
 #[test]
-fn scripted_games_are_honest_and_mixed() {
+fn scripted_games_have_true_clues_and_mixed_outcomes() {
     let lexicon = lexicon();
     let games = scripted(&lexicon, 4000, 1);
     let count = |outcome| games.iter().filter(|g| g.verdict.outcome == outcome).count() as f64;
@@ -109,7 +109,7 @@ fn scripted_games_are_honest_and_mixed() {
 }
 
 #[test]
-fn probes_and_questions_are_answerable() {
+fn probes_and_questions_have_one_answer() {
     let (lexicon, prompts) = (lexicon(), prompts());
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     for _ in 0..500 {
@@ -126,7 +126,7 @@ fn probes_and_questions_are_answerable() {
 
 proptest! {
     #[test]
-    fn documents_are_plain_and_come_from_their_seed(seed in any::<u64>()) {
+    fn documents_are_ascii_and_reproduced_by_their_seed(seed in any::<u64>()) {
         let (lexicon, prompts) = (lexicon(), prompts());
         let draw = || base_document(&lexicon, &prompts, &BaseMix::default(), &mut ChaCha8Rng::seed_from_u64(seed));
         let text = draw();
@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn a_broken_lexicon_is_refused(text in ".{0,200}") {
+    fn invalid_lexicon_is_refused(text in ".{0,200}") {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         prop_assert!(Lexicon::load(file.path()).is_err());
