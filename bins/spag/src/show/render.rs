@@ -118,11 +118,15 @@ mod tests {
         episode
     }
 
+    /// A game without its colours.
+    fn plain(width: usize, row: usize, episode: &Episode, ending: Ending, length: usize) -> String {
+        anstream::adapter::strip_str(&Renderer { width }.game(row, episode, ending, length)).to_string()
+    }
+
     #[test]
     fn game_is_wrapped_to_the_width() {
         let episode = game(&["It has stripes and teeth.", "I know the word!\nIt is \x1b[31mzebra!", "No, tiger."]);
-        let renderer = Renderer { width: 32 };
-        let text = renderer.game(4, &episode, Ending::WrongGuess, 2);
+        let text = plain(32, 4, &episode, Ending::WrongGuess, 2);
         let lines = [
             "row 4: tiger (5 turns at most)",
             "  attacker  It has stripes and",
@@ -136,7 +140,6 @@ mod tests {
             "  not count:",
             "  attacker  No, tiger.",
         ];
-        let text = anstream::adapter::strip_str(&text).to_string();
         assert_eq!(text.lines().collect::<Vec<_>>(), lines);
     }
 
@@ -156,9 +159,9 @@ mod tests {
         let mut episode = game(&["It has stripes."]);
         episode.extra.insert("role".into(), "defender".into());
         episode.extra.insert("reason".into(), "503\x07".into());
-        let text = Renderer { width: 100 }.game(1, &episode, Ending::Tie, 1);
+        let text = plain(100, 1, &episode, Ending::Tie, 1);
         assert!(text.contains("→ not played to its end; no utterance of the defender: 503\\u{7}\n"), "{text}");
-        let tie = Renderer { width: 100 }.game(1, &game(&["A", "B"]), Ending::Tie, 2);
+        let tie = plain(100, 1, &game(&["A", "B"]), Ending::Tie, 2);
         assert!(tie.contains("→ tied after utterance 2\n"), "{tie}");
     }
 }

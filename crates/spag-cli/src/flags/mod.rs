@@ -1,7 +1,7 @@
 //! Command lines with the flags of the reference's scripts.
 //!
-//! Before clap parses a command line, `--kebab-case` becomes `--snake_case` ([`spelling`]) and flags of the reference
-//! that have no effect are removed with a note ([`foreign`], by the tables of [`reference`]). An unknown flag is an error
+//! Before clap parses a command line, `--kebab-case` becomes `--snake_case` (`spelling`) and flags of the reference
+//! that have no effect are removed with a note (`foreign`, by the tables of `reference`). An unknown flag is an error
 //! that names the nearest known one.
 
 mod foreign;
