@@ -1,4 +1,4 @@
-//! Several real `spag-train` processes train what one process does, in every ZeRO stage, and outlive a kill.
+//! `spag-train` on several ranks: the same result as one process in every ZeRO stage, resume after a kill, and errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use spag_tests::{Ranks, fixture, json, json_lines, program, send_signal, train_command, wait_until};
 
-/// The settings of the fixtures but for the method; 12 steps of 4 micro-batches, which the ranks share.
+/// The settings of the fixtures without the method; 12 steps of 4 micro-batches, which the ranks share.
 const SETTINGS: &str = "--per_device_train_batch_size 2 --max_length 96 --learning_rate 1e-3 --lr_scheduler_type cosine \
     --warmup_ratio 0.1 --weight_decay 0.01 --data_order sequential";
 const METHODS: [(&str, &str); 2] = [
@@ -34,7 +34,7 @@ fn train(method: &str, ranks: usize, output: &Path, more: &str) -> Command {
     command
 }
 
-fn together(method: &str, ranks: usize, output: &Path, more: &str) {
+fn train_on(method: &str, ranks: usize, output: &Path, more: &str) {
     Ranks::start(ranks, |_| train(method, ranks, output, more)).succeed();
 }
 
@@ -57,8 +57,8 @@ fn end(output: &Path) -> (Vec<[f64; 3]>, Vec<u8>) {
     (curve(output), fs::read(output.join("model.safetensors")).unwrap())
 }
 
-/// Whether two models differ by less than 1e-5, but for elements whose gradient is rounding noise, of which AdamW makes
-/// whole steps: the fixtures' own programs disagree about one of them.
+/// Whether two models differ by less than 1e-5, except elements whose gradient is rounding noise, which AdamW scales to
+/// whole steps.
 fn assert_close(got: &Path, want: &Path, what: &str) {
     let (mut apart, mut count, mut worst) = (Vec::new(), 0, 0f32);
     for ((name, got), (of, want)) in weights(got).into_iter().zip(weights(want)) {
@@ -83,10 +83,10 @@ fn assert_same_curve(got: &[[f64; 3]], want: &[[f64; 3]], what: &str) {
     }
 }
 
-/// One process, as the fixtures' curve has it.
-fn alone(work: &Path, method: &str) -> PathBuf {
+/// Trains in one process and compares with the fixture.
+fn train_single(work: &Path, method: &str) -> PathBuf {
     let output = work.join(format!("{method}-alone"));
-    together(method, 1, &output, "");
+    train_on(method, 1, &output, "");
     assert_close(
         &output.join("model.safetensors"),
         &fixture(&format!("training/{method}_final.safetensors")),
@@ -96,11 +96,11 @@ fn alone(work: &Path, method: &str) -> PathBuf {
 }
 
 #[test]
-fn every_stage_trains_what_one_process_does() {
+fn every_stage_matches_one_process() {
     let work = tempfile::tempdir().unwrap();
     for (method, _) in METHODS {
-        let alone = alone(work.path(), method);
-        let expected = end(&alone);
+        let single = train_single(work.path(), method);
+        let expected = end(&single);
         for ranks in [1, 2, 4] {
             let mut first: Option<(Vec<[f64; 3]>, Vec<u8>)> = None;
             for stage in 0..=3 {
@@ -112,10 +112,10 @@ fn every_stage_trains_what_one_process_does() {
                 for (variant, offload) in offloads.iter().enumerate() {
                     let what = format!("{method}, {ranks} ranks, stage {stage}{offload}");
                     let output = work.path().join(format!("{method}-{ranks}-{stage}-{variant}"));
-                    together(method, ranks, &output, &format!("--zero_stage {stage} {offload}"));
+                    train_on(method, ranks, &output, &format!("--zero_stage {stage} {offload}"));
                     let got = end(&output);
                     assert_same_curve(&got.0, &expected.0, &what);
-                    assert_close(&output.join("model.safetensors"), &alone.join("model.safetensors"), &what);
+                    assert_close(&output.join("model.safetensors"), &single.join("model.safetensors"), &what);
                     let first = first.get_or_insert_with(|| got.clone());
                     assert!(got.0 == first.0, "{what}: another curve than in stage 0");
                     assert!(got.1 == first.1, "{what}: other bits than in stage 0");
@@ -125,10 +125,9 @@ fn every_stage_trains_what_one_process_does() {
     }
 }
 
-/// Three ranks, five samples: a step has fewer micro-batches than ranks could take, and the last rank gets one less. It
-/// evaluates less, too.
+/// Three ranks, five samples: the last rank has one micro-batch less, in training and in evaluation.
 #[test]
-fn uneven_shares_train_and_evaluate_what_one_process_does() {
+fn uneven_shares_match_one_process() {
     let work = tempfile::tempdir().unwrap();
     let items = json(fixture("training/train_items.json"));
     let few = work.path().join("few.json");
@@ -157,26 +156,26 @@ fn uneven_shares_train_and_evaluate_what_one_process_does() {
     let (losses, model) = run(1, 0);
     assert_eq!(losses.len(), 8, "a line a step and one an evaluation: {losses:?}");
     for stage in [0, 2, 3] {
-        let (together, theirs) = run(3, stage);
-        assert_eq!(together.len(), losses.len());
-        for (together, alone) in together.iter().zip(&losses) {
-            assert!((together - alone).abs() <= 1e-5 * alone.abs().max(1.0), "stage {stage}: {together} {alone}");
+        let (sharded_losses, sharded_model) = run(3, stage);
+        assert_eq!(sharded_losses.len(), losses.len());
+        for (sharded, single) in sharded_losses.iter().zip(&losses) {
+            assert!((sharded - single).abs() <= 1e-5 * single.abs().max(1.0), "stage {stage}: {sharded} {single}");
         }
-        assert_close(&theirs, &model, &format!("uneven, stage {stage}"));
+        assert_close(&sharded_model, &model, &format!("uneven, stage {stage}"));
     }
 }
 
 #[test]
-fn a_checkpoint_of_four_ranks_goes_on_with_two_and_with_one() {
+fn checkpoint_of_four_ranks_resumes_on_two_and_one() {
     let work = tempfile::tempdir().unwrap();
     let saving = "--zero_stage 3 --save_strategy steps --save_steps 5";
     let four = work.path().join("four");
-    together("OfflinePO", 4, &four, saving);
+    train_on("OfflinePO", 4, &four, saving);
     for (ranks, stage) in [(4, 3), (4, 1), (2, 3), (2, 0), (1, 0)] {
         let output = work.path().join(format!("from-four-{ranks}-{stage}"));
         let from = four.join("checkpoint-5");
         let more = format!("--zero_stage {stage} --resume_from_checkpoint {}", from.display());
-        together("OfflinePO", ranks, &output, &more);
+        train_on("OfflinePO", ranks, &output, &more);
         let what = format!("from 4 ranks to {ranks}, stage {stage}");
         assert_same_curve(&curve(&output), &curve(&four)[5..], &what);
         assert_close(&output.join("model.safetensors"), &four.join("model.safetensors"), &what);
@@ -184,7 +183,7 @@ fn a_checkpoint_of_four_ranks_goes_on_with_two_and_with_one() {
             assert!(end(&output).1 == end(&four).1, "{what}: other bits");
         }
     }
-    // Another global batch is another run.
+    // A run with another global batch cannot resume.
     let output = work.path().join("other");
     let from = four.join("checkpoint-5");
     let command = |_| {
@@ -199,7 +198,7 @@ fn a_checkpoint_of_four_ranks_goes_on_with_two_and_with_one() {
     }
 }
 
-/// The processes that `parent` has started and that still live.
+/// The live child processes of `parent`.
 fn children(parent: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -218,7 +217,7 @@ fn children(parent: u32) -> Vec<u32> {
 }
 
 #[test]
-fn with_a_rank_killed_at_ten_moments_it_ends_the_same() {
+fn ten_killed_ranks_do_not_change_the_result() {
     let work = tempfile::tempdir().unwrap();
     let saving = "--zero_stage 2 --num_train_epochs 8 --save_strategy steps --save_steps 2 --save_total_limit 2";
     let launch = |output: &Path, log: &Path| {
@@ -257,10 +256,10 @@ fn with_a_rank_killed_at_ten_moments_it_ends_the_same() {
     }
 }
 
-/// Enough steps that something can be done to a rank in the middle of them.
+/// Enough steps to interrupt a rank.
 const LONG: &str = "--zero_stage 3 --max_steps 100000";
 
-/// Starts ranks that train until something happens to them, and waits until they have taken steps.
+/// Starts ranks that train until they are interrupted, and waits until they have taken steps.
 fn training(work: &Path, ranks: usize, more: impl Fn(usize) -> String) -> Ranks {
     let output = work.join("out");
     let command = |rank: usize| {
@@ -284,7 +283,7 @@ fn assert_named(ended: Vec<spag_tests::Ended>, rank: usize, words: &[&str]) {
 }
 
 #[test]
-fn a_rank_that_is_killed_or_stopped_ends_the_run_on_all() {
+fn killed_or_stopped_rank_ends_the_run_on_all_ranks() {
     for victim in [0, 2] {
         let work = tempfile::tempdir().unwrap();
         let mut ranks = training(work.path(), 3, |_| String::new());
@@ -303,7 +302,7 @@ fn a_rank_that_is_killed_or_stopped_ends_the_run_on_all() {
 }
 
 #[test]
-fn a_rank_that_was_told_something_else_ends_the_run_on_all() {
+fn mismatched_settings_end_the_run_on_all_ranks() {
     let work = tempfile::tempdir().unwrap();
     let other_data = work.path().join("other.json");
     let items = json(fixture("training/train_items.json"));
@@ -317,7 +316,7 @@ fn a_rank_that_was_told_something_else_ends_the_run_on_all() {
         let ranks = Ranks::start(2, |rank| train("SFTwithKL", 2, &output, if rank == 1 { &other } else { "" }));
         assert_named(ranks.ended(Duration::from_secs(30), None), 1, &["disagrees", words]);
     }
-    // A rank that cannot begin at all tells the others why.
+    // If one rank cannot start, the others report why.
     let output = work.path().join("out");
     let missing = "--eval_data_path no-such-file.json";
     let ranks = Ranks::start(2, |rank| train("SFTwithKL", 2, &output, if rank == 1 { missing } else { "" }));

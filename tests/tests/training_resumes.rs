@@ -1,5 +1,5 @@
-//! The real `spag-train`, killed at random moments and started again, ends as if it had never been stopped; and what
-//! can go wrong on a disk is said and loses nothing.
+//! `spag-train`, killed at random moments and resumed, ends with the same files as an uninterrupted run. Disk errors are
+//! reported and lose no checkpoint.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use spag_tests::{Running, fixture, json_lines, run, train_command, wait_until};
 use spag_train::{SavedRun, checkpoint_folders, latest_checkpoint};
 
-/// Settings under which everything that a checkpoint has to keep differs from its beginning.
+/// Settings under which everything that a checkpoint saves changes during the run.
 const POLICY: &str = "--train_method OfflinePO --lm_kl_coeff 0.2 --lm_sft_coeff 0.5 --num_train_epochs 4 \
     --per_device_train_batch_size 4 --gradient_accumulation_steps 2 --learning_rate 1e-3 --lr_scheduler_type cosine \
     --warmup_ratio 0.1 --weight_decay 0.01 --max_length 256 --seed 3 --logging_steps 3 --save_strategy steps \
@@ -35,7 +35,7 @@ fn resumed(settings: &str, output: &Path) -> Command {
     command
 }
 
-/// The lines of metrics, without what a clock or the system says.
+/// The lines of metrics, without times and memory.
 fn metrics(output: &Path) -> Vec<Value> {
     let lines = json_lines(output.join("metrics.jsonl")).into_iter().map(|mut line| {
         for key in ["tokens_per_second", "model_tflops", "peak_memory_gib", "eval_runtime"] {
@@ -46,7 +46,7 @@ fn metrics(output: &Path) -> Vec<Value> {
     lines.collect()
 }
 
-/// Every file of the finished run whose contents have to be the same, bit by bit.
+/// Every file of the finished run that must have the same bytes.
 fn results(output: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = vec![output.join("model.safetensors")];
     for (_, folder) in checkpoint_folders(output).unwrap() {
@@ -67,8 +67,8 @@ fn assert_same_end(got: &Path, want: &Path) {
     assert_eq!(metrics(got), metrics(want));
 }
 
-/// Kills the run of `settings` with SIGKILL at `kills` random moments, each time starting it again, and compares the
-/// end with that of a run that was left alone.
+/// Kills the run of `settings` with SIGKILL at `kills` random moments, resumes it each time, and compares the result with
+/// that of an uninterrupted run.
 fn survives(settings: &str, kills: usize, limit: Option<usize>) {
     let work = tempfile::tempdir().unwrap();
     let whole = work.path().join("whole");
@@ -105,17 +105,17 @@ fn survives(settings: &str, kills: usize, limit: Option<usize>) {
 }
 
 #[test]
-fn killed_at_twenty_moments_it_ends_bit_by_bit_the_same() {
+fn killed_twenty_times_gives_the_same_bits() {
     survives(POLICY, 20, Some(2));
 }
 
 #[test]
-fn with_bf16_weights_and_recomputation_too() {
+fn killed_with_bf16_and_recomputation_gives_the_same_bits() {
     survives(IMITATION, 6, None);
 }
 
 #[test]
-fn a_damaged_checkpoint_is_named_and_nothing_is_overwritten() {
+fn damaged_checkpoint_is_named_and_not_overwritten() {
     let work = tempfile::tempdir().unwrap();
     let output = work.path().join("out");
     run(&mut train(POLICY, &output), 0);
@@ -140,7 +140,7 @@ fn a_damaged_checkpoint_is_named_and_nothing_is_overwritten() {
     refused("model.safetensors", &weights, &["model.safetensors", "CRC"]);
     refused("trainer_state/state.json", b"{\"format\": 1,", &["state.json"]);
     refused("trainer_state/state.json", b"{\"format\": 99}", &["state.json"]);
-    // The one before it is still good, and leads to the same end.
+    // The one before it is intact and gives the same result.
     let mut command = train(POLICY, &output);
     command.arg("--resume_from_checkpoint").arg(older);
     run(&mut command, 0);
@@ -148,7 +148,7 @@ fn a_damaged_checkpoint_is_named_and_nothing_is_overwritten() {
 }
 
 #[test]
-fn only_the_same_run_goes_on() {
+fn resume_with_other_settings_is_refused() {
     let work = tempfile::tempdir().unwrap();
     let output = work.path().join("out");
     let settings = format!("{POLICY} --max_steps 4");
@@ -158,7 +158,7 @@ fn only_the_same_run_goes_on() {
         ("--seed 4 --lm_kl_coeff 0.1", vec!["--seed was 3 and is 4", "--lm_kl_coeff was 0.2 and is 0.1"]),
         ("--max_length 64", vec!["--max_length", "training data"]),
     ] {
-        // The last of two flags of one name would be an error: take the first out.
+        // A flag given twice is an error: remove the first.
         let mut words_of: Vec<&str> = settings.split_whitespace().collect();
         for name in change.split_whitespace().filter(|word| word.starts_with("--")) {
             let at = words_of.iter().position(|word| *word == name).unwrap();
@@ -169,10 +169,10 @@ fn only_the_same_run_goes_on() {
             assert!(err.contains(word), "{word} in {err}");
         }
     }
-    // What touches no number may change.
+    // Settings that change no result may change.
     let changed = settings.replace("--logging_steps 3", "--logging_steps 1 --gradient_checkpointing True");
     run(&mut resumed(&changed, &output), 0);
-    // A folder with checkpoints is neither overwritten nor mixed up, unless that is asked for.
+    // A folder with checkpoints is overwritten only with the flag.
     let (_, err) = run(&mut train(&settings, &output), 2);
     assert!(err.contains("--resume_from_checkpoint latest") && err.contains("--overwrite_output_dir"), "{err}");
     run(train(&settings, &output).args(["--overwrite_output_dir", "True"]), 0);
@@ -180,16 +180,16 @@ fn only_the_same_run_goes_on() {
     assert!(err.contains("trainer_state/state.json"), "{err}");
 }
 
-/// A file-size limit stands for a full disk: the write fails in the middle of a file.
+/// A file-size limit simulates a full disk: the write fails in the middle of a file.
 #[cfg(unix)]
 #[test]
-fn a_full_disk_is_an_error_and_loses_nothing() {
+fn full_disk_is_an_error_and_keeps_checkpoints() {
     let work = tempfile::tempdir().unwrap();
     let output = work.path().join("out");
     let settings = format!("{POLICY} --max_steps 4");
     let whole = work.path().join("whole");
     run(&mut train(&settings, &whole), 0);
-    // Up to step 2, and then a disk on which the moments do not fit.
+    // A limit that the optimizer state exceeds.
     let limited = |command: &Command, kib: u32| {
         let mut shell = Command::new("bash");
         shell.arg("-c").arg(format!("trap '' XFSZ; ulimit -f {kib}; exec \"$@\"")).arg("bash");
@@ -202,13 +202,13 @@ fn a_full_disk_is_an_error_and_loses_nothing() {
     assert_eq!(latest_checkpoint(&output).unwrap(), None);
     let names = fs::read_dir(&output).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let leftovers: Vec<String> = names.filter(|name| name.ends_with(".tmp")).collect();
-    assert!(leftovers.is_empty(), "nothing half-written stays: {leftovers:?}");
+    assert!(leftovers.is_empty(), "no temporary folder is left: {leftovers:?}");
     run(&mut resumed(&settings, &output), 0);
     assert_same_end(&output, &whole);
 }
 
 #[test]
-fn two_runs_do_not_share_an_output_folder() {
+fn second_run_in_the_same_output_folder_is_refused() {
     let work = tempfile::tempdir().unwrap();
     let output = work.path().join("out");
     let mut first = Running::start_quietly(&mut train(POLICY, &output));

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use spag_dist::LaunchEnv;
 use spag_io::Silent;
 use spag_model::LlamaConfig;
-use spag_train::{Start, TrainJob, TrainSummary};
+use spag_train::{Start, TrainConfig, TrainJob, TrainSummary};
 
 use crate::args::TrainArgs;
 use spag_cli::{
@@ -38,7 +38,8 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
 fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
     // The reference's scripts pass an empty name for no model.
     let mut reference = args.ref_model_name_or_path.clone().filter(|path| !path.as_os_str().is_empty());
-    if reference.is_some() && !args.train_method.needs_reference() {
+    let method = TrainConfig { method: args.train_method, ..TrainConfig::default() };
+    if reference.is_some() && !spag_train::loss::build(&method).needs_reference() {
         notes.add("ref_model_name_or_path", "SFT has no KL term");
         reference = None;
     }

@@ -72,7 +72,7 @@ struct First {
 
 impl Observer for First {
     fn record(&mut self, record: &Record) -> spag_train::Result<()> {
-        self.records.push(*record);
+        self.records.push(record.clone());
         match self.records.len() < self.steps {
             true => Ok(()),
             // A run has no other way to end early.

@@ -1,26 +1,46 @@
-//! Micro-batches: which samples, packed without padding.
+//! Micro-batches, packed without padding.
 
 use candle_core::{DType, Result, Tensor};
 use spag_model::{PackedBatch, Targets};
+use spag_rewards::SampleKind;
 
 use crate::encode::Encoded;
 
-/// Samples of one micro-batch, packed. Made from [`Encoded`] samples; read by the trainer.
+/// Samples of one micro-batch. Made from [`Encoded`] samples; read by the trainer and the losses.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// The samples' sequences.
     pub packed: PackedBatch,
     /// Every predicted label, sample after sample.
     pub targets: Targets,
-    /// Predicted labels of each sample.
-    pub counts: Vec<usize>,
+    /// Everything else about the samples.
+    pub samples: Vec<BatchSample>,
+}
+
+/// A sample of a batch, without its tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchSample {
+    /// 0-based row in the training data.
+    pub row: usize,
+    /// w.
+    pub weight: f64,
+    /// r.
+    pub reward: f64,
+    /// Game or SFT.
+    pub kind: SampleKind,
+    /// ℓ_ref: mean log-probability of the labels under the reference model, if it has been computed.
+    pub ref_log_prob: Option<f64>,
+    /// Labels: the denominator of ℓ.
+    pub labels: usize,
+    /// Labels that are predicted.
+    pub predicted: usize,
 }
 
 impl Batch {
     /// Packs `samples` in order.
     pub fn new<'a>(samples: impl IntoIterator<Item = &'a Encoded> + Clone) -> Self {
         let packed = PackedBatch::new(samples.clone().into_iter().map(|s| s.ids.as_slice()));
-        let (mut targets, mut counts, mut start) = (Targets::default(), Vec::new(), 0u32);
+        let (mut targets, mut infos, mut start) = (Targets::default(), Vec::new(), 0u32);
         for sample in samples {
             // The row before a label predicts it.
             let first = sample.prompt_len.max(1);
@@ -28,70 +48,58 @@ impl Batch {
                 targets.rows.push(start + offset as u32 - 1);
                 targets.tokens.push(*id);
             }
-            counts.push(sample.predicted());
+            infos.push(BatchSample {
+                row: sample.row,
+                weight: sample.weight,
+                reward: sample.reward,
+                kind: sample.kind,
+                ref_log_prob: sample.ref_log_prob,
+                labels: sample.labels(),
+                predicted: sample.predicted(),
+            });
             start += sample.ids.len() as u32;
         }
-        Self { packed, targets, counts }
+        Self { packed, targets, samples: infos }
     }
 
-    /// Each sample's mean log-probability from those of its targets.
-    pub fn means(&self, log_probs: &[f32], samples: &[&Encoded]) -> Vec<f64> {
-        let mut rest = log_probs;
-        self.counts
-            .iter()
-            .zip(samples)
-            .map(|(count, sample)| {
-                let (own, others) = rest.split_at((*count).min(rest.len()));
-                rest = others;
-                own.iter().map(|p| f64::from(*p)).sum::<f64>() / sample.labels().max(1) as f64
-            })
-            .collect()
+    /// ℓ of each sample, `[S]`, from the log-probabilities of all targets, `[M]`; f64.
+    pub(crate) fn mean_log_probs(&self, token_log_probs: &Tensor) -> Result<Tensor> {
+        let device = token_log_probs.device();
+        let (count, longest) = (self.targets.rows.len(), self.samples.iter().map(|s| s.predicted).max().unwrap_or(0));
+        // One row a sample, filled up with a zero that is put after the last target.
+        let mut rows = vec![count as u32; self.samples.len() * longest];
+        let mut first = 0;
+        for (row, sample) in rows.chunks_exact_mut(longest.max(1)).zip(&self.samples) {
+            row.iter_mut().zip(first..).take(sample.predicted).for_each(|(at, token)| *at = token);
+            first += sample.predicted as u32;
+        }
+        let filled = Tensor::cat(&[token_log_probs, &Tensor::zeros(1, DType::F64, device)?], 0)?;
+        let padded = filled.index_select(&Tensor::new(rows, device)?, 0)?.reshape((self.samples.len(), longest))?;
+        padded.sum(1)? / self.label_counts(device)?
     }
 
-    /// ∂loss/∂(log-probability) of every target from ∂loss/∂ℓ of every sample.
-    pub fn spread(&self, gradient: &[f64], samples: &[&Encoded]) -> Vec<f32> {
-        let per_sample = self.counts.iter().zip(samples).zip(gradient);
-        per_sample
-            .flat_map(|((count, sample), g)| std::iter::repeat_n((g / sample.labels().max(1) as f64) as f32, *count))
-            .collect()
+    /// The gradient of each target's log-probability, `[M]`, from those of ℓ, `[S]`; f64.
+    pub(crate) fn spread(&self, gradient: &Tensor) -> Result<Tensor> {
+        let samples = self.samples.iter().zip(0u32..);
+        let sample_of_token: Vec<u32> =
+            samples.flat_map(|(s, index)| std::iter::repeat_n(index, s.predicted)).collect();
+        let each = (gradient / self.label_counts(gradient.device())?)?;
+        each.index_select(&Tensor::new(sample_of_token, gradient.device())?, 0)
     }
 
-    /// As [`Batch::means`] on the device that holds `log_probs` (`[M]`, f32): `[S]`, f64.
-    ///
-    /// # Errors
-    /// A failure of the device.
-    pub fn means_on_device(&self, log_probs: &Tensor, samples: &[&Encoded]) -> Result<Tensor> {
-        let wide = log_probs.to_dtype(DType::F64)?;
-        let mut start = 0;
-        let means = self.counts.iter().zip(samples).map(|(count, sample)| {
-            let own = wide.narrow(0, start, *count)?;
-            start += count;
-            own.sum_keepdim(0)? / sample.labels().max(1) as f64
-        });
-        Tensor::cat(&means.collect::<Result<Vec<_>>>()?, 0)
-    }
-
-    /// As [`Batch::spread`] on the device that holds `gradient` (`[S]`, f64): `[M]`, f32.
-    ///
-    /// # Errors
-    /// A failure of the device.
-    pub fn spread_on_device(&self, gradient: &Tensor, samples: &[&Encoded]) -> Result<Tensor> {
-        let parts = self.counts.iter().zip(samples).enumerate().map(|(index, (count, sample))| {
-            (gradient.narrow(0, index, 1)? / sample.labels().max(1) as f64)?.to_dtype(DType::F32)?.broadcast_as(*count)
-        });
-        Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)
+    fn label_counts(&self, device: &candle_core::Device) -> Result<Tensor> {
+        Tensor::new(self.samples.iter().map(|s| s.labels.max(1) as f64).collect::<Vec<_>>(), device)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use candle_core::Device;
-    use spag_rewards::SampleKind;
 
     use super::*;
 
     #[test]
-    fn a_device_gives_the_means_and_gradients_of_the_host() {
+    fn means_and_gradients_match_sums_on_the_host() {
         let sample = |length: u32, prompt_len| Encoded {
             row: 0,
             ids: (0..length).collect(),
@@ -99,18 +107,19 @@ mod tests {
             weight: 1.0,
             reward: 1.0,
             kind: SampleKind::Game,
+            ref_log_prob: None,
         };
-        let samples = [sample(7, 3), sample(2, 1), sample(9, 1)];
-        let samples: Vec<&Encoded> = samples.iter().collect();
-        let batch = Batch::new(samples.iter().copied());
-        let log_probs: Vec<f32> = (0..batch.targets.rows.len()).map(|i| -0.37 * i as f32).collect();
+        // The first label of the third sample is not predicted.
+        let samples = [sample(7, 3), sample(2, 1), sample(9, 0)];
+        let batch = Batch::new(&samples);
+        assert_eq!(batch.targets.rows.len(), 4 + 1 + 8);
+        let log_probs: Vec<f64> = (0..13).map(|i| f64::from(-0.37 * i as f32)).collect();
         let tensor = Tensor::new(log_probs.as_slice(), &Device::Cpu).unwrap();
-        let means = batch.means_on_device(&tensor, &samples).unwrap().to_vec1::<f64>().unwrap();
-        for (got, want) in means.iter().zip(batch.means(&log_probs, &samples)) {
-            assert!((got - want).abs() < 1e-12, "{got} {want}");
-        }
-        let gradient = [0.5, -1.0, 0.1];
-        let spread = batch.spread_on_device(&Tensor::new(&gradient, &Device::Cpu).unwrap(), &samples).unwrap();
-        assert_eq!(spread.to_vec1::<f32>().unwrap(), batch.spread(&gradient, &samples));
+        let mean = |range: std::ops::Range<usize>, labels: f64| log_probs[range].iter().sum::<f64>() / labels;
+        let means = batch.mean_log_probs(&tensor).unwrap().to_vec1::<f64>().unwrap();
+        assert_eq!(means, [mean(0..4, 4.0), mean(4..5, 1.0), mean(5..13, 9.0)]);
+        let gradient = batch.spread(&Tensor::new(&[0.5, -1.0, 0.1], &Device::Cpu).unwrap()).unwrap();
+        let want: Vec<f64> = [(0.5 / 4.0, 4), (-1.0, 1), (0.1 / 9.0, 8)].map(|(g, n)| vec![g; n]).concat();
+        assert_eq!(gradient.to_vec1::<f64>().unwrap(), want);
     }
 }

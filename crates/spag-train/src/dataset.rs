@@ -1,43 +1,129 @@
-//! The samples of a run, encoded once, with digests that tell one data set from another.
+//! The samples of a run, tokenized once, with digests that identify them.
+
+use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
+use spag_io::{RowReader, hex};
 use spag_model::Tokenizer;
 use spag_rewards::{Sample, SampleKind};
 
+use crate::batch::Batch;
 use crate::encode::{Encoded, encode};
 use crate::error::{Error, Result};
 
-/// Encoded samples. Made from [`Sample`]s; read by the trainer and the reference pass.
-#[derive(Clone, Debug, PartialEq)]
+/// Rows that are read before they are tokenized, on all cores.
+const CHUNK: usize = 4096;
+
+/// Tokenized samples. Made from [`Sample`]s; read by the trainer and the reference pass.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dataset {
-    /// Samples with something to predict, in the order of the files.
-    pub samples: Vec<Encoded>,
-    /// Rows (0-based) left out because nothing of their target could be predicted within `max_length`.
-    pub dropped: Vec<usize>,
+    pub(crate) samples: Vec<Encoded>,
+    pub(crate) dropped: Vec<usize>,
+}
+
+/// Opened files of samples: a file that is missing is an error before anything else is done.
+pub(crate) struct SampleFiles(Vec<RowReader<Sample>>);
+
+impl SampleFiles {
+    pub(crate) fn open(paths: &[PathBuf]) -> Result<Self> {
+        Ok(Self(paths.iter().map(RowReader::open).collect::<spag_io::Result<_>>()?))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl Dataset {
-    /// Encodes `samples`, keeping the last `max_length` tokens of each.
+    /// Tokenizes `samples`, keeping the last `max_length` tokens of each.
     ///
     /// # Errors
-    /// Text that the tokenizer refuses, or no sample with a target to predict.
+    /// The tokenizer rejects a text, or no sample has a target to predict.
     pub fn new(samples: &[Sample], tokenizer: &Tokenizer, max_length: usize) -> Result<Self> {
-        let (usable, dropped): (Vec<Encoded>, Vec<Encoded>) =
-            encode(samples, tokenizer, max_length)?.into_iter().partition(|s| s.predicted() > 0);
-        match usable.is_empty() {
-            true => Err(Error::NoSamples(format!("{} rows, none with a target to predict", samples.len()))),
-            false => Ok(Self { samples: usable, dropped: dropped.iter().map(|s| s.row).collect() }),
+        let mut dataset = Self::default();
+        dataset.push(encode(samples, 0, tokenizer, max_length)?);
+        dataset.checked(samples.len())
+    }
+
+    /// As [`Dataset::new`] with the rows of files, of which only a chunk is held as text.
+    pub(crate) fn read(files: SampleFiles, tokenizer: &Tokenizer, max_length: usize) -> Result<Self> {
+        let (mut dataset, mut rows) = (Self::default(), 0);
+        for mut file in files.0 {
+            loop {
+                let chunk: Vec<Sample> = file
+                    .by_ref()
+                    .take(CHUNK)
+                    .map(|row| row.map(|(_, sample)| sample))
+                    .collect::<spag_io::Result<_>>()?;
+                if chunk.is_empty() {
+                    break;
+                }
+                dataset.push(encode(&chunk, rows, tokenizer, max_length)?);
+                rows += chunk.len();
+            }
+        }
+        dataset.checked(rows)
+    }
+
+    fn push(&mut self, samples: Vec<Encoded>) {
+        for sample in samples {
+            if sample.predicted() > 0 {
+                self.samples.push(sample);
+            } else {
+                self.dropped.push(sample.row);
+            }
         }
     }
 
+    fn checked(self, rows: usize) -> Result<Self> {
+        if self.samples.is_empty() {
+            return Err(Error::NoSamples(format!("{rows} rows, none with a target to predict")));
+        }
+        Ok(self)
+    }
+
+    /// The same samples with ℓ_ref, one a sample, in order.
+    ///
+    /// # Errors
+    /// [`Error::ReferenceLength`] if there are more or fewer than samples.
+    pub fn with_reference(mut self, log_probs: Vec<f64>) -> Result<Self> {
+        if log_probs.len() != self.samples.len() {
+            return Err(Error::ReferenceLength { samples: self.samples.len(), log_probs: log_probs.len() });
+        }
+        for (sample, log_prob) in self.samples.iter_mut().zip(log_probs) {
+            sample.ref_log_prob = Some(log_prob);
+        }
+        Ok(self)
+    }
+
+    /// Whether all samples have ℓ_ref.
+    pub fn has_reference(&self) -> bool {
+        self.samples.iter().all(|sample| sample.ref_log_prob.is_some())
+    }
+
+    /// Samples with something to predict, in the order of the files.
+    pub fn samples(&self) -> &[Encoded] {
+        &self.samples
+    }
+
+    /// Rows (0-based) left out because no token of their target could be predicted within `max_length`.
+    pub fn dropped(&self) -> &[usize] {
+        &self.dropped
+    }
+
+    /// The micro-batch of these samples. Indices out of range are left out.
+    pub fn batch(&self, indices: &[usize]) -> Batch {
+        Batch::new(indices.iter().filter_map(|index| self.samples.get(*index)).collect::<Vec<_>>())
+    }
+
     /// SHA-256 of the tokens and where each sample's labels begin: what a log-probability depends on. The data, the
-    /// tokenizer and `max_length` are all in it.
-    pub fn token_digest(&self) -> String {
+    /// tokenizer and `max_length` all enter it.
+    pub(crate) fn token_digest(&self) -> String {
         self.digest(|_, _| ())
     }
 
     /// SHA-256 of everything that training reads: the tokens, rewards, weights and kinds.
-    pub fn content_digest(&self) -> String {
+    pub(crate) fn content_digest(&self) -> String {
         self.digest(|hash, sample| {
             hash.update(sample.weight.to_le_bytes());
             hash.update(sample.reward.to_le_bytes());
@@ -58,9 +144,4 @@ impl Dataset {
         }
         hex(&hash.finalize())
     }
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

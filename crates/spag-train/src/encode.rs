@@ -6,7 +6,7 @@ use spag_rewards::{Sample, SampleKind};
 
 use crate::error::Result;
 
-/// A sample as the losses read it. Made from [`Sample`]s; read by the batcher.
+/// A tokenized sample. Made from [`Sample`]s; read by the batcher.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Encoded {
     /// 0-based row in the training data.
@@ -19,15 +19,17 @@ pub struct Encoded {
     pub weight: f64,
     /// The reward of its target, r.
     pub reward: f64,
-    /// Whether it is a game's utterance or SFT data.
+    /// Game or SFT.
     pub kind: SampleKind,
+    /// ℓ_ref: mean log-probability of the labels under the reference model, if it has been computed.
+    pub ref_log_prob: Option<f64>,
 }
 
 impl Encoded {
     /// Number of labels: the denominator of the mean log-probability.
     ///
-    /// A label at position 0 (a target that alone fills `max_length`) has nothing before it to be predicted from; as
-    /// in the reference it counts here and adds nothing to the sum.
+    /// A label at position 0 (a target that alone fills `max_length`) has no token before it and is not predicted; as in
+    /// the reference it counts here and adds nothing to the sum.
     pub fn labels(&self) -> usize {
         self.ids.len() - self.prompt_len
     }
@@ -37,24 +39,24 @@ impl Encoded {
         self.ids.len() - self.prompt_len.max(1)
     }
 
-    /// Labels as the reference pads them: -100 where nothing is predicted.
+    /// Labels as the reference pads them: -100 for tokens that are not labels.
     pub fn label_ids(&self) -> Vec<i64> {
         let ignored = std::iter::repeat_n(-100, self.prompt_len);
         ignored.chain(self.ids[self.prompt_len..].iter().map(|id| i64::from(*id))).collect()
     }
 }
 
-/// Encodes all samples, in order.
+/// Encodes samples in order on all cores. `first_row` is the row of the first one.
 ///
 /// # Errors
-/// Text that the tokenizer refuses.
-pub fn encode(samples: &[Sample], tokenizer: &Tokenizer, max_length: usize) -> Result<Vec<Encoded>> {
+/// The tokenizer rejects a text.
+pub fn encode(samples: &[Sample], first_row: usize, tokenizer: &Tokenizer, max_length: usize) -> Result<Vec<Encoded>> {
     let rows: Vec<Result<Encoded>> = samples
         .par_iter()
         .enumerate()
-        .map(|(row, sample)| {
+        .map(|(offset, sample)| {
             let mut ids = vec![tokenizer.bos()];
-            // A tokenizer may give even the empty text a leading piece; nothing to read is no piece at all.
+            // A tokenizer may add a leading piece even to an empty text.
             if !sample.query.is_empty() {
                 ids.extend(tokenizer.encode(&sample.query)?);
             }
@@ -62,14 +64,14 @@ pub fn encode(samples: &[Sample], tokenizer: &Tokenizer, max_length: usize) -> R
             ids.extend(tokenizer.encode(&sample.target)?);
             ids.push(tokenizer.eos());
             let cut = ids.len().saturating_sub(max_length);
-            let ids = ids.split_off(cut);
             Ok(Encoded {
-                row,
+                row: first_row + offset,
                 prompt_len: prompt.saturating_sub(cut),
-                ids,
+                ids: ids.split_off(cut),
                 weight: sample.weight,
                 reward: sample.reward,
                 kind: sample.kind,
+                ref_log_prob: None,
             })
         })
         .collect();

@@ -7,7 +7,7 @@ use spag_io::{Classify, ErrorClass};
 /// Everything that can go wrong while training, named by cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting that cannot be trained with.
+    /// An invalid setting.
     #[error("training setting `{name}`: {reason}")]
     Setting {
         /// The flag's name.
@@ -15,10 +15,10 @@ pub enum Error {
         /// What is wrong and what to do.
         reason: String,
     },
-    /// There is nothing to train on.
+    /// The training data have no usable sample.
     #[error("no samples to train on: {0}")]
     NoSamples(String),
-    /// Loss or gradients were not finite several steps in a row.
+    /// Loss or gradients were not finite in several consecutive steps.
     #[error(
         "{what} was not finite in {count} steps in a row, the last being step {step} with samples {samples:?} (0-based rows of the training data, in order of the files); lower the learning rate or look at these rows"
     )]
@@ -32,9 +32,9 @@ pub enum Error {
         /// The samples of the last of them.
         samples: Vec<usize>,
     },
-    /// The reference model gives a sample no probability that can be computed with.
+    /// The reference model's log-probability of a sample is not finite.
     #[error(
-        "the reference model gives row {row} (0-based, in order of the files) a log-probability of {value}; are its weights whole?"
+        "the reference model gives row {row} (0-based, in order of the files) a log-probability of {value}; are its weights complete?"
     )]
     Reference {
         /// The row.
@@ -42,7 +42,18 @@ pub enum Error {
         /// Its ℓ_ref.
         value: f64,
     },
-    /// A folder is no checkpoint that a run can go on from.
+    /// The loss reads ℓ_ref, and the samples have none.
+    #[error("the loss needs the reference model's log-probabilities, which these samples do not have")]
+    NoReference,
+    /// There is not one ℓ_ref for each sample.
+    #[error("{log_probs} reference log-probabilities for {samples} samples")]
+    ReferenceLength {
+        /// Number of samples.
+        samples: usize,
+        /// Number of log-probabilities.
+        log_probs: usize,
+    },
+    /// A folder is not a checkpoint that a run can resume from.
     #[error("{path}: not a checkpoint to resume from: {reason}", path = path.display())]
     Checkpoint {
         /// The folder.
@@ -50,7 +61,7 @@ pub enum Error {
         /// What is wrong and what to do.
         reason: String,
     },
-    /// A run would go on from a checkpoint of another run.
+    /// A checkpoint is of a run with other settings or data.
     #[error(
         "{path}: this checkpoint is of another run: {}; start it again with the same settings, or anew in another --output_dir",
         differences.join("; "),
@@ -64,7 +75,7 @@ pub enum Error {
     },
     /// The output folder holds checkpoints of an earlier run.
     #[error(
-        "{path}: holds checkpoints up to step {step}; go on with --resume_from_checkpoint latest, choose another --output_dir, or pass --overwrite_output_dir True to delete them",
+        "{path}: holds checkpoints up to step {step}; resume with --resume_from_checkpoint latest, choose another --output_dir, or pass --overwrite_output_dir True to delete them",
         path = path.display()
     )]
     OutputHolds {
@@ -79,18 +90,18 @@ pub enum Error {
         /// The output folder.
         path: PathBuf,
     },
-    /// A file of the output folder is not what this run would have written.
-    #[error("{path}: does not hold the {what}; delete it", path = path.display())]
+    /// A file of the output folder was not written by this run.
+    #[error("{path}: does not hold the {what} of this run; delete it", path = path.display())]
     ForeignFile {
         /// The file.
         path: PathBuf,
         /// What it should hold.
         what: &'static str,
     },
-    /// The launcher's environment is broken.
+    /// An error of the process group.
     #[error(transparent)]
     Dist(#[from] spag_dist::Error),
-    /// A DeepSpeed file that cannot be trained with.
+    /// An invalid DeepSpeed file.
     #[error(transparent)]
     DeepSpeed(#[from] crate::deepspeed::DeepSpeedError),
     /// A file or folder could not be read or written.
@@ -98,19 +109,16 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// Metrics could not be written.
     #[error("metrics could not be written: {0}")]
     Metrics(std::io::Error),
-    /// A line-by-line file of the run could not be read or written.
+    /// A file of the run or of the training data could not be read or written.
     #[error(transparent)]
-    Lines(#[from] spag_io::Error),
-    /// Training data that cannot be read.
-    #[error(transparent)]
-    Data(#[from] spag_rewards::Error),
-    /// A model or tokenizer that cannot be read, run or written.
+    File(#[from] spag_io::Error),
+    /// An error of the model or the tokenizer.
     #[error(transparent)]
     Model(spag_model::Error),
     /// An error of the tensor library.
@@ -118,7 +126,7 @@ pub enum Error {
     Candle(#[from] candle_core::Error),
 }
 
-/// An error of this crate's that came through a pass of the model is itself again.
+/// An error of this crate that passed through the model is itself again.
 impl From<spag_model::Error> for Error {
     fn from(error: spag_model::Error) -> Self {
         match error {
@@ -146,14 +154,15 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Io { source, .. } | Self::Metrics(source) => source.class(),
-            Self::Data(error) => error.class(),
             Self::Model(error) => error.class(),
-            Self::Lines(error) => error.class(),
+            Self::File(error) => error.class(),
             Self::Dist(error) => error.class(),
             Self::NotFinite { .. } | Self::OutputInUse { .. } | Self::Candle(_) => ErrorClass::Failure,
             Self::Setting { .. }
             | Self::NoSamples(_)
             | Self::Reference { .. }
+            | Self::NoReference
+            | Self::ReferenceLength { .. }
             | Self::Checkpoint { .. }
             | Self::OtherRun { .. }
             | Self::OutputHolds { .. }

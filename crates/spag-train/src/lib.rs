@@ -1,4 +1,4 @@
-//! Training: batches, losses, AdamW, schedules and the loop.
+//! Training: batches, losses, optimizers, schedules and the loop.
 //!
 //! ```no_run
 //! use spag_io::Silent;
@@ -21,11 +21,11 @@ mod memory;
 
 // ── From samples to gradients ──
 mod batch;
+mod batch_sampler;
 mod dataset;
 mod encode;
 mod evaluate;
 pub mod loss;
-mod order;
 mod reference;
 mod step;
 
@@ -33,19 +33,19 @@ mod step;
 pub mod optimizer;
 mod position;
 mod schedule;
+mod step_stats;
 mod summary;
 mod timing;
-mod together;
 mod trainer;
 mod zero;
 
 // ── Files ──
 mod checkpoint;
 mod job;
-mod metrics;
+pub mod metrics;
 mod tensorboard;
 
-pub use batch::Batch;
+pub use batch::{Batch, BatchSample};
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
 pub use config::{
     DataOrder, IntervalStrategy, Placement, SchedulerType, ShardingPlan, ShardingRequest, TrainConfig, TrainMethod,
@@ -54,15 +54,11 @@ pub use config::{
 pub use dataset::Dataset;
 pub use encode::{Encoded, encode};
 pub use error::{Error, Result};
-pub use evaluate::{Asked, evaluate};
 pub use job::{Start, TrainJob, run, run_on};
 pub use memory::{PlannedRun, RankMemory};
-pub use metrics::{EvalRecord, Record, gib, peak_memory, peak_memory_of};
-pub use order::Plan;
+pub use metrics::{EvalRecord, Record, peak_memory_of};
 pub use position::{Position, StepLoss};
-pub use reference::{ReferenceKey, reference_log_probs};
-pub use schedule::Schedule;
-pub use step::TrainData;
+pub use reference::reference_log_probs;
 pub use summary::TrainSummary;
 pub use tensorboard::EventWriter;
 pub use timing::{StepTiming, TimedRank, TimingConfig, time_steps, time_steps_of_rank};

@@ -1,11 +1,10 @@
-//! How far a run is: everything about it that is neither a weight nor a moment.
+//! The progress of a run that a checkpoint saves besides tensors.
 
 use serde::{Deserialize, Serialize};
 
-use crate::loss::Parts;
+use crate::metrics::{Metric, MetricValues};
 
-/// Where a run stands after a number of steps. Kept with every checkpoint, so that what is told afterwards is what an
-/// uninterrupted run would tell.
+/// The progress of a run. Saved with every checkpoint, so that a resumed run reports what an uninterrupted one would.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Position {
     /// Optimizer steps taken, skipped ones included.
@@ -14,8 +13,9 @@ pub struct Position {
     pub tokens: u64,
     /// Steps skipped because loss or gradients were not finite.
     pub skipped_steps: usize,
-    /// How many of them were the last in a row.
-    pub unsound_in_a_row: usize,
+    /// How many of them were the most recent steps.
+    #[serde(rename = "unsound_in_a_row")]
+    pub(crate) skipped_in_a_row: usize,
     /// Loss of the first step whose loss was finite.
     pub first_loss: Option<f64>,
     /// Loss of the last step whose loss was finite.
@@ -24,38 +24,40 @@ pub struct Position {
     pub window: Vec<StepLoss>,
 }
 
-/// The loss of one step and what it is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// The loss and metrics of one step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepLoss {
     /// The loss.
     pub loss: f64,
-    /// Its parts.
-    pub parts: Parts,
+    /// Its metrics.
+    #[serde(rename = "parts")]
+    pub metrics: MetricValues,
 }
 
 impl Position {
     /// Counts a step that changed the weights.
-    pub(crate) fn take(&mut self, loss: StepLoss, tokens: u64) {
+    pub(crate) fn record_update(&mut self, loss: StepLoss, tokens: u64) {
         self.step += 1;
         self.tokens += tokens;
-        self.unsound_in_a_row = 0;
+        self.skipped_in_a_row = 0;
         self.first_loss.get_or_insert(loss.loss);
         self.last_loss = Some(loss.loss);
         self.window.push(loss);
     }
 
     /// Counts a step that was skipped.
-    pub(crate) fn skip(&mut self, tokens: u64) {
+    pub(crate) fn record_skip(&mut self, tokens: u64) {
         self.step += 1;
         self.tokens += tokens;
         self.skipped_steps += 1;
-        self.unsound_in_a_row += 1;
+        self.skipped_in_a_row += 1;
     }
 
-    /// Mean loss and parts of the window, which begins anew.
-    pub(crate) fn close_window(&mut self) -> StepLoss {
+    /// Mean loss and metrics of the window; starts a new window.
+    pub(crate) fn close_window(&mut self, metrics: &[Metric]) -> StepLoss {
         let window = std::mem::take(&mut self.window);
         let loss = window.iter().map(|step| step.loss).sum::<f64>() / window.len() as f64;
-        StepLoss { loss, parts: Parts::together(&window.iter().map(|step| step.parts).collect::<Vec<_>>()) }
+        let values: Vec<MetricValues> = window.into_iter().map(|step| step.metrics).collect();
+        StepLoss { loss, metrics: MetricValues::reduce(metrics, &values) }
     }
 }

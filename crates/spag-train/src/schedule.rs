@@ -3,11 +3,11 @@
 use crate::config::{SchedulerType, TrainConfig};
 use crate::deepspeed::Scheduler;
 
-/// Learning rates of a run of a known number of steps.
+/// The learning rates of a run.
 #[derive(Clone, Debug)]
-pub struct Schedule {
-    /// Takes the place of everything else.
-    given: Option<Scheduler>,
+pub(crate) struct Schedule {
+    /// Overrides everything else.
+    deepspeed: Option<Scheduler>,
     kind: SchedulerType,
     peak: f64,
     warmup: usize,
@@ -16,30 +16,30 @@ pub struct Schedule {
 
 impl Schedule {
     /// The schedule of `config` over `total` optimizer steps.
-    pub fn new(config: &TrainConfig, total: usize) -> Self {
+    pub(crate) fn new(config: &TrainConfig, total: usize) -> Self {
         let warmup = match (config.lr_scheduler_type, config.warmup_steps) {
             (SchedulerType::Constant, _) => 0,
             (_, Some(steps)) if steps > 0 => steps,
             _ => (total as f64 * config.warmup_ratio).ceil() as usize,
         };
-        Self { given: None, kind: config.lr_scheduler_type, peak: config.learning_rate, warmup, total }
+        Self { deepspeed: None, kind: config.lr_scheduler_type, peak: config.learning_rate, warmup, total }
     }
 
-    /// The schedule of a DeepSpeed file, which under transformers takes the place of the flags'.
+    /// The schedule of a DeepSpeed file. As in transformers, it replaces the flags'.
     pub(crate) fn of_deepspeed(self, scheduler: Scheduler) -> Self {
-        Self { given: Some(scheduler), ..self }
+        Self { deepspeed: Some(scheduler), ..self }
     }
 
-    /// Steps of warm-up, by the flags.
-    pub fn warmup_steps(&self) -> usize {
+    /// Warm-up steps according to the flags.
+    pub(crate) fn warmup_steps(&self) -> usize {
         self.warmup
     }
 
-    /// The rate that step `step` (0 for the first) is taken with. With warm-up the first step's rate is 0.
+    /// The rate of step `step` (0 for the first). With warm-up the first step's rate is 0.
     ///
-    /// transformers logs a step with the rate of the step after it.
-    pub fn rate(&self, step: usize) -> f64 {
-        if let Some(scheduler) = &self.given {
+    /// transformers logs each step with the rate of the next one.
+    pub(crate) fn rate(&self, step: usize) -> f64 {
+        if let Some(scheduler) = &self.deepspeed {
             return scheduler.rate(step as u64);
         }
         if step < self.warmup {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn cosine_is_the_references() {
+    fn cosine_matches_transformers() {
         let s = schedule(SchedulerType::Cosine, 0.1);
         // Rates that transformers logged after steps 1, 2, 3, 7 and 12.
         for (step, want) in [(1, 5e-4), (2, 1e-3), (3, 0.0009755282581475768), (7, 5e-4), (12, 0.0)] {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_and_constant() {
+    fn linear_decays_and_constant_does_not() {
         let s = schedule(SchedulerType::Linear, 0.0);
         assert_eq!((s.rate(0), s.rate(6), s.rate(12)), (1e-3, 5e-4, 0.0));
         let s = schedule(SchedulerType::Constant, 0.5);

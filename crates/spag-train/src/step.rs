@@ -1,163 +1,92 @@
 //! The loss and the gradients of one optimizer step.
 
-use candle_core::Tensor;
-use spag_model::{Activations, GradientSink, Network, WeightSource, kernels};
+use spag_model::{Activations, GradientSink, Network, WeightSource};
 
-use crate::batch::Batch;
 use crate::dataset::Dataset;
-use crate::encode::Encoded;
 use crate::error::Result;
-use crate::loss::{EvaluatedTensors, Loss, Parts, Scored, ScoredTensors};
-
-/// Samples with their log-probabilities under the reference model.
-#[derive(Clone, Copy, Debug)]
-pub struct TrainData<'a> {
-    /// The samples.
-    pub dataset: &'a Dataset,
-    /// ℓ_ref of each sample; ignored by methods that have no reference.
-    pub ref_log_probs: &'a [f64],
-}
-
-impl<'a> TrainData<'a> {
-    /// The samples of a micro-batch.
-    pub(crate) fn select(&self, indices: &[usize]) -> Vec<&'a Encoded> {
-        indices.iter().filter_map(|i| self.dataset.samples.get(*i)).collect()
-    }
-
-    /// What a loss sees of them.
-    pub(crate) fn scored(&self, indices: &[usize], samples: &[&Encoded], means: &[f64]) -> Vec<Scored> {
-        let of = |i: &usize| self.ref_log_probs.get(*i).copied().unwrap_or(0.0);
-        let rows = indices.iter().zip(samples).zip(means);
-        rows.map(|((i, sample), log_prob)| Scored {
-            log_prob: *log_prob,
-            ref_log_prob: of(i),
-            reward: sample.reward,
-            weight: sample.weight,
-            labels: sample.labels(),
-            predicted: sample.predicted(),
-            kind: sample.kind,
-        })
-        .collect()
-    }
-}
+use crate::loss::{Loss, LossInput, LossValue};
+use crate::metrics::MetricValues;
 
 /// A micro-batch of this rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MicroBatch<'a> {
-    /// Its samples.
+    /// Indices of its samples.
     pub(crate) samples: &'a [usize],
-    /// How much it counts: its share of the step's mean loss, or nothing, where it only keeps this rank in step with
-    /// others that have one more.
+    /// Its share of the step's mean loss. 0 if it only keeps this rank's collectives in step with ranks that have one
+    /// micro-batch more.
     pub(crate) share: f64,
 }
 
-/// What the passes of one step gave, on this rank.
+/// The passes of one step on this rank.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Passes {
-    /// The loss of each micro-batch that counts, and its parts.
-    pub(crate) losses: Vec<(f64, Parts)>,
+    /// Loss and metrics of each micro-batch with a share.
+    pub(crate) losses: Vec<(f64, MetricValues)>,
     /// Tokens read in them.
     pub(crate) tokens: u64,
-    /// Rows whose log-probability or loss is not finite; the gradients are of no use then.
-    pub(crate) unsound_rows: Vec<usize>,
+    /// Rows whose log-probability or loss is not finite. If there are any, the gradients are incomplete.
+    pub(crate) non_finite_rows: Vec<usize>,
 }
 
-/// What a step's passes compute with.
+/// Inputs of a step's passes.
 pub(crate) struct Step<'a> {
     pub(crate) network: &'a Network,
     pub(crate) weights: &'a dyn WeightSource,
     pub(crate) gradients: &'a dyn GradientSink,
-    pub(crate) data: TrainData<'a>,
+    pub(crate) data: &'a Dataset,
     pub(crate) loss: &'a dyn Loss,
-    pub(crate) keep: Activations,
-    /// Whether other ranks wait for this one's passes.
-    pub(crate) company: Company,
+    pub(crate) activations: Activations,
+    pub(crate) mode: StepMode,
 }
 
-/// Who takes a step.
+/// What happens after a micro-batch whose loss is not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Company {
-    /// This process alone: once a loss is not finite, nothing more is computed.
-    Alone,
-    /// Several, all of which take as many passes.
-    Together,
+pub(crate) enum StepMode {
+    /// The step's other passes are left out: for one process on a CPU, where reading a loss waits for no device.
+    StopEarly,
+    /// All passes run: other ranks take part in their collectives, or a device computes ahead of the host.
+    RunAll,
 }
 
 impl Step<'_> {
-    /// Adds the gradients of the micro-batches' losses, each times its share.
-    ///
-    /// On a device that runs kernels the host does not wait before the last of them has been handed over.
+    /// Adds the gradients of the micro-batches' losses, each times its share. Reads the losses at the end, so that the host
+    /// waits for a device once.
     pub(crate) fn passes(&self, micro_batches: &[MicroBatch<'_>]) -> Result<Passes> {
-        match kernels::of(self.weights.device())? {
-            Some(_) => self.on_device(micro_batches),
-            None => self.on_host(micro_batches),
-        }
-    }
-
-    fn on_host(&self, micro_batches: &[MicroBatch<'_>]) -> Result<Passes> {
-        let mut done = Passes::default();
+        let (mut done, mut values, mut log_probs) = (Passes::default(), Vec::new(), Vec::new());
         for micro in micro_batches {
-            let samples = self.data.select(micro.samples);
-            let batch = Batch::new(samples.iter().copied());
-            let forward = self.network.forward(self.weights, batch.packed.clone(), batch.targets.clone(), self.keep)?;
-            let means = batch.means(&forward.read_log_probs()?, &samples);
-            let mut value = self.loss.evaluate(&self.data.scored(micro.samples, &samples, &means));
+            let batch = self.data.batch(micro.samples);
+            let (packed, targets) = (batch.packed.clone(), batch.targets.clone());
+            let forward = self.network.forward(self.weights, packed, targets, self.activations)?;
+            let input = LossInput::new(&batch, forward.log_probs())?;
+            let value = self.loss.evaluate(&input)?;
+            let stop = self.mode == StepMode::StopEarly && !value.loss.to_scalar::<f64>()?.is_finite();
+            if !stop {
+                let upstream = input.gradient(&batch, &value.loss, micro.share)?;
+                self.network.backward(self.weights, forward, &upstream, self.gradients)?;
+            }
             if micro.share > 0.0 {
                 done.tokens += batch.packed.len() as u64;
-                done.losses.push((value.loss, value.parts));
+                values.push(value.detach());
+                log_probs.push((micro.samples, input.log_probs().clone()));
             }
-            if !value.loss.is_finite() && done.unsound_rows.is_empty() {
-                done.unsound_rows = unsound(&samples, &means);
-            }
-            if !value.loss.is_finite() && self.company == Company::Alone {
+            if stop {
                 break;
             }
-            value.gradient.iter_mut().for_each(|g| *g *= micro.share);
-            let upstream = batch.spread(&value.gradient, &samples);
-            let upstream = Tensor::from_slice(&upstream, upstream.len(), self.weights.device())?;
-            self.network.backward(self.weights, forward, &upstream, self.gradients)?;
+        }
+        done.losses = LossValue::read_all(&values)?;
+        if let Some((samples, log_probs)) =
+            done.losses.iter().zip(log_probs).find_map(|((loss, _), micro)| (!loss.is_finite()).then_some(micro))
+        {
+            done.non_finite_rows = self.non_finite_rows(samples, &log_probs.to_vec1()?);
         }
         Ok(done)
     }
 
-    fn on_device(&self, micro_batches: &[MicroBatch<'_>]) -> Result<Passes> {
-        let mut done = Passes::default();
-        let (mut values, mut all_means) = (Vec::new(), Vec::new());
-        for micro in micro_batches {
-            let samples = self.data.select(micro.samples);
-            let batch = Batch::new(samples.iter().copied());
-            let forward = self.network.forward(self.weights, batch.packed.clone(), batch.targets.clone(), self.keep)?;
-            let means = batch.means_on_device(forward.log_probs(), &samples)?;
-            // ℓ is the device's; the rest is known here.
-            let known = self.data.scored(micro.samples, &samples, &vec![0.0; samples.len()]);
-            let value = self.loss.evaluate_tensors(&ScoredTensors::new(means.clone(), &known)?)?;
-            let upstream = batch.spread_on_device(&(&value.gradient * micro.share)?, &samples)?;
-            self.network.backward(self.weights, forward, &upstream, self.gradients)?;
-            if micro.share > 0.0 {
-                done.tokens += batch.packed.len() as u64;
-                values.push(value);
-                all_means.push((means, micro.samples));
-            }
-        }
-        done.losses = EvaluatedTensors::fetch(&values)?;
-        for ((loss, _), (means, samples)) in done.losses.iter().zip(all_means) {
-            if !loss.is_finite() && done.unsound_rows.is_empty() {
-                done.unsound_rows = unsound(&self.data.select(samples), &means.to_vec1()?);
-            }
-        }
-        Ok(done)
-    }
-}
-
-/// The rows of a micro-batch whose loss is not finite: those whose ℓ is not, or all, where each is finite and their
-/// loss is not: an importance ratio has overflowed.
-fn unsound(samples: &[&Encoded], means: &[f64]) -> Vec<usize> {
-    let of = |keep: &dyn Fn(f64) -> bool| -> Vec<usize> {
-        samples.iter().zip(means).filter(|(_, mean)| keep(**mean)).map(|(sample, _)| sample.row).collect()
-    };
-    let rows = of(&|mean| !mean.is_finite());
-    match rows.is_empty() {
-        true => of(&|_| true),
-        false => rows,
+    /// The rows of a micro-batch whose loss is not finite: those whose ℓ is not finite, or all if the loss overflowed
+    /// although each ℓ is finite.
+    fn non_finite_rows(&self, samples: &[usize], log_probs: &[f64]) -> Vec<usize> {
+        let all = || self.data.batch(samples).samples.into_iter().map(|sample| sample.row);
+        let rows: Vec<usize> = all().zip(log_probs).filter(|(_, l)| !l.is_finite()).map(|(row, _)| row).collect();
+        if rows.is_empty() { all().collect() } else { rows }
     }
 }

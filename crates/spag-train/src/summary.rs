@@ -1,25 +1,25 @@
-//! What a run did, in a few numbers.
+//! The result of a run.
 
 use std::time::Duration;
 
 use crate::position::Position;
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrainSummary {
-    /// Optimizer steps, those before an interruption included.
+    /// Optimizer steps, including those before an interruption.
     pub steps: usize,
-    /// Steps that an earlier start of the same run had taken.
+    /// The step at which this start resumed; 0 if it did not.
     pub resumed_at: usize,
     /// Tokens trained on.
     pub tokens: u64,
     /// Wall time of this start, in seconds.
     pub seconds: f64,
-    /// Loss of the first step; NaN where none was finite.
+    /// Loss of the first step; NaN if no step's loss was finite.
     pub first_loss: f64,
-    /// Loss of the last step; NaN where none was finite.
+    /// Loss of the last step; NaN if no step's loss was finite.
     pub last_loss: f64,
-    /// Rows (0-based) left out because nothing of their target could be predicted within `max_length`.
+    /// Rows (0-based) left out because no token of their target could be predicted within `max_length`.
     pub dropped: Vec<usize>,
     /// Steps skipped because loss or gradients were not finite.
     pub skipped_steps: usize,

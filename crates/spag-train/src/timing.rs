@@ -1,4 +1,4 @@
-//! How long a training step of a model takes: the same code path as a run, on made-up tokens.
+//! The time of a training step: the same code path as a run, on random tokens.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,12 +15,11 @@ use crate::dataset::Dataset;
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
 use crate::reference::reference_log_probs;
-use crate::step::TrainData;
 use crate::trainer::Trainer;
 use crate::zero::ShardedState;
 use spag_io::Silent;
 
-/// What is timed.
+/// The steps that are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimingConfig {
     /// Sequences of a micro-batch.
@@ -29,19 +28,19 @@ pub struct TimingConfig {
     pub seq: usize,
     /// Steps that are timed.
     pub steps: usize,
-    /// Steps before them that are not.
+    /// Steps before them.
     pub warmup: usize,
-    /// Pieces of the model's vocabulary, among which tokens are drawn.
+    /// The model's vocabulary size, from which tokens are drawn.
     pub vocab_size: usize,
     /// Seed of the tokens.
     pub seed: u64,
-    /// Compute activations again in the backward pass.
+    /// Recompute activations in the backward pass.
     pub gradient_checkpointing: bool,
     /// Micro-batches of a step, each of `batch` sequences.
     pub accumulation: usize,
 }
 
-/// What was measured.
+/// The measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepTiming {
     /// Parameters of the model.
@@ -52,18 +51,18 @@ pub struct StepTiming {
     pub reference_seconds: f64,
     /// Loss of the last step.
     pub loss: f64,
-    /// What this rank has sent and received per timed step, the small numbers that ranks exchange included.
+    /// Bytes that this rank has sent and received per timed step, including the exchange of losses.
     pub traffic: Traffic,
 }
 
-/// One of several ranks whose steps are timed.
+/// A rank whose steps are timed.
 #[derive(Clone)]
 pub struct TimedRank<'a> {
     /// Folder of the model.
     pub dir: &'a Path,
-    /// Where its weights go.
+    /// Device and number format of its weights.
     pub options: &'a LoadOptions,
-    /// What is split over the ranks.
+    /// What is sharded.
     pub plan: ShardingPlan,
     /// The ranks.
     pub group: Arc<dyn ProcessGroup>,
@@ -71,8 +70,8 @@ pub struct TimedRank<'a> {
 
 /// Times training steps of the model that `load` gives on random tokens: forward, backward, clipping, AdamW.
 ///
-/// With `reference`, the loss is SFTwithKL and ℓ_ref of all steps' sequences is computed first, as a run does it; that
-/// time is shared out over the steps. `reference` is dropped before the model that is trained is loaded.
+/// With `reference`, the loss is SFTwithKL and ℓ_ref is computed first, as in a run; that time is divided over the steps.
+/// `reference` is dropped before the trained model is loaded.
 ///
 /// # Errors
 /// Sequences that the model cannot read, or what `load` reports.
@@ -88,10 +87,10 @@ pub fn time_steps<E: From<Error>>(
     })
 }
 
-/// As [`time_steps`], for a step of several ranks, each of which takes `timing`'s micro-batches.
+/// As [`time_steps`] for several ranks, each of which takes `timing`'s micro-batches.
 ///
 /// # Errors
-/// As [`time_steps`], a model that cannot be read, or a rank that is lost.
+/// As [`time_steps`], a model that cannot be read, or a lost rank.
 pub fn time_steps_of_rank(rank: &TimedRank<'_>, reference: Option<Llama>, timing: &TimingConfig) -> Result<StepTiming> {
     timed(reference, timing, rank.group.size(), |config| {
         let network = Network::new(&LlamaConfig::from_file(rank.dir.join("config.json"))?)?;
@@ -111,18 +110,21 @@ fn timed<E: From<Error>>(
         let reason = "a step needs a sequence of at least two tokens of a vocabulary, and a timing a step".into();
         return Err(Error::Setting { name: "batch", reason }.into());
     }
-    let config = config(reference.is_some(), timing);
+    let with_reference = reference.is_some();
+    let config = config(with_reference, timing);
     let dataset = dataset(timing, ranks);
     let started = Instant::now();
-    let ref_log_probs = match &reference {
-        Some(reference) => reference_log_probs(reference, &dataset.samples, &mut Silent)?,
-        None => Vec::new(),
+    let dataset = match &reference {
+        Some(reference) => {
+            let log_probs = reference_log_probs(reference, dataset.samples(), &mut Silent)?;
+            dataset.with_reference(log_probs)?
+        }
+        None => dataset,
     };
     let reference_seconds = started.elapsed().as_secs_f64() / (timing.warmup + timing.steps) as f64;
     drop(reference);
     let (network, state) = load(&config)?;
-    let data = TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs };
-    let mut trainer = Trainer::with_state(&network, state, data, &config)?;
+    let mut trainer = Trainer::with_state(&network, state, &dataset, &config)?;
     trainer.timed_steps(timing.warmup)?;
     let before = trainer.group().traffic();
     let mut seconds = trainer.timed_steps(timing.steps)?;
@@ -131,7 +133,7 @@ fn timed<E: From<Error>>(
     let steps = timing.steps as u64;
     Ok(StepTiming {
         parameters: network.layout().len(),
-        seconds: median(&seconds) + if config.method.needs_reference() { reference_seconds } else { 0.0 },
+        seconds: median(&seconds) + if with_reference { reference_seconds } else { 0.0 },
         reference_seconds,
         loss: trainer.position().last_loss.unwrap_or(f64::NAN),
         traffic: Traffic {
@@ -156,7 +158,7 @@ fn config(with_reference: bool, timing: &TimingConfig) -> TrainConfig {
     }
 }
 
-/// Sequences of random tokens, enough for every step to see new ones.
+/// Sequences of random tokens, new ones for every step.
 fn dataset(timing: &TimingConfig, ranks: usize) -> Dataset {
     let mut rng = ChaCha8Rng::seed_from_u64(timing.seed);
     let mut sample = |row| Encoded {
@@ -166,6 +168,7 @@ fn dataset(timing: &TimingConfig, ranks: usize) -> Dataset {
         weight: 1.0,
         reward: 1.0,
         kind: SampleKind::Game,
+        ref_log_prob: None,
     };
     let count = timing.batch * timing.accumulation * ranks * (timing.warmup + timing.steps);
     let samples = (0..count).map(&mut sample).collect();
@@ -174,8 +177,5 @@ fn dataset(timing: &TimingConfig, ranks: usize) -> Dataset {
 
 fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
-    match sorted.len() % 2 {
-        0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
-        _ => sorted[middle],
-    }
+    if sorted.len() % 2 == 0 { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] }
 }

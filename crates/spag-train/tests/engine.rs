@@ -1,5 +1,5 @@
-//! What must not change the result does not: recomputation, the split into micro-batches, a reference computed in
-//! pieces; and what must be told is told.
+//! Settings that must not change the result (recomputation, threads, micro-batches, an interrupted reference pass), and
+//! errors.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ fn farthest(a: &[f32], b: &[f32]) -> f32 {
 }
 
 #[test]
-fn recomputation_changes_no_bit() {
+fn recomputation_gives_the_same_bits() {
     for method in [TrainMethod::Sft, TrainMethod::SftWithKl, TrainMethod::OfflinePo] {
         let config = config(method);
         let recomputed = TrainConfig { gradient_checkpointing: true, ..config.clone() };
@@ -55,8 +55,8 @@ fn recomputation_changes_no_bit() {
 }
 
 #[test]
-fn the_number_of_threads_changes_no_bit() {
-    // Elsewhere large products go through a library that splits its sums among the threads.
+fn any_number_of_threads_gives_the_same_bits() {
+    // Without AVX-512, large products use a library that splits its sums among the threads.
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx512f") {
         let end = |threads| {
@@ -71,7 +71,7 @@ fn the_number_of_threads_changes_no_bit() {
 }
 
 #[test]
-fn the_split_into_micro_batches_does_not_matter() {
+fn split_into_micro_batches_gives_the_same_losses() {
     // Rows of one kind, and as many in each micro-batch: the mean of the micro-batches' means is the mean of all.
     let games: Vec<Sample> =
         samples().into_iter().filter(|s| s.kind == spag_rewards::SampleKind::Game).take(16).collect();
@@ -86,8 +86,8 @@ fn the_split_into_micro_batches_does_not_matter() {
             for (a, b) in losses.iter().zip(&split_losses) {
                 assert!((a - b).abs() <= 1e-5 * a.abs().max(1e-2), "{method:?} {size}×{count}: {a} {b}");
             }
-            // AdamW divides by the gradient's own size, so an element whose gradient is rounding noise may end
-            // elsewhere, by less than a step; all others agree.
+            // AdamW normalizes by the gradient's size: an element whose gradient is rounding noise may differ by up to a
+            // step.
             let apart = weights.iter().zip(&split_weights).filter(|(a, b)| (*a - *b).abs() > 1e-5).count();
             let worst = farthest(&weights, &split_weights);
             assert!(apart * 10_000 < weights.len() && worst < 2e-4, "{method:?} {size}×{count}: {apart}, {worst:e}");
@@ -119,7 +119,7 @@ fn job(dir: &Path, config: TrainConfig, samples: &[Sample]) -> TrainJob {
 }
 
 #[test]
-fn reference_log_probabilities_are_kept_and_go_on_where_they_were_cut() {
+fn interrupted_reference_pass_resumes_from_its_file() {
     let dir = tempfile::tempdir().unwrap();
     // Several forward passes of the reference model.
     let many: Vec<Sample> = (0..4).flat_map(|_| samples()).collect();
@@ -136,12 +136,12 @@ fn reference_log_probabilities_are_kept_and_go_on_where_they_were_cut() {
     let whole = std::fs::read_to_string(kept()).unwrap();
     assert!(whole.lines().count() > 2, "several passes: {whole}");
     let weights = std::fs::read(dir.path().join("out/model.safetensors")).unwrap();
-    // Cut in the middle of a line, as a kill would.
+    // Torn in the middle of a line, as by a kill.
     std::fs::write(kept(), &whole[..whole.len() / 2]).unwrap();
     run(&job, &mut Silent).unwrap();
     assert_eq!(std::fs::read_to_string(kept()).unwrap(), whole);
     assert!(std::fs::read(dir.path().join("out/model.safetensors")).unwrap() == weights);
-    // What is there is believed, not computed again.
+    // What is in the file is not computed again.
     std::fs::write(kept(), whole.replacen(":[-", ":[-1", 1)).unwrap();
     run(&job, &mut Silent).unwrap();
     assert!(std::fs::read(dir.path().join("out/model.safetensors")).unwrap() != weights);
@@ -152,10 +152,10 @@ fn reference_log_probabilities_are_kept_and_go_on_where_they_were_cut() {
 }
 
 #[test]
-fn steps_that_are_not_finite_are_skipped_and_three_in_a_row_stop_the_run() {
+fn non_finite_steps_are_skipped_and_three_in_a_row_stop_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let mut rows: Vec<Sample> = samples().into_iter().take(8).collect();
-    // Finite itself, but not its gradient in f32.
+    // A finite weight whose gradient overflows f32.
     rows[2].weight = 1e300;
     let config = TrainConfig {
         per_device_train_batch_size: 1,
@@ -179,7 +179,7 @@ fn steps_that_are_not_finite_are_skipped_and_three_in_a_row_stop_the_run() {
 }
 
 #[test]
-fn a_sample_with_nothing_to_predict_is_left_out_and_never_trained_on() {
+fn sample_without_a_predicted_label_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let rows: Vec<Sample> = samples().into_iter().take(6).collect();
     // Cut on the left, a sample of two tokens still ends with EOS, which is predicted.
@@ -195,7 +195,7 @@ fn a_sample_with_nothing_to_predict_is_left_out_and_never_trained_on() {
 }
 
 #[test]
-fn evaluation_measures_the_methods_loss_and_trains_on_nothing() {
+fn evaluation_does_not_change_training() {
     let dir = tempfile::tempdir().unwrap();
     let config = TrainConfig { per_device_eval_batch_size: 3, logging_steps: 1000, ..config(TrainMethod::OfflinePo) };
     let plain = job(dir.path(), config.clone(), &samples());

@@ -11,10 +11,10 @@ use spag_io::Silent;
 use spag_model::{Activations, Checkpoint, FlatBuffers, Llama, load_model};
 use spag_rewards::{Sample, read_samples};
 use spag_tests::{fixture, json};
-use spag_train::loss::{self, Scored};
+use spag_train::loss::{self, LossInput};
 use spag_train::optimizer::global_norm;
 use spag_train::{
-    Batch, DataOrder, Encoded, Record, TrainConfig, TrainMethod, encode, reference_log_probs, train_samples,
+    DataOrder, Dataset, Encoded, Record, TrainConfig, TrainMethod, encode, reference_log_probs, train_samples,
 };
 
 #[derive(Deserialize)]
@@ -83,37 +83,28 @@ fn close(got: f64, want: f64, relative: f64, what: &str) {
 }
 
 fn encoded(case: &Case) -> Vec<Encoded> {
-    encode(&case.samples, &case.checkpoint.tokenizer, case.config.max_length).unwrap()
+    encode(&case.samples, 0, &case.checkpoint.tokenizer, case.config.max_length).unwrap()
 }
 
-fn scored(samples: &[&Encoded], means: &[f64], refs: &[f64]) -> Vec<Scored> {
-    let rows = samples.iter().zip(means).zip(refs);
-    rows.map(|((s, log_prob), ref_log_prob)| Scored {
-        log_prob: *log_prob,
-        ref_log_prob: *ref_log_prob,
-        reward: s.reward,
-        weight: s.weight,
-        labels: s.labels(),
-        predicted: s.predicted(),
-        kind: s.kind,
-    })
-    .collect()
+/// The samples with ℓ_ref.
+fn dataset(case: &Case) -> Dataset {
+    let dataset = Dataset::new(&case.samples, &case.checkpoint.tokenizer, case.config.max_length).unwrap();
+    let refs = reference_log_probs(&case.reference, dataset.samples(), &mut Silent).unwrap();
+    dataset.with_reference(refs).unwrap()
 }
 
 /// Loss of the first micro-batch and its gradients.
 fn first_gradient(case: &Case, keep: Activations) -> (f64, FlatBuffers) {
-    let all = encoded(case);
-    let samples: Vec<&Encoded> = all.iter().take(case.config.per_device_train_batch_size).collect();
-    let owned: Vec<Encoded> = samples.iter().map(|s| (*s).clone()).collect();
-    let refs = reference_log_probs(&case.reference, &owned, &mut Silent).unwrap();
+    let dataset = dataset(case);
+    let batch = dataset.batch(&(0..case.config.per_device_train_batch_size).collect::<Vec<_>>());
     let model = &case.checkpoint.model;
-    let batch = Batch::new(samples.iter().copied());
     let forward = model.forward(batch.packed.clone(), batch.targets.clone(), keep).unwrap();
-    let means = batch.means(&forward.read_log_probs().unwrap(), &samples);
-    let value = loss::of(&case.config).evaluate(&scored(&samples, &means, &refs));
+    let input = LossInput::new(&batch, forward.log_probs()).unwrap();
+    let loss = loss::build(&case.config).evaluate(&input).unwrap().loss;
+    let upstream = input.gradient(&batch, &loss, 1.0).unwrap();
     let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu).unwrap();
-    model.backward_from(forward, &batch.spread(&value.gradient, &samples), &gradients).unwrap();
-    (value.loss, gradients)
+    model.backward(forward, &upstream, &gradients).unwrap();
+    (loss.to_scalar().unwrap(), gradients)
 }
 
 fn max_abs(t: &Tensor) -> f64 {
@@ -121,7 +112,7 @@ fn max_abs(t: &Tensor) -> f64 {
 }
 
 #[test]
-fn batches_have_the_references_ids_labels_and_masks() {
+fn ids_labels_and_masks_match_the_reference() {
     for case in cases() {
         let all = encoded(&case);
         let mut rows = all.iter();
@@ -142,30 +133,29 @@ fn batches_have_the_references_ids_labels_and_masks() {
 }
 
 #[test]
-fn log_probabilities_and_losses_equal_the_references() {
+fn log_probs_and_losses_match_the_reference() {
     for case in cases() {
-        let all = encoded(&case);
-        let refs = reference_log_probs(&case.reference, &all, &mut Silent).unwrap();
-        let loss = loss::of(&case.config);
+        let dataset = dataset(&case);
+        let loss = loss::build(&case.config);
         let size = case.config.per_device_train_batch_size;
         for (index, want) in case.expected.first_batches.iter().enumerate() {
-            let samples: Vec<&Encoded> = all.iter().skip(index * size).take(size).collect();
-            let batch = Batch::new(samples.iter().copied());
+            let batch = dataset.batch(&(index * size..(index + 1) * size).collect::<Vec<_>>());
             let log_probs = case.checkpoint.model.log_probs(&batch.packed, &batch.targets).unwrap();
-            let means = batch.means(&log_probs, &samples);
-            let refs = &refs[index * size..][..samples.len()];
-            for i in 0..samples.len() {
+            let input = LossInput::new(&batch, &Tensor::new(log_probs, &Device::Cpu).unwrap()).unwrap();
+            let means = input.log_probs().to_vec1::<f64>().unwrap();
+            let refs = input.ref_log_probs().unwrap().to_vec1::<f64>().unwrap();
+            for i in 0..batch.samples.len() {
                 close(means[i], want.logprob[i], 1e-5, &format!("{} batch {index} ℓ", case.name));
                 close(refs[i], want.ref_logprob[i], 1e-5, &format!("{} batch {index} ℓ_ref", case.name));
             }
-            let value = loss.evaluate(&scored(&samples, &means, refs));
-            close(value.loss, want.loss, 1e-5, &format!("{} batch {index} loss", case.name));
+            let loss = loss.evaluate(&input).unwrap().loss;
+            close(loss.to_scalar().unwrap(), want.loss, 1e-5, &format!("{} batch {index} loss", case.name));
         }
     }
 }
 
 #[test]
-fn the_first_gradient_equals_the_references() {
+fn first_gradient_matches_the_reference() {
     for case in cases() {
         for keep in [Activations::Keep, Activations::Recompute] {
             let (loss, gradients) = first_gradient(&case, keep);
@@ -216,19 +206,19 @@ fn follow(case: &Case, config: &TrainConfig) {
     assert!(beyond.is_empty(), "{}: {beyond:?}", case.name);
 }
 
-/// Elements whose gradient is rounding noise, of which AdamW makes whole steps: PyTorch's own result in f64 lies 2.9e-5
-/// from its result in f32, and its results with one thread and with two lie 1.8e-5 apart.
+/// Elements whose gradient is rounding noise, which AdamW scales to whole steps. PyTorch's results in f64 and f32 differ
+/// by 2.9e-5 there, and those with one thread and with two by 1.8e-5.
 const ILL_CONDITIONED: [(&str, &str, usize, usize); 1] = [("SFTwithKL", "model.embed_tokens.weight", 862, 4)];
 
 #[test]
-fn twelve_steps_follow_the_references_curve_and_end_at_its_weights() {
+fn twelve_steps_match_the_reference_curve_and_weights() {
     for case in cases() {
         follow(&case, &case.config);
     }
 }
 
 #[test]
-fn recomputed_activations_train_the_same() {
+fn twelve_steps_with_recomputation_match_the_reference() {
     for case in cases() {
         follow(&case, &TrainConfig { gradient_checkpointing: true, ..case.config.clone() });
     }

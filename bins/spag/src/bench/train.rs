@@ -6,8 +6,9 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Value, json};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
+use spag_io::gib;
 use spag_model::{LlamaConfig, LoadOptions, OpenDevice, WeightDtype, load_model_with};
-use spag_train::{StepTiming, TimedRank, TimingConfig, gib, peak_memory_of, time_steps_of_rank};
+use spag_train::{StepTiming, TimedRank, TimingConfig, peak_memory_of, time_steps_of_rank};
 
 use super::ranks::RankArgs;
 use super::{on_threads, round};

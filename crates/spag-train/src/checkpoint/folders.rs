@@ -1,4 +1,4 @@
-//! Which checkpoints an output folder holds, and how old ones go.
+//! The checkpoints of an output folder: listing and deletion.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{STATE_FILE, TRAINER_STATE};
 use crate::error::{Error, Result};
 
-/// Names of folders that are being written or deleted.
+/// Prefix of folders that are being written or deleted.
 const UNFINISHED: &str = ".checkpoint-";
 
 /// The name of the checkpoint after `step` steps.
@@ -14,15 +14,16 @@ pub(super) fn name(step: usize) -> String {
     format!("checkpoint-{step}")
 }
 
-/// The name that it has until it is whole.
+/// Its name until it is complete.
 pub(super) fn unfinished_name(step: usize) -> String {
     format!("{UNFINISHED}{step}.tmp")
 }
 
-/// The checkpoints in `output_dir` that a run can go on from, with their steps, the oldest first.
+/// The checkpoints in `output_dir` that a run can resume from, with their steps, the oldest first. Empty if there is no
+/// such folder.
 ///
 /// # Errors
-/// The folder is there and cannot be read.
+/// The folder cannot be read.
 pub fn checkpoint_folders(output_dir: impl AsRef<Path>) -> Result<Vec<(usize, PathBuf)>> {
     let mut found = Vec::new();
     for (name, path) in entries(output_dir.as_ref())? {
@@ -35,10 +36,10 @@ pub fn checkpoint_folders(output_dir: impl AsRef<Path>) -> Result<Vec<(usize, Pa
     Ok(found)
 }
 
-/// The checkpoint in `output_dir` with the most steps, if there is any.
+/// The checkpoint in `output_dir` with the most steps, if there is one.
 ///
 /// # Errors
-/// The folder is there and cannot be read.
+/// The folder cannot be read.
 pub fn latest_checkpoint(output_dir: impl AsRef<Path>) -> Result<Option<PathBuf>> {
     Ok(checkpoint_folders(output_dir)?.pop().map(|(_, path)| path))
 }
@@ -53,15 +54,15 @@ pub(crate) fn prune(output_dir: &Path, limit: usize) -> Result<()> {
     Ok(())
 }
 
-/// Deletes a checkpoint; it loses its name first, so that a kill leaves none that looks whole and is not.
+/// Deletes a checkpoint. It is renamed first, so that a kill leaves no incomplete folder of this name.
 pub(super) fn remove(output_dir: &Path, step: usize, path: &Path) -> Result<()> {
-    let condemned = output_dir.join(format!("{UNFINISHED}{step}.old.tmp"));
-    let _ = fs::remove_dir_all(&condemned);
-    fs::rename(path, &condemned).map_err(Error::io(path))?;
-    fs::remove_dir_all(&condemned).map_err(Error::io(&condemned))
+    let renamed = output_dir.join(format!("{UNFINISHED}{step}.old.tmp"));
+    let _ = fs::remove_dir_all(&renamed);
+    fs::rename(path, &renamed).map_err(Error::io(path))?;
+    fs::remove_dir_all(&renamed).map_err(Error::io(&renamed))
 }
 
-/// Deletes what a killed run was writing or deleting.
+/// Deletes folders that a killed run was writing or deleting.
 pub(crate) fn remove_leftovers(output_dir: &Path) -> Result<()> {
     for (name, path) in entries(output_dir)? {
         if name.starts_with(UNFINISHED) && name.ends_with(".tmp") {

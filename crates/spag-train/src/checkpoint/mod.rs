@@ -1,16 +1,16 @@
-//! Checkpoints that a run can go on from: a Hugging Face folder with a `trainer_state/` inside.
+//! Checkpoints that a run can resume from: a Hugging Face folder with a `trainer_state/` inside.
 //!
 //! ```text
 //! checkpoint-120/
-//!   config.json  tokenizer.json  …  model.safetensors     what plays, and opens in transformers
+//!   config.json  tokenizer.json  …  model.safetensors     the model, which transformers can open
 //!   trainer_state/
-//!     state.json                       where the run is, its settings, and what every file should hold
-//!     exp_avg.safetensors              AdamW's moments, f32
+//!     state.json                       progress, settings, and size and checksum of every file
+//!     exp_avg.safetensors              the optimizer's buffers by name, f32: AdamW's moments
 //!     exp_avg_sq.safetensors
-//!     master.safetensors               f32 weights, where the model's are bf16
+//!     master.safetensors               f32 master weights, if the model's are bf16
 //! ```
 //!
-//! It is written under another name, synced and renamed, so that a folder of this name is a whole one.
+//! It is written under a temporary name, synced and renamed, so a folder of this name is complete.
 
 mod folders;
 mod read;
@@ -22,9 +22,9 @@ pub use read::SavedRun;
 pub use state::SavedState;
 
 pub(crate) use folders::{prune, remove_leftovers};
-pub(crate) use write::{Origin, read_through, write, write_elsewhere};
+pub(crate) use write::{Origin, follow_write, gather_layers, write};
 
-/// The folder inside a checkpoint that holds what only training needs.
+/// The folder inside a checkpoint for what only training reads.
 pub(crate) const TRAINER_STATE: &str = "trainer_state";
 /// The file in it that is written last.
 pub(crate) const STATE_FILE: &str = "state.json";

@@ -1,4 +1,4 @@
-//! A checkpoint in, checked before anything is believed.
+//! Reading a checkpoint.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{STATE_FILE, TRAINER_STATE};
 use crate::error::{Error, Result};
 use crate::trainer::Trainer;
 
-/// A checkpoint on the disk whose files are what was written.
+/// A checkpoint on disk whose files match their checksums.
 #[derive(Clone, Debug)]
 pub struct SavedRun {
     dir: PathBuf,
@@ -20,7 +20,7 @@ impl SavedRun {
     /// Opens a checkpoint and checks the size and checksum of every file.
     ///
     /// # Errors
-    /// No checkpoint of a run, one of another version, or a damaged file, named.
+    /// Not a checkpoint of a run, one of another version, or a damaged file, which the error names.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         let saved = Self::open_unchecked(dir)?;
         for file in &saved.state.files {
@@ -29,10 +29,10 @@ impl SavedRun {
         Ok(saved)
     }
 
-    /// As [`SavedRun::open`], for one that another rank has checked.
+    /// As [`SavedRun::open`] without reading all files, for a checkpoint that another rank has checked.
     ///
     /// # Errors
-    /// No checkpoint of a run, or one of another version.
+    /// Not a checkpoint of a run, or one of another version.
     pub(crate) fn open_unchecked(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref();
         let path = dir.join(TRAINER_STATE).join(STATE_FILE);
@@ -41,7 +41,7 @@ impl SavedRun {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 return Err(wrong(format!(
-                    "there is no {TRAINER_STATE}/{STATE_FILE}; a run goes on from a checkpoint-<step> folder that spag-train wrote (to train further from a finished model, pass it as --model_name_or_path)"
+                    "there is no {TRAINER_STATE}/{STATE_FILE}; a run resumes from a checkpoint-<step> folder that spag-train wrote (to train further from a finished model, pass it as --model_name_or_path)"
                 )));
             }
             Err(e) => return Err(Error::io(path)(e)),
@@ -59,7 +59,7 @@ impl SavedRun {
         &self.dir
     }
 
-    /// Where the run was, and what it was told.
+    /// Progress and settings of the run.
     pub fn state(&self) -> &SavedState {
         &self.state
     }
@@ -72,7 +72,7 @@ impl SavedRun {
         Ok(Checkpoint::load(&self.dir)?)
     }
 
-    /// Puts a trainer of the loaded model where the run was.
+    /// Restores the optimizer and the position of a trainer whose model is that of the checkpoint.
     ///
     /// # Errors
     /// Buffers that do not fit the model.

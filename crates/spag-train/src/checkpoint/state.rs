@@ -1,4 +1,4 @@
-//! `trainer_state/state.json`: where a run is, and what it was told.
+//! `trainer_state/state.json`: progress and settings of a run.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,11 +8,11 @@ use super::write::Origin;
 use crate::config::TrainConfig;
 use crate::position::Position;
 
-/// The version of the folder's layout that is written, and the only one that is read.
+/// The version of the folder's layout. No other version is read.
 pub(crate) const FORMAT: u32 = 1;
 
-/// Settings that a run may go on with changed: they do not touch what it computes.
-const FREE: [&str; 8] = [
+/// Settings that may change on resume, since they do not change any result.
+const CHANGEABLE: [&str; 8] = [
     "logging_steps",
     "save_strategy",
     "save_steps",
@@ -36,68 +36,68 @@ pub struct SavedState {
     pub format: u32,
     /// The program that wrote it.
     pub program: String,
-    /// How far the run is.
+    /// The progress of the run.
     pub position: Position,
-    /// The place in the data that the next step reads from; follows from the step and the settings.
-    pub data_order: DataPosition,
-    /// Updates of the optimizer: steps without the skipped ones.
-    pub optimizer_updates: u64,
-    /// The settings, resolved; the seed of the data order is one of them.
+    /// Where the next step reads; follows from the step and the settings.
+    pub(crate) data_order: DataPosition,
+    /// Updates of the optimizer: steps minus skipped ones.
+    pub(crate) optimizer_updates: u64,
+    /// The resolved settings, including the seed of the data order.
     pub config: TrainConfig,
-    /// The schedule of a DeepSpeed file, where one took the place of the settings'.
+    /// The schedule of a DeepSpeed file, if it replaced that of the settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Value>,
     /// Digest of the encoded samples.
-    pub data_sha256: String,
-    /// Number of them.
+    pub(crate) data_sha256: String,
+    /// Number of samples.
     pub samples: usize,
-    /// Processes that trained together. Any number can go on, if a step has as many micro-batches as before.
+    /// Ranks that trained. Any number can resume if a step has as many micro-batches as before.
     #[serde(default = "one")]
     pub ranks: usize,
     /// Files of the checkpoint, relative to its folder.
     pub files: Vec<WrittenFile>,
 }
 
-/// Where in the data a run is.
+/// The position of a run in the data.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DataPosition {
+pub(crate) struct DataPosition {
     /// Passes over the data so far.
-    pub epoch: f64,
-    /// Micro-batches taken since the first step.
-    pub micro_batches: usize,
+    pub(crate) epoch: f64,
+    /// Micro-batches read since the first step.
+    pub(crate) micro_batches: usize,
 }
 
 impl SavedState {
-    /// How the run that wrote this differs from one of this origin; empty where it can go on.
+    /// How the run that wrote this differs from the one of `now`; empty if it can resume.
     pub(crate) fn differences(&self, now: &Origin<'_>) -> Vec<String> {
         let mut found = Vec::new();
         let (mut was, mut is) = (settings(&self.config), settings(now.config));
-        // What counts is how many micro-batches a step has, whoever takes them.
+        // The product matters: micro-batches a step, over all ranks.
         let accumulated = [was.remove(ACCUMULATION), is.remove(ACCUMULATION)].map(|steps| steps.unwrap_or_default());
         let [before, after] = [(&accumulated[0], self.ranks), (&accumulated[1], now.ranks)];
         let micro_batches = |(steps, ranks): (&Value, usize)| steps.as_u64().unwrap_or(1).saturating_mul(ranks as u64);
         if micro_batches(before) != micro_batches(after) {
             found.push(format!(
-                "--{ACCUMULATION} was {} on {} ranks and is {} on {}: a step has to have as many micro-batches as before",
+                "--{ACCUMULATION} was {} on {} ranks and is {} on {}: a step must have as many micro-batches as before",
                 before.0, before.1, after.0, after.1
             ));
         }
         for (key, now) in &is {
             let was = was.get(key).unwrap_or(&Value::Null);
-            if was != now && !FREE.contains(&key.as_str()) {
+            if was != now && !CHANGEABLE.contains(&key.as_str()) {
                 found.push(format!("--{key} was {was} and is {now}"));
             }
         }
-        for key in was.keys().filter(|key| !is.contains_key(*key) && !FREE.contains(&key.as_str())) {
+        for key in was.keys().filter(|key| !is.contains_key(*key) && !CHANGEABLE.contains(&key.as_str())) {
             found.push(format!("--{key} was {} and is not set", was[key]));
         }
         if self.scheduler != now.scheduler_value() {
-            found.push("the scheduler of the --deepspeed file is another".into());
+            found.push("the scheduler of the --deepspeed file has changed".into());
         }
         if self.samples != now.samples {
             found.push(format!("the training data had {} usable samples and have {}", self.samples, now.samples));
         } else if self.data_sha256 != now.data_sha256 {
-            found.push("the training data (or the tokenizer) are others".into());
+            found.push("the training data or the tokenizer have changed".into());
         }
         found
     }
@@ -106,7 +106,7 @@ impl SavedState {
 fn settings(config: &TrainConfig) -> serde_json::Map<String, Value> {
     match serde_json::to_value(config) {
         Ok(Value::Object(map)) => map,
-        // A struct of plain fields is an object.
+        // A struct always serializes to an object.
         _ => serde_json::Map::new(),
     }
 }

@@ -1,8 +1,9 @@
-//! A checkpoint out: under another name first, and whole when it has its own.
+//! Writing a checkpoint: under a temporary name, renamed when it is complete.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use spag_io::{sync_folder, write_atomically};
 use spag_model::{Tokenizer, WeightDtype, WeightSource, WriteOptions, WrittenFile, save_checkpoint, write_buffers};
 
 use super::state::{DataPosition, FORMAT, SavedState};
@@ -12,33 +13,32 @@ use crate::deepspeed::Scheduler;
 use crate::error::{Error, Result};
 use crate::trainer::Trainer;
 
-/// What a run was made from, to be kept with its checkpoints.
+/// What a run was started with; saved in its checkpoints.
 pub(crate) struct Origin<'a> {
     pub(crate) tokenizer: &'a Tokenizer,
     pub(crate) config: &'a TrainConfig,
-    /// The schedule of a DeepSpeed file, where one takes the place of the settings'.
+    /// The schedule of a DeepSpeed file, if it replaces that of the settings.
     pub(crate) scheduler: Option<&'a Scheduler>,
     pub(crate) data_sha256: &'a str,
     pub(crate) samples: usize,
-    /// How many processes train.
     pub(crate) ranks: usize,
 }
 
 impl Origin<'_> {
     pub(super) fn scheduler_value(&self) -> Option<serde_json::Value> {
-        // Plain numbers and names always have a value.
+        // Numbers and names always serialize.
         self.scheduler.and_then(|scheduler| serde_json::to_value(scheduler).ok())
     }
 }
 
-/// Takes part in the [`write`] of another rank, which reads this one's parts.
-pub(crate) fn write_elsewhere(trainer: &Trainer<'_>) -> Result<()> {
-    read_through(trainer.weights())?;
-    trainer.state().optimizer_state().iter().try_for_each(|(_, buffers)| read_through(&**buffers))
+/// This rank's part of a [`write`] on rank 0, which gathers its shards.
+pub(crate) fn follow_write(trainer: &Trainer<'_>) -> Result<()> {
+    gather_layers(trainer.weights())?;
+    trainer.state().optimizer_state().iter().try_for_each(|(_, buffers)| gather_layers(&**buffers))
 }
 
-/// Asks for every layer as whoever writes them does.
-pub(crate) fn read_through(source: &dyn WeightSource) -> Result<()> {
+/// Gathers every layer in the order in which rank 0 writes them.
+pub(crate) fn gather_layers(source: &dyn WeightSource) -> Result<()> {
     let layers = source.layout().layers.len();
     for layer in 0..layers {
         source.unshard(layer, Some(layer + 1).filter(|next| *next < layers))?;
@@ -47,13 +47,13 @@ pub(crate) fn read_through(source: &dyn WeightSource) -> Result<()> {
     Ok(())
 }
 
-/// Writes `checkpoint-<step>` in `output_dir`. Whatever goes wrong, the checkpoints that are there stay.
+/// Writes `checkpoint-<step>` in `output_dir`. If it fails, existing checkpoints are kept.
 pub(crate) fn write(output_dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<PathBuf> {
     let step = trainer.position().step;
     let temporary = output_dir.join(folders::unfinished_name(step));
     let written = fill(&temporary, trainer, origin).and_then(|()| publish(output_dir, step, &temporary));
     if written.is_err() {
-        // Best effort, and it frees a full disk: the error that matters is the one being reported.
+        // Best effort, and it frees a full disk; the first error is returned.
         let _ = fs::remove_dir_all(&temporary);
     }
     written
@@ -77,8 +77,8 @@ fn fill(dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<()> {
         program: concat!("spag-train ", env!("CARGO_PKG_VERSION")).into(),
         position: trainer.position().clone(),
         data_order: DataPosition {
-            epoch: trainer.plan().epochs_after(step),
-            micro_batches: trainer.plan().micro_batches_after(step),
+            epoch: trainer.sampler().epochs_after(step),
+            micro_batches: trainer.sampler().micro_batches_after(step),
         },
         optimizer_updates: trainer.optimizer().updates(),
         config: origin.config.clone(),
@@ -89,12 +89,12 @@ fn fill(dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<()> {
         files,
     };
     let text = serde_json::to_vec_pretty(&state).map_err(|e| Error::io(inner.join(STATE_FILE))(e.into()))?;
-    spag_io::write_atomically(inner.join(STATE_FILE), &text)?;
+    write_atomically(inner.join(STATE_FILE), text)?;
     sync_folder(&inner)?;
-    sync_folder(dir)
+    Ok(sync_folder(dir)?)
 }
 
-/// Gives a whole checkpoint its name, in place of one of the same step.
+/// Renames a complete checkpoint. Replaces one of the same step.
 fn publish(output_dir: &Path, step: usize, temporary: &Path) -> Result<PathBuf> {
     let path = output_dir.join(folders::name(step));
     if path.exists() {
@@ -103,9 +103,4 @@ fn publish(output_dir: &Path, step: usize, temporary: &Path) -> Result<PathBuf> 
     fs::rename(temporary, &path).map_err(Error::io(&path))?;
     sync_folder(output_dir)?;
     Ok(path)
-}
-
-/// Makes the names in a folder last through a power cut.
-fn sync_folder(dir: &Path) -> Result<()> {
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::io(dir))
 }

@@ -17,13 +17,6 @@ pub enum TrainMethod {
     OfflinePo,
 }
 
-impl TrainMethod {
-    /// Whether the loss needs a frozen reference model.
-    pub fn needs_reference(self) -> bool {
-        self != Self::Sft
-    }
-}
-
 /// The learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -122,7 +122,7 @@ impl Observer for RankObserver<'_> {
     fn save(&mut self, trainer: &Trainer<'_>) -> Result<()> {
         match &mut self.0 {
             Some(writer) => writer.save(trainer),
-            None => checkpoint::write_elsewhere(trainer),
+            None => checkpoint::follow_write(trainer),
         }
     }
 }

@@ -10,19 +10,18 @@ use spag_io::Progress;
 use spag_model::{
     Llama, LlamaConfig, LoadOptions, Network, OpenDevice, Tokenizer, WriteOptions, load_model_with, save_checkpoint,
 };
-use spag_rewards::{Sample, read_samples};
 
 use super::output::{OutputDir, RankObserver};
 use super::{Start, TrainJob};
+use crate::batch_sampler::BatchSampler;
 use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
 use crate::config::ShardingRequest;
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, SampleFiles};
 use crate::deepspeed::{DeepSpeed, RunFacts};
 use crate::error::{Error, Result};
+use crate::loss;
 use crate::memory::fit;
-use crate::order::Plan;
-use crate::reference::{ReferenceKey, cached};
-use crate::step::TrainData;
+use crate::reference::{ReferenceKey, cached_reference_log_probs};
 use crate::summary::TrainSummary;
 use crate::trainer::Trainer;
 use crate::zero::ShardedState;
@@ -71,7 +70,7 @@ fn train(
     job.config.check()?;
     // The checks that may fail run before the slow parts.
     let device = job.device.open(env.local_rank)?;
-    let (samples, eval_samples) = (read_all(&job.train_data_path)?, read_all(&job.eval_data_path)?);
+    let (files, eval_files) = (SampleFiles::open(&job.train_data_path)?, SampleFiles::open(&job.eval_data_path)?);
     let output = if group.rank() == 0 { Some(OutputDir::open(job)?) } else { None };
     let saved = match start_from(job, &**group)? {
         Some(dir) if group.rank() == 0 => Some(SavedRun::open(dir)?),
@@ -80,8 +79,8 @@ fn train(
     };
     let model_dir = saved.as_ref().map_or(job.model_name_or_path.as_path(), SavedRun::dir).to_owned();
     let tokenizer = spag_model::load_tokenizer(&model_dir)?;
-    let dataset = Dataset::new(&samples, &tokenizer, job.config.max_length)?;
-    let deepspeed = deepspeed(job, dataset.samples.len(), group.size())?;
+    let dataset = Dataset::read(files, &tokenizer, job.config.max_length)?;
+    let deepspeed = deepspeed(job, dataset.samples().len(), group.size())?;
     let architecture = LlamaConfig::from_file(model_dir.join("config.json"))?;
     let file = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
     let request = ShardingRequest::new(job.zero_stage, job.offload_optimizer, job.offload_param, file)?;
@@ -100,7 +99,7 @@ fn train(
         config: &job.config,
         scheduler: scheduler.as_ref(),
         data_sha256: &data_sha256,
-        samples: dataset.samples.len(),
+        samples: dataset.samples().len(),
         ranks: group.size(),
     };
     if let Some(saved) = &saved {
@@ -109,25 +108,21 @@ fn train(
             return Err(Error::OtherRun { path: saved.dir().to_owned(), differences });
         }
     }
-    let eval = (!eval_samples.is_empty()).then(|| Dataset::new(&eval_samples, &tokenizer, job.config.max_length));
+    let eval = (!eval_files.is_empty()).then(|| Dataset::read(eval_files, &tokenizer, job.config.max_length));
     let eval = eval.transpose()?;
-    drop((samples, eval_samples));
     check_agreement(job, &**group, &device, &architecture, &dataset, eval.as_ref())?;
 
     // The reference model is dropped before the trained model is loaded.
-    let mut of_reference = |dataset: &Dataset| {
-        if !job.config.method.needs_reference() {
-            return Ok(Vec::new());
-        }
-        reference(job, &**group, dataset, &options, progress)
+    let needs_reference = loss::build(&job.config).needs_reference();
+    let mut with_reference = |dataset: Dataset| {
+        if needs_reference { with_reference(job, &**group, dataset, &options, progress) } else { Ok(dataset) }
     };
-    let ref_log_probs = of_reference(&dataset)?;
-    let eval_ref_log_probs = eval.as_ref().map(&mut of_reference).transpose()?.unwrap_or_default();
+    let dataset = with_reference(dataset)?;
+    let eval = eval.map(with_reference).transpose()?;
 
     let network = Network::new(&architecture)?;
     let state = ShardedState::load(&model_dir, network.layout(), &options, &job.config, plan, group.clone())?;
-    let data = TrainData { dataset: &dataset, ref_log_probs: &ref_log_probs };
-    let mut trainer = Trainer::with_state(&network, state, data, &job.config)?.with_scheduler(scheduler.clone());
+    let mut trainer = Trainer::with_state(&network, state, &dataset, &job.config)?.with_scheduler(scheduler.clone());
     if let Some(saved) = &saved {
         saved.restore(&mut trainer)?;
     }
@@ -135,13 +130,12 @@ fn train(
     let writer =
         output.as_ref().map(|output| output.writer(job, deepspeed.as_ref(), origin, resumed_at)).transpose()?;
     let mut observer = RankObserver(writer);
-    let eval = eval.as_ref().map(|dataset| TrainData { dataset, ref_log_probs: &eval_ref_log_probs });
-    trainer.run(eval, &mut observer, progress)?;
+    trainer.run(eval.as_ref(), &mut observer, progress)?;
     observer.finish()?;
     finish(job, &trainer, &tokenizer)?;
     // A launcher may take the exit of a rank for the end of the run, so no rank exits before all files are written.
     group.barrier()?;
-    Ok(TrainSummary { resumed_at, ..TrainSummary::new(trainer.position(), &dataset.dropped, started.elapsed()) })
+    Ok(TrainSummary { resumed_at, ..TrainSummary::new(trainer.position(), dataset.dropped(), started.elapsed()) })
 }
 
 /// The checkpoint to resume from. Rank 0 looks it up for all.
@@ -190,41 +184,38 @@ fn check_agreement(
     Ok(agree(group, &facts)?)
 }
 
-fn read_all(paths: &[PathBuf]) -> Result<Vec<Sample>> {
-    let files: Vec<_> = paths.iter().map(read_samples).collect::<Result<_, _>>()?;
-    Ok(files.into_iter().flatten().collect())
-}
-
 /// The settings of the DeepSpeed file, checked against those of the run.
 fn deepspeed(job: &TrainJob, samples: usize, ranks: usize) -> Result<Option<DeepSpeed>> {
     let Some(path) = &job.deepspeed else { return Ok(None) };
     let run = RunFacts {
         config: &job.config,
         world_size: ranks,
-        total_steps: Plan::of_ranks(&job.config, samples, ranks).steps,
+        total_steps: BatchSampler::new(&job.config, samples, ranks).steps,
         hidden_size: LlamaConfig::from_file(job.model_name_or_path.join("config.json"))?.hidden_size,
     };
     Ok(Some(DeepSpeed::load(path, &run)?))
 }
 
-/// ℓ_ref of a data set, from the output folder or from the reference model.
-fn reference(
+/// A data set with ℓ_ref, from the output folder or from the reference model.
+fn with_reference(
     job: &TrainJob,
     group: &dyn ProcessGroup,
-    dataset: &Dataset,
+    dataset: Dataset,
     // Of the trained model: in the same number format, model and reference agree before the first step.
     options: &LoadOptions,
     progress: &mut dyn Progress,
-) -> Result<Vec<f64>> {
-    let key = ReferenceKey::new(dataset, job.config.max_length, job.reference_dir(), options.dtype)?;
+) -> Result<Dataset> {
+    let key = ReferenceKey::new(&dataset, job.config.max_length, job.reference_dir(), options.dtype)?;
     let load = || -> Result<Llama> { Ok(load_model_with(job.reference_dir(), options)?) };
-    cached(group, &job.output_dir.join("ref_log_probs"), &key, dataset, load, progress)
+    let dir = job.output_dir.join("ref_log_probs");
+    let log_probs = cached_reference_log_probs(group, &dir, &key, &dataset, load, progress)?;
+    dataset.with_reference(log_probs)
 }
 
 /// Writes the finished model, on rank 0.
 fn finish(job: &TrainJob, trainer: &Trainer<'_>, tokenizer: &Tokenizer) -> Result<()> {
     if trainer.group().rank() > 0 {
-        return checkpoint::read_through(trainer.weights());
+        return checkpoint::gather_layers(trainer.weights());
     }
     let dir = job.model_dir.as_ref().unwrap_or(&job.output_dir);
     let options = WriteOptions::new(job.config.dtype());

@@ -1,8 +1,13 @@
 //! Imitation with a KL term (paper, section 3.2; the reference's SFTwithKL).
 
-use candle_core::Result;
+use super::{Loss, LossInput, LossValue, divide, mean};
+use crate::error::Result;
+use crate::metrics::Metric;
 
-use super::{Evaluated, EvaluatedTensors, Loss, Parts, Scored, ScoredTensors, mean};
+/// Mean negative log-probability.
+const SFT: Metric = Metric::mean("sft");
+/// Mean e^ℓ·(ℓ − ℓ_ref).
+const KL: Metric = Metric::mean("kl");
 
 /// mean of w·(−ℓ + β·e^ℓ·(ℓ − ℓ_ref)); the gradient flows through e^ℓ too.
 #[derive(Clone, Copy, Debug)]
@@ -12,31 +17,19 @@ pub struct SftWithKl {
 }
 
 impl Loss for SftWithKl {
-    fn evaluate(&self, batch: &[Scored]) -> Evaluated {
-        let n = batch.len().max(1) as f64;
-        let kl = |s: &Scored| s.log_prob.exp() * (s.log_prob - s.ref_log_prob);
-        let loss = batch.iter().map(|s| s.weight * (self.kl * kl(s) - s.log_prob)).sum::<f64>() / n;
-        let gradient = batch
-            .iter()
-            // d/dℓ e^ℓ(ℓ − ℓ_ref) = e^ℓ(ℓ − ℓ_ref + 1).
-            .map(|s| s.weight / n * (self.kl * s.log_prob.exp() * (s.log_prob - s.ref_log_prob + 1.0) - 1.0))
-            .collect();
-        let parts =
-            Parts { sft: mean(batch.iter().map(|s| -s.log_prob)), kl: mean(batch.iter().map(kl)), ..Parts::default() };
-        Evaluated { loss, gradient, parts }
+    fn metrics(&self) -> &'static [Metric] {
+        &[SFT, KL]
     }
 
-    fn evaluate_tensors(&self, batch: &ScoredTensors) -> Result<EvaluatedTensors> {
-        let n = batch.len().max(1) as f64;
-        let (probability, difference) = (batch.log_prob.exp()?, batch.difference()?);
-        let kl = (&probability * &difference)?;
-        let loss = ((&batch.weight * ((&kl * self.kl)? - &batch.log_prob)?)?.sum_all()? / n)?;
-        let slope = (((probability * (difference + 1.0)?)? * self.kl)? - 1.0)?;
-        let gradient = ((&batch.weight * slope)? / n)?;
-        let parts = match batch.len() {
-            0 => [const { None }; 7],
-            _ => [None, Some(batch.log_prob.mean_all()?.neg()?), Some(kl.mean_all()?), None, None, None, None],
-        };
-        EvaluatedTensors::new(gradient, loss, parts)
+    fn needs_reference(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&self, input: &LossInput) -> Result<LossValue> {
+        let log_probs = input.log_probs();
+        let kl = (log_probs.exp()? * (log_probs - input.ref_log_probs()?)?)?;
+        let each = (input.weights()? * ((&kl * self.kl)? - log_probs)?)?;
+        let loss = divide(&each.sum_all()?, input.samples().len())?;
+        Ok(LossValue { loss, metrics: vec![(SFT, mean(&log_probs.neg()?)?), (KL, mean(&kl)?)] })
     }
 }

@@ -1,4 +1,4 @@
-//! `metrics.jsonl`, line by line, in step with the checkpoint that a run goes on from.
+//! `metrics.jsonl`.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,15 +9,15 @@ use spag_io::{AtomicFile, JsonlAppender};
 
 use crate::error::{Error, Result};
 
-/// Keeps the metrics of a run in its folder.
+/// Appends to `metrics.jsonl` in the output folder of a run.
 #[derive(Debug)]
 pub(crate) struct MetricsLog {
     lines: JsonlAppender<Value>,
 }
 
 impl MetricsLog {
-    /// Begins `metrics.jsonl` in `dir`, or goes on with it after `step` steps: lines about later ones, which are taken
-    /// again, go.
+    /// Starts the file if `step` is 0. Else resumes it after `step` steps and drops the lines of later steps, which are
+    /// taken again.
     pub(crate) fn open(dir: &Path, step: usize) -> Result<Self> {
         let path = dir.join("metrics.jsonl");
         if step == 0 {
@@ -37,7 +37,7 @@ impl MetricsLog {
         Ok(Self { lines: JsonlAppender::resume(&path)?.0 })
     }
 
-    /// Writes one line; it has reached the operating system when this returns.
+    /// Appends one line, which has reached the operating system when this returns.
     pub(crate) fn append(&mut self, line: &impl Serialize) -> Result<()> {
         let line = serde_json::to_value(line).map_err(|e| Error::Metrics(e.into()))?;
         Ok(self.lines.append(&line)?)
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_about_steps_that_are_taken_again_go() {
+    fn resume_drops_a_torn_line_and_lines_of_later_steps() {
         let dir = tempfile::tempdir().unwrap();
         let line = |step: usize| serde_json::json!({"step": step, "loss": step as f64 / 3.0});
         let mut log = MetricsLog::open(dir.path(), 0).unwrap();
@@ -69,7 +69,7 @@ mod tests {
         let steps: Vec<Value> =
             text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["step"].clone()).collect();
         assert_eq!(steps, [1, 2, 3, 4]);
-        // One run at a time; from the start, nothing of it stays.
+        // One run at a time; a new run truncates the file.
         assert!(MetricsLog::open(dir.path(), 0).is_err());
         drop(log);
         MetricsLog::open(dir.path(), 0).unwrap();

@@ -1,10 +1,12 @@
-//! What a run tells about itself: lines of `metrics.jsonl` and TensorBoard events.
+//! Metrics of a run: their declaration, and the lines of `metrics.jsonl`.
 
 mod log;
 mod memory;
+mod metric;
 mod record;
 
-pub use memory::{gib, peak_memory, peak_memory_of};
+pub use memory::peak_memory_of;
+pub use metric::{Metric, MetricValues, Reduction};
 pub use record::{EvalRecord, Record};
 
 pub(crate) use log::MetricsLog;

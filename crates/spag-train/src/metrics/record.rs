@@ -2,30 +2,30 @@
 
 use serde::Serialize;
 
-use crate::loss::Parts;
+use super::MetricValues;
 
 /// A line of `metrics.jsonl` about the steps since the line before. Made by the trainer; read by reports and people.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
     /// Optimizer steps taken, this one included.
     pub step: usize,
     /// Passes over the data so far, as a fraction.
     pub epoch: f64,
-    /// Mean loss of the steps since the last line whose loss was finite; `null` in the file where none was.
+    /// Mean loss of the steps since the last line, without skipped ones; `null` in the file if all were skipped.
     pub loss: f64,
     /// Learning rate after the step, as transformers logs it.
     pub learning_rate: f64,
     /// Global norm of the step's gradients before clipping.
     pub grad_norm: f64,
-    /// What the loss is made of, over the same steps.
+    /// The loss's metrics, over the same steps.
     #[serde(flatten)]
-    pub parts: Parts,
-    /// Tokens trained on per second, saving and evaluating apart.
+    pub metrics: MetricValues,
+    /// Tokens trained on per second, without the time of saving and evaluation.
     pub tokens_per_second: f64,
     /// Floating-point operations per second in units of 10¹², counted as 6 · parameters · tokens: recomputation and
     /// attention scores are not counted.
     pub model_tflops: f64,
-    /// The most memory that the process has held, in GiB; absent where the system does not say.
+    /// Peak memory in GiB; absent if the system does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_memory_gib: Option<f64>,
     /// Steps skipped so far because loss or gradients were not finite.
@@ -34,8 +34,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Every number of the line by its name, but the step.
-    pub fn named(&self) -> Vec<(&'static str, f64)> {
+    /// Every number of the line by its name, except the step.
+    pub(crate) fn named(&self) -> Vec<(&str, f64)> {
         let own = [
             ("epoch", Some(self.epoch)),
             ("loss", Some(self.loss)),
@@ -46,7 +46,7 @@ impl Record {
             ("peak_memory_gib", self.peak_memory_gib),
             ("skipped_steps", Some(self.skipped_steps as f64)),
         ];
-        own.into_iter().filter_map(|(name, value)| Some((name, value?))).chain(self.parts.named()).collect()
+        own.into_iter().filter_map(|(name, value)| Some((name, value?))).chain(self.metrics.iter()).collect()
     }
 }
 

@@ -15,10 +15,10 @@ use crate::config::TrainConfig;
 use crate::error::Result;
 
 pub use adamw::AdamW;
-pub use norm::{clip_factor, global_norm};
+pub use norm::global_norm;
 pub use state::OptimizerState;
 
-pub(crate) use norm::squared_norm;
+pub(crate) use norm::{clip_factor, squared_norm};
 pub(crate) use offload::STAGING_BUFFERS;
 pub(crate) use state::{DecaySpan, ShardedParameters, decay_spans};
 

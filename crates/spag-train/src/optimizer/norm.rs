@@ -25,6 +25,6 @@ pub(crate) fn squared_norm(layers: &[Tensor]) -> Result<f64> {
 
 /// The factor that scales `norm` down to `max_norm`, as torch's `clip_grad_norm_` computes it; a `max_norm` of 0 disables
 /// clipping.
-pub fn clip_factor(norm: f64, max_norm: f64) -> f64 {
+pub(crate) fn clip_factor(norm: f64, max_norm: f64) -> f64 {
     if max_norm > 0.0 { (max_norm / (norm + 1e-6)).min(1.0) } else { 1.0 }
 }

@@ -176,3 +176,64 @@ impl OptimizerState {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spag_model::{Layout, LlamaConfig, WeightDtype};
+
+    use super::*;
+
+    /// Stochastic gradient descent with momentum and weight decay.
+    struct Sgd;
+
+    impl Optimizer for Sgd {
+        fn buffer_names(&self) -> &'static [&'static str] {
+            &["momentum"]
+        }
+
+        fn update(&self, step: &UpdateStep, weights: Weights<'_>, gradient: &Tensor, buffers: &[Tensor]) -> Result<()> {
+            let momentum = ((&buffers[0] * 0.9)? + (gradient * step.gradient_scale)?)?;
+            buffers[0].slice_set(&momentum, 0, 0)?;
+            let decay = if step.decay { 0.5 } else { 0.0 };
+            let moved = |w: &Tensor| (w * (1.0 - step.learning_rate * decay))? - (momentum * step.learning_rate)?;
+            match weights {
+                Weights::F32(weights) => weights.slice_set(&moved(weights)?, 0, 0)?,
+                Weights::Master { wide, rounded } => {
+                    wide.slice_set(&moved(wide)?, 0, 0)?;
+                    rounded.slice_set(&wide.to_dtype(DType::BF16)?, 0, 0)?;
+                }
+                Weights::Stochastic { .. } => return Err(candle_core::Error::Msg("no master weights".into()).into()),
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn optimizer_needs_only_its_update_rule() {
+        let config: LlamaConfig = serde_json::from_str(
+            r#"{"hidden_size": 4, "intermediate_size": 6, "vocab_size": 8, "num_hidden_layers": 1,
+                "num_attention_heads": 1, "max_position_embeddings": 8}"#,
+        )
+        .unwrap();
+        let layout = Layout::new(&config);
+        for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
+            let parameters = FlatBuffers::padded(&layout, dtype, &Device::Cpu, 1).unwrap();
+            let gradients = FlatBuffers::zeros(&layout, &Device::Cpu).unwrap();
+            for (parameter, gradient) in parameters.layers().iter().zip(gradients.layers()) {
+                parameter.slice_set(&parameter.ones_like().unwrap(), 0, 0).unwrap();
+                gradient.slice_set(&gradient.ones_like().unwrap(), 0, 0).unwrap();
+            }
+            let mut state = OptimizerState::new(Box::new(Sgd), &parameters, Placement::Device).unwrap();
+            for _ in 0..2 {
+                state.update(parameters.layers(), gradients.layers(), 0.25, 0.5).unwrap();
+            }
+            let names: Vec<&str> = state.buffers().map(|(name, _)| name).collect();
+            assert_eq!(names, if dtype == WeightDtype::F32 { vec!["momentum"] } else { vec!["momentum", "master"] });
+            // Momenta 0.5 and 0.95. The head starts with the final norm, which does not decay.
+            let [norm, matrix] = [1.0 - 0.25 * (0.5 + 0.95), (1.0 * 0.875 - 0.125) * 0.875 - 0.2375];
+            let head = widened(parameters.layers().last().unwrap()).unwrap().to_vec1::<f32>().unwrap();
+            let close = |got: f32, want: f64| (f64::from(got) - want).abs() < 4e-3;
+            assert!(close(head[0], norm) && close(head[4], matrix), "{dtype}: {head:?} {norm} {matrix}");
+        }
+    }
+}

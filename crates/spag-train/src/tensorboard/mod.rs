@@ -1,4 +1,4 @@
-//! Metrics as TensorBoard reads them: an event file of records, each one protocol buffer message.
+//! TensorBoard event files.
 
 mod record;
 mod writer;

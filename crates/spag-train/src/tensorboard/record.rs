@@ -1,10 +1,10 @@
 //! One record of an event file: TensorFlow's TFRecord framing around an `Event` message.
 //!
-//! The messages are the few fields needed here of TensorFlow's `event.proto` and `summary.proto`; the numbers are theirs.
+//! Only the fields needed here of TensorFlow's `event.proto` and `summary.proto`, with their numbers.
 
 use prost::Message;
 
-/// The version whose readers know that a session's start drops later steps of the session before it.
+/// In this version a session's start drops later steps of earlier sessions.
 const FILE_VERSION: &str = "brain.Event:2";
 
 /// `SessionLog.SessionStatus.START`.
@@ -20,7 +20,7 @@ pub(super) struct Event {
     wall_time: f64,
     #[prost(int64, tag = "2")]
     step: i64,
-    // The three below are members of one `oneof`: at most one of them is ever set.
+    // Members of one `oneof`: at most one is set.
     #[prost(string, optional, tag = "3")]
     file_version: Option<String>,
     #[prost(message, optional, tag = "5")]
@@ -57,13 +57,13 @@ impl Event {
         Self { wall_time, file_version: Some(FILE_VERSION.to_owned()), ..Self::default() }
     }
 
-    /// From here on, entries of earlier files at `step` or later no longer count.
+    /// Tells readers to drop entries of earlier files at `step` or later.
     pub(super) fn restart(wall_time: f64, step: usize) -> Self {
         let session_log = Some(SessionLog { status: SESSION_START });
         Self { wall_time, step: as_int64(step), session_log, ..Self::default() }
     }
 
-    /// Those of `values` that are finite as 32-bit floats, or nothing if none is: one NaN would spoil a chart's axis.
+    /// Those of `values` that are finite as 32-bit floats; `None` if there are none. TensorBoard cannot draw others.
     pub(super) fn scalars(wall_time: f64, step: usize, values: &[(&str, f64)]) -> Option<Self> {
         let value: Vec<_> = values
             .iter()

@@ -1,4 +1,4 @@
-//! The event file of one run of the program.
+//! The event file of one process.
 
 use std::{
     fs::{self, File},
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// Writes scalars to a file that TensorBoard opens: `tensorboard --logdir DIR`.
 ///
 /// The format is TensorFlow's: `tensorflow/core/util/events_writer.cc` and `event.proto`. Every call ends with a whole
-/// record handed to the operating system, so that a chart follows the run and a kill loses at most the record in flight.
+/// record written to the operating system; a kill loses at most one record.
 ///
 /// ```no_run
 /// # fn main() -> spag_train::Result<()> {
@@ -29,10 +29,10 @@ pub struct EventWriter {
 }
 
 impl EventWriter {
-    /// A new file in `dir`, which is made if it is missing, for a run that has `start_step` optimizer steps behind it.
+    /// Creates a file in `dir` for a run that resumes after `start_step` optimizer steps. Creates `dir` if it is missing.
     ///
-    /// An earlier start may have logged steps after its last checkpoint, which are now taken again; an entry tells
-    /// TensorBoard to drop them from the older files in `dir`.
+    /// TensorBoard drops later steps of older files in `dir`: an earlier start may have logged steps after its last
+    /// checkpoint, which are taken again.
     ///
     /// The name is TensorFlow's `events.out.tfevents.SECONDS.HOST.PID.N`: TensorBoard reads the files of a folder in
     /// the order of their names. `N` is the first number that is still free.
@@ -40,7 +40,7 @@ impl EventWriter {
     /// # Errors
     /// [`Error::Io`] if the folder or file cannot be made or written.
     pub fn create(dir: &Path, start_step: usize) -> Result<Self> {
-        fs::create_dir_all(dir).map_err(|source| Error::Io { path: dir.to_owned(), source })?;
+        fs::create_dir_all(dir).map_err(Error::io(dir))?;
         let prefix = format!(
             "events.out.tfevents.{}.{}.{}",
             since_epoch().as_secs(),
@@ -61,10 +61,7 @@ impl EventWriter {
     /// # Errors
     /// [`Error::Io`] if the file cannot be written.
     pub fn scalars(&mut self, step: usize, values: &[(&str, f64)]) -> Result<()> {
-        match Event::scalars(wall_time(), step, values) {
-            Some(event) => self.write(&event),
-            None => Ok(()),
-        }
+        Event::scalars(wall_time(), step, values).map_or(Ok(()), |event| self.write(&event))
     }
 
     /// The file.
@@ -95,7 +92,7 @@ fn wall_time() -> f64 {
     since_epoch().as_secs_f64()
 }
 
-/// A clock set before 1970 must not end a run: it counts as 1970.
+/// Zero if the clock is set before 1970.
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
