@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use ureq::http::Uri;
 
+use crate::endpoint::PromptStyle;
 use crate::error::{Error, Result};
 
 /// A checkpoint or an endpoint.
@@ -31,37 +32,11 @@ pub struct EndpointSpec {
     pub style: PromptStyle,
 }
 
-/// The format of a prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PromptStyle {
-    /// A single user message to `/chat/completions`, for chat models.
-    Chat,
-    /// A text to complete, to `/completions`. Checkpoints get prompts in this format too.
-    Completion,
-}
-
-impl PromptStyle {
-    /// The path after the base URL.
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Self::Chat => "/chat/completions",
-            Self::Completion => "/completions",
-        }
-    }
-
-    fn scheme(self) -> &'static str {
-        match self {
-            Self::Chat => "openai:",
-            Self::Completion => "openai-completions:",
-        }
-    }
-}
-
 impl FromStr for PlayerSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        for style in [PromptStyle::Chat, PromptStyle::Completion] {
+        for style in PromptStyle::ALL {
             if let Some(rest) = text.strip_prefix(style.scheme()) {
                 return endpoint(rest, style).map(Self::Endpoint).map_err(|problem| bad(text, problem));
             }

@@ -18,6 +18,7 @@ use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
 
 pub use config::{EndpointConfig, RetryConfig};
 pub use key::ApiKey;
+pub use protocol::PromptStyle;
 
 use crate::error::{Error, Result};
 use crate::player_spec::EndpointSpec;

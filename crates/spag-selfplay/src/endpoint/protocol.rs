@@ -1,13 +1,42 @@
-//! The OpenAI protocol: requests and answers.
+//! The OpenAI protocol: requests and answers. Another protocol is another [`PromptStyle`].
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::config::EndpointConfig;
-use crate::player_spec::{EndpointSpec, PromptStyle};
+use crate::player_spec::EndpointSpec;
 
 /// Maximum characters of a quoted message.
 const EXCERPT: usize = 300;
+
+/// The format of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptStyle {
+    /// A single user message to `/chat/completions`, for chat models.
+    Chat,
+    /// A text to complete, to `/completions`. Checkpoints get prompts in this format too.
+    Completion,
+}
+
+impl PromptStyle {
+    pub(crate) const ALL: [Self; 2] = [Self::Chat, Self::Completion];
+
+    /// The path after the base URL.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/chat/completions",
+            Self::Completion => "/completions",
+        }
+    }
+
+    /// What a [`PlayerSpec`](crate::PlayerSpec) starts with.
+    pub(crate) fn scheme(self) -> &'static str {
+        match self {
+            Self::Chat => "openai:",
+            Self::Completion => "openai-completions:",
+        }
+    }
+}
 
 /// The JSON of a request for one utterance.
 pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt: &str, seed: u64) -> String {

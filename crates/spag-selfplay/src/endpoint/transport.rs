@@ -8,8 +8,8 @@ use ureq::http::{Response, header};
 use super::backoff::retry_after;
 use super::config::EndpointConfig;
 use super::key::ApiKey;
-use super::protocol::{Content, Usage, excerpt, read_answer, server_message};
-use crate::player_spec::{EndpointSpec, PromptStyle};
+use super::protocol::{Content, PromptStyle, Usage, excerpt, read_answer, server_message};
+use crate::player_spec::EndpointSpec;
 
 /// Maximum size of an answer in bytes.
 const LONGEST_ANSWER: u64 = 16 << 20;
