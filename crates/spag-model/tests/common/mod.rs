@@ -27,7 +27,7 @@ pub(crate) fn config(sampling: Sampling) -> GenerationConfig {
     GenerationConfig { max_new_tokens: 48, sampling, ..GenerationConfig::default() }
 }
 
-/// Room for everything that the tests ask for.
+/// A cache large enough for every test.
 pub(crate) fn engine_config(page_size: usize) -> EngineConfig {
     let pages = 40 * 512 / page_size;
     let prefix_sharing = Default::default();

@@ -17,7 +17,7 @@ pub(crate) fn gradients(model: &Llama, sequences: &[&[u32]], targets: &Targets, 
         .named()
         .unwrap()
         .into_iter()
-        // A copy, so that the oracle has leaves of its own.
+        // A copy: the oracle needs its own leaves.
         .map(|(name, t)| {
             (
                 name,

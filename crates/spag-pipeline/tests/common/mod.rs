@@ -1,4 +1,4 @@
-//! Shared by the tests of this crate.
+//! Helpers of the tests of this crate.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part of this module")]
 
