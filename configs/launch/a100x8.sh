@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A training stage on the 8 × A100-40GB of one machine.
+# A training stage on one host of 8 × A100-40GB.
 #   MODEL=Llama-2-7b-hf DATA=imitation.jsonl OUT=runs/im configs/launch/a100x8.sh im
 #   MODEL=runs/im REF=runs/im DATA=rewarded.jsonl OUT=runs/spag-1 configs/launch/a100x8.sh spag
 set -euo pipefail

@@ -84,11 +84,11 @@ impl StepTime {
                 (UPDATE_BYTES * own * here / assumed.host_memory_bytes).max(4.0 * own / host_link)
             }
         };
-        let spread = match plan.stage {
+        let gather = match plan.stage {
             ZeroStage::OptimizerState | ZeroStage::Gradients => others * element * p / link,
             ZeroStage::Disabled | ZeroStage::Parameters => 0.0,
         };
-        let update = updating + spread;
+        let update = updating + gather;
         let step = compute.max(links).max(host_links) + update;
         Self { compute, links, host_links, update, step, tokens_per_second: t * micro_batches * n / step }
     }

@@ -155,11 +155,11 @@ impl TrainConfig {
         }
         for (name, value) in [("adam_beta1", self.adam_beta1), ("adam_beta2", self.adam_beta2)] {
             if !(0.0..1.0).contains(&value) {
-                return wrong(name, format!("must lie in [0, 1), not {value}"));
+                return wrong(name, format!("must be in [0, 1), not {value}"));
             }
         }
         if !(0.0..=1.0).contains(&self.warmup_ratio) {
-            return wrong("warmup_ratio", format!("must lie in [0, 1], not {}", self.warmup_ratio));
+            return wrong("warmup_ratio", format!("must be in [0, 1], not {}", self.warmup_ratio));
         }
         Ok(())
     }

@@ -116,7 +116,7 @@ impl ShardingPlan {
         self.stage == ZeroStage::Parameters && (world_size > 1 || self.parameters == Placement::Host)
     }
 
-    /// The flags that ask for this plan.
+    /// The flags for this plan.
     pub fn flags(&self) -> String {
         let Self { stage, optimizer, parameters } = self;
         let (stage, optimizer, parameters) = (stage.number(), optimizer.flag(), parameters.flag());
@@ -124,7 +124,7 @@ impl ShardingPlan {
     }
 }
 
-/// What flags and a DeepSpeed file ask for, before free memory is known.
+/// The request of flags and DeepSpeed file, before free memory is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardingRequest {
     /// What is sharded.

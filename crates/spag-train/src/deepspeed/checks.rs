@@ -59,7 +59,7 @@ fn offload(reader: &Reader<'_>, section: &str, least: ZeroStage) -> Option<Strin
     (device == Placement::Host && stage < least).then(|| {
         let (least, stage) = (least.number(), stage.number());
         format!(
-            "`{section}` asks for the cpu, which needs `zero_optimization.stage` {least} or more, not {stage}; \
+            "`{section}` with the cpu needs `zero_optimization.stage` {least} or more, not {stage}; \
              raise the stage or remove the section"
         )
     })

@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         self.problems.push(problem);
     }
 
-    /// The value at `key`, if there is one that is not `null`.
+    /// The value at `key`, unless it is absent or `null`.
     pub(super) fn find(&self, key: &str) -> Option<&'a Value> {
         key.split('.').try_fold(self.root, |value, part| value.get(part)).filter(|value| !value.is_null())
     }

@@ -62,17 +62,16 @@ pub(super) const SECTIONS: &[Section] = &[
                 |value| present(value) && value.get("mode").is_none_or(|mode| mode != "dense"),
                 "attention is dense: remove the section",
             ),
-            refuse("dataloader_drop_last", on, "the last, smaller batch is trained on too: remove the key"),
+            refuse("dataloader_drop_last", on, "the last, smaller batch is used too: remove the key"),
             refuse("curriculum_learning", on, "order the data files themselves, with --data_order sequential"),
             refuse("weight_quantization", present, REMOVE),
             refuse("weight_quantization_config", present, REMOVE),
             refuse("autotuning", on, "choose the batch sizes yourself and remove the section"),
-            refuse("elasticity", on, "restart with another number of processes and remove the section"),
+            refuse("elasticity", on, "restart with another number of ranks and remove the section"),
             refuse("nebula", on, "checkpoints are plain folders: remove the section"),
             refuse("datastates_ckpt", present, "checkpoints are plain folders: remove the section"),
-            refuse("sequence_parallel_size", above_one, "only the data is split over processes: remove the key"),
+            refuse("sequence_parallel_size", above_one, "only the data is sharded over ranks: remove the key"),
         ],
-        ..NONE
     },
     Section { path: "fp16", read: "enabled", idle: FP16_IDLE, refused: &[refuse("enabled", on, NO_FP16)], ..NONE },
     Section { path: "bf16", read: "enabled", idle: BF16_IDLE, refused: BF16_REFUSED, ..NONE },
@@ -98,7 +97,6 @@ pub(super) const SECTIONS: &[Section] = &[
             refuse("bias_correction", off, "the moments' bias is always corrected: remove the key"),
             refuse("max_grad_norm", present, "use `gradient_clipping`"),
         ],
-        ..NONE
     },
     Section {
         path: "scheduler",
@@ -133,15 +131,15 @@ pub(super) const SECTIONS: &[Section] = &[
         path: "pipeline",
         idle: "partition seed_layers activation_checkpoint_interval pipe_partitioned grad_partitioned \
                use_reentrant",
-        refused: &[refuse("stages", above_one, "layers are not split over processes: remove the section")],
+        refused: &[refuse("stages", above_one, "layers are not distributed over ranks: remove the section")],
         ..NONE
     },
     Section {
         path: "tensor_parallel",
         idle: "preset_model tp_overlap_comm tensor_parallel injection_policy_tuple partition_config",
         refused: &[
-            refuse("autotp_size", above_one, "only the data is split over processes: remove the section"),
-            refuse("tp_size", above_one, "only the data is split over processes: remove the section"),
+            refuse("autotp_size", above_one, "only the data is sharded over ranks: remove the section"),
+            refuse("tp_size", above_one, "only the data is sharded over ranks: remove the section"),
         ],
         ..NONE
     },
@@ -168,16 +166,15 @@ pub(super) const SECTIONS: &[Section] = &[
             refuse("cpu_offload", on, "write \"offload_optimizer\": {\"device\": \"cpu\"}"),
             refuse("cpu_offload_param", on, "write \"offload_param\": {\"device\": \"cpu\"}"),
             refuse("cpu_offload_use_pin_memory", on, "write \"pin_memory\" into the offload sections"),
-            refuse("zero_hpz_partition_size", above_one, "there is one level of partitioning: remove the key"),
+            refuse("zero_hpz_partition_size", above_one, "state is sharded over all ranks: remove the key"),
             refuse("zeropp_loco_param", present, REMOVE),
             refuse(
                 "mics_shard_size",
                 |value| value.as_f64().is_some_and(|size| size > 0.0),
-                "state is split over all processes: remove the key",
+                "state is sharded over all ranks: remove the key",
             ),
             refuse("zenflow", present, REMOVE),
         ],
-        ..NONE
     },
     Section {
         path: "zero_optimization.offload_optimizer",
@@ -192,7 +189,6 @@ pub(super) const SECTIONS: &[Section] = &[
                 "the optimizer's state is offloaded as a whole: remove the key",
             ),
         ],
-        ..NONE
     },
     Section {
         path: "zero_optimization.offload_param",

@@ -173,9 +173,9 @@ impl PlannedRun<'_> {
 
     fn advice_for_host(&self, free: &Free) -> String {
         let mut ways = Vec::new();
-        let split = self.with(ShardingPlan { stage: ZeroStage::Parameters, ..self.plan });
-        if split.on_host() < self.on_host() {
-            let needed = format_gib(split.on_host());
+        let sharded = self.with(ShardingPlan { stage: ZeroStage::Parameters, ..self.plan });
+        if sharded.on_host() < self.on_host() {
+            let needed = format_gib(sharded.on_host());
             ways.push(format!("with --zero_stage 3 the ranks here would need {needed} of the host"));
         }
         let on_device = ShardingPlan { stage: self.plan.stage, ..ShardingPlan::default() };

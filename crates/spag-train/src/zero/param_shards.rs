@@ -77,7 +77,7 @@ impl ParamShards {
     /// Starts to gather a layer, in the buffer of the evicted one if that has the same size.
     fn start_gather(&self, layer: usize, evicted: Option<GatheredLayer>) -> Result<GatheredLayer> {
         let Some(shard) = self.shards.get(layer) else {
-            return Err(spag_model::Error::Config(format!("there is no layer {layer}")).into());
+            return Err(spag_model::Error::Config(format!("layer {layer} is out of range")).into());
         };
         let len = self.partition.padded_len(layer);
         let reusable = match evicted {
