@@ -59,7 +59,7 @@ struct Case {
 }
 
 fn case(name: &'static str, method: TrainMethod) -> Case {
-    let expected: Expected = serde_json::from_value(json(fixture(&format!("training/{name}.json")))).unwrap();
+    let expected: Expected = serde_json::from_value(json(fixture(format!("training/{name}.json")))).unwrap();
     let mut settings = expected.hyperparameters.clone();
     settings.retain(|key, _| !["epochs", "order", "dtype"].contains(&key.as_str()));
     let config = TrainConfig {
