@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a checkpoint in PyTorch as spag-train does and says how far apart the two end.
+"""Trains a checkpoint in PyTorch with the settings of a spag-train run and compares the results.
 
     target/release/spag-train --model_name_or_path M --ref_model_name_or_path R --train_data_path D.json \\
         --train_method OfflinePO --lm_kl_coeff 0.2 --lm_sft_coeff 0.5 --learning_rate 1e-3 \\
@@ -10,7 +10,7 @@
 The settings are read from O/train_config.json, which spag-train writes. Everything else (batches, padding, losses,
 clipping, AdamW, the schedule) is computed here with torch and transformers alone, in f32 on the CPU. Prints one JSON
 line: the worst differences of loss, learning rate and gradient norm over all steps, and of the final weights.
-Needs torch, transformers and safetensors; exits with 1 where a bound of --tolerance is exceeded.
+Needs torch, transformers and safetensors; exits with 1 if --tolerance is exceeded.
 """
 import argparse
 import json
@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--ref")
     parser.add_argument("--data", required=True)
-    parser.add_argument("--tolerance", type=float, default=1e-4, help="of losses and gradient norms, relative")
+    parser.add_argument("--tolerance", type=float, default=1e-4, help="relative tolerance of losses and gradient norms")
     args = parser.parse_args()
     torch.manual_seed(0)
     config = json.load(open(f"{args.output_dir}/train_config.json"))

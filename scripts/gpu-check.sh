@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Checks a GPU machine in one call: every kernel against its CPU version, parity with the reference implementation, then
-# how fast copies, products, kernels, 7B training, 7B generation and self-play are; PyTorch beside it where it is there.
+# Checks and benchmarks a GPU machine: every kernel against its CPU version, parity with the reference implementation, and
+# the speed of copies, matrix products, kernels, 7B training, generation and self-play, with PyTorch for comparison.
 #
 #   scripts/gpu-check.sh [BINARY] [--parts kernels,parity,ceilings,ops,train,decode,play,pytorch] [--json FILE] …
 #
-# BINARY is spag-gpu-check, built with the feature `cuda` (docs/CUDA.md); target/release/spag-gpu-check where none is
-# given, and a file that ends in .gz or .zst is unpacked first. Everything after it goes to the program: --help says what
-# there is. Needs a driver and the CUDA 13 libraries; those of PyTorch's wheels will do.
+# BINARY is spag-gpu-check built with the feature `cuda` (docs/CUDA.md), by default target/release/spag-gpu-check. Files
+# that end in .gz or .zst are unpacked first. The other arguments are passed to the program; see --help. Needs a driver and
+# the CUDA 13 libraries, for which PyTorch's wheels suffice.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,7 +14,7 @@ fail() { printf 'gpu-check: %s\n' "$*" >&2; exit 1; }
 
 binary=target/release/spag-gpu-check
 if [[ $# -gt 0 && $1 != --* ]]; then binary=$1; shift; fi
-[[ -f $binary ]] || fail "there is no $binary; build it with: cargo build --release --features cuda --bin spag-gpu-check"
+[[ -f $binary ]] || fail "$binary is missing; build it with: cargo build --release --features cuda --bin spag-gpu-check"
 
 unpacked=
 trap '[[ -z $unpacked ]] || rm -f "$unpacked"' EXIT
@@ -25,10 +25,10 @@ esac
 if [[ -n $unpacked ]]; then chmod +x "$unpacked"; binary=$unpacked; fi
 
 command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 ||
-  fail "no NVIDIA GPU here: nvidia-smi finds no driver or no device"
+  fail "no NVIDIA GPU: nvidia-smi finds no driver or no device"
 
 python=${PYTHON:-python3}
-# The folders of the CUDA libraries that come with PyTorch, for what the system does not have itself.
+# CUDA libraries of PyTorch's wheels, used if the system has none.
 wheels=$("$python" - 2>/dev/null <<'PY' || true
 import glob, os, nvidia
 print(":".join(sorted(set(p for root in nvidia.__path__ for p in glob.glob(os.path.join(root, "*", "lib"))))))

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A CUDA 13.0 toolkit in a folder of its own, from PyPI's wheels: enough to build with `--features cuda` on a machine
-# without a GPU, without root and without NVIDIA's installer. About 1.4 GB. See docs/CUDA.md.
+# Installs a CUDA 13.0 toolkit from PyPI's wheels into a folder, to build with `--features cuda` without a GPU, without
+# root and without NVIDIA's installer. About 1.4 GB. See docs/CUDA.md.
 #
 #   scripts/make-cuda-home.sh DIR        then:  . DIR/env.sh
 #
-# Needs python3 with pip, and a C compiler (CC). PIP is the pip to use, "python3 -m pip" by default.
+# Needs python3 with pip, and a C compiler (CC). PIP is the pip command, "python3 -m pip" by default.
 set -euo pipefail
 
 [ $# -eq 1 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -13,7 +13,7 @@ home=$(cd "$1" && pwd)
 read -ra pip <<<"${PIP:-python3 -m pip}"
 cc=${CC:-cc}
 
-# 13.0 and not newer: a GPU's driver takes PTX of its own version and older ones, and 13.0 is what driver 580 knows.
+# 13.0 rather than newer: a driver accepts PTX of its own CUDA version and older ones, and driver 580 supports 13.0.
 wheels=(
   nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88    # the compiler
   nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85                     # its headers and runtime
@@ -25,7 +25,7 @@ install_wheels() {
   "${pip[@]}" install --quiet --upgrade --no-deps --no-compile --only-binary=:all: --target "$home/wheels" "${wheels[@]}"
 }
 
-# One tree, as an installed toolkit has it: bin, include, nvvm, lib, and lib64, where nvcc and build scripts look.
+# The layout of an installed toolkit: bin, include, nvvm, lib, and lib64, which nvcc and build scripts search.
 lay_out() {
   local part
   for part in bin include nvvm lib; do ln -sfn "wheels/nvidia/cu13/$part" "$home/$part"; done
@@ -35,7 +35,7 @@ lay_out() {
   ln -sf ../../nccl/lib/libnccl.so.2 "$home/lib/libnccl.so.2"
 }
 
-# Wheels hold libNAME.so.VERSION alone; the linker's -lNAME wants libNAME.so.
+# Wheels contain only libNAME.so.VERSION; the linker's -lNAME needs libNAME.so.
 name_libraries() {
   local library file
   for library in "$home"/lib/lib*.so.*; do
@@ -44,8 +44,8 @@ name_libraries() {
   done
 }
 
-# libcuda belongs to the driver, and no wheel has it. To link, a library with the names of all functions that cuda.h
-# declares is enough. It is no driver: whatever is asked of it, it answers CUDA_ERROR_STUB_LIBRARY.
+# libcuda belongs to the driver and is in no wheel. For linking, a stub that defines all functions of cuda.h suffices. Every
+# function returns CUDA_ERROR_STUB_LIBRARY.
 make_driver_stub() {
   mkdir -p "$home/lib/stubs"
   printf '#include <cuda.h>\n' | "$cc" -E -P -I"$home/include" -xc - | tr '\n' ' ' |

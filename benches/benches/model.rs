@@ -1,5 +1,5 @@
-//! The parts with tensors, on the shape of the shipped base model (about one million parameters): a training step, a
-//! decode step, a whole game.
+//! Benchmarks of a training step, a decode step and a whole game, with the shape of the shipped base model (about one
+//! million parameters).
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
@@ -30,7 +30,7 @@ fn prompts() -> PromptSet {
     PromptSet::load(path).expect("the prompts are part of the repository")
 }
 
-/// Forward, backward, norm and update on 32 sequences of 100 tokens, all of them predicted.
+/// Forward, backward, gradient norm and update on 32 sequences of 100 tokens, with loss on all tokens.
 fn train_step(c: &mut Criterion) {
     let checkpoint = checkpoint();
     let model = &checkpoint.model;
@@ -68,7 +68,7 @@ fn train_step(c: &mut Criterion) {
     group.finish();
 }
 
-/// 24 new tokens for 1 and for 256 sequences at a time, prompts found in the cache.
+/// 24 new tokens for 1 and for 256 concurrent sequences, with cached prompts.
 fn decode(c: &mut Criterion) {
     let checkpoint = checkpoint();
     let config = Arc::new(GenerationConfig {
@@ -92,7 +92,7 @@ fn decode(c: &mut Criterion) {
     group.finish();
 }
 
-/// Self-play games of the base model, alone and 64 at a time.
+/// Self-play games of the base model, 1 and 64 at a time.
 fn game(c: &mut Criterion) {
     let checkpoint = checkpoint();
     let prompts = prompts();

@@ -1,7 +1,7 @@
-//! Every op of the model, forward and backward, at the sizes of an 8M and a 35M model.
+//! Benchmarks of every op, forward and backward, at the sizes of an 8M and a 35M model.
 //!
-//! Products count one element a floating-point operation, so that criterion's Gelem/s are GFLOP/s; all other ops count
-//! the bytes that they must read and write.
+//! For products, one element is one floating-point operation, so criterion's Gelem/s are GFLOP/s. For all other ops,
+//! throughput counts the bytes that must be read and written.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
@@ -17,7 +17,7 @@ use spag_model::ops::{embedding, log_prob, matmul, rms_norm, swiglu};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A model's sizes and its batch.
+/// A model's sizes and batch.
 struct Size {
     name: &'static str,
     hidden: usize,
@@ -32,15 +32,14 @@ const SIZES: [Size; 2] = [
     Size { name: "35M", hidden: 512, feed_forward: 1376, vocabulary: 8192, sequences: 4, length: 512 },
 ];
 
-/// Query heads of both sizes, each with keys and values of its own.
+/// Query heads of both models, without GQA.
 const HEADS: usize = 8;
 
 fn random(rows: usize, columns: usize) -> Tensor {
     Tensor::randn(0f32, 1.0, (rows, columns), &Device::Cpu).expect("memory")
 }
 
-/// Runs `f`, an op whose result is not of interest, as criterion asks. Ops run as the model runs them: on a thread of
-/// rayon's pool.
+/// Benchmarks `f` on a rayon thread, where the model runs its ops.
 fn op<R>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: String,
@@ -67,7 +66,7 @@ fn flops(count: usize) -> Throughput {
     Throughput::Elements(count as u64)
 }
 
-/// Bytes of that many f32.
+/// Bytes of `count` f32 numbers.
 fn floats(count: usize) -> Throughput {
     Throughput::Bytes(4 * count as u64)
 }
@@ -91,7 +90,7 @@ fn linear(c: &mut Criterion) {
     group.finish();
 }
 
-/// Half the flops of unmasked attention: two products forward, five backward.
+/// Half the FLOPs of unmasked attention: two products forward, five backward.
 fn attention(c: &mut Criterion) {
     let mut group = c.benchmark_group("attention");
     for size in &SIZES {
@@ -111,7 +110,7 @@ fn attention(c: &mut Criterion) {
     group.finish();
 }
 
-/// The head: one product forward, two backward.
+/// The output head: one product forward, two backward.
 fn head(c: &mut Criterion) {
     let mut group = c.benchmark_group("log_prob");
     for size in &SIZES {
@@ -133,7 +132,7 @@ fn head(c: &mut Criterion) {
     group.finish();
 }
 
-/// Ops that a pass over memory bounds.
+/// Ops bound by memory.
 fn elementwise(c: &mut Criterion) {
     let mut group = c.benchmark_group("elementwise");
     for size in &SIZES {
@@ -172,7 +171,7 @@ fn elementwise(c: &mut Criterion) {
             adamw(Weights::F32(&parameter), &gradient, &m, &v, &at)
         });
         op(&mut group, name("squared_norm, one block"), floats(layer), || squared_norm(&gradient));
-        // What the machine can do, for comparison.
+        // The machine's ceiling, for comparison.
         op(&mut group, name("copy of one block"), floats(2 * layer), || gradient.copy());
     }
     group.finish();

@@ -11,12 +11,12 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").opt_level(2).include("cuda").define("SPAG_EMULATOR", None).file("cuda/emulator.cpp");
-    // nvcc is the one to warn about them.
+    // nvcc reports warnings about kernels.
     build.warnings(false).flag("-ffp-contract=off");
-    // Kernels with mistakes, for the emulator's own tests.
+    // Faulty kernels, for the emulator's own tests.
     kernels.push("cuda/faulty.cu".into());
     for kernel in kernels {
-        // A namespace of its own for each, since helpers of different kernels may have the same names.
+        // One namespace per kernel file, because helpers of different files may have the same names.
         let path = kernel.canonicalize().expect("it was found a moment ago");
         let headers = ops.canonicalize().expect("it was found a moment ago").join("cuda/mma.cuh");
         let name = kernel.strip_prefix(ops).unwrap_or(&kernel).to_string_lossy().replace(['/', '.'], "_");
@@ -26,7 +26,7 @@ fn main() {
         std::fs::write(&file, text).expect("OUT_DIR can be written");
         build.file(file);
     }
-    // Kernels register themselves; nothing else refers to their objects.
+    // Kernels register themselves; no other object refers to theirs.
     build.link_lib_modifier("+whole-archive").compile("spag_emulated_kernels");
 }
 

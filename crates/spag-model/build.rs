@@ -1,8 +1,8 @@
-//! Compiles the kernels to PTX, where the feature `cuda` asks for it.
+//! Compiles the kernels to PTX if the feature `cuda` is enabled.
 //!
-//! `src/ops/attention/forward.cu` becomes `attention_forward.ptx`, for GPUs of compute capability CUDA_COMPUTE_CAP (80
-//! where it is not set) and newer. The program is told this number, and the compiler's version, to check a device before
-//! it is used.
+//! `src/ops/attention/forward.cu` becomes `attention_forward.ptx`, for GPUs of compute capability CUDA_COMPUTE_CAP
+//! (default 80) and newer. This number and the compiler's version are passed to the program, which checks devices
+//! against them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +30,7 @@ fn compile() -> Result<(), String> {
     let ops = Path::new("src/ops");
     let mut sources = Vec::new();
     find(ops, &mut sources).map_err(|e| format!("src/ops: {e}"))?;
-    // All at once: there are a few dozen at most, and each takes seconds.
+    // All in parallel: there are a few dozen at most, and each takes seconds.
     let started = sources.iter().map(|source| {
         let name = source.strip_prefix(ops).unwrap_or(source).with_extension("ptx");
         let name = name.to_string_lossy().replace('/', "_");
@@ -52,7 +52,7 @@ fn compile() -> Result<(), String> {
     Ok(())
 }
 
-/// The version of nvcc as drivers count it: 13000 for 13.0.
+/// The version of nvcc in the drivers' encoding: 13000 for 13.0.
 fn compiler_version() -> Result<u32, String> {
     let output = Command::new("nvcc").arg("--version").output();
     let output = output.map_err(|e| {

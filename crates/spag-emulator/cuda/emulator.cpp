@@ -1,4 +1,4 @@
-// The emulator's threads, scheduler and memory. See emulator.h.
+// Fibers, scheduler and guarded memory of the emulator. See emulator.h.
 #include "emulator.h"
 
 #include <signal.h>
@@ -17,7 +17,7 @@
 #endif
 
 #if defined(__x86_64__)
-// Saves the registers that a call must keep on the stack, the stack pointer in *from, and goes on at `to`.
+// Saves the callee-saved registers on the stack and the stack pointer in *from, and continues at `to`.
 extern "C" void emulator_switch(void** from, void* to);
 asm(R"(
 .text
@@ -84,7 +84,7 @@ std::map<std::string, Entry>& kernels() {
 
 [[noreturn]] void fail(const std::string& why) { throw std::runtime_error(why); }
 
-// Memory that ends (or begins) at a page that faults.
+// Memory that ends (or begins) at a guard page.
 class Guarded {
  public:
   Guarded(size_t bytes, bool at_end) : bytes_(bytes) {
@@ -96,14 +96,14 @@ class Guarded {
     if (base_ == MAP_FAILED) fail("no memory for an argument");
     mprotect(base_ + page, inner_, PROT_READ | PROT_WRITE);
     memset(base_ + page, 0xff, inner_);
-    // On 16 bytes, as a device's allocations are.
+    // Aligned to 16 bytes, as a device's allocations are.
     data_ = at_end ? base_ + page + (inner_ - bytes) / 16 * 16 : base_ + page;
   }
   ~Guarded() { munmap(base_, total_); }
   Guarded(const Guarded&) = delete;
   Guarded& operator=(const Guarded&) = delete;
   unsigned char* data() { return data_; }
-  // Whether the bytes beside the data are as they were.
+  // Whether the bytes next to the data are unchanged.
   bool whole() const {
     const size_t page = size_t(sysconf(_SC_PAGESIZE));
     for (unsigned char* at = base_ + page; at < data_; ++at)
@@ -118,7 +118,7 @@ class Guarded {
   unsigned char *base_, *data_;
 };
 
-// Memory for the stacks of a block's threads.
+// Stacks of a block's threads.
 class Stacks {
  public:
   ~Stacks() { munmap(base, bytes_); }
@@ -187,7 +187,7 @@ void prepare(Thread& thread) {
   thread.groups.clear();
 #if defined(__x86_64__)
   auto** top = reinterpret_cast<void**>(thread.stack + STACK);
-  // Where `fiber` would return to, with the alignment that a called function expects.
+  // The return address of `fiber`, with the stack alignment that a called function expects.
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&fiber);
   for (int i = 0; i < 6; ++i) *--top = nullptr;
@@ -204,7 +204,7 @@ void prepare(Thread& thread) {
 float low(uint32_t pair) { return __bfloat162float({uint16_t(pair & 0xffff)}); }
 float high(uint32_t pair) { return __bfloat162float({uint16_t(pair >> 16)}); }
 
-// c[16×8] += a[16×16]·b[16×8], from and to the lanes' registers.
+// c[16×8] += a[16×16]·b[16×8], on the lanes' registers.
 void multiply(Thread* lanes) {
   float a[16][16], b[16][8];
   for (int lane = 0; lane < LANES; ++lane) {
@@ -252,7 +252,7 @@ void load_matrices(Thread* lanes, bool transposed) {
   }
 }
 
-// All lanes of a warp wait for the same: it happens.
+// Executes the operation that all lanes of a warp have reached.
 void complete(Thread* lanes) {
   switch (lanes[0].wait) {
     case Wait::Shuffle: {
@@ -389,15 +389,15 @@ void wait_for_copies(int but) {
 
 }  // namespace emulator
 
-// One argument: `bytes` at `data`, memory that the kernel gets a pointer to, or the value itself.
+// An argument: `bytes` at `data`, either memory passed as a pointer, or the value itself.
 struct EmulatedArgument {
   void* data;
   size_t bytes;
-  uint32_t kind;  // 0 value, 1 memory that is read, 2 memory that is written
+  uint32_t kind;  // 0 value, 1 input memory, 2 output memory
 };
 
-// Runs a kernel. `schedule`: bit 0 reverses the lanes, bit 1 the warps, bit 2 the blocks, bit 3 puts the guard page before
-// the arguments and not after. Returns 0, or 1 with a reason in `error`.
+// Runs a kernel. `schedule`: bit 0 reverses the lanes, bit 1 the warps, bit 2 the blocks; bit 3 puts the guard page
+// before the arguments instead of after. Returns 0, or 1 with a message in `error`.
 extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uint32_t* size, size_t shared_bytes,
                                const EmulatedArgument* arguments, size_t count, unsigned schedule, char* error,
                                size_t error_bytes) {
@@ -430,7 +430,7 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
     running.arguments = values.data();
     running.shared_bytes = shared_bytes;
     running.threads.resize(threads);
-    // Kept from launch to launch: fresh memory costs more than many kernels.
+    // Reused by later launches: fresh memory costs more than many kernels.
     static thread_local Stacks stacks;
     stacks.reserve(threads * STACK);
     running.shared = std::make_unique<Guarded>(shared_bytes, true);
@@ -447,7 +447,7 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
     for (size_t i = 0; i < blocks; ++i) {
       const size_t at = schedule & 4 ? blocks - 1 - i : i;
       running.index = {unsigned(at % grid[0]), unsigned(at / grid[0] % grid[1]), unsigned(at / grid[0] / grid[1])};
-      // Full of NaNs anew for every block.
+      // Refilled with NaNs for every block.
       memset(running.shared->data(), 0xff, shared_bytes);
       run_block(schedule);
     }
@@ -455,7 +455,7 @@ extern "C" int emulator_launch(const char* name, const uint32_t* grid, const uin
     for (size_t i = 0; i < count; ++i) {
       if (arguments[i].kind == 0) continue;
       Guarded& each = *memory[used++];
-      if (!each.whole()) fail("it writes beside argument " + std::to_string(i));
+      if (!each.whole()) fail("it writes outside argument " + std::to_string(i));
       if (arguments[i].kind == 2) memcpy(arguments[i].data, each.data(), arguments[i].bytes);
       else if (memcmp(arguments[i].data, each.data(), arguments[i].bytes))
         fail("it writes to argument " + std::to_string(i) + ", which it may only read");

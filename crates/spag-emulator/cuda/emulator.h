@@ -1,10 +1,10 @@
-// CUDA's threads, barriers and warp operations on one CPU thread, so that kernels can be run where there is no GPU.
+// Emulates CUDA's threads, barriers and warp operations on one CPU thread, so that kernels run without a GPU.
 //
-// Every CUDA thread of a block is a fiber. A fiber runs until it meets a warp operation or a barrier; a warp operation
-// takes effect when all 32 lanes have met the same one, a barrier when all threads of the block have. What no GPU says:
-// lanes at different operations, a barrier that some threads miss, a lane that ended while others wait, reading shared
-// memory that nobody wrote (it holds NaNs), reading or writing outside an argument (a page that faults).
-// Asynchronous copies take effect as late as they may: when the thread waits for their group.
+// Every CUDA thread of a block is a fiber that runs until it reaches a warp operation or a barrier. A warp operation
+// takes effect when all 32 lanes have reached the same one, a barrier when all threads of the block have. The emulator
+// detects errors that a GPU does not report: lanes at different operations, missed barriers, lanes that end while
+// others wait, reads of unwritten shared memory (it holds NaNs), and accesses outside an argument (a guard page).
+// Asynchronous copies take effect as late as possible: when the thread waits for their group.
 #pragma once
 
 #include <cfloat>
@@ -74,7 +74,7 @@ inline double __hiloint2double(int high, int low) {
   memcpy(&value, &bits, 8);
   return value;
 }
-// One thread runs at a time.
+// Only one thread runs at a time.
 template <class T>
 inline T atomicAdd(T* at, T x) {
   const T before = *at;
@@ -96,9 +96,9 @@ const Index3& block_size();
 const Index3& grid_size();
 unsigned char* dynamic_shared();
 
-// What a fiber waits for.
+// The operation that a fiber waits for.
 enum class Wait { Nothing, Barrier, SyncWarp, Shuffle, Ballot, Mma, Matrix, MatrixTransposed };
-// Gives the processor to the other fibers until the operation is complete. `data` is the lane's part of it.
+// Yields to the other fibers until the operation is complete. `data` is the lane's operand.
 void wait(Wait what, void* data);
 
 struct Shuffle { uint32_t value; int source; uint32_t result; };
@@ -115,7 +115,7 @@ inline uint32_t pack(float low, float high) {
   return uint32_t(__float2bfloat16_rn(low).bits) | uint32_t(__float2bfloat16_rn(high).bits) << 16;
 }
 
-// Kernels by name, as their sources export them.
+// Registers a kernel under its exported name.
 struct Kernel {
   Kernel(const char* name, void (*call)(void*, void**), void* function);
 };

@@ -1,7 +1,7 @@
-// Kernels with one mistake each, to prove that the emulator finds it; and one without.
+// Kernels with one mistake each, which the emulator must detect; and one without.
 #include "../../spag-model/src/ops/cuda/mma.cuh"
 
-// out = in. Right.
+// out = in. Correct.
 EXPORT(faulty_none, (const float* in, float* out, unsigned n), if (threadIdx.x < n) out[threadIdx.x] = in[threadIdx.x])
 
 // The last element is never written.
@@ -16,7 +16,7 @@ EXPORT(faulty_read, (const float* in, float* out, unsigned n),
 EXPORT(faulty_write, (const float* in, float* out, unsigned n),
        if (threadIdx.x < n) out[threadIdx.x + 1] = in[threadIdx.x])
 
-// What may only be read is written.
+// An input is written.
 EXPORT(faulty_input, (float* in, float* out, unsigned n), if (threadIdx.x < n) in[threadIdx.x] = out[threadIdx.x] = 0)
 
 // The second warp misses the barrier.
@@ -32,7 +32,7 @@ EXPORT(faulty_lanes, (const float* in, float* out, unsigned n), {
   if (threadIdx.x < n) out[threadIdx.x] = y;
 })
 
-// An asynchronous copy is read before it is waited for. Four threads copy 16 bytes each.
+// An asynchronous copy is read before waiting for it. Four threads copy 16 bytes each.
 EXPORT(faulty_copy, (const float* in, float* out, unsigned n), {
   DYNAMIC_SHARED(float, shared);
   if (threadIdx.x < 4) copy_async_16(shared + 4 * threadIdx.x, in + 4 * threadIdx.x, 4 * threadIdx.x < n);
@@ -43,7 +43,7 @@ EXPORT(faulty_copy, (const float* in, float* out, unsigned n), {
   copy_async_wait<0>();
 })
 
-// Between writing shared memory and reading what the other warp has written there is no barrier.
+// A barrier is missing between writing shared memory and reading what the other warp wrote.
 EXPORT(faulty_race, (const float* in, float* out, unsigned n), {
   DYNAMIC_SHARED(float, shared);
   shared[threadIdx.x] = in[threadIdx.x];

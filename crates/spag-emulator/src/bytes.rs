@@ -2,7 +2,7 @@
 
 use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Storage, Tensor, bail};
 
-/// The elements of a storage as bytes, by number format.
+/// Dispatches on the number format of a storage.
 macro_rules! with_elements {
     ($storage:expr, $values:ident => $body:expr) => {
         match $storage {
@@ -17,7 +17,7 @@ macro_rules! with_elements {
     };
 }
 
-/// Numbers whose every bit pattern is valid.
+/// Numbers for which every bit pattern is valid.
 trait Plain: Copy {}
 impl Plain for f32 {}
 impl Plain for half::bf16 {}
@@ -32,7 +32,7 @@ fn as_bytes<T: Plain>(values: &[T]) -> &[u8] {
 }
 
 fn as_bytes_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
-    // SAFETY: plain numbers have no padding and any bits are one.
+    // SAFETY: plain numbers have no padding, and every bit pattern is valid.
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 

@@ -1,4 +1,4 @@
-//! Products of matrices as cuBLAS computes them: f32 sums, rounded once.
+//! Matrix products as cuBLAS computes them: f32 sums, rounded once.
 
 use candle_core::{DType, Result, Tensor};
 use spag_model::kernels::{Accumulate, Gemm, Operand, Orientation};

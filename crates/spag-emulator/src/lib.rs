@@ -1,7 +1,7 @@
-//! CUDA kernels on a CPU: the same sources, compiled as C++ and run thread by thread.
+//! Emulates CUDA kernels on a CPU: compiles their sources as C++ and runs them thread by thread.
 //!
-//! It proves what a kernel computes, that it stays inside its memory, and that its barriers and warp operations are
-//! met by all threads; not how fast it is, nor what happens when threads really run at once. See `cuda/emulator.h`.
+//! It checks what a kernel computes, its memory accesses, and that all threads meet its barriers and warp operations.
+//! It shows neither speed nor races between threads that run at the same time. See `cuda/emulator.h`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -20,7 +20,7 @@
 
 mod bytes;
 mod gemm;
-mod recorded;
+mod graph;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,26 +29,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use spag_model::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock};
 
-use recorded::{Recorded, Recording};
+use graph::{EmulatedGraph, GraphOp};
 
 /// Runs kernels on CPU tensors.
 ///
-/// Every launch takes another order of lanes, warps and blocks, and puts the arguments before or after a page that
-/// faults.
+/// Every launch uses another order of lanes, warps and blocks, and puts a guard page before or after the arguments.
 #[derive(Debug, Default)]
 pub struct Emulator {
     launches: Arc<AtomicU32>,
-    /// What is being taken down, instead of running.
-    recording: Mutex<Option<Vec<Recorded>>>,
+    /// Operations of the graph being captured, if any.
+    capturing: Mutex<Option<Vec<GraphOp>>>,
 }
 
 impl Emulator {
-    /// Takes work down where that is asked for; says whether it did.
-    fn records(&self, work: impl FnOnce() -> Recorded) -> bool {
-        let mut recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
-        match recording.as_mut() {
+    /// Appends an operation to the graph being captured. Returns `false` if there is none.
+    fn capture_op(&self, op: impl FnOnce() -> GraphOp) -> bool {
+        let mut capturing = self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
+        match capturing.as_mut() {
             Some(all) => {
-                all.push(work());
+                all.push(op());
                 true
             }
             None => false,
@@ -77,7 +76,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// What an argument's place holds while the kernel runs.
+/// An argument during a launch.
 enum Held {
     Read(Vec<u8>),
     Written(Vec<u8>),
@@ -106,14 +105,14 @@ impl Held {
     }
 }
 
-/// Runs a kernel; `schedule` chooses the order of its threads.
+/// Runs a kernel; `schedule` selects the order of its threads.
 fn run(launch: &Launch<'_>, schedule: u32) -> Result<()> {
     let mut held = launch.args.iter().map(Held::of).collect::<Result<Vec<_>>>()?;
     let arguments: Vec<Argument> = held.iter_mut().map(Held::argument).collect();
     let name = CString::new(launch.kernel.as_str()).map_err(candle_core::Error::wrap)?;
     let (block, mut error) = ([launch.block, 1, 1], vec![0u8; 512]);
-    // SAFETY: every argument points to memory of `held` with its length, which the call alone uses; the kernel works
-    // on copies between pages that fault.
+    // SAFETY: every argument points to memory of `held` with its length, used only by this call; the kernel works on
+    // copies between guard pages.
     let failed = unsafe {
         emulator_launch(
             name.as_ptr(),
@@ -141,36 +140,36 @@ fn run(launch: &Launch<'_>, schedule: u32) -> Result<()> {
 
 impl Kernels for Emulator {
     fn launch(&self, launch: &Launch<'_>) -> Result<()> {
-        if launch.is_empty() || self.records(|| Recorded::launch(launch)) {
+        if launch.is_empty() || self.capture_op(|| GraphOp::launch(launch)) {
             return Ok(());
         }
         run(launch, self.launches.fetch_add(1, Ordering::Relaxed))
     }
 
     fn gemm(&self, gemm: &Gemm<'_>) -> Result<()> {
-        match self.records(|| Recorded::gemm(gemm)) {
-            true => Ok(()),
-            false => gemm::run(gemm),
+        if self.capture_op(|| GraphOp::gemm(gemm)) {
+            return Ok(());
         }
+        gemm::run(gemm)
     }
 
     fn copy(&self, from: &Tensor, to: &Tensor) -> Result<()> {
-        match self.records(|| Recorded::Copy(from.clone(), to.clone())) {
-            true => Ok(()),
-            false => bytes::write(to, &bytes::read(from)?),
+        if self.capture_op(|| GraphOp::Copy(from.clone(), to.clone())) {
+            return Ok(());
         }
+        bytes::write(to, &bytes::read(from)?)
     }
 
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
-        let recording = || self.recording.lock().unwrap_or_else(PoisonError::into_inner);
-        *recording() = Some(Vec::new());
-        let worked = work();
-        let all = recording().take().unwrap_or_default();
-        worked?;
-        Ok(Some(Box::new(Recording::new(all, self.launches.clone()))))
+        let capturing = || self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
+        *capturing() = Some(Vec::new());
+        let result = work();
+        let all = capturing().take().unwrap_or_default();
+        result?;
+        Ok(Some(Box::new(EmulatedGraph::new(all, self.launches.clone()))))
     }
 
-    /// Full of NaNs (of bits that are all set), so that an element which is never written shows.
+    /// Filled with NaNs (all bits set), so that elements which are never written are detected.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let tensor = Tensor::zeros(shape, dtype, &Device::Cpu)?;
         bytes::write(&tensor, &vec![0xff; tensor.elem_count() * dtype.size_in_bytes()])?;

@@ -1,4 +1,4 @@
-//! Kernels with one mistake each (`cuda/faulty.cu`): the emulator has to find it.
+//! The emulator detects the mistakes of the kernels in `cuda/faulty.cu`.
 
 use std::process::Command;
 
@@ -6,10 +6,10 @@ use candle_core::{DType, Device, Result, Tensor};
 use spag_emulator::Emulator;
 use spag_model::kernels::{Arg, Kernels, Launch, Module};
 
-/// Set where a test runs itself again and expects to be stopped.
+/// Set in the child process of a test that runs itself and expects the child to be stopped.
 const CHILD: &str = "SPAG_EMULATOR_CHILD";
 
-/// The output of a kernel for `n` numbers from 1 on, with 64 threads.
+/// The output of a kernel for the input 1..=n, with 64 threads.
 fn run(emulator: &Emulator, kernel: &str, n: usize) -> Result<Vec<f32>> {
     let input = Tensor::arange(1f32, (n + 1) as f32, &Device::Cpu)?;
     let output = emulator.empty(&[n], DType::F32)?;
@@ -32,7 +32,7 @@ fn error(kernel: &str, n: usize) -> String {
 }
 
 #[test]
-fn a_right_kernel_passes_in_every_order() {
+fn correct_kernel_passes_in_every_order() {
     let emulator = Emulator::default();
     for _ in 0..16 {
         assert_eq!(run(&emulator, "none", 5).unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0]);
@@ -41,20 +41,20 @@ fn a_right_kernel_passes_in_every_order() {
 }
 
 #[test]
-fn an_element_that_is_never_written_is_not_a_number() {
+fn unwritten_element_is_nan() {
     let values = run(&Emulator::default(), "gap", 5).unwrap();
     assert_eq!(values[..4], [1.0, 2.0, 3.0, 4.0]);
     assert!(values[4].is_nan());
 }
 
 #[test]
-fn reading_past_the_end_stops_the_process() {
+fn read_past_the_end_stops_the_process() {
     if std::env::var_os(CHILD).is_some() {
-        // Whole vectors of 16 bytes: the page that faults comes next.
+        // Whole vectors of 16 bytes, so that the guard page follows immediately.
         let _ = run(&Emulator::default(), "read", 8);
         return;
     }
-    let name = "reading_past_the_end_stops_the_process";
+    let name = "read_past_the_end_stops_the_process";
     let child =
         Command::new(std::env::current_exe().unwrap()).args(["--exact", name]).env(CHILD, "1").output().unwrap();
     assert_eq!(child.status.code(), Some(70));
@@ -63,35 +63,35 @@ fn reading_past_the_end_stops_the_process() {
 }
 
 #[test]
-fn writing_beside_an_argument_is_found() {
-    // Between the end of five elements and the page that faults there is room for three.
-    assert!(error("write", 5).contains("writes beside argument 1"));
+fn write_outside_an_argument_is_detected() {
+    // There is room for three more elements between the end of five and the guard page.
+    assert!(error("write", 5).contains("writes outside argument 1"));
 }
 
 #[test]
-fn writing_what_may_only_be_read_is_found() {
+fn write_to_an_input_is_detected() {
     assert!(error("input", 5).contains("writes to argument 0, which it may only read"));
 }
 
 #[test]
-fn a_missed_barrier_is_found() {
+fn missed_barrier_is_detected() {
     assert!(error("barrier", 5).contains("a barrier is missed"));
 }
 
 #[test]
-fn lanes_at_different_operations_are_found() {
+fn diverging_warp_operations_are_detected() {
     assert!(error("lanes", 5).contains("different warp operations"));
 }
 
 #[test]
-fn a_copy_that_is_not_waited_for_has_not_come() {
+fn copy_without_a_wait_has_no_effect() {
     assert!(run(&Emulator::default(), "copy", 16).unwrap().iter().all(|x| x.is_nan()));
 }
 
 #[test]
-fn without_a_barrier_the_result_depends_on_the_order() {
+fn missing_barrier_makes_the_result_depend_on_the_order() {
     let emulator = Emulator::default();
-    // Orders 0 and 2: the first warp before the second, and after it.
+    // Orders 0 and 2 run the first warp before the second, and after it.
     let results: Vec<Vec<f32>> = (0..3).map(|_| run(&emulator, "race", 64).unwrap()).collect();
     let right = |half: &[f32], first: f32| half.iter().zip(0..).all(|(x, at)| *x == first + at as f32);
     let missing = |half: &[f32]| half.iter().all(|x| x.is_nan());

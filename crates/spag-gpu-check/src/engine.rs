@@ -1,4 +1,4 @@
-//! The generation engine as a whole against the CPU's.
+//! Compares the generation engine with the CPU's.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ struct Case {
     prompt: String,
 }
 
-/// New tokens of a request: enough to go beyond a page.
+/// Generated tokens per request: enough to exceed a page.
 const TOKENS: usize = 6;
 /// f32 sums in another order, through three blocks.
 const LOG_PROB_TOLERANCE: f32 = 1e-4;
 
-/// The whole engine in f32: prompts in chunks, pages shared and copied, greedy and drawn tokens. The tokens are those of
-/// the CPU's engine, since no two of the fixture's are as likely as rounding could confuse.
+/// Runs the engine in f32, with chunked prefill, shared and copied pages, greedy and random sampling. The tokens must
+/// equal those of the CPU: no two tokens of the fixture are so close that rounding could swap them.
 ///
 /// # Panics
-/// Where they are others, or log-probabilities are farther apart than rounding explains.
+/// If tokens differ, or log-probabilities differ by more than rounding.
 pub fn check(place: &Place, fixtures: &Path) {
     let checkpoint = Checkpoint::load(fixtures.join("tiny-llama")).unwrap();
     let text = std::fs::read_to_string(fixtures.join("generate.json")).unwrap();
@@ -41,7 +41,7 @@ pub fn check(place: &Place, fixtures: &Path) {
         let config =
             GenerationConfig { max_new_tokens: TOKENS, min_new_tokens: 2, sampling, ..GenerationConfig::default() };
         let config = Arc::new(config);
-        // The same beginning, of more than a page, with different ends; and a prompt of one token.
+        // A common prefix longer than a page with different ends, and a prompt of one token.
         for prompt in [format!("{}{seed}", cases[6].prompt), cases[24].prompt.clone()] {
             requests.push(Request { prompt, seed, config: config.clone() });
         }
@@ -72,11 +72,11 @@ pub fn check(place: &Place, fixtures: &Path) {
     }
 }
 
-/// The same weights on the place's device.
+/// A copy of the model on the place's device.
 fn copied(model: &Llama, place: &Place) -> Llama {
-    let parameters = FlatBuffers::zeros(model.parameters().layout(), place.where_to()).unwrap();
+    let parameters = FlatBuffers::zeros(model.parameters().layout(), place.candle_device()).unwrap();
     for (to, from) in parameters.layers().iter().zip(model.parameters().layers()) {
-        to.slice_set(&from.to_device(place.where_to()).unwrap(), 0, 0).unwrap();
+        to.slice_set(&from.to_device(place.candle_device()).unwrap(), 0, 0).unwrap();
     }
     Llama::from_parameters(model.config(), parameters).unwrap()
 }

@@ -1,7 +1,6 @@
-//! Checks that run on a CPU always, through the emulator, and on a GPU where there is one; and measurements of a GPU.
+//! Checks of all kernels, on a CPU through the emulator and on a GPU if present, and benchmarks of a GPU.
 
 pub mod bench;
-pub mod checks;
 pub mod engine;
 pub mod kernels;
 pub mod parity;

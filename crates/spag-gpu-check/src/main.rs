@@ -1,7 +1,6 @@
-//! `spag-gpu-check`: everything about a GPU machine in one call. `scripts/gpu-check.sh` runs it.
+//! `spag-gpu-check`: checks and benchmarks a GPU machine. `scripts/gpu-check.sh` runs it.
 //!
-//! Each part runs in a process of its own, so that a kernel which fails takes nothing else along and memory is free
-//! again for the next.
+//! Each part runs in its own process, so that a crash does not affect the others and all memory is freed.
 
 mod parts;
 
@@ -15,19 +14,19 @@ use spag_gpu_check::{Report, Row};
 
 use parts::{Part, Settings};
 
-/// Check a GPU and measure it: kernels, parity, ceilings, ops, 7B training, generation and self-play, and PyTorch.
+/// Check and benchmark a GPU: kernels, parity, ceilings, ops, 7B training, generation and self-play, and PyTorch.
 #[derive(Debug, Parser)]
 #[command(version, rename_all = "snake_case")]
 struct Args {
-    /// Parts to run, in this order; all where none is named.
+    /// Parts to run, in this order; all by default.
     #[arg(long, value_delimiter = ',', value_enum)]
     parts: Vec<Part>,
-    /// File that gets the rows as JSON.
+    /// Output file of the rows as JSON.
     #[arg(long, value_name = "FILE", default_value = "gpu-check.json")]
     json: PathBuf,
     #[command(flatten)]
     settings: Settings,
-    /// Runs one part here and prints its rows as JSON lines.
+    /// Runs one part in this process and prints its rows as JSON lines.
     #[arg(long, hide = true)]
     child: Option<Part>,
 }
@@ -42,7 +41,6 @@ fn main() -> ExitCode {
 
 fn child(part: Part, settings: &Settings) -> ExitCode {
     let mut print = |row: Row| {
-        // A row is plain data.
         println!("{}", serde_json::to_string(&row).unwrap_or_default());
     };
     match parts::run(part, settings, &mut print) {
@@ -66,16 +64,16 @@ fn parent(args: &Args) -> ExitCode {
     let mut report = Report { device, rows: Vec::new() };
     let parts = if args.parts.is_empty() { Part::ALL.to_vec() } else { args.parts.clone() };
     for part in parts {
-        if let Err(why) = in_a_process(part, &args.settings, &mut report) {
+        if let Err(why) = run_in_process(part, &args.settings, &mut report) {
             report.add(Row {
                 part: part.name().into(),
-                what: "the part as a whole".into(),
+                what: "process".into(),
                 result: why.clone(),
                 numbers: json!({ "error": why }),
                 passed: Some(false),
             });
         }
-        // After every part, so that a call which is cut off leaves what it found.
+        // After every part, so that an interrupted run leaves its results.
         if let Err(error) = write(&args.json, &report) {
             eprintln!("spag-gpu-check: {}: {error}", args.json.display());
             return ExitCode::FAILURE;
@@ -89,8 +87,8 @@ fn write(path: &std::path::Path, report: &Report) -> std::io::Result<()> {
     std::fs::write(path, serde_json::to_vec_pretty(report)?)
 }
 
-/// Runs a part in a process of its own and takes over its rows.
-fn in_a_process(part: Part, settings: &Settings, report: &mut Report) -> Result<(), String> {
+/// Runs a part in a child process and collects its rows.
+fn run_in_process(part: Part, settings: &Settings, report: &mut Report) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut child = Command::new(program)
         .args(["--child", part.name()])
@@ -108,7 +106,7 @@ fn in_a_process(part: Part, settings: &Settings, report: &mut Report) -> Result<
     }
     match child.wait() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("it ended with {status}; its errors are above")),
+        Ok(status) => Err(format!("exited with {status}; see the errors above")),
         Err(e) => Err(e.to_string()),
     }
 }

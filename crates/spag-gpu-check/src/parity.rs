@@ -1,4 +1,4 @@
-//! The reference implementation's fixtures, computed by kernels: training curves and greedy tokens.
+//! Compares kernels with fixtures of the reference implementation: training curves and greedy tokens.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use spag_rewards::read_samples;
 use spag_train::{DataOrder, Observer, Record, TrainConfig, TrainMethod, train_samples};
 
 use crate::Place;
-use crate::checks::guarded;
+use crate::kernels::guarded;
 use crate::report::Row;
 
-/// Runs every comparison and hands its row to `sink`.
+/// Runs every comparison and passes its row to `sink`.
 pub fn run(place: &Place, fixtures: &Path, sink: &mut dyn FnMut(Row)) {
     let mut one = |what: String, check: &dyn Fn() -> String| {
-        let mut said = String::new();
-        let outcome = guarded(|| said = check());
-        let result = outcome.as_ref().map_or_else(String::clone, |()| said);
+        let mut summary = String::new();
+        let outcome = guarded(|| summary = check());
+        let result = outcome.as_ref().map_or_else(String::clone, |()| summary);
         sink(Row { part: "parity".into(), what, numbers: json!(result), result, passed: Some(outcome.is_ok()) });
     };
     one("the engine's tokens are the CPU's: chunks, shared pages, sampling".into(), &|| {
@@ -39,13 +39,13 @@ pub fn run(place: &Place, fixtures: &Path, sink: &mut dyn FnMut(Row)) {
     }
 }
 
-/// The training fixtures.
+/// Methods of the training fixtures.
 pub const METHODS: [(&str, TrainMethod); 2] =
     [("SFTwithKL", TrainMethod::SftWithKl), ("OfflinePO", TrainMethod::OfflinePo)];
 
 #[derive(Deserialize)]
 struct Training {
-    /// Settings by their flags' names, and three that have none.
+    /// Settings by flag name, and three without a flag.
     hyperparameters: serde_json::Map<String, serde_json::Value>,
     curve: Vec<Point>,
 }
@@ -61,10 +61,10 @@ fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> T {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Steps of the fixtures' runs.
+/// Number of steps of the fixtures.
 const STEPS: usize = 12;
 
-/// Keeps the first lines of a run and ends it after them.
+/// Records the first steps of a run, then stops it.
 struct First {
     records: Vec<Record>,
     steps: usize,
@@ -73,20 +73,20 @@ struct First {
 impl Observer for First {
     fn record(&mut self, record: &Record) -> spag_train::Result<()> {
         self.records.push(record.clone());
-        match self.records.len() < self.steps {
-            true => Ok(()),
-            // A run has no other way to end early.
-            false => Err(spag_train::Error::Setting { name: "max_steps", reason: "enough for a comparison".into() }),
+        if self.records.len() < self.steps {
+            return Ok(());
         }
+        // An error is the only way to stop a run early.
+        Err(spag_train::Error::Setting { name: "max_steps", reason: "enough for a comparison".into() })
     }
 }
 
-/// Losses and gradient norms of the first `steps` steps of a fixture's run against the reference implementation's, which
-/// are f32 and whose losses have four decimals: losses within 1e-4 and norms within 1e-4 of themselves in f32; in bf16
-/// within what rounding activations and weights to 8 bits gives, 0.1 and 4e-2.
+/// Compares losses and gradient norms of the first `steps` steps with the reference implementation (f32, losses with
+/// four decimals). Tolerances: in f32 1e-4 for losses and 1e-4 relative for norms; in bf16 0.1 and 4e-2, the effect of
+/// rounding activations and weights to 8 bits.
 ///
 /// # Panics
-/// Where they are farther apart, or the run fails.
+/// If a tolerance is exceeded or the run fails.
 pub fn training(
     place: &Place,
     fixtures: &Path,
@@ -105,7 +105,7 @@ pub fn training(
         ..serde_json::from_value(settings.into()).expect("settings of spag-train")
     };
     let samples = read_samples(fixtures.join("training/train_items.json")).expect("the fixture's samples");
-    let options = LoadOptions { device: place.where_to().clone(), dtype };
+    let options = LoadOptions { device: place.candle_device().clone(), dtype };
     let checkpoint = Checkpoint::load_with(fixtures.join("tiny-llama"), &options).expect("the fixture's model");
     let reference = load_model_with(fixtures.join("tiny-llama/ref"), &options).expect("the fixture's reference");
     let mut first = First { records: Vec::new(), steps };
@@ -121,9 +121,9 @@ pub fn training(
         worst_norm = worst_norm.max((got.grad_norm / want.grad_norm - 1.0).abs());
     }
     let (loss, norm) = if dtype == WeightDtype::F32 { (1e-4, 1e-4) } else { (0.1, 4e-2) };
-    let said = format!("losses within {worst_loss:.1e}, gradient norms within {worst_norm:.1e} of themselves");
-    assert!(worst_loss <= loss && worst_norm <= norm, "{said}");
-    said
+    let summary = format!("losses within {worst_loss:.1e}, gradient norms within {worst_norm:.1e} of themselves");
+    assert!(worst_loss <= loss && worst_norm <= norm, "{summary}");
+    summary
 }
 
 #[derive(Deserialize)]
@@ -137,14 +137,15 @@ struct Case {
     output_ids: Vec<u32>,
 }
 
-/// The first greedy tokens of the first `count` prompts of the fixture: all equal in f32. In bf16 two tokens that are nearly as
-/// likely may change places, and everything after them; so half of all tokens up to the first difference is asked for.
+/// Compares the first greedy tokens of the first `count` prompts with the fixture. In f32 all must be equal. In bf16
+/// close tokens may be swapped, which changes all later tokens, so half of the tokens before the first difference
+/// suffice.
 ///
 /// # Panics
-/// Where fewer are equal, or the engine fails.
+/// If fewer are equal or the engine fails.
 pub fn generation(place: &Place, fixtures: &Path, dtype: WeightDtype, count: usize, tokens: usize) -> String {
     let Generation { cases } = read(&fixtures.join("generate.json"));
-    let options = LoadOptions { device: place.where_to().clone(), dtype };
+    let options = LoadOptions { device: place.candle_device().clone(), dtype };
     let checkpoint = Checkpoint::load_with(fixtures.join("tiny-llama"), &options).expect("the fixture's model");
     let config = Arc::new(GenerationConfig { max_new_tokens: tokens, ..GenerationConfig::default() });
     let requests =
@@ -163,9 +164,9 @@ pub fn generation(place: &Place, fixtures: &Path, dtype: WeightDtype, count: usi
         all += want.len();
         whole += usize::from(completion.token_ids == want);
     }
-    let said =
+    let summary =
         format!("{whole} of {} completions equal, {equal} of {all} tokens before a difference", completions.len());
     let enough = if dtype == WeightDtype::F32 { equal == all } else { 2 * equal >= all };
-    assert!(enough, "{said}");
-    said
+    assert!(enough, "{summary}");
+    summary
 }

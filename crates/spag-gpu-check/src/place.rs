@@ -1,11 +1,11 @@
-//! Where the kernels of a check run.
+//! The device of a check.
 
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor};
 use spag_model::kernels::{self, Kernels};
 
-/// A device for the kernels of a check: a GPU, or the CPU with something that runs kernels there.
+/// A device that runs the kernels of a check: a GPU, or the CPU with emulated kernels.
 #[derive(Clone)]
 pub struct Place {
     device: Device,
@@ -23,7 +23,7 @@ impl Place {
         Self { device: Device::Cpu, kernels: Some(kernels) }
     }
 
-    /// Runs `f` with ops on tensors of this place going to its kernels.
+    /// Runs `f` with ops on tensors of this place using its kernels.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         match &self.kernels {
             Some(kernels) => kernels::using(kernels.clone(), f),
@@ -31,22 +31,19 @@ impl Place {
         }
     }
 
-    /// A copy of a CPU tensor here, in another number format.
-    ///
-    /// # Errors
-    /// No memory.
+    /// Copies a CPU tensor to this place, in another number format.
     pub fn put(&self, tensor: &Tensor, dtype: DType) -> Result<Tensor> {
-        // A copy always: what a kernel does in place must not reach the tensor that the CPU version gets.
+        // Always a copy: in-place kernels must not modify the CPU version's tensor.
         tensor.to_dtype(dtype)?.copy()?.to_device(&self.device)
     }
 
-    /// Whether its kernels run on the CPU.
+    /// Whether the kernels are emulated.
     pub fn is_emulated(&self) -> bool {
         self.kernels.is_some()
     }
 
-    /// Its device.
-    pub fn where_to(&self) -> &Device {
+    /// The candle device.
+    pub fn candle_device(&self) -> &Device {
         &self.device
     }
 }

@@ -1,10 +1,10 @@
-//! Random tensors and the comparison of results.
+//! Random tensors and comparisons.
 
 use candle_core::{DType, Device, Result, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Random numbers of a check; the same for every place.
+/// Random numbers of a check; the same on every place.
 pub(crate) struct Random(ChaCha8Rng);
 
 impl Random {
@@ -12,7 +12,7 @@ impl Random {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Numbers in [-1, 1) that bf16 holds exactly, f32, on the CPU: so that both formats compute from the same.
+    /// f32 CPU tensor of numbers in [-1, 1) that are exact in bf16, so that both formats get the same inputs.
     pub(crate) fn tensor(&mut self, shape: &[usize]) -> Result<Tensor> {
         let count = shape.iter().product();
         let values: Vec<f32> =
@@ -26,8 +26,8 @@ impl Random {
     }
 }
 
-/// Largest difference allowed, relative to the largest element expected: f32 sums in another order, or results rounded
-/// to bf16 (2⁻⁹ of the element, and as much again for intermediate values that are rounded).
+/// Tolerance relative to the largest expected element: f32 sums in another order, or rounding to bf16 (2⁻⁹ per element,
+/// and as much for rounded intermediates).
 pub(crate) fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::BF16 => 8e-3,
@@ -35,7 +35,7 @@ pub(crate) fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// Panics where `got` is farther from `want` than `tolerance` of the largest element.
+/// Panics if `got` differs from `want` by more than `tolerance` of the largest element.
 pub(crate) fn close(got: &Tensor, want: &Tensor, tolerance: f64, what: &str) {
     let values = |t: &Tensor| -> Vec<f64> {
         let t = t.to_device(&Device::Cpu).and_then(|t| t.to_dtype(DType::F64)).and_then(|t| t.flatten_all());

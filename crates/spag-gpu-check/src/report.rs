@@ -1,26 +1,26 @@
-//! What a whole check says at its end: one table, and the same as JSON.
+//! The report: a table, and the same as JSON.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The part of the check: `kernels`, `parity`, `ceilings`, …
+    /// The part: `kernels`, `parity`, `ceilings`, …
     pub part: String,
-    /// What was checked or measured.
+    /// The subject of the check or measurement.
     pub what: String,
-    /// What came of it, in words for people.
+    /// The result as text.
     pub result: String,
-    /// The numbers behind it.
+    /// The result as numbers.
     pub numbers: serde_json::Value,
-    /// Whether it is as it should be; absent for measurements.
+    /// Whether the check passed; absent for measurements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed: Option<bool>,
 }
 
-/// All rows, in the order of the check.
+/// All rows, in order of execution.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// The GPU and its driver.
@@ -30,13 +30,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a row and prints it, so that a check which is cut off has said what it knew.
+    /// Adds a row and prints it at once, so that an interrupted run shows its results.
     pub fn add(&mut self, row: Row) {
         println!("{row}");
         self.rows.push(row);
     }
 
-    /// Rows that are not as they should be.
+    /// Number of failed checks.
     pub fn failed(&self) -> usize {
         self.rows.iter().filter(|row| row.passed == Some(false)).count()
     }

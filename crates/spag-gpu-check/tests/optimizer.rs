@@ -1,4 +1,4 @@
-//! AdamW with its state on the host: gradients come down, parameters go up, and nothing else changes.
+//! AdamW with its state on the host gives the same bits as on the device.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn model() -> Llama {
     Llama::init(&config, 3).unwrap()
 }
 
-/// Gradients that differ from layer to layer.
+/// Gradients that differ between layers.
 fn gradients(like: &FlatBuffers) -> FlatBuffers {
     let gradients = FlatBuffers::zeros(like.layout(), &Device::Cpu).unwrap();
     for (index, layer) in gradients.layers().iter().enumerate() {
@@ -30,7 +30,7 @@ fn gradients(like: &FlatBuffers) -> FlatBuffers {
     gradients
 }
 
-/// All parameters, and the state, after three updates.
+/// All parameters and the optimizer state after three updates.
 fn updated(dtype: WeightDtype, place: Placement) -> Vec<Vec<f32>> {
     let model = model().to_dtype(dtype).unwrap().deep_copy().unwrap();
     let (parameters, config) = (model.parameters(), TrainConfig { weight_decay: 0.1, ..TrainConfig::default() });
@@ -42,13 +42,13 @@ fn updated(dtype: WeightDtype, place: Placement) -> Vec<Vec<f32>> {
     let all = |layers: &[Tensor]| -> Vec<Vec<f32>> {
         layers.iter().map(|layer| widened(layer).unwrap().to_vec1().unwrap()).collect()
     };
-    // Master weights of f32 parameters, which are there on the host alone, say nothing new.
+    // f32 parameters have master weights only on the host; they are not compared.
     let moments = optimizer.buffers().filter(|(stem, _)| stem.starts_with("exp_avg"));
     all(parameters.layers()).into_iter().chain(moments.flat_map(|(_, buffers)| all(buffers))).collect()
 }
 
 #[test]
-fn an_update_on_the_host_gives_the_same_bits() {
+fn host_update_equals_device_update_bit_by_bit() {
     let emulated = Place::emulated(Arc::new(Emulator::default()));
     for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
         let here = emulated.run(|| updated(dtype, Placement::Device));
@@ -72,7 +72,7 @@ fn same(got: &[Vec<f32>], want: &[Vec<f32>], what: &str) {
     }
 }
 
-/// The first block as it was.
+/// The first block before any update.
 fn updated_zero_times(dtype: WeightDtype) -> Vec<f32> {
     let model = model().to_dtype(dtype).unwrap().to_dtype(WeightDtype::F32).unwrap();
     model.parameters().layers()[1].to_vec1().unwrap()

@@ -1,4 +1,4 @@
-//! ZeRO on devices: every stage gives the same bits, with and without offloads.
+//! ZeRO on devices: every stage, with and without offload, gives the same bits.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -114,18 +114,12 @@ impl Tokenizer {
     }
 
     /// Encodes `text` without adding BOS or EOS.
-    ///
-    /// # Errors
-    /// The tokenizer rejects the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false).map_err(|e| Error::Encoding(e.to_string()))?;
         Ok(encoding.get_ids().to_vec())
     }
 
     /// Decodes `ids`, skipping special tokens.
-    ///
-    /// # Errors
-    /// The decoder rejects the tokens.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         self.inner.decode(ids, true).map_err(|e| Error::Encoding(e.to_string()))
     }
@@ -146,7 +140,7 @@ impl Tokenizer {
     }
 
     /// The tokenizer's files as they were read: (name, contents).
-    pub fn files(&self) -> &[(String, Vec<u8>)] {
+    pub(crate) fn files(&self) -> &[(String, Vec<u8>)] {
         &self.files
     }
 }
@@ -172,9 +166,6 @@ pub struct Detokenizer {
 
 impl Detokenizer {
     /// Appends a token and returns the new text, which may be empty.
-    ///
-    /// # Errors
-    /// The decoder rejects the tokens.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
         self.ids.push(id);
         let before = tokenizer.decode(&self.ids[self.context..self.emitted])?;
@@ -191,9 +182,6 @@ impl Detokenizer {
     }
 
     /// Returns the text held back. Incomplete characters become replacement characters.
-    ///
-    /// # Errors
-    /// The decoder rejects the tokens.
     pub fn finish(&self, tokenizer: &Tokenizer) -> Result<String> {
         let before = tokenizer.decode(&self.ids[self.context..self.emitted])?;
         let now = tokenizer.decode(&self.ids[self.context..])?;

@@ -1,4 +1,4 @@
-//! Checkpoints in and out a tensor at a time: the same bytes and the same numbers as all at once.
+//! Streaming checkpoints tensor by tensor gives the same bytes and numbers as whole models.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn values(buffers: &FlatBuffers) -> Vec<Vec<f32>> {
 }
 
 #[test]
-fn a_model_drawn_as_it_is_written_is_the_one_drawn_first() {
+fn write_random_model_equals_init_and_save() {
     for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
         for max_shard_bytes in [u64::MAX, 100_000] {
             let (drawn, streamed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -44,7 +44,7 @@ fn a_model_drawn_as_it_is_written_is_the_one_drawn_first() {
 }
 
 #[test]
-fn with_a_tokenizer_too() {
+fn write_random_model_includes_the_tokenizer() {
     let Checkpoint { model, tokenizer } = Checkpoint::load(fixture("tiny-llama")).unwrap();
     let (drawn, streamed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let options = WriteOptions::new(WeightDtype::Bf16);
@@ -56,7 +56,7 @@ fn with_a_tokenizer_too() {
 }
 
 #[test]
-fn loaded_as_bf16_is_loaded_and_rounded() {
+fn loading_as_bf16_equals_loading_and_rounding() {
     let dir = tempfile::tempdir().unwrap();
     for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
         write_random_model(&config(), 5, None, dir.path(), WriteOptions { dtype, max_shard_bytes: 100_000 }).unwrap();
@@ -69,7 +69,7 @@ fn loaded_as_bf16_is_loaded_and_rounded() {
 }
 
 #[test]
-fn buffers_of_either_format_come_back() {
+fn buffers_round_trip_in_both_formats() {
     let dir = tempfile::tempdir().unwrap();
     let buffers = Llama::init(&config(), 1).unwrap().parameters().to_dtype(WeightDtype::Bf16).unwrap();
     write_buffers(&buffers, dir.path(), "exp_avg", WriteOptions::new(WeightDtype::F32)).unwrap();
@@ -84,7 +84,7 @@ fn buffers_of_either_format_come_back() {
 }
 
 #[test]
-fn a_view_is_set_and_its_neighbours_are_not() {
+fn set_view_leaves_other_views_unchanged() {
     let layout = Layout::new(&config());
     let buffers = FlatBuffers::zeros(&layout, &Device::Cpu).unwrap();
     let view = &layout.layers[1].views[4];
@@ -103,7 +103,7 @@ fn a_view_is_set_and_its_neighbours_are_not() {
 }
 
 #[test]
-fn damaged_files_are_named() {
+fn damaged_files_are_rejected_by_name() {
     let dir = tempfile::tempdir().unwrap();
     write_random_model(&config(), 5, None, dir.path(), WriteOptions::new(WeightDtype::F32)).unwrap();
     let path = dir.path().join("model.safetensors");
@@ -129,7 +129,7 @@ fn damaged_files_are_named() {
 }
 
 #[test]
-fn the_number_format_follows_the_device() {
+fn auto_dtype_depends_on_the_device() {
     let mut config = config();
     assert_eq!(DtypeChoice::Auto.resolve(&config, &Device::Cpu), WeightDtype::F32);
     config.extra.insert("torch_dtype".into(), "bfloat16".into());

@@ -1,4 +1,4 @@
-//! The engine's promises: a request's result is its own, memory is fixed, what is common is computed once.
+//! Properties of the engine: results do not depend on the batch, memory is bounded, common prefixes are computed once.
 
 mod common;
 
@@ -10,17 +10,17 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_model::{Completion, Engine, EngineConfig, Generate, GenerationConfig, PrefixSharing, Request, Sampling};
 
-/// Everything that must not depend on the company, bit by bit.
-fn essence(completion: &Completion) -> (Vec<u32>, Vec<u32>, Vec<u32>, String) {
+/// The parts of a completion that must not depend on the batch, as bits.
+fn result_bits(completion: &Completion) -> (Vec<u32>, Vec<u32>, Vec<u32>, String) {
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
     let Completion { token_ids, text, model_log_probs, sampling_log_probs, .. } = completion;
     (token_ids.clone(), bits(model_log_probs), bits(sampling_log_probs), text.clone())
 }
 
-/// Greedy and sampled; alone, in company of any order and size, in chunks of any size, with and without shared pages,
-/// with so little memory that requests give way to each other.
+/// Greedy and sampled requests, alone and in batches of any order and size, with any chunk size, with and without
+/// prefix sharing, and with so little memory that requests are preempted.
 #[test]
-fn results_do_not_depend_on_the_company() {
+fn results_do_not_depend_on_the_batch() {
     let sampled = Sampling::Random { temperature: 1.2, top_k: Some(400), top_p: Some(0.98) };
     for sampling in [Sampling::Greedy, Sampling::at_temperature(1.2), sampled] {
         let all = requests(&config(sampling));
@@ -28,7 +28,7 @@ fn results_do_not_depend_on_the_company() {
         let alone: Vec<_> = all
             .iter()
             .map(|request| {
-                essence(&run(EngineConfig { prefix_sharing: PrefixSharing::Off, ..base }, vec![request.clone()])[0])
+                result_bits(&run(EngineConfig { prefix_sharing: PrefixSharing::Off, ..base }, vec![request.clone()])[0])
             })
             .collect();
         let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -46,7 +46,7 @@ fn results_do_not_depend_on_the_company() {
             let mut engine = Engine::new(&checkpoint(), setting).unwrap();
             let shuffled = order.iter().map(|index| all[*index].clone()).collect();
             for (index, completion) in order.iter().zip(engine.generate(shuffled).unwrap()) {
-                assert_eq!(essence(&completion), alone[*index], "request {index}, {setting:?}");
+                assert_eq!(result_bits(&completion), alone[*index], "request {index}, {setting:?}");
             }
             preemptions += engine.stats().preemptions;
         }
@@ -54,11 +54,11 @@ fn results_do_not_depend_on_the_company() {
     }
 }
 
-/// Requests join and leave at every step, some are dropped on the way.
+/// Requests join and leave at every step; some are aborted.
 #[test]
-fn requests_come_and_go_at_any_time() {
+fn requests_can_join_and_abort_at_any_step() {
     let all = requests(&config(Sampling::at_temperature(1.0)));
-    let want: Vec<_> = run(engine_config(16), all.clone()).iter().map(essence).collect();
+    let want: Vec<_> = run(engine_config(16), all.clone()).iter().map(result_bits).collect();
     let mut engine = Engine::new(&checkpoint(), EngineConfig { max_running: 5, ..engine_config(16) }).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(6);
     let (mut ids, mut dropped, mut completed) = (Vec::new(), Vec::new(), 0);
@@ -74,7 +74,7 @@ fn requests_come_and_go_at_any_time() {
         for (id, completion) in engine.step().unwrap() {
             let index = ids.iter().position(|known| *known == id).unwrap();
             assert!(!dropped.contains(&index), "request {index} was dropped");
-            assert_eq!(essence(&completion), want[index]);
+            assert_eq!(result_bits(&completion), want[index]);
             completed += 1;
         }
     }
@@ -83,22 +83,22 @@ fn requests_come_and_go_at_any_time() {
 }
 
 #[test]
-fn a_prompt_that_was_seen_is_not_computed_again() {
+fn repeated_prompt_is_served_from_the_cache() {
     let request = &requests(&config(Sampling::Greedy))[3];
     let mut engine = Engine::new(&checkpoint(), engine_config(16)).unwrap();
     let first = engine.generate(vec![request.clone()]).unwrap().remove(0);
     let before = engine.stats();
     let second = engine.generate(vec![request.clone()]).unwrap().remove(0);
-    assert_eq!(essence(&first), essence(&second));
+    assert_eq!(result_bits(&first), result_bits(&second));
     assert_eq!((first.cached_tokens, second.cached_tokens), (0, first.prompt_tokens - 1));
-    // The last prompt token, and each new one but the last.
+    // The last prompt token, and each new token but the last.
     let computed = engine.stats().computed_tokens - before.computed_tokens;
     assert_eq!(computed as usize, second.token_ids.len());
 }
 
-/// Requests that come together and begin alike compute their beginning once, whatever follows it.
+/// Concurrent requests with a common prefix compute it once.
 #[test]
-fn a_common_beginning_is_computed_once() {
+fn common_prefix_is_computed_once() {
     let rules = &cases()[2].prompt;
     let tokenizer = checkpoint().tokenizer.clone();
     let config = Arc::new(GenerationConfig { max_new_tokens: 1, ..GenerationConfig::default() });
@@ -112,7 +112,7 @@ fn a_common_beginning_is_computed_once() {
         let stats = engine.stats();
         assert_eq!(stats.prompt_tokens as usize, asked);
         assert_eq!(stats.prompt_tokens - stats.cached_tokens, stats.computed_tokens);
-        // All but the last pages' worth of each, and the beginning itself once.
+        // The prefix once, and the rest of each.
         let most = asked / 20 + 20 * 16;
         assert!((stats.computed_tokens as usize) < most, "{} of {asked} computed", stats.computed_tokens);
         assert!(stats.hit_rate() > 0.6, "{}", stats.hit_rate());
@@ -123,15 +123,15 @@ fn a_common_beginning_is_computed_once() {
     assert_eq!((engine.stats().computed_tokens as usize, engine.stats().cached_tokens), (asked, 0));
 }
 
-/// Memory for a fraction of what is asked for is enough, as long as each request fits.
+/// A fraction of the memory suffices, as long as each request fits.
 #[test]
-fn little_memory_makes_it_slower_but_not_different() {
+fn preemption_does_not_change_results() {
     let all = requests(&config(Sampling::Greedy));
-    let want: Vec<_> = run(engine_config(16), all.clone()).iter().map(essence).collect();
+    let want: Vec<_> = run(engine_config(16), all.clone()).iter().map(result_bits).collect();
     let longest = cases().iter().map(|case| case.input_ids.len() + 48).max().unwrap();
     let setting = EngineConfig { pages: longest.div_ceil(16), ..engine_config(16) };
     let mut engine = Engine::new(&checkpoint(), setting).unwrap();
-    let got: Vec<_> = engine.generate(all).unwrap().iter().map(essence).collect();
+    let got: Vec<_> = engine.generate(all).unwrap().iter().map(result_bits).collect();
     assert_eq!(got, want);
     assert!(engine.stats().preemptions > 0 && engine.stats().recomputed_tokens > 0);
 }

@@ -1,4 +1,4 @@
-//! Generation against the reference: prompts, token ids and 48 greedy tokens each from transformers.
+//! Compares generation with the reference: prompts, token ids and 48 greedy tokens each from transformers.
 
 mod common;
 
@@ -11,7 +11,7 @@ use spag_model::{
 };
 
 #[test]
-fn prompts_have_the_references_token_ids() {
+fn prompt_token_ids_equal_the_reference() {
     let tokenizer = checkpoint().tokenizer.clone();
     for case in cases() {
         let mut ids = vec![tokenizer.bos()];
@@ -20,9 +20,9 @@ fn prompts_have_the_references_token_ids() {
     }
 }
 
-/// Alone and batched, with and without shared prefixes, whatever the pages and chunks.
+/// Alone and batched, with and without prefix sharing, for several page and chunk sizes.
 #[test]
-fn greedy_tokens_equal_the_references() {
+fn greedy_tokens_equal_the_reference() {
     let cases = cases();
     for page_size in [1, 16, 64] {
         for prefix_sharing in [PrefixSharing::On, PrefixSharing::Off] {
@@ -45,7 +45,7 @@ fn greedy_tokens_equal_the_references() {
     }
 }
 
-/// What the engine says of its own tokens is what a plain forward pass over the finished text says.
+/// The engine's log-probabilities equal those of a forward pass over the finished text.
 #[test]
 fn log_probabilities_equal_a_plain_forward_pass() {
     let model = &checkpoint().model;
@@ -69,21 +69,21 @@ fn log_probabilities_equal_a_plain_forward_pass() {
 }
 
 #[test]
-fn long_prompts_lose_tokens_on_the_left() {
+fn long_prompts_are_truncated_on_the_left() {
     let case = &cases()[2];
     let short = Arc::new(GenerationConfig { max_new_tokens: 8, ..GenerationConfig::default() });
     let request = |prompt: String| Request { prompt, seed: 0, config: short.clone() };
     let setting = EngineConfig { max_length: 64, ..engine_config(16) };
     let got = run(setting, vec![request(case.prompt.clone())]).remove(0);
     assert_eq!((got.prompt_tokens, got.truncated_tokens), (56, case.input_ids.len() - 56));
-    // The last tokens are what it read: the same tokens without a cut go on alike, but for the BOS that was cut off.
+    // The truncated prompt gives the same tokens as its last tokens alone, except for the removed BOS.
     let mut engine = Engine::new(&checkpoint(), setting).unwrap();
     engine.generate(vec![request(case.prompt.clone()), request("short".into())]).unwrap();
     assert_eq!(engine.stats().truncated_prompts, 1);
 }
 
 #[test]
-fn eos_is_held_back_until_enough_tokens_are_out() {
+fn min_new_tokens_suppresses_eos() {
     let held = GenerationConfig { min_new_tokens: 48, ..config(Sampling::at_temperature(1.5)) };
     let completions = run(engine_config(16), requests(&held));
     assert!(completions.iter().all(|c| c.token_ids.len() == 48 && c.finish == FinishReason::Length));
@@ -92,7 +92,7 @@ fn eos_is_held_back_until_enough_tokens_are_out() {
 }
 
 #[test]
-fn stop_tokens_and_stop_strings_end_a_completion() {
+fn stop_tokens_and_stop_strings_end_completions() {
     let plain = run(engine_config(16), requests(&config(Sampling::Greedy)));
     let (at, whole) = plain.iter().enumerate().find(|(_, c)| c.text.chars().count() > 12).unwrap();
     let request = |config: GenerationConfig| Request {
@@ -120,7 +120,7 @@ fn stop_tokens_and_stop_strings_end_a_completion() {
 }
 
 #[test]
-fn impossible_requests_are_refused_and_say_why() {
+fn impossible_requests_are_rejected_with_the_reason() {
     let checkpoint = checkpoint();
     let mut engine = Engine::new(&checkpoint, EngineConfig { max_length: 64, pages: 3, ..engine_config(16) }).unwrap();
     let mut refused = |config: GenerationConfig, prompt: &str| {
@@ -143,9 +143,9 @@ fn impossible_requests_are_refused_and_say_why() {
     }
 }
 
-/// All pieces and the rest are the text; no piece is ever broken, though characters come in several tokens.
+/// The pieces and the rest add up to the text; no piece splits a character, although characters span several tokens.
 #[test]
-fn text_comes_in_whole_characters() {
+fn detokenizer_never_splits_characters() {
     let tokenizer = &checkpoint().tokenizer;
     let texts = ["Straße, 東京 and 🐎🐅!", "  two blanks", "é", "", "ends in half 🐎"];
     for text in texts {

@@ -1,4 +1,4 @@
-//! Every backward pass against central finite differences, and the whole model against candle's autograd.
+//! Compares every backward pass with central finite differences, and the whole model with candle's autograd.
 
 mod oracle;
 
@@ -35,7 +35,7 @@ fn differences(x: &Tensor, analytic: &Tensor, f: impl Fn(&Tensor) -> f64, what: 
             moved[i] += delta;
             f(&Tensor::from_vec(moved, x.dims(), &Device::Cpu).unwrap())
         };
-        // Fourth order, so that a step large enough for f32 has no error of its own worth naming.
+        // Fourth order, so that a step large enough for f32 has a negligible truncation error.
         let (h1, h2) = (at(h) - at(-h), at(2.0 * h) - at(-2.0 * h));
         let numeric = (8.0 * h1 - h2) / (12.0 * f64::from(h));
         let error = (numeric - f64::from(got[i])).abs();
@@ -43,7 +43,7 @@ fn differences(x: &Tensor, analytic: &Tensor, f: impl Fn(&Tensor) -> f64, what: 
     }
 }
 
-/// A gradient buffer that already holds ones, to prove that gradients are added and not written.
+/// A gradient buffer of ones, to check that gradients are accumulated.
 fn ones(shape: &[usize]) -> Tensor {
     Tensor::ones(shape, candle_core::DType::F32, &Device::Cpu).unwrap()
 }
@@ -109,7 +109,7 @@ fn rope() {
 #[test]
 fn attention() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
-    // Grouped heads, and lengths around the block of 64, an empty sequence among them.
+    // Grouped heads, and lengths around the block of 64, including an empty sequence.
     for (heads, bounds) in [
         (Heads { query: 2, kv: 2, dim: 4 }, vec![0, 3, 4, 9]),
         (Heads { query: 4, kv: 2, dim: 2 }, vec![0, 0, 6]),
@@ -157,7 +157,7 @@ fn attention_reference(q: &[f64], k: &[f64], v: &[f64], g: &[f64], dim: usize) -
 }
 
 #[test]
-fn attention_agrees_with_f64_at_all_head_sizes() {
+fn attention_matches_f64_for_all_head_sizes() {
     let mut rng = ChaCha8Rng::seed_from_u64(12);
     let lengths = [0, 1, 8, 8, 55, 170];
     let sequences = Sequences::new(&lengths, &Device::Cpu).unwrap();
@@ -220,8 +220,8 @@ fn log_prob() {
 }
 
 #[test]
-fn log_prob_in_chunks_equals_the_whole() {
-    // A vocabulary so large that logits go in chunks and are not kept.
+fn chunked_log_prob_equals_unchunked() {
+    // A vocabulary so large that logits are chunked and recomputed.
     let (m, d, v) = (600, 4, 40_000);
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let (hidden, head) = (random((m, d), &mut rng), random((v, d), &mut rng));
@@ -266,7 +266,7 @@ fn squared_norm() {
 }
 
 #[test]
-fn invariant_rows_do_not_depend_on_their_companions() {
+fn rows_do_not_depend_on_other_rows() {
     let mut rng = ChaCha8Rng::seed_from_u64(10);
     for (i, o) in [(64, 64), (64, 172), (172, 64), (128, 1000), (1100, 8), (1100, 300), (2050, 70)] {
         let (x, w) = (random((200, i), &mut rng), random((o, i), &mut rng));
@@ -289,7 +289,7 @@ fn config(kv: usize, tied: bool) -> LlamaConfig {
 }
 
 #[test]
-fn every_parameters_gradient_equals_autograds() {
+fn all_parameter_gradients_equal_autograd() {
     for (kv, tied) in [(4, false), (2, false), (1, true)] {
         let config = config(kv, tied);
         let model = Llama::init(&config, 11).unwrap();

@@ -1,4 +1,4 @@
-//! The two ceilings of a GPU: how fast it copies and how fast it multiplies.
+//! The two ceilings of a GPU: copy bandwidth and matrix product throughput.
 
 use candle_core::{DType, Device, Result, Tensor};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use spag_model::kernels::{self, Accumulate, Gemm, Operand, Orientation};
 
 use super::timed::seconds;
 
-/// What everything else is compared with.
+/// Measured ceilings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ceilings {
     /// Bytes read and written per second by a copy within the device's memory, ÷ 10⁹.
@@ -15,22 +15,19 @@ pub struct Ceilings {
     pub matmul_tflops: f64,
 }
 
-/// Bytes that are copied: far more than any cache holds.
+/// Bytes per copy: far more than the caches hold.
 const COPY_BYTES: usize = 2 << 30;
-/// Rows and columns of the product.
+/// Rows and columns of the matrices.
 const SIDE: usize = 8192;
 
-/// Measures both.
-///
-/// # Errors
-/// No memory, or a failure of the device.
+/// Measures both ceilings.
 pub fn measure(device: &Device) -> Result<Ceilings> {
-    let Some(kernels) = kernels::of(device)? else { candle_core::bail!("nothing runs kernels on {device:?}") };
+    let Some(kernels) = kernels::of(device)? else { candle_core::bail!("there are no kernels for {device:?}") };
     let source = Tensor::zeros(COPY_BYTES / 4, DType::F32, device)?;
     let target = kernels.empty(&[COPY_BYTES / 4], DType::F32)?;
     let copy = seconds(device, || target.slice_set(&source, 0, 0))?;
     drop((source, target));
-    // Random numbers: ones would draw less power, and run faster than any real product.
+    // Random numbers: constants would draw less power and run faster than real products.
     let random = || Tensor::randn(0f32, 1f32, (SIDE, SIDE), device)?.to_dtype(DType::BF16);
     let (a, b, c) = (random()?, random()?, kernels.empty(&[SIDE, SIDE], DType::BF16)?);
     let side = |tensor, orientation| Operand { tensor, orientation };

@@ -1,4 +1,4 @@
-//! How long kernels take, beside the least time that their bytes or operations allow.
+//! Benchmarks of kernels, relative to lower bounds from their bytes or operations.
 
 mod ceilings;
 mod ops;

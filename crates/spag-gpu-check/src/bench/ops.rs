@@ -1,4 +1,4 @@
-//! Each kernel at the sizes of LLaMA-2-7B, bf16, against its floor.
+//! Benchmarks of each kernel at the sizes of LLaMA-2-7B, in bf16.
 
 use candle_core::{DType, Device, Result, Tensor};
 use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
@@ -10,7 +10,7 @@ use spag_model::ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swigl
 
 use super::{Ceilings, Floor, Timed};
 
-/// Tokens of a micro-batch: two sequences of 2 048.
+/// Tokens of a micro-batch: two sequences of 2048.
 const TOKENS: usize = 4096;
 const HIDDEN: usize = 4096;
 const FEED_FORWARD: usize = 11_008;
@@ -39,15 +39,12 @@ impl Bench<'_> {
     }
 }
 
-/// Bytes of so many bf16 numbers.
+/// Bytes of `count` bf16 numbers.
 fn narrow(count: usize) -> f64 {
     2.0 * count as f64
 }
 
-/// Times every kernel and hands each measurement to `sink`.
-///
-/// # Errors
-/// No memory, or a failure of the device.
+/// Times every kernel and passes each measurement to `sink`.
 pub fn run(device: &Device, ceilings: &Ceilings, sink: &mut dyn FnMut(Timed)) -> Result<()> {
     let mut bench = Bench { device, ceilings, sink };
     rows(&mut bench)?;
@@ -106,7 +103,7 @@ fn attention(bench: &mut Bench<'_>) -> Result<()> {
     let [q, k, v, g] = [(); 4].map(|()| bench.random(&[n, HIDDEN]));
     let (q, k, v, g) = (q?, k?, v?, g?);
     let sequences = Sequences::new(&[0, 2048, 4096], bench.device)?;
-    // Two products of 2·T²·dim each, half of which is masked, for every head of both sequences.
+    // Two products of 2·T²·dim each, half of which is masked, per head of both sequences.
     let forward = 2.0 * 4.0 * 2048f64.powi(2) * HIDDEN as f64 / 2.0;
     bench.time("attention forward 2×2048, 32 heads of 128", Floor::Flops(forward), || {
         attention::forward(&q, &k, &v, &sequences, HEADS).map(drop)

@@ -1,4 +1,4 @@
-//! One measurement.
+//! A measurement.
 
 use std::time::Instant;
 
@@ -10,40 +10,37 @@ use spag_model::kernels;
 use super::Ceilings;
 use crate::report::Row;
 
-/// What a piece of work cannot do without.
+/// Lower bound of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Floor {
-    /// Bytes that go to and from the device's memory, each once.
+    /// Bytes read from and written to the device's memory, each counted once.
     Bytes(f64),
     /// Floating-point operations on tensor cores.
     Flops(f64),
 }
 
-/// How long a piece of work took.
+/// The time of a piece of work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Timed {
-    /// What was done, with its shapes.
+    /// The work and its shapes.
     pub what: String,
-    /// Time of one, in milliseconds: the median of several rounds.
+    /// Time per call in milliseconds: the median of several rounds.
     pub milliseconds: f64,
-    /// Bytes per second ÷ 10⁹, or operations per second ÷ 10¹², counted by the floor.
+    /// Bytes per second ÷ 10⁹, or operations per second ÷ 10¹², as counted by the lower bound.
     pub rate: f64,
     /// `GB/s` or `TFLOP/s`.
     pub unit: &'static str,
-    /// The measured ceiling's time as a share of this one's.
+    /// The rate as a share of the measured ceiling.
     pub share_of_ceiling: f64,
 }
 
 const ROUNDS: usize = 5;
-/// Seconds that a round should last, so that the host's part vanishes.
+/// Duration of a round in seconds, to amortize host overhead.
 const ROUND_SECONDS: f64 = 0.02;
 
-/// Seconds that one call of `work` keeps the device busy.
-///
-/// # Errors
-/// What `work` reports, or a failure of the device.
+/// Device seconds per call of `work`.
 pub(super) fn seconds(device: &Device, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
-    let Some(kernels) = kernels::of(device)? else { candle_core::bail!("nothing runs kernels on {device:?}") };
+    let Some(kernels) = kernels::of(device)? else { candle_core::bail!("there are no kernels for {device:?}") };
     let mut round = |count: usize| -> Result<f64> {
         kernels.synchronize()?;
         let began = Instant::now();
@@ -53,7 +50,7 @@ pub(super) fn seconds(device: &Device, mut work: impl FnMut() -> Result<()>) -> 
         kernels.synchronize()?;
         Ok(began.elapsed().as_secs_f64() / count as f64)
     };
-    // The first call loads code.
+    // The first call loads the kernels.
     round(1)?;
     let count = (ROUND_SECONDS / round(2)?.max(1e-6)).ceil().clamp(1.0, 1000.0) as usize;
     let mut times = (0..ROUNDS).map(|_| round(count)).collect::<Result<Vec<_>>>()?;
@@ -62,10 +59,7 @@ pub(super) fn seconds(device: &Device, mut work: impl FnMut() -> Result<()>) -> 
 }
 
 impl Timed {
-    /// Times `work` against `floor`.
-    ///
-    /// # Errors
-    /// What `work` reports, or a failure of the device.
+    /// Times `work`.
     pub(super) fn of(
         what: impl Into<String>,
         floor: Floor,

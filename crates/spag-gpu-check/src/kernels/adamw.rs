@@ -1,4 +1,4 @@
-//! AdamW gives the same bits as the CPU version: both round after every operation.
+//! AdamW must equal the CPU version bit by bit: both round after every operation.
 
 use candle_core::{DType, Tensor};
 use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
@@ -6,7 +6,7 @@ use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
 use crate::Place;
 use crate::random::{Random, close};
 
-/// Which weights an update has.
+/// Weights of an update.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     F32,
@@ -14,7 +14,7 @@ enum Mode {
     Stochastic,
 }
 
-/// Parameters, their copy in bf16, the gradient and both moments, somewhere.
+/// Parameters, their bf16 copy, the gradient and both moments, on one place.
 struct Buffers {
     wide: Tensor,
     narrow: Tensor,
@@ -69,7 +69,7 @@ pub(super) fn check(place: &Place) {
         for mode in [Mode::F32, Mode::Master, Mode::Stochastic] {
             let here = at(&|t, dtype| place.put(t, dtype).unwrap());
             let want = at(&|t, dtype| t.to_dtype(dtype).unwrap().copy().unwrap());
-            // Twice in whole, and once in two parts, the second of which does not begin on 16 bytes.
+            // Twice as a whole, and once in two parts, the second of which is not 16-byte aligned.
             for step in [1, 2] {
                 place.run(|| here.update(mode, 5, step));
                 want.update(mode, 5, step);

@@ -4,13 +4,13 @@ use spag_model::ops::attention::{self, Heads, Sequences};
 use crate::Place;
 use crate::random::{Random, close};
 
-/// Sequences that end around the edges of tiles (64 keys, 128 queries), an empty one and one of a single token.
+/// Sequence lengths around tile boundaries (64 keys, 128 queries), including 0 and 1.
 const LENGTHS: [usize; 9] = [1, 7, 0, 47, 130, 63, 65, 128, 129];
 
-/// Largest difference allowed, relative to the largest element expected.
+/// Tolerance relative to the largest expected element.
 ///
-/// f32: the sums in another order. bf16: probabilities and the scores' gradients are rounded to bf16 (2⁻⁹) before
-/// they are multiplied, as is the result; the output that delta comes from is rounded too.
+/// f32: sums in another order. bf16: probabilities and score gradients are rounded to bf16 (2⁻⁹) before they are
+/// multiplied, as are the result and the output that delta is computed from.
 fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::BF16 => 1e-2,
@@ -29,7 +29,7 @@ fn bounds(lengths: &[usize]) -> Vec<u32> {
 pub(super) fn check(place: &Place) {
     let mut random = Random::new(2);
     let of = |query, kv, dim| Heads { query, kv, dim };
-    // Tiles on tensor cores (bf16, 64 and 128), and row by row.
+    // Both variants: tiles on tensor cores (bf16, 64 and 128), and row by row.
     for heads in [of(2, 2, 64), of(4, 2, 64), of(2, 1, 128)] {
         check_heads(place, &mut random, heads, &LENGTHS, &[DType::BF16]);
     }
@@ -49,7 +49,7 @@ fn check_heads(place: &Place, random: &mut Random, heads: Heads, lengths: &[usiz
     let (wide, narrow) = ([n, heads.query * heads.dim], [n, heads.kv * heads.dim]);
     let [q, dout] = [(); 2].map(|()| random.tensor(&wide).unwrap());
     let [k, v] = [(); 2].map(|()| random.tensor(&narrow).unwrap());
-    // Scores up to ±8, so that a few keys have most of the weight; and products that no format rounds.
+    // Scores up to ±8, so that a few keys dominate; products are exact in both formats.
     let q = q.affine(8.0, 0.0).unwrap();
     let sequences = Sequences::new(&bounds, &Device::Cpu).unwrap();
     let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads).unwrap();
@@ -71,13 +71,13 @@ fn check_heads(place: &Place, random: &mut Random, heads: Heads, lengths: &[usiz
 
 /// The output and the gradients of q, k and v.
 fn both_ways(place: &Place, [q, k, v, dout]: [&Tensor; 4], bounds: &[u32], heads: Heads) -> Result<[Tensor; 4]> {
-    let sequences = Sequences::new(bounds, place.where_to())?;
+    let sequences = Sequences::new(bounds, place.candle_device())?;
     let (out, lse) = attention::forward(q, k, v, &sequences, heads)?;
     let (dq, dk, dv) = attention::backward(q, k, v, &out, &lse, dout, &sequences, heads)?;
     Ok([out, dq, dk, dv])
 }
 
-/// No sum depends on the order in which blocks run (the emulator takes another one every time).
+/// Results do not depend on the order of blocks, which the emulator changes every time.
 fn check_repeats(place: &Place, random: &mut Random) {
     let bounds = bounds(&[1, 130, 0, 65]);
     for (heads, dtype) in
@@ -95,7 +95,7 @@ fn check_repeats(place: &Place, random: &mut Random) {
     }
 }
 
-/// The output and the gradients of q, k and v in f64, by the definition.
+/// The output and the gradients of q, k and v in f64, by definition.
 fn reference([q, k, v, dout]: [&Tensor; 4], bounds: &[u32], heads: Heads) -> [Tensor; 4] {
     let Heads { query, kv, dim } = heads;
     let scale = 1.0 / (dim as f64).sqrt();
@@ -130,11 +130,11 @@ fn reference([q, k, v, dout]: [&Tensor; 4], bounds: &[u32], heads: Heads) -> [Te
         .map(|(values, heads)| Tensor::from_vec(values, (rows, heads * dim), &Device::Cpu).unwrap())
 }
 
-/// What no kernel takes is an error that says so.
+/// Unsupported inputs are rejected.
 fn refusals(place: &Place) {
     let heads = Heads { query: 1, kv: 1, dim: 257 };
     let x = place.put(&Tensor::zeros((2, 257), DType::F32, &Device::Cpu).unwrap(), DType::F32).unwrap();
-    let run = || attention::forward(&x, &x, &x, &Sequences::new(&[0, 2], place.where_to())?, heads).map(drop);
+    let run = || attention::forward(&x, &x, &x, &Sequences::new(&[0, 2], place.candle_device())?, heads).map(drop);
     let error = place.run(run).unwrap_err().to_string();
     assert!(error.contains("257"), "{error}");
 }

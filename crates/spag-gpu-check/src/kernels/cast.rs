@@ -1,4 +1,4 @@
-//! Rounding is exact on every device.
+//! Rounding must be identical on every device.
 
 use candle_core::{DType, Tensor};
 use spag_model::ops::cast::{round_into, widened};
@@ -9,7 +9,7 @@ use crate::random::{Random, close};
 pub(super) fn check(place: &Place) {
     let mut random = Random::new(7);
     for count in [1, 8, 4099, 20_000] {
-        // Thirds have bits to round, which random tensors have not.
+        // Thirds need rounding, unlike the random tensors.
         let wide = (random.tensor(&[count]).unwrap() / 3.0).unwrap();
         let want = Tensor::zeros(count, DType::BF16, wide.device()).unwrap();
         round_into(&wide, &want).unwrap();
@@ -19,7 +19,7 @@ pub(super) fn check(place: &Place) {
         close(&narrow, &want, 0.0, "rounded");
         close(&place.run(|| widened(&narrow)).unwrap(), &want, 0.0, "widened again");
         if count > 100 {
-            // A view that does not begin on 16 bytes.
+            // A view that is not 16-byte aligned.
             let narrow = place.put(&wide.zeros_like().unwrap(), DType::BF16).unwrap();
             let part = |t: &Tensor| t.narrow(0, 3, count - 5).unwrap();
             place.run(|| round_into(&part(&there), &part(&narrow))).unwrap();

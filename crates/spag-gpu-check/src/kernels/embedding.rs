@@ -1,4 +1,4 @@
-//! Gathering is exact. Scattering sums at most a few hundred rows in f32; into a bf16 table it rounds once.
+//! Gathering is exact. Scattering sums up to a few hundred rows in f32; a bf16 table is rounded once.
 
 use candle_core::{DType, Tensor};
 use spag_model::ops::embedding;
@@ -10,7 +10,7 @@ pub(super) fn check(place: &Place) {
     let mut random = Random::new(5);
     for (v, d, n) in [(7, 8, 5), (11, 33, 40), (300, 264, 500), (4, 2056, 9)] {
         let (table, dx) = (random.tensor(&[v, d]).unwrap(), random.tensor(&[n, d]).unwrap());
-        // Half of the tokens are one, so that there is a long run.
+        // Half of the tokens are equal, for a long run.
         let ids: Vec<u32> = (0..n).map(|at| if at % 2 == 0 { 3 } else { random.below(v) as u32 }).collect();
         let dtable = random.tensor(&[v, d]).unwrap();
         for (dtype, sums) in [(DType::F32, DType::F32), (DType::BF16, DType::F32), (DType::BF16, DType::BF16)] {

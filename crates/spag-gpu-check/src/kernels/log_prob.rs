@@ -1,5 +1,5 @@
-//! The output head. Logits are f32 sums whatever the format, so that log-probabilities agree to f32; gradients of
-//! logits are rounded to the format before they are multiplied.
+//! The output head. Logits are f32 sums for every number format, so log-probabilities agree to f32 precision; gradients
+//! of logits are rounded to the format before they are multiplied.
 
 use candle_core::{DType, Device, Tensor};
 use spag_model::ops::log_prob;
@@ -10,7 +10,7 @@ use crate::random::{Random, close, tolerance};
 pub(super) fn check(place: &Place) {
     let mut random = Random::new(10);
     for (m, d, v) in [(1, 8, 16), (5, 6, 33), (9, 16, 3000), (3, 4, 5001)] {
-        // Logits of a few tens, so that some probabilities vanish.
+        // Logits of a few tens, so that some probabilities underflow.
         let hidden = (random.tensor(&[m, d]).unwrap() * 8.0).unwrap();
         let (head, upstream) = (random.tensor(&[v, d]).unwrap(), random.tensor(&[m]).unwrap());
         let targets: Vec<u32> = (0..m).map(|_| random.below(v) as u32).collect();

@@ -1,5 +1,5 @@
-//! The products of linear layers. What differs from the CPU version is the order of sums of at most 200 products, and
-//! rounding to bf16: once a layer for sums over layers.
+//! The products of linear layers. They differ from the CPU version in the order of sums of at most 200 products and in
+//! rounding to bf16, once per layer for sums over layers.
 
 use candle_core::DType;
 use spag_model::ops::matmul;

@@ -1,8 +1,8 @@
-//! One check a kernel. Each runs the op on random data at a [`Place`] and on the CPU, and panics where
-//! they differ by more than the number format explains.
+//! Kernel checks, one file per op. Each runs the op on random data at a [`Place`] and on the CPU, and panics if the
+//! results differ by more than rounding.
 //!
-//! Shapes cover odd lengths, a single row, and sizes that are not whole vectors or tiles. Outputs hold NaNs before a
-//! kernel writes them.
+//! Shapes include odd lengths, single rows, and sizes that are not multiples of vectors or tiles. Outputs are filled
+//! with NaNs before a kernel writes them.
 
 mod adamw;
 mod attention;
@@ -18,9 +18,15 @@ mod sample;
 mod squared_norm;
 mod swiglu;
 
-use crate::Place;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
-/// A check by its name.
+use serde_json::json;
+
+use crate::Place;
+use crate::report::Row;
+
+/// A named check.
 pub type Check = (&'static str, fn(&Place));
 
 /// All checks.
@@ -39,3 +45,28 @@ pub const ALL: &[Check] = &[
     ("squared_norm", squared_norm::check),
     ("swiglu", swiglu::check),
 ];
+
+/// Runs every check of [`ALL`] and passes its row to `sink`. A failure does not stop the other checks.
+pub fn run(place: &Place, sink: &mut dyn FnMut(Row)) {
+    for (name, check) in ALL {
+        let began = Instant::now();
+        let outcome = guarded(|| check(place));
+        let seconds = began.elapsed().as_secs_f64();
+        let result = outcome.as_ref().map_or_else(String::clone, |()| format!("{seconds:.1} s"));
+        sink(Row {
+            part: "kernels".into(),
+            what: (*name).into(),
+            result,
+            numbers: json!({ "seconds": seconds }),
+            passed: Some(outcome.is_ok()),
+        });
+    }
+}
+
+/// Runs `check` and returns the message of its panic, if any.
+pub(crate) fn guarded(check: impl FnOnce()) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(check)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_else(|| "panicked".into())
+    })
+}

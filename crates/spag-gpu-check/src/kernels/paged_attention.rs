@@ -5,7 +5,7 @@ use spag_model::ops::paged_attention::{PageShape, Plan, Span, append, copy, forw
 use crate::Place;
 use crate::random::{Random, close, tolerance};
 
-/// Keys and values of a layer on the CPU, and the same here: in one number format, and in another order inside a page.
+/// Keys and values of a layer on the CPU, and on the place in another number format and page layout.
 struct Cache<'a> {
     place: &'a Place,
     dtype: DType,
@@ -14,11 +14,11 @@ struct Cache<'a> {
     here: (Tensor, Tensor),
 }
 
-/// Rows of a pass: how many, from which position on, of which sequence's pages.
+/// Spans of a pass: number of rows, position, sequence.
 type Chunk<'a> = (usize, usize, &'a [u32]);
 
 impl<'a> Cache<'a> {
-    /// What nobody has written is NaN here: it must not reach a result.
+    /// Unwritten slots are NaN and must not affect a result.
     fn new(place: &'a Place, dtype: DType, shape: PageShape, pages: usize) -> Self {
         let size = (pages, shape.elements());
         let zeros = || Tensor::zeros(size, DType::F32, &Device::Cpu).unwrap();
@@ -26,7 +26,8 @@ impl<'a> Cache<'a> {
         Self { place, dtype, shape, cpu: (zeros(), zeros()), here: (unwritten(), unwritten()) }
     }
 
-    /// Appends and attends, on both sides. `sharpness` scales queries and keys: the larger, the fewer keys count.
+    /// Runs append and attention on both sides. `sharpness` scales queries and keys: larger values concentrate
+    /// attention on fewer keys.
     fn pass(&self, random: &mut Random, chunks: &[Chunk<'_>], sharpness: f64) {
         let mut rows = 0;
         let mut spans = Vec::new();
@@ -48,7 +49,7 @@ impl<'a> Cache<'a> {
             append(&here, keys, values, &plan)?;
             let first = forward(&here, keys, values, &plan)?;
             let second = forward(&here, keys, values, &plan)?;
-            // The same plan gives the same bits.
+            // Results with the same plan are bitwise equal.
             close(&first, &second, 0.0, "again");
             candle_core::Result::Ok(first)
         });
@@ -64,10 +65,10 @@ impl<'a> Cache<'a> {
     }
 }
 
-/// Sums of values weighted in f32, and for bf16 weights rounded to it: errors of the format, as anywhere.
+/// Tolerances: f32 weights, and weights rounded to bf16.
 pub(super) fn check(place: &Place) {
     let mut random = Random::new(7);
-    // Query heads, KV heads, head size, tokens of a page, number format: those that tensor cores take, then others.
+    // Query heads, KV heads, head size, page size, number format: first those of the tensor-core kernels, then others.
     for (query, kv, dim, tokens, dtype) in [
         (4, 2, 128, 64, DType::BF16),
         (6, 2, 64, 16, DType::BF16),
@@ -84,7 +85,7 @@ pub(super) fn check(place: &Place) {
         let shape = PageShape { tokens, heads: Heads { query, kv, dim } };
         let pages = 150usize.div_ceil(tokens);
         let cache = Cache::new(place, dtype, shape, 3 * pages);
-        // Three sequences whose pages lie scattered; the second goes on where the first's fourth part ends.
+        // Three sequences with scattered pages; the second continues where the first's fourth part ends.
         let mut order: Vec<u32> = (0..3 * pages as u32).collect();
         for at in (1..order.len()).rev() {
             order.swap(at, random.below(at + 1));
@@ -96,7 +97,7 @@ pub(super) fn check(place: &Place) {
         cache.pass(&mut random, &[(70, 0, first), (0, 0, &third), (1, 0, &third)], 1.0);
         cache.copy(first[0], second[0], common);
         cache.pass(&mut random, &[(5, common, &second), (13, 70, first), (30, 1, &third)], 4.0);
-        // Single tokens alone, as most passes are; then the second reads the first's page in place of its own.
+        // Decode only, as in most passes; then the second sequence reads the first's page instead of its own.
         let length = common + 5;
         cache.pass(&mut random, &[(1, 83, first), (1, length, &second), (1, 31, &third)], 1.0);
         if length + 1 >= tokens {
@@ -107,7 +108,7 @@ pub(super) fn check(place: &Place) {
     many_rows(place, &mut random);
 }
 
-/// So many rows that no row's keys are shared out.
+/// Enough rows that keys are not split.
 fn many_rows(place: &Place, random: &mut Random) {
     for (dim, dtype) in [(64, DType::BF16), (8, DType::F32)] {
         let shape = PageShape { tokens: 16, heads: Heads { query: 1, kv: 1, dim } };

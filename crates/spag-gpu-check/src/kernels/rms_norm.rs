@@ -19,7 +19,7 @@ pub(super) fn check(place: &Place) {
             assert_eq!(y.dtype(), dtype);
             close(&y, &rms_norm::forward(&x, &w, EPS).unwrap(), tolerance(dtype), "y");
             for around in [None, Some((&hresidual, &residual))] {
-                // Added to what is there, in f32 whatever the format.
+                // Accumulated in f32 for every number format.
                 let (hdw, want_dw) = (place.put(&dw, DType::F32).unwrap(), dw.copy().unwrap());
                 let dx = place.run(|| rms_norm::backward(&hx, &hw, EPS, &hdy, around.map(|a| a.0), &hdw)).unwrap();
                 let want = rms_norm::backward(&x, &w, EPS, &dy, around.map(|a| a.1), &want_dw).unwrap();

@@ -6,7 +6,7 @@ use crate::random::{Random, close, tolerance};
 
 pub(super) fn check(place: &Place) {
     let mut random = Random::new(6);
-    // The width, the columns that turn, and the head size: vectors, single elements, rows that do not lie on 16 bytes.
+    // Width, rotated columns and head size: whole vectors, single elements, and unaligned rows.
     for (width, columns, head) in [(64, 64, 16), (96, 64, 32), (18, 12, 6), (4608, 4224, 128), (33, 32, 16)] {
         let table = RopeTable::new(head, 10000.0, 50);
         let n = 5;
@@ -15,7 +15,7 @@ pub(super) fn check(place: &Place) {
         let at = Positions::new(&positions, &table, x.device()).unwrap();
         for dtype in [DType::F32, DType::BF16] {
             let here = place.put(&x, dtype).unwrap();
-            let at_here = place.run(|| Positions::new(&positions, &table, place.where_to())).unwrap();
+            let at_here = place.run(|| Positions::new(&positions, &table, place.candle_device())).unwrap();
             for direction in [Direction::Forward, Direction::Backward] {
                 let (turned, want) = (place.put(&x, dtype).unwrap(), x.copy().unwrap());
                 place.run(|| rotate_leading(&turned, columns, &at_here, &table, direction)).unwrap();
@@ -23,7 +23,7 @@ pub(super) fn check(place: &Place) {
                 close(&turned, &want, tolerance(dtype), "x");
             }
             if columns == width {
-                // There and back again.
+                // Forward and backward.
                 place.run(|| rotate(&here, &at_here, &table, Direction::Forward)).unwrap();
                 place.run(|| rotate(&here, &at_here, &table, Direction::Backward)).unwrap();
                 close(&here, &x, tolerance(dtype), "x turned back");

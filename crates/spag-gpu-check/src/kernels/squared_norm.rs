@@ -1,4 +1,4 @@
-//! Sums in f64 of f32 sums of four squares: far closer than f32.
+//! Sums in f64 over f32 sums of four squares: far more precise than f32.
 
 use candle_core::{DType, Device, Tensor};
 use spag_model::ops::squared_norm::{squared_norm, squared_norm_into};
@@ -8,7 +8,7 @@ use crate::random::{Random, close};
 
 pub(super) fn check(place: &Place) {
     let mut random = Random::new(8);
-    // The last is more than all blocks take at once.
+    // The last size exceeds what all blocks process at once.
     for count in [1, 7, 1000, 1_200_003] {
         let x = random.tensor(&[count]).unwrap();
         let exact: f64 = x.to_vec1::<f32>().unwrap().iter().map(|x| f64::from(*x).powi(2)).sum();
@@ -26,7 +26,7 @@ pub(super) fn check(place: &Place) {
         // The CPU version sums 4096 squares in f32.
         close(&on_cpu, &want, 1e-6, "the running sum of the CPU version");
         if count > 100 {
-            // A view that does not begin on 16 bytes.
+            // A view that is not 16-byte aligned.
             let part = |x: &Tensor| x.narrow(0, 1, 999).unwrap();
             let got = place.run(|| squared_norm(&part(&here))).unwrap();
             let want = squared_norm(&part(&x)).unwrap();

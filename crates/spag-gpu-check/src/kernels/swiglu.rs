@@ -7,7 +7,7 @@ use crate::random::{Random, close, tolerance};
 pub(super) fn check(place: &Place) {
     let mut random = Random::new(4);
     for (n, f) in [(1, 8), (3, 33), (5, 1000), (2, 4100), (70, 64)] {
-        // Gates up to ±24, where the sigmoid is 0 or 1 to f32.
+        // Gates up to ±24, where the sigmoid is 0 or 1 in f32.
         let wide = |t: Tensor| (t * 24.0).unwrap();
         let (gate, up) = (wide(random.tensor(&[n, f]).unwrap()), random.tensor(&[n, f]).unwrap());
         let dy = random.tensor(&[n, f]).unwrap();

@@ -1,4 +1,4 @@
-//! The parts of a whole check.
+//! The parts of the program.
 
 mod model;
 mod python;
@@ -8,34 +8,34 @@ use std::path::PathBuf;
 use candle_core::Device;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use spag_gpu_check::{Place, Row, bench, checks, parity};
+use spag_gpu_check::{Place, Row, bench, kernels, parity};
 use spag_io::format_gib;
 use spag_model::{DeviceChoice, OpenDevice};
 
-/// What a part reports: one row at a time.
+/// Receives the rows of a part.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(Row);
 
-/// Why a part could not go on.
+/// Why a part failed.
 pub(crate) type Error = Box<dyn std::error::Error>;
 
-/// A part of the check.
+/// A part of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
-    /// Every kernel against its CPU version.
+    /// Compare every kernel with its CPU version.
     Kernels,
-    /// The fixtures of training and generation, in f32 and bf16.
+    /// Compare training and generation with the fixtures, in f32 and bf16.
     Parity,
-    /// How fast the GPU copies and multiplies.
+    /// Measure copies and matrix products.
     Ceilings,
-    /// Each kernel at 7B's sizes against its floor.
+    /// Benchmark each kernel at the sizes of a 7B model.
     Ops,
-    /// Training steps of a 7B model.
+    /// Benchmark training steps of a 7B model.
     Train,
-    /// Prefill and decode of a 7B model.
+    /// Benchmark prefill and decode of a 7B model.
     Decode,
-    /// Self-play of a 7B model.
+    /// Benchmark self-play of a 7B model.
     Play,
-    /// The same training step and self-play in PyTorch, where it is installed.
+    /// Benchmark the same training step and self-play in PyTorch, if installed.
     Pytorch,
 }
 
@@ -43,7 +43,7 @@ impl Part {
     pub(crate) const ALL: [Self; 8] =
         [Self::Kernels, Self::Parity, Self::Ceilings, Self::Ops, Self::Train, Self::Decode, Self::Play, Self::Pytorch];
 
-    /// Its name on the command line.
+    /// Name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Kernels => "kernels",
@@ -58,35 +58,35 @@ impl Part {
     }
 }
 
-/// What the parts are told.
+/// Settings of the parts.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct Settings {
-    /// The GPU.
+    /// Index of the GPU.
     #[arg(long, value_name = "N", default_value_t = 0)]
     gpu: usize,
     /// Folder of the fixtures.
     #[arg(long, value_name = "DIR", default_value = "tests/fixtures")]
     fixtures: PathBuf,
-    /// config.json of the large model.
+    /// config.json of the 7B model.
     #[arg(long, value_name = "FILE", default_value = "configs/llama2-7b/config.json")]
     config: PathBuf,
-    /// Folder of the large model; made with random weights where it does not exist.
+    /// Folder of the 7B model; created with random weights if missing.
     #[arg(long, value_name = "DIR", default_value = "gpu-check-model")]
     checkpoint: PathBuf,
     /// Python with torch and transformers.
     #[arg(long, value_name = "FILE", default_value = "python3")]
     python: PathBuf,
-    /// Sequences of a training step.
+    /// Sequences per training step.
     #[arg(long, value_name = "N", default_value_t = 2)]
     batch: usize,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     #[arg(long, value_name = "N", default_value_t = 2048)]
     seq: usize,
 }
 
 impl Settings {
-    /// The same as flags, for a process of the same program.
+    /// The settings as flags, for a child process.
     pub(crate) fn flags(&self) -> Vec<String> {
         [
             ("--gpu", self.gpu.to_string()),
@@ -103,7 +103,7 @@ impl Settings {
     }
 }
 
-/// The GPU in words.
+/// Describes the GPU.
 pub(crate) fn describe(settings: &Settings) -> Result<String, Error> {
     let device = open(settings)?;
     let memory = device.memory()?;
@@ -124,7 +124,7 @@ pub(crate) fn run(part: Part, settings: &Settings, sink: Sink<'_>) -> Result<(),
         poison(&device)?;
     }
     match part {
-        Part::Kernels => checks::run(&Place::device(device), sink),
+        Part::Kernels => kernels::run(&Place::device(device), sink),
         Part::Parity => parity::run(&Place::device(device), &settings.fixtures, sink),
         Part::Ceilings => ceilings(&device, sink)?,
         Part::Ops => {
@@ -139,7 +139,7 @@ pub(crate) fn run(part: Part, settings: &Settings, sink: Sink<'_>) -> Result<(),
     Ok(())
 }
 
-/// Outputs of kernels hold NaNs until they are written.
+/// Fills outputs with NaNs before kernels write them.
 fn poison(device: &Device) -> Result<(), Error> {
     #[cfg(feature = "cuda")]
     if let Device::Cuda(device) = device {

@@ -1,4 +1,4 @@
-//! Training, generation and self-play of the large model.
+//! Benchmarks of the 7B model: training, generation and self-play.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use spag_train::{RankMemory, ShardingPlan, TrainConfig};
 
 use super::{Error, Settings, Sink};
 
-/// Makes the model's folder with random weights and the fixtures' tokenizer, where it is not there yet.
+/// Creates the model's folder with random weights and the fixtures' tokenizer, if missing.
 pub(super) fn make(settings: &Settings) -> Result<(), Error> {
     if settings.checkpoint.join("config.json").exists() {
         return Ok(());
@@ -32,7 +32,7 @@ fn row(part: &str, what: String, result: String, numbers: Value) -> Row {
     Row { part: part.into(), what, result, numbers, passed: None }
 }
 
-/// Steps with and without recomputation, whichever has room.
+/// Times steps with and without activation checkpointing, if they fit.
 pub(super) fn train(settings: &Settings, device: &Device, sink: Sink<'_>) -> Result<(), Error> {
     make(settings)?;
     let config = LlamaConfig::from_file(settings.checkpoint.join("config.json"))?;
@@ -98,12 +98,12 @@ fn steps(
     Ok(row("train", what, result, numbers))
 }
 
-/// Tokens that are in the cache while decoding is timed.
+/// Context length of the decode benchmark.
 const CONTEXT: usize = 700;
-/// Decode steps that are timed.
+/// Timed decode steps.
 const STEPS: usize = 32;
 
-/// Prefill, and decode steps of full batches at a context of about [`CONTEXT`] tokens.
+/// Times prefill, and decode steps of full batches at a context of about [`CONTEXT`] tokens.
 pub(super) fn decode(settings: &Settings, device: &Device, sink: Sink<'_>) -> Result<(), Error> {
     make(settings)?;
     let options = LoadOptions { device: device.clone(), dtype: WeightDtype::Bf16 };
@@ -115,7 +115,7 @@ pub(super) fn decode(settings: &Settings, device: &Device, sink: Sink<'_>) -> Re
     Ok(())
 }
 
-/// A text of at least so many tokens, unlike the others'.
+/// A unique text of at least `tokens` tokens.
 fn text(checkpoint: &Checkpoint, number: usize, tokens: usize) -> Result<String, Error> {
     let mut text = format!("{number}: ");
     while checkpoint.tokenizer.encode(&text)?.len() < tokens {
@@ -143,7 +143,7 @@ fn decoding(checkpoint: &Checkpoint, batch: usize, ceiling: f64) -> Result<Row, 
     }
     let prompts = engine.stats().prompt_tokens as f64;
     let began = Instant::now();
-    // A step that computes no more than a token each has no prompt in it.
+    // A step with at most one token per sequence has no prompt in it.
     loop {
         let before = engine.stats().computed_tokens;
         engine.step()?;
@@ -160,7 +160,7 @@ fn decoding(checkpoint: &Checkpoint, batch: usize, ceiling: f64) -> Result<Row, 
     let after = engine.stats();
     let rows = (after.computed_tokens - before.computed_tokens) as f64 / STEPS as f64;
     let keys = (after.attended_keys - before.attended_keys) as f64 / STEPS as f64;
-    // The embedding is only looked up in; every other weight is read once a step, and every key and value once.
+    // Bytes per step: every weight except the embedding, and every key and value, once.
     let parameters = checkpoint.model.parameters().layout().len() - model.vocab_size * model.hidden_size;
     let token = EngineConfig::bytes_per_token(model, memory.bytes_per_value) as f64;
     let bytes = (parameters * memory.bytes_per_value) as f64 + keys * token;
@@ -180,7 +180,7 @@ fn decoding(checkpoint: &Checkpoint, batch: usize, ceiling: f64) -> Result<Row, 
     Ok(row("decode", format!("{batch} at a time, context {:.0}", keys / rows.max(1.0)), result, numbers))
 }
 
-/// Self-play as `benches/baselines/self_play.py` plays: five turns, 48 tokens an utterance.
+/// Self-play with the settings of `benches/baselines/self_play.py`: five turns, 48 tokens per utterance.
 pub(super) fn play(settings: &Settings, device: &Device, sink: Sink<'_>) -> Result<(), Error> {
     make(settings)?;
     let options = LoadOptions { device: device.clone(), dtype: WeightDtype::Bf16 };

@@ -1,4 +1,4 @@
-//! The same work in PyTorch and transformers, on the same checkpoint.
+//! The same benchmarks in PyTorch and transformers, on the same checkpoint.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use spag_gpu_check::Row;
 
 use super::{Error, Settings, Sink};
 
-/// A program under `benches/baselines`, its flags after the checkpoint, and what of its output is told.
+/// A program in `benches/baselines`, its flags, and the key of its output to report.
 struct Baseline {
     what: String,
     program: &'static str,
@@ -59,10 +59,10 @@ fn one(settings: &Settings, baseline: &Baseline) -> Result<Row, Error> {
         .args(&baseline.flags)
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let said = text.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
-    let Some(numbers) = said.filter(|_| output.status.success()) else {
+    let output_json = text.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
+    let Some(numbers) = output_json.filter(|_| output.status.success()) else {
         let errors = String::from_utf8_lossy(&output.stderr);
-        let why = errors.lines().last().unwrap_or("it said nothing").to_owned();
+        let why = errors.lines().last().unwrap_or("no output").to_owned();
         return Ok(row(&baseline.what, format!("failed: {why}"), Value::Null));
     };
     let rate = numbers[baseline.rate].as_f64().unwrap_or(f64::NAN);

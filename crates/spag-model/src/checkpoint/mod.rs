@@ -64,9 +64,6 @@ impl Checkpoint {
     }
 
     /// Writes the checkpoint, each file atomically and the weights last. Returns the weight files.
-    ///
-    /// # Errors
-    /// The folder cannot be created or written.
     pub fn save(&self, dir: impl AsRef<Path>, options: WriteOptions) -> Result<Vec<WrittenFile>> {
         save_checkpoint(self.model.config(), self.model.parameters(), Some(&self.tokenizer), dir, options)
     }

@@ -99,9 +99,6 @@ pub fn read_tensors(
 }
 
 /// SHA-256, in hexadecimal, of a folder's `config.json` and weight files.
-///
-/// # Errors
-/// A missing or unreadable file.
 pub fn weights_digest(dir: impl AsRef<Path>) -> Result<String> {
     let dir = dir.as_ref();
     let mut hash = Sha256::new();

@@ -48,9 +48,6 @@ pub fn save_checkpoint(
 }
 
 /// Writes a model without a tokenizer: `config.json` and the weights.
-///
-/// # Errors
-/// As [`Checkpoint::save`](super::Checkpoint::save).
 pub fn save_model(model: &Llama, dir: impl AsRef<Path>, options: WriteOptions) -> Result<Vec<WrittenFile>> {
     save_checkpoint(model.config(), model.parameters(), None, dir, options)
 }

@@ -121,9 +121,6 @@ impl OpenDevice {
     }
 
     /// Free and total memory.
-    ///
-    /// # Errors
-    /// An error of the device.
     pub fn memory(&self) -> Result<DeviceMemory> {
         free_memory(&self.device)
     }
@@ -149,9 +146,6 @@ pub struct DeviceMemory {
 }
 
 /// Free and total memory of a device. For a CPU, of the host or the container.
-///
-/// # Errors
-/// An error of the device.
 pub fn free_memory(device: &Device) -> Result<DeviceMemory> {
     match device {
         #[cfg(feature = "cuda")]
@@ -161,9 +155,6 @@ pub fn free_memory(device: &Device) -> Result<DeviceMemory> {
 }
 
 /// Peak memory of the tensors on a device in this process; `None` for a CPU.
-///
-/// # Errors
-/// An error of the device.
 pub fn peak_memory(device: &Device) -> Result<Option<u64>> {
     match device {
         #[cfg(feature = "cuda")]

@@ -166,9 +166,6 @@ impl MemoryBudget {
 
     /// Memory on the device of a loaded model: half of the free memory on a CPU, nine tenths on a GPU, where only the
     /// activations of a pass are still to be allocated.
-    ///
-    /// # Errors
-    /// An error of the device.
     pub fn for_model(model: &Llama) -> Result<Self> {
         let device = model.parameters().device();
         let bytes = if device.is_cpu() { available_memory() / HOST_SHARE } else { free_memory(device)?.free / 10 * 9 };

@@ -91,7 +91,7 @@ impl fmt::Display for Launch<'_> {
 ///
 /// # Errors
 /// The format is neither f32 nor bf16.
-pub fn suffix(dtype: DType) -> Result<&'static str> {
+pub(crate) fn suffix(dtype: DType) -> Result<&'static str> {
     match dtype {
         DType::F32 => Ok("f32"),
         DType::BF16 => Ok("bf16"),

@@ -17,8 +17,8 @@ use candle_core::{DType, Device, Result, Tensor};
 #[cfg(feature = "cuda")]
 pub use cuda::CudaKernels;
 pub use gemm::{Accumulate, Gemm, Operand, Orientation};
-pub use launch::{Arg, Launch, Module, suffix};
-pub(crate) use launch::{THREADS, blocks, module, vector_len};
+pub use launch::{Arg, Launch, Module};
+pub(crate) use launch::{THREADS, blocks, module, suffix, vector_len};
 
 /// A device that runs kernels.
 pub trait Kernels: Send + Sync {
@@ -36,9 +36,6 @@ pub trait Kernels: Send + Sync {
     fn gemm(&self, gemm: &Gemm<'_>) -> Result<()>;
 
     /// Allocates an uninitialized tensor.
-    ///
-    /// # Errors
-    /// The device is out of memory.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
     /// Copies between two tensors of the same shape and number format on the device, asynchronously.
@@ -55,9 +52,6 @@ pub trait Kernels: Send + Sync {
     fn download(&self, from: &Tensor, to: &Tensor) -> Result<()>;
 
     /// Copies a CPU tensor into a device tensor; otherwise as [`Kernels::download`].
-    ///
-    /// # Errors
-    /// As [`Kernels::download`].
     fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()>;
 
     /// Page-locks the memory of a CPU tensor until the result is dropped, for copies at the full speed of the bus.
@@ -78,18 +72,12 @@ pub trait Kernels: Send + Sync {
     }
 
     /// Waits for all launched work.
-    ///
-    /// # Errors
-    /// A failure of that work.
     fn synchronize(&self) -> Result<()>;
 }
 
 /// A captured graph of launches.
 pub trait CapturedGraph: Send {
     /// Launches the graph again, on the same memory.
-    ///
-    /// # Errors
-    /// A failure of the device.
     fn replay(&self) -> Result<()>;
 }
 

@@ -28,9 +28,6 @@ pub struct Llama {
 
 impl Llama {
     /// A model with random weights.
-    ///
-    /// # Errors
-    /// An inconsistent configuration.
     pub fn init(config: &LlamaConfig, seed: u64) -> Result<Self> {
         config.check()?;
         let parameters = init::random(config, &Layout::new(config), seed)?;
@@ -87,49 +84,31 @@ impl Llama {
     }
 
     /// A copy that does not share the parameters ([`Clone`] does).
-    ///
-    /// # Errors
-    /// The device is out of memory.
     pub fn deep_copy(&self) -> Result<Self> {
         Self::from_parameters(self.config(), self.parameters.deep_copy()?)
     }
 
     /// A copy with the parameters rounded to another number format.
-    ///
-    /// # Errors
-    /// The device is out of memory.
     pub fn to_dtype(&self, dtype: WeightDtype) -> Result<Self> {
         Self::from_parameters(self.config(), self.parameters.to_dtype(dtype)?)
     }
 
-    /// As [`Network::log_probs`].
-    ///
-    /// # Errors
     /// As [`Network::log_probs`].
     pub fn log_probs(&self, batch: &PackedBatch, targets: &Targets) -> Result<Vec<f32>> {
         self.network.log_probs(&self.parameters, batch, targets)
     }
 
     /// As [`Network::forward`].
-    ///
-    /// # Errors
-    /// As [`Network::log_probs`].
     pub fn forward(&self, batch: PackedBatch, targets: Targets, keep: Activations) -> Result<Forward> {
         self.network.forward(&self.parameters, batch, targets, keep)
     }
 
-    /// As [`Network::backward`].
-    ///
-    /// # Errors
     /// As [`Network::backward`].
     pub fn backward(&self, forward: Forward, upstream: &Tensor, gradients: &dyn GradientSink) -> Result<()> {
         self.network.backward(&self.parameters, forward, upstream, gradients)
     }
 
     /// As [`Llama::backward`], with upstream gradients from the host.
-    ///
-    /// # Errors
-    /// As [`Llama::backward`].
     pub fn backward_from(&self, forward: Forward, upstream: &[f32], gradients: &dyn GradientSink) -> Result<()> {
         let upstream = Tensor::from_slice(upstream, upstream.len(), self.parameters.device())?;
         self.backward(forward, &upstream, gradients)

@@ -49,9 +49,6 @@ impl Forward {
     }
 
     /// As [`Forward::log_probs`], copied to the host. Waits for the device.
-    ///
-    /// # Errors
-    /// An error of the device.
     pub fn read_log_probs(&self) -> Result<Vec<f32>> {
         Ok(self.log_probs.values.to_vec1()?)
     }
@@ -102,9 +99,6 @@ struct Head<'a> {
 
 impl Network {
     /// Creates the network of a configuration.
-    ///
-    /// # Errors
-    /// An inconsistent configuration.
     pub fn new(config: &LlamaConfig) -> Result<Self> {
         config.check()?;
         let rope = RopeTable::new(config.head_dim(), config.rope_theta, config.max_position_embeddings);
@@ -213,9 +207,6 @@ impl Network {
     }
 
     /// As [`Network::log_probs`], saving the activations for [`Network::backward`].
-    ///
-    /// # Errors
-    /// As [`Network::log_probs`].
     pub fn forward(
         &self,
         weights: &dyn WeightSource,

@@ -1,16 +1,16 @@
-// AdamW over flat buffers. A thread takes four elements; every operation is rounded by itself, as the CPU version's are,
+// AdamW on flat buffers. A thread updates four elements. Every operation is rounded separately, as in the CPU version,
 // so that both give the same bits.
 #include "cuda/elements.cuh"
 
 
 constexpr int N = 4;
 
-// The numbers of an update, as the host has computed them.
+// Per-update constants, computed by the host.
 struct Step {
   float decay, rate, root, beta1, beta2, rest1, rest2, epsilon, scale;
 };
 
-// The new parameter; m and v are updated.
+// Returns the new parameter and updates m and v.
 __device__ __forceinline__ float updated(float p, float g, float& m, float& v, const Step& at) {
   g = __fmul_rn(g, at.scale);
   m = __fadd_rn(__fmul_rn(at.beta1, m), __fmul_rn(at.rest1, g));
@@ -19,15 +19,14 @@ __device__ __forceinline__ float updated(float p, float g, float& m, float& v, c
   return __fsub_rn(__fmul_rn(p, at.decay), __fmul_rn(at.rate, __fdiv_rn(m, root)));
 }
 
-// The finalizer of SplitMix64: every bit of the result depends on every bit of z.
+// The finalizer of SplitMix64.
 __device__ __forceinline__ unsigned long long mixed(unsigned long long z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
 }
 
-// x rounded to one of its two neighbours in bf16, to the farther one the more seldom the farther it is: sixteen random
-// bits are added to those that are cut off.
+// Stochastic rounding to bf16: adds sixteen random bits to the bits that are cut off.
 __device__ __forceinline__ bf16 rounded_by_chance(float x, unsigned long long key, unsigned long long element) {
   const unsigned bits = __float_as_uint(x);
   if ((bits & 0x7f800000u) == 0x7f800000u) return from_float<bf16>(x);
@@ -36,8 +35,9 @@ __device__ __forceinline__ bf16 rounded_by_chance(float x, unsigned long long ke
   return from_float<bf16>(__uint_as_float((bits + chance) & 0xffff0000u));
 }
 
-// All [count]; views may begin at any element. P is the format of the weights that are updated. `rounded`: null, or where
-// a copy in bf16 goes. bf16 weights are rounded by chance; `first` is the number of the buffers' first element.
+// All buffers are [count]; views may begin at any element. P is the number format of the updated weights. `rounded` is
+// null or receives a bf16 copy. bf16 weights are rounded stochastically; `first` is the index of the buffers' first
+// element.
 template <class P>
 __device__ __forceinline__ void update(P* p, bf16* rounded, const float* g, float* m, float* v,
                                        unsigned long long count, Step step, unsigned long long key,

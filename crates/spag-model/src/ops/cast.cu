@@ -1,7 +1,7 @@
-// Rounding f32 to bf16. A thread takes 32 bytes of one and 16 of the other.
+// Rounds f32 to bf16. A thread reads 32 bytes and writes 16.
 #include "cuda/elements.cuh"
 
-// narrow = wide, rounded to nearest even. Both [count]; views may begin at any element.
+// narrow = wide, rounded to nearest even. Both are [count]; views may begin at any element.
 __device__ void round_into(const float* wide, bf16* narrow, unsigned long long count) {
   constexpr int N = Vector<bf16>::SIZE;
   const size_t at = first_of_thread<N>();

@@ -1,4 +1,4 @@
-// Rows gathered from a table, and their gradients added back. A thread takes 16 bytes of a row.
+// Gathers rows of a table, and scatters their gradients. A thread handles 16 bytes of a row.
 #include "cuda/elements.cuh"
 
 // y[n] = table[ids[n]]. table [v, d], ids [n], y [n, d]. Block (n, c) copies part c of row n.
@@ -11,9 +11,9 @@ __device__ void forward(const T* table, const unsigned* ids, T* y, unsigned d) {
   store_several(y + size_t(blockIdx.x) * d + at, load_several<N>(table + size_t(ids[blockIdx.x]) * d + at, here), here);
 }
 
-// sums += Σ of dx's rows order[from], order[from + step], …, before `to`, at the N columns from `at` on.
+// sums += Σ of dx's rows order[from], order[from + step], …, up to `to`, for the N columns from `at` on.
 //
-// Four whole vectors are under way at a time, since each waits for memory about as long.
+// Four vector loads are in flight at a time to hide memory latency.
 template <int N, class T>
 __device__ __forceinline__ void add_rows(const T* dx, const unsigned* order, unsigned from, unsigned to, unsigned step,
                                          unsigned d, size_t at, unsigned here, float (&sums)[N]) {
@@ -45,9 +45,9 @@ __device__ __forceinline__ void add_to(U* row, unsigned here, const float (&sums
   store_several(row, values, here);
 }
 
-// Run r: the rows order[starts[r]..starts[r + 1]] of dx, all of which are added to row ids[r] of dtable [v, d].
+// Run r: the rows order[starts[r]..starts[r + 1]] of dx are added to row ids[r] of dtable [v, d].
 //
-// For runs of few rows. Block (r, c) takes part c of run r's columns, a thread the same columns of all rows, in order.
+// For short runs. Block (r, c) handles part c of run r's columns; a thread sums the same columns of all rows, in order.
 template <class T, class U>
 __device__ void backward(const T* dx, const unsigned* order, const unsigned* starts, const unsigned* ids, U* dtable,
                          unsigned d) {
@@ -60,8 +60,8 @@ __device__ void backward(const T* dx, const unsigned* order, const unsigned* sta
   add_to(dtable + size_t(ids[blockIdx.x]) * d + at, here, sums);
 }
 
-// As backward, for runs of many rows: the block's warps share the rows of 32 threads' columns, and the first warp adds
-// the others' sums to its own, in order.
+// As backward, for long runs: the block's warps split the rows of 32 threads' columns, and the first warp adds the
+// partial sums, in order.
 template <class T, class U>
 __device__ void backward_long(const T* dx, const unsigned* order, const unsigned* starts, const unsigned* ids, U* dtable,
                               unsigned d) {

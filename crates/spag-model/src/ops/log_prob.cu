@@ -1,19 +1,19 @@
-// The softmax over the vocabulary: log-probabilities of one target a row, and the gradients of the logits.
+// Softmax over the vocabulary: log-probabilities of one target per row, and gradients of the logits.
 #include "cuda/elements.cuh"
 
 constexpr int LOGITS = 4;  // of a thread at a time: 16 bytes
 
-// The largest value so far and Σ exp(value − largest).
+// The running maximum and Σ exp(value − maximum).
 struct Softmax {
-  // Finite, so that there is no difference of infinities.
+  // Finite, to avoid ∞ − ∞.
   float largest = -3.0e38f;
   float sum = 0.0f;
 };
 
 // lse = ln Σ exp(logit) and value = logit[target] − lse of each row. logits [rows, v]; targets, values, lse [rows].
 //
-// A block for each row, which is read once: where a larger value comes, the sum before it is scaled down. __expf is
-// enough: its error grows with the distance from the largest value, as the share in the sum falls.
+// One block per row, which is read once; the sum is rescaled when the maximum grows. __expf is accurate enough: its
+// error grows with the distance from the maximum, as the term's share in the sum falls.
 __device__ void rows(const float* logits, const unsigned* targets, float* values, float* lse, unsigned v) {
   DYNAMIC_SHARED(float, scratch);
   logits += size_t(blockIdx.x) * v;
@@ -42,7 +42,7 @@ __device__ void rows(const float* logits, const unsigned* targets, float* values
 
 // The gradient of row r's logits, given that of its log-probability, upstream[r]: upstream·([target] − exp(logit − lse)).
 //
-// logits, gradients [rows, v], which may be the same memory where T is float. Block (r, c) takes part c of row r.
+// logits, gradients [rows, v]; they may be the same memory if T is float. Block (r, c) handles part c of row r.
 template <class T>
 __device__ void gradients(const float* logits, const unsigned* targets, const float* lse, const float* upstream,
                           T* gradients, unsigned v) {

@@ -16,7 +16,7 @@ use super::{cpu, matmul, simd};
 use crate::kernels;
 
 /// Maximum elements of a chunk of logits on a CPU (16 MiB of f32). A chunk has at least 16 rows.
-pub const CHUNK_ELEMENTS: usize = 1 << 22;
+const CHUNK_ELEMENTS: usize = 1 << 22;
 /// Batches with at most this many logits keep them for the backward pass (64 MiB of f32), on a CPU.
 pub const KEEP_ELEMENTS: usize = 1 << 24;
 /// Maximum elements of a chunk of logits on a GPU (512 MiB of f32). A single chunk is kept for the backward pass, because
@@ -74,9 +74,6 @@ pub fn forward(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<LogPro
 }
 
 /// As [`forward`], without state for a backward pass.
-///
-/// # Errors
-/// As [`forward`].
 pub fn values(hidden: &Tensor, head: &Tensor, targets: &[u32]) -> Result<Tensor> {
     let (m, v) = check(hidden, head, targets)?;
     if let Some(kernels) = kernels::of(hidden.device())? {

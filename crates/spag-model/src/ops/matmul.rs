@@ -90,9 +90,6 @@ pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
 }
 
 /// y = residual + x·Wᵀ in one pass. `residual` [N, O].
-///
-/// # Errors
-/// As [`linear`].
 pub fn linear_add(residual: &Tensor, x: &Tensor, w: &Tensor) -> Result<Tensor> {
     if residual.dims() != [x.dim(0)?, w.dim(0)?] {
         bail!("linear: the residual is {:?}, x {:?}, w {:?}", residual.dims(), x.dims(), w.dims());

@@ -30,7 +30,7 @@ impl PackedWeight {
     }
 
     /// Input size.
-    pub fn inputs(&self) -> usize {
+    fn inputs(&self) -> usize {
         match &self.0 {
             Packing::Panels(panels) => panels.k(),
             Packing::Rows(rows) => rows.dims()[1],
@@ -38,7 +38,7 @@ impl PackedWeight {
     }
 
     /// Output size.
-    pub fn outputs(&self) -> usize {
+    fn outputs(&self) -> usize {
         match &self.0 {
             Packing::Panels(panels) => panels.n(),
             Packing::Rows(rows) => rows.dims()[0],

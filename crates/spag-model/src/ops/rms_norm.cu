@@ -1,7 +1,8 @@
-// RMSNorm, forward and backward. A block takes a row at a time; a thread takes the same columns of every row.
+// RMSNorm, forward and backward. A block handles one row at a time; a thread handles the same columns of every row.
 #include "cuda/prelude.cuh"
 
-// Calls f(column, count) for the thread's columns: 16 bytes at a time where rows lie on 16 bytes, else one at a time.
+// Calls f(column, count) for the thread's columns: 16 bytes at a time if rows are 16-byte aligned, else single
+// elements.
 template <class T, class F>
 __device__ __forceinline__ void for_columns(unsigned d, F f) {
   constexpr unsigned SIZE = Vector<T>::SIZE;
@@ -39,7 +40,7 @@ __device__ __forceinline__ float inverse_rms(const T* x, unsigned d, float eps, 
   return rsqrtf(block_sum(sum, scratch) / float(d) + eps);
 }
 
-// y = x / √(mean(x²) + ε) · w. x, y [n, d], w [d]; a block for each row.
+// y = x / √(mean(x²) + ε) · w. x, y [n, d], w [d]; one block per row.
 template <class T>
 __device__ void forward(const T* x, const T* w, T* y, unsigned d, float eps) {
   DYNAMIC_SHARED(float, scratch);
@@ -54,10 +55,10 @@ __device__ void forward(const T* x, const T* w, T* y, unsigned d, float eps) {
   });
 }
 
-// With r = 1/√(mean x² + ε): dx = residual + r·(g·w − x·r²·mean(g·w·x)), and each block's part of dw = Σ g·x·r.
+// With r = 1/√(mean x² + ε): dx = residual + r·(g·w − x·r²·mean(g·w·x)), and each block's partial sum of dw = Σ g·x·r.
 //
-// x, dy, residual (or null), dx [n, d]; partial [blocks, d], f32. Block b takes rows b, b + blocks, …, and keeps its part
-// of dw in shared memory [d], each element of which belongs to one thread.
+// x, dy, residual (or null), dx [n, d]; partial [blocks, d], f32. Block b handles rows b, b + blocks, …, and
+// accumulates its part of dw in shared memory [d]; each element belongs to one thread.
 template <class T>
 __device__ void backward(const T* x, const T* w, const T* dy, const T* residual, T* dx, float* partial, unsigned n,
                          unsigned d, float eps) {

@@ -1,9 +1,9 @@
-// Rotary position embedding, in place. A thread turns as many neighbouring elements as 16 bytes hold.
+// RoPE, in place. A thread rotates as many adjacent elements as fit into 16 bytes.
 #include "cuda/elements.cuh"
 
-// x [n, width]: element i of each head of 2·half elements turns with element i + half, in the first 2·pairs columns.
-// Row n is at positions[n]; cos, sin [positions, half]; `sign` is 1 to turn, −1 to turn back. Block (n, c) takes part c
-// of row n.
+// x [n, width]: in the first 2·pairs columns, element i of each head of 2·half elements is rotated with element i +
+// half. Row n has position positions[n]; cos, sin [positions, half]; `sign` is 1 for the forward pass and −1 for the
+// backward pass. Block (n, c) handles part c of row n.
 template <class T, int N>
 __device__ void turn(T* x, const unsigned* positions, const float* cos, const float* sin, unsigned width, unsigned pairs,
                      unsigned half, float sign) {
@@ -25,7 +25,7 @@ __device__ void turn(T* x, const unsigned* positions, const float* cos, const fl
   store_several(second, b, N);
 }
 
-// `vectors`: N neighbouring pairs a thread, where `half` is a multiple of N; `single`: one pair a thread.
+// `vectors`: N adjacent pairs per thread, if `half` is a multiple of N; `single`: one pair per thread.
 #define EXPORT_FOR(T, suffix)                                                                                    \
   EXPORT_BOUNDS(rope_vectors_##suffix, 256, 4,                                                                   \
                 (T * x, const unsigned* positions, const float* cos, const float* sin, unsigned width,           \

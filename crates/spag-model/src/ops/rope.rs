@@ -84,7 +84,7 @@ impl RopeTable {
     }
 
     /// Number of positions.
-    pub fn positions(&self) -> usize {
+    fn positions(&self) -> usize {
         self.cos.len().checked_div(self.half).unwrap_or(0)
     }
 
@@ -120,9 +120,6 @@ pub fn rotate(x: &Tensor, positions: &Positions, table: &RopeTable, direction: D
 }
 
 /// As [`rotate`], for the heads in the first `columns` columns of `x` [N, W]: queries and keys of a joint QKV tensor.
-///
-/// # Errors
-/// As [`rotate`].
 pub fn rotate_leading(
     x: &Tensor,
     columns: usize,

@@ -1,9 +1,9 @@
-// One token from each row of logits; the device's version of sample/row.rs. A block takes a row.
+// Samples one token from each row of logits; the GPU version of sample/row.rs. One block per row.
 //
-// Weights are integers of 2⁻⁴⁰ of the most likely token's, so that their sums do not depend on the order in which they
-// are added up. What is restricted to the most likely tokens needs no sorting: all that is asked for are places in the
-// order of likelihood (the k-th token, the first that reaches a sum), and a place is found by halving the range of
-// numbers in which its token's key lies, until the few tokens in it can be compared with each other.
+// Weights are fixed-point numbers in units of 2⁻⁴⁰ of the most likely token's weight, so that sums do not depend on the
+// order of addition. Top-k and top-p need no sort: they need positions in the order of likelihood (the k-th token, the
+// first token that reaches a sum), which are found by bisecting the range of sort keys until few tokens are left to
+// compare.
 #include "cuda/prelude.cuh"
 
 namespace {
@@ -11,20 +11,20 @@ namespace {
 constexpr int THREADS = 512, WARPS = THREADS / WARP;
 using wide = unsigned long long;
 
-// How a row's token is chosen: SETTING numbers a row in `settings`.
+// Sampling parameters: SETTING words per row in `settings`.
 constexpr unsigned SETTING = 10;
 enum : unsigned { KIND, INVERSE_TEMPERATURE, TOP_K, BANNED_AT, BANNED, UNUSED, TOP_P, UNIFORM = 8 };
 enum : unsigned { GREEDY = 0, ALL = 1, MOST_LIKELY = 2 };
-// What came of it.
+// Status of a row.
 enum : unsigned { CHOSEN = 0, UNSOUND = 1, NOTHING_ALLOWED = 2 };
 
 __device__ __forceinline__ double number(const unsigned* halves) {
   return __hiloint2double(int(halves[1]), int(halves[0]));
 }
 
-// Larger logits have larger keys; of equals, the lower token. No key is 0.
+// Larger logits have larger keys; ties go to the lower token. No key is 0.
 __device__ __forceinline__ wide key_of(float logit, unsigned token) {
-  const unsigned bits = __float_as_uint(logit + 0.0f);  // One zero, not two.
+  const unsigned bits = __float_as_uint(logit + 0.0f);  // Maps −0 to +0.
   return wide(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | wide(~token);
 }
 __device__ __forceinline__ unsigned token_of(wide key) { return ~unsigned(key); }
@@ -57,10 +57,10 @@ struct Shared {
   wide found;
   Measure reached;
 };
-// What sample/device.rs asks for.
+// Must match sample/device.rs.
 static_assert(sizeof(Shared) <= 4608, "more shared memory than a launch asks for");
 
-// Over the block's threads, for all of them.
+// Block reduction; every thread gets the result.
 __device__ __forceinline__ Measure block_total(Measure x, Shared& shared) {
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   x.mass = warp_total(x.mass);
@@ -90,7 +90,7 @@ __device__ __forceinline__ wide block_largest(wide x, Shared& shared) {
   return x;
 }
 
-// A row and what may be chosen of it.
+// A row and its allowed tokens.
 template <class T>
 struct Row {
   const T* logits;
@@ -107,7 +107,7 @@ struct Row {
   __device__ __forceinline__ wide mass(float logit) const {
     return wide(expf((logit - top) * inverse) * 1099511627776.0f);
   }
-  // Calls f(token, logit) for this thread's tokens among first..end: every THREADS-th, or every `by` threads-th.
+  // Calls f(token, logit) for this thread's tokens in first..end: every THREADS-th, or every `by` threads-th.
   template <class F>
   __device__ __forceinline__ void each(unsigned first, unsigned end, unsigned thread, unsigned threads, F f) const {
     constexpr unsigned SIZE = Vector<T>::SIZE;
@@ -129,14 +129,14 @@ struct Row {
   }
 };
 
-// The first token in the order of the vocabulary at which the sum of the masses exceeds uniform·(all of them); that sum.
+// The first token in vocabulary order at which the sum of the masses exceeds uniform·total, and that sum.
 template <class T>
 __device__ __forceinline__ unsigned draw_of_all(const Row<T>& row, double uniform, wide& total, Shared& shared) {
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   unsigned first = 0, end = row.size;
   wide left = 0;
   for (bool whole = true; whole || end - first > 1; whole = false) {
-    // A part for each warp, whole vectors where there are many tokens; in the end a token for each.
+    // One part per warp, whole vectors for large vocabularies; finally one token per thread.
     unsigned part = (end - first + WARPS - 1) / WARPS;
     if (part > 8) part = (part + 7) / 8 * 8;
     const unsigned from = min(first + warp * part, end), to = min(from + part, end);
@@ -161,7 +161,7 @@ __device__ __forceinline__ unsigned draw_of_all(const Row<T>& row, double unifor
   return first;
 }
 
-// Keys in [low, high), and how many tokens there are, and their mass, from either one on.
+// The keys in [low, high), and the number and the mass of tokens from each bound on.
 struct Range {
   wide low, high;
   Measure from_low, from_high;
@@ -169,8 +169,8 @@ struct Range {
 
 enum class By { Count, Mass };
 
-// The first token in the order of likelihood at which count or mass, its own included, exceed `target`; it lies in
-// `range`. Leaves the measure up to it in `reached`.
+// The first token in order of likelihood at which count or mass, including its own, exceeds `target`; it is in `range`.
+// Stores the measure up to it in `reached`.
 template <By BY, class T>
 __device__ __forceinline__ wide find(const Row<T>& row, Range range, wide target, Measure& reached, Shared& shared) {
   auto exceeds = [&](const Measure& m) { return (BY == By::Count ? wide(m.count) : m.mass) > target; };
@@ -198,7 +198,7 @@ __device__ __forceinline__ wide find(const Row<T>& row, Range range, wide target
   __syncthreads();
   if (threadIdx.x == 0) shared.candidate_count = 0;
   __syncthreads();
-  // In any order: each is compared with all.
+  // The order is arbitrary: each is compared with all others.
   row.each([&](unsigned token, float logit) {
     const wide key = key_of(logit, token);
     if (key >= range.low && key < range.high && row.allowed(token))
@@ -226,8 +226,8 @@ __device__ __forceinline__ wide find(const Row<T>& row, Range range, wide target
   return shared.found;
 }
 
-// logits [rows, size]; settings as above, the banned tokens after them; out [rows, 4]: token, ln p under the model,
-// ln p under what it was drawn from, what came of it.
+// logits [rows, size]; settings as above, followed by the banned tokens; out [rows, 4]: token, ln p under the model, ln
+// p under the sampling distribution, status.
 template <class T>
 __device__ __forceinline__ void sample(const T* logits, const unsigned* settings, unsigned* out, unsigned size) {
   DYNAMIC_SHARED(Shared, all_shared);

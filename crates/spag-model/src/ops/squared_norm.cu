@@ -1,7 +1,7 @@
-// Σ x², in f64 from every four elements on, always in the same order.
+// Σ x², in f64 over f32 sums of four elements, always in the same order.
 #include "cuda/elements.cuh"
 
-// The sum of `x` over the block's threads, for the first of them. `scratch`: a double for each thread.
+// The sum of `x` over the block, for the first thread. `scratch`: one double per thread.
 __device__ __forceinline__ double sum_of_block(double x, double* scratch) {
   scratch[threadIdx.x] = x;
   for (unsigned width = blockDim.x / 2; width > 0; width /= 2) {
@@ -11,8 +11,8 @@ __device__ __forceinline__ double sum_of_block(double x, double* scratch) {
   return scratch[0];
 }
 
-// partial[b] = Σ x² over the vectors of block b, every gridDim.x-th. x [count], which may begin at any element. Blocks of
-// a power of two of threads.
+// partial[b] = Σ x² over the vectors of block b, every gridDim.x-th. x [count] may begin at any element. The block size
+// must be a power of two.
 __device__ void parts(const float* x, double* partial, unsigned long long count) {
   constexpr int N = Vector<float>::SIZE;
   DYNAMIC_SHARED(double, scratch);
@@ -28,7 +28,7 @@ __device__ void parts(const float* x, double* partial, unsigned long long count)
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-// into[0] += Σ partial, by one block.
+// into[0] += Σ partial, with one block.
 __device__ void add(const double* partial, double* into, unsigned count) {
   DYNAMIC_SHARED(double, scratch);
   double sum = 0;

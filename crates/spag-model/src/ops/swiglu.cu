@@ -1,4 +1,4 @@
-// SwiGLU, forward and backward. A thread takes 16 bytes of each tensor.
+// SwiGLU, forward and backward. A thread handles 16 bytes of each tensor.
 #include "cuda/elements.cuh"
 
 __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
@@ -24,7 +24,7 @@ __device__ void forward(const T* gate, const T* up, T* y, unsigned long long cou
   store_several(y + at, activated(load_several<N>(gate + at, here), load_several<N>(up + at, here)), here);
 }
 
-// As forward, for x [rows, 2f] with gate and up side by side; y [rows, f]. Block (r, c) takes part c of row r.
+// As forward, for x [rows, 2f] with gate and up in adjacent columns; y [rows, f]. Block (r, c) handles part c of row r.
 template <class T>
 __device__ void forward_joined(const T* x, T* y, unsigned f) {
   constexpr int N = Vector<T>::SIZE;
@@ -36,7 +36,7 @@ __device__ void forward_joined(const T* x, T* y, unsigned f) {
   store_several(y + row * f + at, activated(load_several<N>(gate, here), load_several<N>(gate + f, here)), here);
 }
 
-// gate and up become their gradients; dy, the gradient of the output, becomes the output once more. All [count].
+// gate and up become their gradients; dy, the gradient of the output, becomes the recomputed output. All are [count].
 template <class T>
 __device__ void backward(T* gate, T* up, T* dy, unsigned long long count) {
   constexpr int N = Vector<T>::SIZE;

@@ -140,25 +140,16 @@ pub struct FlatBuffers {
 
 impl FlatBuffers {
     /// Zero-filled f32 buffers.
-    ///
-    /// # Errors
-    /// The device is out of memory.
     pub fn zeros(layout: &Layout, device: &Device) -> Result<Self> {
         Self::zeros_of(layout, WeightDtype::F32, device)
     }
 
     /// Zero-filled buffers in a given number format.
-    ///
-    /// # Errors
-    /// The device is out of memory.
     pub fn zeros_of(layout: &Layout, dtype: WeightDtype, device: &Device) -> Result<Self> {
         Self::padded(layout, dtype, device, 1)
     }
 
     /// As [`FlatBuffers::zeros_of`], with each buffer padded to a multiple of `multiple` elements.
-    ///
-    /// # Errors
-    /// The device is out of memory.
     pub fn padded(layout: &Layout, dtype: WeightDtype, device: &Device, multiple: usize) -> Result<Self> {
         let buffer = |l: &LayerLayout| Tensor::zeros(l.len.next_multiple_of(multiple.max(1)), dtype.into(), device);
         let layers = layout.layers.iter().map(buffer).collect::<candle_core::Result<_>>()?;
@@ -166,18 +157,12 @@ impl FlatBuffers {
     }
 
     /// Copies the buffers to another device, one layer at a time. On the same device the memory is shared.
-    ///
-    /// # Errors
-    /// The device is out of memory.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         let layers = self.layers.iter().map(|l| l.to_device(device)).collect::<candle_core::Result<_>>()?;
         Ok(Self { layout: self.layout.clone(), layers })
     }
 
     /// Converts to another number format. If the format is the same, the memory is shared.
-    ///
-    /// # Errors
-    /// The device is out of memory.
     pub fn to_dtype(&self, dtype: WeightDtype) -> Result<Self> {
         let convert = |layer: &Tensor| match (layer.dtype() == dtype.into(), dtype) {
             (true, _) => Ok(layer.clone()),
@@ -245,7 +230,7 @@ impl FlatBuffers {
     ///
     /// # Errors
     /// A layer or views outside the layout, or matrices of different widths.
-    pub fn stacked(&self, layer: usize, views: std::ops::Range<usize>) -> Result<Tensor> {
+    pub(crate) fn stacked(&self, layer: usize, views: std::ops::Range<usize>) -> Result<Tensor> {
         let all = self.layout.layers.get(layer).and_then(|l| l.views.get(views.clone())).unwrap_or_default();
         let width = |view: &View| view.shape.get(1).copied().unwrap_or(0);
         match all.first() {
@@ -259,9 +244,6 @@ impl FlatBuffers {
     }
 
     /// All views with their Hugging Face names, in forward order.
-    ///
-    /// # Errors
-    /// A buffer that is shorter than its layer.
     pub fn named(&self) -> Result<Vec<(String, Tensor)>> {
         let mut all = Vec::new();
         for (l, layer) in self.layout.layers.iter().enumerate() {
@@ -273,9 +255,6 @@ impl FlatBuffers {
     }
 
     /// Fills all buffers with zeros.
-    ///
-    /// # Errors
-    /// An error of the device.
     pub fn set_zero(&self) -> Result<()> {
         for layer in &self.layers {
             if layer.device().is_cpu() && layer.dtype() == DType::F32 {
@@ -292,9 +271,6 @@ impl FlatBuffers {
     }
 
     /// A copy that does not share memory.
-    ///
-    /// # Errors
-    /// The device is out of memory.
     pub fn deep_copy(&self) -> Result<Self> {
         let layers = self.layers.iter().map(Tensor::copy).collect::<candle_core::Result<_>>()?;
         Ok(Self { layout: self.layout.clone(), layers })

@@ -1,4 +1,4 @@
-//! The fixtures of generation.
+//! Fixtures of generation.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(crate) fn engine_config(page_size: usize) -> EngineConfig {
     EngineConfig { max_length: 512, page_size, pages, max_running: 30, max_step_tokens: 512, prefix_sharing }
 }
 
-/// The fixture's prompts, each with a seed of its own.
+/// The fixture's prompts, each with its own seed.
 pub(crate) fn requests(config: &GenerationConfig) -> Vec<Request> {
     let config = Arc::new(config.clone());
     let request =

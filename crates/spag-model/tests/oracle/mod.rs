@@ -1,4 +1,4 @@
-//! The same model on candle's differentiable ops, one sequence at a time, with candle's autograd.
+//! The same model on candle's differentiable ops and autograd, one sequence at a time.
 
 use std::collections::HashMap;
 

@@ -1,45 +1,45 @@
-// Causal attention over packed sequences, backward: dq, dk and dv, with probabilities computed again from the saved
+// Causal attention over packed sequences, backward: dq, dk and dv, with probabilities recomputed from the saved
 // log-sum-exps (Dao 2023, FlashAttention-2).
 //
 // With P = exp(q·kᵀ·scale − lse), dP = dout·vᵀ and dS = P∘(dP − delta), delta = rowsum(out∘dout):
 //   dv = Pᵀ·dout, dk = scale·dSᵀ·q, dq = scale·dS·k.
 //
-// Two passes, one over tiles of keys for dk and dv and one over tiles of queries for dq. Each sum is one block's, in one
-// order, so that results are always the same bits, without atomic additions. Scores and dP are computed twice: 7 products
-// of T²·dim FLOPs (the mask saves half of 2·T²·dim) for each query head, where 5 would do. One pass with 5 would have to
-// add its part of dq to memory for every pair of tiles, in an order that it waits for, or keep all parts (T/128 times
-// dq, in f32); 1.4 times the products costs less than that waiting where sequences are long, and short ones have too
-// little to keep a device busy either way. A key/value head's group of query heads is summed inside its block.
+// Two passes: over tiles of keys for dk and dv, and over tiles of queries for dq. Each sum belongs to one block and has
+// one order, so results are bitwise reproducible without atomics. Scores and dP are computed twice: 7 products of
+// T²·dim FLOPs (the mask halves 2·T²·dim) per query head instead of 5. A single pass would have to add to dq in memory
+// for every pair of tiles in a fixed order, or keep all parts (T/128 times dq, in f32). For long sequences, 1.4 times
+// the products costs less than that synchronization; short ones do not fill a GPU either way. A key/value head's group
+// of query heads is summed inside its block.
 //
-// Floor: 7·T²·dim FLOPs for each query head: at T = 2048, dim 128 and 32 heads 120 GFLOP a sequence, 0.39 ms at the
-// 312 TFLOP/s of an A100's tensor cores. Memory sees each tensor once or twice.
+// Lower bound: 7·T²·dim FLOPs per query head. At T = 2048, dim 128 and 32 heads this is 120 GFLOP per sequence, 0.39 ms
+// at the 312 TFLOP/s of an A100's tensor cores. Each tensor is read from memory once or twice.
 //
-// Tiles for head sizes 64 and 128; clocks are those of an A100 for dim 128, a warp and a pair of tiles.
+// Tiles for head sizes 64 and 128. Clock counts are for an A100 and dim 128, per warp and pair of tiles.
 //
-// Keys: 128 of the block's own in 8 warps of 16, against 64 queries, two tiles of which are in shared memory so that one
-// arrives while the other is used. It computes the transposed scores k·qᵀ: a warp's results then are the A fragments of
-// its next product as they are, and nothing passes through shared memory. 16 rows a warp, since dk and dv take 128
-// registers together; 72 KiB are read from shared memory (576 clocks) for 4·2·16·64·128 FLOPs (512). 129 KiB of shared
-// memory for dim 128, one block a multiprocessor.
+// Keys: a block owns 128 keys, 8 warps of 16, and iterates over tiles of 64 queries, double-buffered in shared memory.
+// It computes transposed scores k·qᵀ: a warp's results are the A fragments of its next product, without a round trip
+// through shared memory. 16 rows per warp, because dk and dv take 128 registers; 72 KiB are read from shared memory
+// (576 clocks) for 4·2·16·64·128 FLOPs (512). 129 KiB of shared memory for dim 128, one block per multiprocessor.
 //
-// Queries: 128 of the block's own in 4 warps of 32, against 32 keys: dq takes 128 registers, scores and dP 32 each. 40
-// KiB are read from shared memory (320 clocks) for 3·2·32·32·128 FLOPs (384), where 16 rows a warp would read 56. 81 KiB
-// of shared memory for dim 128, so that two blocks share a multiprocessor, on an A100 just so. Values arrive while the
-// product with keys is under way and keys while that with values is: one buffer each.
+// Queries: a block owns 128 queries, 4 warps of 32, and iterates over tiles of 32 keys: dq takes 128 registers, scores
+// and dP 32 each. 40 KiB are read from shared memory (320 clocks) for 3·2·32·32·128 FLOPs (384); 16 rows per warp would
+// read 56. 81 KiB of shared memory for dim 128, so two blocks just fit on a multiprocessor of an A100. Values are
+// loaded during the product with keys and keys during the product with values, one buffer each.
 //
-// Both start the scores' sums from −lse/scale and dP's from −delta: exp(scale·sum) is the probability at once.
+// Both initialize the scores' sums with −lse/scale and dP's with −delta, so that exp(scale·sum) is the probability.
 #include "rows.cuh"
 
 namespace {
 using namespace attention;
 
-// The block's own rows; for keys, the queries that it takes at a time.
+// Rows owned by a block; for keys, the number of queries per step.
 constexpr int OWN = 128, OTHERS = 64, WARPS = 8, THREADS = WARPS * WARP;
 constexpr int N = OTHERS / 8;
 static_assert(OWN == WARPS * 16, "16 rows a warp");
 constexpr int QUERY_WARPS = 4;
 
-// delta = Σ over a row of out·dout. out, dout [rows, dim], delta [rows]. `lanes` of a warp, a power of two, share a row.
+// delta = Σ over a row of out·dout. out, dout [rows, dim], delta [rows]. `lanes` lanes of a warp, a power of two, share
+// a row.
 template <class T>
 __device__ void row_products(const T* out, const T* dout, float* delta, unsigned rows, unsigned dim, unsigned lanes) {
   constexpr unsigned SIZE = Vector<T>::SIZE;
@@ -63,7 +63,7 @@ __device__ void row_products(const T* out, const T* dout, float* delta, unsigned
 }
 
 // dk and dv. k, v, dk, dv [N, kv_heads·DIM], q, dout [N, heads·DIM], lse, delta [N, heads]. Items are tiles of keys;
-// blocks lie as [item, key/value head].
+// the grid is [item, key/value head].
 template <int DIM>
 __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, const bf16* v, const bf16* dout,
                                               const float* lse, const float* delta, const unsigned* work, bf16* dk,
@@ -79,8 +79,8 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
   const unsigned first = item.first - item.begin;
   const int key_in_tile = int(threadIdx.x / WARP) * 16, key = int(first) + key_in_tile;
 
-  // A step is a tile of queries of one head of the group; queries before the block's keys see nothing of them, and tiles
-  // of queries begin where tiles of keys do. Buffers take turns.
+  // A step is a tile of queries of one head of the group. Queries before the block's keys do not attend to them, and
+  // tiles of queries begin where tiles of keys do. The buffers alternate.
   const auto copy_step = [&](unsigned head, unsigned query, unsigned buffer) {
     const size_t at = (item.begin + query) * size_t(q_stride) + head * DIM;
     bf16* to = others + buffer * (2 * OTHERS * DIM);
@@ -88,8 +88,8 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
     copy_tile<DIM, OTHERS, THREADS>(to + OTHERS * DIM, dout + at, q_stride, length - query);
     copy_async_commit();
   };
-  // What the sums of the step's two products start from: −lse/scale and −delta, a number for each of the first 128
-  // threads. A query that does not exist has an infinite log-sum-exp, so that its probabilities are zeros.
+  // Initial sums of the step's two products, −lse/scale and −delta: one number for each of the first 128 threads. A
+  // query out of range has an infinite log-sum-exp, so its probabilities are zero.
   const auto load_number = [&](unsigned head, unsigned query) {
     query += threadIdx.x % OTHERS;
     const size_t at = (item.begin + query) * size_t(heads) + head;
@@ -110,7 +110,7 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
   clear(key_sums);
   clear(value_sums);
   while (head < end) {
-    // The step's rows are here, and all have used the other buffer.
+    // The step's rows have arrived, and all warps have finished with the other buffer.
     copy_async_wait<0>();
     __syncthreads();
     const int row = int(query);
@@ -164,12 +164,12 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
   if (key_in_tile >= int(count)) return;
   const size_t to = kv_at + key_in_tile * size_t(kv_stride);
   const int present = int(count) - key_in_tile;
-  // Each warp reads its own keys and values alone.
+  // Each warp reads only its own keys and values.
   store_rows<DIM, 1>(keys, key_in_tile, key_sums, {{scale, scale}}, dk + to, kv_stride, present);
   store_rows<DIM, 1>(values, key_in_tile, value_sums, {{1.0f, 1.0f}}, dv + to, kv_stride, present);
 }
 
-// dq. As keys_by_tiles; dq [N, heads·DIM], items are tiles of queries; blocks lie as [item, head].
+// dq. As keys_by_tiles; dq [N, heads·DIM], items are tiles of queries; the grid is [item, head].
 template <int DIM>
 __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, const bf16* v, const bf16* dout,
                                                  const float* lse, const float* delta, const unsigned* work, bf16* dq,
@@ -191,8 +191,8 @@ __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, c
   copy_tile<DIM, OWN, THREADS>(douts, dout + q_at, q_stride, count);
   copy_tile<DIM, KEYS, THREADS>(values, v + item.begin * size_t(kv_stride) + kv * DIM, kv_stride, seen);
   copy_async_commit();
-  // What the sums of the two products start from: −lse/scale and −delta. They wait in shared memory, since registers are
-  // short. A row that does not exist has an infinite log-sum-exp, so that its probabilities are zeros.
+  // Initial sums of the two products, −lse/scale and −delta, in shared memory because registers are scarce. A row out
+  // of range has an infinite log-sum-exp, so its probabilities are zero.
   {
     const size_t at = (item.first + size_t(threadIdx.x)) * heads + head;
     numbers[threadIdx.x] = threadIdx.x < count ? -lse[at] / scale : -INFINITY;
@@ -201,12 +201,12 @@ __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, c
   float sums[M][DIM / 8][4], ds[M][N][4];
   clear(sums);
   for (unsigned key = 0; key < seen; key += KEYS) {
-    // The values are here, and all have used the keys of the tile before.
+    // The values have arrived, and all warps have finished with the previous keys.
     copy_async_wait<0>();
     __syncthreads();
     copy_tile<DIM, KEYS, THREADS>(keys, k + (item.begin + key) * size_t(kv_stride) + kv * DIM, kv_stride, seen - key);
     copy_async_commit();
-    // Warps without queries, or whose queries all come before the tile's keys, only copy.
+    // Warps without queries, or whose queries all precede the tile's keys, only copy.
     const bool skip = idle || int(key) > row + 16 * M - 1;
     const auto left = [&](const bf16* tile) {
       return [=](uint32_t (&a)[M][4], int step, int lane) {
@@ -227,7 +227,7 @@ __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, c
       start(ds, numbers + OWN);
       multiply_rows<DIM>(ds, left(douts), values);
     }
-    // The keys are here, and all have used the values.
+    // The keys have arrived, and all warps have finished with the values.
     copy_async_wait<0>();
     __syncthreads();
     const unsigned next = key + KEYS;
@@ -258,12 +258,12 @@ __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, c
   float factor[M][2];
 #pragma unroll
   for (int m = 0; m < M; ++m) factor[m][0] = factor[m][1] = scale;
-  // Each warp reads its own queries alone.
+  // Each warp reads only its own queries.
   store_rows<DIM>(queries, row_in_tile, sums, factor, dq + q_at + row_in_tile * size_t(q_stride), q_stride,
                   int(count) - row_in_tile);
 }
 
-// As keys_by_tiles, for T and any head size, row by row. Items are tiles of OWN rows.
+// As keys_by_tiles, for any T and head size, row by row. Items are tiles of OWN rows.
 template <class T>
 __device__ void keys_by_rows(const T* q, const T* k, const T* v, const T* dout, const float* lse, const float* delta,
                              const unsigned* work, T* dk, T* dv, unsigned heads, unsigned kv_heads, unsigned dim_,
@@ -283,7 +283,7 @@ __device__ void keys_by_rows(const T* q, const T* k, const T* v, const T* dout, 
   float key_sums[PARTS] = {}, value_sums[PARTS] = {};
   const unsigned group = heads / kv_heads;
   for (unsigned head = slice.head * group; head < (slice.head + 1) * group; ++head) {
-    // Rows before the slice see nothing of it.
+    // Rows before the slice do not attend to it.
     for (unsigned first = slice.first; first < item.end; first += CHUNK) {
       __syncthreads();
       const size_t at = first * q_stride + head * dim;
@@ -310,7 +310,7 @@ __device__ void keys_by_rows(const T* q, const T* k, const T* v, const T* dout, 
   store_own(dv + kv_at, value_sums, 1.0f, dim);
 }
 
-// As queries_by_tiles, for T and any head size, row by row. Items are tiles of OWN rows.
+// As queries_by_tiles, for any T and head size, row by row. Items are tiles of OWN rows.
 template <class T>
 __device__ void queries_by_rows(const T* q, const T* k, const T* v, const T* dout, const float* lse, const float* delta,
                                 const unsigned* work, T* dq, unsigned heads, unsigned kv_heads, unsigned dim_,

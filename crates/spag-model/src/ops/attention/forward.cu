@@ -1,17 +1,16 @@
-// Causal attention over packed sequences, forward, without a T×T matrix (Dao 2023, FlashAttention-2).
+// Causal attention over packed sequences, forward, without materializing the T×T matrix (Dao 2023, FlashAttention-2).
 //
-// Floor: the two products take 4·T²·dim FLOPs for each query head of a sequence of T tokens, half of which the mask
-// saves; each key/value tile comes from the second-level cache, and memory sees q, k, v and out once. At T = 2048,
-// dim 128 and 32 heads that is 34 GFLOP a sequence: 0.11 ms at the 312 TFLOP/s of an A100's tensor cores, about half
-// of that on an H100 by mma.sync.
+// Lower bound: the two products take 4·T²·dim FLOPs per query head of a sequence of T tokens, half of which the mask
+// saves. Key/value tiles come from the second-level cache; q, k, v and out are read or written once. At T = 2048, dim
+// 128 and 32 heads this is 34 GFLOP per sequence: 0.11 ms at the 312 TFLOP/s of an A100's tensor cores, about half of
+// that on an H100 with mma.sync.
 //
-// Tiles for head sizes 64 and 128: 128 queries in 4 warps of 32, 64 keys. A warp reads every key and value from shared
-// memory: for dim 128, 32 KiB and its queries' 8 KiB against 2·2·32·64·128 FLOPs, 320 clocks of shared memory against
-// 512 of an A100's tensor cores; with 16 rows a warp it would be 288 against 256 and shared memory the limit. 32 rows
-// take 128 registers of sums and 64 of scores, so that queries stay in shared memory and not in registers. 64 KiB of
-// shared memory and at most 255 registers let two blocks share a multiprocessor, on an A100 too: one computes its
-// exponentials while the other multiplies. Keys arrive while the last values are multiplied, values while the scores
-// are: one buffer each.
+// Tiles for head sizes 64 and 128: 128 queries in 4 warps of 32, and 64 keys. A warp reads every key and value from
+// shared memory: for dim 128, 32 KiB and its queries' 8 KiB for 2·2·32·64·128 FLOPs, 320 clocks of shared memory
+// against 512 of an A100's tensor cores. With 16 rows per warp it would be 288 against 256, bound by shared memory. 32
+// rows take 128 registers of sums and 64 of scores, so queries stay in shared memory. 64 KiB of shared memory and at
+// most 255 registers let two blocks share a multiprocessor, on an A100 too: one computes its exponentials while the
+// other multiplies. Keys are loaded during the product with values and values during the scores, one buffer each.
 #include "rows.cuh"
 
 namespace {
@@ -21,19 +20,19 @@ constexpr int QUERIES = 128, KEYS = 64, WARPS = 4, THREADS = WARPS * WARP;
 // 16-row tiles of a warp, and 8-column tiles of its scores.
 constexpr int M = QUERIES / WARPS / 16, N = KEYS / 8;
 
-// What the softmax of a thread's rows (16·m + g + 8·half) has seen: the largest score, the sum of this thread's
-// exponentials of scale·(score − largest).
+// Online softmax of a thread's rows (16·m + g + 8·half): the maximum score, and the sum of this thread's exponentials
+// of scale·(score − maximum).
 struct Softmax {
   float top[M][2], sum[M][2];
 };
 
-// Scores to exponentials; `sums` so far are scaled to the new largest scores. `row` is the warp's first query, `key` the
-// tile's first key, both counted in the sequence. scale is 1/√dim·log₂e.
+// Replaces scores by exponentials and rescales `sums` to the new maxima. `row` is the warp's first query, `key` the
+// tile's first key, both relative to the sequence. scale is 1/√dim·log₂e.
 template <int DIM>
 __device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&sums)[M][DIM / 8][4], Softmax& softmax,
                                              int row, int key, float scale) {
   const int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-  // Only tiles that the diagonal crosses have anything to mask. Keys after the sequence's end come after all its queries.
+  // Only tiles that cross the diagonal need a mask. Keys after the sequence's end come after all its queries.
   if (key + KEYS - 1 > row) {
     const int last = row + g - key - 2 * t;
 #pragma unroll
@@ -55,7 +54,7 @@ __device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&s
       for (int n = 0; n < N; ++n) top = fmaxf(top, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
       top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
       top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
-      // Every query sees key 0 of the first tile, so that top is finite from then on.
+      // Every query attends to key 0 of the first tile, so top is finite from then on.
       keep[m][half] = exp2_fast((softmax.top[m][half] - top) * scale);
       changed |= top != softmax.top[m][half];
       const float shift = top * scale;
@@ -70,7 +69,7 @@ __device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&s
       softmax.sum[m][half] = softmax.sum[m][half] * keep[m][half] + sum;
       softmax.top[m][half] = top;
     }
-  // After the first tiles the largest scores seldom change.
+  // After the first tiles the maxima seldom change.
   if (!__any_sync(ALL_LANES, changed)) return;
 #pragma unroll
   for (int m = 0; m < M; ++m)
@@ -80,8 +79,8 @@ __device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&s
       for (int i = 0; i < 4; ++i) sums[m][n][i] *= keep[m][i / 2];
 }
 
-// q, out [N, heads·DIM], k, v [N, kv_heads·DIM], lse [N, heads]. Blocks lie as [item, head], so that the heads that share
-// keys run at once. scale is 1/√dim·log₂e.
+// q, out [N, heads·DIM], k, v [N, kv_heads·DIM], lse [N, heads]. The grid is [item, head], so that heads that share
+// keys run at the same time. scale is 1/√dim·log₂e.
 template <int DIM>
 __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf16* v, const unsigned* work, bf16* out,
                                          float* lse, unsigned heads, unsigned kv_heads, float scale) {
@@ -106,12 +105,12 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
 #pragma unroll
     for (int half = 0; half < 2; ++half) softmax.top[m][half] = -INFINITY, softmax.sum[m][half] = 0;
   for (unsigned key = 0; key < seen; key += KEYS) {
-    // The keys are here, and all have used the values of the tile before.
+    // The keys have arrived, and all warps have finished with the previous values.
     copy_async_wait<0>();
     __syncthreads();
     copy_tile<DIM, KEYS, THREADS>(values, v + kv_at + key * size_t(kv_stride), kv_stride, seen - key);
     copy_async_commit();
-    // Warps without queries, or whose queries all come before the tile's keys, only copy.
+    // Warps without queries, or whose queries all precede the tile's keys, only copy.
     const bool skip = idle || int(key) > row + 16 * M - 1;
     if (!skip) {
       clear(scores);
@@ -123,7 +122,7 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
           },
           keys);
     }
-    // The values are here, and all have used the keys.
+    // The values have arrived, and all warps have finished with the keys.
     copy_async_wait<0>();
     __syncthreads();
     if (key + KEYS < seen) {
@@ -153,11 +152,11 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
       if (lane % 4 == 0 && r < present)
         lse[(first + r) * heads + head] = softmax.top[m][half] * scale * LN_2 + logf(sum);
     }
-  // Each warp reads its own queries alone.
+  // Each warp reads only its own queries.
   store_rows<DIM, M>(queries, row_in_tile, sums, inverse, out + first * q_stride + head * DIM, q_stride, present);
 }
 
-// As by_tiles, for T and any head size, row by row. Items are tiles of QUERIES rows. scale is 1/√dim.
+// As by_tiles, for any T and head size, row by row. Items are tiles of QUERIES rows. scale is 1/√dim.
 template <class T>
 __device__ void by_rows(const T* q, const T* k, const T* v, const unsigned* work, T* out, float* lse, unsigned heads,
                         unsigned kv_heads, unsigned dim_, float scale) {

@@ -1,7 +1,7 @@
-// Attention row by row, for any number format and head size up to MAX_DIM: simple, not fast.
+// Row-by-row attention for any number format and head size up to MAX_DIM: simple rather than fast.
 //
-// A block takes ROWS successive rows of one head, a row for each warp. What they are multiplied with is staged in
-// shared memory as f32, CHUNK rows at a time: a dot product for each lane, then sums with an element for each lane.
+// A block handles ROWS consecutive rows of one head, one per warp. The other operand is staged in shared memory as f32,
+// CHUNK rows at a time: first one dot product per lane, then sums with one element per lane.
 #pragma once
 
 #include "tiles.cuh"
@@ -12,10 +12,10 @@ constexpr int ROWS = 8, CHUNK = WARP, MAX_DIM = 256;
 // Elements of a row that a lane sums: lane, lane + 32, ….
 constexpr int PARTS = MAX_DIM / WARP;
 
-// Odd, so that the same element of different rows lies in different banks.
+// Odd, so that the same element of different rows is in different banks.
 __device__ __forceinline__ int staged_stride(int dim) { return dim | 1; }
 
-// CHUNK rows of `dim` elements, `stride` apart, of which `present` exist; zeros for the others.
+// Stages CHUNK rows of `dim` elements with stride `stride`; rows from `present` on become zeros.
 template <class T>
 __device__ __forceinline__ void stage(float* to, const T* from, size_t stride, unsigned present, int dim) {
   for (int i = threadIdx.x; i < CHUNK * dim; i += blockDim.x) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ void stage(float* to, const T* from, size_t stride, u
   }
 }
 
-// A warp's own row, for its lanes after the next barrier; zeros where it does not exist.
+// Loads a warp's own row, visible to its lanes after the next barrier; zeros if the row is out of range.
 template <class T>
 __device__ __forceinline__ void stage_own(float* to, const T* from, bool present, int dim) {
   for (int i = threadIdx.x % WARP; i < dim; i += WARP) to[i] = present ? to_float(from[i]) : 0.0f;
@@ -58,13 +58,13 @@ __device__ __forceinline__ void store_own(T* to, const float (&sums)[PARTS], flo
   }
 }
 
-// What a block works on: rows first..first + count of `item`'s sequence, of one head.
+// The work of a block: rows first..first + count of `item`'s sequence, of one head.
 struct Slice {
   Item item;
   unsigned head, first, count;
 };
 
-// Blocks lie as [item, head, slice]. `tile` rows belong to an item.
+// The grid is [item, head, slice]. An item has `tile` rows.
 __device__ __forceinline__ Slice slice_of(const unsigned* work, unsigned heads, unsigned tile) {
   const unsigned slices = tile / ROWS, slice = blockIdx.x % slices, pair = blockIdx.x / slices;
   Slice of = {item_of(work, pair / heads), pair % heads, 0, 0};

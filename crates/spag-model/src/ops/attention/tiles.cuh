@@ -1,16 +1,16 @@
 // Tiles of rows of one head in shared memory, and their products on tensor cores.
 //
-// A tile is [rows, DIM] bf16. ldmatrix reads 16 bytes from each of eight successive rows at once: so that they lie in
-// different banks, the 16-byte chunks of row r are permuted by r % 8.
+// A tile is [rows, DIM] bf16. ldmatrix reads 16 bytes from each of eight consecutive rows at once. To avoid bank
+// conflicts, the 16-byte chunks of row r are permuted by r % 8.
 //
-// Products keep their sums in the C layout of mma.cuh: c[m][n] is rows 16·m.., columns 8·n.. of the warp's part.
+// Sums of products are in the C layout of mma.cuh: c[m][n] is rows 16·m.., columns 8·n.. of the warp's part.
 #pragma once
 
 #include "../cuda/mma.cuh"
 
 namespace attention {
 
-// One piece of work: a tile of rows of one sequence. As the host lists them, three numbers each.
+// A work item: a tile of rows of one sequence, three words in the host's list.
 struct Item {
   unsigned begin, first, end;  // the sequence's first row, the tile's first row, one past the sequence's last
 };
@@ -20,7 +20,7 @@ __device__ __forceinline__ Item item_of(const unsigned* work, unsigned index) {
 
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
-// 2ˣ by one instruction, with an error of 2⁻²² of the result; 0 for -∞.
+// 2ˣ in one instruction, with a relative error of 2⁻²²; 0 for -∞.
 __device__ __forceinline__ float exp2_fast(float x) {
 #ifdef SPAG_EMULATOR
   return exp2f(x);
@@ -31,8 +31,8 @@ __device__ __forceinline__ float exp2_fast(float x) {
 #endif
 }
 
-// x, of which the compiler does not know that it is the same in every turn of a loop: what follows from it is computed
-// anew in each and holds no registers in between.
+// Hides from the compiler that x is loop-invariant: values derived from it are recomputed in each iteration instead of
+// occupying registers.
 __device__ __forceinline__ int recomputed(int x) {
 #ifndef SPAG_EMULATOR
   asm volatile("" : "+r"(x));
@@ -40,17 +40,17 @@ __device__ __forceinline__ int recomputed(int x) {
   return x;
 }
 
-// Where the 8 elements from 8·chunk on of a row lie in its tile.
+// Offset in the tile of a row's 8 elements from 8·chunk on.
 template <int DIM>
 __device__ __forceinline__ int place(int row, int chunk) {
   return row * DIM + 8 * (chunk ^ (row & 7));
 }
 
-// Starts to copy ROWS rows, `stride` elements apart, to a tile; rows from `present` on become zeros.
+// Starts copying ROWS rows with stride `stride` to a tile; rows from `present` on become zeros.
 template <int DIM, int ROWS, int THREADS>
 __device__ __forceinline__ void copy_tile(bf16* tile, const bf16* from, unsigned stride, unsigned present) {
   constexpr int CHUNKS = DIM / 8, STEP = THREADS / CHUNKS;
-  // Rows STEP apart are permuted alike, so that a thread's addresses differ by constants.
+  // Rows STEP apart have the same permutation, so a thread's addresses differ by constants.
   static_assert(ROWS % STEP == 0 && STEP % 8 == 0, "all threads copy as much");
   const unsigned thread = recomputed(threadIdx.x), row = thread / CHUNKS, chunk = thread % CHUNKS;
   bf16* to = tile + place<DIM>(row, chunk);
@@ -63,7 +63,7 @@ __device__ __forceinline__ void copy_tile(bf16* tile, const bf16* from, unsigned
 }
 
 // The A fragment of rows `row`.. and columns 16·k.. of a tile. Registers 0 and 2 are the B fragment of its first 8 rows
-// as columns, 1 and 3 that of the next: all products take addresses of one pattern, which saves registers.
+// as columns, 1 and 3 that of the next 8: all products use one address pattern, which saves registers.
 template <int DIM>
 __device__ __forceinline__ void load_rows(uint32_t (&a)[4], const bf16* tile, int row, int k, int lane) {
   ldmatrix_x4(a, tile + place<DIM>(row + lane % 16, 2 * k + lane / 16));
@@ -79,11 +79,12 @@ __device__ __forceinline__ void clear(float (&c)[M][N][4]) {
       for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
 }
 
-// c += left·rightᵀ. `left(fragments, k, lane)` gives the A fragments of columns 16·k..; `right` is a tile of 8·N rows.
+// c += left·rightᵀ. `left(fragments, k, lane)` provides the A fragments of columns 16·k..; `right` is a tile of 8·N
+// rows.
 template <int DIM, int M, int N, class Left>
 __device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], Left left, const bf16* right) {
   const int lane = recomputed(threadIdx.x % WARP);
-  // Where tiles are short, the compiler would load ahead of more steps than there are registers for.
+  // For short tiles the compiler would load more steps ahead than registers allow.
   [[maybe_unused]] constexpr int STEPS = N < 8 ? 4 : DIM / 16;
 #pragma unroll STEPS
   for (int k = 0; k < DIM / 16; ++k) {
@@ -102,8 +103,8 @@ __device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], Left left, co
   }
 }
 
-// c += left·right. `left` is what multiply_rows gave, rounded to bf16: the C layout of two columns of results is the A
-// layout of one step of this product. `right` is a tile of 8·N rows.
+// c += left·right. `left` is a result of multiply_rows, rounded to bf16: the C layout of two columns of results is the
+// A layout of one step of this product. `right` is a tile of 8·N rows.
 template <int DIM, int M, int N>
 __device__ __forceinline__ void multiply_add(float (&c)[M][DIM / 8][4], const float (&left)[M][N][4], const bf16* right) {
   const int lane = recomputed(threadIdx.x % WARP);
@@ -130,9 +131,9 @@ __device__ __forceinline__ void multiply_add(float (&c)[M][DIM / 8][4], const fl
   }
 }
 
-// Writes the warp's rows, scaled by factor[m][half] (rows 16·m + g and 8 rows further), to `to`, `stride` elements apart,
-// through rows `row`.. of a tile that this warp alone still uses: so that 16 bytes are written at once. Rows from
-// `present` on, counted from `row`, are left out.
+// Writes the warp's rows, scaled by factor[m][half] (rows 16·m + g and 8 rows further), to `to` with stride `stride`.
+// They pass through rows `row`.. of a tile that only this warp still uses, so that 16 bytes are written at once. Rows
+// from `present` on, counted from `row`, are skipped.
 template <int DIM, int M>
 __device__ __forceinline__ void store_rows(bf16* tile, int row, const float (&c)[M][DIM / 8][4], const float (&factor)[M][2],
                                            bf16* to, size_t stride, int present) {

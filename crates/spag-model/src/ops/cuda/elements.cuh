@@ -1,21 +1,21 @@
-// Kernels that go element by element over flat memory: each thread takes one vector, the last one perhaps a part of it.
+// Helpers of elementwise kernels on flat memory: each thread handles one vector, the last one possibly a part.
 #pragma once
 
 #include "prelude.cuh"
 
-// N values of T; 16 bytes or fewer are one access to memory, more are several.
+// N values of T; up to 16 bytes are one memory access, more are several.
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Several {
   T at[N];
 };
 
-// Whether an address is as a Several<T, N> needs it: views may begin at any element.
+// Whether an address is aligned for a Several<T, N>: views may begin at any element.
 template <class T, int N>
 __device__ __forceinline__ bool lies_well(const T* from) {
   return reinterpret_cast<uintptr_t>(from) % alignof(Several<T, N>) == 0;
 }
 
-// `count` values, N or fewer; the rest are zeros.
+// Loads `count` ≤ N values; the rest are zeros.
 template <int N, class T>
 __device__ __forceinline__ Several<T, N> load_several(const T* from, unsigned count) {
   if (count == N && lies_well<T, N>(from)) return *reinterpret_cast<const Several<T, N>*>(from);
@@ -35,13 +35,13 @@ __device__ __forceinline__ void store_several(T* to, const Several<T, N>& values
     if (i < count) to[i] = values.at[i];
 }
 
-// How many of the N values from element `at` on there are.
+// The number of valid values among the N from element `at` on.
 template <int N>
 __device__ __forceinline__ unsigned present(size_t at, size_t count) {
   return at >= count ? 0 : count - at < N ? unsigned(count - at) : unsigned(N);
 }
 
-// The first of this thread's N values.
+// Index of this thread's first value.
 template <int N>
 __device__ __forceinline__ size_t first_of_thread() {
   return (size_t(blockIdx.x) * blockDim.x + threadIdx.x) * N;

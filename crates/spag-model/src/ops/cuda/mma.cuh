@@ -1,7 +1,8 @@
 // Tensor cores and asynchronous copies (compute capability 8.0 and newer).
 //
-// Fragments of a warp, g = lane / 4, t = lane % 4, two bf16 in a register, the lower half first:
-//   A (16×16, row major): a[0] = rows g, columns 2t..; a[1] = rows g+8; a[2] = rows g, columns 2t+8..; a[3] = g+8, 2t+8..
+// Fragments of a warp, with g = lane / 4, t = lane % 4, two bf16 per register, the lower half first:
+//   A (16×16, row major): a[0] = rows g, columns 2t..; a[1] = rows g+8; a[2] = rows g, columns 2t+8..; a[3] = g+8,
+// 2t+8..
 //   B (16×8, column major): b[0] = rows 2t.., column g; b[1] = rows 2t+8.., column g
 //   C (16×8, f32): c[0], c[1] = row g, columns 2t, 2t+1; c[2], c[3] = row g+8
 #pragma once
@@ -17,8 +18,8 @@ __device__ __forceinline__ void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Four 8×8 matrices of 16-bit elements from shared memory. Lane 8·i + r gives the address of row r of matrix i (16 bytes,
-// aligned); register i of a lane gets elements 2t, 2t+1 of row g of matrix i.
+// Loads four 8×8 matrices of 16-bit elements from shared memory. Lane 8·i + r provides the address of row r of matrix i
+// (16 bytes, aligned); register i of a lane receives elements 2t, 2t+1 of row g of matrix i.
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void* row) {
   uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
@@ -27,7 +28,7 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void* row) {
                : "memory");
 }
 
-// As ldmatrix_x4, each matrix transposed: register i gets elements (2t, g) and (2t+1, g).
+// As ldmatrix_x4, with each matrix transposed: register i receives elements (2t, g) and (2t+1, g).
 __device__ __forceinline__ void ldmatrix_x4_transposed(uint32_t (&r)[4], const void* row) {
   uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
@@ -36,8 +37,8 @@ __device__ __forceinline__ void ldmatrix_x4_transposed(uint32_t (&r)[4], const v
                : "memory");
 }
 
-// Starts a copy of 16 bytes from global to shared memory; where `present` is false, zeros are written and `from` is not
-// read.
+// Starts an asynchronous copy of 16 bytes from global to shared memory. If `present` is false, zeros are written and
+// `from` is not read.
 __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool present) {
   uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   int bytes = present ? 16 : 0;
@@ -47,14 +48,14 @@ __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool p
 // Ends a group of copies.
 __device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
 
-// Waits until at most the N latest groups of this thread are under way. Other threads see the data after a barrier.
+// Waits until at most N of this thread's latest groups are pending. Other threads see the data after a barrier.
 template <int N>
 __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(N) : "memory");
 }
 #endif
 
-// Two floats rounded into one register, the first in the lower half.
+// Rounds two floats into one register, the first in the lower half.
 __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
 #ifdef SPAG_EMULATOR
   return emulator::pack(low, high);

@@ -1,13 +1,13 @@
-// What every kernel includes: number formats, vector loads, reductions.
+// Included by every kernel: number formats, vector loads, reductions.
 //
-// Conventions. A kernel is a template over its number format T (float or bf16) and is exported once per format as
-// `<op>_<what>_f32` and `<op>_<what>_bf16`. Arithmetic is f32 whatever T is. Pointers are to contiguous memory whose
-// first element lies on 16 bytes unless a kernel says otherwise. Shared memory is the dynamic kind (DYNAMIC_SHARED).
-// The block size is a multiple of 32, and all 32 lanes of a warp take part in every warp operation.
+// Conventions. A kernel is a template over its number format T (float or bf16), exported once per format as
+// `<op>_<what>_f32` and `<op>_<what>_bf16`. Arithmetic is f32 for every T. Pointers refer to contiguous memory, 16-byte
+// aligned unless stated otherwise. Shared memory is dynamic (DYNAMIC_SHARED). The block size is a multiple of 32, and
+// all 32 lanes of a warp take part in every warp operation.
 #pragma once
 
 #ifdef SPAG_EMULATOR
-// The same sources run on a CPU in tests: the emulator gives threads, barriers and warp operations.
+// In tests the same sources run on a CPU: the emulator provides threads, barriers and warp operations.
 #include "emulator.h"
 #else
 #include <cuda_bf16.h>
@@ -16,14 +16,14 @@
 
 using bf16 = __nv_bfloat16;
 
-// A kernel's entry point: its name, its parameters, and what it does with them.
+// A kernel's entry point: name, parameters and body.
 #define EXPORT(name, parameters, body) \
   extern "C" __global__ void name parameters { body; }
-// As EXPORT, for blocks of at most `threads` threads, `blocks` of which should fit on a multiprocessor.
+// As EXPORT, for blocks of at most `threads` threads, of which `blocks` should fit on a multiprocessor.
 #define EXPORT_BOUNDS(name, threads, blocks, parameters, body) \
   extern "C" __global__ void __launch_bounds__(threads, blocks) name parameters { body; }
 
-// The block's dynamic shared memory as a `type*`; one a kernel.
+// The block's dynamic shared memory as a `type*`; one per kernel.
 #define DYNAMIC_SHARED(type, name)                                \
   extern __shared__ __align__(128) unsigned char dynamic_shared[]; \
   type* name = reinterpret_cast<type*>(dynamic_shared)
@@ -41,7 +41,7 @@ __device__ __forceinline__ float from_float<float>(float x) { return x; }
 template <>
 __device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
 
-// 16 bytes of T: the widest load there is.
+// 16 bytes of T, the widest load.
 template <class T>
 struct alignas(16) Vector {
   static constexpr int SIZE = 16 / sizeof(T);
@@ -69,8 +69,8 @@ __device__ __forceinline__ float warp_max(float x) {
   return x;
 }
 
-// What a warp's `reduce` makes of all the block's threads, for all of them, always in the same order. `scratch`: WARP
-// floats of shared memory, free for other use after the next barrier.
+// Block reduction: combines all threads' values in a fixed order; every thread gets the result. `scratch`: WARP floats
+// of shared memory, reusable after the next barrier.
 template <class Reduce>
 __device__ __forceinline__ float block_reduce(float x, float nothing, float* scratch, Reduce reduce) {
   x = reduce(x);

@@ -1,9 +1,9 @@
-// Attention of single rows on tensor cores: bf16, heads of 64 and 128, pages of whole stripes.
+// Decode attention on tensor cores: bf16, head sizes 64 and 128, pages of whole stripes.
 //
-// It reads keys and values once and does little else, so that memory bounds it. A block takes a split of the keys of one
-// KV head for one row, for all query heads of the KV head together (16 at most, the rows of the fragments). Its four
-// warps go through every fourth stripe of 16 keys each, by themselves: each copies its next stripe while it computes.
-// At the end they add up what they have. Blocks (rows, KV heads, splits).
+// Bound by memory: keys and values are read once. A block handles one split of the keys of one KV head for one row, for
+// all query heads of the KV head (at most 16, the rows of the fragments). Each of its four warps processes every fourth
+// stripe of 16 keys independently and copies its next stripe while it computes. Finally the warps' results are
+// combined. Grid: (rows, KV heads, splits).
 #include "fragments.cuh"
 
 namespace {
@@ -37,7 +37,7 @@ __device__ __forceinline__ void decode(const bf16* qkv, const bf16* keys, const 
 
   const paged::Tile<D> mine{shared + warp * STAGES * 2 * KEYS * D};
   paged::Stripes<D> stripes{table + item[2], kv, kv_heads, tokens, first + warp, WARPS, end, 0};
-  // The warp's stripe `index` into its place: the keys, and after them the values.
+  // Copies the warp's stripe `index`: the keys, followed by the values.
   auto start = [&](unsigned index) {
     const unsigned stripe = first + warp + index * WARPS;
     const size_t from = size_t(stripes.lookup(index)) * 8;
@@ -46,7 +46,7 @@ __device__ __forceinline__ void decode(const bf16* qkv, const bf16* keys, const 
 #pragma unroll
       for (int i = 0; i < KEYS * D / 8 / WARP; ++i) {
         const int at = i * WARP + lane, key = at / (D / 8), chunk = at % (D / 8);
-        // What no row sees may be anything, and zero times anything is not always zero.
+        // Unattended slots may hold NaNs or infinities, and zero times those is not zero.
         const bool present = stripe * paged::STRIPE + key < seen;
         copy_async_16(mine.chunk(to + key, chunk), keys + from + at * 8, present);
         copy_async_16(mine.chunk(to + KEYS + key, chunk), values + from + at * 8, present);
@@ -57,7 +57,7 @@ __device__ __forceinline__ void decode(const bf16* qkv, const bf16* keys, const 
   paged::Running<D> running;
   start(0);
   for (unsigned index = 0, stripe = first + warp; stripe < end; ++index, stripe += WARPS) {
-    // All lanes are through with what the next copies overwrite.
+    // All lanes have finished reading what the next copies overwrite.
     __syncwarp();
     start(index + 1);
     copy_async_wait<1>();
@@ -78,7 +78,7 @@ __device__ __forceinline__ void decode(const bf16* qkv, const bf16* keys, const 
   copy_async_wait<0>();
   running.finish();
 
-  // The warps' parts, [warps, rows, D], their largest scores and their sums, [warps, rows]: where the stripes were.
+  // The warps' results, [warps, rows, D], their maxima and sums, [warps, rows], in the memory of the stripes.
   __syncthreads();
   float* parts = reinterpret_cast<float*>(shared);
   float *largest = parts + WARPS * ROWS * D, *sum = largest + WARPS * ROWS;
@@ -107,7 +107,7 @@ __device__ __forceinline__ void decode(const bf16* qkv, const bf16* keys, const 
     float4 value = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int part = 0; part < WARPS; ++part) {
-      // 0 of a warp that had no stripe.
+      // 0 for a warp without stripes.
       const float weight = exp2f(largest[part * ROWS + head] - top);
       const float4 some = *reinterpret_cast<const float4*>(parts + (part * ROWS + head) * D + column);
       total += weight * sum[part * ROWS + head];

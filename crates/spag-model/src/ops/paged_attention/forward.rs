@@ -145,9 +145,10 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
             let at = (group.first + first) * width + head * dim;
             let queries = Left { at: tensors.qkv[at..].as_ptr(), row: width, k: 1 };
             for page in range.clone() {
-                let following = match page + 1 < range.end {
-                    true => tensors.keys(row.pages[page + 1], kv),
-                    false => tensors.values(row.pages[range.start], kv),
+                let following = if page + 1 < range.end {
+                    tensors.keys(row.pages[page + 1], kv)
+                } else {
+                    tensors.values(row.pages[range.start], kv)
                 };
                 let keys = tensors.keys(row.pages[page], kv).then(next(rows, following));
                 for column in (0..size).step_by(COLUMNS) {

@@ -1,5 +1,5 @@
-// What decoding and prefill on tensor cores have in common: stripes of 16 keys in pages, tiles in shared memory, one
-// step of the running softmax.
+// Shared by decode and prefill on tensor cores: stripes of 16 keys in pages, tiles in shared memory, and one step of
+// the online softmax.
 #pragma once
 
 #include "../cuda/mma.cuh"
@@ -7,8 +7,8 @@
 
 namespace paged {
 
-// Rows of D bf16 in shared memory, 16 bytes at a time, each row's in another order, so that the eight rows that an
-// ldmatrix reads lie in different banks.
+// Rows of D bf16 in shared memory. The 16-byte chunks of each row are permuted, so that the eight rows of an ldmatrix
+// are in different banks.
 template <int D>
 struct Tile {
   static constexpr int CHUNKS = D / 8;
@@ -17,8 +17,8 @@ struct Tile {
   __device__ __forceinline__ bf16* chunk(int row, int chunk) const { return at + row * D + (chunk ^ (row & 7)) * 8; }
 };
 
-// Where stripes begin in the pages of one KV head, in 16 bytes: each lane looks one up in advance, 32 in all.
-// Stripe `index` of the caller is stripe first + index·step of the sequence; those from `end` on are not there.
+// Offsets of stripes in the pages of one KV head, in units of 16 bytes; each lane looks one up in advance, 32 in all.
+// Stripe `index` of the caller is stripe first + index·step of the sequence; those from `end` on are absent.
 template <int D>
 struct Stripes {
   const unsigned* pages;
@@ -35,15 +35,15 @@ struct Stripes {
   }
 };
 
-// A warp's part of the attention of 16 rows: the running largest score, the running sum of the exponentials (this lane's
-// part of it), and the running sum of values; a lane has rows g and g + 8. `scale` is log₂e/√dim throughout.
+// A warp's state of the attention of 16 rows: running maximum, running sum of exponentials (this lane's part) and
+// running sum of values; a lane has rows g and g + 8. `scale` is log₂e/√dim throughout.
 template <int D>
 struct Running {
   float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
   float values[D / 8][4] = {};
 
-  // Takes KEYS keys in: their scores, at least one of which each row sees now or saw before, and their values in
-  // `tile` from row `row` on. Keys that a row does not see have the score -∞.
+  // Adds KEYS keys: their scores, of which each row attends to at least one now or did before, and their values in
+  // `tile` from row `row` on. Unattended keys have the score -∞.
   template <int KEYS>
   __device__ __forceinline__ void add(float (&scores)[KEYS / 8][4], float scale, const Tile<D>& tile, int row) {
     const int lane = threadIdx.x % WARP;
@@ -87,7 +87,7 @@ struct Running {
     }
   }
 
-  // The sums of all lanes; once, at the end.
+  // Reduces the sums over lanes; called once, at the end.
   __device__ __forceinline__ void finish() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -97,7 +97,7 @@ struct Running {
   }
 };
 
-// The scores of 16 queries with KEYS keys of `tile` from row `row` on.
+// Scores of 16 queries with KEYS keys of `tile` from row `row` on.
 template <int D, int KEYS>
 __device__ __forceinline__ void score(float (&scores)[KEYS / 8][4], const uint32_t (&queries)[D / 16][4],
                                       const Tile<D>& tile, int row) {

@@ -1,9 +1,10 @@
-// Writing into pages: keys and values of new tokens, and the beginning of one page into another.
+// Writes keys and values into pages, and copies parts of pages.
 #include "tables.cuh"
 
 namespace {
 
-// Keys and values of a row of qkv [rows, (heads + 2·kv_heads)·dim] to the row's place; blocks (rows, parts of a row).
+// Writes the keys and values of a row of qkv [rows, (heads + 2·kv_heads)·dim] to its slot. Grid: (rows, parts of a
+// row).
 template <class T>
 __device__ void append(const T* qkv, T* keys, T* values, const unsigned* table, unsigned heads, unsigned kv_heads,
                        unsigned tokens, unsigned dim) {
@@ -23,7 +24,7 @@ __device__ void append(const T* qkv, T* keys, T* values, const unsigned* table, 
   }
 }
 
-// The first `count` tokens of page `from` to page `to`; blocks (parts of a head, KV heads, keys or values).
+// Copies the first `count` tokens of page `from` to page `to`. Grid: (parts of a head, KV heads, keys or values).
 template <class T>
 __device__ void copy(T* keys, T* values, unsigned from, unsigned to, unsigned count, unsigned kv_heads, unsigned tokens,
                      unsigned dim) {

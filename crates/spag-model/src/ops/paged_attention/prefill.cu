@@ -1,8 +1,8 @@
-// Attention of spans of many rows on tensor cores: bf16, heads of 64 and 128, pages of whole stripes.
+// Prefill attention on tensor cores: bf16, head sizes 64 and 128, pages of whole stripes.
 //
-// A block takes 64 queries of one KV head: as many successive rows of a span as have room with all query heads of the KV
-// head, so that short spans fill it too and a key is read once for all of them. Each of its four warps has 16 queries;
-// all go through the keys together, 64 at a time, and the next are copied meanwhile. Blocks (tiles, KV heads).
+// A block handles 64 queries of one KV head: as many consecutive rows of a span as fit with all query heads of the KV
+// head, so that short spans fill it too and keys are read once for all heads. Each of its four warps owns 16 queries;
+// all iterate over the keys together, 64 at a time, double-buffered. Grid: (tiles, KV heads).
 #include "fragments.cuh"
 
 namespace {
@@ -21,7 +21,7 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4, t = lane % 4;
   const size_t width = size_t(heads + 2 * kv_heads) * D;
 
-  // Two stages of keys and values: rows stage·2·KEYS of one tile, the values after the keys.
+  // Two stages of keys and values: rows stage·2·KEYS of one tile, values after keys.
   const paged::Tile<D> tile{shared};
   paged::Stripes<D> stripes{table + item[3], kv, kv_heads, tokens, 0, 1, (seen + paged::STRIPE - 1) / paged::STRIPE, 0};
   auto start = [&](unsigned index) {
@@ -31,7 +31,7 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
       const int key = i * AT_ONCE + int(threadIdx.x) / CHUNKS, chunk = int(threadIdx.x) % CHUNKS;
       const unsigned stripe = index * (KEYS / paged::STRIPE) + i * AT_ONCE / paged::STRIPE;
       const size_t from = size_t(stripes.lookup(stripe)) * 8 + (key % paged::STRIPE) * D + chunk * 8;
-      // What no row sees may be anything, and zero times anything is not always zero.
+      // Unattended slots may hold NaNs or infinities, and zero times those is not zero.
       const bool present = index * KEYS + key < seen;
       copy_async_16(tile.chunk(to + key, chunk), keys + from, present);
       copy_async_16(tile.chunk(to + KEYS + key, chunk), values + from, present);
@@ -39,7 +39,7 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
     copy_async_commit();
   };
 
-  // The queries go through the second stage into registers: query v is head v % group of row v / group.
+  // The queries pass through the second stage into registers: query v is head v % group of row v / group.
 #pragma unroll
   for (int i = 0; i < QUERIES / AT_ONCE; ++i) {
     const int query = i * AT_ONCE + int(threadIdx.x) / CHUNKS, chunk = int(threadIdx.x) % CHUNKS;
@@ -59,7 +59,7 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
   const unsigned earliest = position + 16 * warp / group, tiles = (seen + KEYS - 1) / KEYS;
   paged::Running<D> running;
   for (unsigned index = 0; index < tiles; ++index) {
-    // All warps are through with what the next copies overwrite.
+    // All warps have finished reading what the next copies overwrite.
     __syncthreads();
     if (index + 1 < tiles) {
       start(index + 1);

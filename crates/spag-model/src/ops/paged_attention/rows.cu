@@ -1,10 +1,10 @@
-// Attention of single rows without tensor cores, for any number format, head size up to 256 and page size; and the sum
-// of what splits leave, which the fast decoding kernel uses too.
+// Attention of single rows without tensor cores, for any number format, page size and head size up to 256; and the
+// combination of splits, which the tensor-core decode kernel uses too.
 #include "tables.cuh"
 
 namespace {
 
-// Dimensions of a lane at most: head sizes up to 256.
+// Maximum dimensions per lane: head sizes up to 256.
 constexpr unsigned MOST = 8;
 
 template <class T>
@@ -22,9 +22,9 @@ __device__ __forceinline__ float dot(const float* query, const T* key, unsigned 
   return sum;
 }
 
-// A block takes a split of the keys of one KV head for one row: blocks (rows, KV heads, splits). A warp takes a query
-// head of the KV head at a time, all of them at about the same keys, which come from memory once. Of 32 keys a lane
-// computes one score; then a lane sums its dimensions of the 32 values. Shared: the queries, [warps, dim].
+// A block handles one split of the keys of one KV head for one row. Grid: (rows, KV heads, splits). Warps process the
+// query heads of the KV head at about the same keys, which are read from memory once. Of 32 keys each lane computes one
+// score; then each lane sums its dimensions of the 32 values. Shared memory: the queries, [warps, dim].
 template <class T>
 __device__ void rows(const T* qkv, const T* keys, const T* values, const unsigned* table, T* out, float* stats,
                      float* sums, unsigned heads, unsigned kv_heads, unsigned tokens, unsigned dim, float scale) {
@@ -85,7 +85,7 @@ __device__ void rows(const T* qkv, const T* keys, const T* values, const unsigne
   }
 }
 
-// Rows of `out` from what the splits left; a warp for each row and head, blocks (rows, heads by warps).
+// Combines the splits into rows of `out`. One warp per row and head; grid: (rows, heads by warps).
 template <class T>
 __device__ void combine(const float* stats, const float* sums, const unsigned* table, T* out, unsigned heads,
                         unsigned splits, unsigned dim) {

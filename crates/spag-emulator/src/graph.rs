@@ -1,4 +1,4 @@
-//! Work that is taken down and done again, as a CUDA graph does.
+//! Captured operations that can be replayed, like a CUDA graph.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,9 +8,9 @@ use spag_model::kernels::{Accumulate, Arg, CapturedGraph, Gemm, Launch, Module, 
 
 use crate::{bytes, gemm, run};
 
-/// A launch, a product or a copy, with the tensors that it works on.
+/// A launch, a matrix product or a copy, with its tensors.
 #[derive(Debug)]
-pub(crate) enum Recorded {
+pub(crate) enum GraphOp {
     Launch { module: Module, kernel: String, grid: [u32; 3], block: u32, shared_bytes: usize, args: Vec<Held> },
     Gemm { a: (Tensor, Orientation), b: (Tensor, Orientation), c: Tensor, accumulate: Accumulate },
     Copy(Tensor, Tensor),
@@ -45,7 +45,7 @@ impl Held {
     }
 }
 
-impl Recorded {
+impl GraphOp {
     pub(crate) fn launch(launch: &Launch<'_>) -> Self {
         Self::Launch {
             module: launch.module,
@@ -63,23 +63,23 @@ impl Recorded {
     }
 }
 
-/// Recorded work, in order.
-pub(crate) struct Recording {
-    all: Vec<Recorded>,
+/// A captured graph: operations in order.
+pub(crate) struct EmulatedGraph {
+    all: Vec<GraphOp>,
     launches: Arc<AtomicU32>,
 }
 
-impl Recording {
-    pub(crate) fn new(all: Vec<Recorded>, launches: Arc<AtomicU32>) -> Self {
+impl EmulatedGraph {
+    pub(crate) fn new(all: Vec<GraphOp>, launches: Arc<AtomicU32>) -> Self {
         Self { all, launches }
     }
 }
 
-impl CapturedGraph for Recording {
+impl CapturedGraph for EmulatedGraph {
     fn replay(&self) -> Result<()> {
-        for recorded in &self.all {
-            match recorded {
-                Recorded::Launch { module, kernel, grid, block, shared_bytes, args } => {
+        for op in &self.all {
+            match op {
+                GraphOp::Launch { module, kernel, grid, block, shared_bytes, args } => {
                     let args: Vec<Arg<'_>> = args.iter().map(Held::arg).collect();
                     let launch = Launch {
                         module: *module,
@@ -91,7 +91,7 @@ impl CapturedGraph for Recording {
                     };
                     run(&launch, self.launches.fetch_add(1, Ordering::Relaxed))?;
                 }
-                Recorded::Gemm { a, b, c, accumulate } => {
+                GraphOp::Gemm { a, b, c, accumulate } => {
                     let side = |(tensor, orientation): &(Tensor, Orientation)| (tensor.clone(), *orientation);
                     let (a, b) = (side(a), side(b));
                     gemm::run(&Gemm {
@@ -101,7 +101,7 @@ impl CapturedGraph for Recording {
                         accumulate: *accumulate,
                     })?;
                 }
-                Recorded::Copy(from, to) => bytes::write(to, &bytes::read(from)?)?,
+                GraphOp::Copy(from, to) => bytes::write(to, &bytes::read(from)?)?,
             }
         }
         Ok(())
