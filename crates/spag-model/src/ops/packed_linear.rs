@@ -30,7 +30,7 @@ impl PackedWeight {
     }
 
     /// Input size.
-    fn inputs(&self) -> usize {
+    pub fn inputs(&self) -> usize {
         match &self.0 {
             Packing::Panels(panels) => panels.k(),
             Packing::Rows(rows) => rows.dims()[1],
@@ -38,7 +38,7 @@ impl PackedWeight {
     }
 
     /// Output size.
-    fn outputs(&self) -> usize {
+    pub fn outputs(&self) -> usize {
         match &self.0 {
             Packing::Panels(panels) => panels.n(),
             Packing::Rows(rows) => rows.dims()[0],
