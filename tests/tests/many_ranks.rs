@@ -89,7 +89,7 @@ fn train_single(work: &Path, method: &str) -> PathBuf {
     train_on(method, 1, &output, "");
     assert_close(
         &output.join("model.safetensors"),
-        &fixture(&format!("training/{method}_final.safetensors")),
+        &fixture(format!("training/{method}_final.safetensors")),
         &format!("{method} alone"),
     );
     output

@@ -41,7 +41,7 @@ fn reference_commands_run_the_loop() {
     let work = tempfile::tempdir().unwrap();
     let dir = work.path();
     let path = |name: &str| dir.join(name);
-    copy_folder(fixture("tiny-llama"), &path("Llama-2-7b-hf"));
+    copy_folder(fixture("tiny-llama"), path("Llama-2-7b-hf"));
     std::fs::create_dir_all(path("configs")).unwrap();
     std::fs::copy(
         root().join("configs/default_offload_opt_param.json"),
