@@ -74,7 +74,7 @@ fn demonstrations_follow_the_games() {
     );
     assert_eq!((summary.attacker_samples, summary.defender_samples, summary.sft_samples), (1, 2, 2));
 
-    let written = read_json(&folder.path("out.json"));
+    let written = read_json(folder.path("out.json"));
     let keys = |row: usize| written[row].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(written.as_array().unwrap().len(), 5);
     assert_eq!(keys(0), ["query", "target", "reward", "role", "weight"]);
@@ -166,7 +166,7 @@ fn output_that_is_an_input_is_refused() {
     let sft = folder.file("outcomes.jsonl", "");
     let input = folder.file("in.json", EPISODES);
     assert!(matches!(folder.assign(&input, Some(&sft)), Err(Error::SameFile { second: "outcomes", .. })));
-    assert_eq!(read_json(&folder.path("out.json"))[0]["source"], "test");
+    assert_eq!(read_json(folder.path("out.json"))[0]["source"], "test");
 }
 
 #[test]
