@@ -126,7 +126,7 @@ impl TextLimits {
     ///
     /// # Errors
     /// `--max_new_tokens` is not below the context length.
-    pub fn leave_room_for_game(self, folder: &Path) -> Result<Self> {
+    pub(crate) fn leave_room_for_game(self, folder: &Path) -> Result<Self> {
         let most = (self.max_length / 4).max(1);
         let asked = &self.generation;
         if asked.max_new_tokens <= most {
