@@ -15,7 +15,7 @@ pub struct RoleWeights {
 
 impl RoleWeights {
     /// The weights for the numbers of games won.
-    pub fn balancing(attacker_wins: usize, defender_wins: usize) -> Self {
+    pub(crate) fn balancing(attacker_wins: usize, defender_wins: usize) -> Self {
         let decided = attacker_wins + defender_wins;
         let weight = |won: usize| if won == 0 { 0.0 } else { decided as f64 / (2 * won) as f64 };
         Self { attacker: weight(attacker_wins), defender: weight(defender_wins) }
