@@ -7,7 +7,7 @@ fn main() {
     println!("cargo::rerun-if-changed=cuda");
     println!("cargo::rerun-if-changed={}", ops.display());
     let mut kernels = Vec::new();
-    find(ops, &mut kernels).expect("the kernels lie beside the ops");
+    find(ops, &mut kernels).expect("the kernels are beside the ops");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").opt_level(2).include("cuda").define("SPAG_EMULATOR", None).file("cuda/emulator.cpp");

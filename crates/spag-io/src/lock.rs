@@ -1,4 +1,4 @@
-//! File locks. The operating system releases them when the process ends, for whatever reason.
+//! File locks. The operating system releases them when the process ends.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};

@@ -41,7 +41,7 @@ pub fn play_shared(
     }
 }
 
-/// Fetches games from the queue as they are needed. Ends when the queue is empty for the moment.
+/// Fetches games from the queue on demand. Ends when the queue is empty for now.
 struct QueuedGames<'a> {
     queue: &'a Queue,
     missing: &'a BTreeMap<usize, GameSpec>,

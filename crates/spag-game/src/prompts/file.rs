@@ -108,7 +108,7 @@ impl PromptFile {
             ("training.alpaca_nameless_share", training.alpaca_nameless_share),
         ] {
             if !(0.0..=1.0).contains(&share) {
-                return Err(format!("`{key}` is {share}; a probability lies between 0 and 1"));
+                return Err(format!("`{key}` is {share}; a probability is between 0 and 1"));
             }
         }
         let weights = [training.layouts.chat, training.layouts.chat_inverse, training.layouts.alpaca];

@@ -178,7 +178,7 @@ pub(super) fn clue_truth(report: &Report) -> String {
         "True clues",
         &[("blue", "box", "clues that hold for the target word"), ("ink", "solid", "95% interval")],
         &chart.finish(),
-        "The rules do not forbid lying about the word, so some of the attacker's gain may be lies. Games, not clues, \
+        "The rules allow false clues, so part of the attacker's gain may be false clues. Games, not clues, \
          are independent: the intervals are somewhat too narrow.",
     )
 }

@@ -132,7 +132,7 @@ pub(super) fn stage_rows(report: &Report) -> Vec<Vec<String>> {
 }
 
 fn files(report: &Report, out: &mut String) {
-    out.push_str(&format!("\nEverything lies in {}\n\n", report.run_dir));
+    out.push_str(&format!("\nAll files are in {}\n\n", report.run_dir));
     let rows: Vec<Vec<String>> = report.files.iter().map(|(path, what)| vec![path.clone(), what.clone()]).collect();
     out.push_str(&text_table(&[], &rows));
 }

@@ -69,7 +69,7 @@ impl RunFolder {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(write_atomically(
                 &path,
                 format!(
-                    "# Every setting of this run as it was resolved; made by `spag run`, compared when it goes on.\n\n{now}"
+                    "# Every setting of this run as it was resolved; made by `spag run`, compared when it resumes.\n\n{now}"
                 ),
             )?),
             Err(error) => Err(Error::io("read it", path)(error)),
