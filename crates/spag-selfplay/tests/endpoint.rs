@@ -271,7 +271,7 @@ fn fatal_errors_end_the_run_at_once() {
         (401, Some("sk-secret-2"), ["Incorrect API key: [key]", "the key in OPENAI_API_KEY"]),
         (403, Some("sk-secret-2"), ["403", "the key in OPENAI_API_KEY"]),
         (404, None, ["no such model", "/v1/models lists the models"]),
-        (308, None, ["redirects to http://elsewhere/v1", "write that address"]),
+        (308, None, ["redirects to http://elsewhere/v1", "use that address"]),
     ] {
         let server = Server::start(move |_| {
             Answer::error(status, "Incorrect API key: sk-secret-2").header("Location", "http://elsewhere/v1")
