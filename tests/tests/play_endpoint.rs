@@ -1,4 +1,4 @@
-//! The real `spag-play` against a server on a real socket: an endpoint as attacker, a model of this machine as defender.
+//! `spag-play` with an endpoint (an HTTP server of the test) as attacker and a local model as defender.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use spag_tests::{Answer, Received, Server, json_lines, play_command, root, run};
 
 const WORDS: [&str; 8] = ["bear", "beaver", "frog", "goat", "lemon", "lion", "mouse", "tiger"];
 
-/// Endpoint against the base model, one game on every word.
+/// The endpoint against the base model, one game per word.
 fn play(dir: &Path, server: &Server) -> Command {
     fs::write(dir.join("words.txt"), WORDS.join("\n")).unwrap();
     let attacker = format!("openai:{}#big-model", server.base_url());
@@ -28,27 +28,28 @@ fn words(results: &Value) -> Vec<&str> {
     results.as_array().unwrap().iter().map(|game| game["target_word"].as_str().unwrap()).collect()
 }
 
-fn clue(asked: &Received) -> Answer {
-    Answer::says(&format!("Clue number {}.", asked.seed()))
+fn clue(request: &Received) -> Answer {
+    Answer::says(&format!("Clue number {}.", request.seed()))
 }
 
 #[test]
-fn an_endpoint_attacks_and_a_model_defends() {
+fn endpoint_attacks_and_model_defends() {
     let server = Server::start(clue);
     let work = tempfile::tempdir().unwrap();
     let (out, err) = run(&mut play(work.path(), &server), 0);
     let results = json(work.path(), "results.json");
     assert_eq!(words(&results), WORDS);
-    let seeds: Vec<String> = server.received().iter().map(|asked| format!("Clue number {}.", asked.seed())).collect();
+    let seeds: Vec<String> =
+        server.received().iter().map(|request| format!("Clue number {}.", request.seed())).collect();
     let mut clues = 0;
     for game in results.as_array().unwrap() {
         for (at, utterance) in game["history"].as_array().unwrap().iter().enumerate() {
-            let said = utterance["content"].as_str().unwrap().to_owned();
-            assert_eq!(seeds.contains(&said), at % 2 == 0, "{said}");
+            let text = utterance["content"].as_str().unwrap().to_owned();
+            assert_eq!(seeds.contains(&text), at % 2 == 0, "{text}");
             clues += usize::from(at % 2 == 0);
         }
     }
-    // The summary tells the work of both, and the log how the games went.
+    // The summary has the work of both players, the log the progress of the games.
     let run = &json(work.path(), "summary.json")["this_run"];
     let (attacker, defender) = (&run["players"]["attacker"], &run["players"]["defender"]);
     assert_eq!((attacker["kind"].as_str(), defender["kind"].as_str()), (Some("endpoint"), Some("model")));
@@ -63,23 +64,24 @@ fn an_endpoint_attacks_and_a_model_defends() {
 }
 
 #[test]
-fn failed_games_are_told_and_played_again() {
+fn failed_games_are_reported_and_played_again() {
     let works = tempfile::tempdir().unwrap();
     let healthy = works.path().join("healthy");
     fs::create_dir(&healthy).unwrap();
     run(&mut play(&healthy, &Server::start(clue)), 0);
 
-    let ill = Arc::new(AtomicBool::new(true));
-    let state = ill.clone();
-    let server = Server::start(move |asked| {
-        // In the attacker's prompts stands the word.
-        let fails = ["lemon", "lion"].iter().any(|word| asked.prompt().contains(&format!("word {word}.")));
-        match fails && state.load(Ordering::SeqCst) {
-            true => Answer::error(400, "This prompt is not allowed here"),
-            false => clue(asked),
+    let failing = Arc::new(AtomicBool::new(true));
+    let state = failing.clone();
+    let server = Server::start(move |request| {
+        // The attacker's prompts contain the word.
+        let fails = ["lemon", "lion"].iter().any(|word| request.prompt().contains(&format!("word {word}.")));
+        if fails && state.load(Ordering::SeqCst) {
+            Answer::error(400, "This prompt is not allowed here")
+        } else {
+            clue(request)
         }
     });
-    let dir = works.path().join("ill");
+    let dir = works.path().join("failing");
     fs::create_dir(&dir).unwrap();
     let (out, err) = run(&mut play(&dir, &server), 1);
     assert!(
@@ -98,17 +100,17 @@ fn failed_games_are_told_and_played_again() {
     assert_eq!(words(&json(&dir, "results.json")), others);
     assert_eq!(json(&dir, "summary.json")["missing"], 2);
 
-    // Healthy again: those two and no others are asked for.
-    ill.store(false, Ordering::SeqCst);
+    // The server recovers: only the two failed games are played.
+    failing.store(false, Ordering::SeqCst);
     let before = server.received().len();
     run(&mut play(&dir, &server), 0);
     assert!(
         server.received()[before..]
             .iter()
-            .all(|asked| asked.prompt().contains("word lemon.") || asked.prompt().contains("word lion."))
+            .all(|request| request.prompt().contains("word lemon.") || request.prompt().contains("word lion."))
     );
     assert!(!dir.join("out/llama_sampling_words_rank0_failed.jsonl").exists());
-    // Where the endpoint lies is a part of who plays; all else is the same as where nothing ever failed.
+    // The endpoint's address is part of the players' names. All else equals a run without failures.
     let games = |dir: &Path| {
         let mut games = json(dir, "results.json");
         games.as_array_mut().unwrap().iter_mut().for_each(|game| drop(game.as_object_mut().unwrap().remove("players")));
@@ -118,11 +120,9 @@ fn failed_games_are_told_and_played_again() {
 }
 
 #[test]
-fn a_server_that_fails_every_game_ends_the_run_and_loses_nothing() {
-    let server = Server::start(|asked| match asked.number < 3 {
-        true => clue(asked),
-        false => Answer::error(400, "No more today"),
-    });
+fn failures_in_a_row_end_the_run_and_keep_finished_games() {
+    let server =
+        Server::start(|request| if request.number < 3 { clue(request) } else { Answer::error(400, "No more today") });
     let work = tempfile::tempdir().unwrap();
     let (_, err) = run(play(work.path(), &server).args(["--max_failed_in_a_row", "4", "--requests_in_flight", "1"]), 1);
     assert!(err.contains("4 games in a row") && err.contains("No more today"), "{err}");

@@ -1,4 +1,4 @@
-//! The real `spag-play`: killed at random moments, spread over processes, stopped by signals; always the same games.
+//! `spag-play` killed at random moments, on several ranks, and stopped by signals: the games stay the same.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,10 @@ use spag_tests::{Ranks, Running, json, play_command, root, run, send_signal, wai
 const WORDS: [&str; 12] =
     ["bear", "beaver", "frog", "goat", "hippo", "horse", "lion", "mouse", "tiger", "piano", "lemon", "train"];
 
-/// The command of every test, in a folder with a list of words; games are short but many enough to be interrupted.
+/// The command of every test in a folder with a word list. The games are short, and enough to be interrupted.
 fn play(dir: &Path, games_per_word: usize) -> Command {
     let model = root().join("data/tiny-llama");
-    // Once: another process may be reading it.
+    // Written once, because another process may be reading it.
     if !dir.join("words.txt").exists() {
         fs::write(dir.join("words.txt"), WORDS.join("\n")).unwrap();
     }
@@ -35,14 +35,14 @@ fn results(dir: &Path) -> Vec<u8> {
     fs::read(file(dir, "results.json")).unwrap()
 }
 
-/// The summary without what belongs to one process's run.
+/// The summary without the part about the last run.
 fn summary(dir: &Path) -> Value {
     let mut summary = json(file(dir, "summary.json"));
     assert!(summary.as_object_mut().unwrap().remove("this_run").is_some());
     summary
 }
 
-/// How often each game stands in the records of all ranks.
+/// How often each game is in the records of all ranks.
 fn recorded(dir: &Path) -> BTreeMap<u64, usize> {
     let mut games = BTreeMap::new();
     for entry in fs::read_dir(dir.join("out")).unwrap() {
@@ -61,7 +61,7 @@ fn each_once(games: usize) -> BTreeMap<u64, usize> {
     (0..games as u64).map(|game| (game, 1)).collect()
 }
 
-/// Waits until so many games are recorded.
+/// Waits until `games` games are recorded.
 fn wait_for_games(dir: &Path, games: usize) {
     wait_until("games are recorded", Duration::from_secs(60), || {
         dir.join("out").exists() && recorded(dir).len() >= games
@@ -69,7 +69,7 @@ fn wait_for_games(dir: &Path, games: usize) {
 }
 
 #[test]
-fn killed_at_twenty_moments_it_ends_with_the_same_bytes() {
+fn killed_twenty_times_gives_the_same_bytes() {
     const EACH: usize = 8;
     let whole = tempfile::tempdir().unwrap();
     let started = Instant::now();
@@ -82,15 +82,15 @@ fn killed_at_twenty_moments_it_ends_with_the_same_bytes() {
         let work = tempfile::tempdir().unwrap();
         let dir = work.path();
         loop {
-            // Any moment from the first instruction to well into the run.
+            // From the first instruction to half of the run.
             let delay = took.mul_f64(rng.random_range(0.0..0.5));
             if let Some(status) = Running::start_quietly(&mut play(dir, EACH)).kill_after(delay) {
                 assert!(status.success(), "it failed before it was killed");
                 break;
             }
             killed += 1;
-            let there = if dir.join("out").exists() { recorded(dir).len() } else { 0 };
-            in_the_middle += usize::from(there > 0 && there < WORDS.len() * EACH);
+            let finished = if dir.join("out").exists() { recorded(dir).len() } else { 0 };
+            in_the_middle += usize::from(finished > 0 && finished < WORDS.len() * EACH);
             if killed == 20 {
                 break;
             }
@@ -106,7 +106,7 @@ fn killed_at_twenty_moments_it_ends_with_the_same_bytes() {
 }
 
 #[test]
-fn one_two_and_three_processes_play_the_same_games_each_once() {
+fn one_two_and_three_ranks_play_the_same_games_once() {
     let works: Vec<_> = (1..=3).map(|_| tempfile::tempdir().unwrap()).collect();
     for (work, of) in works.iter().zip(1..) {
         let dir = work.path();
@@ -118,7 +118,7 @@ fn one_two_and_three_processes_play_the_same_games_each_once() {
         }
         assert!(results(dir) == results(works[0].path()), "{of} processes");
         assert_eq!(summary(dir), summary(works[0].path()));
-        // Once more there is nothing to play, for whomever.
+        // A repeated command plays nothing, with any number of ranks.
         for again in [of, of + 1] {
             Ranks::start(again, |_| play(dir, 4)).succeed();
             assert_eq!(recorded(dir), each_once(48));
@@ -130,7 +130,7 @@ fn one_two_and_three_processes_play_the_same_games_each_once() {
 const MANY: usize = 12;
 
 #[test]
-fn the_games_of_a_rank_that_dies_are_played_by_the_others() {
+fn games_of_a_killed_rank_are_played_by_the_others() {
     for victim in [1, 2] {
         let work = tempfile::tempdir().unwrap();
         let dir = work.path();
@@ -141,7 +141,7 @@ fn the_games_of_a_rank_that_dies_are_played_by_the_others() {
         for ended in ranks.ended(Duration::from_secs(120), Some(victim)) {
             assert!(ended.status.success(), "{}", ended.output);
         }
-        assert!(before < WORDS.len() * MANY, "all was played before the kill");
+        assert!(before < WORDS.len() * MANY, "all games were played before the kill");
         let games = recorded(dir);
         assert_eq!(games.len(), WORDS.len() * MANY);
         assert_eq!(json(file(dir, "summary.json"))["missing"], 0);
@@ -149,7 +149,7 @@ fn the_games_of_a_rank_that_dies_are_played_by_the_others() {
     }
 }
 
-/// The results of one process that is left alone.
+/// The results of one process without interruption.
 fn whole(games_per_word: usize) -> Vec<u8> {
     let alone = tempfile::tempdir().unwrap();
     run(&mut play(alone.path(), games_per_word), 0);
@@ -157,7 +157,7 @@ fn whole(games_per_word: usize) -> Vec<u8> {
 }
 
 #[test]
-fn without_rank_0_the_others_end_and_any_number_goes_on() {
+fn losing_rank_0_ends_the_run_and_any_number_of_ranks_resumes() {
     let work = tempfile::tempdir().unwrap();
     let dir = work.path();
     let mut three = Ranks::start(3, |_| play(dir, MANY));
@@ -166,8 +166,8 @@ fn without_rank_0_the_others_end_and_any_number_goes_on() {
     for ended in three.ended(Duration::from_secs(30), Some(0)) {
         assert!(!ended.status.success() && ended.output.contains("rank 0"), "{}", ended.output);
     }
-    assert!(recorded(dir).len() < WORDS.len() * MANY, "all was played before the kill");
-    // A line that a kill tore, of a rank that there is no more.
+    assert!(recorded(dir).len() < WORDS.len() * MANY, "all games were played before the kill");
+    // A torn last line in the record of a rank that is not started again.
     let torn = file(dir, "rank2.jsonl");
     let mut bytes = fs::read(&torn).unwrap_or_default();
     bytes.extend_from_slice(b"{\"history\": [{\"role\": \"atta");
@@ -175,11 +175,11 @@ fn without_rank_0_the_others_end_and_any_number_goes_on() {
     Ranks::start(2, |_| play(dir, MANY)).succeed();
     assert_eq!(results(dir), whole(MANY));
     assert_eq!(recorded(dir), each_once(WORDS.len() * MANY));
-    assert_eq!(fs::read(&torn).unwrap(), bytes, "the record of a rank that is no more is left as it is");
+    assert_eq!(fs::read(&torn).unwrap(), bytes, "the record of a missing rank is unchanged");
 }
 
 #[test]
-fn ranks_that_play_something_else_are_named() {
+fn ranks_with_other_settings_are_named() {
     let work = tempfile::tempdir().unwrap();
     let dir = work.path();
     play(dir, 1);
@@ -187,7 +187,7 @@ fn ranks_that_play_something_else_are_named() {
     for ended in ranks.ended(Duration::from_secs(30), None) {
         assert!(!ended.status.success() && ended.output.contains("rank 1"), "{}", ended.output);
     }
-    // A folder in which another run still plays with more ranks is left alone.
+    // A folder in use by another run with more ranks is refused.
     let other = fs::File::create(file(dir, "rank5.jsonl")).unwrap();
     other.lock().unwrap();
     let (_, err) = run(&mut play(dir, 1), 1);
@@ -196,7 +196,7 @@ fn ranks_that_play_something_else_are_named() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_ends_it_in_order_and_the_same_command_goes_on() {
+fn signal_stops_after_the_current_line_and_the_command_resumes() {
     const EACH: usize = 20;
     for (signal, code, name) in [("INT", 130, "SIGINT"), ("TERM", 143, "SIGTERM")] {
         let work = tempfile::tempdir().unwrap();
@@ -222,24 +222,24 @@ fn a_signal_ends_it_in_order_and_the_same_command_goes_on() {
     }
 }
 
-/// A pipe in place of the word list holds the program up where nobody looks at signals.
+/// A named pipe as the word list blocks the program in a read, where it does not check for signals.
 #[cfg(unix)]
 #[test]
-fn a_second_interrupt_ends_it_at_once() {
+fn second_interrupt_exits_at_once() {
     let work = tempfile::tempdir().unwrap();
     let pipe = work.path().join("words.txt");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut child = Running::start_quietly(&mut play(work.path(), 1));
-    // Comes back once the program has opened it, too; by then it listens.
+    // Returns when the program has opened the pipe too; its signal handlers are installed by then.
     let _words = fs::File::options().write(true).open(&pipe).unwrap();
     send_signal(child.id(), "INT");
-    assert_eq!(child.wait_for(Duration::from_millis(200)), None, "the first one only asks");
+    assert_eq!(child.wait_for(Duration::from_millis(200)), None, "the first signal does not exit");
     send_signal(child.id(), "INT");
     assert_eq!(child.wait_for(Duration::from_secs(20)).expect("it exits").code(), Some(130));
 }
 
 #[test]
-fn decided_games_stop_or_are_played_on() {
+fn play_on_continues_decided_games() {
     let (stopped, on) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     run(&mut play(stopped.path(), 3), 0);
     run(play(on.path(), 3).arg("--play_on"), 0);
@@ -248,13 +248,13 @@ fn decided_games_stop_or_are_played_on() {
         games.as_array().unwrap().iter().map(|game| game["history"].as_array().unwrap().clone()).collect()
     };
     let (stopped_games, on_games) = (histories(stopped.path()), histories(on.path()));
-    assert!(stopped_games.iter().any(|game| game.len() < 6), "some games have to be decided early");
+    assert!(stopped_games.iter().any(|game| game.len() < 6), "some games are decided early");
     for (stopped, on) in stopped_games.iter().zip(&on_games) {
         assert_eq!((on.len(), &on[..stopped.len()]), (6, &stopped[..]));
     }
-    // What is said of the games does not depend on it.
+    // The summary does not depend on it.
     assert_eq!(summary(stopped.path()), summary(on.path()));
-    // The two kinds are not mixed.
+    // The two settings are not mixed in one record.
     let (_, err) = run(play(stopped.path(), 3).args(["--play_on", "True"]), 2);
     assert!(err.contains("play_on"), "{err}");
 }
