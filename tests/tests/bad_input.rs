@@ -215,6 +215,12 @@ fn invalid_configurations_are_rejected() {
         dir,
         &["gmaes", "games"],
     );
+    rejected(
+        "spag",
+        &["run", &root().join("configs/tiny.toml").to_string_lossy(), "--set", "extends=tiny.toml"],
+        dir,
+        &["--set extends=tiny.toml", "configuration file only"],
+    );
 }
 
 /// Runs `spag-play` with the model and the words of a folder, which must be rejected before a game is played.

@@ -20,6 +20,10 @@ pub(super) fn load_config<C: Serialize + DeserializeOwned + Default>(file: &Path
     merge(&mut table, read_file::<C>(file, &mut Vec::new())?);
     for text in overrides {
         let tree = parse_override(text)?;
+        if tree.contains_key("extends") {
+            let message = "`extends` can be set in a configuration file only".to_owned();
+            return Err(Error::Malformed { place: format!("--set {text}"), message });
+        }
         C::deserialize(tree.clone()).map_err(|error| explain(&error, format!("--set {text}"), None))?;
         merge(&mut table, tree);
     }
