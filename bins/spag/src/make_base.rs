@@ -11,7 +11,7 @@ use spag_cli::{Result, TerminalProgress, exit};
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct MakeBaseArgs {
-    /// The configuration, e.g. configs/base.toml.
+    /// The configuration, e.g. configs/tiny-base.toml.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
     /// Override a setting, e.g. --set seed=7. May be given several times.

@@ -24,7 +24,7 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Engine")]
     page_size: Option<usize>,
     /// Maximum number of prompt tokens in a forward pass. Longer prompts are computed in chunks (chunked prefill)
-    /// [default: 256, on a GPU 2048].
+    /// [default: 512, on a GPU 2048].
     #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Engine")]
     max_step_tokens: Option<usize>,
     /// Share the KV cache of common prefixes: True or False.
