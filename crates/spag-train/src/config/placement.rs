@@ -72,7 +72,7 @@ impl Placement {
         if text == "auto" {
             return Ok(None);
         }
-        text.parse().map(Some).map_err(|_| format!("unknown placement \"{text}\"; auto, none and cpu are known"))
+        text.parse().map(Some).map_err(|_| format!("unknown placement \"{text}\"; expected auto, none or cpu"))
     }
 
     /// The word of flags and DeepSpeed files.
