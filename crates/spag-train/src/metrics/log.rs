@@ -1,11 +1,10 @@
 //! `metrics.jsonl`.
 
-use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
-use spag_io::{AtomicFile, JsonlAppender};
+use spag_io::{JsonlAppender, write_jsonl_atomically};
 
 use crate::error::{Error, Result};
 
@@ -29,11 +28,7 @@ impl MetricsLog {
         if rows.len() == count {
             return Ok(Self { lines });
         }
-        let mut file = AtomicFile::create(&path)?;
-        for row in rows {
-            writeln!(file, "{row}").map_err(Error::io(&path))?;
-        }
-        file.commit()?;
+        write_jsonl_atomically(&path, &rows)?;
         Ok(Self { lines: JsonlAppender::resume(&path)?.0 })
     }
 
