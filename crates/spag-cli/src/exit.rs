@@ -1,6 +1,7 @@
 //! How every program runs and ends: errors become a message and an exit code.
 
 use std::{
+    borrow::Cow,
     fmt::Write as _,
     io::{self, Write as _},
     panic::{self, PanicHookInfo},
@@ -16,6 +17,9 @@ pub const FAILURE: u8 = 1;
 /// Exit code of a rank that failed because another rank was lost. Only `spag launch` receives it; other parents
 /// receive [`FAILURE`].
 pub const LOST_PEER: u8 = 3;
+
+/// Bytes of a message beyond which its middle is left out.
+const MAX_MESSAGE: usize = 8192;
 
 /// The variable that `spag launch` sets for its ranks: `spag_dist::RESTART_COUNT_VARIABLE`.
 const START_VARIABLE: &str = "SPAG_RESTART_COUNT";
@@ -52,8 +56,8 @@ impl Parent {
 
 /// Runs a program and returns its exit code.
 ///
-/// Prints an error to stderr as `error: …` with its causes. A closed standard output (`spag … | head`) ends the program
-/// with success. A panic becomes an error message; `RUST_BACKTRACE` adds a backtrace.
+/// Prints an error to stderr as `error: …` with its causes. A panic becomes an error message; `RUST_BACKTRACE` adds a
+/// backtrace.
 pub fn run(program: impl FnOnce() -> Result<()> + panic::UnwindSafe) -> ExitCode {
     if std::env::var_os("RUST_BACKTRACE").is_none() {
         panic::set_hook(Box::new(report_panic));
@@ -65,32 +69,51 @@ pub fn run(program: impl FnOnce() -> Result<()> + panic::UnwindSafe) -> ExitCode
     }
 }
 
-/// Writes one line to standard output.
+/// Writes one line, or a table of several, to standard output, with controls of terminals escaped.
+///
+/// If its reader has gone (`spag … | true`), the text is dropped and the program goes on: whether it succeeds does not
+/// depend on who reads its output.
 ///
 /// # Errors
-/// [`Error::Stdout`] if it cannot be written.
-pub fn say(line: impl std::fmt::Display) -> Result<()> {
+/// [`Error::Stdout`] if it cannot be written for another reason, for instance a full disk.
+pub fn say(text: impl std::fmt::Display) -> Result<()> {
+    let text = text.to_string();
+    let text = spag_io::escape_table(&text);
     let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(Error::Stdout)
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(closed) if closed.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(Error::Stdout),
+    }
 }
 
-/// Writes one line to standard error. A closed stderr is ignored.
-pub fn note(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+/// Writes one message to standard error: at most [`MAX_MESSAGE`] bytes of it, with controls of terminals escaped and
+/// later lines indented. A closed stderr is ignored.
+pub fn note(message: impl std::fmt::Display) {
+    let message = message.to_string();
+    let _ = writeln!(io::stderr().lock(), "{}", spag_io::escape_lines(&spag_io::abridge(&message, MAX_MESSAGE)));
 }
 
 fn report(error: &Error) -> ExitCode {
     match error {
-        // clap prints its own message; its exit code is 0 for --help.
-        Error::Flags(flags) => {
-            let _ = flags.print();
-            return ExitCode::from(u8::try_from(flags.exit_code()).unwrap_or(BAD_INPUT));
-        }
+        Error::Flags(flags) => return report_flags(flags),
+        // Only of programs that stream what they read, as `spag show | head`; they have nothing else to do.
         Error::Stdout(closed) if closed.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
         Error::Stopped { .. } => note(error),
         error => note(format_args!("error: {}", chain(error))),
     }
     ExitCode::from(Parent::detect().exit_code(error))
+}
+
+/// Prints clap's message, in colour only if the command line holds nothing that has to be escaped. The exit code is 0 for
+/// `--help` and `--version`.
+fn report_flags(flags: &clap::Error) -> ExitCode {
+    let plain = flags.render().to_string();
+    if flags.use_stderr() && (plain.len() > MAX_MESSAGE || matches!(spag_io::escape_table(&plain), Cow::Owned(_))) {
+        note(plain.trim_end());
+    } else {
+        let _ = flags.print();
+    }
+    ExitCode::from(u8::try_from(flags.exit_code()).unwrap_or(BAD_INPUT))
 }
 
 /// An error and its causes in one line. Skips a cause whose message is part of the text already.

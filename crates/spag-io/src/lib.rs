@@ -3,6 +3,7 @@
 
 mod atomic;
 mod digest;
+mod display;
 mod error;
 mod jsonl;
 mod lock;
@@ -14,6 +15,7 @@ mod size;
 
 pub use atomic::{AtomicFile, read_json, sync_folder, write_atomically, write_json_atomically, write_jsonl_atomically};
 pub use digest::{hex, sha256, sha256_file};
+pub use display::{abridge, escape, escape_lines, escape_table, quote};
 pub use error::{Classify, Error, ErrorClass, Result};
 pub use jsonl::{JsonlAppender, read_complete_lines};
 pub use lock::FileLock;

@@ -5,11 +5,12 @@ use std::fmt::Display;
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 use spag_game::{Episode, Role, Utterance};
+use spag_io::escape;
 use spag_selfplay::Ending;
 
 use super::{
     filter::{failure, game_number},
-    text::{escape, wrap},
+    text::wrap,
 };
 
 /// Columns of the margin, which holds the role.
