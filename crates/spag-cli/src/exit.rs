@@ -57,11 +57,14 @@ impl Parent {
 /// Runs a program and returns its exit code.
 ///
 /// Prints an error to stderr as `error: …` with its causes. A panic becomes an error message; `RUST_BACKTRACE` adds a
-/// backtrace.
+/// backtrace. A panic that [`spag_io::catch_panic`] turns into an error is reported as that error only.
 pub fn run(program: impl FnOnce() -> Result<()> + panic::UnwindSafe) -> ExitCode {
-    if std::env::var_os("RUST_BACKTRACE").is_none() {
-        panic::set_hook(Box::new(report_panic));
-    }
+    let with_backtrace = std::env::var_os("RUST_BACKTRACE").is_some().then(panic::take_hook);
+    panic::set_hook(Box::new(move |info| match &with_backtrace {
+        _ if spag_io::is_panic_caught() => {}
+        Some(hook) => hook(info),
+        None => report_panic(info),
+    }));
     match panic::catch_unwind(program) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => report(&error),

@@ -3,6 +3,8 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 /// Why a file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -87,6 +89,10 @@ impl Classify for Error {
 /// A wrong path or a missing permission is bad input; a full or failing disk is a failure.
 impl Classify for io::Error {
     fn class(&self) -> ErrorClass {
+        // A loop of symbolic links; a socket or a device without a driver. Both have no stable `ErrorKind`.
+        if let Some(Errno::LOOP | Errno::NXIO | Errno::NODEV) = Errno::from_io_error(self) {
+            return ErrorClass::BadInput;
+        }
         match self.kind() {
             ErrorKind::NotFound
             | ErrorKind::PermissionDenied
@@ -95,6 +101,7 @@ impl Classify for io::Error {
             | ErrorKind::IsADirectory
             | ErrorKind::ReadOnlyFilesystem
             | ErrorKind::InvalidFilename
+            | ErrorKind::NotSeekable
             | ErrorKind::InvalidInput
             | ErrorKind::InvalidData
             | ErrorKind::UnexpectedEof => ErrorClass::BadInput,
@@ -112,5 +119,15 @@ mod tests {
         let class = |kind: ErrorKind| Error::io(Path::new("a"))(kind.into()).class();
         assert_eq!(class(ErrorKind::NotFound), ErrorClass::BadInput);
         assert_eq!(class(ErrorKind::StorageFull), ErrorClass::Failure);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn loop_of_symbolic_links_is_bad_input() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::os::unix::fs::symlink("a", &path).unwrap();
+        let error = std::fs::read(&path).map_err(Error::io(&path)).unwrap_err();
+        assert_eq!(error.class(), ErrorClass::BadInput, "{error}");
     }
 }
