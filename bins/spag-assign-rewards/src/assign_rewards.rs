@@ -27,8 +27,9 @@ pub(crate) struct AssignArgs {
     /// Output file for the outcome and number of utterances of each episode (JSONL).
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     outcomes_path: Option<PathBuf>,
-    /// Discount: the reward of an utterance is X times that of the winner's next one.
-    #[arg(long, value_name = "X", default_value_t = CreditConfig::default().decay_weight, value_parser = flags::positive, help_heading = "Credit")]
+    /// Discount: the reward of an utterance is X times that of the winner's next one (from 0.000001 to
+    /// 1000000).
+    #[arg(long, value_name = "X", default_value_t = CreditConfig::default().decay_weight, value_parser = flags::within(CreditConfig::DECAY_WEIGHT), help_heading = "Credit")]
     decay_weight: f64,
     /// Normalization of a winner's rewards: sum (they sum to 1) or mean (they average 1).
     #[arg(long, value_name = "NORM", default_value_t = RewardNorm::default(), help_heading = "Credit")]
@@ -42,9 +43,9 @@ pub(crate) struct AssignArgs {
     /// Seed of the choice of prompts.
     #[arg(long, value_name = "N", default_value_t = CreditConfig::default().seed, help_heading = "Wording")]
     seed: u64,
-    /// Number of threads [default: all cores]. The files do not depend on it.
-    #[arg(long, value_name = "N", help_heading = "Speed")]
-    threads: Option<NonZeroUsize>,
+    /// Number of threads, at most 4096 [default: all cores]. The files do not depend on it.
+    #[arg(long, value_name = "N", value_parser = flags::whole(flags::THREADS), help_heading = "Speed")]
+    threads: Option<usize>,
 }
 
 /// Runs the program on `args`, which start with its name.
@@ -57,7 +58,8 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         AssignJob { input: args.input_data_path, sft, output: args.output_data_path, outcomes: args.outcomes_path };
     let config =
         CreditConfig { decay_weight: args.decay_weight, norm: args.reward_norm, judge: args.judge, seed: args.seed };
-    let threads = args.threads.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    let threads = args.threads.and_then(NonZeroUsize::new);
+    let threads = threads.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let summary = assign_rewards_in_files(&job, &prompts, &config, threads)?;
     exit::say(format_args!("{summary}{} written to {}", "samples", job.output.display()))
 }

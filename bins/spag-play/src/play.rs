@@ -4,9 +4,9 @@ use std::{ffi::OsString, path::PathBuf, time::Instant};
 
 use clap::Parser;
 use spag_dist::{JoinOptions, LaunchEnv};
-use spag_game::{AfterDecision, JudgeKind, PlayConfig, PromptSet, read_words};
+use spag_game::{AfterDecision, PlayConfig, PromptSet, read_words};
 use spag_io::Progress;
-use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats};
+use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats, limits};
 
 use crate::{
     error::PlayError,
@@ -14,9 +14,9 @@ use crate::{
     players::{Players, TokenCounts},
 };
 use spag_cli::{
-    Error, LineEvery, PlayerArgs, Result, TerminalProgress, exit,
+    Error, GameArgs, LineEvery, PlayerArgs, Result, TerminalProgress, exit,
     flags::{self, Task},
-    prompts,
+    threads,
 };
 
 /// Play Adversarial Taboo on every target word and record the games.
@@ -42,24 +42,14 @@ pub(crate) struct PlayArgs {
     /// Target words, one per line.
     #[arg(long, value_name = "FILE", help_heading = "Games")]
     data_path: PathBuf,
-    /// Maximum number of turns in a game. A turn is one utterance of each player.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count, help_heading = "Games")]
-    taboo_max_turns: usize,
-    /// Number of games per word.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::count, help_heading = "Games")]
+    /// Number of games per word. A run has at most 1000000 games.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole(limits::GAMES), help_heading = "Games")]
     games_per_word: usize,
     /// Continue decided games to their last turn, as the reference does: True or False. Rewards do not depend on it.
     #[arg(long, value_name = "BOOL", default_value = "False", num_args = 0..=1, default_missing_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Games")]
     play_on: bool,
-    /// Stop after N consecutive failed games, so that a dead endpoint cannot exhaust the word list.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::count, help_heading = "Games")]
-    max_failed_in_a_row: usize,
-    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
-    #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]
-    judge: JudgeKind,
-    /// Prompts to use instead of the built-in ones (JSON).
-    #[arg(long, value_name = "FILE", help_heading = "Games")]
-    prompts: Option<PathBuf>,
+    #[command(flatten)]
+    games: GameArgs,
 
     /// Output folder.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
@@ -71,7 +61,7 @@ pub(crate) struct PlayArgs {
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     data_suffix: Option<String>,
     /// Number of games between lines of progress in a log [default: a line every ten seconds].
-    #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Output")]
+    #[arg(long, value_name = "N", value_parser = flags::whole(limits::GAMES), help_heading = "Output")]
     logging_steps: Option<usize>,
 }
 
@@ -88,9 +78,14 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
 
 fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     let interrupts = Interrupts::listen()?;
+    threads::start()?;
     let words = read_words(&args.data_path)?;
     let longest = words.iter().max_by_key(|word| word.len()).cloned().unwrap_or_default();
-    let prompts = prompts::load(args.prompts.as_deref())?;
+    limits::total_games(words.len(), args.games_per_word).map_err(|problem| Error::BadValue {
+        flag: format!("--games_per_word {}", args.games_per_word),
+        problem,
+    })?;
+    let prompts = args.games.prompts()?;
     let mut job = job(args, words, env)?.open()?;
     if env.world_size > 1 {
         // Before models are loaded, which may take longer than the join timeout.
@@ -108,7 +103,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     } else {
         let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
         let mut players = Players::open(&args.players, attacker, defender, env.local_size)?;
-        players.check_context(&prompts, &longest, args.taboo_max_turns)?;
+        players.check_context(&prompts, &longest, args.games.taboo_max_turns)?;
         run.played = play_missing(args, env, &mut job, &mut players, &prompts, &interrupts).inspect_err(|_| {
             let done = job.recorded();
             exit::note(format_args!("note: {done} of {total} games are played; the same command plays the others"));
@@ -117,7 +112,8 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     }
     if let Some(signal) = interrupts.caught().filter(|_| run.played.stopped) {
         let done = job.recorded();
-        exit::say(format_args!("{done} of {total} games so far\n{}\n{run}", job.stats()))?;
+        // The signal decides the exit code, whatever becomes of the output.
+        let _ = exit::say(format_args!("{done} of {total} games so far\n{}\n{run}", job.stats()));
         let rest = format!("{done} of {total} games are played, the same command plays the others");
         return Err(Error::Stopped { signal, message: format!("stopped by {signal}; {rest}") });
     }
@@ -157,15 +153,10 @@ fn job(args: &PlayArgs, words: Vec<String>, env: &LaunchEnv) -> Result<PlayJob> 
     Ok(PlayJob {
         words,
         games_per_word: args.games_per_word,
-        max_turns: args.taboo_max_turns,
+        max_turns: args.games.taboo_max_turns,
         seed: args.players.sampling.seed,
         players: players(args)?,
-        play: PlayConfig {
-            judge: args.judge,
-            after_decision: args.after_decision(),
-            max_failed_in_a_row: args.max_failed_in_a_row,
-            ..PlayConfig::default()
-        },
+        play: PlayConfig { after_decision: args.after_decision(), ..args.games.play_config() },
         files: RunFiles::new(&args.output_dir, stem(args)),
         rank: env.rank,
         world_size: env.world_size,
@@ -181,8 +172,8 @@ fn players(args: &PlayArgs) -> Result<String> {
         AfterDecision::PlayOn => "; play_on",
     };
     let sampling = args.players.sampling.describe();
-    let (judge, prompts) = (args.judge, prompts::fingerprint(args.prompts.as_deref())?);
-    Ok(format!("attacker={attacker}; defender={defender}; judge={judge}; prompts={prompts}; {sampling}{played_on}"))
+    let games = args.games.describe()?;
+    Ok(format!("attacker={attacker}; defender={defender}; {games}; {sampling}{played_on}"))
 }
 
 /// The common first part of the names of the output files.

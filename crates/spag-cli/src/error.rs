@@ -50,6 +50,9 @@ pub enum Error {
     /// Standard output cannot be written.
     #[error("standard output")]
     Stdout(#[source] io::Error),
+    /// The system has no more threads.
+    #[error("the threads of this program cannot be started; set RAYON_NUM_THREADS to fewer, or allow more (ulimit -u)")]
+    Threads(#[source] io::Error),
     /// A signal handler cannot be installed.
     #[error("signal handlers cannot be installed")]
     Signals(#[source] io::Error),

@@ -41,7 +41,7 @@ impl Parent {
     /// The exit code for an error.
     fn exit_code(self, error: &Error) -> u8 {
         match error {
-            Error::Stdout(_) | Error::Signals(_) => FAILURE,
+            Error::Stdout(_) | Error::Threads(_) | Error::Signals(_) => FAILURE,
             Error::Stopped { signal, .. } => signal.exit_code(),
             Error::Other { exit_code: LOST_PEER, .. } if self == Self::Other => FAILURE,
             Error::Other { exit_code, .. } => *exit_code,
@@ -108,10 +108,16 @@ fn report(error: &Error) -> ExitCode {
 }
 
 /// Prints clap's message, in colour only if the command line holds nothing that has to be escaped. The exit code is 0 for
-/// `--help` and `--version`.
+/// `--help` and `--version`, unless they cannot be written.
 fn report_flags(flags: &clap::Error) -> ExitCode {
     let plain = flags.render().to_string();
-    if flags.use_stderr() && (plain.len() > MAX_MESSAGE || matches!(spag_io::escape_table(&plain), Cow::Owned(_))) {
+    if !flags.use_stderr() {
+        return match flags.print().and_then(|()| io::stdout().flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => report(&Error::Stdout(error)),
+            _ => ExitCode::SUCCESS,
+        };
+    }
+    if plain.len() > MAX_MESSAGE || matches!(spag_io::escape_table(&plain), Cow::Owned(_)) {
         note(plain.trim_end());
     } else {
         let _ = flags.print();

@@ -18,18 +18,24 @@ mod error;
 pub mod exit;
 pub mod flags;
 #[cfg(feature = "models")]
+mod game_args;
+#[cfg(feature = "models")]
 mod players;
 mod progress;
 pub mod prompts;
 #[cfg(feature = "models")]
 mod sampling;
 mod signal;
+#[cfg(feature = "models")]
+pub mod threads;
 
 #[cfg(feature = "models")]
 pub use device_args::{DeviceArgs, LoadArgs};
 #[cfg(feature = "models")]
 pub use engine_args::EngineArgs;
 pub use error::{Error, Result};
+#[cfg(feature = "models")]
+pub use game_args::GameArgs;
 #[cfg(feature = "models")]
 pub use players::{AnyPlayer, PlayerArgs};
 pub use progress::{LineEvery, TerminalProgress};

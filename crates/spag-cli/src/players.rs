@@ -10,7 +10,7 @@ use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
 use spag_model::{GenerationStats, Sampling, WeightDtype};
 use spag_selfplay::{
     ApiKey, ContextBudget, EndpointConfig, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, PlayerWork,
-    checkpoint_fingerprint,
+    checkpoint_fingerprint, limits,
 };
 
 use crate::{Error, Result, device_args::LoadArgs, engine_args::EngineArgs, flags, sampling::SamplingArgs};
@@ -35,14 +35,14 @@ pub struct PlayerArgs {
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
 struct EndpointArgs {
-    /// Maximum number of concurrent requests to an endpoint.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = flags::count, help_heading = "Endpoints")]
+    /// Maximum number of concurrent requests to an endpoint, at most 1024.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = flags::whole(limits::REQUESTS_IN_FLIGHT), help_heading = "Endpoints")]
     requests_in_flight: usize,
-    /// Rate limit: requests to an endpoint per minute [default: unlimited].
-    #[arg(long, value_name = "X", value_parser = flags::positive, help_heading = "Endpoints")]
+    /// Rate limit: requests to an endpoint per minute, from 0.01 to 1000000 [default: unlimited].
+    #[arg(long, value_name = "X", value_parser = flags::within(limits::REQUESTS_PER_MINUTE), help_heading = "Endpoints")]
     requests_per_minute: Option<f64>,
-    /// Timeout in seconds of one attempt of a request to an endpoint.
-    #[arg(long, value_name = "X", default_value_t = 120.0, value_parser = flags::positive, help_heading = "Endpoints")]
+    /// Timeout in seconds of one attempt of a request to an endpoint, from 0.001 to 86400 (a day).
+    #[arg(long, value_name = "X", default_value_t = 120.0, value_parser = flags::within(limits::REQUEST_TIMEOUT), help_heading = "Endpoints")]
     request_timeout: f64,
 }
 

@@ -3,11 +3,12 @@
 use std::{
     fmt,
     io::{IsTerminal, stderr},
+    thread,
     time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use spag_io::Progress;
+use spag_io::{Progress, quote};
 
 use crate::exit;
 
@@ -28,6 +29,9 @@ impl LineEvery {
         }
     }
 }
+
+/// Time between two redraws of a bar.
+const TICK: Duration = Duration::from_millis(250);
 
 /// Shows progress on standard error.
 pub struct TerminalProgress {
@@ -84,7 +88,7 @@ impl Progress for TerminalProgress {
         match &mut self.stage {
             Some(Stage::Bar(bar)) => {
                 bar.set_position(done);
-                bar.set_message(note.to_owned());
+                bar.set_message(quote(note));
             }
             Some(Stage::Log(lines)) => lines.advance(done, note),
             None => {}
@@ -125,11 +129,28 @@ fn bar(what: &str, total: u64, done: u64) -> ProgressBar {
         let _ = write!(out, "{:.1}/s", state.per_sec());
     };
     bar.set_style(style.with_key("rate", rate).progress_chars("━╸─"));
-    bar.set_prefix(what.to_owned());
-    bar.enable_steady_tick(Duration::from_millis(250));
+    // A bar is one line, whatever the names in it hold.
+    bar.set_prefix(quote(what));
+    tick(&bar);
     // Units done earlier do not count towards the rate.
     bar.reset_eta();
     bar
+}
+
+/// Redraws the bar while it is shown, so that its times go on. Without a thread to be had it is redrawn by its units only.
+///
+/// indicatif's own ticker panics if its thread cannot be started.
+fn tick(bar: &ProgressBar) {
+    let shown = bar.downgrade();
+    let redraw = move || {
+        while let Some(bar) = shown.upgrade().filter(|bar| !bar.is_finished()) {
+            bar.tick();
+            drop(bar);
+            thread::sleep(TICK);
+        }
+    };
+    // The thread ends with the bar.
+    let _ = thread::Builder::new().name("progress".into()).spawn(redraw);
 }
 
 /// The lines of a stage in a log: one at the start, some in between, one at the end.
@@ -149,7 +170,7 @@ struct LogLines {
 impl LogLines {
     fn begin(what: &str, total: u64, done: u64, every: LineEvery) -> Self {
         let started = Instant::now();
-        exit::note(format_args!("{what}: {done}/{total}"));
+        exit::note(format_args!("{}: {done}/{total}", quote(what)));
         let (what, last_line) = (what.to_owned(), (started, done));
         Self { what, total, every, started, last_line, before: done, done, note: String::new() }
     }
@@ -170,8 +191,8 @@ impl LogLines {
         let left = self.total.saturating_sub(self.done) as f64 / rate;
         let eta =
             if self.done < self.total && left.is_finite() { format!(", {} left", clock(left)) } else { String::new() };
-        let note = if self.note.is_empty() { String::new() } else { format!("  {}", self.note) };
-        format!("{}: {}/{}  {rate:.1}/s, {} passed{eta}{note}", self.what, self.done, self.total, clock(elapsed))
+        let note = if self.note.is_empty() { String::new() } else { format!("  {}", quote(&self.note)) };
+        format!("{}: {}/{}  {rate:.1}/s, {} passed{eta}{note}", quote(&self.what), self.done, self.total, clock(elapsed))
     }
 }
 
@@ -212,5 +233,19 @@ mod tests {
         assert_eq!(resumed.line(), "train: 10/30  0.5/s, 0:10 passed, 0:40 left");
         let finished = LogLines { before: 0, done: 30, ..resumed };
         assert_eq!(finished.line(), "train: 30/30  3.0/s, 0:10 passed");
+        let hostile = LogLines { what: "a\nb".into(), note: "\u{1b}]0;title\u{7}".into(), ..finished };
+        assert_eq!(hostile.line(), "a\\nb: 30/30  3.0/s, 0:10 passed  \\u{1b}]0;title\\u{7}");
+    }
+
+    #[test]
+    fn bar_escapes_names_and_notes_and_ends_its_thread() {
+        let hidden = bar("a\nb", 3, 0);
+        assert_eq!(hidden.prefix(), "a\\nb");
+        let mut progress = TerminalProgress { style: Style::Bar, every: LineEvery::Seconds(10), stage: None };
+        progress.stage = Some(Stage::Bar(hidden.clone()));
+        progress.advance(1, "\u{1b}[2J");
+        assert_eq!(hidden.message(), "\\u{1b}[2J");
+        progress.end();
+        assert!(hidden.is_finished());
     }
 }

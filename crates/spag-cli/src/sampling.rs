@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use spag_model::{GenerationConfig, LlamaConfig, Sampling};
+use spag_selfplay::limits;
 
 use crate::{Error, Result, exit, flags};
 
@@ -14,24 +15,24 @@ pub struct SamplingArgs {
     /// Decoding: sampling (at --temperature) or testing (greedy).
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = TaskType::Sampling, help_heading = "Tokens")]
     pub task_type: TaskType,
-    /// Sampling temperature.
-    #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::positive, help_heading = "Tokens")]
+    /// Sampling temperature, from 0.0001 to 10000. --task_type testing is greedy.
+    #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::within(limits::TEMPERATURE), help_heading = "Tokens")]
     temperature: f64,
     /// Sample from the K most likely tokens only.
-    #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Tokens")]
+    #[arg(long, value_name = "N", value_parser = flags::whole(limits::TOP_K), help_heading = "Tokens")]
     top_k: Option<usize>,
     /// Sample from the smallest set of most likely tokens whose probabilities sum to at least X.
     #[arg(long, value_name = "X", value_parser = flags::share, help_heading = "Tokens")]
     top_p: Option<f64>,
     /// Maximum number of tokens in a prompt and its completion together. A longer prompt loses its beginning [default: the
     /// context length of the model].
-    #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Tokens")]
+    #[arg(long, value_name = "N", value_parser = flags::whole(limits::LENGTH), help_heading = "Tokens")]
     max_length: Option<usize>,
     /// Maximum number of tokens in a completion.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::count, help_heading = "Tokens")]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::whole(limits::NEW_TOKENS), help_heading = "Tokens")]
     max_new_tokens: usize,
     /// Minimum number of tokens in a completion: EOS and stop tokens are not sampled before it is reached.
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Tokens")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = flags::whole(limits::MIN_NEW_TOKENS), help_heading = "Tokens")]
     min_new_tokens: usize,
     /// Seed of all sampling.
     #[arg(long, value_name = "N", default_value_t = 42, help_heading = "Tokens")]

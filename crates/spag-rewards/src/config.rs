@@ -1,6 +1,6 @@
 //! Settings of credit assignment.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use spag_game::JudgeKind;
@@ -60,8 +60,11 @@ impl Default for CreditConfig {
 }
 
 impl CreditConfig {
+    /// Valid decay weights; the rewards of games of any length are finite.
+    pub const DECAY_WEIGHT: RangeInclusive<f64> = 0.000_001..=1e6;
+
     pub(crate) fn check(&self) -> Result<()> {
         let given = self.decay_weight;
-        if given.is_finite() && given > 0.0 { Ok(()) } else { Err(Error::DecayWeight { given }) }
+        if Self::DECAY_WEIGHT.contains(&given) { Ok(()) } else { Err(Error::DecayWeight { given }) }
     }
 }

@@ -1,5 +1,7 @@
 //! The error of this crate.
 
+use std::io;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass};
@@ -11,8 +13,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The decay weight is not a positive number.
-    #[error("decay weight {given} is not a number above 0; the paper's is 0.8")]
+    /// The decay weight is out of [`CreditConfig::DECAY_WEIGHT`](crate::CreditConfig::DECAY_WEIGHT).
+    #[error("decay weight {given} is not a number from 0.000001 to 1000000; the paper's is 0.8")]
     DecayWeight {
         /// The value.
         given: f64,
@@ -46,6 +48,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// The system has no more threads.
+    #[error("{wanted} threads cannot be started ({source}); use fewer (--threads), or allow more (ulimit -u)")]
+    Threads {
+        /// The number of threads.
+        wanted: NonZeroUsize,
+        /// The operating system's error.
+        source: io::Error,
+    },
     /// Two files of a job are the same.
     #[error("{} is named twice: as {first} and as {second}", path.display())]
     SameFile {
@@ -66,11 +76,19 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Turns the error of a thread that did not start into an [`Error::Threads`].
+    pub(crate) fn threads(wanted: NonZeroUsize) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Threads { wanted, source }
+    }
+}
+
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::File(error) => error.class(),
             Self::Game(error) => error.class(),
+            Self::Threads { .. } => ErrorClass::Failure,
             Self::DecayWeight { .. }
             | Self::UnknownRewardNorm { .. }
             | Self::Judge { .. }

@@ -132,7 +132,7 @@ fn judge_file(
         }
     };
     let mut judged = JudgedFile::default();
-    map_in_order(threads, ChunkReader::open(input)?, new_worker, |verdicts| -> Result<()> {
+    let count = |verdicts: Result<Vec<Verdict>>| -> Result<()> {
         for verdict in verdicts? {
             judged.games.count_game(verdict.outcome);
             judged.has_winner.push(verdict.outcome.winner().is_some());
@@ -141,7 +141,8 @@ fn judge_file(
             }
         }
         Ok(())
-    })?;
+    };
+    map_in_order(threads, ChunkReader::open(input)?, new_worker, count, Error::threads(threads))?;
     judged.games.set_balancing_weights();
     Ok(judged)
 }
@@ -193,12 +194,13 @@ fn credit_file(
     let (attacker_breaks_rules, ties) = (games.attacker_breaks_rules, games.ties);
     let mut summary = CreditSummary { attacker_breaks_rules, ties, weights: games.weights, ..CreditSummary::default() };
     let mut rows = 0;
-    map_in_order(threads, ChunkReader::open(input)?, new_worker, |credited| -> Result<()> {
+    let write = |credited: Result<CreditedChunk>| -> Result<()> {
         let credited = credited?;
         rows += credited.rows;
         summary.add(&credited.summary);
         output.push_text(&credited.text)
-    })?;
+    };
+    map_in_order(threads, ChunkReader::open(input)?, new_worker, write, Error::threads(threads))?;
     let same_games = CreditSummary { attacker_samples: 0, defender_samples: 0, ..summary } == *games;
     if rows == has_winner.len() && same_games { Ok(summary) } else { Err(Error::Changed { path: input.to_owned() }) }
 }

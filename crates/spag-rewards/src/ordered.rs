@@ -1,5 +1,6 @@
 //! A parallel map that keeps the order of its items.
 
+use std::io;
 use std::num::NonZeroUsize;
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -10,12 +11,14 @@ const QUEUE: usize = 2;
 /// Maps every item on one of `threads` workers and passes the results to `consume`, in the order of the items.
 ///
 /// `new_worker` makes the function of one worker, which may keep state between items. The first error of `consume` ends
-/// the map, so the outcome does not depend on the number of threads. One thread runs everything on the caller's.
+/// the map, so the outcome does not depend on the number of threads. One thread runs everything on the caller's. If a
+/// thread cannot be started, the error of `no_thread` ends the map before the first item.
 pub(crate) fn map_in_order<T: Send, R: Send, W: FnMut(T) -> R, E>(
     threads: NonZeroUsize,
     items: impl Iterator<Item = T> + Send,
     new_worker: impl Fn() -> W + Sync,
     mut consume: impl FnMut(R) -> Result<(), E>,
+    no_thread: impl Fn(io::Error) -> E,
 ) -> Result<(), E> {
     if threads.get() == 1 {
         return items.map(new_worker()).try_for_each(consume);
@@ -27,18 +30,20 @@ pub(crate) fn map_in_order<T: Send, R: Send, W: FnMut(T) -> R, E>(
             let (input, items) = sync_channel(QUEUE);
             let (results, output) = sync_channel(QUEUE);
             let new_worker = &new_worker;
-            scope.spawn(move || {
+            let work = move || {
                 let mut worker = new_worker();
                 // Sending fails after an error of `consume`.
                 items.into_iter().all(|item| results.send(worker(item)).is_ok())
-            });
+            };
+            thread::Builder::new().name("worker".into()).spawn_scoped(scope, work).map_err(&no_thread)?;
             inputs.push(input);
             outputs.push(output);
         }
         // Items and results both go round robin, which keeps the order.
-        scope.spawn(move || {
+        let hand_out = move || {
             let _ = items.zip(inputs.iter().cycle()).all(|(item, input)| input.send(item).is_ok());
-        });
+        };
+        thread::Builder::new().name("reader".into()).spawn_scoped(scope, hand_out).map_err(&no_thread)?;
         // Moved into the closure, so that an early return closes the channels before the scope waits for its threads.
         let outputs = outputs;
         let mut results = outputs.iter().cycle().map_while(|output| output.recv().ok());
@@ -58,10 +63,12 @@ mod tests {
                 item
             }
         };
-        let result = map_in_order(NonZeroUsize::new(threads).unwrap(), 0..items, slow, |item| {
+        let consume = |item| {
             consumed.push(item);
             if bad.is_some_and(|bad| item >= bad) { Err(item) } else { Ok(()) }
-        });
+        };
+        let threads = NonZeroUsize::new(threads).unwrap();
+        let result = map_in_order(threads, 0..items, slow, consume, |error| panic!("no thread: {error}"));
         (consumed, result)
     }
 

@@ -31,6 +31,9 @@ pub enum Error {
         /// Which values are valid.
         problem: &'static str,
     },
+    /// A run has too many games.
+    #[error("{0}")]
+    TooManyGames(String),
     /// The operating system cannot start more threads.
     #[error("endpoint: cannot start {wanted} threads, one for each request in flight ({source}); allow fewer")]
     Threads {
@@ -76,6 +79,7 @@ impl Classify for Error {
             | Self::BadKey
             | Self::BadSetting { .. }
             | Self::BadArena(_)
+            | Self::TooManyGames(_)
             | Self::Render { .. } => ErrorClass::BadInput,
         }
     }

@@ -25,6 +25,7 @@ mod player_spec;
 
 // ── Runs ──
 mod job;
+pub mod limits;
 mod shared_games;
 mod timing;
 

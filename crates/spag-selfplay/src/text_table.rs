@@ -1,12 +1,15 @@
 //! Tables of plain text.
 
+use spag_io::escape;
 use unicode_width::UnicodeWidthStr;
 
 /// A table with a header, if it is not empty. Lines are indented by two spaces; columns are left-aligned, two spaces apart,
-/// and as wide on a terminal as their widest cell.
+/// and as wide on a terminal as their widest cell. Cells are escaped, so that each is one line.
 pub fn text_table(header: &[&str], rows: &[Vec<String>]) -> String {
     let header: Vec<String> = header.iter().map(|name| (*name).to_owned()).collect();
-    let rows = || std::iter::once(&header).filter(|header| !header.is_empty()).chain(rows);
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| escape(cell).into_owned()).collect()).collect();
+    let rows = || std::iter::once(&header).filter(|header| !header.is_empty()).chain(&rows);
     let columns = rows().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows().filter_map(|row| row.get(column)).map(|cell| cell.width()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -22,4 +25,16 @@ pub fn text_table(header: &[&str], rows: &[Vec<String>]) -> String {
         out.push('\n');
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text_table;
+
+    #[test]
+    fn cell_cannot_forge_a_row_or_drive_the_terminal() {
+        let rows = [vec!["a\n  b  1".to_owned(), "2".to_owned()], vec!["\u{1b}]0;x\u{7}".to_owned(), "3".to_owned()]];
+        let table = text_table(&["name", "games"], &rows);
+        assert_eq!(table, "  name             games\n  a\\n  b  1        2\n  \\u{1b}]0;x\\u{7}  3\n");
+    }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
-use spag_game::{GameRecord, GameSpec, JudgeKind, PlayConfig, PromptSet, play_games, read_words};
+use spag_game::{GameRecord, GameSpec, PlayConfig, PromptSet, play_games, read_words};
 use spag_io::{Progress, write_atomically};
 use spag_model::LlamaConfig;
 use spag_selfplay::{
@@ -16,11 +16,11 @@ use spag_selfplay::{
         ArenaSettings, ArenaTable, NamedPlayer, Pairing, SelfPlay, check_files, check_players, pairings, player_index,
         record_file, render_csv, render_json, render_text,
     },
-    ending, game_specs,
+    ending, game_specs, limits,
 };
 
 use sink::{ArenaSink, Bar};
-use spag_cli::{Error, PlayerArgs, Result, TerminalProgress, exit, flags, prompts};
+use spag_cli::{Error, GameArgs, PlayerArgs, Result, TerminalProgress, exit, flags, threads};
 use table::{Table, Work};
 
 /// Rate several players: every two play each other in both roles, on the same words and seeds.
@@ -47,21 +47,11 @@ pub(crate) struct ArenaArgs {
     /// Target words, one per line.
     #[arg(long, value_name = "FILE", help_heading = "Games")]
     words: PathBuf,
-    /// Number of games of each pair of players, per assignment of roles.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = flags::count, help_heading = "Games")]
+    /// Number of games of each pair of players, per assignment of roles, at most 1000000.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = flags::whole(limits::GAMES), help_heading = "Games")]
     games: usize,
-    /// Maximum number of turns in a game. A turn is one utterance of each player.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count, help_heading = "Games")]
-    taboo_max_turns: usize,
-    /// Stop after N consecutive failed games.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::count, help_heading = "Games")]
-    max_failed_in_a_row: usize,
-    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
-    #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]
-    judge: JudgeKind,
-    /// Prompts to use instead of the built-in ones (JSON).
-    #[arg(long, value_name = "FILE", help_heading = "Games")]
-    prompts: Option<PathBuf>,
+    #[command(flatten)]
+    rules: GameArgs,
 
     /// Folder of the games and results.
     #[arg(long, value_name = "DIR", default_value = "arena", help_heading = "Output")]
@@ -70,14 +60,15 @@ pub(crate) struct ArenaArgs {
 
 pub(crate) fn run(args: ArenaArgs) -> Result<()> {
     require_single_process(&LaunchEnv::detect()?)?;
+    threads::start()?;
     let arena = Arena::new(&args)?;
     let results = arena.play()?;
     let sampling = &args.playing.sampling;
     let settings = ArenaSettings {
         games: args.games,
-        max_turns: args.taboo_max_turns,
+        max_turns: args.rules.taboo_max_turns,
         seed: sampling.seed,
-        judge: args.judge,
+        judge: args.rules.judge,
         sampling: sampling.describe(),
         anchor: args.anchor.clone(),
     };
@@ -97,8 +88,8 @@ struct Arena<'a> {
     /// The games of every pairing.
     games: Vec<GameSpec>,
     prompts: PromptSet,
-    /// The description of the prompts in records.
-    prompts_fingerprint: String,
+    /// The description of the judge and the prompts in records.
+    rules: String,
 }
 
 impl<'a> Arena<'a> {
@@ -112,11 +103,11 @@ impl<'a> Arena<'a> {
         let pairings = pairings(players.len(), self_play);
         check_files(&players, &pairings)?;
         let words = read_words(&args.words)?;
-        let prompts = prompts::load(args.prompts.as_deref())?;
+        let prompts = args.rules.prompts()?;
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
-        let games = game_specs(words.iter().cycle().take(args.games), args.taboo_max_turns, args.playing.sampling.seed);
-        let prompts_fingerprint = prompts::fingerprint(args.prompts.as_deref())?;
-        Ok(Self { args, players, described, pairings, games, prompts, prompts_fingerprint })
+        let games = game_specs(words.iter().cycle().take(args.games), args.rules.taboo_max_turns, args.playing.sampling.seed);
+        let rules = args.rules.describe()?;
+        Ok(Self { args, players, described, pairings, games, prompts, rules })
     }
 
     /// Opens the record of a pairing with its finished games.
@@ -124,11 +115,10 @@ impl<'a> Arena<'a> {
         let path = self.args.output_dir.join(record_file(&self.players, pairing));
         let who = |player: usize| self.described.get(player).map_or("", String::as_str);
         let players = format!(
-            "attacker={}; defender={}; judge={}; prompts={}; {}",
+            "attacker={}; defender={}; {}; {}",
             who(pairing.attacker),
             who(pairing.defender),
-            self.args.judge,
-            self.prompts_fingerprint,
+            self.rules,
             self.args.playing.sampling.describe()
         );
         Ok(GameRecord::open(path, self.games.clone(), players)?)
@@ -180,12 +170,7 @@ impl<'a> Arena<'a> {
         if !missing.is_empty() {
             let mut sink = ArenaSink::new(&mut record, bar, self.name(pairing));
             table.seat(pairing, |seats, games_in_flight| {
-                let config = PlayConfig {
-                    judge: self.args.judge,
-                    games_in_flight,
-                    max_failed_in_a_row: self.args.max_failed_in_a_row,
-                    ..PlayConfig::default()
-                };
+                let config = PlayConfig { games_in_flight, ..self.args.rules.play_config() };
                 Ok(play_games(missing, seats, &self.prompts, &config, &mut sink)?)
             })?;
         }
@@ -193,7 +178,7 @@ impl<'a> Arena<'a> {
         let mut counts = GameCounts::default();
         counts.failed = record.missing().len();
         for episode in record.episodes() {
-            let (ending, length) = ending(episode, self.args.judge)?;
+            let (ending, length) = ending(episode, self.args.rules.judge)?;
             counts.add(ending, length);
         }
         Ok(counts)

@@ -4,9 +4,11 @@ mod play;
 mod ranks;
 mod train;
 
+use std::ops::RangeInclusive;
+
 use clap::Subcommand;
 
-use spag_cli::{Error, Result};
+use spag_cli::{Result, threads};
 
 /// Measure the speed of a model on this machine and print one line of JSON.
 #[derive(Debug, Subcommand)]
@@ -19,21 +21,19 @@ pub(crate) enum BenchCommand {
 }
 
 pub(super) fn run(command: BenchCommand) -> Result<()> {
+    threads::start()?;
     match command {
         BenchCommand::Train(args) => train::run(&args),
         BenchCommand::Play(args) => play::run(&args),
     }
 }
 
-/// Runs `f` on a pool of `threads` threads.
-fn on_threads<R: Send, E: Send>(threads: usize, f: impl FnOnce() -> Result<R, E> + Send) -> Result<R>
-where
-    Error: From<E>,
-{
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|e| Error::BadValue { flag: format!("--threads {threads}"), problem: e.to_string() })?;
-    Ok(pool.install(f)?)
-}
+/// Steps of a measurement.
+const STEPS: RangeInclusive<usize> = 1..=1_000_000;
+/// Sequences of a micro-batch, or micro-batches of a step.
+const BATCH: RangeInclusive<usize> = 1..=65_536;
+/// Tokens of a micro-batch.
+const TOKENS: RangeInclusive<usize> = 1..=1 << 24;
 
 /// `x` rounded to `digits` decimals.
 fn round(x: f64, digits: i32) -> f64 {

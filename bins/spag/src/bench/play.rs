@@ -6,11 +6,11 @@ use clap::Args;
 use serde_json::json;
 use spag_io::gib;
 use spag_model::{EngineConfig, MemoryBudget};
-use spag_selfplay::{TimingConfig, time_play};
+use spag_selfplay::{TimingConfig, limits, time_play};
 use spag_train::peak_memory_of;
 
-use super::{on_threads, round};
-use spag_cli::{EngineArgs, LoadArgs, Result, exit, flags, prompts};
+use super::round;
+use spag_cli::{EngineArgs, LoadArgs, Result, exit, flags, prompts, threads};
 
 /// The flags of `spag bench play`.
 #[derive(Debug, Args)]
@@ -20,19 +20,19 @@ pub(crate) struct PlayArgs {
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// Number of games.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = flags::count)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = flags::whole(limits::GAMES))]
     games: usize,
     /// Number of turns in each game. No game ends early.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::whole(limits::TURNS))]
     turns: usize,
     /// Number of tokens in every utterance.
-    #[arg(long, value_name = "N", default_value_t = 48, value_parser = flags::count)]
+    #[arg(long, value_name = "N", default_value_t = 48, value_parser = flags::whole(limits::NEW_TOKENS))]
     new_tokens: usize,
     /// Sampling temperature.
-    #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::positive)]
+    #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::within(limits::TEMPERATURE))]
     temperature: f64,
     /// Number of threads.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::count)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::whole(flags::THREADS))]
     threads: usize,
     /// Seed of the games.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -59,7 +59,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
         temperature: args.temperature,
         seed: args.seed,
     };
-    let timing = on_threads(args.threads, || time_play(&checkpoint, &prompts, engine, config))?;
+    let timing = threads::run_on(args.threads, || time_play(&checkpoint, &prompts, engine, config))?;
     let (stats, times) = (timing.stats, timing.stats.times);
     // Every computed token passes the blocks; every new token passes the head too.
     let embedding = model.vocab_size * model.hidden_size;

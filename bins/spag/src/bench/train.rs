@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
 use spag_io::gib;
 use spag_model::{LlamaConfig, LoadOptions, OpenDevice, WeightDtype, load_model_with};
+use spag_selfplay::limits;
 use spag_train::{StepTiming, TimedRank, TimingConfig, peak_memory_of, time_steps_of_rank};
 
 use super::ranks::RankArgs;
-use super::{on_threads, round};
-use spag_cli::{DeviceArgs, Error, Result, exit, flags};
+use super::{BATCH, STEPS, TOKENS, round};
+use spag_cli::{DeviceArgs, Error, Result, exit, flags, threads};
 
 /// The flags of `spag bench train`.
 #[derive(Debug, Args)]
@@ -22,22 +23,22 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "DIR")]
     model_name_or_path: PathBuf,
     /// Number of sequences in a micro-batch.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::count)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::whole(BATCH))]
     batch: usize,
     /// Number of tokens in a sequence.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::count)]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::whole(limits::LENGTH))]
     seq: usize,
     /// Number of timed steps. Their median is printed.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::count)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::whole(STEPS))]
     steps: usize,
     /// Number of untimed steps before them.
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::whole(0..=*STEPS.end()))]
     warmup: usize,
     /// Number of micro-batches in a step.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::count)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole(BATCH))]
     accumulation: usize,
     /// Number of threads.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::count)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::whole(flags::THREADS))]
     threads: usize,
     /// Add the forward pass of a frozen reference model and the KL term.
     #[arg(long = "ref")]
@@ -60,6 +61,7 @@ pub(crate) struct TrainArgs {
 pub(super) fn run(args: &TrainArgs) -> Result<()> {
     let env = LaunchEnv::detect()?;
     let device = args.device.open()?;
+    check_size(args)?;
     if args.ranks.simulate.is_empty() {
         let group = spag_dist::join_on(&env, &JoinOptions::detect()?, device.device())?;
         let (ranks, first) = (group.size(), group.rank() == 0);
@@ -80,6 +82,15 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
     Ok(())
 }
 
+/// Rejects micro-batches that no device can hold.
+fn check_size(args: &TrainArgs) -> Result<()> {
+    let tokens = args.batch.checked_mul(args.seq).unwrap_or(usize::MAX);
+    spag_io::in_range(tokens, TOKENS).map(drop).map_err(|expected| Error::BadValue {
+        flag: format!("--batch {} --seq {}", args.batch, args.seq),
+        problem: format!("{tokens} tokens in a micro-batch; {expected}"),
+    })
+}
+
 /// Times the steps of this rank of `group`.
 fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) -> Result<StepTiming> {
     let timing = TimingConfig {
@@ -97,7 +108,7 @@ fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) 
         let problem = "the reference pass is timed on one rank only; leave the flag out".into();
         return Err(Error::BadValue { flag: "--ref".into(), problem });
     }
-    on_threads(args.threads, || -> Result<_> {
+    threads::run_on(args.threads, || -> Result<_> {
         let reference = args.reference.then(|| load_model_with(&args.model_name_or_path, &options)).transpose()?;
         let rank = TimedRank { dir: &args.model_name_or_path, options: &options, plan: args.ranks.plan(), group };
         Ok(time_steps_of_rank(&rank, reference, &timing)?)

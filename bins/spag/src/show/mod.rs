@@ -83,6 +83,7 @@ fn show(args: &ShowArgs, renderer: Renderer, out: &mut impl Write) -> Result<()>
         }
     }
     let closing = Renderer::closing(shown, read);
-    writeln!(out, "{closing}").and_then(|()| out.flush()).map_err(Error::Stdout)?;
-    failure.map_or(Ok(()), |error| Err(error.into()))
+    let closed = writeln!(out, "{closing}").and_then(|()| out.flush()).map_err(Error::Stdout);
+    // A row that cannot be read decides the exit code, whether or not someone reads the output.
+    failure.map_or(closed, |error| Err(error.into()))
 }

@@ -1,5 +1,7 @@
 //! Parsers of flag values.
 
+use std::ops::RangeInclusive;
+
 /// A truth value as `transformers` accepts it: True, t, yes, y, 1 and their opposites, in any case.
 ///
 /// # Errors
@@ -54,6 +56,19 @@ pub fn below_one(text: &str) -> Result<f64, String> {
 /// Any other text.
 pub fn count(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "expected a whole number of at least 1".to_owned())
+}
+
+/// Threads of a program.
+pub const THREADS: RangeInclusive<usize> = 1..=4096;
+
+/// The parser of a whole number within a range.
+pub fn whole(range: RangeInclusive<usize>) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync + 'static {
+    move |text| spag_io::parse_in_range(text, range.clone())
+}
+
+/// The parser of a number within a range.
+pub fn within(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+    move |text| spag_io::parse_in_range(text, range.clone())
 }
 
 #[cfg(test)]

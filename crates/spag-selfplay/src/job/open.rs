@@ -13,8 +13,9 @@ use spag_game::{FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, PlayCo
 use spag_io::{FileLock, hex, write_json_atomically};
 
 use super::{PlayJob, Played, RunStats};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::game_stats::GameStats;
+use crate::limits;
 use crate::shared_games::play_shared;
 
 /// A [`PlayJob`] whose record this process has locked.
@@ -77,6 +78,7 @@ pub struct SoFar<'a> {
 
 impl OpenJob {
     pub(super) fn open(job: PlayJob) -> Result<Self> {
+        limits::total_games(job.words.len(), job.games_per_word).map_err(Error::TooManyGames)?;
         let specs = job.specs();
         // `is_taken` locks a file for a moment, so no other process may call it while this one locks its record.
         let gate = FileLock::wait(job.files.lock())?;

@@ -57,8 +57,11 @@ impl Offload {
         let (free_down, take_down) = pool(&self.gradients);
         let (free_up, take_up) = pool(&self.parameters);
         thread::scope(|scope| {
-            let down = scope.spawn(move || self.download(gradients, &take_down, &send_down));
-            let up = scope.spawn(move || self.upload(parameters, &updated, &free_up));
+            let thread = |name: &str| thread::Builder::new().name(name.into());
+            let download = move || self.download(gradients, &take_down, &send_down);
+            let down = thread("download").spawn_scoped(scope, download).map_err(no_thread)?;
+            let upload = move || self.upload(parameters, &updated, &free_up);
+            let up = thread("upload").spawn_scoped(scope, upload).map_err(no_thread)?;
             let outcome = kernels::without(|| -> Result<()> {
                 for Staged { layer, buffer } in downloaded {
                     let len = parameters[layer].elem_count();
@@ -119,6 +122,10 @@ fn pool(buffers: &[Tensor]) -> (Sender<Tensor>, Receiver<Tensor>) {
         let _ = free.send(buffer.clone());
     }
     (free, take)
+}
+
+fn no_thread(error: std::io::Error) -> Error {
+    Error::Candle(candle_core::Error::Msg(format!("a thread that copies layers cannot be started: {error}")))
 }
 
 fn joined(outcome: thread::Result<Result<()>>) -> Result<()> {

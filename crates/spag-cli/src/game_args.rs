@@ -1,0 +1,50 @@
+//! The flags of games.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use spag_game::{JudgeKind, PlayConfig, PromptSet};
+use spag_selfplay::limits;
+
+use crate::{Result, flags, prompts};
+
+/// The flags of programs that play games on a list of words.
+#[derive(Clone, Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub struct GameArgs {
+    /// Maximum number of turns in a game, at most 1000. A turn is one utterance of each player.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::whole(limits::TURNS), help_heading = "Games")]
+    pub taboo_max_turns: usize,
+    /// Stop after N consecutive failed games, so that a dead endpoint cannot exhaust the word list.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::whole(limits::FAILED_IN_A_ROW), help_heading = "Games")]
+    max_failed_in_a_row: usize,
+    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
+    #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]
+    pub judge: JudgeKind,
+    /// Prompts to use instead of the built-in ones (JSON).
+    #[arg(long, value_name = "FILE", help_heading = "Games")]
+    prompts: Option<PathBuf>,
+}
+
+impl GameArgs {
+    /// The judge and the limits of a run.
+    pub fn play_config(&self) -> PlayConfig {
+        PlayConfig { judge: self.judge, max_failed_in_a_row: self.max_failed_in_a_row, ..PlayConfig::default() }
+    }
+
+    /// The prompts.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not a set of prompts.
+    pub fn prompts(&self) -> Result<PromptSet> {
+        prompts::load(self.prompts.as_deref())
+    }
+
+    /// The judge and the prompts in records of games.
+    ///
+    /// # Errors
+    /// The file of the prompts cannot be read.
+    pub fn describe(&self) -> Result<String> {
+        Ok(format!("judge={}; prompts={}", self.judge, prompts::fingerprint(self.prompts.as_deref())?))
+    }
+}
