@@ -33,7 +33,7 @@ mod base;
 pub use base::{BaseReport, make_base};
 pub use config::{
     BaseConfig, DocumentSettings, EvaluationSettings, ImitationSettings, ProbeSettings, RewardSettings, RunConfig,
-    SelfPlaySettings, SftSettings, ShapeSettings, TokenizerSettings,
+    SelfPlaySettings, SftSettings, ShapeSettings, TokenizerSettings, read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;

@@ -1,12 +1,29 @@
 //! `spag make-base CONFIG.toml`: every setting of the base model.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use spag_selfplay::limits;
 use spag_train::{DataOrder, SchedulerType, TrainConfig, TrainMethod};
 
-use super::layers::{find_input, load_config, require_positive};
-use crate::error::Result;
+use super::layers::{find_input, load_config, require_ranges};
+use crate::error::{Error, Result};
+
+/// Documents, which are kept in memory.
+const DOCUMENTS: RangeInclusive<usize> = 1..=2_000_000;
+/// Tokens of a vocabulary.
+const PIECES: RangeInclusive<usize> = 1..=1 << 20;
+/// Extra occurrences of a word, which are kept in memory.
+const WORD_WEIGHT: RangeInclusive<usize> = 0..=10_000;
+/// Widths of a model.
+const WIDTH: RangeInclusive<usize> = 1..=65_536;
+/// Blocks of a model.
+const BLOCKS: RangeInclusive<usize> = 1..=1024;
+/// Questions of each kind.
+const PROBES: RangeInclusive<usize> = 1..=100_000;
+/// The weight of a kind of documents.
+const SHARE: RangeInclusive<f64> = 0.0..=1e6;
 
 /// `[tokenizer]`: byte pair encoding of the documents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -162,17 +179,47 @@ impl BaseConfig {
     /// Unknown keys and wrong types (with file and line), missing inputs, and invalid values.
     pub fn load(file: impl AsRef<Path>, overrides: &[String]) -> Result<Self> {
         let file = file.as_ref();
-        let mut config: Self = load_config(file, overrides)?;
+        let layers = load_config::<Self>(file, overrides)?;
+        layers.check(Self::check)?;
+        let mut config = layers.config;
         for (setting, path) in [("lexicon", &mut config.lexicon), ("prompts", &mut config.prompts)] {
             *path = path.as_deref().map(|path| find_input(setting, path, file)).transpose()?;
         }
-        require_positive(&[
-            ("max_turns", config.max_turns),
-            ("tokenizer.documents", config.tokenizer.documents),
-            ("documents.count", config.documents.count),
-            ("probes.count", config.probes.count),
-        ])?;
-        config.train.check()?;
         Ok(config)
+    }
+
+    fn check(&self) -> Result<()> {
+        let Self { tokenizer, model, documents, .. } = self;
+        require_ranges(&[
+            ("max_turns", self.max_turns, limits::TURNS),
+            ("tokenizer.pieces", tokenizer.pieces, PIECES),
+            ("tokenizer.documents", tokenizer.documents, DOCUMENTS),
+            ("tokenizer.word_weight", tokenizer.word_weight, WORD_WEIGHT),
+            ("model.hidden_size", model.hidden_size, WIDTH),
+            ("model.intermediate_size", model.intermediate_size, WIDTH),
+            ("model.num_hidden_layers", model.num_hidden_layers, BLOCKS),
+            ("model.num_attention_heads", model.num_attention_heads, WIDTH),
+            ("model.max_position_embeddings", model.max_position_embeddings, limits::LENGTH),
+            ("documents.count", documents.count, DOCUMENTS),
+            ("probes.count", self.probes.count, PROBES),
+        ])?;
+        let mix = &documents.mix;
+        require_ranges(&[
+            ("model.rope_theta", model.rope_theta, 1.0..=1e12),
+            ("model.rms_norm_eps", model.rms_norm_eps, 0.0..=1.0),
+            ("model.initializer_range", model.initializer_range, 0.0..=1000.0),
+            ("documents.mix.games", mix.games, SHARE),
+            ("documents.mix.running", mix.running, SHARE),
+            ("documents.mix.facts", mix.facts, SHARE),
+            ("documents.mix.questions", mix.questions, SHARE),
+            ("documents.mix.riddles", mix.riddles, SHARE),
+        ])?;
+        if model.hidden_size % model.num_attention_heads != 0 {
+            return Err(Error::BadSetting {
+                setting: "model.num_attention_heads",
+                message: format!("{} heads do not divide hidden_size {}", model.num_attention_heads, model.hidden_size),
+            });
+        }
+        Ok(self.train.check()?)
     }
 }

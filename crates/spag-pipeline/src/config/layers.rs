@@ -3,39 +3,90 @@
 //! Each layer is checked alone, so that an error names its file and line. Then the layers are merged as TOML trees, in
 //! which later layers win setting by setting.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use spag_io::{Ranged, in_range, quote, read_text};
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
 
+/// Bytes of a configuration file.
+const MAX_BYTES: u64 = 1 << 20;
+/// Files of which each extends the next.
+const MAX_FILES: usize = 32;
+/// Keys of an override, from the outermost table to the setting.
+const MAX_KEYS: usize = 16;
+
+/// A configuration and the layers that it was merged from.
+pub(super) struct Layers<C> {
+    /// All layers merged.
+    pub(super) config: C,
+    /// Each file and override with its place, on top of the defaults, from the lowest to the highest.
+    layers: Vec<(String, C)>,
+}
+
 /// Reads the defaults of `C`, then the files that `file` extends, `file` itself, and `overrides` (each `key.path=value`).
 ///
 /// The value of an override is parsed as TOML; if it is not TOML, it is a string, so `run_dir=runs/b` needs no quotes.
-pub(super) fn load_config<C: Serialize + DeserializeOwned + Default>(file: &Path, overrides: &[String]) -> Result<C> {
+pub(super) fn load_config<C>(file: &Path, overrides: &[String]) -> Result<Layers<C>>
+where
+    C: Serialize + DeserializeOwned + Default,
+{
     let mut table = Table::try_from(C::default())
         .map_err(|error| Error::Malformed { place: "the built-in defaults".to_owned(), message: error.to_string() })?;
-    merge(&mut table, read_file::<C>(file, &mut Vec::new())?);
+    let mut layers = Vec::new();
+    for (place, tree, layer) in read_files::<C>(file)? {
+        merge(&mut table, tree);
+        layers.push((place, layer));
+    }
     for text in overrides {
-        let tree = parse_override(text)?;
+        let place = format!("--set {}", quote(text));
+        let tree = parse_override(text, &place)?;
         if tree.contains_key("extends") {
             let message = "`extends` can be set in a configuration file only".to_owned();
-            return Err(Error::Malformed { place: format!("--set {text}"), message });
+            return Err(Error::Malformed { place, message });
         }
-        C::deserialize(tree.clone()).map_err(|error| explain(&error, format!("--set {text}"), None))?;
+        let layer = C::deserialize(tree.clone()).map_err(|error| explain(&error, place.clone(), None))?;
         merge(&mut table, tree);
+        layers.push((place, layer));
     }
-    C::deserialize(table).map_err(|error| explain(&error, file.display().to_string(), None))
+    let config = C::deserialize(table).map_err(|error| explain(&error, file.display().to_string(), None))?;
+    Ok(Layers { config, layers })
 }
 
-/// Checks that counts are at least 1.
-pub(super) fn require_positive(settings: &[(&'static str, usize)]) -> Result<()> {
-    match settings.iter().find(|(_, value)| *value == 0) {
-        Some((setting, _)) => Err(Error::BadSetting { setting, message: "must be at least 1".to_owned() }),
-        None => Ok(()),
+impl<C> Layers<C> {
+    /// Checks the values. An error names the file or override that the invalid value is from: the highest layer in which
+    /// it is wrong too.
+    pub(super) fn check(&self, check: impl Fn(&C) -> Result<()>) -> Result<()> {
+        let Err(error) = check(&self.config) else { return Ok(()) };
+        let message = error.to_string();
+        let same = |layer: &C| check(layer).is_err_and(|error| error.to_string() == message);
+        match self.layers.iter().rev().find(|(_, layer)| same(layer)) {
+            Some((place, _)) => Err(Error::Malformed { place: place.clone(), message }),
+            None => Err(error),
+        }
     }
+}
+
+/// Reads a TOML file. An error names the file and, if known, the line.
+///
+/// # Errors
+/// The file cannot be read or is larger than a configuration can be, is not TOML, has an unknown key or a wrong type.
+pub fn read_toml<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T> {
+    let path = path.as_ref();
+    let text = read_text(path, MAX_BYTES)?;
+    toml::from_str(&text).map_err(|error| explain(&error, path.display().to_string(), Some(&text)))
+}
+
+/// Checks that each value is in its range.
+pub(super) fn require_ranges<T: Ranged>(settings: &[(&'static str, T, RangeInclusive<T>)]) -> Result<()> {
+    settings.iter().try_for_each(|(setting, value, range)| {
+        let wrong = |expected| Error::BadSetting { setting, message: format!("{expected}, not {value}") };
+        in_range(*value, range.clone()).map(drop).map_err(wrong)
+    })
 }
 
 /// Finds an input file or folder. A relative path is looked up in the current directory, then in the parent of the
@@ -53,20 +104,24 @@ pub(super) fn find_input(setting: &'static str, path: &Path, config_file: &Path)
 }
 
 /// An override as a tree of tables with one leaf.
-fn parse_override(text: &str) -> Result<Table> {
-    let bad = || Error::Malformed {
-        place: format!("--set {text}"),
-        message: "an override is written key=value, for instance --set self_play.games=96".to_owned(),
-    };
-    let (key, value) = text.split_once('=').ok_or_else(bad)?;
-    let mut keys = key.split('.').map(str::trim);
-    if keys.clone().any(str::is_empty) {
-        return Err(bad());
+fn parse_override(text: &str, place: &str) -> Result<Table> {
+    let bad = |message: String| Error::Malformed { place: place.to_owned(), message };
+    let syntax = || bad("an override is written key=value, for instance --set self_play.games=96".to_owned());
+    let (key, value) = text.split_once('=').ok_or_else(syntax)?;
+    // Deeper trees would exhaust the stack when they are merged or dropped.
+    let keys: Vec<&str> = key.splitn(MAX_KEYS + 1, '.').map(str::trim).collect();
+    if keys.len() > MAX_KEYS {
+        return Err(bad(format!("no setting has more than {MAX_KEYS} keys")));
     }
-    let first = keys.next().ok_or_else(bad)?;
+    if keys.iter().any(|key| key.is_empty()) {
+        return Err(syntax());
+    }
     let leaf = parse_value(value.trim());
-    let value = keys.rev().fold(leaf, |inner, key| Value::Table(Table::from_iter([(key.to_owned(), inner)])));
-    Ok(Table::from_iter([(first.to_owned(), value)]))
+    let tree = keys.into_iter().rev().fold(leaf, |inner, key| Value::Table(Table::from_iter([(key.to_owned(), inner)])));
+    match tree {
+        Value::Table(table) => Ok(table),
+        _ => Err(syntax()),
+    }
 }
 
 fn parse_value(text: &str) -> Value {
@@ -79,32 +134,42 @@ fn parse_value(text: &str) -> Value {
         .unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-fn read_file<C: DeserializeOwned>(path: &Path, seen: &mut Vec<PathBuf>) -> Result<Table> {
-    let canonical = path.canonicalize().map_err(Error::io("read this configuration", path))?;
-    if seen.contains(&canonical) {
-        return Err(Error::ExtendsItself { path: path.to_path_buf() });
-    }
-    seen.push(canonical);
+/// A configuration file: its place in messages, its tree, and its settings on top of the defaults.
+type FileLayer<C> = (String, Table, C);
 
-    let text = std::fs::read_to_string(path).map_err(Error::io("read this configuration", path))?;
-    let place = path.display().to_string();
-    let mut table: Table = text.parse().map_err(|error| explain(&error, place.clone(), Some(&text)))?;
-    // Deserialised from the text, since the tree has no line numbers.
-    toml::from_str::<C>(&text).map_err(|error| explain(&error, place, Some(&text)))?;
-
-    match table.remove("extends") {
-        Some(Value::String(parent)) => {
-            let folder = path.parent().unwrap_or(Path::new(""));
-            let mut below = read_file::<C>(&folder.join(parent), seen)?;
-            merge(&mut below, table);
-            Ok(below)
+/// Reads `path` and the files that it extends, the lowest first.
+fn read_files<C: DeserializeOwned>(path: &Path) -> Result<Vec<FileLayer<C>>> {
+    let mut files = Vec::new();
+    let mut seen: Vec<PathBuf> = Vec::new();
+    let mut next = Some(path.to_path_buf());
+    while let Some(path) = next {
+        let canonical = path.canonicalize().map_err(Error::io("read this configuration", &path))?;
+        if seen.contains(&canonical) {
+            return Err(Error::ExtendsItself { path });
         }
-        Some(_) => Err(Error::Malformed {
-            place: path.display().to_string(),
-            message: "`extends` must be the path of another configuration, relative to this one".to_owned(),
-        }),
-        None => Ok(table),
+        if seen.len() == MAX_FILES {
+            let message = format!("more than {MAX_FILES} configurations extend each other; join some of them");
+            return Err(Error::Malformed { place: path.display().to_string(), message });
+        }
+        seen.push(canonical);
+
+        let text = read_text(&path, MAX_BYTES)?;
+        let place = path.display().to_string();
+        let mut tree: Table = text.parse().map_err(|error| explain(&error, place.clone(), Some(&text)))?;
+        // Deserialised from the text, since the tree has no line numbers.
+        let layer = toml::from_str::<C>(&text).map_err(|error| explain(&error, place.clone(), Some(&text)))?;
+        next = match tree.remove("extends") {
+            Some(Value::String(parent)) => Some(path.parent().unwrap_or(Path::new("")).join(parent)),
+            Some(_) => {
+                let message = "`extends` must be the path of another configuration, relative to this one".to_owned();
+                return Err(Error::Malformed { place, message });
+            }
+            None => None,
+        };
+        files.push((place, tree, layer));
     }
+    files.reverse();
+    Ok(files)
 }
 
 fn merge(below: &mut Table, above: Table) {
@@ -136,7 +201,7 @@ fn explain(error: &toml::de::Error, place: String, text: Option<&str>) -> Error 
         None => {
             let quoted = line
                 .and_then(|line| text?.lines().nth(line.checked_sub(1)?))
-                .map(|line| format!(" in `{}`", line.trim()));
+                .map(|line| format!(" in `{}`", quote(line.trim())));
             Error::Malformed { place, message: format!("{}{}", error.message(), quoted.unwrap_or_default()) }
         }
     }

@@ -13,6 +13,7 @@ use spag_world::Lexicon;
 use crate::error::Result;
 
 pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenizerSettings};
+pub use layers::read_toml;
 pub use run::RunConfig;
 pub use sections::{EvaluationSettings, ImitationSettings, RewardSettings, SelfPlaySettings, SftSettings};
 

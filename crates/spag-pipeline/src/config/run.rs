@@ -1,15 +1,23 @@
 //! `spag run CONFIG.toml`: every setting of the loop.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spag_game::JudgeKind;
 use spag_model::DeviceChoice;
+use spag_rewards::CreditConfig;
+use spag_selfplay::limits;
 use spag_train::TrainConfig;
 
-use super::layers::{find_input, load_config, require_positive};
+use super::layers::{find_input, load_config, require_ranges};
 use super::sections::{EvaluationSettings, ImitationSettings, RewardSettings, SelfPlaySettings, SftSettings};
 use crate::error::{Error, Result};
+
+/// Rounds of self-play and training.
+const EPOCHS: RangeInclusive<usize> = 0..=1000;
+/// SFT samples per game sample.
+const SFT_SHARE: RangeInclusive<f64> = 0.0..=100.0;
 
 /// The configuration of a run, in which [`RunConfig::load`] has set every value and found every input.
 ///
@@ -94,23 +102,18 @@ impl RunConfig {
     /// Unknown keys and wrong types (with file and line), missing inputs, and invalid values.
     pub fn load(file: impl AsRef<Path>, overrides: &[String]) -> Result<Self> {
         let file = file.as_ref();
-        let mut config: Self = load_config(file, overrides)?;
+        let layers = load_config::<Self>(file, overrides)?;
+        layers.check(Self::check)?;
+        let mut config = layers.config;
         config.base_model = find_input("base_model", &config.base_model, file)?;
         for (setting, path) in
             [("lexicon", &mut config.lexicon), ("words", &mut config.words), ("prompts", &mut config.prompts)]
         {
             *path = path.as_deref().map(|path| find_input(setting, path, file)).transpose()?;
         }
-        config.check()?;
         let epochs = config.evaluation.epochs.get_or_insert_with(|| (1..=config.epochs).collect());
         epochs.sort_unstable();
         epochs.dedup();
-        if let Some(epoch) = epochs.iter().find(|e| !(1..=config.epochs).contains(*e)) {
-            return Err(Error::BadSetting {
-                setting: "evaluation.epochs",
-                message: format!("epoch {epoch} does not exist; the run has 1 to {}", config.epochs),
-            });
-        }
         Ok(config)
     }
 
@@ -126,28 +129,35 @@ impl RunConfig {
     }
 
     fn check(&self) -> Result<()> {
-        require_positive(&[
-            ("max_turns", self.max_turns),
-            ("imitation.games", self.imitation.games),
-            ("self_play.games", self.self_play.games),
-            ("self_play.max_new_tokens", self.self_play.max_new_tokens),
-            ("self_play.games_in_flight", self.self_play.games_in_flight),
-            ("evaluation.games", self.evaluation.games),
+        let or_none = |games: RangeInclusive<usize>| 0..=*games.end();
+        require_ranges(&[
+            ("max_turns", self.max_turns, limits::TURNS),
+            ("epochs", self.epochs, EPOCHS),
+            ("imitation.games", self.imitation.games, limits::GAMES),
+            ("self_play.games", self.self_play.games, limits::GAMES),
+            ("self_play.max_new_tokens", self.self_play.max_new_tokens, limits::NEW_TOKENS),
+            ("self_play.games_in_flight", self.self_play.games_in_flight, limits::GAMES_IN_FLIGHT),
+            ("evaluation.games", self.evaluation.games, limits::GAMES),
+            ("evaluation.self_play_games", self.evaluation.self_play_games, or_none(limits::GAMES)),
+            ("evaluation.sample_games", self.evaluation.sample_games, or_none(limits::GAMES)),
+        ])?;
+        require_ranges(&[
+            ("sft.share", self.sft.share, SFT_SHARE),
+            ("rewards.decay_weight", self.rewards.decay_weight, *CreditConfig::DECAY_WEIGHT.start()..=1.0),
         ])?;
         for (setting, value) in [
             ("self_play.temperature", self.self_play.temperature),
             ("evaluation.temperature", self.evaluation.temperature),
-            ("sft.share", self.sft.share),
         ] {
-            if !(value.is_finite() && value >= 0.0) {
-                let message = format!("must be a number of 0 or more, not {value}");
-                return Err(Error::BadSetting { setting, message });
+            if value != 0.0 {
+                require_ranges(&[(setting, value, limits::TEMPERATURE)])?;
             }
         }
-        let decay = self.rewards.decay_weight;
-        if !(decay > 0.0 && decay <= 1.0) {
-            let message = format!("must be above 0 and at most 1, not {decay}");
-            return Err(Error::BadSetting { setting: "rewards.decay_weight", message });
+        if let Some(epoch) = self.evaluation.epochs.iter().flatten().find(|epoch| !(1..=self.epochs).contains(*epoch)) {
+            return Err(Error::BadSetting {
+                setting: "evaluation.epochs",
+                message: format!("epoch {epoch} does not exist; the run has 1 to {}", self.epochs),
+            });
         }
         self.imitation.train.check()?;
         Ok(self.train.check()?)
