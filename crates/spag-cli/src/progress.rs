@@ -192,7 +192,13 @@ impl LogLines {
         let eta =
             if self.done < self.total && left.is_finite() { format!(", {} left", clock(left)) } else { String::new() };
         let note = if self.note.is_empty() { String::new() } else { format!("  {}", quote(&self.note)) };
-        format!("{}: {}/{}  {rate:.1}/s, {} passed{eta}{note}", quote(&self.what), self.done, self.total, clock(elapsed))
+        format!(
+            "{}: {}/{}  {rate:.1}/s, {} passed{eta}{note}",
+            quote(&self.what),
+            self.done,
+            self.total,
+            clock(elapsed)
+        )
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::row::cause;
+use crate::whole::read_whole;
 
 /// A file that replaces the one at its path only when it is complete.
 ///
@@ -147,15 +148,15 @@ pub fn write_jsonl_atomically(path: impl AsRef<Path>, rows: &[impl Serialize]) -
     file.commit()
 }
 
-/// Reads a JSON file that holds one value; `None` if there is no such file.
+/// Reads a JSON file that holds one value, of at most 1 GiB; `None` if there is no such file.
 ///
 /// # Errors
-/// The file cannot be read, or is not a `T`.
+/// The file cannot be read, is not a regular file, is larger, or is not a `T`.
 pub fn read_json<T: serde::de::DeserializeOwned>(path: impl AsRef<Path>) -> Result<Option<T>> {
     let path = path.as_ref();
-    let bytes = match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(Error::io(path))?,
+    let bytes = match read_whole(path, 1 << 30) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read?,
     };
     let value = serde_json::from_slice(&bytes);
     value.map(Some).map_err(|error| Error::Json { path: path.to_owned(), reason: cause::<T>(&bytes, "file", &error) })

@@ -55,6 +55,7 @@ impl<T: Serialize> JsonlAppender<T> {
             return Ok((Self::create(path)?, Vec::new()));
         }
         let io = Error::io(path);
+        regular(path)?;
         let mut file = File::options().read(true).write(true).open(path).map_err(io)?;
         lock_file(&file, path)?;
         let complete = complete_length(&file).map_err(io)?;
@@ -93,10 +94,19 @@ impl<T: Serialize> JsonlAppender<T> {
 pub fn read_complete_lines<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<Vec<T>> {
     let path = path.as_ref();
     let io = Error::io(path);
+    regular(path)?;
     let mut file = File::open(path).map_err(io)?;
     let complete = complete_length(&file).map_err(io)?;
     file.rewind().map_err(io)?;
     rows(path, file, complete)
+}
+
+/// Fails if a path is not a regular file: opening a pipe could wait for ever, and the lines of a device never end.
+fn regular(path: &Path) -> Result<()> {
+    let found = std::fs::metadata(path).map_err(Error::io(path))?;
+    let kind = if found.is_dir() { io::ErrorKind::IsADirectory } else { io::ErrorKind::InvalidInput };
+    let refused = io::Error::new(kind, "this is not a regular file, which a file that grows has to be");
+    if found.is_file() { Ok(()) } else { Err(Error::Io { path: path.to_owned(), source: refused }) }
 }
 
 /// The rows in the first `length` bytes.
@@ -121,5 +131,24 @@ fn complete_length(file: &File) -> io::Result<u64> {
         let length = buffer.len();
         read += length as u64;
         input.consume(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Classify, ErrorClass};
+
+    #[test]
+    fn only_regular_files_are_resumed_and_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [Path::new("/dev/zero"), Path::new("/dev/full"), folder.path()] {
+            let resumed = JsonlAppender::<u32>::resume(path).map(|_| ()).unwrap_err();
+            let read = read_complete_lines::<u32>(path).unwrap_err();
+            for error in [resumed, read] {
+                assert!(error.to_string().contains("not a regular file"), "{error}");
+                assert_eq!(error.class(), ErrorClass::BadInput);
+            }
+        }
     }
 }

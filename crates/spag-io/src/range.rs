@@ -52,7 +52,11 @@ mod tests {
     #[test]
     fn numbers_out_of_range_are_refused() {
         for text in ["0", "10", "-1", "1.5", "", "1e1", "18446744073709551616", " 3"] {
-            assert_eq!(parse_in_range(text, 1..=9usize).unwrap_err(), "expected a whole number from 1 to 9", "{text:?}");
+            assert_eq!(
+                parse_in_range(text, 1..=9usize).unwrap_err(),
+                "expected a whole number from 1 to 9",
+                "{text:?}"
+            );
         }
         for text in ["nan", "inf", "-inf", "0.49", "2e308", "x"] {
             assert_eq!(parse_in_range(text, 0.5..=2.0).unwrap_err(), "expected a number from 0.5 to 2", "{text:?}");

@@ -117,7 +117,8 @@ fn parse_override(text: &str, place: &str) -> Result<Table> {
         return Err(syntax());
     }
     let leaf = parse_value(value.trim());
-    let tree = keys.into_iter().rev().fold(leaf, |inner, key| Value::Table(Table::from_iter([(key.to_owned(), inner)])));
+    let tree =
+        keys.into_iter().rev().fold(leaf, |inner, key| Value::Table(Table::from_iter([(key.to_owned(), inner)])));
     match tree {
         Value::Table(table) => Ok(table),
         _ => Err(syntax()),
