@@ -81,10 +81,8 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     threads::start()?;
     let words = read_words(&args.data_path)?;
     let longest = words.iter().max_by_key(|word| word.len()).cloned().unwrap_or_default();
-    limits::total_games(words.len(), args.games_per_word).map_err(|problem| Error::BadValue {
-        flag: format!("--games_per_word {}", args.games_per_word),
-        problem,
-    })?;
+    limits::total_games(words.len(), args.games_per_word)
+        .map_err(|problem| Error::BadValue { flag: format!("--games_per_word {}", args.games_per_word), problem })?;
     let prompts = args.games.prompts()?;
     let mut job = job(args, words, env)?.open()?;
     if env.world_size > 1 {

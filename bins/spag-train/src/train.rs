@@ -11,12 +11,14 @@ use crate::args::TrainArgs;
 use spag_cli::{
     Result, TerminalProgress, exit, fit_max_length,
     flags::{self, Notes, Task},
+    threads,
 };
 
 /// Runs the program on `args`, which start with its name.
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let (args, notes) = flags::parse_reference::<TrainArgs>(Task::Training, args)?;
     let env = LaunchEnv::detect()?;
+    threads::start()?;
     let first = env.rank == 0;
     let (mut job, notes) = job(args, notes)?;
     // The notes are the same on all ranks.

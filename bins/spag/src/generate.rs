@@ -13,7 +13,7 @@ use spag_game::game_seed;
 use spag_io::{AtomicFile, Progress, RowReader};
 use spag_model::{Completion, Engine, FinishReason, Generate, GenerationConfig, Request, RequestId};
 
-use spag_cli::{EngineArgs, LoadArgs, Result, SamplingArgs, TerminalProgress, exit};
+use spag_cli::{EngineArgs, LoadArgs, Result, SamplingArgs, TerminalProgress, exit, threads};
 
 /// Complete the prompts of a file.
 #[derive(Debug, Args)]
@@ -65,6 +65,7 @@ struct CompletionRow<'a> {
 
 pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     args.loading.open()?;
+    threads::start()?;
     let rows = RowReader::<PromptRow>::open(&args.input)?.map(|row| row.map(|(_, row)| row.prompt));
     let prompts: Vec<String> = rows.collect::<spag_io::Result<_>>()?;
     let checkpoint = args.loading.load(&args.model)?;

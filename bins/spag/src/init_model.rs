@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use spag_model::{Layout, LlamaConfig, SpecialIds, Tokenizer, WeightDtype, WriteOptions, write_random_model};
 
-use spag_cli::{Error, Result, exit};
+use spag_cli::{Error, Result, exit, threads};
 
 /// Write a checkpoint with random weights for a config.json.
 #[derive(Debug, Args)]
@@ -31,6 +31,7 @@ pub(crate) struct InitModelArgs {
 
 pub(crate) fn run(args: InitModelArgs) -> Result<()> {
     let config = LlamaConfig::from_file(&args.config)?;
+    threads::start()?;
     let beside = args.config.with_file_name("tokenizer.json");
     let path = args.tokenizer.or_else(|| beside.is_file().then_some(beside));
     let tokenizer = path.map(|path| tokenizer(&path, &config, &args.config)).transpose()?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use spag_pipeline::{BaseConfig, make_base};
 
-use spag_cli::{Result, TerminalProgress, exit};
+use spag_cli::{Result, TerminalProgress, exit, threads};
 
 /// Train a base model and its tokenizer from the lexicon and a seed.
 #[derive(Debug, Args)]
@@ -21,6 +21,7 @@ pub(crate) struct MakeBaseArgs {
 
 pub(crate) fn run(args: MakeBaseArgs) -> Result<()> {
     let config = BaseConfig::load(&args.config, &args.set)?;
+    threads::start()?;
     let report = make_base(&config, &mut TerminalProgress::default())?;
     exit::say(format_args!(
         "{} parameters, {} pieces, {} documents, {} tokens in {:.0} s, loss {:.3} -> {:.3}\nmodel in {}",

@@ -8,7 +8,7 @@ use spag_dist::{JoinOptions, LaunchEnv};
 use spag_io::Silent;
 use spag_pipeline::{RunConfig, render_text};
 
-use spag_cli::{Result, TerminalProgress, exit};
+use spag_cli::{Result, TerminalProgress, exit, threads};
 
 /// Run the whole loop: imitation, rounds of self-play and training, evaluation, report.
 ///
@@ -28,6 +28,7 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: RunArgs) -> Result<()> {
     let env = LaunchEnv::detect()?;
     let config = RunConfig::load(&args.config, &args.set)?;
+    threads::start()?;
     // A stage that runs on one rank may take long. Heartbeats detect lost ranks.
     let options = JoinOptions { collective_timeout: Duration::from_secs(24 * 3600), ..JoinOptions::detect()? };
     let group = spag_dist::join_on(&env, &options, config.device.open(env.local_rank)?.device())?;

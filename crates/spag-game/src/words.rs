@@ -1,6 +1,8 @@
 //! Lists of target words: UTF-8, one word a line.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -8,13 +10,24 @@ use crate::error::{Error, Result};
 /// The most characters of a word.
 const MAX_LENGTH: usize = 200;
 
+/// The most bytes of a list.
+const MAX_BYTES: u64 = 1 << 28;
+
 /// Reads a list of target words.
 ///
 /// # Errors
-/// The file cannot be read or is not UTF-8, or a word is empty, too long or repeated. The error names the line.
+/// The file cannot be read or is not UTF-8, or a word is empty, too long, repeated, a comment, or has control characters.
+/// The error names the line.
 pub fn read_words(path: impl AsRef<Path>) -> Result<Vec<String>> {
     let path = path.as_ref();
-    let bytes = std::fs::read(path).map_err(spag_io::Error::io(path))?;
+    let mut bytes = Vec::new();
+    // Not only regular files: a shell may pass a pipe. The limit is for devices that never end.
+    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
+    read.map_err(spag_io::Error::io(path))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let reason = format!("the file has more than {MAX_BYTES} bytes, the most of a word list");
+        return Err(Error::Line { path: path.to_owned(), line: 1, reason });
+    }
     parse_words(&bytes).map_err(|(line, reason)| Error::Line { path: path.to_owned(), line, reason })
 }
 
@@ -33,6 +46,13 @@ fn parse_words(bytes: &[u8]) -> std::result::Result<Vec<String>, (usize, String)
         }
         if word.chars().count() > MAX_LENGTH {
             return Err((line, format!("this line has more than {MAX_LENGTH} characters; every line holds one word")));
+        }
+        if word.contains(char::is_control) {
+            let word = spag_io::quote(word);
+            return Err((line, format!("`{word}` has a control character; every line holds one word")));
+        }
+        if word.starts_with('#') {
+            return Err((line, "this line starts with #; a word list has no comments, so remove it".to_owned()));
         }
         if let Some(first) = lines.insert(word, line) {
             return Err((line, format!("{word:?} is on line {first} already; remove one of the two")));

@@ -21,7 +21,7 @@ impl Ranged for f64 {
 ///
 /// ```
 /// assert_eq!(spag_io::in_range(7, 1..=9), Ok(7));
-/// assert_eq!(spag_io::in_range(0, 1..=9).unwrap_err(), "expected a whole number from 1 to 9");
+/// assert_eq!(spag_io::in_range(0, 1..=9).unwrap_err(), "expected a whole number of at least 1 and at most 9");
 /// ```
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub fn parse_in_range<T: Ranged + std::str::FromStr>(text: &str, range: RangeInc
 }
 
 fn expected<T: Ranged>(range: RangeInclusive<T>) -> String {
-    format!("expected {} from {} to {}", T::KIND, range.start(), range.end())
+    format!("expected {} of at least {} and at most {}", T::KIND, range.start(), range.end())
 }
 
 #[cfg(test)]
@@ -54,12 +54,16 @@ mod tests {
         for text in ["0", "10", "-1", "1.5", "", "1e1", "18446744073709551616", " 3"] {
             assert_eq!(
                 parse_in_range(text, 1..=9usize).unwrap_err(),
-                "expected a whole number from 1 to 9",
+                "expected a whole number of at least 1 and at most 9",
                 "{text:?}"
             );
         }
         for text in ["nan", "inf", "-inf", "0.49", "2e308", "x"] {
-            assert_eq!(parse_in_range(text, 0.5..=2.0).unwrap_err(), "expected a number from 0.5 to 2", "{text:?}");
+            assert_eq!(
+                parse_in_range(text, 0.5..=2.0).unwrap_err(),
+                "expected a number of at least 0.5 and at most 2",
+                "{text:?}"
+            );
         }
         assert_eq!((parse_in_range("9", 1..=9usize), parse_in_range("1.", 0.5..=2.0)), (Ok(9), Ok(1.0)));
     }

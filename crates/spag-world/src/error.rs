@@ -9,13 +9,8 @@ use spag_io::{Classify, ErrorClass};
 #[non_exhaustive]
 pub enum Error {
     /// The lexicon file could not be read.
-    #[error("{path}: {source}", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] spag_io::Error),
     /// The lexicon file is not TOML of the expected shape.
     #[error("{path}: not a lexicon: {reason}", path = path.display())]
     Format {
@@ -40,7 +35,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Io { source, .. } => source.class(),
+            Self::File(error) => error.class(),
             Self::Format { .. } | Self::Rule { .. } => ErrorClass::BadInput,
         }
     }

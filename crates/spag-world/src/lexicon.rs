@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use spag_game::{Episode, Role};
+use spag_io::quote;
 
 use crate::error::{Error, Result};
 
@@ -52,6 +53,12 @@ const EMBEDDED: &str = include_str!("../data/lexicon.toml");
 const MAX_SHARED: usize = 2;
 /// The fewest clues of a word.
 const MIN_CLUES: usize = 3;
+/// The most clues of a word. All words are compared with each other, so these limits bound the time.
+const MAX_CLUES: usize = 100;
+/// The most words.
+const MAX_WORDS: usize = 5000;
+/// The most bytes of a lexicon file.
+const MAX_BYTES: u64 = 1 << 22;
 
 impl Lexicon {
     /// The lexicon that comes with this crate.
@@ -68,8 +75,7 @@ impl Lexicon {
     /// The file cannot be read, or breaks a rule; the error names word and clue.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        Self::parse(path, &text)
+        Self::parse(path, &spag_io::read_text(path, MAX_BYTES)?)
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self> {
@@ -81,7 +87,7 @@ impl Lexicon {
             for (word, clues) in row.words {
                 let clues: Vec<String> = clues
                     .try_into()
-                    .map_err(|e| format(format!("the clues of `{word}` are not a list of texts: {e}")))?;
+                    .map_err(|e| format(format!("the clues of `{}` are not a list of texts: {e}", quote(&word))))?;
                 entries.push(Entry { word, category: row.name.clone(), clues });
             }
             categories.push(row.name);
@@ -107,11 +113,17 @@ impl Lexicon {
         if self.entries.is_empty() {
             return Err("it has no words".into());
         }
+        if self.entries.len() > MAX_WORDS {
+            return Err(format!("it has {} words; {MAX_WORDS} are the most", self.entries.len()));
+        }
+        if let Some(entry) = self.entries.iter().find(|entry| entry.clues.len() > MAX_CLUES) {
+            return Err(format!("`{}` has {} clues; {MAX_CLUES} are the most", quote(&entry.word), entry.clues.len()));
+        }
         for (index, entry) in self.entries.iter().enumerate() {
             let Entry { word, category, clues } = entry;
             let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == ' ');
             if !plain(word) || word.contains(' ') || !plain(category) || !clues.iter().all(|c| plain(c)) {
-                return Err(format!("`{word}`: words, categories and clues are lower-case ASCII letters"));
+                return Err(format!("`{}`: words, categories and clues are lower-case ASCII letters", quote(word)));
             }
             if clues.iter().collect::<BTreeSet<_>>().len() < MIN_CLUES.max(clues.len()) {
                 return Err(format!("`{word}` needs at least {MIN_CLUES} clues, all different"));

@@ -78,6 +78,9 @@ pub(crate) fn run(args: ArenaArgs) -> Result<()> {
     exit::say(format_args!("{}\ngames, arena.json and arena.csv in {}", render_text(&table), args.output_dir.display()))
 }
 
+/// The most players: each two play each other.
+const MAX_PLAYERS: usize = 100;
+
 /// A validated arena.
 struct Arena<'a> {
     args: &'a ArenaArgs,
@@ -94,6 +97,10 @@ struct Arena<'a> {
 
 impl<'a> Arena<'a> {
     fn new(args: &'a ArenaArgs) -> Result<Self> {
+        if args.players.len() > MAX_PLAYERS {
+            let problem = format!("{} players; an arena has at most {MAX_PLAYERS}", args.players.len());
+            return Err(Error::BadValue { flag: "--players".into(), problem });
+        }
         let players = args.players.iter().map(|text| text.parse()).collect::<Result<Vec<NamedPlayer>, _>>()?;
         check_players(&players)?;
         if let Some(name) = &args.anchor {
@@ -105,7 +112,8 @@ impl<'a> Arena<'a> {
         let words = read_words(&args.words)?;
         let prompts = args.rules.prompts()?;
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
-        let games = game_specs(words.iter().cycle().take(args.games), args.rules.taboo_max_turns, args.playing.sampling.seed);
+        let games =
+            game_specs(words.iter().cycle().take(args.games), args.rules.taboo_max_turns, args.playing.sampling.seed);
         let rules = args.rules.describe()?;
         Ok(Self { args, players, described, pairings, games, prompts, rules })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Value, json};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
-use spag_io::gib;
+use spag_io::{format_gib, gib};
 use spag_model::{LlamaConfig, LoadOptions, OpenDevice, WeightDtype, load_model_with};
 use spag_selfplay::limits;
 use spag_train::{StepTiming, TimedRank, TimingConfig, peak_memory_of, time_steps_of_rank};
@@ -14,6 +14,11 @@ use spag_train::{StepTiming, TimedRank, TimingConfig, peak_memory_of, time_steps
 use super::ranks::RankArgs;
 use super::{BATCH, STEPS, TOKENS, round};
 use spag_cli::{DeviceArgs, Error, Result, exit, flags, threads};
+
+/// Bytes of all data.
+const MAX_DATA: usize = 1 << 30;
+/// Bytes of a sequence without its tokens.
+const SEQUENCE_BYTES: usize = 128;
 
 /// The flags of `spag bench train`.
 #[derive(Debug, Args)]
@@ -61,7 +66,8 @@ pub(crate) struct TrainArgs {
 pub(super) fn run(args: &TrainArgs) -> Result<()> {
     let env = LaunchEnv::detect()?;
     let device = args.device.open()?;
-    check_size(args)?;
+    let most_ranks = args.ranks.simulate.iter().copied().max().unwrap_or(env.world_size);
+    check_size(args, most_ranks)?;
     if args.ranks.simulate.is_empty() {
         let group = spag_dist::join_on(&env, &JoinOptions::detect()?, device.device())?;
         let (ranks, first) = (group.size(), group.rank() == 0);
@@ -82,13 +88,28 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
     Ok(())
 }
 
-/// Rejects micro-batches that no device can hold.
-fn check_size(args: &TrainArgs) -> Result<()> {
-    let tokens = args.batch.checked_mul(args.seq).unwrap_or(usize::MAX);
-    spag_io::in_range(tokens, TOKENS).map(drop).map_err(|expected| Error::BadValue {
-        flag: format!("--batch {} --seq {}", args.batch, args.seq),
-        problem: format!("{tokens} tokens in a micro-batch; {expected}"),
-    })
+/// Rejects micro-batches and data that no device can hold, before anything is allocated. Every step of every rank has
+/// sequences of its own.
+fn check_size(args: &TrainArgs, ranks: usize) -> Result<()> {
+    let bad = |problem: String| {
+        let flag = format!("--batch {} --seq {}", args.batch, args.seq);
+        Err(Error::BadValue { flag, problem })
+    };
+    let tokens = args.batch.saturating_mul(args.seq);
+    if let Err(expected) = spag_io::in_range(tokens, TOKENS) {
+        return bad(format!("{tokens} tokens in a micro-batch; {expected}"));
+    }
+    let sequences =
+        [args.accumulation, args.steps + args.warmup, ranks].into_iter().fold(args.batch, usize::saturating_mul);
+    let bytes = sequences.saturating_mul(SEQUENCE_BYTES + size_of::<u32>() * args.seq);
+    if bytes > MAX_DATA {
+        let most = format_gib(MAX_DATA as u64);
+        return bad(format!(
+            "the {sequences} sequences of all steps and ranks take {}, more than {most}",
+            format_gib(bytes as u64)
+        ));
+    }
+    Ok(())
 }
 
 /// Times the steps of this rank of `group`.

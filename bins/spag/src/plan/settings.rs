@@ -1,20 +1,34 @@
 //! The settings of a plan: flags, which override a plan file.
 
 use std::{
-    fs,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
 };
 
 use clap::{ArgAction, Args};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use spag_cli::{Error, Result, flags};
+use spag_io::{Ranged, in_range, read_text};
 use spag_model::{LlamaConfig, WeightDtype};
+use spag_pipeline::read_toml;
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
 use spag_train::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
 
 use super::PlanArgs;
 use super::hardware::Gpu;
+
+/// GPUs in all, or per host.
+const GPUS: RangeInclusive<usize> = 1..=65_536;
+/// GiB of a GPU or a host, and Gbit/s between hosts.
+const SIZE: RangeInclusive<f64> = 0.001..=1e6;
+/// Samples of a micro-batch, or micro-batches of a step.
+const BATCH: RangeInclusive<usize> = 1..=65_536;
+/// Tokens of a sample.
+const LENGTH: RangeInclusive<usize> = 1..=1 << 20;
+/// Tokens of a micro-batch. The bytes of a larger one could exceed 64 bits.
+const TOKENS: usize = 1 << 28;
+/// Bytes of a model's config.json.
+const MAX_CONFIG: u64 = 1 << 20;
 
 /// A plan file.
 #[derive(Debug, Default, Deserialize)]
@@ -37,23 +51,23 @@ struct ModelSection {
 #[serde(deny_unknown_fields, default)]
 #[command(rename_all = "snake_case")]
 pub(super) struct HardwareSection {
-    /// GPUs in all, one rank each [default: 1]
-    #[arg(long, value_name = "N", value_parser = flags::count)]
+    /// GPUs in all, one rank each, at most 65536 [default: 1]
+    #[arg(long, value_name = "N", value_parser = flags::whole(GPUS))]
     gpus: Option<usize>,
     /// GPUs per host [default: 8]
-    #[arg(long, value_name = "N", value_parser = flags::count)]
+    #[arg(long, value_name = "N", value_parser = flags::whole(GPUS))]
     gpus_per_node: Option<usize>,
     /// The kind of GPU; by default, chosen by --gpu_memory
     #[arg(long, value_name = "KIND")]
     gpu: Option<Gpu>,
     /// GiB per GPU, if other than that of its kind
-    #[arg(long, value_name = "GIB", value_parser = flags::positive)]
+    #[arg(long, value_name = "GIB", value_parser = flags::within(SIZE))]
     gpu_memory: Option<f64>,
     /// GiB per host; not checked by default
-    #[arg(long, value_name = "GIB", value_parser = flags::positive)]
+    #[arg(long, value_name = "GIB", value_parser = flags::within(SIZE))]
     host_memory: Option<f64>,
     /// Gbit/s between hosts, per host and in each direction [default: 200]
-    #[arg(long, value_name = "GBIT", value_parser = flags::positive)]
+    #[arg(long, value_name = "GBIT", value_parser = flags::within(SIZE))]
     network: Option<f64>,
 }
 
@@ -63,13 +77,13 @@ pub(super) struct HardwareSection {
 #[command(rename_all = "snake_case")]
 pub(super) struct TrainingSection {
     /// Samples of a micro-batch [default: 8]
-    #[arg(long, value_name = "N", value_parser = flags::count)]
+    #[arg(long, value_name = "N", value_parser = flags::whole(BATCH))]
     per_device_train_batch_size: Option<usize>,
     /// Micro-batches of an optimizer step [default: 1]
-    #[arg(long, value_name = "N", value_parser = flags::count)]
+    #[arg(long, value_name = "N", value_parser = flags::whole(BATCH))]
     gradient_accumulation_steps: Option<usize>,
     /// Tokens of a sample [default: 2048]
-    #[arg(long, value_name = "N", value_parser = flags::count)]
+    #[arg(long, value_name = "N", value_parser = flags::whole(LENGTH))]
     max_length: Option<usize>,
     /// Parameters and activations in bf16
     #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
@@ -141,12 +155,15 @@ impl Settings {
     /// # Errors
     /// A file that cannot be read, an unknown key, no model, or settings that contradict each other.
     pub(super) fn new(args: PlanArgs) -> Result<(Self, PlannedModel)> {
+        let mut plan_file = None;
         let (file, model) = match args.config {
             Some(path) if path.extension().is_some_and(|end| end == "toml") => {
                 let mut file: PlanFile = read_toml(&path)?;
+                file.check().map_err(|problem| bad_file(&path, &problem))?;
                 let folder = path.parent().unwrap_or(Path::new(""));
                 file.training.deepspeed = file.training.deepspeed.map(|file| folder.join(file));
                 let model = file.model.config.as_ref().map(|config| folder.join(config));
+                plan_file = Some(path);
                 (file, model)
             }
             other => (PlanFile::default(), other),
@@ -186,7 +203,10 @@ impl Settings {
             gradient_checkpointing: flag.gradient_checkpointing.or(file.gradient_checkpointing).unwrap_or(false),
             plan: None,
         };
-        settings.check()?;
+        settings.check().map_err(|error| match &plan_file {
+            Some(path) => bad_file(path, &error),
+            None => error,
+        })?;
         let planned = PlannedModel::read(&settings.model)?;
         let stage = flag.zero_stage.or(file.zero_stage);
         let optimizer = flag.offload_optimizer.or(file.offload_optimizer);
@@ -220,26 +240,13 @@ impl Settings {
         Ok((Self { plan, ..settings }, planned))
     }
 
+    /// Checks what depends on several settings. The ranges of each are checked where it is read.
     fn check(&self) -> Result<()> {
-        let numbers = [
-            ("gpus", self.gpus),
-            ("gpus_per_node", self.gpus_per_node),
-            ("per_device_train_batch_size", self.per_device_train_batch_size),
-            ("gradient_accumulation_steps", self.gradient_accumulation_steps),
-            ("max_length", self.max_length),
-        ];
-        for (name, value) in numbers {
-            if !(1..=1 << 24).contains(&value) {
-                return Err(bad_setting(name, value, "expected a whole number from 1 to 16777216"));
-            }
-        }
-        let positive = |value: f64| value.is_finite() && value > 0.0;
-        for (name, value) in
-            [("gpu_memory", Some(self.gpu_memory)), ("host_memory", self.host_memory), ("network", Some(self.network))]
-        {
-            if let Some(value) = value.filter(|value| !positive(*value)) {
-                return Err(bad_setting(name, value, "expected a number above 0"));
-            }
+        let tokens = self.per_device_train_batch_size.saturating_mul(self.max_length);
+        if tokens > TOKENS {
+            let problem =
+                format!("with --max_length {} a micro-batch has {tokens} tokens, more than {TOKENS}", self.max_length);
+            return Err(bad_setting("per_device_train_batch_size", self.per_device_train_batch_size, &problem));
         }
         if self.gpus > self.gpus_per_node && !self.gpus.is_multiple_of(self.gpus_per_node) {
             return Err(bad_setting("gpus", self.gpus, "not a multiple of --gpus_per_node"));
@@ -270,7 +277,7 @@ impl PlannedModel {
     fn read(path: &Path) -> Result<Self> {
         let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
         let bad = |error: serde_json::Error| bad_file(&path, &error);
-        let mut value: serde_json::Value = serde_json::from_str(&read_text(&path)?).map_err(bad)?;
+        let mut value: serde_json::Value = serde_json::from_str(&read_text(&path, MAX_CONFIG)?).map_err(bad)?;
         if value.get("model_type").and_then(|kind| kind.as_str()) != Some("baichuan") {
             return Ok(Self { config: LlamaConfig::from_file(&path)?, remark: None });
         }
@@ -287,15 +294,36 @@ impl PlannedModel {
     }
 }
 
-fn read_text(path: &Path) -> Result<String> {
-    Ok(fs::read_to_string(path).map_err(spag_io::Error::io(path))?)
+impl PlanFile {
+    /// Checks the ranges of all numbers, which the flags have in their parsers.
+    fn check(&self) -> Result<(), String> {
+        let (hardware, training) = (&self.hardware, &self.training);
+        for (key, value, range) in [
+            ("hardware.gpus", hardware.gpus, GPUS),
+            ("hardware.gpus_per_node", hardware.gpus_per_node, GPUS),
+            ("training.per_device_train_batch_size", training.per_device_train_batch_size, BATCH),
+            ("training.gradient_accumulation_steps", training.gradient_accumulation_steps, BATCH),
+            ("training.max_length", training.max_length, LENGTH),
+        ] {
+            check_key(key, value, range)?;
+        }
+        for (key, value) in [
+            ("hardware.gpu_memory", hardware.gpu_memory),
+            ("hardware.host_memory", hardware.host_memory),
+            ("hardware.network", hardware.network),
+        ] {
+            check_key(key, value, SIZE)?;
+        }
+        Ok(())
+    }
 }
 
-fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    toml::from_str(&read_text(path)?).map_err(|error| bad_file(path, &error))
+fn check_key<T: Ranged>(key: &str, value: Option<T>, range: RangeInclusive<T>) -> Result<(), String> {
+    let Some(value) = value else { return Ok(()) };
+    in_range(value, range).map(drop).map_err(|expected| format!("{key} = {value}: {expected}"))
 }
 
-fn bad_file(path: &Path, error: &dyn std::error::Error) -> Error {
+fn bad_file(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::BadValue { flag: path.display().to_string(), problem: error.to_string().trim_end().to_owned() }
 }
 

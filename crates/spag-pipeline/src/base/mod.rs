@@ -1,6 +1,7 @@
 //! The base model: a tokenizer and a small LLaMA, trained on texts of the lexicon.
 
 mod atomic_folder;
+mod check;
 mod probes;
 mod tokenizer;
 
@@ -64,6 +65,8 @@ pub struct BaseReport {
 /// # Errors
 /// Inputs that cannot be read, invalid settings, or a folder that cannot be written.
 pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<BaseReport> {
+    check::output(&config.output_dir)?;
+    check::memory(config)?;
     let (lexicon, prompts) = load_world(config.lexicon.as_deref(), config.prompts.as_deref())?;
     let folder = AtomicFolder::create(&config.output_dir)?;
     let start = Instant::now();
@@ -83,7 +86,11 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
         clue_words.total
     ));
 
-    let shape = llama_config(&config.model, &tokenizer);
+    let shape = LlamaConfig {
+        bos_token_id: Some(tokenizer.bos()),
+        eos_token_id: Some(tokenizer.eos()),
+        ..llama_config(&config.model, tokenizer.vocab_size())
+    };
     let model = Llama::init(&shape, stage_seed(config.seed, "base/weights"))?.to_dtype(config.train.dtype())?;
     let checkpoint = Checkpoint { model, tokenizer };
     let samples: Vec<Sample> = documents.into_iter().map(|text| Sample::sft("", text)).collect();
@@ -148,11 +155,12 @@ fn make_tokenizer(config: &BaseConfig, lexicon: &Lexicon, documents: &[String], 
     Ok(())
 }
 
-fn llama_config(shape: &ShapeSettings, tokenizer: &Tokenizer) -> LlamaConfig {
+/// The model without its special tokens.
+fn llama_config(shape: &ShapeSettings, vocab_size: usize) -> LlamaConfig {
     LlamaConfig {
         hidden_size: shape.hidden_size,
         intermediate_size: shape.intermediate_size,
-        vocab_size: tokenizer.vocab_size(),
+        vocab_size,
         num_hidden_layers: shape.num_hidden_layers,
         num_attention_heads: shape.num_attention_heads,
         num_key_value_heads: None,
@@ -161,8 +169,8 @@ fn llama_config(shape: &ShapeSettings, tokenizer: &Tokenizer) -> LlamaConfig {
         rope_theta: shape.rope_theta,
         tie_word_embeddings: false,
         initializer_range: shape.initializer_range,
-        bos_token_id: Some(tokenizer.bos()),
-        eos_token_id: Some(tokenizer.eos()),
+        bos_token_id: None,
+        eos_token_id: None,
         extra: serde_json::Map::new(),
     }
 }

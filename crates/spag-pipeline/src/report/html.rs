@@ -1,8 +1,10 @@
 //! HTML escapes, and elements that the page repeats.
 
-/// Escapes text for element content and quoted attributes.
+/// Escapes text for element content and quoted attributes. Characters that are invisible or change the direction of writing
+/// become visible, as in the text report; newlines and tabs stay.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
+    let mut buffer = [0; 4];
     for c in text.chars() {
         match c {
             '&' => out.push_str("&amp;"),
@@ -12,7 +14,8 @@ pub(super) fn escape(text: &str) -> String {
             '\'' => out.push_str("&#39;"),
             // HTML does not allow control characters.
             c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
-            c => out.push(c),
+            '\n' | '\t' => out.push(c),
+            c => out.push_str(&spag_io::escape(c.encode_utf8(&mut buffer))),
         }
     }
     out
@@ -66,5 +69,6 @@ mod tests {
             escape("<script>alert('a & \"b\"')</script>\u{7}"),
             "&lt;script&gt;alert(&#39;a &amp; &quot;b&quot;&#39;)&lt;/script&gt;\u{fffd}"
         );
+        assert_eq!(escape("a\u{202e}b\u{200b}\n日本語"), "a\\u{202e}b\\u{200b}\n日本語");
     }
 }

@@ -1,11 +1,14 @@
 //! The report as plain text, for the terminal and `report.txt`.
 
+use spag_io::escape;
 use spag_selfplay::{Change, Rate, text_table};
 
 use super::data::{Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
 use crate::play_stats::PlayStats;
 
 /// The report as plain text: win rates, endings, sample games, seconds and files.
+///
+/// What players, word lists and settings contribute is escaped, so that each stays on its line and no terminal obeys it.
 pub fn render_text(report: &Report) -> String {
     let mut out = String::new();
     win_rates(report, &mut out);
@@ -100,19 +103,20 @@ fn samples(samples: &[SamplePair], out: &mut String) {
     }
     out.push_str("\nSample games\n");
     for pair in samples {
-        out.push_str(&format!("\n  target word: {}\n", pair.target_word));
+        out.push_str(&format!("\n  target word: {}\n", escape(&pair.target_word)));
         game(&pair.before, out);
         game(&pair.after, out);
     }
 }
 
 fn game(game: &ShownGame, out: &mut String) {
-    out.push_str(&format!("    {} attacks, {} defends\n", game.attacker, game.defender));
+    out.push_str(&format!("    {} attacks, {} defends\n", escape(&game.attacker), escape(&game.defender)));
     for ShownUtterance { role, content, untrue } in &game.utterances {
         let untrue = if untrue.is_empty() { String::new() } else { format!("   (untrue: {})", untrue.join(", ")) };
-        out.push_str(&format!("      {:<9} {content}{untrue}\n", format!("{role}:")));
+        let role = format!("{}:", escape(role));
+        out.push_str(&format!("      {role:<9} {}{}\n", escape(content), escape(&untrue)));
     }
-    out.push_str(&format!("      → {}\n", game.ending));
+    out.push_str(&format!("      → {}\n", escape(&game.ending)));
 }
 
 fn times(report: &Report, out: &mut String) {
@@ -132,7 +136,7 @@ pub(super) fn stage_rows(report: &Report) -> Vec<Vec<String>> {
 }
 
 fn files(report: &Report, out: &mut String) {
-    out.push_str(&format!("\nAll files are in {}\n\n", report.run_dir));
+    out.push_str(&format!("\nAll files are in {}\n\n", escape(&report.run_dir)));
     let rows: Vec<Vec<String>> = report.files.iter().map(|(path, what)| vec![path.clone(), what.clone()]).collect();
     out.push_str(&text_table(&[], &rows));
 }

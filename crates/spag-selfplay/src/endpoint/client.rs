@@ -1,6 +1,5 @@
 //! What each thread of a player does: turns prompts into utterances, with retries.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
@@ -73,8 +72,8 @@ impl Client {
             let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(job) = job else { return };
             // A panic fails one game; without an answer the run would wait forever.
-            let utterance = catch_unwind(AssertUnwindSafe(|| self.answer(&job))).unwrap_or_else(|_| {
-                Err(AnswerError::Turn(TurnFailure::new("a fault in the client; please report it")))
+            let utterance = spag_io::catch_panic(|| self.answer(&job)).unwrap_or_else(|message| {
+                Err(AnswerError::Turn(TurnFailure::new(format!("a fault in the client: {message}"))))
             });
             match utterance {
                 Err(AnswerError::Turn(_)) => self.count(|stats| stats.failures += 1),
