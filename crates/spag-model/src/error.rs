@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use spag_io::{Classify, ErrorClass};
+use spag_io::{Classify, ErrorClass, format_gib};
 
 use crate::memory::TooLittleMemory;
 
@@ -13,14 +13,14 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] spag_io::Error),
     /// A JSON file of a checkpoint is malformed.
-    #[error("{path}: not a valid {what}: {source}", path = path.display())]
+    #[error("{path}: not a valid {what}: {reason}", path = path.display())]
     Json {
         /// The file.
         path: PathBuf,
         /// The expected content, e.g. `config.json`.
         what: &'static str,
         /// Where and why parsing failed.
-        source: serde_json::Error,
+        reason: String,
     },
     /// A weight source or gradient sink failed.
     #[error(transparent)]
@@ -68,6 +68,47 @@ pub enum Error {
         /// The shape required by the configuration.
         expected: Vec<usize>,
     },
+    /// A tensor of the checkpoint is not part of the model.
+    #[error(
+        "{path}: tensor `{name}`{more} is not part of a model of {layers} layers as config.json describes it; does \
+         config.json belong to these weights?",
+        path = path.display(),
+        more = if *others > 0 { format!(" (like {others} more)") } else { String::new() }
+    )]
+    UnusedTensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor's name.
+        name: String,
+        /// The number of other such tensors.
+        others: usize,
+        /// The number of layers of the configuration.
+        layers: usize,
+    },
+    /// A weight of the checkpoint is NaN or infinite.
+    #[error(
+        "{path}: tensor `{name}`, element {index}: the weight is not finite; the training that wrote it diverged, or the \
+         file is damaged: use an earlier checkpoint, or a new copy",
+        path = path.display()
+    )]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// The tensor's Hugging Face name.
+        name: String,
+        /// Index of the first such element.
+        index: usize,
+    },
+    /// The logits of a pass of generation contain NaN or infinity, with finite weights.
+    #[error(
+        "{path}: the model's logits are not finite: its weights are so large that a product overflows; use an earlier \
+         checkpoint",
+        path = path.display()
+    )]
+    LogitsNotFinite {
+        /// The checkpoint folder.
+        path: PathBuf,
+    },
     /// A tensor has a number format that cannot be loaded.
     #[error("{path}: tensor `{name}` has number format {dtype}; F32, F16 and BF16 can be loaded", path = path.display())]
     Dtype {
@@ -95,8 +136,15 @@ pub enum Error {
         reason: String,
     },
     /// Text could not be encoded, or tokens could not be decoded.
-    #[error("tokenizer: {0}")]
-    Encoding(String),
+    #[error("{path}: this tokenizer cannot {action} a text: {reason}", path = path.display())]
+    Encoding {
+        /// The tokenizer file.
+        path: PathBuf,
+        /// `encode` or `decode`.
+        action: &'static str,
+        /// The cause.
+        reason: String,
+    },
     /// An invalid generation request or engine configuration.
     #[error("generation: {0}")]
     Generation(String),
@@ -114,6 +162,21 @@ pub enum Error {
     /// A device or the host has too little memory.
     #[error(transparent)]
     Memory(Box<TooLittleMemory>),
+    /// The disk has too little space for a model.
+    #[error(
+        "{path}: this model needs {needed}, and {free} are free on this disk; choose a smaller model or another disk",
+        path = path.display(),
+        needed = format_gib(*needed),
+        free = format_gib(*free)
+    )]
+    Disk {
+        /// The folder.
+        path: PathBuf,
+        /// Bytes that are needed.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// An error of the tensor library.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
@@ -135,12 +198,16 @@ impl Classify for Error {
             | Self::MissingTensor { .. }
             | Self::Shape { .. }
             | Self::Dtype { .. }
+            | Self::UnusedTensor { .. }
+            | Self::NotFinite { .. }
+            | Self::LogitsNotFinite { .. }
             | Self::Damaged { .. }
             | Self::Tokenizer { .. }
-            | Self::Encoding(_)
+            | Self::Encoding { .. }
             | Self::Generation(_)
             | Self::Batch(_)
             | Self::Device { .. }
+            | Self::Disk { .. }
             | Self::Memory(_) => ErrorClass::BadInput,
         }
     }

@@ -1,9 +1,10 @@
 //! Hugging Face checkpoint folders: reading and writing.
 
 mod dtype;
-mod open_file;
 mod read;
 mod tensor_file;
+mod weight_file;
+mod weight_files;
 mod write;
 
 use std::path::Path;
@@ -15,7 +16,9 @@ use crate::llama::Llama;
 use crate::tokenizer::Tokenizer;
 
 pub use dtype::{DtypeChoice, WeightDtype};
-pub use read::{load_model, load_model_with, load_tokenizer, read_buffers, read_tensors, weights_digest};
+pub use read::{
+    check_checkpoint, load_model, load_model_with, load_tokenizer, read_buffers, read_tensors, weights_digest,
+};
 pub use tensor_file::WrittenFile;
 pub use write::{WriteOptions, save_checkpoint, save_model, write_buffers, write_random_model};
 
@@ -48,7 +51,8 @@ impl Checkpoint {
     /// Reads `config.json`, the tokenizer and the weights (`model.safetensors`, or shards with an index) as f32 on the CPU.
     ///
     /// # Errors
-    /// A missing or malformed file, missing or misshapen tensors, or special tokens outside the model's vocabulary.
+    /// A missing or malformed file, tensors that are missing, misshapen, not used or not finite, or tokens outside the
+    /// model's vocabulary.
     pub fn load(dir: impl AsRef<Path>) -> Result<Self> {
         Self::load_with(dir, &LoadOptions::default())
     }
@@ -57,7 +61,8 @@ impl Checkpoint {
     /// addition to the model.
     ///
     /// # Errors
-    /// As [`Checkpoint::load`], or [`Error::Memory`](crate::Error::Memory) if the weights do not fit on the device.
+    /// As [`Checkpoint::load`], or [`Error::Memory`](crate::Error::Memory) if the weights do not fit into the memory of the device or, for
+    /// a CPU, of the host.
     pub fn load_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<Self> {
         let tokenizer = load_tokenizer(&dir)?;
         Ok(Self { model: load_model_with(dir, options)?, tokenizer })

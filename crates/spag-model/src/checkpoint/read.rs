@@ -1,18 +1,19 @@
 //! Reads weights from one safetensors file or from shards with an index, one tensor at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 use half::bf16;
-use safetensors::tensor::TensorInfo;
 use sha2::{Digest, Sha256};
 
-use super::open_file::OpenFile;
 use super::tensor_file::read_chunks;
+use super::weight_file::{Stored, WeightFile};
+use super::weight_files::{self, WeightFiles};
 use super::{LoadOptions, WeightDtype};
 use crate::config::LlamaConfig;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::llama::Llama;
 use crate::memory;
 use crate::ops::cpu;
@@ -26,19 +27,8 @@ use crate::tokenizer::{SpecialIds, Tokenizer};
 pub fn load_tokenizer(dir: impl AsRef<Path>) -> Result<Tokenizer> {
     let dir = dir.as_ref();
     let config = read_config(dir)?;
-    let tokenizer = Tokenizer::from_dir(dir, SpecialIds { bos: config.bos_token_id, eos: config.eos_token_id })?;
-    for (what, id) in [("bos_token", tokenizer.bos()), ("eos_token", tokenizer.eos())] {
-        if id as usize >= config.vocab_size {
-            return Err(Error::Tokenizer {
-                path: dir.to_owned(),
-                reason: format!(
-                    "{what} has id {id}, but the model has only {} embeddings; tokenizer and model do not belong together",
-                    config.vocab_size
-                ),
-            });
-        }
-    }
-    Ok(tokenizer)
+    Tokenizer::from_dir(dir, SpecialIds { bos: config.bos_token_id, eos: config.eos_token_id })?
+        .for_embeddings(config.vocab_size)
 }
 
 /// Reads a model without its tokenizer, e.g. a reference model, as f32 on the CPU.
@@ -57,27 +47,49 @@ pub fn load_model_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<L
     let dir = dir.as_ref();
     let config = read_config(dir)?;
     let layout = Layout::new(&config);
+    // Before anything is allocated: the configuration may ask for sizes that the weights do not have.
+    WeightFiles::open(dir, "model")?.check(&layout)?;
     memory::require_room_for_weights(&layout, options.dtype, &options.device, dir)?;
     let parameters = FlatBuffers::zeros_of(&layout, options.dtype, &options.device)?;
     read_buffers(&parameters, dir, "model")?;
     Llama::from_parameters(&config, parameters)
 }
 
+/// Checks that a folder's weight files hold exactly the tensors of its `config.json`, from their headers. Returns the
+/// configuration, whose sizes are then those of the weights.
+///
+/// # Errors
+/// Missing or malformed files, or tensors that are missing, misshapen or not used.
+pub fn check_checkpoint(dir: impl AsRef<Path>) -> Result<LlamaConfig> {
+    let dir = dir.as_ref();
+    let config = read_config(dir)?;
+    WeightFiles::open(dir, "model")?.check(&Layout::new(&config))?;
+    Ok(config)
+}
+
 fn read_config(dir: &Path) -> Result<LlamaConfig> {
-    if !dir.is_dir() {
-        let error = std::io::Error::new(std::io::ErrorKind::NotFound, "no such checkpoint folder");
-        return Err(spag_io::Error::io(dir)(error).into());
+    let io = spag_io::Error::io(dir);
+    match std::fs::metadata(dir) {
+        Ok(found) if found.is_dir() => LlamaConfig::from_file(dir.join("config.json")),
+        Ok(_) => {
+            let error = std::io::Error::new(ErrorKind::NotADirectory, "this is a file; a checkpoint is a folder");
+            Err(io(error).into())
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(io(std::io::Error::new(ErrorKind::NotFound, "no such checkpoint folder")).into())
+        }
+        Err(error) => Err(io(error).into()),
     }
-    LlamaConfig::from_file(dir.join("config.json"))
 }
 
 /// Reads what [`write_buffers`](super::write_buffers) wrote into `buffers` of the same layout. The number format may
 /// differ.
 ///
 /// # Errors
-/// Missing or malformed files, missing or misshapen tensors.
+/// Missing or malformed files; missing, misshapen or unused tensors; weights that are not finite.
 pub fn read_buffers(buffers: &FlatBuffers, dir: impl AsRef<Path>, stem: &str) -> Result<()> {
-    for_each_tensor(buffers.layout(), dir.as_ref(), stem, &mut |file, info, at| copy_into(file, info, buffers, at))
+    let files = WeightFiles::open(dir.as_ref(), stem)?;
+    files.read(buffers.layout(), &mut |file, reader, tensor, at| copy_into(file, reader, tensor, buffers, at))
 }
 
 /// Reads the tensors of `layout` from the files of `stem` ("model" for a model's weights) one at a time, in file order.
@@ -92,9 +104,8 @@ pub fn read_tensors(
     stem: &str,
     each: &mut dyn FnMut(usize, usize, Tensor) -> Result<()>,
 ) -> Result<()> {
-    for_each_tensor(layout, dir.as_ref(), stem, &mut |file, info, (layer, view)| match on_host(file, info, dtype)? {
-        Some(tensor) => each(layer, view, tensor).map(Some),
-        None => Ok(None),
+    WeightFiles::open(dir.as_ref(), stem)?.read(layout, &mut |file, reader, tensor, (layer, view)| {
+        each(layer, view, on_host(file, reader, tensor, dtype)?)
     })
 }
 
@@ -103,120 +114,54 @@ pub fn weights_digest(dir: impl AsRef<Path>) -> Result<String> {
     let dir = dir.as_ref();
     let mut hash = Sha256::new();
     let mut files = vec![dir.join("config.json")];
-    files.extend(weight_files(dir, "model")?);
+    files.extend(weight_files::paths(dir, "model")?);
     for path in files {
         read_chunks(&path, |chunk| hash.update(chunk))?;
     }
     Ok(spag_io::hex(&hash.finalize()))
 }
 
-/// Reads a tensor, given the indices of its layer and view. Returns `None` if its number format is not supported.
-type TensorReader<'a> = &'a mut dyn FnMut(&mut OpenFile, &TensorInfo, (usize, usize)) -> Result<Option<()>>;
-
-/// Calls `read` for every tensor of `layout`, in the order of the files of `stem`.
-fn for_each_tensor(layout: &Layout, dir: &Path, stem: &str, read: TensorReader<'_>) -> Result<()> {
-    let mut missing: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for (l, layer) in layout.layers.iter().enumerate() {
-        for (v, view) in layer.views.iter().enumerate() {
-            missing.insert(&view.name, (l, v));
-        }
-    }
-    for file in weight_files(dir, stem)? {
-        let mut open = OpenFile::open(&file)?;
-        // Sorted, so that the same one of several errors is always reported.
-        for (name, info) in open.tensors() {
-            // Unknown tensors (old rotary tables, a second copy of a tied head) are skipped.
-            let Some(at) = missing.remove(name.as_str()) else { continue };
-            let expected = &layout.layers[at.0].views[at.1].shape;
-            if info.shape != *expected {
-                return Err(Error::Shape { path: dir.to_owned(), name, found: info.shape, expected: expected.clone() });
-            }
-            if read(&mut open, &info, at)?.is_none() {
-                return Err(Error::Dtype { path: dir.to_owned(), name, dtype: format!("{:?}", info.dtype) });
-            }
-        }
-    }
-    match missing.into_keys().next() {
-        Some(name) => Err(Error::MissingTensor {
-            path: dir.to_owned(),
-            name: name.to_owned(),
-            // The embedding and the head are layers too.
-            layers: layout.layers.len().saturating_sub(2),
-        }),
-        None => Ok(()),
-    }
-}
-
-/// The safetensors files of a folder: the single file, or all shards of the index.
-fn weight_files(dir: &Path, stem: &str) -> Result<Vec<PathBuf>> {
-    let single = dir.join(format!("{stem}.safetensors"));
-    if single.is_file() {
-        return Ok(vec![single]);
-    }
-    let index = dir.join(format!("{stem}.safetensors.index.json"));
-    if !index.is_file() && stem != "model" {
-        return Err(spag_io::Error::io(&single)(std::io::ErrorKind::NotFound.into()).into());
-    }
-    if !index.is_file() {
-        return Err(Error::MissingFile {
-            path: dir.to_owned(),
-            what: "weights",
-            expected: "model.safetensors, or model.safetensors.index.json with its shards \
-                       (pytorch_model.bin can be converted with transformers: save_pretrained)",
-        });
-    }
-    #[derive(serde::Deserialize)]
-    struct Index {
-        weight_map: BTreeMap<String, String>,
-    }
-    let text = std::fs::read_to_string(&index).map_err(spag_io::Error::io(&index))?;
-    let parsed: Index =
-        serde_json::from_str(&text).map_err(|source| Error::Json { path: index, what: "safetensors index", source })?;
-    let names: BTreeSet<String> = parsed.weight_map.into_values().collect();
-    Ok(names.into_iter().map(|name| dir.join(name)).collect())
-}
-
-/// Reads a stored tensor into its view; `None` if its number format is not supported.
+/// Reads a stored tensor into its view.
 ///
 /// On a CPU it is read into the buffer directly; for other devices the tensor is read into host memory first.
 fn copy_into(
-    file: &mut OpenFile,
-    info: &TensorInfo,
+    file: &WeightFile,
+    reader: &mut File,
+    tensor: Stored<'_>,
     buffers: &FlatBuffers,
     (layer, view): (usize, usize),
-) -> Result<Option<()>> {
-    let mut read = Ok(None);
-    if buffers.device().is_cpu() {
-        let to = buffers.view(layer, view)?;
-        match to.dtype() {
-            DType::BF16 => cpu::update_bf16(&to, |out| {
-                read = file.read(info, out, bf16::from_f32);
-                Ok(())
-            })?,
-            _ => cpu::update(&to, |out| {
-                read = file.read(info, out, |x| x);
-                Ok(())
-            })?,
-        }
-        return read;
+) -> Result<()> {
+    if !buffers.device().is_cpu() {
+        return buffers.set_view(layer, view, &on_host(file, reader, tensor, buffers.dtype())?);
     }
-    let Some(host) = on_host(file, info, buffers.dtype())? else { return Ok(None) };
-    buffers.set_view(layer, view, &host)?;
-    Ok(Some(()))
+    let mut read = Ok(());
+    let to = buffers.view(layer, view)?;
+    match to.dtype() {
+        DType::BF16 => cpu::update_bf16(&to, |out| {
+            read = file.read(reader, tensor, out, bf16::from_f32);
+            Ok(())
+        })?,
+        _ => cpu::update(&to, |out| {
+            read = file.read(reader, tensor, out, |x| x);
+            Ok(())
+        })?,
+    }
+    read
 }
 
-/// Reads a stored tensor, flat, into host memory; `None` if its number format is not supported.
-fn on_host(file: &mut OpenFile, info: &TensorInfo, dtype: WeightDtype) -> Result<Option<Tensor>> {
-    let len = info.shape.iter().product();
-    let (read, tensor) = match dtype {
+/// Reads a stored tensor, flat, into host memory.
+fn on_host(file: &WeightFile, reader: &mut File, tensor: Stored<'_>, dtype: WeightDtype) -> Result<Tensor> {
+    let len = tensor.info.shape.iter().product();
+    match dtype {
         WeightDtype::F32 => {
             let mut values = vec![0f32; len];
-            (file.read(info, &mut values, |x| x)?, Tensor::from_vec(values, len, &Device::Cpu)?)
+            file.read(reader, tensor, &mut values, |x| x)?;
+            Ok(Tensor::from_vec(values, len, &Device::Cpu)?)
         }
         WeightDtype::Bf16 => {
             let mut values = vec![bf16::ZERO; len];
-            (file.read(info, &mut values, bf16::from_f32)?, Tensor::from_vec(values, len, &Device::Cpu)?)
+            file.read(reader, tensor, &mut values, bf16::from_f32)?;
+            Ok(Tensor::from_vec(values, len, &Device::Cpu)?)
         }
-    };
-    Ok(read.map(|()| tensor))
+    }
 }

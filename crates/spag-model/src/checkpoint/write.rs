@@ -4,15 +4,17 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
+use rustix::fs::statvfs;
 use serde_json::{Value, json};
 use spag_io::write_atomically;
 
 use super::WeightDtype;
 use super::tensor_file::{self, TensorEntry, TensorProvider, WrittenFile};
 use crate::config::LlamaConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::llama::{Llama, RandomWeights};
+use crate::memory;
 use crate::params::{Layout, WeightSource};
 use crate::tokenizer::Tokenizer;
 
@@ -56,7 +58,8 @@ pub fn save_model(model: &Llama, dir: impl AsRef<Path>, options: WriteOptions) -
 /// not fit into memory.
 ///
 /// # Errors
-/// An inconsistent configuration, or as [`Checkpoint::save`](super::Checkpoint::save).
+/// An inconsistent configuration, too little memory or space on the disk, or as
+/// [`Checkpoint::save`](super::Checkpoint::save).
 pub fn write_random_model(
     config: &LlamaConfig,
     seed: u64,
@@ -65,10 +68,31 @@ pub fn write_random_model(
     options: WriteOptions,
 ) -> Result<Vec<WrittenFile>> {
     config.check()?;
-    write_config(config, tokenizer, dir.as_ref(), options)?;
     let layout = Layout::new(config);
+    require_room(&layout, dir.as_ref(), options.dtype)?;
+    write_config(config, tokenizer, dir.as_ref(), options)?;
     let weights = RandomWeights::new(&layout, config.initializer_range, seed);
     write_tensors(&layout, dir.as_ref(), "model", options, &|layer, view| weights.tensor(layer, view))
+}
+
+/// Refuses a model whose files do not fit on the disk of `dir`, or whose largest tensor does not fit into memory.
+fn require_room(layout: &Layout, dir: &Path, dtype: WeightDtype) -> Result<()> {
+    let needed = memory::weight_bytes(layout, dtype);
+    // The folder may not exist yet, and not every file system knows what is free.
+    let on_disk = dir
+        .ancestors()
+        .find_map(|folder| statvfs(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok());
+    if let Some(disk) = on_disk
+        && disk.f_bavail.saturating_mul(disk.f_frsize) < needed
+    {
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        return Err(Error::Disk { path: dir.to_owned(), needed, free });
+    }
+    let views = layout.layers.iter().flat_map(|layer| &layer.views);
+    let largest = views.map(|view| view.len() as u64).max().unwrap_or(0);
+    // In f32, and as the bytes that are written.
+    let bytes = largest.saturating_mul(4 + dtype.bytes() as u64);
+    memory::require_room(bytes, &Device::Cpu, || "the largest tensor of this model".into(), "choose a smaller model")
 }
 
 /// Writes the tokenizer's files and `config.json`.

@@ -1,10 +1,11 @@
 //! Configuration of requests and engines.
 
+use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
 use crate::device::free_memory;
 use crate::error::{Error, Result};
 use crate::llama::Llama;
-use crate::memory::available_memory;
+use crate::memory::{self, GenerationMemory, GenerationMemorySettings, available_memory};
 use crate::ops::sample::Sampling;
 
 /// Generation settings of a request.
@@ -101,7 +102,7 @@ impl EngineConfig {
     /// As [`EngineConfig::new`], for requests of `max_length` tokens. Holds at least one such request.
     pub fn with_max_length(model: &LlamaConfig, max_running: usize, max_length: usize, memory: MemoryBudget) -> Self {
         let each = max_length.div_ceil(PAGE_SIZE).max(1);
-        let page_bytes = PAGE_SIZE * Self::bytes_per_token(model, memory.bytes_per_value);
+        let page_bytes = PAGE_SIZE.saturating_mul(Self::bytes_per_token(model, memory.bytes_per_value));
         let fit = memory.bytes / page_bytes.max(1);
         // One extra request, for cached prefixes.
         let pages = max_running.saturating_add(1).saturating_mul(each).min(fit).max(each);
@@ -117,7 +118,8 @@ impl EngineConfig {
 
     /// Number of requests of `max_length` tokens that fit into `memory`, from 1 to 128.
     pub fn max_running_that_fit(model: &LlamaConfig, max_length: usize, memory: MemoryBudget) -> usize {
-        let each = max_length.next_multiple_of(PAGE_SIZE) * Self::bytes_per_token(model, memory.bytes_per_value);
+        let tokens = max_length.div_ceil(PAGE_SIZE).saturating_mul(PAGE_SIZE);
+        let each = tokens.saturating_mul(Self::bytes_per_token(model, memory.bytes_per_value));
         (memory.bytes / each.max(1)).clamp(1, MOST_RUNNING)
     }
 
@@ -140,6 +142,35 @@ impl EngineConfig {
             return wrong(format!("{} pages are too many; use larger pages", self.pages));
         }
         Ok(())
+    }
+
+    /// Checks that the KV cache and the largest pass fit into the free memory, before anything is allocated.
+    pub(super) fn check_memory(&self, model: &Llama) -> Result<()> {
+        let (config, parameters) = (model.config(), model.parameters());
+        let device = parameters.device();
+        let dtype = if device.is_cpu() { WeightDtype::F32 } else { parameters.dtype() };
+        // A running request has at least a page, and no more tokens than the longest one.
+        let running = self.max_running.min(self.pages);
+        let settings = GenerationMemorySettings {
+            dtype,
+            cached_tokens: self.pages.saturating_mul(self.page_size),
+            running,
+            step_tokens: self.max_step_tokens.min(running.saturating_mul(self.max_length)),
+        };
+        let GenerationMemory { pages, block, logits, parameters: packed } = GenerationMemory::new(config, &settings);
+        // A CPU computes with its own copy of the weights.
+        let weights = if device.is_cpu() { packed } else { 0 };
+        let needed = [block, logits, weights].into_iter().fold(pages, u64::saturating_add);
+        let what = || {
+            let (pages, size) = (self.pages, self.page_size);
+            format!("generation, with a KV cache of {pages} pages of {size} tokens,")
+        };
+        memory::require_room(
+            needed,
+            device,
+            what,
+            "lower --kv_cache_gib, --max_length, --per_device_eval_batch_size, --page_size or --max_step_tokens",
+        )
     }
 }
 

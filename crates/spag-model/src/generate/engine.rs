@@ -15,7 +15,7 @@ use super::stats::GenerationStats;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
 use crate::ops::paged_attention::Span;
-use crate::ops::sample::{self, SampleParams};
+use crate::ops::sample::{self, SampleError, SampleParams};
 use crate::tokenizer::Tokenizer;
 
 /// A generation engine with continuous batching and a paged KV cache.
@@ -60,10 +60,11 @@ impl Engine {
     /// Creates an engine. It packs its own copy of the weights, so the checkpoint may be dropped.
     ///
     /// # Errors
-    /// Settings that the model does not support.
+    /// Settings that the model does not support, or too little memory for them.
     pub fn new(checkpoint: &Checkpoint, config: EngineConfig) -> Result<Self> {
         let model = checkpoint.model.config();
         config.check(model)?;
+        config.check_memory(&checkpoint.model)?;
         let runner = ModelRunner::new(&checkpoint.model)?;
         let state = State {
             cache: KvCache::new(model, &config, runner.dtype(), runner.device())?,
@@ -138,7 +139,10 @@ impl Engine {
         let chosen = sample::sample(logits, &params)?;
         let mut ended = Vec::new();
         for (row, sequence) in &mut ready {
-            let choice = chosen[*row].map_err(|e| Error::Generation(e.to_string()))?;
+            let choice = chosen[*row].map_err(|e| match e {
+                SampleError::NotFinite => Error::LogitsNotFinite { path: self.tokenizer.folder().to_owned() },
+                SampleError::NoneAllowed => Error::Generation(e.to_string()),
+            })?;
             if let Some(finish) = sequence.push(choice, &self.tokenizer)? {
                 ended.push((sequence.id, finish));
             }

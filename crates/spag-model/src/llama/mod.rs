@@ -6,11 +6,12 @@ mod network;
 
 use std::sync::Arc;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::ops::cast::computable;
 use crate::ops::rope::RopeTable;
 use crate::packed::{PackedBatch, Targets};
@@ -28,9 +29,16 @@ pub struct Llama {
 
 impl Llama {
     /// A model with random weights.
+    ///
+    /// # Errors
+    /// An inconsistent configuration, or too little memory.
     pub fn init(config: &LlamaConfig, seed: u64) -> Result<Self> {
         config.check()?;
-        let parameters = init::random(config, &Layout::new(config), seed)?;
+        let layout = Layout::new(config);
+        let what = || "a model of these sizes".to_owned();
+        let needed = memory::weight_bytes(&layout, WeightDtype::F32);
+        memory::require_room(needed, &Device::Cpu, what, "choose a smaller model")?;
+        let parameters = init::random(config, &layout, seed)?;
         Self::from_parameters(config, parameters)
     }
 

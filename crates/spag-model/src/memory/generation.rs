@@ -3,6 +3,7 @@
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
 use crate::generate::EngineConfig;
+use crate::memory::weight_bytes;
 use crate::params::Layout;
 
 /// What the memory of an engine depends on, beside the model.
@@ -36,15 +37,15 @@ impl GenerationMemory {
     pub fn new(config: &LlamaConfig, settings: &GenerationMemorySettings) -> Self {
         let element = settings.dtype.bytes() as u64;
         let (d, f, kv) = (config.hidden_size as u64, config.intermediate_size as u64, config.kv_size() as u64);
-        let rows = (settings.step_tokens + settings.running) as u64;
+        let rows = settings.step_tokens.saturating_add(settings.running) as u64;
         // Middle, its norm and the output; gate and up together, and the activated values. Attention's tensors are
         // smaller and freed by then.
-        let block = rows * (3 * d + 3 * f).max(4 * d + 2 * kv) * element;
+        let row = (3 * d + 3 * f).max(4 * d + 2 * kv) * element;
         Self {
-            parameters: Layout::new(config).len() as u64 * element,
-            pages: Self::per_token(config, settings.dtype) * settings.cached_tokens as u64,
-            block,
-            logits: 4 * (settings.running * config.vocab_size) as u64,
+            parameters: weight_bytes(&Layout::new(config), settings.dtype),
+            pages: Self::per_token(config, settings.dtype).saturating_mul(settings.cached_tokens as u64),
+            block: rows.saturating_mul(row),
+            logits: (settings.running as u64).saturating_mul(4 * config.vocab_size as u64),
         }
     }
 
@@ -55,7 +56,7 @@ impl GenerationMemory {
 
     /// The sum.
     pub fn total(&self) -> u64 {
-        self.parameters + self.pages + self.block + self.logits
+        [self.pages, self.block, self.logits].into_iter().fold(self.parameters, u64::saturating_add)
     }
 }
 

@@ -1,16 +1,34 @@
-//! The memory of this machine.
+//! The memory of this machine, and what limits of this process leave of it.
 
 use std::fs;
+
+use rustix::process::{Resource, getrlimit};
 
 /// If the amount cannot be read.
 const UNKNOWN: u64 = 2 << 30;
 
-/// Bytes that can be allocated without swapping: the minimum of Linux's figure and the rest of the container's limit.
-/// 2 GiB if neither can be read.
+/// Bytes that can be allocated without swapping: the minimum of Linux's figure, the rest of the container's limit, and
+/// the rest of this process's limit (`ulimit -v`). 2 GiB if none can be read.
 pub(crate) fn available_memory() -> u64 {
+    available(0)
+}
+
+/// As [`available_memory`], with the swap space.
+pub(super) fn available_with_swap() -> u64 {
+    available(meminfo("SwapFree:").unwrap_or(0))
+}
+
+fn available(swap: u64) -> u64 {
+    let machine = meminfo("MemAvailable:").map(|free| free.saturating_add(swap));
     let current = cgroup("memory.current");
     let container = cgroup("memory.max").zip(current).map(|(max, now)| max.saturating_sub(now));
-    meminfo("MemAvailable:").into_iter().chain(container).min().unwrap_or(UNKNOWN)
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let rest = |resource, used: &str| {
+        let limit = getrlimit(resource).current?;
+        Some(limit.saturating_sub(parse_meminfo(&status, used).unwrap_or(0)))
+    };
+    let process = [rest(Resource::As, "VmSize:"), rest(Resource::Data, "VmData:")];
+    machine.into_iter().chain(container).chain(process.into_iter().flatten()).min().unwrap_or(UNKNOWN)
 }
 
 /// Bytes of this machine or its container; 2 GiB if the figure cannot be read.

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::params::Layout;
 
 pub use generation::{GenerationMemory, GenerationMemorySettings};
+use host::available_with_swap;
 pub(crate) use host::{available_memory, total_memory};
 
 /// A computation needs more memory than is free.
@@ -44,28 +45,39 @@ impl From<TooLittleMemory> for Error {
     }
 }
 
-/// Refuses to read weights that do not fit on the device. The host's memory is not checked, because the operating
-/// system can swap.
+/// Bytes that the weights of a layout take.
+pub(crate) fn weight_bytes(layout: &Layout, dtype: WeightDtype) -> u64 {
+    (layout.len() as u64).saturating_mul(dtype.bytes() as u64)
+}
+
+/// Refuses to read weights that do not fit on the device, or for a CPU into memory and swap space.
 pub(crate) fn require_room_for_weights(layout: &Layout, dtype: WeightDtype, device: &Device, dir: &Path) -> Result<()> {
-    if device.is_cpu() {
+    let what = || format!("{}: the weights in {dtype}", dir.display());
+    let advice = match device {
+        Device::Cpu => "stop other programs, or use a machine with more memory",
+        _ => "use a GPU with more memory, or stop other programs on this one",
+    };
+    require_room(weight_bytes(layout, dtype), device, what, advice)
+}
+
+/// Refuses to allocate more memory than is free: on a GPU, or for a CPU in memory and swap space.
+///
+/// # Errors
+/// [`Error::Memory`] with `what` and `advice`.
+pub(crate) fn require_room(needed: u64, device: &Device, what: impl FnOnce() -> String, advice: &str) -> Result<()> {
+    let free = if device.is_cpu() { available_with_swap() } else { free_memory(device)?.free };
+    // An allocation that fails ends the process, so a large one is tried first. Nothing is mapped by it.
+    let can_reserve = || {
+        let bytes = usize::try_from(needed).unwrap_or(usize::MAX);
+        !device.is_cpu() || Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+    };
+    if needed <= free && can_reserve() {
         return Ok(());
     }
     let place = match device.location() {
+        DeviceLocation::Cpu => "on the host".to_owned(),
         DeviceLocation::Cuda { gpu_id } => format!("on cuda:{gpu_id}"),
         other => format!("on {other:?}"),
     };
-    let needed = (layout.len() * dtype.bytes()) as u64;
-    let free = free_memory(device)?.free;
-    if needed <= free {
-        return Ok(());
-    }
-    Err(TooLittleMemory {
-        what: format!("{}: the weights in {dtype}", dir.display()),
-        needed,
-        free,
-        place,
-        advice: "use a GPU with more memory, or stop other programs on this one".into(),
-        table: String::new(),
-    }
-    .into())
+    Err(TooLittleMemory { what: what(), needed, free, place, advice: advice.to_owned(), table: String::new() }.into())
 }

@@ -2,20 +2,33 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::{Device, Result, Tensor, bail};
+use candle_core::{Device, Error, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::{cpu, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, module, suffix, vector_len};
+use crate::memory::require_room;
 
 /// Cosines and sines of all positions and frequencies.
+///
+/// On a CPU they are computed when a position is first used: a configuration may name many more than a run reaches.
 #[derive(Clone, Debug)]
 pub struct RopeTable {
     half: usize,
-    cos: Vec<f32>,
-    sin: Vec<f32>,
+    /// Number of positions.
+    positions: usize,
+    /// 1 / theta^(2i / head_dim).
+    frequencies: Vec<f32>,
+    /// The first positions, shared by clones.
+    rows: Arc<Mutex<Arc<Rows>>>,
     /// Copies on devices, shared by clones.
     copies: Arc<Mutex<Vec<(Tensor, Tensor)>>>,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    cos: Vec<f32>,
+    sin: Vec<f32>,
 }
 
 /// The positions of a batch's rows, validated and uploaded once.
@@ -76,24 +89,31 @@ impl RopeTable {
     /// Angles position / theta^(2i / head_dim) for `positions` positions, in f32 as in the reference.
     pub fn new(head_dim: usize, theta: f64, positions: usize) -> Self {
         let half = head_dim / 2;
-        let inverse: Vec<f32> =
-            (0..half).map(|i| 1.0 / (theta as f32).powf((2 * i) as f32 / head_dim as f32)).collect();
-        let angles = (0..positions).flat_map(|p| inverse.iter().map(move |f| p as f32 * f));
-        let (sin, cos) = angles.map(|a| a.sin_cos()).unzip();
-        Self { half, cos, sin, copies: Arc::default() }
-    }
-
-    /// Number of positions.
-    fn positions(&self) -> usize {
-        self.cos.len().checked_div(self.half).unwrap_or(0)
+        let frequencies = (0..half).map(|i| 1.0 / (theta as f32).powf((2 * i) as f32 / head_dim as f32)).collect();
+        Self { half, positions, frequencies, rows: Arc::default(), copies: Arc::default() }
     }
 
     /// Checks that all positions before `end` are in the table.
     fn check(&self, end: usize) -> Result<()> {
-        if end > self.positions() {
-            bail!("rope: position {} is outside the {} positions of the model", end - 1, self.positions());
+        if end > self.positions {
+            bail!("rope: position {} is outside the {} positions of the model", end - 1, self.positions);
         }
         Ok(())
+    }
+
+    /// The rows of at least the positions before `end`.
+    fn rows(&self, end: usize) -> Result<Arc<Rows>> {
+        self.check(end)?;
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = rows.cos.len().checked_div(self.half).unwrap_or(0);
+        if known < end {
+            // Twice as many each time, so that a growing text does not compute them at every step.
+            let count = end.next_power_of_two().max(FIRST_ROWS).min(self.positions);
+            let angles = (0..count).flat_map(|p| self.frequencies.iter().map(move |f| p as f32 * f));
+            let (sin, cos) = angles.map(|a| a.sin_cos()).unzip();
+            *rows = Arc::new(Rows { cos, sin });
+        }
+        Ok(rows.clone())
     }
 
     /// Cosines and sines on `device`, uploaded on first use.
@@ -102,12 +122,19 @@ impl RopeTable {
         if let Some(copy) = copies.iter().find(|(cos, _)| cos.device().same_device(device)) {
             return Ok(copy.clone());
         }
-        let copy = (Tensor::new(self.cos.as_slice(), device)?, Tensor::new(self.sin.as_slice(), device)?);
+        // All positions at once: a captured graph keeps the addresses.
+        let bytes = (self.positions as u64).saturating_mul(self.half as u64).saturating_mul(8);
+        let what = || format!("the RoPE table of {} positions", self.positions);
+        require_room(bytes, device, what, "lower max_position_embeddings in config.json").map_err(Error::wrap)?;
+        let rows = self.rows(self.positions)?;
+        let copy = (Tensor::new(rows.cos.as_slice(), device)?, Tensor::new(rows.sin.as_slice(), device)?);
         copies.push(copy.clone());
         Ok(copy)
     }
 }
 
+/// Positions that are computed at first.
+const FIRST_ROWS: usize = 1024;
 /// Rows per task.
 const ROWS: usize = 32;
 
@@ -141,6 +168,7 @@ pub fn rotate_leading(
         Direction::Forward => 1.0,
         Direction::Backward => -1.0,
     };
+    let known = table.rows(positions.end)?;
     cpu::update(x, |x| {
         x.par_chunks_mut(width.max(1) * ROWS).zip(rows.par_chunks(ROWS)).for_each(|(x, positions)| {
             simd::vectorized(
@@ -148,7 +176,7 @@ pub fn rotate_leading(
                 || {
                     for (row, p) in x.chunks_exact_mut(width).zip(positions) {
                         let at = *p as usize * half;
-                        let (cos, sin) = (&table.cos[at..at + half], &table.sin[at..at + half]);
+                        let (cos, sin) = (&known.cos[at..at + half], &known.sin[at..at + half]);
                         for head in row[..columns].chunks_exact_mut(2 * half) {
                             let (a, b) = head.split_at_mut(half);
                             for i in 0..half {

@@ -1,0 +1,170 @@
+//! The safetensors files of a folder: one file, or the shards of an index. Every tensor in them is used, or is known to
+//! be of no use, or is an error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use safetensors::tensor::TensorInfo;
+use spag_io::{quote, read_whole};
+
+use super::weight_file::{Stored, Values, WeightFile};
+use crate::error::{Error, Result};
+use crate::params::Layout;
+
+/// Bytes of an index, at most.
+const MAX_INDEX: u64 = 64 << 20;
+/// Buffers that older versions of transformers saved. They follow from the configuration.
+const COMPUTED: [&str; 3] = [".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"];
+const HEAD: &str = "lm_head.weight";
+
+/// Paths of the files of `stem`: the single file, or all shards of the index.
+pub(super) fn paths(dir: &Path, stem: &str) -> Result<Vec<PathBuf>> {
+    let single = dir.join(format!("{stem}.safetensors"));
+    if exists(&single)? {
+        return Ok(vec![single]);
+    }
+    let index = dir.join(format!("{stem}.safetensors.index.json"));
+    if exists(&index)? {
+        let shards: BTreeSet<String> = read_index(&index)?.into_values().collect();
+        return Ok(shards.into_iter().map(|shard| dir.join(shard)).collect());
+    }
+    if stem != "model" {
+        return Err(spag_io::Error::io(&single)(ErrorKind::NotFound.into()).into());
+    }
+    Err(Error::MissingFile {
+        path: dir.to_owned(),
+        what: "weights",
+        expected: "model.safetensors, or model.safetensors.index.json with its shards \
+                   (pytorch_model.bin can be converted with transformers: save_pretrained)",
+    })
+}
+
+fn exists(path: &Path) -> Result<bool> {
+    match std::fs::metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(spag_io::Error::io(path)(error).into()),
+    }
+}
+
+/// The shard of every tensor. Shards lie in the folder of the index: another folder's files are not this checkpoint.
+fn read_index(path: &Path) -> Result<BTreeMap<String, String>> {
+    #[derive(serde::Deserialize)]
+    struct Index {
+        weight_map: BTreeMap<String, String>,
+    }
+    let invalid = |reason: String| Error::Json { path: path.to_owned(), what: "safetensors index", reason };
+    let bytes = read_whole(path, MAX_INDEX)?;
+    let Index { weight_map } = serde_json::from_slice(&bytes).map_err(|e| invalid(quote(&e.to_string())))?;
+    for (name, shard) in &weight_map {
+        let mut parts = Path::new(shard).components();
+        let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
+        if !is_name || !shard.ends_with(".safetensors") {
+            return Err(invalid(format!(
+                "tensor `{}` is said to be in \"{}\"; expected the name of a .safetensors file in the same folder",
+                quote(name),
+                quote(shard)
+            )));
+        }
+    }
+    Ok(weight_map)
+}
+
+/// The opened files of a folder, with their headers.
+pub(super) struct WeightFiles {
+    dir: PathBuf,
+    files: Vec<WeightFile>,
+    values: Values,
+}
+
+impl WeightFiles {
+    /// Opens the files of `stem` ("model" for a model's weights) and checks their headers.
+    pub(super) fn open(dir: &Path, stem: &str) -> Result<Self> {
+        let files = paths(dir, stem)?.iter().map(|path| WeightFile::open(path)).collect::<Result<Vec<_>>>()?;
+        let index = dir.join(format!("{stem}.safetensors.index.json"));
+        let single = format!("{stem}.safetensors");
+        if files.iter().any(|file| !file.path.ends_with(&single)) {
+            for (name, shard) in read_index(&index)? {
+                let file = files.iter().find(|file| file.path.ends_with(&shard));
+                if !file.is_some_and(|file| file.contains(&name)) {
+                    let reason = format!("it says that tensor `{}` is in {shard}, which lacks it", quote(&name));
+                    return Err(Error::Json { path: index, what: "safetensors index", reason });
+                }
+            }
+        }
+        let values = if matches!(stem, "model" | "master") { Values::Finite } else { Values::Any };
+        Ok(Self { dir: dir.to_owned(), files, values })
+    }
+
+    /// Checks that the files hold every tensor of `layout`, in its shape, and no other.
+    pub(super) fn check(&self, layout: &Layout) -> Result<()> {
+        self.for_each(layout, &mut |_, _, _, _| Ok(()))
+    }
+
+    /// Calls `read` for every tensor of `layout`, in the order of the files, with the indices of its layer and view.
+    pub(super) fn read(
+        &self,
+        layout: &Layout,
+        read: &mut dyn FnMut(&WeightFile, &mut std::fs::File, Stored<'_>, (usize, usize)) -> Result<()>,
+    ) -> Result<()> {
+        self.check(layout)?;
+        let mut open: Option<(&Path, std::fs::File)> = None;
+        self.for_each(layout, &mut |file, name, info, at| {
+            let mut reader = match open.take() {
+                Some((path, reader)) if path == file.path => reader,
+                _ => file.reader()?,
+            };
+            let tensor = Stored { name, info, values: self.values };
+            read(file, &mut reader, tensor, at)?;
+            open = Some((&file.path, reader));
+            Ok(())
+        })
+    }
+
+    fn for_each<'a>(
+        &'a self,
+        layout: &Layout,
+        each: &mut dyn FnMut(&'a WeightFile, &str, &TensorInfo, (usize, usize)) -> Result<()>,
+    ) -> Result<()> {
+        // The embedding and the head are layers too.
+        let layers = layout.layers.len().saturating_sub(2);
+        let mut missing: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for (l, layer) in layout.layers.iter().enumerate() {
+            for (v, view) in layer.views.iter().enumerate() {
+                missing.insert(&view.name, (l, v));
+            }
+        }
+        let is_tied = !missing.contains_key(HEAD);
+        let mut unused: Option<(&Path, String)> = None;
+        let mut others = 0;
+        for file in &self.files {
+            for (name, info) in file.tensors() {
+                if let Some(at) = missing.remove(name.as_str()) {
+                    let expected = &layout.layers[at.0].views[at.1].shape;
+                    if info.shape != *expected {
+                        let (path, expected) = (self.dir.clone(), expected.clone());
+                        return Err(Error::Shape { path, name, found: info.shape, expected });
+                    }
+                    file.check_dtype(&name, &info)?;
+                    each(file, &name, &info, at)?;
+                } else if COMPUTED.iter().any(|end| name.ends_with(end)) || (is_tied && name == HEAD) {
+                    continue;
+                } else if unused.is_some() {
+                    others += 1;
+                } else {
+                    unused = Some((&file.path, name));
+                }
+            }
+        }
+        if let Some(name) = missing.into_keys().next() {
+            return Err(Error::MissingTensor { path: self.dir.clone(), name: name.to_owned(), layers });
+        }
+        match unused {
+            Some((path, name)) => {
+                Err(Error::UnusedTensor { path: path.to_owned(), name: quote(&name), others, layers })
+            }
+            None => Ok(()),
+        }
+    }
+}

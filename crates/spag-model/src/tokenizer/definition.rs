@@ -1,0 +1,98 @@
+//! `tokenizer.json` before the tokenizers library reads it: what must not be applied is cleared, what cannot be
+//! supported is refused, and what would take memory or time without bound is limited.
+
+use serde_json::{Map, Value};
+use spag_io::quote;
+
+use super::expansion::{self, Kind};
+use super::vocabulary;
+
+/// Values of the JSON file, at most. The largest published vocabularies have some 3 million.
+const MAX_VALUES: usize = 16 << 20;
+/// Bytes of a token, at most. The library's trie is as deep as its longest token, and recursive.
+pub(super) const MAX_TOKEN: usize = 2048;
+/// The factor by which normalizers and pre-tokenizers may lengthen a text together.
+const MAX_EXPANSION: f64 = 4096.0;
+/// The factor by which decoders may lengthen it.
+const MAX_DECODED: f64 = 64.0;
+
+/// A tokenizer definition that is safe to load.
+pub(super) struct Definition {
+    /// The JSON for the library.
+    pub(super) json: Vec<u8>,
+    /// The largest factor by which encoding can lengthen a text before it is split into tokens.
+    pub(super) expansion: f64,
+    /// The largest id of the vocabulary.
+    pub(super) last_id: u32,
+    /// Added tokens with their ids.
+    added: Vec<(String, u64)>,
+}
+
+impl Definition {
+    /// Reads and checks the contents of a `tokenizer.json`.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
+        // Every value follows a comma or an opening bracket.
+        if bytes.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() > MAX_VALUES {
+            return Err(format!("not a valid tokenizer.json: it has more than {MAX_VALUES} values"));
+        }
+        let invalid = |e: serde_json::Error| format!("not a valid tokenizer.json: {e}");
+        let mut root: Map<String, Value> = serde_json::from_slice(bytes).map_err(invalid)?;
+        // A prompt is encoded whole, alone, and without special tokens. Templates could only drop or repeat it.
+        for key in ["truncation", "padding", "post_processor"] {
+            root.insert(key.to_owned(), Value::Null);
+        }
+        let factor = |key: &str, kind: Kind| match root.get(key) {
+            None | Some(Value::Null) => Ok(1.0),
+            Some(part) => expansion::factor(part, kind).map_err(|reason| format!("`{key}`: {reason}")),
+        };
+        let expansion = factor("normalizer", Kind::Normalizer)? * factor("pre_tokenizer", Kind::PreTokenizer)?;
+        let decoded = factor("decoder", Kind::Decoder)?;
+        if expansion > MAX_EXPANSION || decoded > MAX_DECODED {
+            return Err("its normalizers, pre-tokenizers or decoders can lengthen a text without bound".into());
+        }
+        let Some(Value::Object(model)) = root.get("model") else {
+            return Err("not a valid tokenizer.json: it has no `model`".into());
+        };
+        let last_id = vocabulary::check(model).map_err(|reason| format!("`model`: {reason}"))?;
+        let added = added_tokens(root.get("added_tokens"))?;
+        let json = serde_json::to_vec(&root).map_err(invalid)?;
+        Ok(Self { json, expansion, last_id, added })
+    }
+
+    /// Checks that the library gave added tokens the ids of the file. It numbers them itself.
+    pub(super) fn check_added_tokens(&self, inner: &tokenizers::Tokenizer) -> Result<(), String> {
+        for (token, id) in &self.added {
+            match inner.token_to_id(token) {
+                Some(found) if u64::from(found) != *id => {
+                    let token = quote(token);
+                    return Err(format!(
+                        "the added token \"{token}\" has id {id}, but its place in the vocabulary gives it {found}; \
+                         correct the id, or save the tokenizer again with transformers"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn added_tokens(list: Option<&Value>) -> Result<Vec<(String, u64)>, String> {
+    let mut tokens = Vec::new();
+    for token in list.and_then(Value::as_array).into_iter().flatten() {
+        let (Some(content), Some(id)) =
+            (token.get("content").and_then(Value::as_str), token.get("id").and_then(Value::as_u64))
+        else {
+            return Err(format!("`added_tokens`: {} has no content or no id", quote(&token.to_string())));
+        };
+        if content.len() > MAX_TOKEN {
+            return Err(format!(
+                "`added_tokens`: \"{}\" has {} bytes, more than {MAX_TOKEN}",
+                quote(content),
+                content.len()
+            ));
+        }
+        tokens.push((content.to_owned(), id));
+    }
+    Ok(tokens)
+}
