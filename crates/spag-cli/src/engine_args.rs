@@ -14,18 +14,18 @@ const DEVICE_STEP_TOKENS: usize = 2048;
 pub struct EngineArgs {
     /// Maximum number of games, or prompts, that run concurrently [default: as many as fit into half of the free memory,
     /// at most 128].
-    #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Engine")]
+    #[arg(long, value_name = "N", value_parser = flags::whole(EngineConfig::RUNNING), help_heading = "Engine")]
     pub per_device_eval_batch_size: Option<usize>,
     /// Size of the KV cache in GiB, per model [default: what the batch needs at full length, at most half of the free
     /// memory].
-    #[arg(long, value_name = "X", value_parser = flags::positive, help_heading = "Engine")]
+    #[arg(long, value_name = "X", value_parser = flags::within(EngineConfig::CACHE_GIB), help_heading = "Engine")]
     kv_cache_gib: Option<f64>,
     /// Number of tokens in a page of the KV cache [default: 64].
-    #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Engine")]
+    #[arg(long, value_name = "N", value_parser = flags::whole(EngineConfig::PAGE_SIZES), help_heading = "Engine")]
     page_size: Option<usize>,
     /// Maximum number of prompt tokens in a forward pass. Longer prompts are computed in chunks (chunked prefill)
     /// [default: 512, on a GPU 2048].
-    #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Engine")]
+    #[arg(long, value_name = "N", value_parser = flags::whole(EngineConfig::STEP_TOKENS), help_heading = "Engine")]
     max_step_tokens: Option<usize>,
     /// Share the KV cache of common prefixes: True or False.
     #[arg(long, value_name = "BOOL", default_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Engine")]
@@ -63,11 +63,13 @@ impl EngineArgs {
             .unwrap_or_else(|| EngineConfig::max_running_that_fit(model, max_length, memory));
         let mut config = EngineConfig::with_max_length(model, running, max_length, memory);
         if let Some(size) = self.page_size {
-            config.pages = (config.pages * config.page_size / size).max(max_length.div_ceil(size));
+            let tokens = config.pages.saturating_mul(config.page_size);
+            config.pages = (tokens / size).max(max_length.div_ceil(size));
             config.page_size = size;
         }
         if let Some(gib) = self.kv_cache_gib {
-            let page = config.page_size * EngineConfig::bytes_per_token(model, memory.bytes_per_value);
+            let token = EngineConfig::bytes_per_token(model, memory.bytes_per_value);
+            let page = config.page_size.saturating_mul(token);
             config.pages = ((gib * 1024f64.powi(3)) as usize / page.max(1)).max(1);
         }
         config.max_step_tokens = self.max_step_tokens.unwrap_or(config.max_step_tokens);
@@ -99,6 +101,23 @@ mod tests {
                 "num_attention_heads": 512, "max_position_embeddings": 4096}"#,
         )
         .unwrap()
+    }
+
+    #[test]
+    fn flags_out_of_range_are_refused() {
+        for line in [
+            "--kv_cache_gib 0",
+            "--kv_cache_gib 1e6",
+            "--kv_cache_gib nan",
+            "--page_size 0",
+            "--page_size 4294967296",
+            "--max_step_tokens 18446744073709551615",
+            "--per_device_eval_batch_size 9223372036854775807",
+        ] {
+            let error = Flags::try_parse_from(std::iter::once("test").chain(line.split_whitespace()));
+            let said = error.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(said.contains("at least"), "{line}: {said}");
+        }
     }
 
     #[test]

@@ -6,12 +6,11 @@ mod network;
 
 use std::sync::Arc;
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
-use crate::memory;
 use crate::ops::cast::computable;
 use crate::ops::rope::RopeTable;
 use crate::packed::{PackedBatch, Targets};
@@ -34,11 +33,7 @@ impl Llama {
     /// An inconsistent configuration, or too little memory.
     pub fn init(config: &LlamaConfig, seed: u64) -> Result<Self> {
         config.check()?;
-        let layout = Layout::new(config);
-        let what = || "a model of these sizes".to_owned();
-        let needed = memory::weight_bytes(&layout, WeightDtype::F32);
-        memory::require_room(needed, &Device::Cpu, what, "choose a smaller model")?;
-        let parameters = init::random(config, &layout, seed)?;
+        let parameters = init::random(config, &Layout::new(config), seed)?;
         Self::from_parameters(config, parameters)
     }
 

@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::ops::{cast, cpu};
 
 pub use source::{GradientSink, WeightSource};
@@ -150,7 +151,15 @@ impl FlatBuffers {
     }
 
     /// As [`FlatBuffers::zeros_of`], with each buffer padded to a multiple of `multiple` elements.
+    ///
+    /// # Errors
+    /// Too little memory.
     pub fn padded(layout: &Layout, dtype: WeightDtype, device: &Device, multiple: usize) -> Result<Self> {
+        if device.is_cpu() {
+            let bytes = memory::weight_bytes(layout, dtype);
+            let what = || format!("{} parameters, or as many gradients, in {dtype},", layout.len());
+            memory::require_room(bytes, device, what, "choose a smaller model")?;
+        }
         let buffer = |l: &LayerLayout| Tensor::zeros(l.len.next_multiple_of(multiple.max(1)), dtype.into(), device);
         let layers = layout.layers.iter().map(buffer).collect::<candle_core::Result<_>>()?;
         Ok(Self { layout: layout.clone(), layers })

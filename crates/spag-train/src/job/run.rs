@@ -8,7 +8,8 @@ use serde_json::Value;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
 use spag_io::Progress;
 use spag_model::{
-    Llama, LlamaConfig, LoadOptions, Network, OpenDevice, Tokenizer, WriteOptions, load_model_with, save_checkpoint,
+    Llama, LlamaConfig, LoadOptions, Network, OpenDevice, Tokenizer, WriteOptions, check_checkpoint, load_model_with,
+    save_checkpoint,
 };
 
 use super::output::{OutputDir, RankObserver};
@@ -81,7 +82,7 @@ fn train(
     let tokenizer = spag_model::load_tokenizer(&model_dir)?;
     let dataset = Dataset::read(files, &tokenizer, job.config.max_length)?;
     let deepspeed = deepspeed(job, dataset.samples().len(), group.size())?;
-    let architecture = LlamaConfig::from_file(model_dir.join("config.json"))?;
+    let architecture = check_checkpoint(&model_dir)?;
     let file = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
     let request = ShardingRequest::new(job.zero_stage, job.offload_optimizer, job.offload_param, file)?;
     let plan = fit(&architecture, &job.config, request, (group.size(), env.local_size), &device)?;
