@@ -7,10 +7,14 @@ use std::sync::OnceLock;
 
 use crate::{fixture, root};
 
-/// Builds the programs once, in the profile of the tests, and returns their folder.
+/// Builds the programs once, in the profile of the tests, and returns their folder. If `SPAG_PROGRAMS` names a folder, the
+/// programs in it are tested instead.
 fn programs() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
+        if let Some(folder) = std::env::var_os("SPAG_PROGRAMS") {
+            return root().join(folder);
+        }
         // The same targets as `cargo test --workspace`: with the same features, nothing is compiled twice.
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "--workspace", "--bins", "--tests"]).current_dir(root());

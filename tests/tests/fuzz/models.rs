@@ -1,0 +1,115 @@
+//! Parsers of a model folder and of a training checkpoint.
+
+use std::fs;
+use std::path::Path;
+
+use spag_model::{LlamaConfig, SpecialIds, Tokenizer, load_model, load_tokenizer};
+use spag_tests::{copy_folder, fixture, run, train_command};
+use spag_train::{SavedRun, latest_checkpoint};
+
+use crate::harness::Target;
+
+fn model_file(name: &str) -> Vec<u8> {
+    fs::read(fixture("tiny-llama").join(name)).unwrap()
+}
+
+/// Lets a parser see the target's input in place of one file of a folder.
+fn in_place(target: &Target, folder: &Path, file: &str, parse: impl Fn(&Path)) {
+    copy_folder(fixture("tiny-llama"), folder);
+    target.run(|bytes| {
+        fs::write(folder.join(file), bytes).unwrap();
+        parse(folder);
+    });
+}
+
+#[test]
+fn config_json() {
+    let target = Target::new("config_json", vec![model_file("config.json")]);
+    let folder = target.folder().join("model");
+    in_place(&target, &folder, "config.json", |folder| {
+        let read = LlamaConfig::from_file(folder.join("config.json"));
+        let loaded = load_model(folder);
+        assert!(read.is_ok() || loaded.is_err());
+    });
+}
+
+#[test]
+fn safetensors() {
+    let target = Target::new("safetensors", vec![model_file("model.safetensors")]);
+    let folder = target.folder().join("model");
+    in_place(&target, &folder, "model.safetensors", |folder| {
+        let _ = load_model(folder);
+    });
+}
+
+#[test]
+fn index_of_shards() {
+    let index = r#"{"metadata": {"total_size": 10}, "weight_map": {"lm_head.weight": "model.safetensors",
+        "model.norm.weight": "model.safetensors"}}"#;
+    let target = Target::new("index_of_shards", vec![index.into()]);
+    let folder = target.folder().join("model");
+    in_place(&target, &folder, "model.safetensors.index.json", |folder| {
+        let _ = load_model(folder);
+    });
+}
+
+/// Encodes and decodes with whatever could be loaded.
+fn use_tokenizer(tokenizer: &Tokenizer) {
+    for text in ["", "The horse", "caf\u{e9} \u{1F40E}\n\t", "\u{301}\u{301}", "<s></s>"] {
+        if let Ok(ids) = tokenizer.encode(text) {
+            let _ = tokenizer.decode(&ids);
+        }
+    }
+    let _ = tokenizer.decode(&[0, 1, 2, 3, u32::MAX]);
+}
+
+#[test]
+fn tokenizer_json() {
+    let target = Target::new("tokenizer_json", vec![model_file("tokenizer.json")]);
+    let input = target.folder().join("input");
+    target.run(|_| {
+        if let Ok(tokenizer) = Tokenizer::from_file(&input, SpecialIds::default()) {
+            use_tokenizer(&tokenizer);
+        }
+    });
+}
+
+#[test]
+fn tokenizer_config_json() {
+    let seeds = ["tokenizer_config.json", "special_tokens_map.json"].map(model_file).to_vec();
+    for file in ["tokenizer_config.json", "special_tokens_map.json"] {
+        let target =
+            Target::new(if file.starts_with('t') { "tokenizer_config" } else { "special_tokens" }, seeds.clone());
+        let folder = target.folder().join("model");
+        in_place(&target, &folder, file, |folder| {
+            if let Ok(tokenizer) = load_tokenizer(folder) {
+                use_tokenizer(&tokenizer);
+            }
+        });
+    }
+}
+
+#[test]
+fn trainer_state() {
+    let work = tempfile::tempdir().unwrap();
+    let mut train = train_command(work.path());
+    train.args([
+        "--train_method",
+        "SFT",
+        "--max_steps",
+        "2",
+        "--per_device_train_batch_size",
+        "2",
+        "--max_length",
+        "128",
+    ]);
+    run(train.args(["--save_strategy", "steps", "--save_steps", "2"]), 0);
+    let saved = latest_checkpoint(work.path()).unwrap().unwrap();
+    let target = Target::new("trainer_state", vec![fs::read(saved.join("trainer_state/state.json")).unwrap()]);
+    target.run(|bytes| {
+        fs::write(saved.join("trainer_state/state.json"), bytes).unwrap();
+        if let Ok(run) = SavedRun::open(&saved) {
+            let _ = run.load_checkpoint();
+        }
+    });
+}

@@ -1,0 +1,140 @@
+//! Parsers of text files: episodes, samples, words, wordings, configurations.
+
+use std::fs;
+use std::num::NonZeroUsize;
+
+use spag_game::{EpisodeReader, JudgeKind, PromptSet, judge_episode, read_episodes, read_words, word_forms};
+use spag_io::JsonlAppender;
+use spag_pipeline::{BaseConfig, RunConfig};
+use spag_rewards::{AlpacaTemplate, AssignJob, CreditConfig, assign_rewards_in_files, convert_alpaca, read_samples};
+use spag_tests::root;
+use spag_train::TrainConfig;
+use spag_train::deepspeed::{DeepSpeed, RunFacts};
+use spag_world::Lexicon;
+
+use crate::harness::Target;
+
+fn repository_file(name: &str) -> Vec<u8> {
+    fs::read(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+const EPISODES: &str = r#"[{"history": [{"role": "attacker", "content": "A fruit, yellow and sour?"},
+    {"role": "defender", "content": "I know the word! It is lemon!"}], "target_word": "lemon", "max_turns": 5},
+  {"history": [{"role": "attacker", "content": "caf\u00e9 \ud83d\ude00"}, {"role": "defender", "content": ""}],
+    "target_word": "ice cream", "max_turns": 3, "game": 7, "extra": {"a": [1, 2.5, null]}}]"#;
+
+#[test]
+fn episodes() {
+    let lines = EPISODES.replace('\n', " ").replace("}]}, {", "}]}\n{");
+    let target = Target::new("episodes", vec![EPISODES.into(), lines.into_bytes(), b"[]".to_vec(), Vec::new()]);
+    let (input, out) = (target.folder().join("input"), target.folder().join("out.json"));
+    let job = AssignJob { input: input.clone(), sft: None, output: out.clone(), outcomes: None };
+    target.run(|_| {
+        let all = read_episodes(&input);
+        let one_by_one = EpisodeReader::open(&input).and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
+        assert_eq!(all.is_ok(), one_by_one.is_ok());
+        for episode in all.iter().flatten() {
+            for kind in [JudgeKind::Paper, JudgeKind::WholeWord] {
+                let _ = judge_episode(kind, episode);
+            }
+        }
+        if assign_rewards_in_files(&job, &PromptSet::default(), &CreditConfig::default(), NonZeroUsize::MIN).is_ok() {
+            for sample in read_samples(&out).unwrap() {
+                assert!(sample.reward.is_finite() && sample.weight.is_finite());
+            }
+        }
+    });
+}
+
+#[test]
+fn samples() {
+    let list = r#"[{"query": "A?", "target": "B.", "reward": 0.5, "weight": 0.25, "type": "attacker"},
+        {"query": "C", "target": "D", "type": "sft"}]"#;
+    let alpaca = r#"[{"instruction": "Add.", "input": "1 2", "output": "3"}]"#;
+    let lines = "{\"query\": \"a\", \"target\": \"b\"}\n{\"query\": \"c\", \"target\": \"d\", \"reward\": -1}\n";
+    let target = Target::new("samples", [list, alpaca, lines].map(|text| text.as_bytes().to_vec()).to_vec());
+    let (input, out) = (target.folder().join("input"), target.folder().join("out.json"));
+    let template = AlpacaTemplate::default();
+    target.run(|_| {
+        let _ = read_samples(&input);
+        let _ = convert_alpaca(&input, &out, &template);
+        let _ = AlpacaTemplate::load(&input);
+    });
+}
+
+#[test]
+fn episodes_in_progress() {
+    let lines = "{\"target_word\": \"tea\", \"max_turns\": 2, \"history\": []}\n{\"target_word\": \"t";
+    let target = Target::new("episodes_in_progress", vec![lines.into()]);
+    let input = target.folder().join("input");
+    target.run(|bytes| {
+        let before = spag_io::read_complete_lines::<serde_json::Value>(&input).ok();
+        let resumed = JsonlAppender::<serde_json::Value>::resume(&input).ok().map(|(_, rows)| rows);
+        assert_eq!(before, resumed);
+        // A file of another kind stays as it was.
+        assert!(resumed.is_some() || fs::read(&input).unwrap() == bytes);
+    });
+}
+
+#[test]
+fn words() {
+    let target = Target::new("words", vec![b"horse\nice cream\n# note\n\ncaf\xc3\xa9\r\n".to_vec()]);
+    let input = target.folder().join("input");
+    target.run(|_| {
+        for word in read_words(&input).iter().flatten().take(100) {
+            let _ = word_forms(word);
+        }
+    });
+}
+
+#[test]
+fn prompts() {
+    let names = ["crates/spag-game/data/prompts.json", "configs/tiny-prompts.json"];
+    let target = Target::new("prompts", names.map(repository_file).to_vec());
+    let input = target.folder().join("input");
+    target.run(|_| {
+        if let Ok(prompts) = PromptSet::load(&input) {
+            let _ = prompts.playing_query(&[], "horse", 5);
+        }
+    });
+}
+
+#[test]
+fn lexicons() {
+    let small = "crates/spag-world/data/lexicon.toml";
+    let target = Target::new("lexicons", vec![repository_file(small)[..4000].to_vec(), repository_file(small)]);
+    let input = target.folder().join("input");
+    target.run(|_| {
+        let _ = Lexicon::load(&input);
+    });
+}
+
+#[test]
+fn configurations() {
+    let names = ["configs/tiny.toml", "configs/tiny-paper.toml", "configs/tiny-base.toml", "configs/launch/h200.toml"];
+    let target = Target::new("configurations", names.map(repository_file).to_vec());
+    let input = target.folder().join("input");
+    target.run(|bytes| {
+        if let Ok(run) = RunConfig::load(&input, &[]) {
+            let written = run.to_toml().unwrap();
+            fs::write(target.folder().join("resolved.toml"), &written).unwrap();
+            let again = RunConfig::load(target.folder().join("resolved.toml"), &[]).unwrap();
+            assert_eq!(again.to_toml().unwrap(), written);
+        }
+        let _ = BaseConfig::load(&input, &[]);
+        let setting = String::from_utf8_lossy(&bytes[..bytes.len().min(300)]).into_owned();
+        let _ = RunConfig::load(root().join("configs/tiny.toml"), &[setting]);
+    });
+}
+
+#[test]
+fn deepspeed() {
+    let names = ["configs/default_offload_opt_param.json", "configs/zero3_offload.json"];
+    let target = Target::new("deepspeed", names.map(repository_file).to_vec());
+    let input = target.folder().join("input");
+    let config = TrainConfig::default();
+    let run = RunFacts { config: &config, world_size: 1, total_steps: 10, hidden_size: 64 };
+    target.run(|_| {
+        let _ = DeepSpeed::load(&input, &run);
+    });
+}
