@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -117,6 +117,20 @@ fn failed_games_are_reported_and_played_again() {
         games
     };
     assert_eq!(games(&dir), games(&healthy));
+}
+
+#[test]
+fn failed_games_give_their_exit_code_without_a_reader_of_stdout() {
+    let server = Server::start(|request| {
+        if request.prompt().contains("word lion.") { Answer::error(400, "No lions") } else { clue(request) }
+    });
+    let work = tempfile::tempdir().unwrap();
+    let mut child = play(work.path(), &server).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("1 of 8 games failed"), "{err}");
 }
 
 #[test]

@@ -222,6 +222,26 @@ fn signal_stops_after_the_current_line_and_the_command_resumes() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn signal_gives_its_exit_code_without_a_reader_of_stdout() {
+    for redirection in ["pipe", "/dev/full"] {
+        let work = tempfile::tempdir().unwrap();
+        let mut command = play(work.path(), 20);
+        match redirection {
+            "pipe" => command.stdout(Stdio::piped()),
+            file => command.stdout(fs::File::options().write(true).open(file).unwrap()),
+        };
+        let mut child = Running::start(command.stderr(Stdio::null()));
+        drop(child.stdout.take());
+        wait_for_games(work.path(), 5);
+        send_signal(child.id(), "TERM");
+        let status = child.wait_for(Duration::from_secs(60)).expect("it exits");
+        assert_eq!(status.code(), Some(143), "{redirection}");
+        assert!(recorded(work.path()).len() < 240);
+    }
+}
+
 /// A named pipe as the word list blocks the program in a read, where it does not check for signals.
 #[cfg(unix)]
 #[test]

@@ -165,3 +165,27 @@ fn resolved_configuration_reads_back_as_itself() {
     let again = repository.load(&config.to_toml().unwrap(), &[]).unwrap();
     assert_eq!(again, config);
 }
+
+#[test]
+fn invalid_value_is_reported_with_the_layer_that_it_is_from() {
+    let repository = Repository::new();
+    repository.config("below.toml", "[self_play]\ngames = 0\n");
+    let above = repository.config("above.toml", "extends = \"below.toml\"\nseed = 3\n");
+    let said = load(&above, &[]).unwrap_err().to_string();
+    assert!(said.contains("below.toml: setting `self_play.games`: expected a whole number of at least 1"), "{said}");
+    let said = load(&above, &["self_play.games=2", "max_turns=0"]).unwrap_err().to_string();
+    assert!(said.contains("--set max_turns=0: setting `max_turns`") && said.contains("not 0"), "{said}");
+    assert_eq!(load(&above, &["self_play.games=2"]).unwrap().self_play.games, 2, "a higher layer mends it");
+}
+
+#[test]
+fn chain_of_files_is_bounded() {
+    let repository = Repository::new();
+    for number in 0..40 {
+        repository.config(&format!("{number}.toml"), &format!("extends = \"{}.toml\"\n", number + 1));
+    }
+    let last = repository.config("40.toml", "seed = 9\n");
+    assert_eq!(load(&last.with_file_name("9.toml"), &[]).unwrap().seed, 9, "32 files");
+    let said = load(&last.with_file_name("8.toml"), &[]).unwrap_err().to_string();
+    assert!(said.contains("more than 32 configurations extend each other"), "{said}");
+}

@@ -45,6 +45,43 @@ fn page_is_self_contained_and_escapes_utterances() {
     assert_eq!((opened, page.matches("</svg>").count()), (6, 6));
 }
 
+/// What terminals obey, what looks like rows of the report, and what reorders text.
+const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\n      → attacker wins\n  SPAG-9  100.0\r\u{202e}txet\u{200b}";
+
+/// A report whose texts of players, word lists and settings are all hostile.
+fn hostile() -> Report {
+    let mut report = made_up(6);
+    report.run_dir = HOSTILE.to_owned();
+    for pair in &mut report.samples {
+        pair.target_word = HOSTILE.to_owned();
+        for game in [&mut pair.before, &mut pair.after] {
+            game.utterances.iter_mut().for_each(|said| {
+                said.content = HOSTILE.to_owned();
+                said.untrue = vec![HOSTILE.to_owned()];
+            });
+        }
+    }
+    report.files.push((HOSTILE.to_owned(), HOSTILE.to_owned()));
+    report.settings.push((HOSTILE.to_owned(), HOSTILE.to_owned()));
+    report
+}
+
+#[test]
+fn texts_of_players_stay_on_their_line_and_drive_no_terminal() {
+    let (plain, text) = (render_text(&made_up(6)), render_text(&hostile()));
+    assert_eq!(spag_io::escape_table(&text), text, "nothing is left to escape");
+    assert_eq!(text.lines().count(), plain.lines().count() + 1, "one more file and no forged row");
+    assert!(text.contains("\\u{1b}]0;owned\\u{7}") && text.contains("\\u{202e}txet\\u{200b}"), "{text}");
+}
+
+#[test]
+fn page_shows_control_and_directional_characters() {
+    let page = render_html(&hostile());
+    let raw = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202e}' | '\u{200b}');
+    assert!(!page.contains(raw));
+    assert!(page.contains("\\u{202e}txet\\u{200b}"));
+}
+
 #[test]
 fn empty_report_can_be_rendered() {
     let full = made_up(4);
