@@ -13,7 +13,7 @@ use spag_game::game_seed;
 use spag_io::{AtomicFile, Progress, RowReader};
 use spag_model::{Completion, Engine, FinishReason, Generate, GenerationConfig, Request, RequestId};
 
-use spag_cli::{EngineArgs, LoadArgs, Result, SamplingArgs, TerminalProgress, exit, threads};
+use spag_cli::{EngineArgs, Error, LoadArgs, Result, SamplingArgs, TerminalProgress, exit, threads};
 
 /// Complete the prompts of a file.
 #[derive(Debug, Args)]
@@ -68,6 +68,10 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     threads::start()?;
     let rows = RowReader::<PromptRow>::open(&args.input)?.map(|row| row.map(|(_, row)| row.prompt));
     let prompts: Vec<String> = rows.collect::<spag_io::Result<_>>()?;
+    if prompts.is_empty() {
+        let problem = "the file has no prompts, and the output is left as it is".into();
+        return Err(Error::BadValue { flag: format!("--input {}", args.input.display()), problem });
+    }
     let checkpoint = args.loading.load(&args.model)?;
     let model = checkpoint.model.config();
     let limits = args.sampling.config(model, &args.model);

@@ -9,7 +9,7 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
 use spag_io::{format_gib, gib};
 use spag_model::{LlamaConfig, LoadOptions, OpenDevice, WeightDtype, load_model_with};
 use spag_selfplay::limits;
-use spag_train::{StepTiming, TimedRank, TimingConfig, peak_memory_of, time_steps_of_rank};
+use spag_train::{RankMemory, StepTiming, TrainConfig, TimedRank, TimingConfig, peak_memory_of, time_steps_of_rank};
 
 use super::ranks::RankArgs;
 use super::{BATCH, STEPS, TOKENS, round};
@@ -68,6 +68,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<()> {
     let device = args.device.open()?;
     let most_ranks = args.ranks.simulate.iter().copied().max().unwrap_or(env.world_size);
     check_size(args, most_ranks)?;
+    check_memory(args, &device)?;
     if args.ranks.simulate.is_empty() {
         let group = spag_dist::join_on(&env, &JoinOptions::detect()?, device.device())?;
         let (ranks, first) = (group.size(), group.rank() == 0);
@@ -110,6 +111,28 @@ fn check_size(args: &TrainArgs, ranks: usize) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Rejects steps that take more memory than is free on this machine. A GPU reports what it cannot allocate.
+fn check_memory(args: &TrainArgs, device: &OpenDevice) -> Result<()> {
+    if !device.device().is_cpu() {
+        return Ok(());
+    }
+    let model = LlamaConfig::from_file(args.model_name_or_path.join("config.json"))?;
+    let config = TrainConfig {
+        per_device_train_batch_size: args.batch,
+        max_length: args.seq,
+        gradient_checkpointing: args.checkpointing,
+        bf16: args.dtype == WeightDtype::Bf16,
+        ..TrainConfig::default()
+    };
+    let (needed, free) = (RankMemory::on_cpu(&model, &config, args.ranks.plan(), 1).on_device(), device.memory()?.free);
+    if needed <= free {
+        return Ok(());
+    }
+    let flag = format!("--batch {} --seq {}", args.batch, args.seq);
+    let problem = format!("a step takes {}, and {} are free", format_gib(needed), format_gib(free));
+    Err(Error::BadValue { flag, problem })
 }
 
 /// Times the steps of this rank of `group`.

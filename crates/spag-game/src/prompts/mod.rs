@@ -65,6 +65,9 @@ pub struct PromptSet {
     file: PromptFile,
 }
 
+/// The most bytes of a prompt file.
+const MAX_BYTES: u64 = 1 << 24;
+
 const EMBEDDED: &str = include_str!("../../data/prompts.json");
 
 impl Default for PromptSet {
@@ -81,7 +84,7 @@ impl PromptSet {
     /// The file cannot be read, a key is unknown or missing, a list is empty, or a text lacks a placeholder.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(spag_io::Error::io(path))?;
+        let bytes = spag_io::read_whole(path, MAX_BYTES)?;
         Self::parse(&bytes).map_err(|reason| Error::Prompts { path: path.to_owned(), reason })
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use spag_selfplay::limits;
 use spag_train::{DataOrder, SchedulerType, TrainConfig, TrainMethod};
 
-use super::layers::{find_input, load_config, require_ranges};
+use super::layers::{check_training, find_input, load_config, require_ranges};
 use crate::error::{Error, Result};
 
 /// Documents, which are kept in memory.
@@ -220,6 +220,6 @@ impl BaseConfig {
                 message: format!("{} heads do not divide hidden_size {}", model.num_attention_heads, model.hidden_size),
             });
         }
-        Ok(self.train.check()?)
+        check_training("train", &self.train)
     }
 }

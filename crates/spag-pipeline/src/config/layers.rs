@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use spag_io::{Ranged, in_range, quote, read_text};
+use spag_train::TrainConfig;
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
@@ -87,6 +88,12 @@ pub(super) fn require_ranges<T: Ranged>(settings: &[(&'static str, T, RangeInclu
         let wrong = |expected| Error::BadSetting { setting, message: format!("{expected}, not {value}") };
         in_range(*value, range.clone()).map(drop).map_err(wrong)
     })
+}
+
+/// Checks the settings of a training. An error names their table.
+pub(super) fn check_training(table: &'static str, config: &TrainConfig) -> Result<()> {
+    let wrong = |error: spag_train::Error| Error::BadSetting { setting: table, message: error.to_string() };
+    config.check().map_err(wrong)
 }
 
 /// Finds an input file or folder. A relative path is looked up in the current directory, then in the parent of the

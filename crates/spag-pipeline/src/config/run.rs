@@ -10,7 +10,7 @@ use spag_rewards::CreditConfig;
 use spag_selfplay::limits;
 use spag_train::TrainConfig;
 
-use super::layers::{find_input, load_config, require_ranges};
+use super::layers::{check_training, find_input, load_config, require_ranges};
 use super::sections::{EvaluationSettings, ImitationSettings, RewardSettings, SelfPlaySettings, SftSettings};
 use crate::error::{Error, Result};
 
@@ -159,7 +159,7 @@ impl RunConfig {
                 message: format!("epoch {epoch} does not exist; the run has 1 to {}", self.epochs),
             });
         }
-        self.imitation.train.check()?;
-        Ok(self.train.check()?)
+        check_training("imitation.train", &self.imitation.train)?;
+        check_training("train", &self.train)
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use spag_io::{FileLock, read_json, write_atomically, write_json_atomically};
+use spag_io::{FileLock, read_json, read_text, write_atomically, write_json_atomically};
 use spag_selfplay::content_digest;
 use toml::{Table, Value};
 
@@ -17,6 +18,9 @@ use crate::error::{Error, Result};
 
 /// Settings that may differ when a run resumes: the device, and paths, whose contents are compared instead.
 const NOT_COMPARED: [&str; 6] = ["run_dir", "base_model", "lexicon", "words", "prompts", "device"];
+
+/// Bytes of the resolved settings.
+const MAX_SETTINGS: u64 = 1 << 20;
 
 /// A run folder, locked until this is dropped or the process ends.
 #[derive(Debug)]
@@ -61,18 +65,18 @@ impl RunFolder {
     fn compare_settings(&self, config: &RunConfig) -> Result<()> {
         let path = self.root.join("config.resolved.toml");
         let now = config.to_toml()?;
-        match fs::read_to_string(&path) {
+        match read_text(&path, MAX_SETTINGS) {
             Ok(was) => {
                 let (was, now) = (settings(&was, &path)?, settings(&now, &path)?);
                 self.first_difference(&was, &now)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(write_atomically(
+            Err(spag_io::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(write_atomically(
                 &path,
                 format!(
                     "# Every setting of this run as it was resolved; made by `spag run`, compared when it resumes.\n\n{now}"
                 ),
             )?),
-            Err(error) => Err(Error::io("read it", path)(error)),
+            Err(error) => Err(error.into()),
         }
     }
 
