@@ -78,7 +78,8 @@ fn numbers_out_of_range_are_refused() {
         for flag in flags {
             let flag = format!("--{flag}");
             for value in [HUGE, OVERFLOWING, "-1", "1e9", "nan", "", "4294967296000"] {
-                let arguments = [&command[..], &[flag.as_str(), value]].concat();
+                let given = format!("{flag}={value}");
+                let arguments = [&command[..], &[given.as_str()]].concat();
                 refused(name, folder.path(), &arguments, &[&flag, "expected a whole number of at least", "at most"]);
             }
         }
@@ -93,7 +94,8 @@ fn numbers_out_of_range_are_refused() {
         for flag in flags {
             let flag = format!("--{flag}");
             for value in ["nan", "inf", "-inf", "-1", "1e39", "1e308", "1e999", "x", ""] {
-                let arguments = [&command[..], &[flag.as_str(), value]].concat();
+                let given = format!("{flag}={value}");
+                let arguments = [&command[..], &[given.as_str()]].concat();
                 refused(name, folder.path(), &arguments, &[&flag, "expected a number"]);
             }
         }

@@ -9,7 +9,7 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
 use spag_io::{format_gib, gib};
 use spag_model::{LlamaConfig, LoadOptions, OpenDevice, WeightDtype, load_model_with};
 use spag_selfplay::limits;
-use spag_train::{RankMemory, StepTiming, TrainConfig, TimedRank, TimingConfig, peak_memory_of, time_steps_of_rank};
+use spag_train::{RankMemory, StepTiming, TimedRank, TimingConfig, TrainConfig, peak_memory_of, time_steps_of_rank};
 
 use super::ranks::RankArgs;
 use super::{BATCH, STEPS, TOKENS, round};

@@ -205,7 +205,7 @@ impl BaseConfig {
         ])?;
         let mix = &documents.mix;
         require_ranges(&[
-            ("model.rope_theta", model.rope_theta, 1.0..=1e12),
+            ("model.rope_theta", model.rope_theta, 1.0..=1e9),
             ("model.rms_norm_eps", model.rms_norm_eps, 0.0..=1.0),
             ("model.initializer_range", model.initializer_range, 0.0..=1000.0),
             ("documents.mix.games", mix.games, SHARE),
