@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use spag_tests::root;
 
-use crate::mutation::{Mutation, apply};
+use crate::mutation::{apply, mutation};
 
 /// Ends the process if a parser allocates without bound. The input is then found in `target/fuzz/NAME/`.
 #[global_allocator]
@@ -50,7 +50,7 @@ impl Target {
         let end = Instant::now() + Duration::from_secs(setting("SPAG_FUZZ_SECONDS", 3));
         let first = setting("SPAG_FUZZ_SEED", 1);
         self.seeds.iter().for_each(|seed| self.try_one(seed, &parse).unwrap());
-        let input = (0..self.seeds.len(), proptest::collection::vec(any::<Mutation>(), 1..5));
+        let input = (0..self.seeds.len(), proptest::collection::vec(mutation(), 1..5));
         let (mut seed, mut tried) = (first, 0_u64);
         while Instant::now() < end {
             let config = Config {

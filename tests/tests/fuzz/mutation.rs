@@ -1,6 +1,6 @@
 //! Mutations of bytes and of JSON.
 
-use proptest_derive::Arbitrary;
+use proptest::prelude::*;
 use serde_json::Value;
 
 /// Numbers at the edges of types, as they are written in files.
@@ -46,7 +46,7 @@ const TEXTS: [&str; 14] = [
 ];
 
 /// One change of an input; positions are fractions of its length.
-#[derive(Clone, Copy, Debug, Arbitrary)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Mutation {
     Flip {
         at: u16,
@@ -104,6 +104,28 @@ pub(crate) enum Mutation {
     Length {
         value: u64,
     },
+}
+
+/// Any mutation.
+pub(crate) fn mutation() -> impl Strategy<Value = Mutation> {
+    (0..13_u8, any::<u16>(), any::<u16>(), any::<u8>(), any::<u64>()).prop_map(|(kind, at, size, which, value)| {
+        let times = size.to_le_bytes()[0];
+        match kind {
+            0 => Mutation::Flip { at, bit: which },
+            1 => Mutation::Cut { at, length: size },
+            2 => Mutation::Keep { length: at },
+            3 => Mutation::Insert { at, byte: which, times },
+            4 => Mutation::Repeat { at, length: which, times },
+            5 => Mutation::Text { at, which, times: size },
+            6 => Mutation::Number { at, which },
+            7 => Mutation::JsonNumber { place: at, which },
+            8 => Mutation::JsonText { place: at, which, times },
+            9 => Mutation::JsonKind { place: at, which },
+            10 => Mutation::JsonRemove { place: at },
+            11 => Mutation::JsonNest { place: at, depth: size },
+            _ => Mutation::Length { value },
+        }
+    })
 }
 
 /// The input with all mutations, one after the other.
