@@ -1,5 +1,6 @@
 //! `spag init-model`: writes a checkpoint with random weights.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -33,7 +34,9 @@ pub(crate) fn run(args: InitModelArgs) -> Result<()> {
     let config = LlamaConfig::from_file(&args.config)?;
     threads::start()?;
     let beside = args.config.with_file_name("tokenizer.json");
-    let path = args.tokenizer.or_else(|| beside.is_file().then_some(beside));
+    // Only a file that does not exist is missing. Any other reason not to read it is an error.
+    let is_missing = beside.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    let path = args.tokenizer.or_else(|| (!is_missing).then_some(beside));
     let tokenizer = path.map(|path| tokenizer(&path, &config, &args.config)).transpose()?;
     write_random_model(&config, args.seed, tokenizer.as_ref(), &args.output_dir, WriteOptions::new(args.dtype))?;
     let without = if tokenizer.is_some() { "" } else { ", without a tokenizer" };
