@@ -6,7 +6,7 @@ use clap::Parser;
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_game::{AfterDecision, PlayConfig, PromptSet, read_words};
 use spag_io::Progress;
-use spag_selfplay::{Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats, limits};
+use spag_selfplay::{EndpointKeys, Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats, limits};
 
 use crate::{
     error::PlayError,
@@ -30,7 +30,7 @@ use spag_cli::{
 #[command(name = "spag-play", version, rename_all = "snake_case", max_term_width = 110)]
 pub(crate) struct PlayArgs {
     /// The attacker: a checkpoint (a Hugging Face folder) or an endpoint (openai:http://HOST:PORT/v1#MODEL, with the key
-    /// in OPENAI_API_KEY).
+    /// in OPENAI_API_KEY; with its own in another variable: openai:NAME_API_KEY@http://…).
     #[arg(long, value_name = "PLAYER", help_heading = "Players")]
     attacker_model_name_or_path: PlayerSpec,
     /// The defender: a checkpoint or an endpoint. The same one as the attacker means self-play.
@@ -84,6 +84,11 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     limits::total_games(words.len(), args.games_per_word)
         .map_err(|problem| Error::BadValue { flag: format!("--games_per_word {}", args.games_per_word), problem })?;
     let prompts = args.games.prompts()?;
+    let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
+    let keys = EndpointKeys::from_env([attacker, defender])?;
+    if env.rank == 0 {
+        keys.notes().iter().for_each(|note| exit::note(format_args!("note: {note}")));
+    }
     let mut job = job(args, words, env)?.open()?;
     if env.world_size > 1 {
         // Before models are loaded, which may take longer than the join timeout.
@@ -99,8 +104,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     if job.missing().is_empty() {
         job.report_all_finished()?;
     } else {
-        let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
-        let mut players = Players::open(&args.players, attacker, defender, env.local_size)?;
+        let mut players = Players::open(&args.players, attacker, defender, &keys, env.local_size)?;
         players.check_context(&prompts, &longest, args.games.taboo_max_turns)?;
         run.played = play_missing(args, env, &mut job, &mut players, &prompts, &interrupts).inspect_err(|_| {
             let done = job.recorded();

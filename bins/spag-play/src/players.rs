@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use spag_game::{Player, PlayerError, PollMode, PromptSet, Reply, Role, Seats, TurnRequest, Utterance};
-use spag_selfplay::{JobObserver, OpenJob, Played, PlayerSpec, PlayerWork};
+use spag_selfplay::{EndpointKeys, JobObserver, OpenJob, Played, PlayerSpec, PlayerWork};
 
 use crate::error::PlayError;
 use spag_cli::{AnyPlayer, PlayerArgs, Result};
@@ -21,14 +21,15 @@ impl Players {
         args: &PlayerArgs,
         attacker: &PlayerSpec,
         defender: &PlayerSpec,
+        keys: &EndpointKeys,
         processes: usize,
     ) -> Result<Self> {
         if attacker == defender {
-            return Ok(Self { attacker: args.among(processes).open(attacker)?, defender: None });
+            return Ok(Self { attacker: args.among(processes).open(attacker, keys)?, defender: None });
         }
         let engines = [attacker, defender].iter().filter(|spec| matches!(spec, PlayerSpec::Model(_))).count();
         let args = args.among(engines * processes);
-        Ok(Self { attacker: args.open(attacker)?, defender: Some(args.open(defender)?) })
+        Ok(Self { attacker: args.open(attacker, keys)?, defender: Some(args.open(defender, keys)?) })
     }
 
     /// Rejects models whose context cannot hold the first prompt and an utterance. `word` is the longest target word.

@@ -9,7 +9,7 @@ use clap::Args;
 use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
 use spag_model::{GenerationStats, Sampling, WeightDtype};
 use spag_selfplay::{
-    ApiKey, ContextBudget, EndpointConfig, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, PlayerWork,
+    ContextBudget, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, PlayerWork,
     checkpoint_fingerprint, limits,
 };
 
@@ -67,11 +67,11 @@ impl PlayerArgs {
         Self { engine: self.engine.among(engines), ..self.clone() }
     }
 
-    /// Loads the checkpoint, or starts the threads that send requests to the endpoint.
+    /// Loads the checkpoint, or starts the threads that send requests to the endpoint with its key of `keys`.
     ///
     /// # Errors
     /// The checkpoint cannot be loaded or does not fit into memory, or a setting of the endpoint is invalid.
-    pub fn open(&self, spec: &PlayerSpec) -> Result<AnyPlayer> {
+    pub fn open(&self, spec: &PlayerSpec, keys: &EndpointKeys) -> Result<AnyPlayer> {
         match spec {
             PlayerSpec::Model(folder) => {
                 let checkpoint = self.loading.load(folder)?;
@@ -82,7 +82,7 @@ impl PlayerArgs {
                 Ok(AnyPlayer::Model { player, games: engine.max_running, folder: folder.clone() })
             }
             PlayerSpec::Endpoint(endpoint) => {
-                let config = EndpointConfig { key: ApiKey::from_env()?, ..self.endpoint_config()? };
+                let config = EndpointConfig { key: keys.of(endpoint), ..self.endpoint_config()? };
                 let at_a_time = config.in_flight;
                 Ok(AnyPlayer::Endpoint(Box::new(EndpointPlayer::new(endpoint.clone(), config)?), at_a_time))
             }
@@ -104,7 +104,7 @@ impl PlayerArgs {
                     rounded => format!("{fingerprint} in {rounded}"),
                 })
             }
-            PlayerSpec::Endpoint(_) => Ok(spec.to_string()),
+            PlayerSpec::Endpoint(endpoint) => Ok(endpoint.address()),
         }
     }
 

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A player of the command line is invalid.
-    #[error("player {text:?}: {problem}; {syntax}")]
+    #[error("player {}: {problem}; {syntax}", spag_io::quote(text))]
     BadPlayer {
         /// The text as written, without passwords.
         text: String,
@@ -21,8 +21,21 @@ pub enum Error {
         syntax: &'static str,
     },
     /// The key of an endpoint is empty or cannot be sent in a header.
-    #[error("OPENAI_API_KEY: a key consists of visible ASCII characters, but this one is empty or has others")]
-    BadKey,
+    #[error(
+        "{variable}: a key consists of up to 8192 visible ASCII characters, but this one is empty, longer or has others"
+    )]
+    BadKey {
+        /// The environment variable with the key.
+        variable: String,
+    },
+    /// The variable with the key of an endpoint is not set.
+    #[error("{}: set the environment variable {variable} to the key of this endpoint", spag_io::quote(endpoint))]
+    MissingKey {
+        /// The environment variable.
+        variable: String,
+        /// The endpoint.
+        endpoint: String,
+    },
     /// A setting of an endpoint is invalid.
     #[error("endpoint: {setting}: {problem}")]
     BadSetting {
@@ -76,7 +89,8 @@ impl Classify for Error {
             Self::Model(error) => error.class(),
             Self::Threads { .. } => ErrorClass::Failure,
             Self::BadPlayer { .. }
-            | Self::BadKey
+            | Self::BadKey { .. }
+            | Self::MissingKey { .. }
             | Self::BadSetting { .. }
             | Self::BadArena(_)
             | Self::TooManyGames(_)

@@ -40,7 +40,7 @@ mod text_table;
 pub use counts::GameCounts;
 pub use digest::{checkpoint_fingerprint, content_digest};
 pub use ending::{Ending, ending};
-pub use endpoint::{ApiKey, EndpointConfig, EndpointPlayer, EndpointStats, PromptStyle, RetryConfig};
+pub use endpoint::{ApiKey, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, PromptStyle, RetryConfig};
 pub use error::{Error, Result};
 pub use game_stats::GameStats;
 pub use job::{Finished, JobObserver, OpenJob, PlayJob, Played, PlayerWork, RunFiles, RunStats, SoFar, game_specs};

@@ -24,7 +24,8 @@ fn config() -> EndpointConfig {
 }
 
 fn player(base_url: String, style: PromptStyle, config: EndpointConfig) -> EndpointPlayer {
-    EndpointPlayer::new(EndpointSpec { base_url, model: "org/model-7b".into(), style }, config).unwrap()
+    EndpointPlayer::new(EndpointSpec { base_url, model: "org/model-7b".into(), style, key_variable: None }, config)
+        .unwrap()
 }
 
 fn try_play(player: &mut EndpointPlayer, games: usize) -> (spag_game::Result<()>, CollectedGames) {
@@ -369,7 +370,12 @@ fn requests_keep_the_maximum_rate() {
 
 #[test]
 fn invalid_settings_are_refused() {
-    let spec = EndpointSpec { base_url: "http://a/v1".into(), model: "m".into(), style: PromptStyle::Chat };
+    let spec = EndpointSpec {
+        base_url: "http://a/v1".into(),
+        model: "m".into(),
+        style: PromptStyle::Chat,
+        key_variable: None,
+    };
     for (config, setting) in [
         (EndpointConfig { in_flight: 0, ..config() }, "in_flight"),
         (EndpointConfig { temperature: f64::NAN, ..config() }, "temperature"),

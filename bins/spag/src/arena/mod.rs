@@ -11,7 +11,7 @@ use spag_game::{GameRecord, GameSpec, PlayConfig, PromptSet, play_games, read_wo
 use spag_io::{Progress, write_atomically};
 use spag_model::LlamaConfig;
 use spag_selfplay::{
-    GameCounts, PlayerSpec,
+    EndpointKeys, GameCounts, PlayerSpec,
     arena::{
         ArenaSettings, ArenaTable, NamedPlayer, Pairing, SelfPlay, check_files, check_players, pairings, player_index,
         record_file, render_csv, render_json, render_text,
@@ -32,7 +32,8 @@ use table::{Table, Work};
 #[command(rename_all = "snake_case")]
 pub(crate) struct ArenaArgs {
     /// Players with unique names. PLAYER is a checkpoint (a Hugging Face folder) or an endpoint
-    /// (openai:http://HOST:PORT/v1#MODEL, with the key in OPENAI_API_KEY).
+    /// (openai:http://HOST:PORT/v1#MODEL, with the key in OPENAI_API_KEY; with its own in another
+    /// variable: openai:NAME_API_KEY@http://…).
     #[arg(long, value_name = "NAME=PLAYER", num_args = 1.., required = true, help_heading = "Players")]
     players: Vec<String>,
     /// Each player also plays against itself.
@@ -93,6 +94,7 @@ struct Arena<'a> {
     prompts: PromptSet,
     /// The description of the judge and the prompts in records.
     rules: String,
+    keys: EndpointKeys,
 }
 
 impl<'a> Arena<'a> {
@@ -109,13 +111,15 @@ impl<'a> Arena<'a> {
         let self_play = if args.with_self { SelfPlay::With } else { SelfPlay::Without };
         let pairings = pairings(players.len(), self_play);
         check_files(&players, &pairings)?;
+        let keys = EndpointKeys::from_env(players.iter().map(|player| &player.player))?;
+        keys.notes().iter().for_each(|note| exit::note(format_args!("note: {note}")));
         let words = read_words(&args.words)?;
         let prompts = args.rules.prompts()?;
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
         let games =
             game_specs(words.iter().cycle().take(args.games), args.rules.taboo_max_turns, args.playing.sampling.seed);
         let rules = args.rules.describe()?;
-        Ok(Self { args, players, described, pairings, games, prompts, rules })
+        Ok(Self { args, players, described, pairings, games, prompts, rules, keys })
     }
 
     /// Opens the record of a pairing with its finished games.
@@ -149,7 +153,7 @@ impl<'a> Arena<'a> {
         let mut progress = TerminalProgress::default();
         progress.resume("arena", total as u64, done as u64);
         let mut bar = Bar { progress: &mut progress, done };
-        let mut table = Table::new(&self.args.playing, &self.players);
+        let mut table = Table::new(&self.args.playing, &self.players, &self.keys);
         let results =
             self.pairings.iter().map(|pairing| Ok((*pairing, self.play_pairing(*pairing, &mut table, &mut bar)?)));
         let results: Vec<(Pairing, GameCounts)> = results.collect::<Result<_>>()?;

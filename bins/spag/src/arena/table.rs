@@ -1,6 +1,7 @@
 //! The players in memory: at most two.
 
 use spag_game::Seats;
+use spag_selfplay::EndpointKeys;
 use spag_selfplay::arena::{NamedPlayer, Pairing};
 
 use spag_cli::{AnyPlayer, PlayerArgs, Result};
@@ -13,14 +14,15 @@ use spag_cli::{AnyPlayer, PlayerArgs, Result};
 pub(super) struct Table<'a> {
     args: &'a PlayerArgs,
     players: &'a [NamedPlayer],
+    keys: &'a EndpointKeys,
     /// The players of the last pairing, by index.
     seated: Vec<(usize, AnyPlayer)>,
     work: Work,
 }
 
 impl<'a> Table<'a> {
-    pub(super) fn new(args: &'a PlayerArgs, players: &'a [NamedPlayer]) -> Self {
-        Self { args, players, seated: Vec::new(), work: Work::default() }
+    pub(super) fn new(args: &'a PlayerArgs, players: &'a [NamedPlayer], keys: &'a EndpointKeys) -> Self {
+        Self { args, players, keys, seated: Vec::new(), work: Work::default() }
     }
 
     /// Loads the players of a pairing and calls `play` with them and the number of concurrent games.
@@ -53,7 +55,7 @@ impl<'a> Table<'a> {
     fn take(&mut self, player: usize) -> Result<AnyPlayer> {
         match self.seated.iter().position(|(seated, _)| *seated == player) {
             Some(at) => Ok(self.seated.swap_remove(at).1),
-            None => self.args.open(&self.players[player].player),
+            None => self.args.open(&self.players[player].player, self.keys),
         }
     }
 }

@@ -4,6 +4,7 @@ mod backoff;
 mod client;
 mod config;
 mod key;
+mod keys;
 mod protocol;
 mod rate_limiter;
 mod transport;
@@ -18,6 +19,7 @@ use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
 
 pub use config::{EndpointConfig, RetryConfig};
 pub use key::ApiKey;
+pub use keys::EndpointKeys;
 pub use protocol::PromptStyle;
 
 use crate::error::{Error, Result};
@@ -59,11 +61,13 @@ impl EndpointStats {
 /// not wait for requests in flight.
 ///
 /// ```no_run
-/// use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, PlayerSpec};
+/// use spag_selfplay::{EndpointConfig, EndpointKeys, EndpointPlayer, PlayerSpec};
 ///
 /// # fn main() -> spag_selfplay::Result<()> {
-/// if let PlayerSpec::Endpoint(spec) = "openai:http://localhost:8000/v1#llama-2-7b".parse()? {
-///     let config = EndpointConfig { key: ApiKey::from_env()?, ..EndpointConfig::default() };
+/// let player: PlayerSpec = "openai:http://localhost:8000/v1#llama-2-7b".parse()?;
+/// let keys = EndpointKeys::from_env([&player])?;
+/// if let PlayerSpec::Endpoint(spec) = player {
+///     let config = EndpointConfig { key: keys.of(&spec), ..EndpointConfig::default() };
 ///     let player = EndpointPlayer::new(spec, config)?;
 /// }
 /// # Ok(())

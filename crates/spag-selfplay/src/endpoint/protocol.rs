@@ -4,10 +4,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::config::EndpointConfig;
+use super::key::ApiKey;
 use crate::player_spec::EndpointSpec;
 
 /// Maximum characters of a quoted message.
 const EXCERPT: usize = 300;
+/// Bytes after which the rest of a message is ignored; more than the longest key and an excerpt.
+const LONGEST_LINE: usize = 16 << 10;
+/// Maximum bytes of an utterance. A server that ignores the limit of tokens could fill memory and files.
+const LONGEST_UTTERANCE: usize = 1 << 20;
 
 /// The format of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,57 +104,78 @@ struct AnswerMessage {
     refusal: Option<String>,
 }
 
-/// Parses an answer with status 200.
-pub(super) fn read_answer(style: PromptStyle, body: &[u8]) -> (Content, Usage) {
+/// Parses an answer with status 200. The key is removed from everything that it says.
+pub(super) fn read_answer(style: PromptStyle, body: &[u8], key: Option<&ApiKey>) -> (Content, Usage) {
     let answer: Answer = match serde_json::from_slice(body) {
         Ok(answer) => answer,
         Err(error) => {
-            let found = excerpt(&String::from_utf8_lossy(body));
+            let found = excerpt(&String::from_utf8_lossy(body), key);
+            // serde_json quotes names and values of the answer.
+            let error = excerpt(&error.to_string(), key);
             return (Content::Invalid(format!("the answer is no completion ({error}): {found:?}")), Usage::default());
         }
     };
     let usage = answer.usage.and_then(|usage| serde_json::from_value(usage).ok()).unwrap_or_default();
     let Some(choice) = answer.choices.into_iter().flatten().next() else {
-        let reason = format!("the answer has no choices: {}", server_message(body));
+        let reason = format!("the answer has no choices: {}", server_message(body, key));
         return (Content::Invalid(reason), usage);
     };
     if choice.finish_reason.as_deref() == Some("content_filter") {
         return (Content::NoText("the server's content filter withheld the utterance".to_owned()), usage);
     }
-    let refusal = choice.message.as_ref().and_then(|message| message.refusal.as_deref()).map(excerpt);
+    let refusal = choice.message.as_ref().and_then(|message| message.refusal.as_deref());
+    let refusal = refusal.map(|said| format!(": {}", excerpt(said, key))).unwrap_or_default();
     let text = match style {
         PromptStyle::Chat => choice.message.and_then(|message| message.content),
         PromptStyle::Completion => choice.text,
     };
-    let content = text.map_or_else(
-        || {
-            let why = refusal.map(|said| format!(": {said}")).unwrap_or_default();
-            let reason = choice.finish_reason.as_deref().unwrap_or("none given");
-            Content::NoText(format!("the answer has no text (finish_reason: {reason}){why}"))
-        },
-        Content::Text,
-    );
+    let content = match text {
+        Some(text) if text.len() > LONGEST_UTTERANCE => {
+            let (size, limit) = (text.len(), LONGEST_UTTERANCE);
+            Content::NoText(format!("the answer has an utterance of {size} bytes, and at most {limit} are accepted"))
+        }
+        Some(text) => Content::Text(match key {
+            Some(key) => key.redact_utterance(text),
+            None => text,
+        }),
+        None => {
+            let reason = choice.finish_reason.map_or_else(|| "none given".to_owned(), |reason| excerpt(&reason, key));
+            Content::NoText(format!("the answer has no text (finish_reason: {reason}){refusal}"))
+        }
+    };
     (content, usage)
 }
 
 /// The error message in an answer, in the formats of common servers.
-pub(super) fn server_message(body: &[u8]) -> String {
+pub(super) fn server_message(body: &[u8], key: Option<&ApiKey>) -> String {
     let wrapped = serde_json::from_slice::<Value>(body).ok().and_then(|value| {
         let error = &value["error"];
         let places = [&error["message"], error, &value["message"], &value["detail"]];
         places.into_iter().find_map(|place| place.as_str().map(str::to_owned))
     });
-    let message = excerpt(&wrapped.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()));
+    let message = excerpt(&wrapped.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()), key);
     if message.is_empty() { "(no message)".to_owned() } else { message }
 }
 
-/// The start of a text, on one line.
-pub(super) fn excerpt(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+/// The start of a text, on one line, without control characters and the key.
+pub(super) fn excerpt(text: &str, key: Option<&ApiKey>) -> String {
+    let redact = |text: &str| key.map_or_else(|| text.to_owned(), |key| key.redact(text));
+    // Before the text is shortened, which could leave a part of the key.
+    let text = redact(text);
+    // Without control characters, the parts of a key may be together.
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        line.push_str(if line.is_empty() { "" } else { " " });
+        line.extend(word.chars().filter(|c| !c.is_control()));
+        if line.len() > LONGEST_LINE {
+            break;
+        }
+    }
+    let line = redact(&line);
+    let line = spag_io::escape(&line);
     match line.char_indices().nth(EXCERPT) {
         Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
+        None => line.into_owned(),
     }
 }
 
@@ -160,17 +186,17 @@ mod tests {
     use super::*;
 
     fn chat(body: &str) -> Content {
-        read_answer(PromptStyle::Chat, body.as_bytes()).0
+        read_answer(PromptStyle::Chat, body.as_bytes(), None).0
     }
 
     #[test]
     fn answers_are_parsed() {
         let whole = r#"{"choices":[{"message":{"role":"assistant","content":" Hi.\n"},"finish_reason":"stop"}],
             "usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}"#;
-        let (said, usage) = read_answer(PromptStyle::Chat, whole.as_bytes());
+        let (said, usage) = read_answer(PromptStyle::Chat, whole.as_bytes(), None);
         assert_eq!((said, usage.prompt_tokens, usage.completion_tokens), (Content::Text(" Hi.\n".into()), 7, 3));
         let text = br#"{"choices":[{"text":"Hi."}],"usage":"unknown"}"#;
-        assert_eq!(read_answer(PromptStyle::Completion, text).0, Content::Text("Hi.".into()));
+        assert_eq!(read_answer(PromptStyle::Completion, text, None).0, Content::Text("Hi.".into()));
         assert_eq!(chat(r#"{"choices":[{"message":{"content":""}}]}"#), Content::Text(String::new()));
 
         for body in [
@@ -196,9 +222,36 @@ mod tests {
             ("<h1>Bad\u{7} Gateway</h1>", "<h1>Bad Gateway</h1>"),
             ("", "(no message)"),
         ] {
-            assert_eq!(server_message(body.as_bytes()), message);
+            assert_eq!(server_message(body.as_bytes(), None), message);
         }
-        assert_eq!(server_message("é".repeat(5000).as_bytes()).chars().count(), EXCERPT + 1);
+        assert_eq!(server_message("é".repeat(5000).as_bytes(), None).chars().count(), EXCERPT + 1);
+    }
+
+    #[test]
+    fn key_and_long_reasons_are_removed_from_answers() {
+        let key = ApiKey::new("sk-secret-1").unwrap();
+        let chat = |body: &str| read_answer(PromptStyle::Chat, body.as_bytes(), Some(&key)).0;
+        let said = chat(r#"{"choices":[{"message":{"content":"My key is sk-secret\u002d1."}}]}"#);
+        assert_eq!(said, Content::Text("My key is [key].".into()));
+        let long = "r".repeat(1 << 20);
+        for (reason, part) in [("sk-secret-1", "[key]"), (&long, "rrr…"), ("\\u001b[2J\\u202e", "[2J\\u{202e}")] {
+            let body = format!(r#"{{"choices":[{{"message":{{}},"finish_reason":"{reason}"}}]}}"#);
+            let Content::NoText(said) = chat(&body) else { panic!("{reason}") };
+            assert!(said.contains(part) && said.len() < 1000 && !said.contains(['\x1b', '\u{202e}']), "{said}");
+        }
+        let Content::NoText(said) = chat(&format!(r#"{{"choices":[{{"message":{{"content":"{long}a"}}}}]}}"#)) else {
+            panic!()
+        };
+        assert!(said.contains("1048577 bytes"), "{said}");
+        for body in [r#"{"choices": "sk-secret-1"}"#, r#"{"choices": [], "detail": "sk-secret\u002d1"}"#] {
+            let Content::Invalid(said) = chat(body) else { panic!("{body}") };
+            assert!(said.contains("[key]") && !said.contains("secret"), "{said}");
+        }
+        // At every place of the cut.
+        for before in 280..310 {
+            let body = format!("{}sk-secret-1", "x".repeat(before));
+            assert!(!server_message(body.as_bytes(), Some(&key)).contains("sk-"), "{before}");
+        }
     }
 
     proptest! {
@@ -206,8 +259,8 @@ mod tests {
         fn parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), json in "[\\[\\]{}\":,a-z0-9]{0,60}") {
             for style in [PromptStyle::Chat, PromptStyle::Completion] {
                 for body in [&bytes[..], json.as_bytes()] {
-                    read_answer(style, body);
-                    server_message(body);
+                    read_answer(style, body, None);
+                    server_message(body, None);
                 }
             }
         }

@@ -73,46 +73,25 @@ impl Transport {
         }
     }
 
-    /// Sends the request once. The key is removed from messages, in case the server echoes it.
+    /// Sends the request once. The key is removed from messages and utterances, in case the server echoes it.
     pub(super) fn send(&self, body: &str) -> Attempt {
-        let redact = |text: String| match &self.key {
-            Some(key) => key.redact(&text),
-            None => text,
-        };
-        match self.once(body) {
-            Attempt::Utterance(text, usage) => Attempt::Utterance(text, usage),
-            Attempt::Refused(message, usage) => Attempt::Refused(redact(message), usage),
-            Attempt::Fatal(message) => Attempt::Fatal(redact(message)),
-            Attempt::Retry { reason, after, pause } => Attempt::Retry { reason: redact(reason), after, pause },
-        }
-    }
-
-    fn once(&self, body: &str) -> Attempt {
         let mut request = self.agent.post(&self.url).header(header::CONTENT_TYPE, "application/json");
         if let Some(key) = &self.key {
             request = request.header(header::AUTHORIZATION, key.bearer());
         }
-        let (response, mut bytes) = match request.send(body).and_then(read) {
+        let (response, bytes) = match request.send(body).and_then(read) {
             Ok(answer) => answer,
             Err(error) => return self.no_answer(&error),
         };
-        if response.status().is_success()
-            && let (Content::Text(text), usage) = read_answer(self.style, &bytes)
-        {
-            return Attempt::Utterance(text, usage);
-        }
-        // The rest only makes messages. The key is removed first, since shortening could leave a part of it.
-        if let Some(key) = &self.key {
-            key.redact_bytes(&mut bytes);
-        }
+        let key = self.key.as_ref();
         let status = response.status();
-        let message = || server_message(&bytes);
+        let message = || server_message(&bytes, key);
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let after = header(header::RETRY_AFTER).and_then(|value| retry_after(value, SystemTime::now()));
         let retry =
             |pause| Attempt::Retry { reason: format!("{} says {status}: {}", self.url, message()), after, pause };
         match status.as_u16() {
-            200..=299 => match read_answer(self.style, &bytes) {
+            200..=299 => match read_answer(self.style, &bytes, key) {
                 (Content::Text(text), usage) => Attempt::Utterance(text, usage),
                 (Content::NoText(reason), usage) => Attempt::Refused(reason, usage),
                 (Content::Invalid(reason), _) => {
@@ -122,15 +101,18 @@ impl Transport {
             300..=399 => Attempt::Fatal(format!(
                 "{} redirects to {}; use that address instead",
                 self.url,
-                header(header::LOCATION).map_or_else(|| "nowhere".to_owned(), excerpt)
+                header(header::LOCATION).map_or_else(|| "nowhere".to_owned(), |address| excerpt(address, key))
             )),
             401 | 403 => Attempt::Fatal(format!(
                 "{} refuses access ({status}): {}; {}",
                 self.url,
                 message(),
-                match self.key {
-                    Some(_) => "the key in OPENAI_API_KEY is not valid for this endpoint and model",
-                    None => "set the environment variable OPENAI_API_KEY to a key of this endpoint",
+                match key {
+                    Some(key) => format!("the key in {} is not valid for this endpoint and model", key.variable()),
+                    None =>
+                        "set the environment variable OPENAI_API_KEY to a key of this endpoint, or, if the players are \
+                             on several hosts, name a variable in the player: openai:NAME_API_KEY@http://…"
+                            .to_owned(),
                 }
             )),
             404 => Attempt::Fatal(format!(
@@ -148,7 +130,7 @@ impl Transport {
 
     /// No answer, or an incomplete one.
     fn no_answer(&self, error: &ureq::Error) -> Attempt {
-        let reason = format!("{}: {}", self.url, excerpt(&error.to_string()));
+        let reason = format!("{}: {}", self.url, excerpt(&error.to_string(), self.key.as_ref()));
         match error {
             ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => Attempt::Fatal(reason),
             ureq::Error::BodyExceedsLimit(_) => Attempt::Refused(reason, Usage::default()),
