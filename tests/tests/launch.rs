@@ -194,6 +194,38 @@ fn stopped_rank_is_killed() {
 }
 
 #[test]
+fn rank_that_hangs_after_the_others_have_ended_is_named_and_killed() {
+    let script = "echo pid $$; [ $RANK = 0 ] && exit 0; trap '' TERM; while true; do sleep 0.01; done";
+    let mut running = Launcher::start(&["--nproc_per_node", "2", "--grace", "0.5"], script);
+    let mut line = String::new();
+    let mut pid = None;
+    while pid.is_none() {
+        line.clear();
+        running.lines.read_line(&mut line).unwrap();
+        pid = line.strip_prefix("[rank 1] pid ").map(|pid| pid.trim().parse().unwrap());
+    }
+    let pid = pid.unwrap();
+    send_signal(pid, "STOP");
+    let (code, _, err) = running.end();
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("error: rank 1 hangs: its process is stopped"), "{err}");
+    wait_until_gone(&[pid]);
+}
+
+#[test]
+fn stopped_ranks_end_with_the_launcher() {
+    for signal in ["TERM", "INT"] {
+        let mut running = Launcher::start(&["--nproc_per_node", "2", "--grace", "0.5"], "echo pid $$; exec sleep 1000");
+        let pids = running.pids(2);
+        pids.iter().for_each(|pid| send_signal(*pid, "STOP"));
+        send_signal(running.process.id(), signal);
+        let (code, _, err) = running.end();
+        assert_eq!(code, Some(if signal == "TERM" { 143 } else { 130 }), "{err}");
+        wait_until_gone(&pids);
+    }
+}
+
+#[test]
 fn signals_reach_every_rank_once() {
     let script = "trap 'echo user' USR1; trap 'echo ended; exit 0' TERM; trap 'echo hup' HUP; echo pid $$; \
                   while true; do sleep 0.01; done";
@@ -289,6 +321,15 @@ fn bad_flags_are_rejected_before_a_rank_starts() {
         (vec!["--nproc_per_node", "1", "--master_addr", ""], "--master_addr"),
         (vec!["--nproc_per_node", "1", "--grace", "1e300"], "--grace"),
         (vec!["--nproc_per_node", "1", "--nproc", "1"], "--nproc"),
+        (vec!["--nproc_per_node", "1099511627776"], "at most 4096"),
+        (vec!["--nproc_per_node", "-1"], "at least 1"),
+        (vec!["--nproc_per_node", "4096", "--nnodes", "4096", "--node_rank", "0"], "at most 16384"),
+        (vec!["--nproc_per_node", "1", "--nnodes", "18446744073709551616"], "--nnodes"),
+        (vec!["--nproc_per_node", "1", "--node_rank", "18446744073709551615"], "--node_rank"),
+        (vec!["--nproc_per_node", "1", "--max_restarts", "18446744073709551615"], "--max_restarts"),
+        (vec!["--nproc_per_node", "1", "--grace", "nan"], "--grace"),
+        (vec!["--nproc_per_node", "1", "--grace", "inf"], "--grace"),
+        (vec!["--nproc_per_node", "1", "--grace", "-1"], "--grace"),
         (with(&[]), "--node_rank"),
         (with(&["--node_rank", "2"]), "--node_rank 2"),
         (with(&["--node_rank", "0"]), "--master_addr"),

@@ -33,6 +33,9 @@ pub(crate) enum PlayError {
         /// The file with the reasons.
         reasons: PathBuf,
     },
+    /// A rank hung or never joined, and the others have played its games.
+    #[error("{lost}; all games were played without it and are in {}", results.display())]
+    LostRank { lost: spag_dist::Error, results: PathBuf },
 }
 
 impl Classify for PlayError {
@@ -40,6 +43,7 @@ impl Classify for PlayError {
         match self {
             Self::ContextTooShort { .. } => ErrorClass::BadInput,
             Self::GamesFailed { .. } => ErrorClass::Failure,
+            Self::LostRank { .. } => ErrorClass::LostPeer,
         }
     }
 }

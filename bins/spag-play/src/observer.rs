@@ -9,7 +9,7 @@ use std::{
 };
 
 use signal_hook::flag;
-use spag_cli::{Error, Result, Signal};
+use spag_cli::{Error, Result, Signal, exit};
 use spag_game::Role;
 use spag_io::Progress;
 use spag_selfplay::{Ending, JobObserver, SoFar};
@@ -28,6 +28,10 @@ impl JobObserver for PlayObserver<'_> {
     fn game_ended(&mut self, so_far: SoFar<'_>) {
         let rate = self.tokens.sum() as f64 / self.started.elapsed().as_secs_f64().max(1e-9);
         self.progress.advance(so_far.finished + so_far.failed, &note(so_far, rate));
+    }
+
+    fn rank_lost(&mut self, lost: &spag_dist::Error) {
+        exit::note(format_args!("note: {lost}; its games are reassigned"));
     }
 
     fn should_continue(&mut self) -> bool {

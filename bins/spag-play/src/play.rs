@@ -122,9 +122,13 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     let reasons = job.failed_path().to_owned();
     match job.finish(&run)? {
         Finished::ByRankZero => exit::say(&run),
-        Finished::Written { results, stats, missing } => {
+        Finished::Written { results, stats, missing, lost } => {
             exit::say(format_args!("{} games in {}\n{stats}\n{run}", stats.counts().games(), results.display()))?;
-            if missing > 0 { Err(PlayError::GamesFailed { missing, total, reasons }.into()) } else { Ok(()) }
+            match lost.into_iter().next() {
+                _ if missing > 0 => Err(PlayError::GamesFailed { missing, total, reasons }.into()),
+                Some(lost) => Err(PlayError::LostRank { lost, results }.into()),
+                None => Ok(()),
+            }
         }
     }
 }

@@ -1,9 +1,16 @@
 //! The launcher's environment variables: torchrun's convention first, then SLURM's, then Open MPI's.
 
+use std::ops::RangeInclusive;
+
 use crate::{Error, Result};
 
 /// The port if the launcher sets none; PyTorch's default too.
 pub const DEFAULT_PORT: u16 = 29500;
+
+/// The largest world size: rank 0 sends the addresses of all ranks in one message.
+pub const MAX_WORLD_SIZE: usize = 16_384;
+/// The largest count of restarts.
+pub(crate) const MAX_RESTARTS: usize = 1_000_000_000;
 
 /// The launcher of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +118,7 @@ impl LaunchEnv {
     /// Reads the environment of this process.
     ///
     /// # Errors
-    /// A variable that is missing, not a number, or inconsistent with the others.
+    /// A variable that is missing, not a number, out of range, or inconsistent with the others.
     pub fn detect() -> Result<Self> {
         Self::detect_with(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
@@ -143,7 +150,7 @@ impl LaunchEnv {
     }
 
     fn read(names: &Names, size_name: &'static str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
-        let number = |name, at_least| number(lookup, name, at_least);
+        let number = |name, at_least| number(lookup, name, at_least..=MAX_WORLD_SIZE);
         let missing = |name| Error::MissingVariable { name, implied_by: size_name };
         let rank = number(names.rank, 0)?.ok_or_else(|| missing(names.rank))?;
         let size = number(size_name, 1)?.ok_or_else(|| missing(names.rank))?;
@@ -179,12 +186,12 @@ impl LaunchEnv {
 pub(crate) fn number(
     lookup: &dyn Fn(&str) -> Option<String>,
     name: &'static str,
-    at_least: usize,
+    range: RangeInclusive<usize>,
 ) -> Result<Option<usize>> {
     let Some(value) = lookup(name) else { return Ok(None) };
     match value.trim().parse::<usize>() {
-        Ok(number) if number >= at_least => Ok(Some(number)),
-        _ => Err(Error::NotANumber { name, value, at_least }),
+        Ok(number) if range.contains(&number) => Ok(Some(number)),
+        _ => Err(Error::NotANumber { name, value, range: range.into_inner() }),
     }
 }
 
@@ -199,7 +206,7 @@ pub(crate) fn port(lookup: &dyn Fn(&str) -> Option<String>, name: &'static str) 
 /// As `spag launch` counts them, or torchrun.
 fn restarts(lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize> {
     for name in ["SPAG_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"] {
-        if let Some(count) = number(lookup, name, 0)? {
+        if let Some(count) = number(lookup, name, 0..=MAX_RESTARTS)? {
             return Ok(count);
         }
     }

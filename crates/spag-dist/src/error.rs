@@ -25,16 +25,19 @@ pub enum Error {
         /// The variable that identifies the launcher.
         implied_by: Name,
     },
-    /// A variable is not a whole number, or too small.
-    #[error("environment variable {name} is {value:?}, which is not a whole number of at least {at_least}")]
+    /// A variable is not a whole number, or out of range.
+    #[error(
+        "environment variable {name} is {}, which is not a whole number of at least {} and at most {}",
+        spag_io::quote(value), range.0, range.1
+    )]
     #[serde(skip)]
     NotANumber {
         /// The variable.
         name: Name,
         /// Its value.
         value: String,
-        /// The smallest value allowed.
-        at_least: usize,
+        /// The smallest and the largest value allowed.
+        range: (usize, usize),
     },
     /// The rank of this process does not fit the world size.
     #[error("environment variable {name} is {rank}, but {size_name} is {size}: ranks count from 0 to {}", size - 1)]
@@ -50,7 +53,7 @@ pub enum Error {
         size: usize,
     },
     /// A variable is not a TCP port.
-    #[error("environment variable {name} is {value:?}, which is not a port between 1 and 65535")]
+    #[error("environment variable {name} is {}, which is not a port between 1 and 65535", spag_io::quote(value))]
     #[serde(skip)]
     NotAPort {
         /// The variable.
@@ -79,7 +82,12 @@ pub enum Error {
         size: usize,
     },
     /// A rank has other settings than rank 0.
-    #[error("rank {rank} disagrees with rank 0: {what} is {theirs} there and {first} on rank 0; start all ranks alike")]
+    #[error(
+        "rank {rank} disagrees with rank 0: {} is {} there and {} on rank 0; start all ranks alike",
+        spag_io::quote(what),
+        said(theirs),
+        said(first)
+    )]
     Disagree {
         /// The first rank that differs.
         rank: usize,
@@ -104,7 +112,7 @@ pub enum Error {
         first: usize,
     },
     /// A rank, or the connection to it, is gone or silent.
-    #[error("lost rank {rank}: {reason}")]
+    #[error("lost rank {rank}: {}", said(reason))]
     Lost {
         /// The rank.
         rank: usize,
@@ -112,7 +120,7 @@ pub enum Error {
         reason: String,
     },
     /// A rank aborted the run.
-    #[error("rank {rank} ended the run: {reason}")]
+    #[error("rank {rank} ended the run: {}", said(reason))]
     Aborted {
         /// The rank.
         rank: usize,
@@ -120,7 +128,10 @@ pub enum Error {
         reason: String,
     },
     /// A rank started another collective than rank 0, or than its neighbour.
-    #[error("rank {rank} is out of step: {reason}; all ranks must start the same collectives in the same order")]
+    #[error(
+        "rank {rank} is out of step: {}; all ranks must start the same collectives in the same order",
+        said(reason)
+    )]
     OutOfStep {
         /// The rank.
         rank: usize,
@@ -128,7 +139,7 @@ pub enum Error {
         reason: String,
     },
     /// The address of rank 0 cannot be used.
-    #[error("rank 0's address {address}: {reason}")]
+    #[error("rank 0's address {}: {}", spag_io::quote(address), said(reason))]
     Address {
         /// The address.
         address: String,
@@ -155,7 +166,7 @@ pub enum Error {
         rank: usize,
     },
     /// This rank could not connect to rank 0.
-    #[error("rank {rank} did not reach rank 0 at {address} within {seconds} s: {reason}")]
+    #[error("rank {rank} did not reach rank 0 at {} within {seconds} s: {}", spag_io::quote(address), said(reason))]
     Unreachable {
         /// This rank.
         rank: usize,
@@ -167,7 +178,7 @@ pub enum Error {
         reason: String,
     },
     /// Some ranks did not connect to rank 0.
-    #[error("{} did not join at {address} within {seconds} s{rejected}", ranks_text(ranks))]
+    #[error("{} did not join at {} within {seconds} s{}", ranks_text(ranks), spag_io::quote(address), said(rejected))]
     MissingRanks {
         /// The ranks, in order.
         ranks: Vec<usize>,
@@ -193,6 +204,13 @@ pub enum Error {
         /// The system's error.
         reason: String,
     },
+    /// This build has no process group for the device.
+    #[error("this build has no process group for {device}; choose another device, or build with its feature")]
+    #[serde(skip)]
+    NoGroup {
+        /// The device.
+        device: String,
+    },
     /// An NCCL or CUDA call failed.
     #[error("NCCL: {what}: {reason}")]
     #[serde(skip)]
@@ -215,6 +233,9 @@ impl Classify for Error {
             Self::RestartMismatch { .. }
             | Self::MissingRanks { .. }
             | Self::Unreachable { .. }
+            // No threads or sockets, or a GPU that fails.
+            | Self::System { .. }
+            | Self::Nccl { .. }
             | Self::Buffer { .. }
             | Self::NoSuchRank { .. }
             | Self::Tensor(_) => ErrorClass::Failure,
@@ -229,8 +250,7 @@ impl Classify for Error {
             | Self::TokenFile { .. }
             | Self::TokenMismatch { .. }
             | Self::DuplicateRank { .. }
-            | Self::System { .. }
-            | Self::Nccl { .. } => ErrorClass::BadInput,
+            | Self::NoGroup { .. } => ErrorClass::BadInput,
         }
     }
 }
@@ -252,6 +272,12 @@ impl Error {
     pub(crate) fn system(what: &'static str) -> impl Fn(std::io::Error) -> Self {
         move |error| Self::System { what, reason: error.to_string() }
     }
+}
+
+/// A text of another rank: in one line, and not so long that it hides the rest of a message.
+fn said(text: &str) -> String {
+    const LIMIT: usize = 2000;
+    spag_io::escape(&spag_io::abridge(text, LIMIT)).into_owned()
 }
 
 /// `rank 3`, `ranks 1, 3` or `ranks 0, …, 7 and 9 more`.

@@ -44,7 +44,7 @@ pub mod queue;
 mod simulated;
 mod tcp;
 
-pub use env::{DEFAULT_PORT, LaunchEnv, Launcher, Rendezvous};
+pub use env::{DEFAULT_PORT, LaunchEnv, Launcher, MAX_WORLD_SIZE, Rendezvous};
 pub use error::{Error, Result};
 pub use exchange::{agree, broadcast_text, gather_numbers, gather_texts};
 pub use group::{Collective, Pending, ProcessGroup, Single, Traffic};
@@ -69,7 +69,7 @@ pub fn join_on(
         candle_core::Device::Cpu => Ok(std::sync::Arc::new(TcpGroup::join(env, options)?)),
         #[cfg(feature = "cuda")]
         candle_core::Device::Cuda(_) => Ok(std::sync::Arc::new(NcclGroup::join(env, options, device)?)),
-        _ => Err(Error::System { what: "the process group", reason: format!("this build has none for {device:?}") }),
+        _ => Err(Error::NoGroup { device: format!("{device:?}") }),
     }
 }
 

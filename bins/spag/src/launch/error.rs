@@ -22,6 +22,16 @@ pub(crate) enum LaunchError {
         /// How often the ranks were started.
         starts: usize,
     },
+    /// A rank hangs.
+    #[error(
+        "rank {rank} hangs: its process is stopped (SIGSTOP or SIGTSTP), though other ranks have ended; it was killed{}",
+        again(*starts)
+    )]
+    Hung {
+        rank: usize,
+        /// How often the ranks were started.
+        starts: usize,
+    },
     /// The launcher received a signal.
     #[error("stopped by {0}, and all ranks with it")]
     Stopped(Signal),

@@ -21,7 +21,7 @@ use std::{
 
 use clap::Args;
 use spag_cli::{Error, Result, exit, flags};
-use spag_dist::DEFAULT_PORT;
+use spag_dist::{DEFAULT_PORT, MAX_WORLD_SIZE};
 
 use error::LaunchError;
 pub(crate) use launch_rank::{RankArgs, run as run_rank};
@@ -36,6 +36,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The pause before a restart, in which the launchers of other machines notice the failure too.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PROCESSES: usize = 4096;
+/// More are a mistake.
+const MAX_STARTS: usize = 1_000_000;
+/// The longest grace period in seconds: a day.
+const MAX_GRACE: f64 = 86_400.0;
 const MAKE_TOKEN: &str = "export SPAG_TOKEN=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n')";
 
 /// Start several ranks of a program, as torchrun does, and stop them together.
@@ -47,13 +51,13 @@ const MAKE_TOKEN: &str = "export SPAG_TOKEN=$(head -c 16 /dev/urandom | od -An -
 #[command(rename_all = "snake_case")]
 pub(crate) struct LaunchArgs {
     /// Processes on this machine; usually one per GPU.
-    #[arg(long, value_name = "N", value_parser = flags::count)]
+    #[arg(long, value_name = "N", value_parser = flags::whole(1..=MAX_PROCESSES))]
     nproc_per_node: usize,
     /// Machines. Run the same command on each, with its own --node_rank.
-    #[arg(long, value_name = "M", default_value_t = 1, value_parser = flags::count)]
+    #[arg(long, value_name = "M", default_value_t = 1, value_parser = flags::whole(1..=MAX_PROCESSES))]
     nnodes: usize,
     /// This machine's number, from 0.
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = flags::whole(0..=MAX_PROCESSES))]
     node_rank: Option<usize>,
     /// Host name or address of machine 0. Required for several machines.
     #[arg(long, value_name = "HOST")]
@@ -63,10 +67,10 @@ pub(crate) struct LaunchArgs {
     master_port: Option<u16>,
     /// After a failure, restart all ranks up to K times; training resumes from its last checkpoint. Bad input (exit code
     /// 2) is not retried.
-    #[arg(long, value_name = "K", default_value_t = 0)]
+    #[arg(long, value_name = "K", default_value_t = 0, value_parser = flags::whole(0..=MAX_STARTS))]
     max_restarts: usize,
     /// Seconds between SIGTERM and SIGKILL when ranks are stopped. A second Ctrl-C kills at once.
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = flags::not_negative)]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = flags::within(0.0..=MAX_GRACE))]
     grace: f64,
     /// The program and its arguments, after `--`. spag-train and the like are looked up beside this program first.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
@@ -81,13 +85,17 @@ pub(crate) fn run(args: LaunchArgs) -> Result<()> {
     let signals = Signals::listen()?;
     let mut restarts = 0;
     loop {
-        let (rank, exit) = match run_once(&config, restarts, grace, &signals)? {
+        let starts = restarts + 1;
+        let (failed, may_restart) = match run_once(&config, restarts, grace, &signals)? {
             Outcome::Success => return Ok(()),
             Outcome::Stopped(signal) => return Err(LaunchError::Stopped(signal).into()),
-            Outcome::Failed { rank, exit } => (config.rank(rank), exit),
+            Outcome::Failed { rank, exit } => {
+                let rank = config.rank(rank);
+                (LaunchError::Failed { rank, exit, of: config.ranks_per_node, starts }, !exit.is_bad_input())
+            }
+            Outcome::Hung { rank } => (LaunchError::Hung { rank: config.rank(rank), starts }, true),
         };
-        let failed = LaunchError::Failed { rank, exit, of: config.ranks_per_node, starts: restarts + 1 };
-        if restarts >= max_restarts || exit.is_bad_input() {
+        if restarts >= max_restarts || !may_restart {
             return Err(failed.into());
         }
         restarts += 1;
@@ -110,14 +118,13 @@ fn run_once(config: &LaunchConfig, restarts: usize, grace: Duration, signals: &S
         for (rank, exit) in ranks.poll()? {
             supervisor.rank_ended(rank, exit, now);
         }
+        let stopped = ranks.stopped();
+        supervisor.ranks_stopped(&stopped, now);
         let mut actions: Vec<Action> = signals.take().filter_map(|signal| supervisor.signalled(signal, now)).collect();
         actions.extend(supervisor.tick(now));
-        if let (Some(Outcome::Failed { rank, exit }), false) = (supervisor.outcome(), announced) {
+        if let (Some(outcome), false) = (supervisor.outcome(), announced) {
             announced = true;
-            if !ranks.running().is_empty() {
-                let rank = config.rank(rank);
-                exit::note(format_args!("spag launch: rank {rank} ended: {exit}; stopping the other ranks"));
-            }
+            announce(config, outcome, &ranks, &stopped);
         }
         let mut given_up = false;
         for action in actions {
@@ -136,6 +143,20 @@ fn run_once(config: &LaunchConfig, restarts: usize, grace: Duration, signals: &S
             return Ok(outcome);
         }
         thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Says why ranks that still run are stopped now.
+fn announce(config: &LaunchConfig, outcome: Outcome, ranks: &Ranks, stopped: &[usize]) {
+    if let Outcome::Failed { rank, exit } = outcome
+        && !ranks.running().is_empty()
+    {
+        let rank = config.rank(rank);
+        exit::note(format_args!("spag launch: rank {rank} ended: {exit}; stopping the other ranks"));
+    }
+    for rank in stopped {
+        let rank = config.rank(*rank);
+        exit::note(format_args!("spag launch: rank {rank} hangs: its process is stopped (SIGSTOP or SIGTSTP)"));
     }
 }
 
@@ -158,10 +179,10 @@ fn bad(flag: impl Into<String>, problem: impl Into<String>) -> Error {
 /// Resolves flags and environment.
 fn resolve(args: LaunchArgs) -> Result<LaunchConfig> {
     let LaunchArgs { nproc_per_node, nnodes, .. } = args;
-    for (flag, value) in [("--nproc_per_node", nproc_per_node), ("--nnodes", nnodes)] {
-        if value > MAX_PROCESSES {
-            return Err(bad(format!("{flag} {value}"), format!("at most {MAX_PROCESSES}")));
-        }
+    let size = nproc_per_node * nnodes;
+    if size > MAX_WORLD_SIZE {
+        let problem = format!("{size} ranks with {nnodes} machines; a run has at most {MAX_WORLD_SIZE}");
+        return Err(bad(format!("--nproc_per_node {nproc_per_node}"), problem));
     }
     let several = nnodes > 1;
     // What is required for several machines.

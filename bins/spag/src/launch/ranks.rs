@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal as Unix, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
+use rustix::process::{
+    Pid, Signal as Unix, WaitId, WaitIdOptions, WaitOptions, kill_process_group, test_kill_process_group, waitid,
+    waitpgid,
+};
 
 use spag_cli::{Result, Signal};
 
@@ -135,6 +138,12 @@ impl Ranks {
         Ok(ended)
     }
 
+    /// The local ranks whose processes are stopped.
+    pub(super) fn stopped(&self) -> Vec<usize> {
+        let ranks = self.ranks.iter().enumerate();
+        ranks.filter(|(_, rank)| rank.is_stopped()).map(|(local_rank, _)| local_rank).collect()
+    }
+
     /// Whether the ranks and their child processes have ended.
     pub(super) fn all_ended(&self) -> bool {
         self.ranks.iter().all(|rank| rank.state == State::Ended)
@@ -195,6 +204,14 @@ impl Rank {
             }
         }
         Ok(ended)
+    }
+
+    fn is_stopped(&self) -> bool {
+        // Leaves the process to be waited for.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        self.state == State::Running
+            && waitid(WaitId::Pid(self.group), options)
+                .is_ok_and(|status| status.is_some_and(|status| status.stopped()))
     }
 
     fn send(&self, signal: Unix) {

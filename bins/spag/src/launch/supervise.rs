@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Running ──a rank fails──▶ Settling ──SETTLE_TIME──▶ Stopping ──grace period──▶ Killing ──▶ GivenUp
-//!    └────── a signal, or all ranks have ended ────────────▲    └── second Ctrl-C ───▲
+//!    └── a signal, all ranks have ended, or one hangs ─────▲    └── second Ctrl-C ───▲
 //! ```
 
 use std::time::Duration;
@@ -14,6 +14,9 @@ use spag_cli::Signal;
 /// How long to wait for further failures before deciding which rank failed first: the neighbours of a dead rank fail too,
 /// and may be noticed before it.
 pub(super) const SETTLE_TIME: Duration = Duration::from_millis(300);
+/// How long a rank may be stopped after another one has ended. Longer than the ranks' own heartbeat timeout, so that a rank
+/// that can name the hung one does.
+pub(super) const HUNG_TIME: Duration = Duration::from_secs(15);
 /// How long killed processes may take to end. One that waits for a broken disk never does.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -37,6 +40,11 @@ pub(super) enum Outcome {
         rank: usize,
         exit: RankExit,
     },
+    /// A rank hangs, though another one has ended.
+    Hung {
+        /// The rank.
+        rank: usize,
+    },
     /// The launcher received a signal.
     Stopped(Signal),
 }
@@ -55,6 +63,8 @@ enum Phase {
 pub(super) struct Supervisor {
     grace: Duration,
     ended: Vec<bool>,
+    /// Since when each rank is stopped.
+    stopped_since: Vec<Option<Duration>>,
     /// Failures before the outcome was decided, in the order in which they were noticed.
     failures: Vec<(usize, RankExit)>,
     outcome: Option<Outcome>,
@@ -63,7 +73,8 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     pub(super) fn new(ranks: usize, grace: Duration) -> Self {
-        Self { grace, ended: vec![false; ranks], failures: Vec::new(), outcome: None, phase: Phase::Running }
+        let (ended, stopped_since) = (vec![false; ranks], vec![None; ranks]);
+        Self { grace, ended, stopped_since, failures: Vec::new(), outcome: None, phase: Phase::Running }
     }
 
     /// A rank's process has ended.
@@ -78,6 +89,20 @@ impl Supervisor {
         if self.phase == Phase::Running {
             self.phase = Phase::Settling { until: now + SETTLE_TIME };
         }
+    }
+
+    /// The processes of these ranks are stopped, as by SIGSTOP; those of all others are not.
+    pub(super) fn ranks_stopped(&mut self, ranks: &[usize], now: Duration) {
+        for (rank, since) in self.stopped_since.iter_mut().enumerate() {
+            *since = if ranks.contains(&rank) { since.or(Some(now)) } else { None };
+        }
+    }
+
+    /// A stopped rank that keeps the run from ending.
+    fn hung(&self, now: Duration) -> Option<usize> {
+        let is_hung = |since: &Option<Duration>| since.is_some_and(|since| now.saturating_sub(since) >= HUNG_TIME);
+        let any_ended = self.ended.iter().any(|ended| *ended);
+        self.stopped_since.iter().position(is_hung).filter(|_| any_ended)
     }
 
     /// The launcher has received a signal.
@@ -98,6 +123,10 @@ impl Supervisor {
     /// The action that is due at this time.
     pub(super) fn tick(&mut self, now: Duration) -> Option<Action> {
         let all_ended = self.ended.iter().all(|ended| *ended);
+        if let (Phase::Running, Some(rank)) = (self.phase, self.hung(now)) {
+            self.stop(Outcome::Hung { rank }, now);
+            return Some(Action::Send(Signal::Terminate));
+        }
         match self.phase {
             // Stops processes that the ranks have left running.
             Phase::Running if all_ended => {
@@ -167,6 +196,21 @@ mod tests {
         assert_eq!(ranks.tick(at(100_001) + GRACE), Some(Action::Kill));
         assert_eq!(ranks.tick(at(100_001) + GRACE + KILL_TIMEOUT), Some(Action::GiveUp));
         assert_eq!(ranks.tick(at(1_000_000)), None);
+    }
+
+    #[test]
+    fn stopped_rank_hangs_the_run_once_another_has_ended() {
+        let mut ranks = of(3);
+        ranks.ranks_stopped(&[1], at(0));
+        assert_eq!((ranks.tick(HUNG_TIME * 9), ranks.outcome()), (None, None));
+        // It continues, and is stopped again.
+        ranks.ranks_stopped(&[], HUNG_TIME * 9);
+        ranks.ranks_stopped(&[1], HUNG_TIME * 10);
+        ranks.rank_ended(0, RankExit::Code(0), HUNG_TIME * 10);
+        assert_eq!(ranks.tick(HUNG_TIME * 11 - at(1)), None);
+        assert_eq!(ranks.tick(HUNG_TIME * 11), Some(Action::Send(Signal::Terminate)));
+        assert_eq!(ranks.outcome(), Some(Outcome::Hung { rank: 1 }));
+        assert_eq!(ranks.tick(HUNG_TIME * 11 + GRACE), Some(Action::Kill));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Token;
 use crate::Result;
-use crate::env::{number, port};
+use crate::env::{MAX_RESTARTS, number, port};
 
 /// The environment variable that overrides MASTER_PORT.
 const PORT_VARIABLE: &str = "SPAG_PORT";
@@ -87,7 +87,7 @@ impl JoinOptions {
             }
             None => PortChoice::Rendezvous,
         };
-        let restart_count = number(&lookup, RESTART_COUNT_VARIABLE, 0)?;
+        let restart_count = number(&lookup, RESTART_COUNT_VARIABLE, 0..=MAX_RESTARTS)?;
         let token = lookup(TOKEN_VARIABLE).map(|text| Token::new(&text)).transpose()?;
         Ok(Self { port, restart_count, token, ..Self::default() })
     }

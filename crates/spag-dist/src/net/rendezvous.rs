@@ -23,8 +23,8 @@ pub(crate) struct RendezvousListener {
     pub(crate) acceptor: Acceptor,
     pub(crate) token: Token,
     pub(crate) address: SocketAddr,
-    /// Holds the token for the other ranks of this machine; removed with the listener.
-    _file: Option<TokenFile>,
+    /// Holds the token for the other ranks of this machine; removed with the listener at the latest.
+    file: Option<TokenFile>,
 }
 
 impl RendezvousListener {
@@ -44,7 +44,12 @@ impl RendezvousListener {
             }
         };
         let acceptor = Acceptor::start(listener, token.clone()).map_err(Error::system("the listening port"))?;
-        Ok(Self { acceptor, token, address, _file: file })
+        Ok(Self { acceptor, token, address, file })
+    }
+
+    /// Removes the token file once all ranks have joined, so that a rank 0 that is killed does not leave it.
+    pub(crate) fn remove_token_file(&mut self) {
+        self.file = None;
     }
 }
 

@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+
 use super::Token;
 use crate::{Error, Result};
 
@@ -13,9 +15,13 @@ const MAX_LEN: u64 = 1024;
 /// The permissions of group and others.
 const OTHERS: u32 = 0o077;
 
-/// Removed when dropped.
+/// Removed when dropped. It is locked meanwhile, so that a later run recognises files whose process was killed.
 #[derive(Debug)]
-pub(crate) struct TokenFile(PathBuf);
+pub(crate) struct TokenFile {
+    path: PathBuf,
+    /// Holds the lock.
+    _file: File,
+}
 
 impl TokenFile {
     /// Writes the token for ranks that connect to `port`, replacing that of an earlier run.
@@ -30,17 +36,17 @@ impl TokenFile {
         make_folder(folder)?;
         let path = path(folder, port);
         let beside = folder.join(format!("port-{port}.{}.new", std::process::id()));
+        remove_stale(folder);
         // An earlier process may have had this process ID.
         let _ = std::fs::remove_file(&beside);
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)
-            .and_then(|mut file| file.write_all(token.text().as_bytes()))
-            .and_then(|()| std::fs::rename(&beside, &path));
+        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside).and_then(|mut file| {
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            file.write_all(token.text().as_bytes())?;
+            std::fs::rename(&beside, &path)?;
+            Ok(file)
+        });
         match written {
-            Ok(()) => Ok(Self(path)),
+            Ok(file) => Ok(Self { path, _file: file }),
             Err(error) => {
                 let _ = std::fs::remove_file(&beside);
                 Err(wrong(&path, error.to_string()))
@@ -75,7 +81,23 @@ impl TokenFile {
 
 impl Drop for TokenFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Removes token files of processes that were killed. What cannot be removed is left.
+fn remove_stale(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_token = name.to_str().is_some_and(|name| name.starts_with("port-") && name.ends_with(".token"));
+        let no_links = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+        if is_token
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+            && let Ok(file) = OpenOptions::new().read(true).custom_flags(no_links).open(entry.path())
+            && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -143,12 +165,12 @@ mod tests {
         assert_eq!(TokenFile::read_in(&folder, 7).unwrap(), None);
         let token = Token::random().unwrap();
         let file = TokenFile::write_in(&folder, 7, &token).unwrap();
-        assert_eq!(std::fs::metadata(&file.0).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::metadata(&file.path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(std::fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
         assert_eq!(TokenFile::read_in(&folder, 7).unwrap().as_ref(), Some(&token));
         assert_eq!(TokenFile::read_in(&folder, 8).unwrap(), None);
         // A stale file is replaced whatever its mode.
-        std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(0o644)).unwrap();
+        std::fs::set_permissions(&file.path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let next = Token::random().unwrap();
         let _next_file = TokenFile::write_in(&folder, 7, &next).unwrap();
         assert_eq!(TokenFile::read_in(&folder, 7).unwrap().as_ref(), Some(&next));
@@ -158,14 +180,28 @@ mod tests {
     }
 
     #[test]
+    fn files_of_killed_processes_are_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("spag");
+        let alive = TokenFile::write_in(&folder, 7, &Token::random().unwrap()).unwrap();
+        for stale in ["port-8.token", "port-9.token"] {
+            std::fs::write(folder.join(stale), "the token of a killed run").unwrap();
+        }
+        std::fs::write(folder.join("other"), "").unwrap();
+        let _new = TokenFile::write_in(&folder, 9, &Token::random().unwrap()).unwrap();
+        let left = |name: &str| folder.join(name).exists();
+        assert!(alive.path.exists() && left("port-9.token") && left("other") && !left("port-8.token"));
+    }
+
+    #[test]
     fn token_file_is_rejected_if_others_can_access_it() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("spag");
         let file = TokenFile::write_in(&folder, 7, &Token::random().unwrap()).unwrap();
-        std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::fs::set_permissions(&file.path, std::fs::Permissions::from_mode(0o640)).unwrap();
         assert!(message(TokenFile::read_in(&folder, 7)).contains("mode 640"));
-        std::fs::remove_file(&file.0).unwrap();
-        symlink("/etc/hostname", &file.0).unwrap();
+        std::fs::remove_file(&file.path).unwrap();
+        symlink("/etc/hostname", &file.path).unwrap();
         assert!(TokenFile::read_in(&folder, 7).is_err());
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
         assert!(message(TokenFile::read_in(&folder, 7)).contains("mode 755"));

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::worker::{Close, Worker};
 use super::{Assignment, MAX_ITEMS, Reply, Request};
 use crate::net::{Channel, Hello, NO_SESSION, Service, Waker, connect_to_rank0, poll_until};
 use crate::{Error, JoinOptions, LaunchEnv, Result};
@@ -15,10 +15,9 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    shared: Arc<Shared>,
+    shared: Worker<Shared>,
     /// Held during a request, so that its reply reaches the right caller.
     asking: Mutex<()>,
-    thread: Option<JoinHandle<()>>,
 }
 
 /// Shared by the caller and the thread.
@@ -82,7 +81,7 @@ impl Client {
         let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), waker });
         let thread = ClientThread { shared: Arc::clone(&shared), channel, options: options.clone(), rank: env.rank };
         let thread = std::thread::Builder::new().name("queue".into()).spawn(move || thread.run()).map_err(&system)?;
-        Ok(Self { shared, asking: Mutex::new(()), thread: Some(thread) })
+        Ok(Self { shared: Worker::new(shared, Some(thread)), asking: Mutex::new(()) })
     }
 
     pub(crate) fn next(&self, at_most: usize) -> Result<Assignment> {
@@ -110,13 +109,10 @@ impl Client {
     }
 }
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.shared.state().closing = true;
-        self.shared.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+impl Close for Shared {
+    fn close(&self) {
+        self.state().closing = true;
+        self.waker.wake();
     }
 }
 

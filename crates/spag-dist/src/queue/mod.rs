@@ -27,6 +27,7 @@
 mod client;
 mod server;
 mod tracker;
+mod worker;
 
 use serde::{Deserialize, Serialize};
 
@@ -147,6 +148,23 @@ impl Queue {
         match &self.0 {
             Side::Server(server) => server.next(at_most),
             Side::Client(client) => client.next(at_most),
+        }
+    }
+
+    /// On rank 0, ranks that have hung so far; their items are reassigned.
+    pub fn lost(&self) -> Vec<Error> {
+        match &self.0 {
+            Side::Server(server) => server.lost(),
+            Side::Client(_) => Vec::new(),
+        }
+    }
+
+    /// Closes the queue as a drop does. On rank 0, returns the ranks that have hung or never joined; a rank whose process
+    /// has ended is left to its launcher, which sees that.
+    pub fn close(self) -> Vec<Error> {
+        match self.0 {
+            Side::Server(server) => server.close(),
+            Side::Client(_) => Vec::new(),
         }
     }
 

@@ -1,10 +1,10 @@
 //! The queue on rank 0: the list, a thread that serves the other ranks, and rank 0's own share.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::tracker::ItemTracker;
+use super::worker::{Close, Worker};
 use super::{Assignment, MAX_ITEMS, Reply, Request};
 use crate::net::{Channel, Incoming, RendezvousListener, Service, Waker, poll_until, remaining};
 use crate::{Error, JoinOptions, LaunchEnv, Result};
@@ -16,9 +16,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Server {
-    shared: Arc<Shared>,
-    /// `None` for a single process.
-    thread: Option<JoinHandle<()>>,
+    /// Without a thread for a single process.
+    shared: Worker<Shared>,
 }
 
 /// Shared by rank 0's own work and the thread that serves the others.
@@ -34,6 +33,8 @@ struct State {
     items: ItemTracker,
     /// A rank with other settings has joined.
     failure: Option<Error>,
+    /// Ranks that have hung or never joined.
+    lost: Vec<Error>,
     /// Rank 0 has dropped its queue.
     closing: bool,
 }
@@ -58,10 +59,11 @@ impl Server {
         items: usize,
     ) -> Result<Self> {
         let system = Error::system("the work queue");
-        let state = State { items: ItemTracker::new(items, env.world_size), failure: None, closing: false };
+        let state =
+            State { items: ItemTracker::new(items, env.world_size), failure: None, lost: Vec::new(), closing: false };
         let waker = Waker::new().map_err(&system)?;
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), waker });
-        let Some(listener) = listener else { return Ok(Self { shared, thread: None }) };
+        let Some(listener) = listener else { return Ok(Self { shared: Worker::new(shared, None) }) };
         let server = ServerThread {
             shared: Arc::clone(&shared),
             listener,
@@ -75,7 +77,7 @@ impl Server {
             failed: None,
         };
         let thread = std::thread::Builder::new().name("queue".into()).spawn(move || server.run()).map_err(&system)?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared: Worker::new(shared, Some(thread)) })
     }
 
     pub(crate) fn next(&self, at_most: usize) -> Result<Assignment> {
@@ -91,6 +93,17 @@ impl Server {
         }
     }
 
+    /// Ranks that have hung, so far.
+    pub(crate) fn lost(&self) -> Vec<Error> {
+        self.shared.state().lost.clone()
+    }
+
+    /// Waits as a drop does. Returns the ranks that have hung or never joined.
+    pub(crate) fn close(mut self) -> Vec<Error> {
+        self.shared.close();
+        self.lost()
+    }
+
     pub(crate) fn done(&self, items: &[usize]) -> Result<()> {
         let result = self.shared.state().items.done(0, items);
         self.shared.notify();
@@ -98,13 +111,10 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.shared.state().closing = true;
-        self.shared.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+impl Close for Shared {
+    fn close(&self) {
+        self.state().closing = true;
+        self.waker.wake();
     }
 }
 
@@ -160,6 +170,7 @@ impl ServerThread {
             }
             self.remove_gone();
             if self.may_close(now) {
+                self.record_absent();
                 let channels = self.clients.iter_mut().map(|client| &mut client.channel);
                 return Channel::close_all(channels, now + CLOSE_TIMEOUT);
             }
@@ -186,6 +197,17 @@ impl ServerThread {
         };
         let gives_up = self.failed.is_none() && !state.items.is_finished();
         state.closing && (gives_up || has_waited || (all_informed && all_flushed))
+    }
+
+    /// Ranks that have not joined although rank 0 has waited for them.
+    fn record_absent(&self) {
+        let mut state = self.shared.state();
+        if self.failed.is_none() && state.items.is_finished() {
+            let seconds = self.options.join_timeout.as_secs();
+            let absent = self.informed.iter().enumerate().skip(1).filter(|(_, informed)| !**informed);
+            let error = |(rank, _)| Error::lost(rank, format!("it did not join within {seconds} s"));
+            state.lost.extend(absent.map(error));
+        }
     }
 
     fn accept(&mut self, incoming: Incoming) {
@@ -217,7 +239,11 @@ impl ServerThread {
                 let _ = channel.queue(&Reply::Joined);
                 let (last_message, wants) = (Instant::now(), None);
                 let client = ClientConnection { rank, channel, last_message, wants, knows_end: false, gone: false };
-                return self.clients.push(client);
+                self.clients.push(client);
+                if self.clients.len() + 1 == self.size {
+                    self.listener.remove_token_file();
+                }
+                return;
             }
         };
         let reply = Reply::Failed(error.clone());
@@ -260,6 +286,7 @@ impl ServerThread {
             let timeout = self.options.heartbeat_timeout;
             if now.duration_since(client.last_message) > timeout {
                 let reason = format!("no heartbeat for {} s", timeout.as_secs_f64());
+                self.shared.state().lost.push(Error::lost(client.rank, reason.clone()));
                 let _ = client.channel.queue(&Reply::Expired { reason });
                 let _ = client.channel.flush();
                 client.gone = true;

@@ -215,7 +215,7 @@ impl Control {
         match message {
             Message::Heartbeat { first, started } => {
                 for (offset, count) in started.into_iter().enumerate() {
-                    self.state.record_started(first + offset, count);
+                    self.state.record_started(first.saturating_add(offset), count);
                 }
             }
             Message::Failed(error) => self.fail(error),
@@ -228,7 +228,10 @@ impl Control {
                     Some(ours) => (neighbour, theirs, 0, ours),
                     None => (neighbour, theirs, rank, own),
                 };
-                let reason = format!("as collective {} it started {what}, and rank {other} {others}", sequence + 1);
+                let reason = format!(
+                    "as collective {} it started {what}, and rank {other} {others}",
+                    sequence.saturating_add(1)
+                );
                 self.fail(Error::OutOfStep { rank, reason });
             }
             Message::Left { rank, after } => {

@@ -39,6 +39,8 @@ pub enum Finished {
         stats: Box<GameStats>,
         /// Missing games: they failed, or a process was stopped.
         missing: usize,
+        /// Ranks that hung or never joined. Their games were reassigned.
+        lost: Vec<spag_dist::Error>,
     },
     /// On another rank: rank 0 writes the results.
     ByRankZero,
@@ -57,6 +59,11 @@ struct SummaryFile<'a> {
 pub trait JobObserver {
     /// A game has ended and is on disk.
     fn game_ended(&mut self, so_far: SoFar<'_>);
+
+    /// On rank 0: a rank has hung, and its games are reassigned.
+    fn rank_lost(&mut self, lost: &spag_dist::Error) {
+        let _ = lost;
+    }
 
     /// Whether to continue; called at least about ten times a second. After `false`, games in flight are dropped and
     /// played from their start by the next run.
@@ -179,7 +186,8 @@ impl OpenJob {
         let missing = self.missing();
         let config = PlayConfig { games_in_flight, ..self.job.play };
         let (record, stats) = (&mut self.record, &mut self.stats);
-        let mut sink = Recorder { record, stats, observer, played: Played::default() };
+        let mut sink =
+            Recorder { record, stats, observer, queue: self.queue.as_ref(), lost: 0, played: Played::default() };
         let began = Instant::now();
         match &self.queue {
             Some(queue) => play_shared(queue, missing, seats, prompts, &config, &mut sink)?,
@@ -199,7 +207,7 @@ impl OpenJob {
         let _gate = FileLock::wait(self.job.files.lock())?;
         self.read_other_ranks()?;
         let missing = self.record.missing().len();
-        let Self { job, record, stats, .. } = self;
+        let Self { job, record, stats, queue } = self;
         let results = job.files.results();
         write_json_atomically(&results, &record.into_episodes())?;
         write_json_atomically(job.files.summary(), &SummaryFile { missing, games: &stats, this_run: run })?;
@@ -214,7 +222,9 @@ impl OpenJob {
                 }
             }
         }
-        Ok(Finished::Written { results, stats: Box::new(stats), missing })
+        // Waits until the other ranks know that all games are finished.
+        let lost = queue.map(Queue::close).unwrap_or_default();
+        Ok(Finished::Written { results, stats: Box::new(stats), missing, lost })
     }
 }
 
@@ -223,6 +233,9 @@ struct Recorder<'a> {
     record: &'a mut GameRecord,
     stats: &'a mut GameStats,
     observer: &'a mut dyn JobObserver,
+    queue: Option<&'a Queue>,
+    /// Lost ranks that the observer knows.
+    lost: usize,
     played: Played,
 }
 
@@ -250,6 +263,10 @@ impl GameSink for Recorder<'_> {
     }
 
     fn should_continue(&mut self) -> bool {
+        for lost in self.queue.map(Queue::lost).iter().flatten().skip(self.lost) {
+            self.observer.rank_lost(lost);
+            self.lost += 1;
+        }
         self.played.stopped |= !self.observer.should_continue();
         !self.played.stopped
     }
