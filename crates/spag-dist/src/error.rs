@@ -27,8 +27,8 @@ pub enum Error {
     },
     /// A variable is not a whole number, or out of range.
     #[error(
-        "environment variable {name} is {}, which is not a whole number of at least {} and at most {}",
-        spag_io::quote(value), range.0, range.1
+        "environment variable {name} is {:?}, which is not a whole number of at least {} and at most {}",
+        spag_io::abridge(value, 200), range.0, range.1
     )]
     #[serde(skip)]
     NotANumber {
@@ -53,7 +53,10 @@ pub enum Error {
         size: usize,
     },
     /// A variable is not a TCP port.
-    #[error("environment variable {name} is {}, which is not a port between 1 and 65535", spag_io::quote(value))]
+    #[error(
+        "environment variable {name} is {:?}, which is not a port between 1 and 65535",
+        spag_io::abridge(value, 200)
+    )]
     #[serde(skip)]
     NotAPort {
         /// The variable.

@@ -103,6 +103,14 @@ fn errors_name_the_variable_and_the_value() {
         ("LOCAL_RANK", "x"),
         ("MASTER_PORT", "70000"),
         ("MASTER_PORT", "0"),
+        ("MASTER_PORT", "-1"),
+        ("MASTER_PORT", "18446744073709551616"),
+        ("RANK", "18446744073709551615"),
+        ("WORLD_SIZE", "18446744073709551615"),
+        ("WORLD_SIZE", "18446744073709551616"),
+        ("WORLD_SIZE", "16385"),
+        ("WORLD_SIZE", "1e300"),
+        ("LOCAL_RANK", "-9223372036854775809"),
     ] {
         let message = torch_error(name, Some(value)).to_string();
         assert!(message.contains(name) && message.contains(&format!("{value:?}")), "{message}");
@@ -115,6 +123,15 @@ fn errors_name_the_variable_and_the_value() {
         torch_error("LOCAL_RANK", Some("9")).to_string(),
         "environment variable LOCAL_RANK is 9, but WORLD_SIZE is 8: ranks count from 0 to 7"
     );
+}
+
+#[test]
+fn long_value_is_shortened_and_escaped() {
+    let value = format!("\x1b]0;x\x07{}", "9".repeat(1 << 20));
+    for name in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT"] {
+        let message = torch_error(name, Some(&value)).to_string();
+        assert!(message.contains(name) && message.len() < 500 && !message.contains(char::is_control), "{message}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A player of the command line is invalid.
-    #[error("player {}: {problem}; {syntax}", spag_io::quote(text))]
+    #[error("player {:?}: {problem}; {syntax}", spag_io::abridge(text, 200))]
     BadPlayer {
         /// The text as written, without passwords.
         text: String,

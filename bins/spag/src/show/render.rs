@@ -10,7 +10,7 @@ use spag_selfplay::Ending;
 
 use super::{
     filter::{failure, game_number},
-    text::wrap,
+    text::{limit_marks, wrap},
 };
 
 /// Columns of the margin, which holds the role.
@@ -67,7 +67,8 @@ impl Renderer {
             None => format!("row {row}"),
         };
         let turns = if episode.max_turns == 1 { "turn" } else { "turns" };
-        let head = format!("{number}: {} ({} {turns} at most)", escape(&episode.target_word), episode.max_turns);
+        let head =
+            format!("{number}: {} ({} {turns} at most)", limit_marks(&escape(&episode.target_word)), episode.max_turns);
         let lines = wrap(&head, self.width).into_iter().map(|line| paint(HEAD, line) + "\n");
         lines.collect()
     }
@@ -76,7 +77,7 @@ impl Renderer {
     fn utterance(self, utterance: &Utterance, name: Style, text: Option<Style>, out: &mut String) {
         let mut role = utterance.role.name();
         for line in utterance.content.split('\n') {
-            for piece in wrap(&escape(line), self.width.saturating_sub(MARGIN).max(1)) {
+            for piece in wrap(&limit_marks(&escape(line)), self.width.saturating_sub(MARGIN).max(1)) {
                 let margin = format!("  {role:<width$}", width = MARGIN - 2);
                 let margin = if piece.is_empty() { margin.trim_end() } else { &margin };
                 out.push_str(&if role.is_empty() { margin.to_owned() } else { paint(name, margin) });
@@ -99,7 +100,11 @@ impl Renderer {
 fn how(episode: &Episode, ending: Ending, length: usize) -> String {
     if let Some(reason) = failure(episode) {
         let role = episode.extra.get("role").and_then(Value::as_str).unwrap_or("a player");
-        return format!("not played to its end; no utterance of the {}: {}", escape(role), escape(reason));
+        return format!(
+            "not played to its end; no utterance of the {}: {}",
+            escape(role),
+            limit_marks(&escape(reason))
+        );
     }
     match ending {
         Ending::Tie => format!("{} after utterance {length}", ending.describe()),

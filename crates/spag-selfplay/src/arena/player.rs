@@ -48,7 +48,7 @@ fn name_problem(name: &str) -> Option<&'static str> {
         _ if name.contains(['/', '\\']) => {
             Some("the text before the first = looks like a path; a name has no slash, is the name missing?")
         }
-        _ if name.chars().any(char::is_control) => Some("the name contains a control character"),
+        _ if spag_io::escape(name) != name => Some("the name contains a control character or an invisible one"),
         _ if name.starts_with('.') => Some("the name starts with a full stop, which would hide its files"),
         _ if name.len() > LONGEST => Some("the name is longer than 100 bytes"),
         _ => None,
@@ -84,7 +84,10 @@ pub fn check_players(players: &[NamedPlayer]) -> Result<()> {
 pub fn player_index(players: &[NamedPlayer], name: &str) -> Result<usize> {
     players.iter().position(|player| player.name == name).ok_or_else(|| {
         let known: Vec<&str> = players.iter().map(|player| player.name.as_str()).collect();
-        Error::BadArena(format!("no player is called {name:?}; the players are {}", known.join(", ")))
+        Error::BadArena(format!(
+            "no player is called {name:?}; the players are {}",
+            spag_io::abridge(&known.join(", "), 500)
+        ))
     })
 }
 
@@ -117,6 +120,9 @@ mod tests {
             (" a=models/x", "white space"),
             (".a=models/x", "full stop"),
             ("a\u{1b}[1m=models/x", "control character"),
+            ("a\u{202e}b=models/x", "invisible"),
+            ("a\u{200b}=models/x", "invisible"),
+            ("a\nb=models/x", "control character"),
             ("a=", "it is empty"),
             ("a=openai:http://h/v1", "model's name is missing"),
         ] {

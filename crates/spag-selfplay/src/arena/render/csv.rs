@@ -12,7 +12,7 @@ const COLUMNS: &str = "player,opponent,seat,games,wins,decided,win_rate,win_rate
 ///
 /// A row is a player's result in a seat (`attacker`, `defender` or `both`) against an opponent, or against all opponents
 /// if the column is empty: first the players, then the pairings from both sides. Rates are shares of the decided games,
-/// 0–1. Ratings are in the players' rows of both seats. The last row has no player: it holds the attackers of all games
+/// 0–1. A name that spreadsheets would take for a formula begins with an apostrophe. Ratings are in the players' rows of both seats. The last row has no player: it holds the attackers of all games
 /// and the advantage of their seat.
 ///
 /// # Errors
@@ -40,7 +40,7 @@ pub fn render_csv(table: &ArenaTable) -> Result<String> {
 }
 
 fn row(who: [&str; 3], result: &SeatResult, elo: Option<Elo>) -> [String; 15] {
-    let [player, opponent, seat] = who.map(str::to_owned);
+    let [player, opponent, seat] = who.map(plain_text);
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     let SeatResult { win, games, ties, broken_rules, failed } = result;
     [
@@ -62,9 +62,33 @@ fn row(who: [&str; 3], result: &SeatResult, elo: Option<Elo>) -> [String; 15] {
     ]
 }
 
+/// Text that spreadsheets do not evaluate: what could start a formula gets an apostrophe (OWASP, "CSV Injection").
+fn plain_text(text: &str) -> String {
+    match text.trim_start().chars().next() {
+        Some('=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠') => format!("'{text}"),
+        _ => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_no_formulas() {
+        let mut table = example(None);
+        for name in ["@SUM(1+1)", "+1", "-2", "=cmd|'/C calc'!A0"] {
+            table.players[0].name = name.to_owned();
+            table.pairings[1].attacker = name.to_owned();
+            table.pairings[1].defender = name.to_owned();
+            let text = render_csv(&table).unwrap();
+            let mut reader = csv::Reader::from_reader(text.as_bytes());
+            let rows: Vec<csv::StringRecord> = reader.records().map(|row| row.unwrap()).collect();
+            assert_eq!(rows[0][0], format!("'{name}"));
+            assert!(rows.iter().all(|row| row.iter().take(3).all(|cell| !cell.starts_with(['@', '+', '-', '=']))));
+        }
+        assert_eq!(plain_text("im-2"), "im-2");
+    }
     use crate::arena::table::tests::example;
 
     #[test]
