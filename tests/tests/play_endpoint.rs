@@ -1,13 +1,18 @@
 //! `spag-play` with an endpoint (an HTTP server of the test) as attacker and a local model as defender.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use serde_json::Value;
-use spag_tests::{Answer, Received, Server, json_lines, play_command, root, run};
+use serde_json::{Value, json};
+use spag_tests::{
+    Answer, Received, Running, Server, json_lines, play_command, program, root, run, send_signal, wait_until,
+};
 
 const WORDS: [&str; 8] = ["bear", "beaver", "frog", "goat", "lemon", "lion", "mouse", "tiger"];
 
@@ -20,7 +25,7 @@ fn play(dir: &Path, server: &Server) -> Command {
     command
 }
 
-fn json(dir: &Path, ending: &str) -> Value {
+fn output(dir: &Path, ending: &str) -> Value {
     spag_tests::json(dir.join(format!("out/llama_sampling_words_{ending}")))
 }
 
@@ -37,7 +42,7 @@ fn endpoint_attacks_and_model_defends() {
     let server = Server::start(clue);
     let work = tempfile::tempdir().unwrap();
     let (out, err) = run(&mut play(work.path(), &server), 0);
-    let results = json(work.path(), "results.json");
+    let results = output(work.path(), "results.json");
     assert_eq!(words(&results), WORDS);
     let seeds: Vec<String> =
         server.received().iter().map(|request| format!("Clue number {}.", request.seed())).collect();
@@ -50,7 +55,7 @@ fn endpoint_attacks_and_model_defends() {
         }
     }
     // The summary has the work of both players, the log the progress of the games.
-    let run = &json(work.path(), "summary.json")["this_run"];
+    let run = &output(work.path(), "summary.json")["this_run"];
     let (attacker, defender) = (&run["players"]["attacker"], &run["players"]["defender"]);
     assert_eq!((attacker["kind"].as_str(), defender["kind"].as_str()), (Some("endpoint"), Some("model")));
     assert_eq!((attacker["requests"].as_u64(), clues), (Some(seeds.len() as u64), seeds.len()));
@@ -97,8 +102,8 @@ fn failed_games_are_reported_and_played_again() {
     }
     assert_eq!(failed.len(), 2);
     let others: Vec<&str> = WORDS.into_iter().filter(|word| !["lemon", "lion"].contains(word)).collect();
-    assert_eq!(words(&json(&dir, "results.json")), others);
-    assert_eq!(json(&dir, "summary.json")["missing"], 2);
+    assert_eq!(words(&output(&dir, "results.json")), others);
+    assert_eq!(output(&dir, "summary.json")["missing"], 2);
 
     // The server recovers: only the two failed games are played.
     failing.store(false, Ordering::SeqCst);
@@ -112,7 +117,7 @@ fn failed_games_are_reported_and_played_again() {
     assert!(!dir.join("out/llama_sampling_words_rank0_failed.jsonl").exists());
     // The endpoint's address is part of the players' names. All else equals a run without failures.
     let games = |dir: &Path| {
-        let mut games = json(dir, "results.json");
+        let mut games = output(dir, "results.json");
         games.as_array_mut().unwrap().iter_mut().for_each(|game| drop(game.as_object_mut().unwrap().remove("players")));
         games
     };
@@ -142,4 +147,115 @@ fn failures_in_a_row_end_the_run_and_keep_finished_games() {
     assert!(err.contains("4 games in a row") && err.contains("No more today"), "{err}");
     assert!(err.contains("of 8 games are played; the same command plays the others"), "{err}");
     assert!(!work.path().join("out/llama_sampling_words_results.json").exists());
+}
+
+/// Two endpoints against each other, on one thread.
+fn play_endpoints(dir: &Path, attacker: &str, defender: &str) -> Command {
+    fs::write(dir.join("words.txt"), WORDS.join("\n")).unwrap();
+    let mut command = play_command(dir, attacker, defender);
+    command.env("OPENAI_API_KEY", "sk-common-1234").env("OTHER_API_KEY", "sk-other-5678");
+    command.env_remove("MISSING_API_KEY").args(["--taboo_max_turns", "2"]);
+    command
+}
+
+/// The keys that a server has received.
+fn keys(server: &Server) -> BTreeSet<Option<String>> {
+    server.received().iter().map(|request| request.header("authorization").map(str::to_owned)).collect()
+}
+
+#[test]
+fn each_key_is_sent_to_its_own_host() {
+    let bearer = |key: &str| BTreeSet::from([Some(format!("Bearer {key}"))]);
+    // The attacker's and the defender's variable, the keys that they receive, and whether a note is printed.
+    for (variables, expected, noted) in [
+        (["", ""], [BTreeSet::from([None]), BTreeSet::from([None])], 2),
+        (["", "OTHER_API_KEY@"], [BTreeSet::from([None]), bearer("sk-other-5678")], 1),
+        (["OPENAI_API_KEY@", "OTHER_API_KEY@"], [bearer("sk-common-1234"), bearer("sk-other-5678")], 0),
+    ] {
+        let (first, second) = (Server::start(clue), Server::start(clue));
+        let work = tempfile::tempdir().unwrap();
+        let player = |variable: &str, server: &Server| format!("openai:{variable}{}#m", server.base_url());
+        let (attacker, defender) = (player(variables[0], &first), player(variables[1], &second));
+        let (_, err) = run(&mut play_endpoints(work.path(), &attacker, &defender), 0);
+        assert_eq!([keys(&first), keys(&second)], expected, "{variables:?}");
+        assert_eq!(err.matches("OPENAI_API_KEY is not sent to").count(), noted, "{err}");
+        assert!(!err.contains("sk-"), "{err}");
+    }
+    // Both on one host.
+    let server = Server::start(clue);
+    let work = tempfile::tempdir().unwrap();
+    let [attacker, defender] = ["a", "b"].map(|model| format!("openai:{}#{model}", server.base_url()));
+    run(&mut play_endpoints(work.path(), &attacker, &defender), 0);
+    assert_eq!(keys(&server), bearer("sk-common-1234"));
+    // Refused before a request is sent.
+    let before = server.received().len();
+    for (variable, part) in [("MISSING_API_KEY@", "MISSING_API_KEY"), ("sk-typed-here@", "NAME_API_KEY")] {
+        let attacker = format!("openai:{variable}{}#a", server.base_url());
+        let (_, err) = run(&mut play_endpoints(work.path(), &attacker, &defender), 2);
+        assert!(err.contains(part) && !err.contains("sk-"), "{err}");
+    }
+    for key in ["sk-bad\nkey", "sk-schl\u{fc}ssel"] {
+        let (_, err) = run(play_endpoints(work.path(), &attacker, &defender).env("OPENAI_API_KEY", key), 2);
+        assert!(err.contains("OPENAI_API_KEY") && !err.contains("sk-"), "{err}");
+    }
+    assert_eq!(server.received().len(), before);
+}
+
+#[test]
+fn echoed_key_reaches_no_file() {
+    let server = Server::start(|request| {
+        let key = request.header("authorization").unwrap_or_default().to_owned();
+        match request.seed() % 3 {
+            0 => Answer::error(400, &format!("bad {key}")),
+            1 => Answer::new(200, json!({"choices": [{"message": {}, "finish_reason": format!("{key}\u{1b}[2J")}]})),
+            _ => Answer::says(&format!("My {key} is heavy.")),
+        }
+    });
+    let work = tempfile::tempdir().unwrap();
+    let player = format!("openai:{}#m", server.base_url());
+    let output = play_endpoints(work.path(), &player, &player).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let mut texts = vec![output.stdout, output.stderr];
+    texts.extend(fs::read_dir(work.path().join("out")).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap()));
+    let texts: Vec<_> = texts.iter().map(|text| String::from_utf8_lossy(text)).collect();
+    assert!(texts.iter().all(|text| !text.contains("sk-common")), "{texts:#?}");
+    assert!(texts.iter().any(|text| text.contains("My Bearer [key] is heavy.")), "{texts:#?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn hung_rank_is_named_and_ends_the_launch() {
+    let server = Server::start(|request| clue(request).after(Duration::from_millis(200)));
+    let work = tempfile::tempdir().unwrap();
+    let player = format!("openai:{}#m", server.base_url());
+    let mut played = play_endpoints(work.path(), &player, &player);
+    played.args(["--games_per_word", "40"]);
+    let mut command = program("spag");
+    command.args(["launch", "--nproc_per_node", "2", "--grace", "2", "--"]).arg(played.get_program());
+    command.args(played.get_args()).current_dir(work.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut launcher = Running::start(&mut command);
+    let record = work.path().join("out/llama_sampling_words_rank1.jsonl");
+    let limit = Duration::from_secs(120);
+    wait_until("rank 1 plays", limit, || fs::metadata(&record).is_ok_and(|file| file.len() > 0));
+    let processes =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let is_rank_1 = |process: &u32| {
+        let parent = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let parent = parent.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+        let variables = fs::read_to_string(format!("/proc/{process}/environ")).unwrap_or_default();
+        parent == Some(launcher.id()) && variables.split('\0').any(|variable| variable == "RANK=1")
+    };
+    let rank = processes.collect::<Vec<u32>>().into_iter().find(is_rank_1).expect("rank 1 runs");
+    send_signal(rank, "STOP");
+    let code = launcher.wait_for(limit).expect("the launcher ends").code();
+    let mut err = String::new();
+    launcher.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("lost rank 1: no heartbeat"), "{err}");
+    // The games of the hung rank were played by the other.
+    assert_eq!(output(work.path(), "results.json").as_array().unwrap().len(), 40 * WORDS.len());
+    wait_until("the rank is killed", limit, || {
+        let stat = fs::read_to_string(format!("/proc/{rank}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    });
 }

@@ -82,7 +82,7 @@ fn endpoint_replies() {
             ..EndpointConfig::default()
         };
         let base_url = format!("http://{address}/v1");
-        let spec = EndpointSpec { base_url, model: "m".into(), style: PromptStyle::Chat };
+        let spec = EndpointSpec { base_url, model: "m".into(), style: PromptStyle::Chat, key_variable: None };
         let mut player = EndpointPlayer::new(spec, config).unwrap();
         let games = [GameSpec { game: 0, target_word: "tea".into(), max_turns: 1, seed: game_seed(5, 0) }];
         let mut sink = CollectedGames::default();
