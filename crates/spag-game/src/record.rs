@@ -87,6 +87,9 @@ impl GameRecord {
                               delete the file to play its games again, or play into another";
                 return Err(spag_io::Error::Row { path: path.to_owned(), row, reason: reason.into() }.into());
             };
+            if let Err(error) = episode.check() {
+                return Err(spag_io::Error::Row { path: path.to_owned(), row, reason: error.to_string() }.into());
+            }
             // Files of earlier versions lack this key.
             if let Some(before) = episode.extra.get(PLAYERS).and_then(Value::as_str)
                 && let Some(difference) = settings_difference(before, &self.players)
@@ -196,7 +199,7 @@ fn settings_difference(before: &str, now: &str) -> Option<String> {
         let other: Vec<&str> = other.split("; ").collect();
         let own: Vec<&str> = of.split("; ").filter(|setting| !other.contains(setting)).collect();
         let own = own.join("; ");
-        if own.is_empty() { "(nothing)".to_owned() } else { own }
+        if own.is_empty() { "(nothing)".to_owned() } else { spag_io::abridge(&own, 1000).into_owned() }
     };
     let (then, now) = (only_in(before, now), only_in(now, before));
     (then != now).then(|| format!("then {then}, now {now}"))

@@ -43,9 +43,7 @@ pub fn content_digest(path: impl AsRef<Path>) -> Result<String> {
     let files = if path.is_dir() { checkpoint_files(path)? } else { vec![path.to_owned()] };
     let mut hash = Sha256::new();
     for file in &files {
-        let bytes = fs::read(file).map_err(Error::io(file))?;
-        hash.update((bytes.len() as u64).to_le_bytes());
-        hash.update(&bytes);
+        add_file(&mut hash, file).map_err(Error::io(file))?;
     }
     if path.is_dir() {
         let names: Vec<&[u8]> =
@@ -53,6 +51,22 @@ pub fn content_digest(path: impl AsRef<Path>) -> Result<String> {
         hash.update(names.join(&b"/"[..]));
     }
     Ok(hex(&hash.finalize()))
+}
+
+/// Adds the length of a file and its bytes.
+fn add_file(hash: &mut Sha256, path: &Path) -> std::io::Result<()> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    hash.update(length.to_le_bytes());
+    let mut buffer = vec![0; SAMPLE as usize];
+    let mut left = length;
+    while left > 0 {
+        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        file.read_exact(&mut buffer[..wanted])?;
+        hash.update(&buffer[..wanted]);
+        left -= wanted as u64;
+    }
+    Ok(())
 }
 
 /// The files that determine what a checkpoint generates, sorted by path.

@@ -3,6 +3,7 @@
 mod ngrams;
 mod speech;
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -68,7 +69,8 @@ impl GameStats {
         let (ending, length) = ending(episode, self.judge)?;
         self.counts.add(ending, length);
         let said = &episode.history[..length.min(episode.history.len())];
-        for (at, utterance) in said.iter().enumerate() {
+        let mut earlier = HashSet::new();
+        for utterance in said {
             let text = &utterance.content;
             let lower = text.to_lowercase();
             let words: Vec<&str> = lower.split_whitespace().collect();
@@ -78,7 +80,7 @@ impl GameStats {
             };
             speech.utterances += 1;
             speech.empty += u64::from(words.is_empty());
-            speech.repeated += u64::from(said[..at].iter().any(|earlier| earlier.content == *text));
+            speech.repeated += u64::from(!earlier.insert(text.as_str()));
             speech.words += words.len() as u64;
             speech.characters += text.chars().count() as u64;
             self.words.add(utterance.role, &words);
