@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::report::made_up;
-use spag_pipeline::{Report, render_html, render_text};
+use spag_pipeline::{LossCurve, LossPoint, Report, render_html, render_text};
 use spag_tests::find_program;
 
 #[test]
@@ -80,6 +80,23 @@ fn page_shows_control_and_directional_characters() {
     let raw = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202e}' | '\u{200b}');
     assert!(!page.contains(raw));
     assert!(page.contains("\\u{202e}txet\\u{200b}"));
+}
+
+#[test]
+fn extreme_and_endless_losses_can_be_drawn() {
+    let point = |(step, loss): (usize, f64)| LossPoint { step: step as u64, loss };
+    for losses in [
+        vec![f64::MIN, f64::MAX],
+        vec![0.0, 5e-324],
+        vec![1e300, 1.000_000_000_000_000_2e300],
+        vec![f64::INFINITY, f64::NAN],
+        (0..300_000).map(f64::from).collect(),
+    ] {
+        let points = losses.into_iter().enumerate().map(point).collect();
+        let curve = LossCurve { name: "IM".to_owned(), points };
+        let page = render_html(&Report { losses: vec![curve], ..made_up(7) });
+        assert!(page.len() < 2 << 20, "{} bytes", page.len());
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use spag_io::{format_gib, gib};
+use spag_io::{escape, format_gib, gib};
 use spag_model::{EngineConfig, GenerationMemory, GenerationMemorySettings, LlamaConfig};
 use spag_train::{Placement, PlannedRun, RankMemory, ShardingPlan};
 
@@ -176,7 +176,7 @@ impl Report<'_> {
         let settings = self.settings;
         let mut out = format!(
             "{}: {:.2} billion parameters, {}\n{} × {}, {} GiB each{}\n{} × {} tokens per micro-batch, {} micro-batches per step, {}\n",
-            settings.model.display(),
+            escape(&settings.model.display().to_string()),
             spag_model::Layout::new(self.model).len() as f64 / 1e9,
             format_name(settings.dtype()),
             settings.gpus,
@@ -189,7 +189,7 @@ impl Report<'_> {
             if settings.gradient_checkpointing { "activations recomputed" } else { "activations kept" },
         );
         if let Some(remark) = self.remark {
-            let _ = writeln!(out, "{remark}");
+            let _ = writeln!(out, "{}", escape(remark));
         }
         let rows = self.rows();
         let best = self.best(&rows);

@@ -118,6 +118,9 @@ pub(super) fn losses(report: &Report) -> String {
     )
 }
 
+/// The most points of a curve; of a longer one, every second is drawn, or every third and so on.
+const MAX_POINTS: usize = 10_000;
+
 fn loss_chart(title: &str, curves: &[&LossCurve], note: &str) -> String {
     const STYLES: [(&str, &str); 4] = [("blue", ""), ("orange", "7 4"), ("green", "2 4"), ("pink", "10 3 2 3")];
     let points = || curves.iter().flat_map(|curve| &curve.points).filter(|point| point.loss.is_finite());
@@ -133,7 +136,8 @@ fn loss_chart(title: &str, curves: &[&LossCurve], note: &str) -> String {
     );
     let styled = || curves.iter().zip(STYLES.iter().cycle());
     for (curve, (colour, dash)) in styled() {
-        let finite = curve.points.iter().filter(|point| point.loss.is_finite());
+        let every = curve.points.len().div_ceil(MAX_POINTS).max(1);
+        let finite = curve.points.iter().step_by(every).filter(|point| point.loss.is_finite());
         let line: Vec<(f64, f64)> = finite.map(|point| (point.step as f64, point.loss)).collect();
         chart.faint_line(&line, colour);
         chart.line(&smooth(&line), colour, dash);

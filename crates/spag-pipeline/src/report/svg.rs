@@ -29,14 +29,16 @@ pub(super) struct Axis {
 impl Axis {
     /// An axis over `from..=to` with about `count` round ticks.
     pub(super) fn round(from: f64, to: f64, count: usize, label: &str) -> Self {
-        let span = if to > from { to - from } else { 1.0 };
+        let span = to - from;
+        // Also without a round step in between: values that are equal but for their last bits, or as large as can be.
+        let span = if span.is_finite() && span > f64::EPSILON * from.abs().max(1e-30) { span } else { 1.0 };
         let raw = span / count.max(1) as f64;
         let magnitude = 10f64.powf(raw.log10().floor());
         let step =
             [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * magnitude).find(|step| *step >= raw).unwrap_or(raw);
         let (low, high) = ((from / step).floor(), (from + span) / step);
         let high = high.ceil();
-        let decimals = (-step.log10().floor()).max(0.0) as usize;
+        let decimals = (-step.log10().floor()).clamp(0.0, 50.0) as usize;
         let ticks = (0..=(high - low) as usize)
             .map(|i| (low + i as f64) * step)
             .map(|value| (value, format!("{value:.decimals$}")))
