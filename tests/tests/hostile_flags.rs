@@ -320,7 +320,7 @@ fn word_lists_and_lexicons_are_bounded() {
     }
     fs::remove_file(dir.join("words.txt")).unwrap();
     symlink("/dev/zero", dir.join("words.txt")).unwrap();
-    refused("spag-play", dir, &play, &["words.txt", "more than 268435456 bytes"]);
+    refused("spag-play", dir, &play, &["words.txt", "more than 67108864 bytes"]);
 
     let base = root().join("configs/tiny-base.toml");
     let many: String = (0..6000)

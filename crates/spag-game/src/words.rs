@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 const MAX_LENGTH: usize = 200;
 
 /// The most bytes of a list.
-const MAX_BYTES: u64 = 1 << 28;
+const MAX_BYTES: u64 = 1 << 26;
 
 /// Reads a list of target words.
 ///
