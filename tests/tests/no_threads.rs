@@ -46,7 +46,7 @@ fn programs_without_threads_end_with_one_line() {
     let (base, tiny) = (path(root().join("configs/tiny-base.toml")), path(root().join("configs/tiny.toml")));
     let (games, samples) = (path(fixture("judge_cases.jsonl")), path(fixture("training/train_items.json")));
     let (config, words) = (path(fixture("tiny-llama/config.json")), "words.txt");
-    let (first, second) = (format!("a={model}"), format!("b=openai:http://127.0.0.1:9/v1#m"));
+    let (first, second) = (format!("a={model}"), "b=openai:http://127.0.0.1:9/v1#m");
     let players = ["--attacker_model_name_or_path", &model, "--defender_model_name_or_path", &model];
     let play = [&players[..], &["--data_path", words, "--output_dir", "played"]].concat();
     let train = ["--model_name_or_path", &model, "--train_data_path", &samples, "--output_dir", "trained"];
@@ -57,7 +57,7 @@ fn programs_without_threads_end_with_one_line() {
         ("spag-assign-rewards", &assign),
         ("spag", &["run", &tiny, "--set", "run_dir=run"]),
         ("spag", &["make-base", &base, "--set", "output_dir=base"]),
-        ("spag", &["arena", "--words", words, "--players", &first, &second]),
+        ("spag", &["arena", "--words", words, "--players", &first, second]),
         ("spag", &["generate", "--model", &model, "--input", "in.jsonl", "--output", "out.jsonl"]),
         ("spag", &["bench", "train", "--model_name_or_path", &model]),
         ("spag", &["bench", "play", "--model", &model]),
