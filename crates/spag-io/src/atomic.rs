@@ -1,6 +1,5 @@
 //! Files that are written beside their final place, synced and renamed: a kill leaves the old file or the new one.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -9,12 +8,13 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::row::cause;
+use crate::temporary;
 use crate::whole::read_whole;
 
 /// A file that replaces the one at its path only when it is complete.
 ///
-/// If it is dropped without [`AtomicFile::commit`], it leaves nothing behind. A symbolic link is kept and its target is
-/// replaced. A path that is not a regular file (`/dev/stdout`, a named pipe) is written to directly.
+/// If it is dropped without [`AtomicFile::commit`], it leaves nothing behind; what a killed process has left of the same
+/// file is deleted by the next one that writes it. A symbolic link is kept and its target is replaced. A path that is not a regular file (`/dev/stdout`, a named pipe) is written to directly.
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
@@ -44,20 +44,22 @@ impl AtomicFile {
         let Some(name) = path.file_name().filter(|_| !found.is_ok_and(|found| found.is_dir())) else {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder; a file's name is needed"));
         };
-        let mut hidden = OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.tmp", std::process::id()));
-        let temporary = path.with_file_name(hidden);
-        let file = BufWriter::with_capacity(1 << 18, File::create(&temporary)?);
+        temporary::remove_leftovers(&path, name);
+        let (file, temporary) = temporary::create(&path, name)?;
+        let file = BufWriter::with_capacity(1 << 18, file);
         Ok(Self { path, file: Some(file), temporary: Some(temporary) })
     }
 
     /// Syncs the file and renames it to its path.
     ///
     /// # Errors
-    /// The disk is full or the folder cannot be written. The previous file is kept.
+    /// The disk is full or the folder cannot be written, and the previous file is kept; or the folder was removed
+    /// ([`Error::Removed`]).
     pub fn commit(mut self) -> Result<()> {
-        self.finish().map_err(|source| Error::Io { path: self.path.clone(), source })
+        self.finish().map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => Error::Removed { path: self.path.clone() },
+            _ => Error::Io { path: self.path.clone(), source },
+        })
     }
 
     fn finish(&mut self) -> io::Result<()> {

@@ -35,6 +35,24 @@ pub enum Error {
         /// What is wrong, with line and column.
         reason: String,
     },
+    /// A file of rows holds nothing, not even an empty list.
+    #[error(
+        "{path}: the file is empty; was it cut off, or is it still to be written? (A list without rows is written as [].)",
+        path = path.display()
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file that this process was writing is not at its path any more.
+    #[error(
+        "{path}: was removed, moved or replaced while this program was writing it; what it wrote there is lost",
+        path = path.display()
+    )]
+    Removed {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another process holds the lock of a file.
     #[error(
         "{path}: another run{process} is writing to this file; wait for it, or write into another",
@@ -80,8 +98,8 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Io { source, .. } => source.class(),
-            Self::Row { .. } | Self::Json { .. } => ErrorClass::BadInput,
-            Self::InUse { .. } => ErrorClass::Failure,
+            Self::Row { .. } | Self::Json { .. } | Self::Empty { .. } => ErrorClass::BadInput,
+            Self::Removed { .. } | Self::InUse { .. } => ErrorClass::Failure,
         }
     }
 }

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::atomic::create_parent;
 use crate::error::{Error, Result};
+use crate::identity::check_in_place;
 use crate::lock::lock_file;
 use crate::row::Layout;
 use crate::rows::{ChunkReader, RowReader};
@@ -80,9 +81,10 @@ impl<T: Serialize> JsonlAppender<T> {
     /// Flushes the file to disk.
     ///
     /// # Errors
-    /// The disk reports a failure.
+    /// The disk reports a failure, or the file is not at its path any more ([`Error::Removed`]).
     pub fn sync(&self) -> Result<()> {
-        self.file.sync_all().map_err(|source| Error::Io { path: self.path.clone(), source })
+        self.file.sync_all().map_err(|source| Error::Io { path: self.path.clone(), source })?;
+        check_in_place(&self.file, &self.path)
     }
 }
 

@@ -6,6 +6,7 @@ mod digest;
 mod display;
 mod error;
 mod guard;
+mod identity;
 mod jsonl;
 mod lock;
 mod nearest;
@@ -14,6 +15,7 @@ mod range;
 mod row;
 mod rows;
 mod size;
+mod temporary;
 mod text_file;
 mod whole;
 

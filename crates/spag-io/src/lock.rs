@@ -2,10 +2,11 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::atomic::create_parent;
 use crate::error::{Error, Result};
+use crate::identity::check_in_place;
 
 /// An exclusive lock, held until this is dropped or the process ends.
 ///
@@ -13,7 +14,8 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct FileLock {
     /// Open as long as the lock is held.
-    _file: File,
+    file: File,
+    path: PathBuf,
 }
 
 impl FileLock {
@@ -28,7 +30,7 @@ impl FileLock {
         let file = open(path)?;
         match file.lock() {
             Err(error) if error.kind() != ErrorKind::Unsupported => Err(Error::io(path)(error)),
-            _ => Ok(Self { _file: file }),
+            _ => Ok(Self { file, path: path.to_owned() }),
         }
     }
 
@@ -52,7 +54,15 @@ impl FileLock {
         }
         file.set_len(0).and_then(|()| file.rewind()).map_err(io)?;
         writeln!(file, "{}", std::process::id()).map_err(io)?;
-        Ok(Self { _file: file })
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Checks that the locked file is still at its path: if its folder was removed, another process can lock a new one.
+    ///
+    /// # Errors
+    /// [`Error::Removed`].
+    pub fn check(&self) -> Result<()> {
+        check_in_place(&self.file, &self.path)
     }
 
     /// Whether another process holds the lock of the file at `path`; `false` if there is no such file.
@@ -121,6 +131,19 @@ mod tests {
         assert!(matches!(error, Error::InUse { holder: Some(id), .. } if id == std::process::id()), "{error}");
         drop(first);
         FileLock::try_acquire(&path).unwrap();
+    }
+
+    #[test]
+    fn removed_lock_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/lock");
+        let lock = FileLock::try_acquire(&path).unwrap();
+        lock.check().unwrap();
+        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        assert!(matches!(lock.check(), Err(Error::Removed { .. })));
+        // Another process would have its own.
+        let _other = FileLock::try_acquire(&path).unwrap();
+        assert!(lock.check().unwrap_err().to_string().contains("lock: was removed"));
     }
 
     #[test]

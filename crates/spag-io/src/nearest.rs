@@ -3,10 +3,17 @@
 /// Jaro-Winkler similarity above which a name counts as a misspelling of another.
 const SIMILAR: f64 = 0.8;
 
+/// Bytes beyond which a name is compared with none: the time grows with the product of the lengths, and no misspelled
+/// name is that long.
+const LONGEST: usize = 256;
+
 /// The known name most similar to `name`, if any is similar.
 pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if name.len() > LONGEST {
+        return None;
+    }
     let similarity = |known: &&str| strsim::jaro_winkler(name, known);
-    let similar = known.into_iter().filter(|known| similarity(known) > SIMILAR);
+    let similar = known.into_iter().filter(|known| known.len() <= LONGEST && similarity(known) > SIMILAR);
     similar.max_by(|a, b| similarity(a).total_cmp(&similarity(b)))
 }
 
@@ -20,5 +27,12 @@ mod tests {
         assert_eq!(nearest_name("lm_kl_coef", known), Some("lm_kl_coeff"));
         assert_eq!(nearest_name("learnin_rate", known), Some("learning_rate"));
         assert_eq!(nearest_name("zzz", known), None);
+    }
+
+    #[test]
+    fn long_names_have_no_nearest_name_and_take_no_time() {
+        let long = "learning_rate".repeat(2_000_000);
+        assert_eq!(nearest_name(&long, ["learning_rate", &long]), None);
+        assert_eq!(nearest_name("learning_rat", ["learning_rate", &long]), Some("learning_rate"));
     }
 }

@@ -4,7 +4,11 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::display::{abridge, escape};
 use crate::error::{Error, Result};
+
+/// Bytes of a message of the parser, which may repeat a key or a string of the file.
+const MAX_MESSAGE: usize = 400;
 
 /// How rows are laid out in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +60,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A message for an `error` from parsing `text` as a `T`: the key, the cause and the position. `whole` is what the text
-/// is, "row" or "file".
+/// A message for an `error` from parsing `text` as a `T`, in one line: the key, the cause and the position. `whole` is
+/// what the text is, "row" or "file".
 pub fn cause<'a, T: Deserialize<'a>>(text: &'a [u8], whole: &str, error: &serde_json::Error) -> String {
     let position = match error.line() {
         0 | 1 => format!("column {} of the {whole}", error.column()),
@@ -69,7 +73,8 @@ pub fn cause<'a, T: Deserialize<'a>>(text: &'a [u8], whole: &str, error: &serde_
     // The message without its " at line 1 column 17".
     let full = error.to_string();
     let message = full.rsplit_once(" at line ").map_or(full.as_str(), |(message, _)| message);
-    format!("{}{message} ({position})", key_path::<T>(text))
+    let message = format!("{}{message}", key_path::<T>(text));
+    format!("{} ({position})", escape(&abridge(&message, MAX_MESSAGE)))
 }
 
 /// The number at the error that Python's json module writes and JSON does not have.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::error::{Error, Result};
@@ -15,7 +15,10 @@ use crate::row::{Layout, Row};
 /// Bytes read at a time. A chunk fits into a core's cache.
 const CHUNK: usize = 1 << 18;
 
-/// Reads a JSON list or a JSONL file in chunks of complete rows. Memory is bounded by the longest row.
+/// Bytes beyond which a row is refused, since a row is held in memory: far more than any game.
+const MAX_ROW: usize = 1 << 26;
+
+/// Reads a JSON list or a JSONL file in chunks of complete rows. Memory is bounded by the longest row, of at most 64 MiB.
 ///
 /// Each chunk owns its bytes, so threads can parse chunks in parallel. Iteration ends after the first error.
 pub struct ChunkReader {
@@ -56,6 +59,16 @@ impl ChunkReader {
         Self::from_reader(path, open().map_err(Error::io(path))?)
     }
 
+    /// As [`ChunkReader::open`]; refuses a file without any text. The list `[]` is a file without rows.
+    ///
+    /// # Errors
+    /// As [`ChunkReader::open`], or [`Error::Empty`].
+    pub fn open_with_rows(path: impl AsRef<Path>) -> Result<Self> {
+        let chunks = Self::open(path)?;
+        let is_blank = chunks.layout == Layout::Lines && chunks.end_of_file && chunks.buffer.trim_ascii().is_empty();
+        if is_blank { Err(Error::Empty { path: chunks.path.to_path_buf() }) } else { Ok(chunks) }
+    }
+
     /// Reads rows from any input. Error messages name `path`.
     ///
     /// # Errors
@@ -67,11 +80,14 @@ impl ChunkReader {
             chunks.buffer.drain(..3);
         }
         while chunks.buffer.trim_ascii_start().is_empty() && !chunks.end_of_file {
+            chunks.row += memchr_iter(b'\n', &chunks.buffer).count();
+            chunks.buffer.clear();
             chunks.fill()?;
         }
         let start = skip_space(&chunks.buffer, 0);
         if chunks.buffer.get(start) == Some(&b'[') {
             chunks.layout = Layout::List;
+            chunks.row = 0;
             chunks.buffer.drain(..=start);
         }
         Ok(chunks)
@@ -121,6 +137,10 @@ impl ChunkReader {
                 return Ok(None);
             }
             self.buffer.drain(..taken);
+            if self.buffer.len() > MAX_ROW {
+                let reason = format!("this row has more than {} MiB; is this a file of rows?", MAX_ROW >> 20);
+                return Err(Error::Row { path: self.path.to_path_buf(), row: self.row + 1, reason });
+            }
             self.fill()?;
         }
     }
@@ -264,6 +284,14 @@ impl<T: DeserializeOwned> RowReader<T> {
     /// The file cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         ChunkReader::open(path).map(Self::new)
+    }
+
+    /// As [`RowReader::open`]; refuses a file without any text. The list `[]` is a file without rows.
+    ///
+    /// # Errors
+    /// As [`RowReader::open`], or [`Error::Empty`].
+    pub fn open_with_rows(path: impl AsRef<Path>) -> Result<Self> {
+        ChunkReader::open_with_rows(path).map(Self::new)
     }
 
     pub(crate) fn new(chunks: ChunkReader) -> Self {

@@ -1,6 +1,7 @@
 //! The rules: who has won, decided by text alone.
 
 mod first_word;
+mod occurrences;
 mod prediction;
 mod referee;
 
@@ -64,15 +65,19 @@ pub fn judge_episode(kind: JudgeKind, episode: &Episode) -> Result<Verdict> {
 pub struct RefereeCache {
     kind: JudgeKind,
     referees: HashMap<String, Referee>,
+    /// Bytes of the target words of the cached referees.
+    bytes: usize,
 }
 
 impl RefereeCache {
     /// Cached referees; beyond this number the cache starts over. Some megabytes.
     const CAPACITY: usize = 1 << 14;
+    /// The same for the bytes of their words, some ten of which a referee takes for each.
+    const MAX_BYTES: usize = 1 << 22;
 
     /// An empty cache.
     pub fn new(kind: JudgeKind) -> Self {
-        Self { kind, referees: HashMap::new() }
+        Self { kind, referees: HashMap::new(), bytes: 0 }
     }
 
     /// The verdict that [`judge_episode`] returns.
@@ -85,9 +90,11 @@ impl RefereeCache {
         if let Some(referee) = self.referees.get(word) {
             return Ok(referee.judge(episode));
         }
-        if self.referees.len() >= Self::CAPACITY {
+        if self.referees.len() >= Self::CAPACITY || self.bytes.saturating_add(word.len()) > Self::MAX_BYTES {
             self.referees.clear();
+            self.bytes = 0;
         }
+        self.bytes += word.len();
         let referee = Referee::new(self.kind, word)?;
         Ok(self.referees.entry(word.to_owned()).or_insert(referee).judge(episode))
     }

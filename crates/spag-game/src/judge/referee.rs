@@ -4,6 +4,7 @@ use memchr::memmem::Finder;
 
 use super::JudgeKind;
 use super::first_word::first_word;
+use super::occurrences::Occurrences;
 use super::prediction::{Guess, guesses};
 use crate::episode::{EpisodeView, Role};
 use crate::error::{Error, Result};
@@ -85,7 +86,7 @@ impl Referee {
         let predicts = guesses.peek().is_some();
         match role {
             Role::Attacker => (predicts || self.utters(&lower)).then_some(Outcome::AttackerBreaksRules),
-            Role::Defender if predicts && guesses.any(|guess| self.is_right(guess)) => Some(Outcome::DefenderWins),
+            Role::Defender if predicts && self.is_any_right(&lower, guesses) => Some(Outcome::DefenderWins),
             Role::Defender => (predicts || self.utters(&lower)).then_some(Outcome::AttackerWins),
         }
     }
@@ -115,19 +116,25 @@ impl Referee {
         }
     }
 
-    /// Whether a guess is a form of the word, plain or in quotation marks.
-    fn is_right(&self, guess: Guess<'_>) -> bool {
-        self.forms.iter().any(|form| {
-            let plain = guess
-                .text
-                .strip_prefix(form.as_str())
-                .is_some_and(|rest| self.kind == JudgeKind::Paper || is_whole_word(Some(guess.before), form, rest));
-            plain
-                || QUOTES.iter().any(|quote| {
-                    let quoted = guess.text.strip_prefix(*quote).and_then(|rest| rest.strip_prefix(form.as_str()));
-                    quoted.is_some_and(|rest| rest.starts_with(*quote))
-                })
+    /// Whether one of the guesses in a lower-cased text is a form of the word, plain or in quotation marks.
+    fn is_any_right<'a>(&self, lower: &'a str, guesses: impl Iterator<Item = Guess<'a>>) -> bool {
+        let forms: Vec<_> = self.forms.iter().map(|form| (form, Occurrences::new(form, lower))).collect();
+        let mut guesses = guesses;
+        guesses.any(|guess| {
+            let at = lower.len() - guess.text.len();
+            forms.iter().any(|(form, occurrences)| self.is_right(guess, at, form, occurrences))
         })
+    }
+
+    /// Whether the guess at byte `at` is this form of the word.
+    fn is_right(&self, guess: Guess<'_>, at: usize, form: &str, occurrences: &Occurrences<'_>) -> bool {
+        let rest = |skipped: usize| guess.text.get(skipped + form.len()..).unwrap_or_default();
+        let plain = occurrences.start_at(at)
+            && (self.kind == JudgeKind::Paper || is_whole_word(Some(guess.before), form, rest(0)));
+        plain || {
+            let quote = QUOTES.iter().find(|quote| guess.text.starts_with(**quote));
+            quote.is_some_and(|quote| occurrences.start_at(at + 1) && rest(1).starts_with(*quote))
+        }
     }
 }
 

@@ -1,0 +1,94 @@
+//! Temporary names of files that are being written: `.NAME.PROCESS.tmp` in the folder of NAME.
+//!
+//! A process locks its temporary file as long as it writes it, so one that nobody has locked is a leftover of a killed
+//! process. File systems without locks keep leftovers.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Tries to create a file that a process which looks for leftovers does not take for one.
+const TRIES: usize = 50;
+
+/// Creates the temporary file of `path`, whose file name is `name`, and locks it.
+pub(crate) fn create(path: &Path, name: &OsStr) -> io::Result<(File, PathBuf)> {
+    let temporary = path.with_file_name(file_name(name, &std::process::id().to_string()));
+    for _ in 0..TRIES {
+        let file = File::create(&temporary)?;
+        // Between its creation and its lock, another process may have taken it for a leftover.
+        match file.try_lock() {
+            Ok(()) if !temporary.exists() => {}
+            Err(TryLockError::WouldBlock) => sleep(Duration::from_millis(1)),
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok((file, temporary)),
+        }
+    }
+    // Another process writes under this name, maybe on another machine. The last rename wins.
+    Ok((File::create(&temporary)?, temporary))
+}
+
+/// Deletes the temporary files of `path` that killed processes have left. Best effort: they are only in the way.
+pub(crate) fn remove_leftovers(path: &Path, name: &OsStr) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten().filter(|entry| is_temporary(&entry.file_name(), name)) {
+        let file = File::options().write(true).open(entry.path());
+        if file.is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn file_name(name: &OsStr, process: &str) -> OsString {
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{process}.tmp"));
+    hidden
+}
+
+fn is_temporary(found: &OsStr, name: &OsStr) -> bool {
+    let found = found.as_encoded_bytes();
+    let process = found
+        .strip_prefix(b".")
+        .and_then(|rest| rest.strip_prefix(name.as_encoded_bytes()))
+        .and_then(|rest| rest.strip_prefix(b"."))
+        .and_then(|rest| rest.strip_suffix(b".tmp"));
+    process.is_some_and(|process| !process.is_empty() && process.iter().all(u8::is_ascii_digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write_atomically;
+
+    #[test]
+    fn leftovers_of_the_same_file_are_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let (kept, leftover) = ([".other.json.12.tmp", ".out.json.x.tmp", "out.json.12.tmp"], ".out.json.123.tmp");
+        for name in kept.iter().chain([&leftover]) {
+            fs::write(path(name), "half").unwrap();
+        }
+        // Another process is writing this one.
+        let busy = File::create(path(".out.json.99.tmp")).unwrap();
+        busy.lock().unwrap();
+        write_atomically(path("out.json"), "whole").unwrap();
+        assert_eq!(fs::read_to_string(path("out.json")).unwrap(), "whole");
+        assert!(!path(leftover).exists() && path(".out.json.99.tmp").exists());
+        assert!(kept.iter().all(|name| path(name).exists()));
+    }
+
+    #[test]
+    fn folder_removed_while_a_file_is_written_is_an_error() {
+        use std::io::Write;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("made/out.json");
+        let mut file = crate::AtomicFile::create(&path).unwrap();
+        file.write_all(b"text").unwrap();
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        let error = file.commit().unwrap_err();
+        assert!(matches!(error, crate::Error::Removed { .. }), "{error}");
+    }
+}
