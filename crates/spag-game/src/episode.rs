@@ -197,6 +197,19 @@ impl EpisodeReader {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Ok(Self(RowReader::open(path)?))
     }
+
+    /// As [`EpisodeReader::open`]; refuses a file without any text. The list `[]` is a file without episodes.
+    ///
+    /// # Errors
+    /// As [`EpisodeReader::open`], or [`spag_io::Error::Empty`].
+    pub fn open_with_rows(path: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self(RowReader::open_with_rows(path)?))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
 }
 
 impl Iterator for EpisodeReader {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use spag_io::{Classify, ErrorClass};
+use spag_io::{Classify, ErrorClass, quote};
 
 use crate::{PlayerError, Role};
 
@@ -32,7 +32,7 @@ pub enum Error {
         reason: String,
     },
     /// A target word is invalid.
-    #[error("target word {word:?}: {reason}")]
+    #[error("target word \"{}\": {reason}", quote(word))]
     TargetWord {
         /// The word.
         word: String,
@@ -40,7 +40,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// The name of a judge is unknown.
-    #[error("unknown judge {name:?}; there are \"paper\" and \"whole-word\"")]
+    #[error("unknown judge \"{}\"; there are \"paper\" and \"whole-word\"", quote(name))]
     UnknownJudge {
         /// The name.
         name: String,

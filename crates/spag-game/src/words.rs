@@ -55,7 +55,10 @@ fn parse_words(bytes: &[u8]) -> std::result::Result<Vec<String>, (usize, String)
             return Err((line, "this line starts with #; a word list has no comments, so remove it".to_owned()));
         }
         if let Some(first) = lines.insert(word, line) {
-            return Err((line, format!("{word:?} is on line {first} already; remove one of the two")));
+            return Err((
+                line,
+                format!("\"{}\" is on line {first} already; remove one of the two", spag_io::quote(word)),
+            ));
         }
         words.push(word.to_owned());
     }

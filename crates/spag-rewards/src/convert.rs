@@ -75,7 +75,11 @@ impl AlpacaTemplate {
             problem: error.to_string(),
         };
         let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
-        let template: Self = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let template: Self = serde_json::from_str(text).map_err(|error| Error::Template {
+            what: path.display().to_string(),
+            problem: spag_io::cause::<Self>(text.as_bytes(), "file", &error),
+        })?;
         let wants = [
             ("with_input", &template.with_input, INSTRUCTION, true),
             ("with_input", &template.with_input, INPUT, true),
@@ -109,7 +113,7 @@ impl AlpacaTemplate {
 pub fn convert_alpaca(input: impl AsRef<Path>, output: impl AsRef<Path>, template: &AlpacaTemplate) -> Result<usize> {
     let mut output = RowWriter::create(output.as_ref(), Layout::of(output.as_ref()))?;
     let mut rows = 0;
-    for row in RowReader::<AlpacaRow>::open(input.as_ref())? {
+    for row in RowReader::<AlpacaRow>::open_with_rows(input.as_ref())? {
         output.push(&template.apply(&row?.1))?;
         rows += 1;
     }
@@ -134,13 +138,18 @@ pub fn convert_imitation(
     let mut summary = CreditSummary { weights, ..CreditSummary::default() };
     let mut referees = RefereeCache::new(judge);
     let mut output = RowWriter::create(output.as_ref(), Layout::of(output.as_ref()))?;
-    for (index, row) in EpisodeReader::open(input)?.enumerate() {
+    let episodes = EpisodeReader::open_with_rows(input)?;
+    let path = episodes.path().to_owned();
+    for (index, row) in episodes.enumerate() {
         let (row, episode) = row?;
         let episode = episode.view();
-        let verdict = referees.judge(&episode).map_err(|source| Error::Judge { row, source })?;
+        let named =
+            |error: &dyn std::error::Error| spag_io::Error::Row { path: path.clone(), row, reason: error.to_string() };
+        let verdict = referees.judge(&episode).map_err(|error| named(&error))?;
         summary.count_game(verdict.outcome);
         if let Some(winner) = verdict.outcome.winner() {
-            let samples = winner_samples(index, &episode, &verdict, winner, prompts, seed);
+            let samples =
+                winner_samples(index, &episode, &verdict, winner, prompts, seed).map_err(|error| named(&error))?;
             summary.count_samples(winner, samples.len());
             samples.iter().try_for_each(|sample| output.push(sample))?;
         }

@@ -6,6 +6,9 @@ use spag_game::{Episode, EpisodeView, PromptSet, RefereeCache, Role, Verdict, ga
 
 use crate::{CreditConfig, CreditSummary, Error, Result, Sample, discounted_rewards};
 
+/// Bytes of a game's samples beyond which it is refused, before any is made.
+const MAX_BYTES: usize = 1 << 28;
+
 /// The result of [`assign_rewards`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssignedRewards {
@@ -23,7 +26,8 @@ pub struct AssignedRewards {
 /// of the utterance). Episodes without a winner have no samples.
 ///
 /// # Errors
-/// An episode cannot be judged (the error names its 1-based row), or a setting is out of range.
+/// An episode cannot be judged (the error names its 1-based row), the samples of a game are too long, or a setting is out
+/// of range.
 pub fn assign_rewards(episodes: &[Episode], prompts: &PromptSet, config: &CreditConfig) -> Result<AssignedRewards> {
     config.check()?;
     let mut summary = CreditSummary::default();
@@ -38,7 +42,7 @@ pub fn assign_rewards(episodes: &[Episode], prompts: &PromptSet, config: &Credit
     let mut samples = Vec::new();
     for (index, (episode, verdict)) in episodes.iter().zip(&verdicts).enumerate() {
         if let Some(winner) = verdict.outcome.winner() {
-            let credited = credit_game(index, &episode.view(), verdict, winner, prompts, config);
+            let credited = credit_game(index, &episode.view(), verdict, winner, prompts, config)?;
             summary.count_samples(winner, credited.len());
             samples.extend(credited.into_iter().map(|sample| Sample { weight: summary.weights.of(winner), ..sample }));
         }
@@ -54,11 +58,11 @@ pub(crate) fn credit_game(
     winner: Role,
     prompts: &PromptSet,
     config: &CreditConfig,
-) -> Vec<Sample> {
-    let mut samples = winner_samples(index, episode, verdict, winner, prompts, config.seed);
+) -> Result<Vec<Sample>> {
+    let mut samples = winner_samples(index, episode, verdict, winner, prompts, config.seed)?;
     let rewards = discounted_rewards(samples.len(), config.decay_weight, config.norm);
     samples.iter_mut().zip(rewards).for_each(|(sample, reward)| sample.reward = reward);
-    samples
+    Ok(samples)
 }
 
 /// The winner's utterances up to the deciding one, each with its query; reward and weight are 1.
@@ -69,17 +73,29 @@ pub(crate) fn winner_samples(
     winner: Role,
     prompts: &PromptSet,
     seed: u64,
-) -> Vec<Sample> {
+) -> Result<Vec<Sample>> {
+    check_size(episode, verdict, winner)?;
     let game = game_seed(seed, index);
     let utterances = episode.history.iter().take(verdict.history_length).enumerate();
-    utterances
-        .filter(|(_, utterance)| utterance.role == winner)
-        .map(|(at, utterance)| {
-            let mut rng = ChaCha8Rng::seed_from_u64(game_seed(game, at));
-            let query = prompts.training_query_at(episode, at, &mut rng);
-            Sample { role: Some(winner), ..Sample::new(query, strip(&utterance.content)) }
-        })
-        .collect()
+    let samples = utterances.filter(|(_, utterance)| utterance.role == winner).map(|(at, utterance)| {
+        let mut rng = ChaCha8Rng::seed_from_u64(game_seed(game, at));
+        let query = prompts.training_query_at(episode, at, &mut rng);
+        Sample { role: Some(winner), ..Sample::new(query, strip(&utterance.content)) }
+    });
+    Ok(samples.collect())
+}
+
+/// Refuses a game whose samples would take more than [`MAX_BYTES`]: they grow with the square of its length.
+fn check_size(episode: &EpisodeView<'_>, verdict: &Verdict, winner: Role) -> Result<()> {
+    let (mut samples, mut before, mut bytes) = (0, 0usize, 0usize);
+    for utterance in episode.history.iter().take(verdict.history_length) {
+        if utterance.role == winner {
+            samples += 1;
+            bytes = bytes.saturating_add(before + utterance.content.len() + episode.target_word.len());
+        }
+        before += utterance.content.len();
+    }
+    if bytes > MAX_BYTES { Err(Error::LongGame { samples, bytes, limit: MAX_BYTES }) } else { Ok(()) }
 }
 
 /// Python's `str.strip()`: strips Unicode white space, as [`str::trim`], and the separators U+001C to U+001F.

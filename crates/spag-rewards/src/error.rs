@@ -4,7 +4,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use spag_io::{Classify, ErrorClass};
+use spag_io::{Classify, ErrorClass, quote};
 
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -20,7 +20,7 @@ pub enum Error {
         given: f64,
     },
     /// The name of a reward norm is unknown.
-    #[error("unknown reward norm {given:?}; use sum (the paper's) or mean")]
+    #[error("unknown reward norm \"{}\"; use sum (the paper's) or mean", quote(given))]
     UnknownRewardNorm {
         /// The name.
         given: String,
@@ -39,6 +39,19 @@ pub enum Error {
     /// An episode, a word list or a prompt file is invalid.
     #[error(transparent)]
     Game(#[from] spag_game::Error),
+    /// The samples of a game would take too much memory: each repeats the game before it.
+    #[error(
+        "the {samples} samples of this game, each with the game before it, would take {} MiB; at most {} are allowed",
+        bytes >> 20, limit >> 20
+    )]
+    LongGame {
+        /// Number of samples.
+        samples: usize,
+        /// Bytes of their texts.
+        bytes: usize,
+        /// The most bytes.
+        limit: usize,
+    },
     /// A file of episodes changed between the two passes.
     #[error(
         "{} changed while it was read; it is read twice, so it must be a file (not a pipe) that no process writes to",
@@ -92,6 +105,7 @@ impl Classify for Error {
             Self::DecayWeight { .. }
             | Self::UnknownRewardNorm { .. }
             | Self::Judge { .. }
+            | Self::LongGame { .. }
             | Self::Changed { .. }
             | Self::SameFile { .. }
             | Self::Template { .. } => ErrorClass::BadInput,

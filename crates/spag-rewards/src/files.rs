@@ -58,8 +58,8 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
 /// number of threads. Files appear when they are complete.
 ///
 /// # Errors
-/// A setting is out of range; a file cannot be read or written; a row is invalid (the error names the first such row);
-/// the input changed between the passes.
+/// A setting is out of range; a file cannot be read or written; an input is empty, or a row of it is invalid (the error
+/// names the first such row); the input changed between the passes; a thread cannot be started.
 pub fn assign_rewards_in_files(
     job: &AssignJob,
     prompts: &PromptSet,
@@ -73,7 +73,7 @@ pub fn assign_rewards_in_files(
     let mut output = RowWriter::create(&job.output, Layout::of(&job.output))?;
     let mut summary = credit_file(&job.input, &judged, prompts, config, threads, &mut output)?;
     if let Some(sft) = &job.sft {
-        for row in RowReader::<Sample>::open(sft)? {
+        for row in RowReader::<Sample>::open_with_rows(sft)? {
             output.push(&row?.1.into_sft())?;
             summary.sft_samples += 1;
         }
@@ -94,8 +94,11 @@ fn judge_chunk(
 ) -> Result<()> {
     for (index, row) in (chunk.first_index()..).zip(chunk.rows()).filter(|(index, _)| select(*index)) {
         let episode = EpisodeView::from_row(&row)?;
-        let verdict = referees.judge(&episode).map_err(|source| Error::Judge { row: row.number(), source })?;
-        visit(index, &episode, verdict)?;
+        let verdict = referees.judge(&episode).map_err(|error| row.error(error.to_string()))?;
+        visit(index, &episode, verdict).map_err(|error| match error {
+            Error::LongGame { .. } => row.error(error.to_string()).into(),
+            error => error,
+        })?;
     }
     Ok(())
 }
@@ -142,7 +145,7 @@ fn judge_file(
         }
         Ok(())
     };
-    map_in_order(threads, ChunkReader::open(input)?, new_worker, count, Error::threads(threads))?;
+    map_in_order(threads, ChunkReader::open_with_rows(input)?, new_worker, count, Error::threads(threads))?;
     judged.games.set_balancing_weights();
     Ok(judged)
 }
@@ -178,7 +181,7 @@ fn credit_file(
                 |index, episode, verdict| {
                     credited.summary.count_game(verdict.outcome);
                     let Some(winner) = verdict.outcome.winner() else { return Ok(()) };
-                    let samples = credit_game(index, episode, &verdict, winner, prompts, config);
+                    let samples = credit_game(index, episode, &verdict, winner, prompts, config)?;
                     credited.summary.count_samples(winner, samples.len());
                     for sample in samples {
                         let sample = Sample { weight: games.weights.of(winner), ..sample };
@@ -200,7 +203,7 @@ fn credit_file(
         summary.add(&credited.summary);
         output.push_text(&credited.text)
     };
-    map_in_order(threads, ChunkReader::open(input)?, new_worker, write, Error::threads(threads))?;
+    map_in_order(threads, ChunkReader::open_with_rows(input)?, new_worker, write, Error::threads(threads))?;
     let same_games = CreditSummary { attacker_samples: 0, defender_samples: 0, ..summary } == *games;
     if rows == has_winner.len() && same_games { Ok(summary) } else { Err(Error::Changed { path: input.to_owned() }) }
 }

@@ -39,7 +39,7 @@ pub struct Sample {
     pub target: String,
     /// 1 for a demonstration, the utterance's share of the win for a game.
     pub reward: f64,
-    /// Factor of the sample's loss.
+    /// Factor of the sample's loss, at least 0.
     pub weight: f64,
     /// The role of an utterance of a game.
     pub role: Option<Role>,
@@ -114,6 +114,8 @@ enum NotASample {
         "this is an Alpaca row (`instruction`, `input`, `output`), not a sample; convert the file with `spag data alpaca` first"
     )]
     Alpaca,
+    #[error("`weight` is {0}, but must be a number of at least 0")]
+    Weight(f64),
     #[error("`type` is {0:?}; only \"sft\" is known, and samples of games have none")]
     Type(String),
 }
@@ -143,6 +145,9 @@ impl TryFrom<Row> for Sample {
             Some(other) => return Err(NotASample::Type(other.into())),
         };
         let (reward, weight) = (row.reward.unwrap_or(1.0), row.weight.unwrap_or(1.0));
+        if weight < 0.0 {
+            return Err(NotASample::Weight(weight));
+        }
         Ok(Self { query, target, reward, weight, role: row.role, kind, extra })
     }
 }
@@ -174,6 +179,7 @@ mod tests {
             (r#"{"query": "q", "target": "t", "role": "judge"}"#, "judge"),
             (r#"{"query": 1, "target": "t"}"#, "string"),
             (r#"{"query": "q", "target": "t", "weight": "1"}"#, "f64"),
+            (r#"{"query": "q", "target": "t", "weight": -1}"#, "`weight` is -1, but must be a number of at least 0"),
             (r#"[]"#, "sample"),
         ] {
             let message = read(row).unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! The format of a prompt file, and what makes one valid. [`PromptSet`](super::PromptSet) documents the keys.
 
 use serde::Deserialize;
+use spag_io::quote;
 
 use super::template::Template;
 use crate::episode::Role;
@@ -124,8 +125,10 @@ impl PromptFile {
 fn check_placeholders(key: &str, text: &Template, known: &[&str]) -> Result<(), String> {
     match text.placeholders().find(|name| !known.contains(name)) {
         None => Ok(()),
-        Some(name) if known.is_empty() => Err(format!("`{key}` has {{{name}}}, but nothing is filled in there")),
-        Some(name) => Err(format!("`{key}` has {{{name}}}; known there: {{{}}}", known.join("}, {"))),
+        Some(name) if known.is_empty() => {
+            Err(format!("`{key}` has {{{}}}, but nothing is filled in there", quote(name)))
+        }
+        Some(name) => Err(format!("`{key}` has {{{}}}; known there: {{{}}}", quote(name), known.join("}, {"))),
     }
 }
 

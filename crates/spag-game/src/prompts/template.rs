@@ -62,9 +62,10 @@ impl Template {
 /// The text before the first placeholder, its name, and the text after it.
 fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     text.match_indices('{').find_map(|(at, _)| {
-        let (name, after) = text[at + 1..].split_once('}')?;
-        let named = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-        named.then_some((&text[..at], name, after))
+        let rest = &text[at + 1..];
+        let length = rest.bytes().take_while(|b| b.is_ascii_lowercase() || *b == b'_').count();
+        let (name, after) = rest.split_at(length);
+        Some((&text[..at], name, after.strip_prefix('}')?)).filter(|_| length > 0)
     })
 }
 
@@ -78,5 +79,14 @@ mod tests {
         assert_eq!(template("{a}{b} {c} {").fill(&[("a", "{b}"), ("b", "x")]), "{b}x {c} {");
         assert_eq!(template("{{a}} {} {A} }").fill(&[("a", "x")]), "{x} {} {A} }");
         assert_eq!(template("{{a}} {} {b_c} {D}").placeholders().collect::<Vec<_>>(), ["a", "b_c"]);
+    }
+
+    #[test]
+    fn millions_of_braces_are_read_in_linear_time() {
+        let started = std::time::Instant::now();
+        for text in ["{", "{a", "}", "{a}"] {
+            assert!(!Template::from(text.repeat(1_000_000)).0.is_empty());
+        }
+        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
     }
 }
