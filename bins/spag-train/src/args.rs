@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use spag_train::{DataOrder, IntervalStrategy, Placement, SchedulerType, Start, TrainConfig, TrainMethod, ZeroStage};
+use spag_train::{
+    DataOrder, IntervalStrategy, Placement, SchedulerType, Start, TrainConfig, TrainMethod, ZeroStage, limits,
+};
 
 use spag_cli::{DeviceArgs, Error, Result, flags};
 
@@ -30,7 +32,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "DIR", help_heading = "Model and data")]
     pub(super) output_dir: PathBuf,
     /// Maximum number of tokens in a sample. Longer samples lose their beginning.
-    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().max_length, value_parser = flags::count, help_heading = "Model and data")]
+    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().max_length, value_parser = flags::whole(limits::LENGTH), help_heading = "Model and data")]
     pub(super) max_length: usize,
     /// Order of the samples: sequential, or shuffled (in every epoch).
     #[arg(long, value_name = "ORDER", default_value = "shuffled", help_heading = "Model and data")]
@@ -43,33 +45,33 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "METHOD", default_value = "SFT", help_heading = "Loss")]
     pub(super) train_method: TrainMethod,
     /// KL coefficient β (SFTwithKL, OfflinePO).
-    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = flags::not_negative, help_heading = "Loss")]
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = flags::within(limits::COEFFICIENT), help_heading = "Loss")]
     pub(super) lm_kl_coeff: f64,
     /// Weight α of the SFT loss on demonstrations (OfflinePO).
-    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = flags::not_negative, help_heading = "Loss")]
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = flags::within(limits::COEFFICIENT), help_heading = "Loss")]
     pub(super) lm_sft_coeff: f64,
     /// Clip range ε of the importance ratio (OfflinePO).
-    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().clip_range, value_parser = flags::not_negative, help_heading = "Loss")]
+    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().clip_range, value_parser = flags::within(limits::COEFFICIENT), help_heading = "Loss")]
     pub(super) clip_range: f64,
 
     /// Number of samples in a micro-batch.
-    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().per_device_train_batch_size, value_parser = flags::count, help_heading = "Steps")]
+    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().per_device_train_batch_size, value_parser = flags::whole(limits::BATCH), help_heading = "Steps")]
     pub(super) per_device_train_batch_size: usize,
     /// Number of micro-batches in an optimizer step, per rank. Their losses are averaged.
-    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().gradient_accumulation_steps, value_parser = flags::count, help_heading = "Steps")]
+    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().gradient_accumulation_steps, value_parser = flags::whole(limits::ACCUMULATION), help_heading = "Steps")]
     pub(super) gradient_accumulation_steps: usize,
     /// Number of epochs.
-    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().num_train_epochs, value_parser = flags::positive, help_heading = "Steps")]
+    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().num_train_epochs, value_parser = flags::within(limits::EPOCHS), help_heading = "Steps")]
     pub(super) num_train_epochs: f64,
     /// Total number of optimizer steps; overrides --num_train_epochs unless -1.
-    #[arg(long, value_name = "N", default_value_t = -1, help_heading = "Steps")]
+    #[arg(long, value_name = "N", default_value_t = -1, value_parser = clap::value_parser!(i64).range(-1..=*limits::STEPS.end() as i64), help_heading = "Steps")]
     pub(super) max_steps: i64,
     /// Activation checkpointing: recompute activations in the backward pass. Less memory, more time, same result.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = flags::truth, help_heading = "Steps")]
     pub(super) gradient_checkpointing: bool,
 
     /// Peak learning rate.
-    #[arg(long, value_name = "X", default_value = "5e-5", value_parser = flags::not_negative, help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "X", default_value = "5e-5", value_parser = flags::within(limits::LEARNING_RATE), help_heading = "Optimizer (AdamW)")]
     pub(super) learning_rate: f64,
     /// Learning rate schedule: linear, cosine, constant (without warm-up) or constant_with_warmup.
     #[arg(long, value_name = "TYPE", default_value = "linear", help_heading = "Optimizer (AdamW)")]
@@ -78,10 +80,10 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "X", default_value_t = TrainConfig::default().warmup_ratio, value_parser = flags::share, help_heading = "Optimizer (AdamW)")]
     pub(super) warmup_ratio: f64,
     /// Number of warm-up steps; overrides --warmup_ratio unless 0.
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = flags::whole(limits::WARMUP_STEPS), help_heading = "Optimizer (AdamW)")]
     pub(super) warmup_steps: usize,
     /// Decoupled weight decay.
-    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().weight_decay, value_parser = flags::not_negative, help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().weight_decay, value_parser = flags::within(limits::WEIGHT_DECAY), help_heading = "Optimizer (AdamW)")]
     pub(super) weight_decay: f64,
     /// Decay rate β1 of the first moment.
     #[arg(long, value_name = "X", default_value_t = TrainConfig::default().adam_beta1, value_parser = flags::below_one, help_heading = "Optimizer (AdamW)")]
@@ -90,14 +92,14 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "X", default_value_t = TrainConfig::default().adam_beta2, value_parser = flags::below_one, help_heading = "Optimizer (AdamW)")]
     pub(super) adam_beta2: f64,
     /// ε, added to the root of the second moment.
-    #[arg(long, value_name = "X", default_value = "1e-8", value_parser = flags::positive, help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "X", default_value = "1e-8", value_parser = flags::within(limits::EPSILON), help_heading = "Optimizer (AdamW)")]
     pub(super) adam_epsilon: f64,
     /// Maximum global norm of the gradients (gradient clipping).
-    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().max_grad_norm, value_parser = flags::not_negative, help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().max_grad_norm, value_parser = flags::within(limits::GRAD_NORM), help_heading = "Optimizer (AdamW)")]
     pub(super) max_grad_norm: f64,
 
     /// Number of optimizer steps between lines of metrics.jsonl.
-    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().logging_steps, value_parser = flags::count, help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().logging_steps, value_parser = flags::whole(limits::STEPS), help_heading = "Output")]
     pub(super) logging_steps: usize,
     /// Folder of TensorBoard events [default: runs/ in --output_dir].
     #[arg(long, value_name = "DIR", help_heading = "Output")]
@@ -109,19 +111,19 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "WHEN", alias = "eval_strategy", help_heading = "Output")]
     pub(super) evaluation_strategy: Option<IntervalStrategy>,
     /// Number of steps between evaluations, with --evaluation_strategy steps [default: --logging_steps].
-    #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Output")]
+    #[arg(long, value_name = "N", value_parser = flags::whole(limits::STEPS), help_heading = "Output")]
     pub(super) eval_steps: Option<usize>,
     /// Number of samples in a micro-batch of evaluation.
-    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().per_device_eval_batch_size, value_parser = flags::count, help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().per_device_eval_batch_size, value_parser = flags::whole(limits::BATCH), help_heading = "Output")]
     pub(super) per_device_eval_batch_size: usize,
     /// When to write a checkpoint to checkpoint-<step>: no, steps or epoch.
     #[arg(long, value_name = "WHEN", default_value = "steps", help_heading = "Output")]
     pub(super) save_strategy: IntervalStrategy,
     /// Number of steps between checkpoints, with --save_strategy steps.
-    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().save_steps, value_parser = flags::count, help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = TrainConfig::default().save_steps, value_parser = flags::whole(limits::STEPS), help_heading = "Output")]
     pub(super) save_steps: usize,
     /// Keep only the N latest checkpoints [default: all].
-    #[arg(long, value_name = "N", value_parser = flags::count, help_heading = "Output")]
+    #[arg(long, value_name = "N", value_parser = flags::whole(limits::STEPS), help_heading = "Output")]
     pub(super) save_total_limit: Option<usize>,
     /// Resume from a checkpoint folder, or from the latest checkpoint in --output_dir (latest). Starts from scratch if there
     /// is no checkpoint yet, so latest is always safe to pass.

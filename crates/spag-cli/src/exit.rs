@@ -8,7 +8,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{Error, Result};
+use crate::{Error, Result, signal};
 
 /// Exit code for an invalid command line or input.
 pub const BAD_INPUT: u8 = 2;
@@ -65,6 +65,7 @@ pub fn run(program: impl FnOnce() -> Result<()> + panic::UnwindSafe) -> ExitCode
         Some(hook) => hook(info),
         None => report_panic(info),
     }));
+    signal::fail_writes_beyond_limit();
     match panic::catch_unwind(program) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => report(&error),

@@ -66,7 +66,7 @@ impl BatchSampler {
 
     /// Micro-batches read after `step` steps.
     pub(crate) fn micro_batches_after(&self, step: usize) -> usize {
-        step * self.per_step
+        step.saturating_mul(self.per_step)
     }
 
     /// The steps from `start` on: each a list of micro-batches, each a list of sample indices.
@@ -76,7 +76,7 @@ impl BatchSampler {
         (start..self.steps).map(move |step| {
             (0..sampler.per_step)
                 .map(|micro| {
-                    let global = step * sampler.per_step + micro;
+                    let global = step.saturating_mul(sampler.per_step).saturating_add(micro);
                     let (epoch, within) = (global / sampler.per_epoch, global % sampler.per_epoch);
                     if cached.as_ref().is_none_or(|(e, _)| *e != epoch) {
                         cached = Some((epoch, sampler.epoch(epoch)));

@@ -10,6 +10,7 @@ use spag_rewards::{Sample, SampleKind};
 use crate::batch::Batch;
 use crate::encode::{Encoded, encode};
 use crate::error::{Error, Result};
+use crate::places::Places;
 
 /// Rows that are read before they are tokenized, on all cores.
 const CHUNK: usize = 4096;
@@ -19,6 +20,8 @@ const CHUNK: usize = 4096;
 pub struct Dataset {
     pub(crate) samples: Vec<Encoded>,
     pub(crate) dropped: Vec<usize>,
+    /// Where the rows come from, for messages.
+    pub(crate) places: Places,
 }
 
 /// Opened files of samples: a file that is missing is an error before anything else is done.
@@ -26,7 +29,7 @@ pub(crate) struct SampleFiles(Vec<RowReader<Sample>>);
 
 impl SampleFiles {
     pub(crate) fn open(paths: &[PathBuf]) -> Result<Self> {
-        Ok(Self(paths.iter().map(RowReader::open).collect::<spag_io::Result<_>>()?))
+        Ok(Self(paths.iter().map(RowReader::open_with_rows).collect::<spag_io::Result<_>>()?))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -49,16 +52,19 @@ impl Dataset {
     pub(crate) fn read(files: SampleFiles, tokenizer: &Tokenizer, max_length: usize) -> Result<Self> {
         let (mut dataset, mut rows) = (Self::default(), 0);
         for mut file in files.0 {
+            let path = file.path().to_owned();
             loop {
-                let chunk: Vec<Sample> = file
-                    .by_ref()
-                    .take(CHUNK)
-                    .map(|row| row.map(|(_, sample)| sample))
-                    .collect::<spag_io::Result<_>>()?;
+                let mut chunk = Vec::new();
+                for row in file.by_ref().take(CHUNK) {
+                    let (number, sample) = row?;
+                    dataset.places.add(&path, number, rows + chunk.len());
+                    chunk.push(sample);
+                }
                 if chunk.is_empty() {
                     break;
                 }
-                dataset.push(encode(&chunk, rows, tokenizer, max_length)?);
+                let encoded = encode(&chunk, rows, tokenizer, max_length);
+                dataset.push(encoded.map_err(|error| dataset.places.name_in(error))?);
                 rows += chunk.len();
             }
         }
@@ -114,6 +120,15 @@ impl Dataset {
     /// The micro-batch of these samples. Indices out of range are left out.
     pub fn batch(&self, indices: &[usize]) -> Batch {
         Batch::new(indices.iter().filter_map(|index| self.samples.get(*index)).collect::<Vec<_>>())
+    }
+
+    /// SHA-256 of ℓ_ref of all samples.
+    pub(crate) fn reference_digest(&self) -> String {
+        let mut hash = Sha256::new();
+        for log_prob in self.samples.iter().filter_map(|sample| sample.ref_log_prob) {
+            hash.update(log_prob.to_le_bytes());
+        }
+        hex(&hash.finalize())
     }
 
     /// SHA-256 of the tokens and where each sample's labels begin: what a log-probability depends on. The data, the

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use spag_model::Tokenizer;
 use spag_rewards::{Sample, SampleKind};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A tokenized sample. Made from [`Sample`]s; read by the batcher.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,23 +49,27 @@ impl Encoded {
 /// Encodes samples in order on all cores. `first_row` is the row of the first one.
 ///
 /// # Errors
-/// The tokenizer rejects a text.
+/// [`Error::Sample`] of the first row whose text the tokenizer rejects, or whose weight or reward is no finite number.
 pub fn encode(samples: &[Sample], first_row: usize, tokenizer: &Tokenizer, max_length: usize) -> Result<Vec<Encoded>> {
     let rows: Vec<Result<Encoded>> = samples
         .par_iter()
         .enumerate()
         .map(|(offset, sample)| {
+            let row = first_row + offset;
+            let refused = |reason: String| Error::Sample { row, reason };
+            check(sample).map_err(refused)?;
+            let encode = |text: &str| tokenizer.encode(text).map_err(|error| refused(error.to_string()));
             let mut ids = vec![tokenizer.bos()];
             // A tokenizer may add a leading piece even to an empty text.
             if !sample.query.is_empty() {
-                ids.extend(tokenizer.encode(&sample.query)?);
+                ids.extend(encode(&sample.query)?);
             }
             let prompt = ids.len();
-            ids.extend(tokenizer.encode(&sample.target)?);
+            ids.extend(encode(&sample.target)?);
             ids.push(tokenizer.eos());
             let cut = ids.len().saturating_sub(max_length);
             Ok(Encoded {
-                row: first_row + offset,
+                row,
                 prompt_len: prompt.saturating_sub(cut),
                 ids: ids.split_off(cut),
                 weight: sample.weight,
@@ -76,4 +80,13 @@ pub fn encode(samples: &[Sample], first_row: usize, tokenizer: &Tokenizer, max_l
         })
         .collect();
     rows.into_iter().collect()
+}
+
+/// Refuses numbers that no loss can be computed from. Samples of files are finite.
+fn check(sample: &Sample) -> std::result::Result<(), String> {
+    let (weight, reward) = (sample.weight, sample.reward);
+    if !(weight.is_finite() && weight >= 0.0) {
+        return Err(format!("`weight` is {weight}, but must be a number of at least 0"));
+    }
+    if reward.is_finite() { Ok(()) } else { Err(format!("`reward` is {reward}, but must be a finite number")) }
 }

@@ -20,7 +20,7 @@ pub enum Error {
     NoSamples(String),
     /// Loss or gradients were not finite in several consecutive steps.
     #[error(
-        "{what} was not finite in {count} steps in a row, the last being step {step} with samples {samples:?} (0-based rows of the training data, in order of the files); lower the learning rate or look at these rows"
+        "{what} was not finite in {count} steps in a row, the last being step {step} with {places}; lower the learning rate or look at these rows"
     )]
     NotFinite {
         /// Loss or gradient norm.
@@ -29,16 +29,40 @@ pub enum Error {
         count: usize,
         /// The last of them.
         step: usize,
-        /// The samples of the last of them.
+        /// The samples of the last of them: 0-based rows of the training data, in order of the files.
         samples: Vec<usize>,
+        /// The same by file and row.
+        places: String,
+    },
+    /// The weights or the state of the optimizer are not finite after a step, so nothing of them is written.
+    #[error(
+        "after step {step} the weights or the optimizer's state are not finite, or too large to compute with; nothing is written, and earlier checkpoints are kept; lower the learning rate"
+    )]
+    NotFiniteState {
+        /// The last step.
+        step: usize,
+    },
+    /// The weights or the state of the optimizer are not finite before the first step.
+    #[error("{path}: the weights are not finite, or too large to compute with; use an intact model", path = path.display())]
+    NotFiniteModel {
+        /// The folder of the model or the checkpoint.
+        path: PathBuf,
+    },
+    /// A sample cannot be trained on.
+    #[error("row {} of the training data: {reason}", row + 1)]
+    Sample {
+        /// 0-based row, in order of the files.
+        row: usize,
+        /// What is wrong.
+        reason: String,
     },
     /// The reference model's log-probability of a sample is not finite.
-    #[error(
-        "the reference model gives row {row} (0-based, in order of the files) a log-probability of {value}; are its weights complete?"
-    )]
+    #[error("{place}: the reference model gives this sample a log-probability of {value}; are its weights complete?")]
     Reference {
-        /// The row.
+        /// 0-based row, in order of the files.
         row: usize,
+        /// The row for the message.
+        place: String,
         /// Its ℓ_ref.
         value: f64,
     },
@@ -89,6 +113,26 @@ pub enum Error {
     OutputInUse {
         /// The output folder.
         path: PathBuf,
+    },
+    /// The output folder was removed while the run was writing to it.
+    #[error(
+        "{path}: this output folder was removed, moved or replaced during the run; start the run again",
+        path = path.display()
+    )]
+    OutputGone {
+        /// The output folder.
+        path: PathBuf,
+    },
+    /// The kept ℓ_ref are not those that the run started with.
+    #[error(
+        "{path}: these reference log-probabilities were changed since {checkpoint} was written; delete the file, and they are computed again",
+        path = path.display(), checkpoint = checkpoint.display()
+    )]
+    ChangedReference {
+        /// The file.
+        path: PathBuf,
+        /// The checkpoint that the run resumes from.
+        checkpoint: PathBuf,
     },
     /// A file of the output folder was not written by this run.
     #[error("{path}: does not hold the {what} of this run; delete it", path = path.display())]
@@ -157,9 +201,16 @@ impl Classify for Error {
             Self::Model(error) => error.class(),
             Self::File(error) => error.class(),
             Self::Dist(error) => error.class(),
-            Self::NotFinite { .. } | Self::OutputInUse { .. } | Self::Candle(_) => ErrorClass::Failure,
+            Self::NotFinite { .. }
+            | Self::NotFiniteState { .. }
+            | Self::OutputInUse { .. }
+            | Self::OutputGone { .. }
+            | Self::Candle(_) => ErrorClass::Failure,
             Self::Setting { .. }
             | Self::NoSamples(_)
+            | Self::NotFiniteModel { .. }
+            | Self::Sample { .. }
+            | Self::ChangedReference { .. }
             | Self::Reference { .. }
             | Self::NoReference
             | Self::ReferenceLength { .. }

@@ -26,6 +26,7 @@ mod dataset;
 mod encode;
 mod evaluate;
 pub mod loss;
+mod places;
 mod reference;
 mod step;
 
@@ -49,7 +50,7 @@ pub use batch::{Batch, BatchSample};
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
 pub use config::{
     DataOrder, IntervalStrategy, Placement, SchedulerType, ShardingPlan, ShardingRequest, TrainConfig, TrainMethod,
-    ZeroStage,
+    ZeroStage, limits,
 };
 pub use dataset::Dataset;
 pub use encode::{Encoded, encode};

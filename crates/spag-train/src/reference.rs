@@ -4,7 +4,7 @@
 //! kept in a file, so that a resumed run computes only what is missing.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,10 @@ fn pass(model: &Llama, samples: &[Encoded]) -> Result<Vec<f64>> {
     let log_probs = Tensor::new(model.log_probs(&batch.packed, &batch.targets)?, &Device::Cpu)?;
     let means = batch.mean_log_probs(&log_probs.to_dtype(DType::F64)?)?.to_vec1::<f64>()?;
     match samples.iter().zip(&means).find(|(_, mean)| !mean.is_finite()) {
-        Some((sample, value)) => Err(Error::Reference { row: sample.row, value: *value }),
+        Some((sample, value)) => {
+            let (row, value) = (sample.row, *value);
+            Err(Error::Reference { row, place: format!("row {} of the training data", row + 1), value })
+        }
         None => Ok(means),
     }
 }
@@ -72,6 +75,11 @@ fn pass(model: &Llama, samples: &[Encoded]) -> Result<Vec<f64>> {
 pub(crate) struct ReferenceKey(String);
 
 impl ReferenceKey {
+    /// The file of these ℓ_ref in `dir`.
+    pub(crate) fn file(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("{:.16}.jsonl", self.0))
+    }
+
     /// The key of a data set under the reference model in `folder`, its weights rounded to `dtype`.
     pub(crate) fn new(dataset: &Dataset, max_length: usize, folder: &Path, dtype: WeightDtype) -> Result<Self> {
         let mut hash = Sha256::new();
@@ -126,6 +134,12 @@ impl Cache {
     }
 }
 
+/// ℓ_ref of every sample, and how many of them were in the file.
+pub(crate) struct KeptLogProbs {
+    pub(crate) log_probs: Vec<f64>,
+    pub(crate) kept: usize,
+}
+
 /// ℓ_ref of every sample of `dataset`, from the file of `key` in `dir`, which rank 0 reads and writes. What is missing is
 /// computed with the model that `load` returns, a pass on every rank at a time, and appended.
 pub(crate) fn cached_reference_log_probs(
@@ -135,20 +149,26 @@ pub(crate) fn cached_reference_log_probs(
     dataset: &Dataset,
     load: impl FnOnce() -> Result<Llama>,
     progress: &mut dyn Progress,
-) -> Result<Vec<f64>> {
+) -> Result<KeptLogProbs> {
     let (samples, ranks) = (dataset.samples(), group.size());
-    let path = dir.join(format!("{:.16}.jsonl", key.0));
+    let path = key.file(dir);
     let mut cache = if group.rank() == 0 { Some(Cache::open(&path, key, samples.len())?) } else { None };
     let mut known = broadcast_numbers(group, cache.as_ref().map(|cache| cache.log_probs.as_slice()))?;
-    if known.len() == samples.len() {
-        return Ok(known);
+    let kept = known.len();
+    if kept == samples.len() {
+        return Ok(KeptLogProbs { log_probs: known, kept });
     }
     let model = load()?;
     progress.resume(WHAT, samples.len() as u64, known.len() as u64);
     for round in passes(samples, known.len()).chunks(ranks) {
         let longest = round.iter().map(Range::len).max().unwrap_or(0);
         let mut own = match round.get(group.rank()) {
-            Some(range) => pass(&model, &samples[range.clone()])?,
+            Some(range) => pass(&model, &samples[range.clone()]).map_err(|error| match error {
+                Error::Reference { row, value, .. } => {
+                    Error::Reference { row, place: dataset.places.name(row), value }
+                }
+                error => error,
+            })?,
             None => Vec::new(),
         };
         own.resize(longest, 0.0);
@@ -163,7 +183,7 @@ pub(crate) fn cached_reference_log_probs(
     if let Some(cache) = &cache {
         cache.file.sync()?;
     }
-    Ok(known)
+    Ok(KeptLogProbs { log_probs: known, kept })
 }
 
 /// The numbers of rank 0, on every rank.

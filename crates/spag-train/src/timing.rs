@@ -172,7 +172,7 @@ fn dataset(timing: &TimingConfig, ranks: usize) -> Dataset {
     };
     let count = timing.batch * timing.accumulation * ranks * (timing.warmup + timing.steps);
     let samples = (0..count).map(&mut sample).collect();
-    Dataset { samples, dropped: Vec::new() }
+    Dataset { samples, ..Dataset::default() }
 }
 
 fn median(sorted: &[f64]) -> f64 {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use spag_dist::ProcessGroup;
+use spag_dist::{ProcessGroup, gather_numbers};
 use spag_model::{Llama, Network, Tokenizer, WeightSource, kernels};
 use spag_rewards::Sample;
 
@@ -167,7 +167,7 @@ impl<'a> Trainer<'a> {
     ///
     /// # Errors
     /// [`Error::NoReference`] if only `eval` lacks ℓ_ref, sequences that the model cannot read, a loss that stays NaN or
-    /// infinite, or what `observer` reports.
+    /// infinite, weights that are not finite when they would be saved, or what `observer` reports.
     pub fn run(
         &mut self,
         eval: Option<&Dataset>,
@@ -202,11 +202,48 @@ impl<'a> Trainer<'a> {
                 IntervalStrategy::Epoch => epoch_ends,
             };
             if save_due {
+                self.check_finite()?;
                 observer.save(self)?;
             }
         }
         progress.end();
-        Ok(())
+        self.check_trained()?;
+        self.check_finite()
+    }
+
+    /// Whether the weights and the optimizer's state are finite on all ranks. All ranks have to call it.
+    pub(crate) fn is_finite(&self) -> Result<bool> {
+        let squares = gather_numbers(self.group(), &[self.state.squared_state()?])?;
+        Ok(squares.iter().flatten().all(|square| square.is_finite()))
+    }
+
+    fn check_finite(&self) -> Result<()> {
+        match self.is_finite()? {
+            true => Ok(()),
+            false => Err(Error::NotFiniteState { step: self.position.step }),
+        }
+    }
+
+    /// Refuses a run that has skipped every step.
+    fn check_trained(&self) -> Result<()> {
+        if self.optimizer().updates() > 0 {
+            return Ok(());
+        }
+        let step = self.position.step;
+        let last = self.sampler.iter_from(step.saturating_sub(1)).next().unwrap_or_default();
+        Err(self.not_finite("loss or gradient norm", self.rows(&last)))
+    }
+
+    /// The rows of micro-batches.
+    fn rows(&self, micro_batches: &[Vec<usize>]) -> Vec<usize> {
+        let samples = micro_batches.iter().flatten().filter_map(|index| self.data.samples().get(*index));
+        samples.map(|sample| sample.row).collect()
+    }
+
+    /// The error about the last steps, which were skipped.
+    fn not_finite(&self, what: &'static str, samples: Vec<usize>) -> Error {
+        let (count, step) = (self.position.skipped_in_a_row, self.position.step);
+        Error::NotFinite { what, count, step, places: self.data.places.names(&samples), samples }
     }
 
     /// Takes up to `count` further steps; returns the seconds that each took.
@@ -254,14 +291,10 @@ impl<'a> Trainer<'a> {
         self.position.record_skip(stats.tokens);
         if self.position.skipped_in_a_row > MAX_SKIPPED_IN_A_ROW {
             let rows = gather_rows(&*group, &passes.non_finite_rows)?;
-            let (what, samples) = if rows.is_empty() {
-                let all = micro_batches.iter().flatten().filter_map(|index| self.data.samples().get(*index));
-                ("gradient norm", all.map(|sample| sample.row).collect())
-            } else {
-                ("loss", rows)
-            };
-            let (count, step) = (self.position.skipped_in_a_row, self.position.step);
-            return Err(Error::NotFinite { what, count, step, samples });
+            return Err(match rows.is_empty() {
+                true => self.not_finite("gradient norm", self.rows(micro_batches)),
+                false => self.not_finite("loss", rows),
+            });
         }
         Ok(norm)
     }

@@ -19,34 +19,54 @@ pub(super) fn unfinished_name(step: usize) -> String {
     format!("{UNFINISHED}{step}.tmp")
 }
 
+/// The number of steps in the name of a checkpoint. One that is too large for a number counts as the most.
+pub(super) fn step_of(name: &str) -> Option<usize> {
+    let step = name.strip_prefix("checkpoint-").filter(|step| !step.is_empty())?;
+    step.bytes().all(|byte| byte.is_ascii_digit()).then(|| step.parse().unwrap_or(usize::MAX))
+}
+
+/// Everything in `output_dir` that has the name of a checkpoint, the oldest first.
+pub(crate) fn named_checkpoints(output_dir: &Path) -> Result<Vec<(usize, PathBuf)>> {
+    let named = |(name, path): (String, PathBuf)| Some((step_of(&name)?, path));
+    let mut found: Vec<(usize, PathBuf)> = entries(output_dir)?.into_iter().filter_map(named).collect();
+    found.sort();
+    Ok(found)
+}
+
+fn has_state(path: &Path) -> bool {
+    path.join(TRAINER_STATE).join(STATE_FILE).is_file()
+}
+
 /// The checkpoints in `output_dir` that a run can resume from, with their steps, the oldest first. Empty if there is no
 /// such folder.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// The folder cannot be read, or an entry with the name of a checkpoint lacks the state of a run.
 pub fn checkpoint_folders(output_dir: impl AsRef<Path>) -> Result<Vec<(usize, PathBuf)>> {
-    let mut found = Vec::new();
-    for (name, path) in entries(output_dir.as_ref())? {
-        let step = name.strip_prefix("checkpoint-").and_then(|step| step.parse().ok());
-        if let Some(step) = step.filter(|_| path.join(TRAINER_STATE).join(STATE_FILE).is_file()) {
-            found.push((step, path));
-        }
+    let found = named_checkpoints(output_dir.as_ref())?;
+    match found.iter().find(|(_, path)| !has_state(path)) {
+        None => Ok(found),
+        Some((_, path)) => Err(Error::Checkpoint {
+            path: path.clone(),
+            reason: format!(
+                "there is no {TRAINER_STATE}/{STATE_FILE}; restore it, move the folder away, name another one with --resume_from_checkpoint, or pass --overwrite_output_dir True to delete it and start from scratch"
+            ),
+        }),
     }
-    found.sort();
-    Ok(found)
 }
 
 /// The checkpoint in `output_dir` with the most steps, if there is one.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// As [`checkpoint_folders`].
 pub fn latest_checkpoint(output_dir: impl AsRef<Path>) -> Result<Option<PathBuf>> {
     Ok(checkpoint_folders(output_dir)?.pop().map(|(_, path)| path))
 }
 
-/// Deletes the oldest checkpoints beyond `limit`.
+/// Deletes the oldest checkpoints beyond `limit`. Folders without the state of a run are neither counted nor deleted.
 pub(crate) fn prune(output_dir: &Path, limit: usize) -> Result<()> {
-    let all = checkpoint_folders(output_dir)?;
+    let mut all = named_checkpoints(output_dir)?;
+    all.retain(|(_, path)| has_state(path));
     let surplus = all.len().saturating_sub(limit.max(1));
     for (step, path) in all.into_iter().take(surplus) {
         remove(output_dir, step, &path)?;
@@ -55,11 +75,16 @@ pub(crate) fn prune(output_dir: &Path, limit: usize) -> Result<()> {
 }
 
 /// Deletes a checkpoint. It is renamed first, so that a kill leaves no incomplete folder of this name.
-pub(super) fn remove(output_dir: &Path, step: usize, path: &Path) -> Result<()> {
+pub(crate) fn remove(output_dir: &Path, step: usize, path: &Path) -> Result<()> {
     let renamed = output_dir.join(format!("{UNFINISHED}{step}.old.tmp"));
     let _ = fs::remove_dir_all(&renamed);
     fs::rename(path, &renamed).map_err(Error::io(path))?;
-    fs::remove_dir_all(&renamed).map_err(Error::io(&renamed))
+    // A user may have put a file or a link in its place.
+    let removed = match fs::symlink_metadata(&renamed).is_ok_and(|found| found.is_dir()) {
+        true => fs::remove_dir_all(&renamed),
+        false => fs::remove_file(&renamed),
+    };
+    removed.map_err(Error::io(&renamed))
 }
 
 /// Deletes folders that a killed run was writing or deleting.

@@ -21,7 +21,7 @@ pub use folders::{checkpoint_folders, latest_checkpoint};
 pub use read::SavedRun;
 pub use state::SavedState;
 
-pub(crate) use folders::{prune, remove_leftovers};
+pub(crate) use folders::{named_checkpoints, prune, remove, remove_leftovers};
 pub(crate) use write::{Origin, follow_write, gather_layers, write};
 
 /// The folder inside a checkpoint for what only training reads.

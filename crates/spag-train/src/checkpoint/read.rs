@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use spag_io::quote;
 use spag_model::Checkpoint;
 
 use super::state::{FORMAT, SavedState};
-use super::{STATE_FILE, TRAINER_STATE};
+use super::{STATE_FILE, TRAINER_STATE, folders};
 use crate::error::{Error, Result};
 use crate::trainer::Trainer;
 
@@ -26,7 +27,24 @@ impl SavedRun {
         for file in &saved.state.files {
             file.check_on_disk(&saved.dir)?;
         }
+        saved.check_listed()?;
         Ok(saved)
+    }
+
+    /// Refuses files of tensors whose checksums are not recorded: they would be read unchecked.
+    fn check_listed(&self) -> Result<()> {
+        for prefix in [String::new(), format!("{TRAINER_STATE}/")] {
+            let folder = self.dir.join(&prefix);
+            for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))? {
+                let name = entry.map_err(Error::io(&folder))?.file_name();
+                let name = format!("{prefix}{}", name.to_string_lossy());
+                if name.ends_with(".safetensors") && self.state.files.iter().all(|file| file.name != name) {
+                    let reason = format!("{TRAINER_STATE}/{STATE_FILE} has no checksum of {}", quote(&name));
+                    return Err(Error::Checkpoint { path: self.dir.clone(), reason });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// As [`SavedRun::open`] without reading all files, for a checkpoint that another rank has checked.
@@ -37,20 +55,20 @@ impl SavedRun {
         let dir = dir.as_ref();
         let path = dir.join(TRAINER_STATE).join(STATE_FILE);
         let wrong = |reason: String| Error::Checkpoint { path: dir.to_owned(), reason };
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                return Err(wrong(format!(
-                    "there is no {TRAINER_STATE}/{STATE_FILE}; a run resumes from a checkpoint-<step> folder that spag-train wrote (to train further from a finished model, pass it as --model_name_or_path)"
-                )));
-            }
-            Err(e) => return Err(Error::io(path)(e)),
+        let Some(state) = spag_io::read_json::<SavedState>(&path)? else {
+            return Err(wrong(format!(
+                "there is no {TRAINER_STATE}/{STATE_FILE}; a run resumes from a checkpoint-<step> folder that spag-train wrote (to train further from a finished model, pass it as --model_name_or_path)"
+            )));
         };
-        let state: SavedState =
-            serde_json::from_str(&text).map_err(|e| wrong(format!("{TRAINER_STATE}/{STATE_FILE}: {e}")))?;
         if state.format != FORMAT {
             return Err(wrong(format!("it has format {}; this program reads format {FORMAT}", state.format)));
         }
+        let named = dir.file_name().and_then(|name| folders::step_of(&name.to_string_lossy()));
+        if let Some(step) = named.filter(|step| *step != state.position.step) {
+            let reason = format!("it is of step {}, not {step}; was it renamed or altered?", state.position.step);
+            return Err(wrong(reason));
+        }
+        state.check().map_err(|reason| wrong(format!("{TRAINER_STATE}/{STATE_FILE}: {reason}")))?;
         Ok(Self { dir: dir.to_owned(), state })
     }
 
@@ -75,8 +93,17 @@ impl SavedRun {
     /// Restores the optimizer and the position of a trainer whose model is that of the checkpoint.
     ///
     /// # Errors
-    /// Buffers that do not fit the model.
+    /// Buffers that do not fit the model, or a position that does not fit the data.
     pub(crate) fn restore(&self, trainer: &mut Trainer<'_>) -> Result<()> {
+        let (step, sampler) = (self.state.position.step, trainer.sampler());
+        let read = self.state.data_order.micro_batches;
+        if step > sampler.steps || read != sampler.micro_batches_after(step) {
+            let reason = format!(
+                "{TRAINER_STATE}/{STATE_FILE}: step {step} with {read} micro-batches read does not fit this run of {} steps",
+                sampler.steps
+            );
+            return Err(Error::Checkpoint { path: self.dir.clone(), reason });
+        }
         trainer.state().restore_optimizer(&self.dir.join(TRAINER_STATE))?;
         trainer.resume_at(self.state.position.clone(), self.state.optimizer_updates);
         Ok(())

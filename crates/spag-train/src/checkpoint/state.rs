@@ -1,5 +1,7 @@
 //! `trainer_state/state.json`: progress and settings of a run.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use spag_model::WrittenFile;
@@ -54,6 +56,9 @@ pub struct SavedState {
     /// Ranks that trained. Any number can resume if a step has as many micro-batches as before.
     #[serde(default = "one")]
     pub ranks: usize,
+    /// SHA-256 of ℓ_ref by the file that keeps them in the output folder; empty for a loss without a reference model.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) reference_sha256: BTreeMap<String, String>,
     /// Files of the checkpoint, relative to its folder.
     pub files: Vec<WrittenFile>,
 }
@@ -68,6 +73,20 @@ pub(crate) struct DataPosition {
 }
 
 impl SavedState {
+    /// Checks that the counts agree and that the settings are in range.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.config.check().map_err(|error| error.to_string())?;
+        let Position { step, skipped_steps, skipped_in_a_row, .. } = self.position;
+        let updates = step.checked_sub(skipped_steps).map(|updates| updates as u64);
+        if updates != Some(self.optimizer_updates) || skipped_in_a_row > skipped_steps {
+            return Err(format!(
+                "{} updates, {step} steps and {skipped_steps} skipped steps do not agree; was it altered?",
+                self.optimizer_updates
+            ));
+        }
+        Ok(())
+    }
+
     /// How the run that wrote this differs from the one of `now`; empty if it can resume.
     pub(crate) fn differences(&self, now: &Origin<'_>) -> Vec<String> {
         let mut found = Vec::new();

@@ -1,5 +1,6 @@
 //! Writing a checkpoint: under a temporary name, renamed when it is complete.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) data_sha256: &'a str,
     pub(crate) samples: usize,
     pub(crate) ranks: usize,
+    /// SHA-256 of ℓ_ref by the name of their file.
+    pub(crate) reference_sha256: BTreeMap<String, String>,
 }
 
 impl Origin<'_> {
@@ -86,6 +89,7 @@ fn fill(dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<()> {
         data_sha256: origin.data_sha256.to_owned(),
         samples: origin.samples,
         ranks: origin.ranks,
+        reference_sha256: origin.reference_sha256.clone(),
         files,
     };
     let text = serde_json::to_vec_pretty(&state).map_err(|e| Error::io(inner.join(STATE_FILE))(e.into()))?;
@@ -97,7 +101,7 @@ fn fill(dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<()> {
 /// Renames a complete checkpoint. Replaces one of the same step.
 fn publish(output_dir: &Path, step: usize, temporary: &Path) -> Result<PathBuf> {
     let path = output_dir.join(folders::name(step));
-    if path.exists() {
+    if path.symlink_metadata().is_ok() {
         folders::remove(output_dir, step, &path)?;
     }
     fs::rename(temporary, &path).map_err(Error::io(&path))?;

@@ -1,9 +1,13 @@
 //! The settings of a training run: the reference's flags, with Hugging Face's defaults.
 
 mod choices;
+pub mod limits;
 mod placement;
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
+use spag_io::{Ranged, in_range};
 use spag_model::{Activations, WeightDtype};
 
 use crate::error::{Error, Result};
@@ -115,51 +119,45 @@ impl Default for TrainConfig {
 }
 
 impl TrainConfig {
-    /// Rejects numbers out of range.
+    /// Rejects numbers out of their ranges ([`limits`]).
     ///
     /// # Errors
-    /// [`Error::Setting`] naming the flag.
+    /// [`Error::Setting`] naming the flag and the range.
     pub fn check(&self) -> Result<()> {
-        let wrong = |name: &'static str, reason: String| Err(Error::Setting { name, reason });
-        for (name, value) in [
-            ("per_device_train_batch_size", self.per_device_train_batch_size),
-            ("gradient_accumulation_steps", self.gradient_accumulation_steps),
-            ("logging_steps", self.logging_steps),
-            ("save_steps", self.save_steps),
-            ("save_total_limit", self.save_total_limit.unwrap_or(1)),
-            ("eval_steps", self.eval_steps.unwrap_or(1)),
-            ("per_device_eval_batch_size", self.per_device_eval_batch_size),
+        for (name, value, range) in [
+            ("per_device_train_batch_size", Some(self.per_device_train_batch_size), limits::BATCH),
+            ("per_device_eval_batch_size", Some(self.per_device_eval_batch_size), limits::BATCH),
+            ("gradient_accumulation_steps", Some(self.gradient_accumulation_steps), limits::ACCUMULATION),
+            ("max_length", Some(self.max_length), limits::LENGTH),
+            ("max_steps", self.max_steps, limits::STEPS),
+            ("warmup_steps", self.warmup_steps, limits::WARMUP_STEPS),
+            ("logging_steps", Some(self.logging_steps), limits::STEPS),
+            ("save_steps", Some(self.save_steps), limits::STEPS),
+            ("save_total_limit", self.save_total_limit, limits::STEPS),
+            ("eval_steps", self.eval_steps, limits::STEPS),
         ] {
-            if value == 0 {
-                return wrong(name, "must be at least 1".into());
-            }
+            value.map_or(Ok(()), |value| checked(name, value, range))?;
         }
-        if self.max_length < 2 {
-            return wrong("max_length", format!("must be at least 2, not {}", self.max_length));
-        }
-        if !(self.num_train_epochs.is_finite() && self.num_train_epochs > 0.0) {
-            return wrong("num_train_epochs", format!("must be above 0, not {}", self.num_train_epochs));
-        }
-        for (name, value) in [
-            ("learning_rate", self.learning_rate),
-            ("weight_decay", self.weight_decay),
-            ("max_grad_norm", self.max_grad_norm),
-            ("adam_epsilon", self.adam_epsilon),
-            ("lm_kl_coeff", self.lm_kl_coeff),
-            ("lm_sft_coeff", self.lm_sft_coeff),
-            ("clip_range", self.clip_range),
+        for (name, value, range) in [
+            ("num_train_epochs", self.num_train_epochs, limits::EPOCHS),
+            ("learning_rate", self.learning_rate, limits::LEARNING_RATE),
+            ("warmup_ratio", self.warmup_ratio, limits::SHARE),
+            ("weight_decay", self.weight_decay, limits::WEIGHT_DECAY),
+            ("adam_epsilon", self.adam_epsilon, limits::EPSILON),
+            ("max_grad_norm", self.max_grad_norm, limits::GRAD_NORM),
+            ("lm_kl_coeff", self.lm_kl_coeff, limits::COEFFICIENT),
+            ("lm_sft_coeff", self.lm_sft_coeff, limits::COEFFICIENT),
+            ("clip_range", self.clip_range, limits::COEFFICIENT),
         ] {
-            if !(value.is_finite() && value >= 0.0) {
-                return wrong(name, format!("must be a number of at least 0, not {value}"));
-            }
+            checked(name, value, range)?;
         }
         for (name, value) in [("adam_beta1", self.adam_beta1), ("adam_beta2", self.adam_beta2)] {
             if !(0.0..1.0).contains(&value) {
-                return wrong(name, format!("must be in [0, 1), not {value}"));
+                return Err(Error::Setting {
+                    name,
+                    reason: format!("expected a number from 0 to below 1, not {value}"),
+                });
             }
-        }
-        if !(0.0..=1.0).contains(&self.warmup_ratio) {
-            return wrong("warmup_ratio", format!("must be in [0, 1], not {}", self.warmup_ratio));
         }
         Ok(())
     }
@@ -172,4 +170,9 @@ impl TrainConfig {
     pub(crate) fn activations(&self) -> Activations {
         if self.gradient_checkpointing { Activations::Recompute } else { Activations::Keep }
     }
+}
+
+fn checked<T: Ranged>(name: &'static str, value: T, range: RangeInclusive<T>) -> Result<()> {
+    let checked = in_range(value, range).map(drop);
+    checked.map_err(|expected| Error::Setting { name, reason: format!("{expected}, not {value}") })
 }

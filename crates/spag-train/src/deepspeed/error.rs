@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use spag_io::quote;
+
 /// A DeepSpeed file with invalid settings.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: please correct these DeepSpeed settings:{list}", path = path.display(), list = list(problems))]
@@ -17,7 +19,7 @@ pub struct DeepSpeedError {
 #[non_exhaustive]
 pub enum Problem {
     /// The value differs from the flag's.
-    #[error("`{key}` is {value}, but {flag} is {flag_value}; write \"auto\" to take the flag's value")]
+    #[error("`{key}` is {value}, but {flag} is {flag_value}; write \"auto\" to take the flag's value", key = quote(key))]
     Mismatch {
         /// The key.
         key: String,
@@ -29,7 +31,7 @@ pub enum Problem {
         flag_value: String,
     },
     /// A feature of DeepSpeed that this program does not have.
-    #[error("`{key}`: {value} is not supported; {advice}")]
+    #[error("`{key}`: {value} is not supported; {advice}", key = quote(key))]
     Unsupported {
         /// The key.
         key: String,
@@ -39,7 +41,7 @@ pub enum Problem {
         advice: &'static str,
     },
     /// An unknown key.
-    #[error("`{key}` is unknown{hint}", hint = hint(nearest.as_deref()))]
+    #[error("`{key}` is unknown{hint}", key = quote(key), hint = hint(nearest.as_deref()))]
     Unknown {
         /// The key.
         key: String,
@@ -47,7 +49,7 @@ pub enum Problem {
         nearest: Option<String>,
     },
     /// The value has the wrong type or is out of range.
-    #[error("`{key}` must be {expected}, not {value}")]
+    #[error("`{key}` must be {expected}, not {value}", key = quote(key))]
     Invalid {
         /// The key, or "the file".
         key: String,
@@ -61,8 +63,15 @@ pub enum Problem {
     Inconsistent(String),
 }
 
+/// Problems that are listed at most.
+pub(super) const LISTED: usize = 32;
+
 fn list(problems: &[Problem]) -> String {
-    problems.iter().map(|problem| format!("\n- {problem}")).collect()
+    let mut list: String = problems.iter().take(LISTED).map(|problem| format!("\n- {problem}")).collect();
+    if let more @ 1.. = problems.len().saturating_sub(LISTED) {
+        list += &format!("\n- and {more} more");
+    }
+    list
 }
 
 fn hint(nearest: Option<&str>) -> String {

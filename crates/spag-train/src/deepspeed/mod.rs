@@ -36,9 +36,10 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use serde_json::Value;
+use spag_io::quote;
 
 use crate::config::TrainConfig;
 use crate::error::Result;
@@ -50,6 +51,9 @@ pub use settings::DeepSpeed;
 
 pub(crate) use scheduler::{Scheduler, SchedulerParams, WarmupType};
 use settings::{AdamWParams, Offload, Optimizer, Switch, Zero};
+
+/// The most bytes of a DeepSpeed file.
+const MAX_BYTES: u64 = 1 << 26;
 
 /// The run of a DeepSpeed file: its values fill in `"auto"`, and given values have to agree with them.
 #[derive(Clone, Copy, Debug)]
@@ -83,9 +87,11 @@ impl DeepSpeed {
     /// # Errors
     /// A file that cannot be read or is not JSON, and all problems of its settings together.
     pub fn load(path: &Path, run: &RunFacts<'_>) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(spag_io::Error::io(path))?;
-        let root = json::parse(&text)
-            .map_err(|error| spag_io::Error::Json { path: path.to_owned(), reason: error.to_string() })?;
+        let bytes = spag_io::read_whole(path, MAX_BYTES)?;
+        let wrong = |reason: String| spag_io::Error::Json { path: path.to_owned(), reason };
+        let text = str::from_utf8(&bytes).map_err(|error| wrong(format!("not UTF-8: {error}")))?;
+        let root = json::parse(text.strip_prefix('\u{feff}').unwrap_or(text))
+            .map_err(|error| wrong(quote(&error.to_string())))?;
         Ok(Self::resolve(&root, run).map_err(|problems| DeepSpeedError { path: path.to_owned(), problems })?)
     }
 

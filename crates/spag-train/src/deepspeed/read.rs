@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Problem, WarmupType};
-use crate::config::{Placement, ZeroStage};
+use crate::config::{Placement, ZeroStage, limits};
 
 /// How a value is parsed, and how messages describe it.
 #[derive(Clone, Copy)]
@@ -19,6 +19,12 @@ pub(super) const COUNT: Kind<u64> = Kind { expected: "a whole number of at least
 pub(super) const NUMBER: Kind<f64> = Kind {
     expected: "a number of at least 0 (or \"auto\")",
     read: |value| value.as_f64().filter(|number| number.is_finite() && *number >= 0.0),
+};
+
+/// A learning rate.
+pub(super) const RATE: Kind<f64> = Kind {
+    expected: "a number of at least 0 and at most 100 (or \"auto\")",
+    read: |value| value.as_f64().filter(|rate| limits::LEARNING_RATE.contains(rate)),
 };
 
 /// On or off.
@@ -146,10 +152,11 @@ impl<'a> Reader<'a> {
 pub(super) fn shown(value: &Value) -> String {
     const MOST: usize = 60;
     let text = value.to_string();
-    match text.char_indices().nth(MOST) {
+    let text = match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
-    }
+    };
+    spag_io::escape(&text).into_owned()
 }
 
 /// JSON parses `5e8` as a float.

@@ -2,7 +2,7 @@
 
 use super::{
     AdamWParams, DeepSpeed, Offload, Optimizer, RunFacts, Scheduler, SchedulerParams, Switch, WarmupType, Zero,
-    read::{BETAS, COUNT, DEVICE, Given, NAME, NUMBER, Reader, STAGE, SWITCH, WARMUP},
+    read::{BETAS, COUNT, DEVICE, Given, NAME, NUMBER, RATE, Reader, STAGE, SWITCH, WARMUP},
 };
 use crate::config::{Placement, ZeroStage};
 
@@ -56,7 +56,7 @@ fn scheduler(reader: &mut Reader<'_>, run: &RunFacts<'_>) -> Option<Scheduler> {
     };
     let (rate, steps) = (run.config.learning_rate, run.total_steps as u64);
     let params = SchedulerParams {
-        warmup_min_lr: reader.or("scheduler.params.warmup_min_lr", NUMBER, 0.0),
+        warmup_min_lr: reader.or("scheduler.params.warmup_min_lr", RATE, 0.0),
         warmup_max_lr: reader.agree("scheduler.params.warmup_max_lr", NUMBER, "--learning_rate", rate),
         warmup_num_steps: reader.agree(
             "scheduler.params.warmup_num_steps",

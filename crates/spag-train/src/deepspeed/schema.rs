@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Problem, read::shown};
+use super::{Problem, error::LISTED, read::shown};
 
 /// One object of the file. Names are separated by spaces.
 pub(super) struct Section {
@@ -312,7 +312,9 @@ fn check_section(section: &Section, object: &Map<String, Value>, problems: &mut 
                 other => problems.push(Problem::Invalid { key, expected: "an object", value: shown(other) }),
             }
         } else if section.keys().all(|known| known != name) {
-            problems.push(Problem::Unknown { nearest: nearest(section, name), key });
+            // Searched for those that are listed only: a file may have millions of keys.
+            let nearest = if problems.len() < LISTED { nearest(section, name) } else { None };
+            problems.push(Problem::Unknown { nearest, key });
         }
     }
     // The parameters of a refused optimizer or scheduler are not reported as well.

@@ -1,7 +1,6 @@
 //! The output folder of a run, and what is written there during training.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use spag_io::{FileLock, write_json_atomically};
 
@@ -17,7 +16,7 @@ use crate::trainer::{Observer, Trainer};
 /// The output folder of a run, locked against other runs.
 pub(super) struct OutputDir {
     path: PathBuf,
-    _lock: FileLock,
+    lock: FileLock,
 }
 
 impl OutputDir {
@@ -28,11 +27,28 @@ impl OutputDir {
             spag_io::Error::InUse { .. } => Error::OutputInUse { path: path.clone() },
             error => error.into(),
         })?;
-        if let (Start::New, Some((step, _))) = (&job.start, checkpoint_folders(&path)?.last()) {
-            return Err(Error::OutputHolds { path, step: *step });
+        match &job.start {
+            Start::New => {
+                if let Some((step, _)) = checkpoint_folders(&path)?.last() {
+                    return Err(Error::OutputHolds { path, step: *step });
+                }
+            }
+            // Refuses a damaged one by name, which might be the latest.
+            Start::Latest => drop(checkpoint_folders(&path)?),
+            Start::Overwrite | Start::From(_) => {}
         }
         checkpoint::remove_leftovers(&path)?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, lock })
+    }
+
+    /// Checks that the folder is still the one that was opened. What was written to one that was removed is lost.
+    pub(super) fn check(&self) -> Result<()> {
+        self.lock.check().map_err(|_| Error::OutputGone { path: self.path.clone() })
+    }
+
+    /// `result`; if it failed because the folder was removed, an error that says so.
+    pub(super) fn unless_gone<T>(&self, result: Result<T>) -> Result<T> {
+        result.or_else(|error| self.check().and(Err(error)))
     }
 
     /// Writes the resolved settings, and returns the writer of metrics and checkpoints from step `step` on.
@@ -45,8 +61,8 @@ impl OutputDir {
     ) -> Result<RunWriter<'a>> {
         if job.start == Start::Overwrite {
             // Only here, so that a run that fails before its first step deletes nothing.
-            for (_, path) in checkpoint_folders(&self.path)? {
-                fs::remove_dir_all(&path).map_err(Error::io(&path))?;
+            for (step, path) in checkpoint::named_checkpoints(&self.path)? {
+                checkpoint::remove(&self.path, step, &path)?;
             }
         }
         write_json_atomically(self.path.join("train_config.json"), job)?;
@@ -54,19 +70,31 @@ impl OutputDir {
             write_json_atomically(self.path.join("deepspeed_config.json"), settings)?;
         }
         let events = job.logging_dir.as_ref().map(|dir| EventWriter::create(dir, step)).transpose()?;
-        Ok(RunWriter { metrics: MetricsLog::open(&self.path, step)?, events, dir: &self.path, origin })
+        Ok(RunWriter { metrics: MetricsLog::open(&self.path, step)?, events, output: self, origin })
     }
 }
 
 /// Writes metrics and checkpoints during training.
 pub(super) struct RunWriter<'a> {
-    dir: &'a Path,
+    output: &'a OutputDir,
     origin: Origin<'a>,
     metrics: MetricsLog,
     events: Option<EventWriter>,
 }
 
 impl RunWriter<'_> {
+    fn write_checkpoint(&self, trainer: &Trainer<'_>) -> Result<()> {
+        self.output.check()?;
+        // A checkpoint must not be newer than the metrics on the disk.
+        self.metrics.sync()?;
+        let (dir, config) = (self.output.path.as_path(), self.origin.config);
+        checkpoint::write(dir, trainer, &self.origin)?;
+        match config.save_total_limit {
+            Some(limit) if config.save_strategy != IntervalStrategy::No => checkpoint::prune(dir, limit),
+            _ => Ok(()),
+        }
+    }
+
     fn scalars(&mut self, step: usize, group: &str, values: &[(&str, f64)]) -> Result<()> {
         let Some(events) = &mut self.events else { return Ok(()) };
         let tagged: Vec<(String, f64)> =
@@ -78,6 +106,7 @@ impl RunWriter<'_> {
 
 impl Observer for RunWriter<'_> {
     fn record(&mut self, record: &Record) -> Result<()> {
+        self.output.check()?;
         self.metrics.append(record)?;
         self.scalars(record.step, "train", &record.named())
     }
@@ -88,15 +117,10 @@ impl Observer for RunWriter<'_> {
     }
 
     fn save(&mut self, trainer: &Trainer<'_>) -> Result<()> {
-        // A checkpoint must not be newer than the metrics on the disk.
-        self.metrics.sync()?;
-        checkpoint::write(self.dir, trainer, &self.origin)?;
-        match self.origin.config.save_total_limit {
-            Some(limit) if self.origin.config.save_strategy != IntervalStrategy::No => {
-                checkpoint::prune(self.dir, limit)
-            }
-            _ => Ok(()),
-        }
+        let saved = self.write_checkpoint(trainer);
+        self.output.unless_gone(saved)?;
+        // A folder that was removed in between has been made again, with this checkpoint alone.
+        self.output.check()
     }
 }
 
@@ -106,7 +130,7 @@ pub(super) struct RankObserver<'a>(pub(super) Option<RunWriter<'a>>);
 impl RankObserver<'_> {
     /// Waits until the metrics are on the disk.
     pub(super) fn finish(&mut self) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), |writer| writer.metrics.sync())
+        self.0.as_mut().map_or(Ok(()), |writer| writer.output.unless_gone(writer.metrics.sync()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The steps of a training run, from reading its files to writing the finished model.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +23,7 @@ use crate::deepspeed::{DeepSpeed, RunFacts};
 use crate::error::{Error, Result};
 use crate::loss;
 use crate::memory::fit;
-use crate::reference::{ReferenceKey, cached_reference_log_probs};
+use crate::reference::{KeptLogProbs, ReferenceKey, cached_reference_log_probs};
 use crate::summary::TrainSummary;
 use crate::trainer::Trainer;
 use crate::zero::ShardedState;
@@ -95,13 +96,14 @@ fn train(
     let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
     let scheduler = deepspeed.as_ref().and_then(|settings| settings.scheduler.clone());
     let data_sha256 = dataset.content_digest();
-    let origin = Origin {
+    let mut origin = Origin {
         tokenizer: &tokenizer,
         config: &job.config,
         scheduler: scheduler.as_ref(),
         data_sha256: &data_sha256,
         samples: dataset.samples().len(),
         ranks: group.size(),
+        reference_sha256: BTreeMap::new(),
     };
     if let Some(saved) = &saved {
         let differences = saved.state().differences(&origin);
@@ -115,8 +117,9 @@ fn train(
 
     // The reference model is dropped before the trained model is loaded.
     let needs_reference = loss::build(&job.config).needs_reference();
-    let mut with_reference = |dataset: Dataset| {
-        if needs_reference { with_reference(job, &**group, dataset, &options, progress) } else { Ok(dataset) }
+    let mut with_reference = |dataset: Dataset| match needs_reference {
+        true => with_reference(job, &**group, dataset, &options, saved.as_ref(), &mut origin, progress),
+        false => Ok(dataset),
     };
     let dataset = with_reference(dataset)?;
     let eval = eval.map(with_reference).transpose()?;
@@ -127,13 +130,23 @@ fn train(
     if let Some(saved) = &saved {
         saved.restore(&mut trainer)?;
     }
+    if !trainer.is_finite()? {
+        return Err(Error::NotFiniteModel { path: model_dir });
+    }
     let resumed_at = trainer.position().step;
     let writer =
         output.as_ref().map(|output| output.writer(job, deepspeed.as_ref(), origin, resumed_at)).transpose()?;
     let mut observer = RankObserver(writer);
     trainer.run(eval.as_ref(), &mut observer, progress)?;
     observer.finish()?;
+    if let Some(output) = &output {
+        output.check()?;
+    }
     finish(job, &trainer, &tokenizer)?;
+    // The folder may have been removed while the model was written into it.
+    if let Some(output) = &output {
+        output.check()?;
+    }
     // A launcher may take the exit of a rank for the end of the run, so no rank exits before all files are written.
     group.barrier()?;
     Ok(TrainSummary { resumed_at, ..TrainSummary::new(trainer.position(), dataset.dropped(), started.elapsed()) })
@@ -204,13 +217,25 @@ fn with_reference(
     dataset: Dataset,
     // Of the trained model: in the same number format, model and reference agree before the first step.
     options: &LoadOptions,
+    saved: Option<&SavedRun>,
+    origin: &mut Origin<'_>,
     progress: &mut dyn Progress,
 ) -> Result<Dataset> {
     let key = ReferenceKey::new(&dataset, job.config.max_length, job.reference_dir(), options.dtype)?;
     let load = || -> Result<Llama> { Ok(load_model_with(job.reference_dir(), options)?) };
     let dir = job.output_dir.join("ref_log_probs");
-    let log_probs = cached_reference_log_probs(group, &dir, &key, &dataset, load, progress)?;
-    dataset.with_reference(log_probs)
+    let KeptLogProbs { log_probs, kept } = cached_reference_log_probs(group, &dir, &key, &dataset, load, progress)?;
+    let dataset = dataset.with_reference(log_probs)?;
+    let (path, digest) = (key.file(&dir), dataset.reference_digest());
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // Another machine may compute them anew with other rounding.
+    if let Some(saved) = saved.filter(|_| kept > 0)
+        && saved.state().reference_sha256.get(&name).is_some_and(|before| *before != digest)
+    {
+        return Err(Error::ChangedReference { path, checkpoint: saved.dir().to_owned() });
+    }
+    origin.reference_sha256.insert(name, digest);
+    Ok(dataset)
 }
 
 /// Writes the finished model, on rank 0.

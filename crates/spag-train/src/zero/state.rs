@@ -167,6 +167,21 @@ impl ShardedState {
         }
     }
 
+    /// The sum of squares of what this rank updates: parameters and optimizer state. It is finite if they all are, and
+    /// their squares do not overflow.
+    pub(crate) fn squared_state(&self) -> Result<f64> {
+        let mut sum = 0.0;
+        let parameters = updated_parameters(&self.weights, self.stage, &self.updated)?;
+        // Those in bf16 have master weights among the buffers.
+        if parameters.iter().all(|layer| layer.dtype() == DType::F32) {
+            sum += squared_norm(&parameters)?;
+        }
+        for (_, parts) in self.optimizer.buffers() {
+            sum += squared_norm(parts)?;
+        }
+        Ok(sum)
+    }
+
     /// One update of the parameters; `gradient_scale` multiplies the gradients first.
     pub(crate) fn update(&mut self, learning_rate: f64, gradient_scale: f64) -> Result<()> {
         let parameters = updated_parameters(&self.weights, self.stage, &self.updated)?;

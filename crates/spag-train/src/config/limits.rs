@@ -1,0 +1,30 @@
+//! The valid ranges of the numbers in a [`TrainConfig`](super::TrainConfig), for flags and configuration files alike.
+//!
+//! They hold every setting that trains, and end far before numbers overflow in 32-bit floats or counts in 64 bits.
+
+use std::ops::RangeInclusive;
+
+/// Samples of a micro-batch.
+pub const BATCH: RangeInclusive<usize> = 1..=65_536;
+/// Micro-batches of a step.
+pub const ACCUMULATION: RangeInclusive<usize> = 1..=1 << 20;
+/// Tokens of a sample.
+pub const LENGTH: RangeInclusive<usize> = 2..=1 << 20;
+/// Epochs.
+pub const EPOCHS: RangeInclusive<f64> = 0.000_001..=1e6;
+/// Steps of a run, or between events of a run.
+pub const STEPS: RangeInclusive<usize> = 1..=1_000_000_000_000;
+/// Steps of warm-up.
+pub const WARMUP_STEPS: RangeInclusive<usize> = 0..=*STEPS.end();
+/// Share of the steps for warm-up.
+pub const SHARE: RangeInclusive<f64> = 0.0..=1.0;
+/// Learning rates.
+pub const LEARNING_RATE: RangeInclusive<f64> = 0.0..=100.0;
+/// AdamW's weight decay.
+pub const WEIGHT_DECAY: RangeInclusive<f64> = 0.0..=100.0;
+/// AdamW's ε.
+pub const EPSILON: RangeInclusive<f64> = 1e-20..=1000.0;
+/// Largest norm of the gradients; 0 does not clip.
+pub const GRAD_NORM: RangeInclusive<f64> = 0.0..=1e30;
+/// Coefficients of a loss.
+pub const COEFFICIENT: RangeInclusive<f64> = 0.0..=1e6;
