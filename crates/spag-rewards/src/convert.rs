@@ -1,6 +1,5 @@
 //! Converters of other data: Alpaca rows to demonstrations, and games of a strong player to samples to imitate.
 
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +48,9 @@ pub struct AlpacaTemplate {
     without_input: String,
 }
 
+/// The most bytes of a file of templates.
+const MAX_BYTES: u64 = 1 << 24;
+
 const INSTRUCTION: &str = "{instruction}";
 const INPUT: &str = "{input}";
 
@@ -74,8 +76,9 @@ impl AlpacaTemplate {
             what: path.display().to_string(),
             problem: error.to_string(),
         };
-        let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let bytes = spag_io::read_whole(path, MAX_BYTES)?;
+        let text = str::from_utf8(&bytes).map_err(|error| wrong(&error))?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let template: Self = serde_json::from_str(text).map_err(|error| Error::Template {
             what: path.display().to_string(),
             problem: spag_io::cause::<Self>(text.as_bytes(), "file", &error),
@@ -160,6 +163,8 @@ pub fn convert_imitation(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn row(instruction: &str, input: &str) -> AlpacaRow {

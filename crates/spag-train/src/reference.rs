@@ -164,9 +164,7 @@ pub(crate) fn cached_reference_log_probs(
         let longest = round.iter().map(Range::len).max().unwrap_or(0);
         let mut own = match round.get(group.rank()) {
             Some(range) => pass(&model, &samples[range.clone()]).map_err(|error| match error {
-                Error::Reference { row, value, .. } => {
-                    Error::Reference { row, place: dataset.places.name(row), value }
-                }
+                Error::Reference { row, value, .. } => Error::Reference { row, place: dataset.places.name(row), value },
                 error => error,
             })?,
             None => Vec::new(),
