@@ -14,7 +14,7 @@ fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Words of some 10⁵ parts: stems, compounds, possessives, quotation marks, contractions, predictions.
+/// Words of many parts: stems, compounds, possessives, quotation marks, contractions, predictions.
 fn words() -> Vec<String> {
     ["horse", "a-", "dog's", "'s", "'", "x ", "cannot", "..", "aab", "İ", "i know the word! it is "]
         .map(|part| part.repeat(20_000))
