@@ -137,7 +137,7 @@ fn run_that_skips_every_step_fails_and_names_the_rows() {
 #[test]
 fn state_that_is_not_finite_is_never_saved_over_a_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
-    model_with(1e15, &dir.path().join("model"));
+    model_with(1e16, &dir.path().join("model"));
     // The first step has a learning rate of 0. The second multiplies the weights by -9999.
     let settings =
         "--max_steps 2 --warmup_steps 1 --save_steps 1 --learning_rate 100 --weight_decay 100 --report_to none";
