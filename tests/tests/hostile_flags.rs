@@ -309,7 +309,6 @@ fn word_lists_and_lexicons_are_bounded() {
     for (bytes, words) in [
         (b"horse\n\x1b]0;title\x07\n".to_vec(), ["words.txt", "line 2", "control character"]),
         (b"horse\nca\tt\n".to_vec(), ["words.txt", "line 2", "ca\\tt"]),
-        (b"# a list\n# of nothing\n".to_vec(), ["words.txt", "line 1", "no comments"]),
         (b"\n\n\n".to_vec(), ["words.txt", "line 1", "no words"]),
         (vec![b'x'; 10 << 20], ["words.txt", "line 1", "more than 200 characters"]),
         (vec![0; 1000], ["words.txt", "line 1", "more than 200 characters"]),

@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 1 << 26;
 /// Reads a list of target words.
 ///
 /// # Errors
-/// The file cannot be read or is not UTF-8, or a word is empty, too long, repeated, a comment, or has control characters.
+/// The file cannot be read or is not UTF-8, or a word is empty, too long, repeated, or has control characters.
 /// The error names the line.
 pub fn read_words(path: impl AsRef<Path>) -> Result<Vec<String>> {
     let path = path.as_ref();
@@ -50,9 +50,6 @@ fn parse_words(bytes: &[u8]) -> std::result::Result<Vec<String>, (usize, String)
         if word.contains(char::is_control) {
             let word = spag_io::quote(word);
             return Err((line, format!("`{word}` has a control character; every line holds one word")));
-        }
-        if word.starts_with('#') {
-            return Err((line, "this line starts with #; a word list has no comments, so remove it".to_owned()));
         }
         if let Some(first) = lines.insert(word, line) {
             return Err((

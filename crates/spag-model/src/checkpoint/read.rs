@@ -89,7 +89,7 @@ fn read_config(dir: &Path) -> Result<LlamaConfig> {
 /// Missing or malformed files; missing, misshapen or unused tensors; weights that are not finite.
 pub fn read_buffers(buffers: &FlatBuffers, dir: impl AsRef<Path>, stem: &str) -> Result<()> {
     let files = WeightFiles::open(dir.as_ref(), stem)?;
-    files.read(buffers.layout(), &mut |file, reader, tensor, at| copy_into(file, reader, tensor, buffers, at))
+    files.read(buffers.layout(), |file, reader, tensor, at| copy_into(file, reader, tensor, buffers, at))
 }
 
 /// Reads the tensors of `layout` from the files of `stem` ("model" for a model's weights) one at a time, in file order.
@@ -104,9 +104,8 @@ pub fn read_tensors(
     stem: &str,
     each: &mut dyn FnMut(usize, usize, Tensor) -> Result<()>,
 ) -> Result<()> {
-    WeightFiles::open(dir.as_ref(), stem)?.read(layout, &mut |file, reader, tensor, (layer, view)| {
-        each(layer, view, on_host(file, reader, tensor, dtype)?)
-    })
+    WeightFiles::open(dir.as_ref(), stem)?
+        .read(layout, |file, reader, tensor, (layer, view)| each(layer, view, on_host(file, reader, tensor, dtype)?))
 }
 
 /// SHA-256, in hexadecimal, of a folder's `config.json` and weight files.

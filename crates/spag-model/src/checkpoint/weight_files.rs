@@ -99,18 +99,18 @@ impl WeightFiles {
 
     /// Checks that the files hold every tensor of `layout`, in its shape, and no other.
     pub(super) fn check(&self, layout: &Layout) -> Result<()> {
-        self.for_each(layout, &mut |_, _, _, _| Ok(()))
+        self.for_each(layout, |_, _, _, _| Ok(()))
     }
 
     /// Calls `read` for every tensor of `layout`, in the order of the files, with the indices of its layer and view.
     pub(super) fn read(
         &self,
         layout: &Layout,
-        read: &mut dyn FnMut(&WeightFile, &mut std::fs::File, Stored<'_>, (usize, usize)) -> Result<()>,
+        mut read: impl FnMut(&WeightFile, &mut std::fs::File, Stored<'_>, (usize, usize)) -> Result<()>,
     ) -> Result<()> {
         self.check(layout)?;
         let mut open: Option<(&Path, std::fs::File)> = None;
-        self.for_each(layout, &mut |file, name, info, at| {
+        self.for_each(layout, |file, name, info, at| {
             let mut reader = match open.take() {
                 Some((path, reader)) if path == file.path => reader,
                 _ => file.reader()?,
@@ -125,7 +125,7 @@ impl WeightFiles {
     fn for_each<'a>(
         &'a self,
         layout: &Layout,
-        each: &mut dyn FnMut(&'a WeightFile, &str, &TensorInfo, (usize, usize)) -> Result<()>,
+        mut each: impl FnMut(&'a WeightFile, &str, &TensorInfo, (usize, usize)) -> Result<()>,
     ) -> Result<()> {
         // The embedding and the head are layers too.
         let layers = layout.layers.len().saturating_sub(2);

@@ -6,7 +6,7 @@ use spag_io::{FileLock, write_json_atomically};
 
 use super::{Start, TrainJob};
 use crate::checkpoint::{self, Origin, checkpoint_folders};
-use crate::config::IntervalStrategy;
+use crate::config::{IntervalStrategy, TrainConfig};
 use crate::deepspeed::DeepSpeed;
 use crate::error::{Error, Result};
 use crate::metrics::{EvalRecord, MetricsLog, Record};
@@ -51,6 +51,14 @@ impl OutputDir {
         result.or_else(|error| self.check().and(Err(error)))
     }
 
+    /// Deletes the oldest checkpoints beyond the limit of the settings.
+    fn prune(&self, config: &TrainConfig) -> Result<()> {
+        match config.save_total_limit {
+            Some(limit) if config.save_strategy != IntervalStrategy::No => checkpoint::prune(&self.path, limit),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the resolved settings, and returns the writer of metrics and checkpoints from step `step` on.
     pub(super) fn writer<'a>(
         &'a self,
@@ -64,6 +72,10 @@ impl OutputDir {
             for (step, path) in checkpoint::named_checkpoints(&self.path)? {
                 checkpoint::remove(&self.path, step, &path)?;
             }
+        }
+        if job.start == Start::Latest {
+            // The run may have ended between saving a checkpoint and deleting the oldest one.
+            self.prune(&job.config)?;
         }
         write_json_atomically(self.path.join("train_config.json"), job)?;
         if let Some(settings) = deepspeed {
@@ -89,10 +101,7 @@ impl RunWriter<'_> {
         self.metrics.sync()?;
         let (dir, config) = (self.output.path.as_path(), self.origin.config);
         checkpoint::write(dir, trainer, &self.origin)?;
-        match config.save_total_limit {
-            Some(limit) if config.save_strategy != IntervalStrategy::No => checkpoint::prune(dir, limit),
-            _ => Ok(()),
-        }
+        self.output.prune(config)
     }
 
     fn scalars(&mut self, step: usize, group: &str, values: &[(&str, f64)]) -> Result<()> {
