@@ -62,7 +62,7 @@ mod tests {
     fn panic_becomes_its_message_and_the_guard_ends() {
         let caught = catch_panic(|| {
             assert!(is_panic_caught());
-            assert_eq!(catch_panic(|| is_panic_caught()), Ok(true));
+            assert_eq!(catch_panic(is_panic_caught), Ok(true));
             assert!(is_panic_caught(), "the outer call goes on");
             panic!("row {}", 3);
         });
