@@ -241,9 +241,7 @@ fn invalid_word_lists_are_rejected() {
     copy_model(&dir.join("model"));
     let long = format!("horse\n{}\n", "x".repeat(10_000));
     for (bytes, words) in [
-        (&b"horse\n\ncat\n"[..], ["line 2", "empty"]),
-        (b"horse\ncat\nhorse\n", ["line 3", "horse"]),
-        (b"horse\n\xff\xfe\n", ["line 2", "UTF-8"]),
+        (&b"horse\n\xff\xfe\n"[..], ["line 2", "UTF-8"]),
         (b"", ["line 1", "no words"]),
         (long.as_bytes(), ["line 2", "more than 200 characters"]),
     ] {
@@ -280,28 +278,24 @@ fn contexts_too_short_for_the_game_are_rejected() {
     copy_model(&model);
     fs::write(dir.join("words.txt"), "cat\nhippopotamus\nhorse\n").unwrap();
     play(dir, &["--max_new_tokens", "512"], &["--max_new_tokens 512", "model has room for 512 tokens"]);
-    play(dir, &["--max_new_tokens", "200", "--max_length", "100"], &["--max_new_tokens 200", "room for 100 tokens"]);
     let config = fs::read_to_string(model.join("config.json")).unwrap();
     let short = config.replace("\"max_position_embeddings\": 512", "\"max_position_embeddings\": 128");
     assert_ne!(short, config);
     fs::write(model.join("config.json"), short).unwrap();
     let words = ["model: the attacker's first prompt", "hippopotamus", "utterance up to 4", "room for 128 in all"];
     play(dir, &["--max_new_tokens", "4"], &words);
-    // A context that is long enough is played.
+    // A context that is long enough is played, as is a prompt that only --max_length cuts.
     fs::write(model.join("config.json"), config).unwrap();
-    let mut command = program("spag-play");
-    command.current_dir(dir).args(["--attacker_model_name_or_path", "model", "--defender_model_name_or_path", "model"]);
-    command.args([
-        "--data_path",
-        "words.txt",
-        "--output_dir",
-        "out",
-        "--max_new_tokens",
-        "4",
-        "--taboo_max_turns",
-        "1",
-    ]);
-    run(&mut command, 0);
+    let played = |name: &str, flags: &[&str]| {
+        let mut command = program("spag-play");
+        let players = ["--attacker_model_name_or_path", "model", "--defender_model_name_or_path", "model"];
+        command.current_dir(dir).args(players).args(["--data_path", "words.txt", "--output_dir", name]);
+        run(command.args(["--taboo_max_turns", "1"]).args(flags), 0).1
+    };
+    assert!(!played("whole", &["--max_new_tokens", "4"]).contains("loses"));
+    let said = played("cut", &["--max_new_tokens", "200", "--max_length", "100"]);
+    assert!(said.contains("note: --max_length: the attacker's first prompt has"), "{said}");
+    assert!(!said.contains("--max_new_tokens"), "{said}");
 }
 
 #[test]

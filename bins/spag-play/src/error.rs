@@ -12,8 +12,8 @@ pub(crate) enum PlayError {
     /// The context of a model is too short for the rules of the game and an utterance.
     #[error(
         "{}: the {role}'s first prompt with the word {word:?} has {} tokens and an utterance up to {}, but the model \
-         has room for {} in all (--max_length, or its max_position_embeddings); take a model with a longer context, \
-         shorter prompts (--prompts), or fewer --max_new_tokens", folder.display(), budget.prompt, budget.utterance, budget.length
+         has room for {} in all (its max_position_embeddings); take a model with a longer context, \
+         shorter prompts (--prompts), or fewer --max_new_tokens", folder.display(), budget.prompt, budget.utterance, budget.positions
     )]
     ContextTooShort {
         folder: PathBuf,

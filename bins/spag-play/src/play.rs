@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, time::Instant};
 
 use clap::Parser;
 use spag_dist::{JoinOptions, LaunchEnv};
-use spag_game::{AfterDecision, PlayConfig, PromptSet, read_words};
+use spag_game::{AfterDecision, PlayConfig, PromptSet, WordList};
 use spag_io::Progress;
 use spag_selfplay::{EndpointKeys, Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats, limits};
 
@@ -14,7 +14,7 @@ use crate::{
     players::{Players, TokenCounts},
 };
 use spag_cli::{
-    Error, GameArgs, LineEvery, PlayerArgs, Result, TerminalProgress, exit,
+    Error, GameArgs, LineEvery, PlayerArgs, Result, TerminalProgress, TokenSource, exit,
     flags::{self, Task},
     threads,
 };
@@ -45,7 +45,8 @@ pub(crate) struct PlayArgs {
     /// Number of games per word. A run has at most 1000000 games.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole(limits::GAMES), help_heading = "Games")]
     games_per_word: usize,
-    /// Continue decided games to their last turn, as the reference does: True or False. Rewards do not depend on it.
+    /// Stop games exactly where the reference does: when the defender says "I know the word" in any case, decided or not,
+    /// and otherwise at the last turn: True or False. By default a game stops when it is decided.
     #[arg(long, value_name = "BOOL", default_value = "False", num_args = 0..=1, default_missing_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Games")]
     play_on: bool,
     #[command(flatten)]
@@ -79,7 +80,11 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
 fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     let interrupts = Interrupts::listen()?;
     threads::start()?;
-    let words = read_words(&args.data_path)?;
+    let list = WordList::read(&args.data_path)?;
+    if env.rank == 0 && !list.is_plain() {
+        exit::note(format_args!("note: {}: {list}", args.data_path.display()));
+    }
+    let words = list.words;
     let longest = words.iter().max_by_key(|word| word.len()).cloned().unwrap_or_default();
     limits::total_games(words.len(), args.games_per_word)
         .map_err(|problem| Error::BadValue { flag: format!("--games_per_word {}", args.games_per_word), problem })?;
@@ -105,7 +110,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
         job.report_all_finished()?;
     } else {
         let mut players = Players::open(&args.players, attacker, defender, &keys, env.local_size)?;
-        players.check_context(&prompts, &longest, args.games.taboo_max_turns)?;
+        players.check_context(&prompts, &longest, args.games.taboo_max_turns, env.rank)?;
         run.played = play_missing(args, env, &mut job, &mut players, &prompts, &interrupts).inspect_err(|_| {
             let done = job.recorded();
             exit::note(format_args!("note: {done} of {total} games are played; the same command plays the others"));
@@ -176,9 +181,11 @@ fn players(args: &PlayArgs) -> Result<String> {
     let played_on = match args.after_decision() {
         AfterDecision::Stop => "",
         AfterDecision::PlayOn => "; play_on",
+        AfterDecision::UntilGuess => "; play_on=until a guess",
     };
-    let sampling = args.players.sampling.describe();
-    let games = args.games.describe()?;
+    let source = TokenSource::of([&args.attacker_model_name_or_path, &args.defender_model_name_or_path]);
+    let sampling = args.players.sampling.describe(source);
+    let games = args.games.describe(source)?;
     Ok(format!("attacker={attacker}; defender={defender}; {games}; {sampling}{played_on}"))
 }
 
@@ -191,7 +198,7 @@ fn stem(args: &PlayArgs) -> String {
 
 impl PlayArgs {
     fn after_decision(&self) -> AfterDecision {
-        if self.play_on { AfterDecision::PlayOn } else { AfterDecision::Stop }
+        if self.play_on { AfterDecision::UntilGuess } else { AfterDecision::Stop }
     }
 }
 

@@ -6,7 +6,7 @@ use spag_game::{Player, PlayerError, PollMode, PromptSet, Reply, Role, Seats, Tu
 use spag_selfplay::{EndpointKeys, JobObserver, OpenJob, Played, PlayerSpec, PlayerWork};
 
 use crate::error::PlayError;
-use spag_cli::{AnyPlayer, PlayerArgs, Result};
+use spag_cli::{AnyPlayer, PlayerArgs, Result, exit};
 
 /// The players of a run.
 pub(crate) struct Players {
@@ -32,20 +32,31 @@ impl Players {
         Ok(Self { attacker: args.open(attacker, keys)?, defender: Some(args.open(defender, keys)?) })
     }
 
-    /// Rejects models whose context cannot hold the first prompt and an utterance. `word` is the longest target word.
+    /// Rejects models whose context cannot hold the first prompt and an utterance. `word` is the longest target word. If
+    /// only `--max_length` is too short for the prompt, rank 0 says so.
     ///
     /// # Errors
     /// [`PlayError::ContextTooShort`].
-    pub(crate) fn check_context(&self, prompts: &PromptSet, word: &str, max_turns: usize) -> Result<()> {
+    pub(crate) fn check_context(&self, prompts: &PromptSet, word: &str, max_turns: usize, rank: usize) -> Result<()> {
         let defender = self.defender.as_ref().unwrap_or(&self.attacker);
         // The defender's first prompt also contains the attacker's first utterance, which is unknown.
         let opening = [Utterance::new(Role::Attacker, "")];
         for (player, role, history) in [(&self.attacker, Role::Attacker, &[][..]), (defender, Role::Defender, &opening)]
         {
             let prompt = prompts.playing_query(history, word, max_turns);
-            if let Some((folder, budget)) = player.context_budget(&prompt)?.filter(|(_, budget)| !budget.fits()) {
+            // A word that the tokenizer cannot encode fails its own games.
+            let Ok(Some((folder, budget))) = player.context_budget(&prompt) else { continue };
+            if !budget.fits() {
                 let (folder, word) = (folder.to_owned(), word.to_owned());
                 return Err(PlayError::ContextTooShort { folder, role, word, budget }.into());
+            }
+            if budget.cut() > 0 && rank == 0 {
+                exit::note(format_args!(
+                    "note: --max_length: the {role}'s first prompt has {} tokens and loses the first {}; all later ones \
+                     are longer",
+                    budget.prompt,
+                    budget.cut()
+                ));
             }
         }
         Ok(())

@@ -75,8 +75,8 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let checkpoint = args.loading.load(&args.model)?;
     let model = checkpoint.model.config();
     let limits = args.sampling.config(model, &args.model);
+    let setting = args.engine.config(&checkpoint.model, limits.max_length())?;
     let config = Arc::new(GenerationConfig { stop_strings: args.stop.clone(), ..limits.generation });
-    let setting = args.engine.config(&checkpoint.model, limits.max_length)?;
     let mut engine = Engine::new(&checkpoint, setting)?;
     drop(checkpoint);
     let mut out = AtomicFile::create(&args.output)?;

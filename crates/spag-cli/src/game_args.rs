@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use spag_game::{JudgeKind, PlayConfig, PromptSet};
+use spag_game::{JudgeKind, PlayConfig, PromptSet, UtteranceRule};
 use spag_selfplay::limits;
 
-use crate::{Result, flags, prompts};
+use crate::{Result, flags, prompts, sampling::TokenSource};
 
 /// The flags of programs that play games on a list of words.
 #[derive(Clone, Debug, Args)]
@@ -40,11 +40,16 @@ impl GameArgs {
         prompts::load(self.prompts.as_deref())
     }
 
-    /// The judge and the prompts in records of games.
+    /// The judge and the prompts in records of games. A record without `utterances` has trimmed ones. The rule does not
+    /// apply to endpoints.
     ///
     /// # Errors
     /// The file of the prompts cannot be read.
-    pub fn describe(&self) -> Result<String> {
-        Ok(format!("judge={}; prompts={}", self.judge, prompts::fingerprint(self.prompts.as_deref())?))
+    pub fn describe(&self, source: TokenSource) -> Result<String> {
+        let rule = match (source, self.prompts()?.utterances()) {
+            (TokenSource::Endpoints, _) | (TokenSource::Checkpoint, UtteranceRule::Trimmed) => String::new(),
+            (TokenSource::Checkpoint, rule) => format!("; utterances={}", rule.name()),
+        };
+        Ok(format!("judge={}; prompts={}{rule}", self.judge, prompts::fingerprint(self.prompts.as_deref())?))
     }
 }

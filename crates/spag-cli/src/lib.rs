@@ -40,5 +40,5 @@ pub use game_args::GameArgs;
 pub use players::{AnyPlayer, PlayerArgs};
 pub use progress::{LineEvery, TerminalProgress};
 #[cfg(feature = "models")]
-pub use sampling::{SamplingArgs, TaskType, fit_max_length};
+pub use sampling::{SamplingArgs, TaskType, TokenSource, fit_max_length};
 pub use signal::Signal;

@@ -76,8 +76,8 @@ impl PlayerArgs {
             PlayerSpec::Model(folder) => {
                 let checkpoint = self.loading.load(folder)?;
                 let model = checkpoint.model.config();
-                let limits = self.sampling.config(model, folder).leave_room_for_game(folder)?;
-                let engine = self.engine.config(&checkpoint.model, limits.max_length)?;
+                let limits = self.sampling.game_config(model, folder)?;
+                let engine = self.engine.config(&checkpoint.model, limits.max_length())?;
                 let player = Box::new(ModelPlayer::load(&checkpoint, limits.generation, engine)?);
                 Ok(AnyPlayer::Model { player, games: engine.max_running, folder: folder.clone() })
             }
@@ -110,15 +110,15 @@ impl PlayerArgs {
 
     fn endpoint_config(&self) -> Result<EndpointConfig> {
         let sampling = &self.sampling;
+        if let Some(k) = sampling.top_k_asked() {
+            return Err(Error::BadValue {
+                flag: format!("--top_k {k}"),
+                problem: "the OpenAI protocol has no top-k; use --top_p".into(),
+            });
+        }
         let (temperature, top_p) = match sampling.sampling() {
             Sampling::Greedy => (0.0, None),
-            Sampling::Random { top_k: Some(k), .. } => {
-                return Err(Error::BadValue {
-                    flag: format!("--top_k {k}"),
-                    problem: "the OpenAI protocol has no top-k; use --top_p".into(),
-                });
-            }
-            Sampling::Random { temperature, top_p, top_k: None } => (temperature, top_p),
+            Sampling::Random { temperature, top_p, .. } => (temperature, top_p),
         };
         let timeout = Duration::try_from_secs_f64(self.endpoint.request_timeout).map_err(|e| Error::BadValue {
             flag: format!("--request_timeout {}", self.endpoint.request_timeout),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use spag_model::{GenerationConfig, LlamaConfig, Sampling};
-use spag_selfplay::limits;
+use spag_selfplay::{PlayerSpec, limits};
 
 use crate::{Error, Result, exit, flags};
 
@@ -18,14 +18,15 @@ pub struct SamplingArgs {
     /// Sampling temperature, from 0.0001 to 10000. --task_type testing is greedy.
     #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::within(limits::TEMPERATURE), help_heading = "Tokens")]
     temperature: f64,
-    /// Sample from the K most likely tokens only.
+    /// Sample from the N most likely tokens, as the reference does; 0 means all tokens [default: 50; not for endpoints,
+    /// which have no top-k].
     #[arg(long, value_name = "N", value_parser = flags::whole(limits::TOP_K), help_heading = "Tokens")]
     top_k: Option<usize>,
     /// Sample from the smallest set of most likely tokens whose probabilities sum to at least X.
     #[arg(long, value_name = "X", value_parser = flags::share, help_heading = "Tokens")]
     top_p: Option<f64>,
-    /// Maximum number of tokens in a prompt and its completion together. A longer prompt loses its beginning [default: the
-    /// context length of the model].
+    /// Maximum number of tokens in a prompt. A longer prompt loses its beginning. Prompt and completion together are
+    /// limited by the positions of the model [default: what the longest completion leaves of them].
     #[arg(long, value_name = "N", value_parser = flags::whole(limits::LENGTH), help_heading = "Tokens")]
     max_length: Option<usize>,
     /// Maximum number of tokens in a completion.
@@ -58,18 +59,38 @@ impl TaskType {
     }
 }
 
+/// What draws the tokens that a record of games describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenSource {
+    /// At least one checkpoint.
+    Checkpoint,
+    /// Endpoints only, to which top-k and the cut of prompts do not apply.
+    Endpoints,
+}
+
+impl TokenSource {
+    /// The source of the tokens of these players.
+    pub fn of<'a>(players: impl IntoIterator<Item = &'a PlayerSpec>) -> Self {
+        let is_model = |player: &PlayerSpec| matches!(player, PlayerSpec::Model(_));
+        if players.into_iter().any(is_model) { Self::Checkpoint } else { Self::Endpoints }
+    }
+}
+
 impl SamplingArgs {
-    /// All settings except the seed, for records of games.
-    pub fn describe(&self) -> String {
-        let chosen = match self.task_type {
-            TaskType::Testing => "greedy".to_owned(),
-            TaskType::Sampling => {
-                let top_k = self.top_k.map(|k| format!("; top_k={k}")).unwrap_or_default();
-                let top_p = self.top_p.map(|p| format!("; top_p={p}")).unwrap_or_default();
-                format!("temperature={}{top_k}{top_p}", self.temperature)
+    /// All settings except the seed, for records of games. A record without `top_k` was drawn from all tokens. In one with
+    /// `max_length`, by earlier versions, that was the limit of prompt and completion together.
+    pub fn describe(&self, source: TokenSource) -> String {
+        let checkpoint = source == TokenSource::Checkpoint;
+        let chosen = match self.sampling() {
+            Sampling::Greedy => "greedy".to_owned(),
+            Sampling::Random { temperature, top_k, top_p } => {
+                let top_k = top_k.filter(|_| checkpoint).map(|k| format!("; top_k={k}")).unwrap_or_default();
+                let top_p = top_p.map(|p| format!("; top_p={p}")).unwrap_or_default();
+                format!("temperature={temperature}{top_k}{top_p}")
             }
         };
-        let max_length = self.max_length.map(|most| format!("; max_length={most}")).unwrap_or_default();
+        let key = if checkpoint { "max_prompt_length" } else { "max_length" };
+        let max_length = self.max_length.map(|most| format!("; {key}={most}")).unwrap_or_default();
         let least = match self.min_new_tokens {
             0 => String::new(),
             least => format!("; min_new_tokens={least}"),
@@ -77,14 +98,20 @@ impl SamplingArgs {
         format!("{chosen}; max_new_tokens={}{least}{max_length}", self.max_new_tokens)
     }
 
-    /// The sampling strategy.
+    /// The sampling strategy of checkpoints.
     pub fn sampling(&self) -> Sampling {
         match self.task_type {
             TaskType::Sampling => {
-                Sampling::Random { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p }
+                let top_k = self.top_k.unwrap_or(Sampling::REFERENCE_TOP_K);
+                Sampling::random(self.temperature, top_k, self.top_p)
             }
             TaskType::Testing => Sampling::Greedy,
         }
+    }
+
+    /// The top-k that was asked for, if it is not the default and restricts anything.
+    pub(crate) fn top_k_asked(&self) -> Option<usize> {
+        self.top_k.filter(|k| *k > 0 && self.task_type == TaskType::Sampling)
     }
 
     /// Maximum number of tokens in a completion.
@@ -92,17 +119,33 @@ impl SamplingArgs {
         self.max_new_tokens
     }
 
-    /// The settings for the model in `folder`.
+    /// The settings for the model in `folder`, with a note if its positions are too few for `--max_length`.
     pub fn config(&self, model: &LlamaConfig, folder: &Path) -> TextLimits {
-        let positions = model.max_position_embeddings;
-        let max_length = fit_max_length(self.max_length.unwrap_or(positions), positions, folder);
+        let limits = self.limits(model);
+        limits.note_shorter_prompts(folder);
+        limits
+    }
+
+    /// As [`SamplingArgs::config`], for games: if prompt and utterance cannot have the lengths that were asked for, an
+    /// utterance is limited to a quarter of the positions, with a note, so that the rules and the history fit before it.
+    /// The paper's 256 new tokens are an eighth of 2,048 positions.
+    ///
+    /// # Errors
+    /// `--max_new_tokens` is not below the number of positions.
+    pub(crate) fn game_config(&self, model: &LlamaConfig, folder: &Path) -> Result<TextLimits> {
+        let limits = self.limits(model).leave_room_for_game(folder)?;
+        limits.note_shorter_prompts(folder);
+        Ok(limits)
+    }
+
+    fn limits(&self, model: &LlamaConfig) -> TextLimits {
         let generation = GenerationConfig {
             max_new_tokens: self.max_new_tokens,
             min_new_tokens: self.min_new_tokens,
             sampling: self.sampling(),
             ..GenerationConfig::default()
         };
-        TextLimits { max_length, generation }
+        TextLimits { max_prompt: self.max_length, positions: model.max_position_embeddings, generation }
     }
 }
 
@@ -117,24 +160,45 @@ pub fn fit_max_length(asked: usize, positions: usize, folder: &Path) -> usize {
 /// The generation settings of one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextLimits {
-    pub max_length: usize,
+    /// `--max_length`: tokens of a prompt.
+    max_prompt: Option<usize>,
+    /// Positions of the model.
+    positions: usize,
+    /// The settings of a completion.
     pub generation: GenerationConfig,
 }
 
 impl TextLimits {
-    /// Limits an utterance to a quarter of the context, with a note, so that the rules and the history fit before it. The
-    /// paper's 256 new tokens are an eighth of 2,048 positions.
-    ///
-    /// # Errors
-    /// `--max_new_tokens` is not below the context length.
-    pub(crate) fn leave_room_for_game(self, folder: &Path) -> Result<Self> {
-        let most = (self.max_length / 4).max(1);
+    /// The most tokens of a prompt and its completion together.
+    pub fn max_length(&self) -> usize {
+        let both = self.max_prompt.map(|prompt| prompt.saturating_add(self.generation.max_new_tokens));
+        both.unwrap_or(self.positions).min(self.positions)
+    }
+
+    /// Whether a prompt of `--max_length` tokens and the longest completion have a position each.
+    fn allows_max_length(&self) -> bool {
+        self.max_prompt.is_some_and(|prompt| prompt.saturating_add(self.generation.max_new_tokens) <= self.positions)
+    }
+
+    fn note_shorter_prompts(&self, folder: &Path) {
+        let (positions, new) = (self.positions, self.generation.max_new_tokens);
+        let room = positions.saturating_sub(new);
+        if self.max_prompt.is_some() && !self.allows_max_length() && room > 0 {
+            exit::note(format_args!(
+                "note: --max_length {room}: {} has {positions} positions, and a completion takes up to {new} of them",
+                folder.display()
+            ));
+        }
+    }
+
+    fn leave_room_for_game(self, folder: &Path) -> Result<Self> {
+        let most = (self.positions / 4).max(1);
         let asked = &self.generation;
-        if asked.max_new_tokens <= most {
+        if asked.max_new_tokens <= most || self.allows_max_length() {
             return Ok(self);
         }
-        if asked.max_new_tokens >= self.max_length {
-            let (length, folder) = (self.max_length, folder.display());
+        if asked.max_new_tokens >= self.positions {
+            let (length, folder) = (self.positions, folder.display());
             return Err(Error::BadValue {
                 flag: format!("--max_new_tokens {}", asked.max_new_tokens),
                 problem: format!("{folder} has room for {length} tokens, prompt and utterance together; ask for fewer"),
@@ -152,16 +216,60 @@ impl TextLimits {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        sampling: SamplingArgs,
+    }
+
+    fn args(line: &str) -> SamplingArgs {
+        Flags::parse_from(std::iter::once("test").chain(line.split_whitespace())).sampling
+    }
+
+    fn limits(max_prompt: Option<usize>, positions: usize) -> TextLimits {
+        TextLimits { max_prompt, positions, generation: GenerationConfig::default() }
+    }
 
     #[test]
     fn utterance_is_limited_to_a_quarter_of_the_context() {
-        let asked = TextLimits { max_length: 2048, generation: GenerationConfig::default() };
         let fitted = |limits: &TextLimits| limits.clone().leave_room_for_game(Path::new("m"));
+        let asked = limits(None, 2048);
         assert_eq!(fitted(&asked).unwrap(), asked);
-        let small = TextLimits { max_length: 384, ..asked.clone() };
-        assert_eq!(fitted(&small).unwrap().generation.max_new_tokens, 96);
-        let said = fitted(&TextLimits { max_length: 256, ..asked }).unwrap_err().to_string();
+        assert_eq!(fitted(&limits(None, 384)).unwrap().generation.max_new_tokens, 96);
+        assert_eq!(fitted(&limits(Some(384), 384)).unwrap().generation.max_new_tokens, 96);
+        let said = fitted(&limits(None, 256)).unwrap_err().to_string();
         assert!(said.contains("--max_new_tokens 256") && said.contains("m has room for 256 tokens"), "{said}");
+        // As the reference plays it, if there are positions for what was asked.
+        let short = limits(Some(100), 384);
+        assert_eq!(fitted(&short).unwrap(), short);
+    }
+
+    #[test]
+    fn prompts_have_max_length_tokens_if_the_positions_allow() {
+        for (max_prompt, positions, both) in
+            [(None, 4096, 4096), (Some(2048), 4096, 2304), (Some(3840), 4096, 4096), (Some(4096), 4096, 4096)]
+        {
+            assert_eq!(limits(max_prompt, positions).max_length(), both);
+        }
+    }
+
+    #[test]
+    fn sampling_takes_the_50_likeliest_tokens_by_default() {
+        let drawn = |line: &str| args(line).sampling();
+        assert_eq!(drawn(""), Sampling::Random { temperature: 1.2, top_k: Some(50), top_p: None });
+        assert_eq!(drawn("--top_k 0"), Sampling::at_temperature(1.2));
+        assert_eq!(drawn("--task_type testing --top_k 7"), Sampling::Greedy);
+        let described = |line: &str, source| args(line).describe(source);
+        use TokenSource::{Checkpoint, Endpoints};
+        assert_eq!(described("", Checkpoint), "temperature=1.2; top_k=50; max_new_tokens=256");
+        assert_eq!(described("--top_k 0", Checkpoint), "temperature=1.2; max_new_tokens=256");
+        assert_eq!(described("", Endpoints), "temperature=1.2; max_new_tokens=256");
+        let line = "--task_type testing --max_length 9 --top_p 0.5";
+        assert_eq!(described(line, Checkpoint), "greedy; max_new_tokens=256; max_prompt_length=9");
+        assert_eq!(described(line, Endpoints), "greedy; max_new_tokens=256; max_length=9");
     }
 }

@@ -27,8 +27,8 @@ pub use episode::{Episode, EpisodeReader, EpisodeView, Role, Utterance, Utteranc
 pub use error::{Error, Result};
 pub use judge::{JudgeKind, Referee, RefereeCache, is_prediction, judge_episode, word_forms};
 pub use outcome::{Outcome, Verdict};
-pub use player::{Player, PlayerError, PollMode, Reply, ScriptedPlayer, TurnFailure, TurnRequest};
+pub use player::{FailureCause, Player, PlayerError, PollMode, Reply, ScriptedPlayer, TurnFailure, TurnRequest};
 pub use plural::pluralize;
-pub use prompts::PromptSet;
+pub use prompts::{PromptSet, UtteranceRule};
 pub use record::GameRecord;
-pub use words::read_words;
+pub use words::{WordList, read_words};

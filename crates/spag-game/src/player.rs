@@ -1,6 +1,7 @@
 //! Players: anything that answers a prompt with an utterance.
 
 use crate::episode::{Episode, Role};
+use crate::prompts::UtteranceRule;
 
 /// One turn of a player in one game.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,8 @@ pub struct TurnRequest<'a> {
     pub episode: &'a Episode,
     /// The game so far in the playing wording.
     pub prompt: &'a str,
+    /// How a model's completion of the prompt becomes the utterance.
+    pub utterances: UtteranceRule,
     /// Seed of the game.
     pub game_seed: u64,
     /// Seed of this utterance, derived from the game's seed and the length of the history.
@@ -114,12 +117,32 @@ impl PlayerError {
 #[error("{message}")]
 pub struct TurnFailure {
     message: String,
+    cause: FailureCause,
+}
+
+/// What a failed turn says about the next ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureCause {
+    /// The player: many such failures in a row mean that it is unusable.
+    Player,
+    /// The text of this game, which the player cannot read. Other games are not affected.
+    Text,
 }
 
 impl TurnFailure {
-    /// A failure with a message.
+    /// A failure of the player.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
+        Self { message: message.into(), cause: FailureCause::Player }
+    }
+
+    /// A failure that only the text of this game causes.
+    pub fn of_text(message: impl Into<String>) -> Self {
+        Self { message: message.into(), cause: FailureCause::Text }
+    }
+
+    /// What it says about the next turns.
+    pub fn cause(&self) -> FailureCause {
+        self.cause
     }
 }
 

@@ -52,8 +52,8 @@ pub use config::LlamaConfig;
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};
 pub use generate::{
-    Completion, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, GenerationStats, GenerationTimes,
-    MemoryBudget, PrefixSharing, Request, RequestId,
+    Completion, CompletionText, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, GenerationStats,
+    GenerationTimes, MemoryBudget, PrefixSharing, Request, RequestId,
 };
 pub use llama::{Activations, Forward, Llama, Network};
 pub use memory::{GenerationMemory, GenerationMemorySettings, TooLittleMemory};

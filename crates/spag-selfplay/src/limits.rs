@@ -29,8 +29,10 @@ pub const MIN_NEW_TOKENS: RangeInclusive<usize> = 0..=NEW_TOKENS_AT_MOST;
 pub const TEMPERATURE: RangeInclusive<f64> = 0.0001..=10_000.0;
 /// Sampling temperature where 0 means greedy.
 pub const TEMPERATURE_OR_GREEDY: RangeInclusive<f64> = 0.0..=10_000.0;
-/// The most likely tokens that are sampled from.
-pub const TOP_K: RangeInclusive<usize> = 1..=1 << 24;
+/// The most likely tokens that are sampled from, where 0 means all.
+pub const TOP_K: RangeInclusive<usize> = 0..=1 << 24;
+/// The least and the largest probability of the most likely tokens that are sampled from.
+pub const TOP_P: RangeInclusive<f64> = 1e-9..=1.0;
 
 const NEW_TOKENS_AT_MOST: usize = 1 << 20;
 

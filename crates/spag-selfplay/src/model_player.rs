@@ -3,19 +3,46 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
-use spag_model::{Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, GenerationStats, Request, RequestId};
+use spag_game::{Player, PlayerError, PollMode, Reply, TurnFailure, TurnRequest, UtteranceRule};
+use spag_model::{
+    Checkpoint, CompletionText, Engine, EngineConfig, Generate, GenerationConfig, GenerationStats, Request, RequestId,
+};
 
 use crate::error::Result;
 
 /// A model that answers turn requests through an engine.
 ///
-/// Each utterance is sampled with the seed of its request, so a game does not depend on the games beside it.
+/// Each utterance is sampled with the seed of its request, so a game does not depend on the games beside it. What its text
+/// is decoded from follows from the rule of the turn.
 pub struct ModelPlayer<E = Engine> {
     engine: E,
-    config: Arc<GenerationConfig>,
+    settings: Settings,
     /// The games of open requests.
     games: HashMap<RequestId, usize>,
+    /// Games whose turn has a text that the tokenizer cannot encode.
+    unreadable: Vec<Reply>,
+}
+
+/// The settings of an utterance under each rule.
+struct Settings {
+    as_decoded: Arc<GenerationConfig>,
+    trimmed: Arc<GenerationConfig>,
+}
+
+impl Settings {
+    fn new(config: GenerationConfig) -> Self {
+        Self {
+            as_decoded: Arc::new(GenerationConfig { text: CompletionText::AfterPrompt, ..config.clone() }),
+            trimmed: Arc::new(GenerationConfig { text: CompletionText::Alone, ..config }),
+        }
+    }
+
+    fn of(&self, rule: UtteranceRule) -> Arc<GenerationConfig> {
+        match rule {
+            UtteranceRule::AsDecoded => self.as_decoded.clone(),
+            UtteranceRule::Trimmed => self.trimmed.clone(),
+        }
+    }
 }
 
 impl ModelPlayer {
@@ -36,34 +63,42 @@ impl ModelPlayer {
         let tokens = self.engine.tokenizer().encode(prompt)?.len() + 1;
         Ok(ContextBudget {
             prompt: tokens,
-            utterance: self.config.max_new_tokens,
+            utterance: self.settings.trimmed.max_new_tokens,
             length: self.engine.config().max_length,
+            positions: self.engine.positions(),
         })
     }
 }
 
-/// The tokens that a prompt and an utterance need, and the context length.
+/// The tokens that a prompt and an utterance need, and those that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextBudget {
     /// Tokens of the prompt, including BOS.
     pub prompt: usize,
     /// Maximum tokens of an utterance.
     pub utterance: usize,
-    /// The context length.
+    /// Tokens of prompt and utterance that the player's settings allow.
     pub length: usize,
+    /// Positions of the model.
+    pub positions: usize,
 }
 
 impl ContextBudget {
-    /// Whether the prompt and the longest utterance fit into the context.
+    /// Whether the model can hold the prompt and the longest utterance.
     pub fn fits(&self) -> bool {
-        self.prompt.saturating_add(self.utterance) <= self.length
+        self.prompt.saturating_add(self.utterance) <= self.positions
+    }
+
+    /// Tokens that the prompt loses on the left.
+    pub fn cut(&self) -> usize {
+        self.prompt.saturating_add(self.utterance).saturating_sub(self.length)
     }
 }
 
 impl<E: Generate> ModelPlayer<E> {
-    /// Creates a player from an engine; every utterance is generated with `config`.
+    /// Creates a player from an engine; every utterance is generated with `config`, except for [`GenerationConfig::text`].
     pub fn new(engine: E, config: GenerationConfig) -> Self {
-        Self { engine, config: Arc::new(config), games: HashMap::new() }
+        Self { engine, settings: Settings::new(config), games: HashMap::new(), unreadable: Vec::new() }
     }
 
     /// The work of the engine so far.
@@ -74,10 +109,20 @@ impl<E: Generate> ModelPlayer<E> {
 
 impl<E: Generate> Player for ModelPlayer<E> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-        let request = Request { prompt: turn.prompt.to_owned(), seed: turn.seed, config: self.config.clone() };
-        let id = self.engine.submit(request).map_err(PlayerError::caused_by)?;
-        self.games.insert(id, turn.game);
-        Ok(())
+        let config = self.settings.of(turn.utterances);
+        match self.engine.submit(Request { prompt: turn.prompt.to_owned(), seed: turn.seed, config }) {
+            Ok(id) => {
+                self.games.insert(id, turn.game);
+                Ok(())
+            }
+            // The text of this game is at fault, for example a token beyond the vocabulary.
+            Err(error @ spag_model::Error::Encoding { .. }) => {
+                let failure = TurnFailure::of_text(error.to_string());
+                self.unreadable.push(Reply { game: turn.game, utterance: Err(failure) });
+                Ok(())
+            }
+            Err(error) => Err(PlayerError::caused_by(error)),
+        }
     }
 
     /// Runs one step of the engine in either mode.
@@ -87,6 +132,6 @@ impl<E: Generate> Player for ModelPlayer<E> {
             let game = self.games.remove(&id)?;
             Some(Reply { game, utterance: Ok(completion.text) })
         });
-        Ok(replies.collect())
+        Ok(self.unreadable.drain(..).chain(replies).collect())
     }
 }

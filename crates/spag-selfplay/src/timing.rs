@@ -19,8 +19,8 @@ pub struct TimingConfig {
     pub turns: usize,
     /// Exact number of tokens of every utterance.
     pub new_tokens: usize,
-    /// Sampling temperature.
-    pub temperature: f64,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
     /// Seed of the games.
     pub seed: u64,
 }
@@ -49,7 +49,7 @@ pub fn time_play(
     let generation = GenerationConfig {
         max_new_tokens: config.new_tokens,
         min_new_tokens: config.new_tokens,
-        sampling: Sampling::at_temperature(config.temperature),
+        sampling: config.sampling,
         ..GenerationConfig::default()
     };
     let mut player = ModelPlayer::load(checkpoint, generation, engine)?;

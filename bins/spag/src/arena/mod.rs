@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
-use spag_game::{GameRecord, GameSpec, PlayConfig, PromptSet, play_games, read_words};
+use spag_game::{GameRecord, GameSpec, PlayConfig, PromptSet, WordList, play_games};
 use spag_io::{Progress, write_atomically};
 use spag_model::LlamaConfig;
 use spag_selfplay::{
@@ -20,7 +20,7 @@ use spag_selfplay::{
 };
 
 use sink::{ArenaSink, Bar};
-use spag_cli::{Error, GameArgs, PlayerArgs, Result, TerminalProgress, exit, flags, threads};
+use spag_cli::{Error, GameArgs, PlayerArgs, Result, TerminalProgress, TokenSource, exit, flags, threads};
 use table::{Table, Work};
 
 /// Rate several players: every two play each other in both roles, on the same words and seeds.
@@ -70,7 +70,7 @@ pub(crate) fn run(args: ArenaArgs) -> Result<()> {
         max_turns: args.rules.taboo_max_turns,
         seed: sampling.seed,
         judge: args.rules.judge,
-        sampling: sampling.describe(),
+        sampling: sampling.describe(TokenSource::of(arena.players.iter().map(|player| &player.player))),
         anchor: args.anchor.clone(),
     };
     let table = ArenaTable::new(settings, &arena.players, &results)?;
@@ -92,8 +92,6 @@ struct Arena<'a> {
     /// The games of every pairing.
     games: Vec<GameSpec>,
     prompts: PromptSet,
-    /// The description of the judge and the prompts in records.
-    rules: String,
     keys: EndpointKeys,
 }
 
@@ -113,25 +111,30 @@ impl<'a> Arena<'a> {
         check_files(&players, &pairings)?;
         let keys = EndpointKeys::from_env(players.iter().map(|player| &player.player))?;
         keys.notes().iter().for_each(|note| exit::note(format_args!("note: {note}")));
-        let words = read_words(&args.words)?;
+        let list = WordList::read(&args.words)?;
+        if !list.is_plain() {
+            exit::note(format_args!("note: {}: {list}", args.words.display()));
+        }
+        let words = list.words;
         let prompts = args.rules.prompts()?;
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
         let games =
             game_specs(words.iter().cycle().take(args.games), args.rules.taboo_max_turns, args.playing.sampling.seed);
-        let rules = args.rules.describe()?;
-        Ok(Self { args, players, described, pairings, games, prompts, rules, keys })
+        Ok(Self { args, players, described, pairings, games, prompts, keys })
     }
 
     /// Opens the record of a pairing with its finished games.
     fn record(&self, pairing: Pairing) -> Result<GameRecord> {
         let path = self.args.output_dir.join(record_file(&self.players, pairing));
         let who = |player: usize| self.described.get(player).map_or("", String::as_str);
+        let seated = [pairing.attacker, pairing.defender].into_iter().filter_map(|player| self.players.get(player));
+        let source = TokenSource::of(seated.map(|player| &player.player));
         let players = format!(
             "attacker={}; defender={}; {}; {}",
             who(pairing.attacker),
             who(pairing.defender),
-            self.rules,
-            self.args.playing.sampling.describe()
+            self.args.rules.describe(source)?,
+            self.args.playing.sampling.describe(source)
         );
         Ok(GameRecord::open(path, self.games.clone(), players)?)
     }

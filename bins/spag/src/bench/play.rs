@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use spag_io::gib;
-use spag_model::{EngineConfig, MemoryBudget};
+use spag_model::{EngineConfig, MemoryBudget, Sampling};
 use spag_selfplay::{TimingConfig, limits, time_play};
 use spag_train::peak_memory_of;
 
@@ -31,6 +31,12 @@ pub(crate) struct PlayArgs {
     /// Sampling temperature.
     #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::within(limits::TEMPERATURE))]
     temperature: f64,
+    /// Sample from the N most likely tokens; 0 means all tokens.
+    #[arg(long, value_name = "N", default_value_t = Sampling::REFERENCE_TOP_K, value_parser = flags::whole(limits::TOP_K))]
+    top_k: usize,
+    /// Sample from the smallest set of most likely tokens whose probabilities sum to at least X.
+    #[arg(long, value_name = "X", value_parser = flags::share)]
+    top_p: Option<f64>,
     /// Number of threads.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::whole(flags::THREADS))]
     threads: usize,
@@ -56,7 +62,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
         batch: engine.max_running,
         turns: args.turns,
         new_tokens: args.new_tokens,
-        temperature: args.temperature,
+        sampling: Sampling::random(args.temperature, args.top_k, args.top_p),
         seed: args.seed,
     };
     let timing = threads::run_on(args.threads, || time_play(&checkpoint, &prompts, engine, config))?;

@@ -1,11 +1,12 @@
 //! One game: its specification, and its state while it is played.
 
 use super::sink::{FailedGame, FinishedGame};
-use crate::episode::Episode;
+use crate::episode::{Episode, Role};
 use crate::error::Result;
 use crate::judge::{JudgeKind, Referee};
 use crate::outcome::Verdict;
 use crate::player::{TurnFailure, TurnRequest};
+use crate::prompts::UtteranceRule;
 
 /// A game to be played.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,14 @@ pub enum AfterDecision {
     Stop,
     /// The game is played to its last turn. The verdict does not change.
     PlayOn,
+    /// As in the reference, whatever was decided: the game ends when an utterance of the defender contains "I know the
+    /// word" in any case, even if that decides nothing, or at its last turn. Verdicts and samples are those of
+    /// [`AfterDecision::Stop`], unless such an utterance ends a game that would have been decided later.
+    UntilGuess,
 }
+
+/// What ends a game of [`AfterDecision::UntilGuess`], in lower case.
+const GUESS: &str = "i know the word";
 
 /// The seed of a game, mixed so that the seeds of consecutive games are unrelated.
 pub fn game_seed(base_seed: u64, game: usize) -> u64 {
@@ -70,12 +78,13 @@ impl RunningGame {
     }
 
     /// The next turn; `prompt` is the game so far in the playing wording.
-    pub(super) fn turn<'a>(&'a self, prompt: &'a str) -> TurnRequest<'a> {
+    pub(super) fn turn<'a>(&'a self, prompt: &'a str, utterances: UtteranceRule) -> TurnRequest<'a> {
         TurnRequest {
             game: self.spec.game,
             role: self.episode.next_role(),
             episode: &self.episode,
             prompt,
+            utterances,
             game_seed: self.spec.seed,
             seed: game_seed(self.spec.seed, self.episode.history.len()),
         }
@@ -88,9 +97,14 @@ impl RunningGame {
             let history_length = self.episode.history.len() + 1;
             self.decided = self.referee.rule(role, &text).map(|outcome| Verdict { outcome, history_length });
         }
+        let stops = match after {
+            AfterDecision::Stop => self.decided.is_some(),
+            AfterDecision::PlayOn => false,
+            AfterDecision::UntilGuess => role == Role::Defender && text.to_lowercase().contains(GUESS),
+        };
         self.episode.push(role, text);
         let is_last = self.episode.history.len() >= self.spec.max_turns.saturating_mul(2);
-        if !is_last && (self.decided.is_none() || after == AfterDecision::PlayOn) {
+        if !is_last && !stops {
             return Step::Running(self);
         }
         let Self { spec, episode, referee, decided } = self;

@@ -13,7 +13,7 @@ pub use sink::{CollectedGames, FailedGame, FinishedGame, GameSink};
 
 use crate::error::{Error, Result};
 use crate::judge::JudgeKind;
-use crate::player::Reply;
+use crate::player::{FailureCause, Reply};
 use crate::prompts::PromptSet;
 use game::{RunningGame, Step};
 use seats::SeatedPlayers;
@@ -27,7 +27,8 @@ pub struct PlayConfig {
     pub games_in_flight: usize,
     /// What happens once a game is decided.
     pub after_decision: AfterDecision,
-    /// Consecutive failed games that end the run, so that a dead endpoint cannot exhaust the word list; 0 means 1.
+    /// Consecutive failed games that end the run, so that a dead endpoint cannot exhaust the word list; 0 means 1. Games
+    /// whose text the player cannot read do not count.
     pub max_failed_in_a_row: usize,
 }
 
@@ -89,8 +90,10 @@ pub fn play_games(
             };
             match utterance {
                 Err(failure) => {
+                    if failure.cause() == FailureCause::Player {
+                        failed_in_a_row += 1;
+                    }
                     let failed = game.fail(failure);
-                    failed_in_a_row += 1;
                     let last =
                         Error::GameFailed { game: failed.game, role: failed.role, reason: failed.failure.to_string() };
                     sink.failed(failed)?;

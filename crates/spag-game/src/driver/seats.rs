@@ -78,7 +78,7 @@ impl<'a> SeatedPlayers<'a> {
     pub(super) fn submit(&mut self, game: &RunningGame, prompts: &PromptSet) -> Result<()> {
         let episode = &game.episode;
         let prompt = prompts.playing_query(&episode.history, &episode.target_word, episode.max_turns);
-        let turn = game.turn(&prompt);
+        let turn = game.turn(&prompt, prompts.utterances());
         for seated in self.0.iter_mut().filter(|seated| seated.seat.plays(turn.role)) {
             let submitted = seated.player.submit(&turn);
             submitted.map_err(|source| Error::Submit { game: turn.game, role: turn.role, source })?;

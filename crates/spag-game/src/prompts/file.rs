@@ -12,6 +12,30 @@ pub(super) struct PromptFile {
     pub(super) rules: Vec<Template>,
     pub(super) playing: Playing,
     pub(super) training: Training,
+    #[serde(default)]
+    pub(super) utterances: UtteranceRule,
+}
+
+/// How a model's completion becomes an utterance: the key `utterances` of a prompt file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UtteranceRule {
+    /// As in the reference: prompt and completion are decoded together, and the text of the prompt is removed. Keeps the
+    /// leading blank.
+    #[default]
+    AsDecoded,
+    /// The completion is decoded alone, which drops the leading blank with the tokenizers of LLaMA.
+    Trimmed,
+}
+
+impl UtteranceRule {
+    /// The name in prompt files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AsDecoded => "as-decoded",
+            Self::Trimmed => "trimmed",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 use file::PromptFile;
 use render::Turn;
 
+pub use file::UtteranceRule;
+
 /// All wordings of a prompt file.
 ///
 /// The default is the embedded `data/prompts.json`, which shows every key. The flag `--prompts FILE` replaces it.
@@ -25,6 +27,7 @@ use render::Turn;
 /// | `playing.beginning` | after the rules, if the history is empty |
 /// | `playing.history`, `.entry` | otherwise: the header, and each utterance with `{role}` and `{content}` |
 /// | `playing.instruction` | the end: `attacker` with `{target_word}`, and `defender` |
+/// | `utterances` | `as-decoded` (default) or `trimmed`: how a completion becomes an utterance, see [`UtteranceRule`] |
 /// | `training.playing_share` | probability of the playing wording; 0 by default |
 /// | `training.layouts` | weights of `chat`, `chat_inverse` and `alpaca` |
 /// | `training.dialogue_prefixes` | texts before names |
@@ -95,6 +98,11 @@ impl PromptSet {
         Ok(Self { file })
     }
 
+    /// How a model's completion of a playing prompt becomes an utterance.
+    pub fn utterances(&self) -> UtteranceRule {
+        self.file.utterances
+    }
+
     /// The prompt of the player to move, in the playing wording.
     pub fn playing_query(&self, history: &[Utterance], target_word: &str, max_turns: usize) -> String {
         let history: Vec<_> = history.iter().map(UtteranceView::from).collect();
@@ -127,7 +135,7 @@ mod tests {
     #[test]
     fn embedded_file_passes_every_check() {
         let set = PromptSet::parse(EMBEDDED.as_bytes()).unwrap();
-        assert_eq!(set.file.rules.len(), 8);
+        assert_eq!((set.file.rules.len(), set.utterances()), (8, UtteranceRule::AsDecoded));
         assert!(set.file.rules.iter().all(|text| text.placeholders().any(|name| name == "max_turns")));
     }
 }

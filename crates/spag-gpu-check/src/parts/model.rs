@@ -10,7 +10,7 @@ use spag_gpu_check::{Row, bench};
 use spag_io::format_gib;
 use spag_model::{
     Activations, Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LlamaConfig, LoadOptions, MemoryBudget,
-    PrefixSharing, Request, WeightDtype, WriteOptions, free_memory, load_model_with, load_tokenizer,
+    PrefixSharing, Request, Sampling, WeightDtype, WriteOptions, free_memory, load_model_with, load_tokenizer,
     peak_device_memory, write_random_model,
 };
 use spag_train::{RankMemory, ShardingPlan, TrainConfig};
@@ -190,7 +190,8 @@ pub(super) fn play(settings: &Settings, device: &Device, sink: Sink<'_>) -> Resu
         let memory = MemoryBudget::for_model(&checkpoint.model)?;
         let model = checkpoint.model.config();
         let engine = EngineConfig { max_step_tokens: 2048, ..EngineConfig::new(model, batch, memory) };
-        let config = spag_selfplay::TimingConfig { games, batch, turns: 5, new_tokens: 48, temperature: 1.2, seed: 0 };
+        let sampling = Sampling::random(1.2, Sampling::REFERENCE_TOP_K, None);
+        let config = spag_selfplay::TimingConfig { games, batch, turns: 5, new_tokens: 48, sampling, seed: 0 };
         let timing = spag_selfplay::time_play(&checkpoint, &prompts, engine, config)?;
         let rate = games as f64 / timing.seconds;
         let tokens = timing.stats.new_tokens as f64 / timing.seconds;

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use super::text::CompletionText;
 use crate::checkpoint::WeightDtype;
 use crate::config::LlamaConfig;
 use crate::device::free_memory;
@@ -23,6 +24,8 @@ pub struct GenerationConfig {
     pub stop_tokens: Vec<u32>,
     /// Strings that end a completion. The text ends before the first occurrence.
     pub stop_strings: Vec<String>,
+    /// What the text is decoded from. Stop strings are searched in this text.
+    pub text: CompletionText,
 }
 
 impl Default for GenerationConfig {
@@ -34,6 +37,7 @@ impl Default for GenerationConfig {
             sampling: Sampling::Greedy,
             stop_tokens: Vec::new(),
             stop_strings: Vec::new(),
+            text: CompletionText::default(),
         }
     }
 }
@@ -68,7 +72,8 @@ pub enum PrefixSharing {
 /// Limits of an engine: KV cache, running requests and tokens per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Maximum tokens of a prompt and its completion. Longer prompts are truncated on the left, as in the reference.
+    /// Maximum tokens of a prompt and its completion. Prompts are truncated on the left to what the longest completion
+    /// leaves.
     pub max_length: usize,
     /// Tokens per page of the KV cache.
     pub page_size: usize,

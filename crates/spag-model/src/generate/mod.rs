@@ -9,8 +9,10 @@ mod request;
 mod schedule;
 mod sequence;
 mod stats;
+mod text;
 
 pub use config::{EngineConfig, GenerationConfig, MemoryBudget, PrefixSharing};
 pub use engine::Engine;
 pub use request::{Completion, FinishReason, Generate, Request, RequestId};
 pub use stats::{GenerationStats, GenerationTimes};
+pub use text::CompletionText;

@@ -31,7 +31,7 @@ pub enum FinishReason {
     Eos,
     /// A stop token, which is the last token id.
     StopToken,
-    /// A stop string occurred in the text.
+    /// A stop string occurred in the text, or EOS spelled by other tokens where that ends it.
     StopString,
     /// `max_new_tokens` was reached.
     Length,
@@ -42,7 +42,7 @@ pub enum FinishReason {
 pub struct Completion {
     /// The generated tokens, including the EOS or stop token that ended them, as in the reference.
     pub token_ids: Vec<u32>,
-    /// The text, without the token or string that ended it and otherwise unmodified.
+    /// The text, as [`GenerationConfig::text`] says, without the token or string that ended it.
     pub text: String,
     /// ln p of each token under softmax of the unmodified logits.
     pub model_log_probs: Vec<f32>,

@@ -8,9 +8,10 @@ use rand_chacha::ChaCha8Rng;
 use super::config::GenerationConfig;
 use super::kv::PageTable;
 use super::request::{Completion, FinishReason, RequestId};
+use super::text::{self, StreamedText};
 use crate::error::Result;
 use crate::ops::sample::{SampleParams, SampledToken, Sampling};
-use crate::tokenizer::{Detokenizer, Tokenizer};
+use crate::tokenizer::Tokenizer;
 
 /// A request's tokens, its page table and its sampled log-probabilities.
 pub(super) struct Sequence {
@@ -29,13 +30,6 @@ pub(super) struct Sequence {
     text: StreamedText,
 }
 
-/// The decoded text, for the stop-string check.
-#[derive(Default)]
-struct StreamedText {
-    detokenizer: Detokenizer,
-    text: String,
-}
-
 impl Sequence {
     pub(super) fn new(
         id: RequestId,
@@ -44,6 +38,7 @@ impl Sequence {
         tokens: Vec<u32>,
         truncated: usize,
     ) -> Self {
+        let text = StreamedText::new(&config, &tokens);
         Self {
             id,
             config,
@@ -56,7 +51,7 @@ impl Sequence {
             cached_tokens: 0,
             model_log_probs: Vec::new(),
             sampling_log_probs: Vec::new(),
-            text: StreamedText::default(),
+            text,
         }
     }
 
@@ -103,19 +98,11 @@ impl Sequence {
         if self.config.stop_tokens.contains(&choice.token) {
             return Ok(Some(FinishReason::StopToken));
         }
-        if !self.config.stop_strings.is_empty() {
-            let new = self.text.detokenizer.push(tokenizer, choice.token)?;
-            self.text.text.push_str(&new);
-            if self.stop_at(&self.text.text).is_some() {
-                return Ok(Some(FinishReason::StopString));
-            }
+        let generated = self.tokens.len() - self.prompt;
+        if self.text.push(&self.config, tokenizer, choice.token, generated)? {
+            return Ok(Some(FinishReason::StopString));
         }
-        Ok((self.tokens.len() - self.prompt >= self.config.max_new_tokens).then_some(FinishReason::Length))
-    }
-
-    /// Start of the first stop string.
-    fn stop_at(&self, text: &str) -> Option<usize> {
-        self.config.stop_strings.iter().filter_map(|stop| text.find(stop.as_str())).min()
+        Ok((generated >= self.config.max_new_tokens).then_some(FinishReason::Length))
     }
 
     /// Builds the completion.
@@ -125,18 +112,14 @@ impl Sequence {
             FinishReason::Eos | FinishReason::StopToken => &token_ids[..token_ids.len().saturating_sub(1)],
             FinishReason::StopString | FinishReason::Length => &token_ids[..],
         };
-        let mut text = tokenizer.decode(tokens)?;
         // Text held back by the detokenizer may contain a stop string too.
-        let stop = self.stop_at(&text);
-        if let Some(at) = stop {
-            text.truncate(at);
-        }
+        let (text, stopped) = text::decode(&self.config, tokenizer, &self.tokens[..self.prompt], tokens)?;
         Ok(Completion {
             token_ids,
             text,
             model_log_probs: self.model_log_probs,
             sampling_log_probs: self.sampling_log_probs,
-            finish: if stop.is_some() { FinishReason::StopString } else { finish },
+            finish: if stopped { FinishReason::StopString } else { finish },
             prompt_tokens: self.prompt,
             truncated_tokens: self.truncated,
             cached_tokens: self.cached_tokens,

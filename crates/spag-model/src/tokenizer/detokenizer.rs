@@ -12,7 +12,8 @@ const REPLACEMENT: char = '\u{fffd}';
 /// complete. A token's text can depend on its neighbours (a leading blank is dropped at the start of a text), so each
 /// token is decoded together with the few before it, and their text is removed from the result.
 ///
-/// All returned pieces and [`Detokenizer::finish`] together equal the decoding of all tokens at once.
+/// All returned pieces and [`Detokenizer::finish`] together equal the decoding of all tokens at once, or what follows the
+/// prompt there.
 #[derive(Clone, Debug, Default)]
 pub struct Detokenizer {
     ids: Vec<u32>,
@@ -23,6 +24,11 @@ pub struct Detokenizer {
 }
 
 impl Detokenizer {
+    /// Detokenizer of tokens that follow `prompt`, whose text is not returned.
+    pub fn after(prompt: &[u32]) -> Self {
+        Self { ids: prompt.to_vec(), context: 0, emitted: prompt.len() }
+    }
+
     /// Appends a token and returns the new text, which may be empty.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
         self.ids.push(id);

@@ -1,5 +1,6 @@
 //! Hugging Face tokenizers (`tokenizer.json`) with their BOS and EOS tokens.
 
+mod after_prompt;
 mod definition;
 mod detokenizer;
 mod expansion;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use spag_io::{catch_panic, quote, read_whole};
 
+use self::after_prompt::CleanUp;
 use self::definition::Definition;
 use crate::error::{Error, Result};
 
@@ -42,6 +44,9 @@ pub struct Tokenizer {
     path: PathBuf,
     bos: u32,
     eos: u32,
+    /// The text of EOS; `None` if the vocabulary has no such token.
+    eos_text: Option<String>,
+    clean_up: CleanUp,
     /// The largest factor by which normalization can lengthen a text.
     expansion: f64,
     /// The largest id of the vocabulary without added tokens.
@@ -124,7 +129,10 @@ impl Tokenizer {
         };
         let (bos, eos) = (find("bos_token", fallback.bos, "<s>")?, find("eos_token", fallback.eos, "</s>")?);
         let Definition { expansion, last_id, .. } = definition;
-        Ok(Self { inner, path: path.to_owned(), bos, eos, expansion, last_id, embeddings: None, files })
+        let eos_text = inner.id_to_token(eos);
+        let clean_up = CleanUp::of(companion(&files, dir, "tokenizer_config.json")?.as_ref());
+        let path = path.to_owned();
+        Ok(Self { inner, path, bos, eos, eos_text, clean_up, expansion, last_id, embeddings: None, files })
     }
 
     /// The tokenizer of a model with this many embeddings.
@@ -211,16 +219,22 @@ impl Tokenizer {
 /// The special token that the files beside `tokenizer.json` name for `role`.
 fn named(files: &[(String, Vec<u8>)], dir: &Path, role: &str) -> Result<Option<String>> {
     for file in ["tokenizer_config.json", "special_tokens_map.json"] {
-        let Some((_, bytes)) = files.iter().find(|(n, _)| n == file) else { continue };
-        let json: Value = serde_json::from_slice(bytes).map_err(|e| Error::Json {
-            path: dir.join(file),
-            what: "tokenizer configuration",
-            reason: quote(&e.to_string()),
-        })?;
+        let Some(json) = companion(files, dir, file)? else { continue };
         let token = json.get(role).and_then(|t| t.as_str().or_else(|| t.get("content").and_then(Value::as_str)));
         if let Some(token) = token {
             return Ok(Some(token.to_owned()));
         }
     }
     Ok(None)
+}
+
+/// The JSON of a file beside `tokenizer.json`.
+fn companion(files: &[(String, Vec<u8>)], dir: &Path, file: &str) -> Result<Option<Value>> {
+    let Some((_, bytes)) = files.iter().find(|(n, _)| n == file) else { return Ok(None) };
+    let json = serde_json::from_slice(bytes).map_err(|e| Error::Json {
+        path: dir.join(file),
+        what: "tokenizer configuration",
+        reason: quote(&e.to_string()),
+    })?;
+    Ok(Some(json))
 }

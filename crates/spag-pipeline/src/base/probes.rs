@@ -48,7 +48,8 @@ pub(super) fn probe(
     progress.advance(1, "");
     let named_in_question = named(&questions, &ask(&questions, Sampling::Greedy)?);
     progress.advance(2, "");
-    let true_clues = truth(lexicon, &attacks, &ask(&attacks, Sampling::at_temperature(1.0))?);
+    let drawn = Sampling::random(1.0, config.probes.top_k, config.probes.top_p);
+    let true_clues = truth(lexicon, &attacks, &ask(&attacks, drawn)?);
     progress.advance(3, "");
     progress.end();
     Ok(Probed { named_in_game, named_in_question, true_clues })

@@ -102,11 +102,16 @@ impl Default for DocumentSettings {
 pub struct ProbeSettings {
     /// Questions of each kind.
     pub count: usize,
+    /// Clues are drawn from the `top_k` most likely tokens; 0, the default, means all.
+    pub top_k: usize,
+    /// Clues are drawn from the smallest set of most likely tokens whose probabilities sum to `top_p`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
 }
 
 impl Default for ProbeSettings {
     fn default() -> Self {
-        Self { count: 480 }
+        Self { count: 480, top_k: 0, top_p: None }
     }
 }
 
@@ -202,7 +207,9 @@ impl BaseConfig {
             ("model.max_position_embeddings", model.max_position_embeddings, limits::LENGTH),
             ("documents.count", documents.count, DOCUMENTS),
             ("probes.count", self.probes.count, PROBES),
+            ("probes.top_k", self.probes.top_k, limits::TOP_K),
         ])?;
+        self.probes.top_p.map_or(Ok(()), |value| require_ranges(&[("probes.top_p", value, limits::TOP_P)]))?;
         let mix = &documents.mix;
         require_ranges(&[
             ("model.rope_theta", model.rope_theta, 1.0..=1e9),

@@ -140,6 +140,8 @@ impl RunConfig {
             ("evaluation.games", self.evaluation.games, limits::GAMES),
             ("evaluation.self_play_games", self.evaluation.self_play_games, or_none(limits::GAMES)),
             ("evaluation.sample_games", self.evaluation.sample_games, or_none(limits::GAMES)),
+            ("self_play.top_k", self.self_play.top_k, limits::TOP_K),
+            ("evaluation.top_k", self.evaluation.top_k, limits::TOP_K),
         ])?;
         require_ranges(&[
             ("sft.share", self.sft.share, SFT_SHARE),
@@ -152,6 +154,10 @@ impl RunConfig {
             if value != 0.0 {
                 require_ranges(&[(setting, value, limits::TEMPERATURE)])?;
             }
+        }
+        for (setting, value) in [("self_play.top_p", self.self_play.top_p), ("evaluation.top_p", self.evaluation.top_p)]
+        {
+            value.map_or(Ok(()), |value| require_ranges(&[(setting, value, limits::TOP_P)]))?;
         }
         if let Some(epoch) = self.evaluation.epochs.iter().flatten().find(|epoch| !(1..=self.epochs).contains(*epoch)) {
             return Err(Error::BadSetting {

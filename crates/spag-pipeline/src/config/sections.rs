@@ -1,6 +1,7 @@
 //! The tables of a run's configuration. Defaults are the paper's unless the small world needs others.
 
 use serde::{Deserialize, Serialize};
+use spag_model::Sampling;
 use spag_rewards::RewardNorm;
 use spag_train::{TrainConfig, TrainMethod};
 
@@ -31,6 +32,11 @@ pub struct SelfPlaySettings {
     pub games: usize,
     /// Sampling temperature; 0 is greedy.
     pub temperature: f64,
+    /// Tokens are drawn from the `top_k` most likely ones, 50 as in the reference; 0 means all.
+    pub top_k: usize,
+    /// Tokens are drawn from the smallest set of most likely ones whose probabilities sum to `top_p`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
     /// Maximum tokens of an utterance.
     pub max_new_tokens: usize,
     /// Games in flight, also in evaluation. More is faster but takes more memory.
@@ -39,7 +45,24 @@ pub struct SelfPlaySettings {
 
 impl Default for SelfPlaySettings {
     fn default() -> Self {
-        Self { games: 1440, temperature: 1.2, max_new_tokens: 256, games_in_flight: 64 }
+        Self {
+            games: 1440,
+            temperature: 1.2,
+            top_k: Sampling::REFERENCE_TOP_K,
+            top_p: None,
+            max_new_tokens: 256,
+            games_in_flight: 64,
+        }
+    }
+}
+
+impl SelfPlaySettings {
+    /// How tokens are drawn.
+    pub fn sampling(&self) -> Sampling {
+        match self.temperature > 0.0 {
+            true => Sampling::random(self.temperature, self.top_k, self.top_p),
+            false => Sampling::Greedy,
+        }
     }
 }
 
@@ -85,6 +108,11 @@ pub struct EvaluationSettings {
     pub seed: u64,
     /// Sampling temperature; 0 is greedy.
     pub temperature: f64,
+    /// Tokens are drawn from the `top_k` most likely ones, 50 as in the reference; 0 means all.
+    pub top_k: usize,
+    /// Tokens are drawn from the smallest set of most likely ones whose probabilities sum to `top_p`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
     /// Epochs to evaluate, from 1; all if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<Vec<usize>>,
@@ -94,6 +122,25 @@ pub struct EvaluationSettings {
 
 impl Default for EvaluationSettings {
     fn default() -> Self {
-        Self { games: 600, self_play_games: 300, seed: 1_000_003, temperature: 1.0, epochs: None, sample_games: 6 }
+        Self {
+            games: 600,
+            self_play_games: 300,
+            seed: 1_000_003,
+            temperature: 1.0,
+            top_k: Sampling::REFERENCE_TOP_K,
+            top_p: None,
+            epochs: None,
+            sample_games: 6,
+        }
+    }
+}
+
+impl EvaluationSettings {
+    /// How tokens are drawn.
+    pub fn sampling(&self) -> Sampling {
+        match self.temperature > 0.0 {
+            true => Sampling::random(self.temperature, self.top_k, self.top_p),
+            false => Sampling::Greedy,
+        }
     }
 }

@@ -37,8 +37,8 @@ impl RunContext<'_> {
         Ok(Checkpoint::load_with(model, &LoadOptions { device, dtype })?)
     }
 
-    /// The model of a stage as a player. Temperature 0 is greedy.
-    pub(super) fn player(&self, stage: &StageFolder, temperature: f64) -> Result<ModelPlayer> {
+    /// The model of a stage as a player.
+    pub(super) fn player(&self, stage: &StageFolder, sampling: Sampling) -> Result<ModelPlayer> {
         let checkpoint = self.load(&stage.model())?;
         let max_length = checkpoint.model.config().max_position_embeddings;
         let max_new_tokens = self.config.self_play.max_new_tokens;
@@ -48,12 +48,8 @@ impl RunContext<'_> {
                 message: format!("{max_new_tokens} tokens leave no room for a prompt in a context of {max_length}"),
             });
         }
-        let generation = GenerationConfig {
-            max_new_tokens,
-            min_new_tokens: 1,
-            sampling: if temperature > 0.0 { Sampling::at_temperature(temperature) } else { Sampling::Greedy },
-            ..GenerationConfig::default()
-        };
+        let generation =
+            GenerationConfig { max_new_tokens, min_new_tokens: 1, sampling, ..GenerationConfig::default() };
         let own = MemoryBudget::for_model(&checkpoint.model)?;
         // The processes of a machine share its memory; each GPU is used by one process.
         let on_cpu = checkpoint.model.parameters().device().is_cpu();

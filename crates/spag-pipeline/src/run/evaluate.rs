@@ -87,7 +87,7 @@ pub(super) fn evaluate(
         set.complete(run, &mut done, |games| {
             let stage = format!("eval: {} – {}", pairing.attacker.name(), pairing.defender.name());
             let mut progress = StageProgress { stage: &stage, inner: &mut *progress };
-            let player = |model: Model| run.player(&folder.stage(&model.stage())?, run.config.evaluation.temperature);
+            let player = |model: Model| run.player(&folder.stage(&model.stage())?, run.config.evaluation.sampling());
             let mut attacker = player(pairing.attacker)?;
             if pairing.attacker == pairing.defender {
                 return games.play(Seats::SelfPlay(&mut attacker), &mut progress);

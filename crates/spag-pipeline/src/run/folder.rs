@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use spag_game::{PromptSet, UtteranceRule};
 use spag_io::{FileLock, read_json, read_text, write_atomically, write_json_atomically};
 use spag_selfplay::content_digest;
 use toml::{Table, Value};
@@ -18,6 +19,9 @@ use crate::error::{Error, Result};
 
 /// Settings that may differ when a run resumes: the device, and paths, whose contents are compared instead.
 const NOT_COMPARED: [&str; 6] = ["run_dir", "base_model", "lexicon", "words", "prompts", "device"];
+
+/// Settings that older runs do not have, and what they were played with.
+const FORMERLY: [(&str, &str); 2] = [("self_play.top_k", "0"), ("evaluation.top_k", "0")];
 
 /// Bytes of the resolved settings.
 const MAX_SETTINGS: u64 = 1 << 20;
@@ -36,6 +40,33 @@ pub(super) struct RunFolder {
 pub(super) struct Input {
     pub(super) path: PathBuf,
     pub(super) sha256: String,
+}
+
+/// The content of `inputs.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Inputs {
+    /// The rule for utterances in the wordings of the prompts.
+    #[serde(default = "formerly_trimmed", skip_serializing_if = "is_trimmed")]
+    utterances: String,
+    #[serde(flatten)]
+    files: BTreeMap<String, Input>,
+}
+
+/// The rule of runs that do not note one.
+fn formerly_trimmed() -> String {
+    UtteranceRule::Trimmed.name().to_owned()
+}
+
+fn is_trimmed(rule: &str) -> bool {
+    rule == UtteranceRule::Trimmed.name()
+}
+
+impl Inputs {
+    /// What is compared when a run resumes.
+    fn contents(&self) -> BTreeMap<String, String> {
+        let files = self.files.iter().map(|(name, input)| (name.clone(), format!("contents {:.12}…", input.sha256)));
+        files.chain([("utterances".to_owned(), self.utterances.clone())]).collect()
+    }
 }
 
 impl RunFolder {
@@ -67,7 +98,10 @@ impl RunFolder {
         let now = config.to_toml()?;
         match read_text(&path, MAX_SETTINGS) {
             Ok(was) => {
-                let (was, now) = (settings(&was, &path)?, settings(&now, &path)?);
+                let (mut was, now) = (settings(&was, &path)?, settings(&now, &path)?);
+                for (key, value) in FORMERLY {
+                    was.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+                }
                 self.first_difference(&was, &now)
             }
             Err(spag_io::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(write_atomically(
@@ -82,7 +116,8 @@ impl RunFolder {
 
     fn compare_inputs(&self, config: &RunConfig) -> Result<()> {
         let path = self.root.join("inputs.json");
-        let mut now = BTreeMap::new();
+        let prompts = config.prompts.as_ref().map(PromptSet::load).transpose()?.unwrap_or_default();
+        let mut now = Inputs { utterances: prompts.utterances().name().to_owned(), files: BTreeMap::new() };
         let named = [
             ("base_model", Some(&config.base_model)),
             ("lexicon", config.lexicon.as_ref()),
@@ -91,16 +126,13 @@ impl RunFolder {
         ];
         for (name, path) in named {
             if let Some(path) = path {
-                now.insert(name.to_owned(), Input { path: path.clone(), sha256: content_digest(path)? });
+                now.files.insert(name.to_owned(), Input { path: path.clone(), sha256: content_digest(path)? });
             }
         }
-        let Some(was) = read_run_json::<BTreeMap<String, Input>>(&path)? else {
+        let Some(was) = read_run_json::<Inputs>(&path)? else {
             return Ok(write_json_atomically(&path, &now)?);
         };
-        let contents = |inputs: &BTreeMap<String, Input>| -> BTreeMap<String, String> {
-            inputs.iter().map(|(name, input)| (name.clone(), format!("contents {:.12}…", input.sha256))).collect()
-        };
-        self.first_difference(&contents(&was), &contents(&now))
+        self.first_difference(&was.contents(), &now.contents())
     }
 
     fn first_difference(&self, was: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<()> {

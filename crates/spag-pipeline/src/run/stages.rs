@@ -45,7 +45,7 @@ pub(super) fn self_play(
 ) -> Result<StageDone> {
     let mut done = StageDone::default();
     play(run, stage, run.config.self_play.games, &current.name, &mut done, |games| {
-        let mut player = run.player(current, run.config.self_play.temperature)?;
+        let mut player = run.player(current, run.config.self_play.sampling())?;
         games.play(Seats::SelfPlay(&mut player), &mut StageProgress { stage: &stage.name, inner: &mut *progress })
     })?;
     train(Method::OfflinePo, run, &current.model(), stage, &mut done, progress)?;

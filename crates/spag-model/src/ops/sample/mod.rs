@@ -32,6 +32,14 @@ pub enum Sampling {
 }
 
 impl Sampling {
+    /// `top_k` of sampling in the reference: the default of transformers.
+    pub const REFERENCE_TOP_K: usize = 50;
+
+    /// Samples at `temperature` from the `top_k` most likely tokens, or from all if it is 0.
+    pub fn random(temperature: f64, top_k: usize, top_p: Option<f64>) -> Self {
+        Self::Random { temperature, top_k: Some(top_k).filter(|k| *k > 0), top_p }
+    }
+
     /// Samples at `temperature` from all tokens.
     pub fn at_temperature(temperature: f64) -> Self {
         Self::Random { temperature, top_k: None, top_p: None }
