@@ -112,3 +112,48 @@ fn prompts_are_cut_at_max_length_and_utterances_follow() {
     assert_eq!(cut_tokens(&tokens.to_string()), [0, 0], "the longest prompt fits exactly");
     assert_eq!(cut_tokens(&(tokens - 3).to_string()), [0, 3]);
 }
+
+/// `spag-play` on `words` of one turn, with the prompts of the small world.
+fn short_games(dir: &Path, words: &str, flags: &[&str], code: i32) -> String {
+    fs::write(dir.join("words.txt"), words).unwrap();
+    let mut command = program("spag-play");
+    command.current_dir(dir).args(["--data_path", "words.txt", "--output_dir", "out", "--max_new_tokens", "8"]);
+    for seat in ["--attacker_model_name_or_path", "--defender_model_name_or_path"] {
+        command.arg(seat).arg(root().join("data/tiny-llama"));
+    }
+    if !flags.contains(&"--prompts") {
+        command.arg("--prompts").arg(root().join("configs/tiny-prompts.json"));
+    }
+    run(command.args(["--taboo_max_turns", "1"]).args(flags), code).1
+}
+
+#[test]
+fn repeated_words_are_played_again_and_blank_lines_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = short_games(folder.path(), "bear\n\nfrog\nbear\n", &[], 0);
+    let note = "words.txt: 3 words, of which 1 is on an earlier line too and is played again; 1 blank line is skipped";
+    assert!(said.contains(note), "{said}");
+    let games = read_episodes(folder.path().join("out/llama_sampling_words_results.json")).unwrap();
+    assert_eq!(games.iter().map(|game| game.target_word.as_str()).collect::<Vec<_>>(), ["bear", "frog", "bear"]);
+}
+
+/// A record without these settings, as of earlier versions, was drawn from all tokens and has trimmed utterances.
+#[test]
+fn records_of_other_sampling_utterances_or_stops_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    short_games(dir, "bear\nfrog\n", &["--top_k", "0"], 0);
+    let record = fs::read_to_string(dir.join("out/llama_sampling_words_rank0.jsonl")).unwrap();
+    assert!(!record.contains("top_k") && !record.contains("utterances") && !record.contains("play_on"));
+    assert!(short_games(dir, "bear\nfrog\n", &["--top_k", "0"], 0).contains("2 of 2 games"));
+    let built_in = root().join("crates/spag-game/data/prompts.json");
+    for (flags, difference) in [
+        (&[][..], "then (nothing), now top_k=50"),
+        (&["--top_k", "0", "--play_on"], "then (nothing), now play_on=until a guess"),
+        (&["--top_k", "0", "--prompts", built_in.to_str().unwrap()], "utterances=as-decoded"),
+        (&["--top_k", "0", "--max_length", "300"], "then (nothing), now max_prompt_length=300"),
+    ] {
+        let said = short_games(dir, "bear\nfrog\n", flags, 2);
+        assert!(said.contains(difference), "{flags:?}: {said}");
+    }
+}

@@ -24,14 +24,16 @@ pub(crate) enum PlayError {
     },
     /// Some games failed: their players gave no utterance.
     #[error(
-        "{missing} of {total} games failed (see {}); the same command plays them again and nothing else",
-        reasons.display()
+        "{missing} of {total} games failed (see {}){}; the same command plays them again and nothing else",
+        reasons.display(), first.as_ref().map(|first| format!(", the first one: {first}")).unwrap_or_default()
     )]
     GamesFailed {
         missing: usize,
         total: usize,
         /// The file with the reasons.
         reasons: PathBuf,
+        /// The first of them with its reason.
+        first: Option<String>,
     },
     /// A rank hung or never joined, and the others have played its games.
     #[error("{lost}; all games were played without it and are in {}", results.display())]

@@ -1,10 +1,14 @@
 //! The flags and the run of `spag-play`.
 
-use std::{ffi::OsString, path::PathBuf, time::Instant};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use clap::Parser;
 use spag_dist::{JoinOptions, LaunchEnv};
-use spag_game::{AfterDecision, PlayConfig, PromptSet, WordList};
+use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, WordList};
 use spag_io::Progress;
 use spag_selfplay::{EndpointKeys, Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats, limits};
 
@@ -130,7 +134,10 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
         Finished::Written { results, stats, missing, lost } => {
             exit::say(format_args!("{} games in {}\n{stats}\n{run}", stats.counts().games(), results.display()))?;
             match lost.into_iter().next() {
-                _ if missing > 0 => Err(PlayError::GamesFailed { missing, total, reasons }.into()),
+                _ if missing > 0 => {
+                    let first = first_failed(&reasons);
+                    Err(PlayError::GamesFailed { missing, total, reasons, first }.into())
+                }
                 Some(lost) => Err(PlayError::LostRank { lost, results }.into()),
                 None => Ok(()),
             }
@@ -157,6 +164,15 @@ fn play_missing(
     let played = players.play(job, prompts, &tokens, &mut observer)?;
     progress.end();
     Ok(played)
+}
+
+/// The first game in a file of failed games, with its word and the reason. `None` if there is no such file: other ranks
+/// have their own.
+fn first_failed(file: &Path) -> Option<String> {
+    let (_, episode) = EpisodeReader::open(file).ok()?.next()?.ok()?;
+    let (game, reason) = (episode.extra.get("game")?.as_u64()?, episode.extra.get("reason")?.as_str()?);
+    let reason = spag_io::abridge(reason, 500);
+    Some(format!("game {game} on \"{}\": {}", spag_io::quote(&episode.target_word), spag_io::escape(&reason)))
 }
 
 /// The job that the flags describe.

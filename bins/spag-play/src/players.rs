@@ -43,9 +43,9 @@ impl Players {
         let opening = [Utterance::new(Role::Attacker, "")];
         for (player, role, history) in [(&self.attacker, Role::Attacker, &[][..]), (defender, Role::Defender, &opening)]
         {
-            let prompt = prompts.playing_query(history, word, max_turns);
+            let budget = |word| player.context_budget(&prompts.playing_query(history, word, max_turns));
             // A word that the tokenizer cannot encode fails its own games.
-            let Ok(Some((folder, budget))) = player.context_budget(&prompt) else { continue };
+            let Some((folder, budget)) = budget(word).or_else(|_| budget("a"))? else { continue };
             if !budget.fits() {
                 let (folder, word) = (folder.to_owned(), word.to_owned());
                 return Err(PlayError::ContextTooShort { folder, role, word, budget }.into());

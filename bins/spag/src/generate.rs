@@ -10,12 +10,15 @@ use std::{
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use spag_game::game_seed;
-use spag_io::{AtomicFile, Progress, RowReader};
+use spag_io::{AtomicFile, Classify, ErrorClass, Progress, RowReader};
 use spag_model::{Completion, Engine, FinishReason, Generate, GenerationConfig, Request, RequestId};
 
 use spag_cli::{EngineArgs, Error, LoadArgs, Result, SamplingArgs, TerminalProgress, exit, threads};
 
 /// Complete the prompts of a file.
+///
+/// A prompt that the tokenizer cannot encode fails alone: its line of the output has `error` in place of the completion,
+/// and the exit code is 1.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct GenerateArgs {
@@ -63,6 +66,48 @@ struct CompletionRow<'a> {
     sampling_log_probs: Option<&'a [f32]>,
 }
 
+impl<'a> CompletionRow<'a> {
+    fn new(prompt: &'a str, completion: &'a Completion, log_probs: bool) -> Self {
+        Self {
+            prompt,
+            output_ids: &completion.token_ids,
+            text: &completion.text,
+            finish: completion.finish,
+            cut_tokens: completion.truncated_tokens,
+            model_log_probs: log_probs.then_some(&completion.model_log_probs),
+            sampling_log_probs: log_probs.then_some(&completion.sampling_log_probs),
+        }
+    }
+}
+
+/// The line of a prompt without a completion.
+#[derive(Serialize)]
+struct FailedRow<'a> {
+    prompt: &'a str,
+    error: &'a str,
+}
+
+/// Prompts without a completion.
+#[derive(Debug, thiserror::Error)]
+enum PromptsFailed {
+    #[error("none of {total} prompts can be completed; row {row}: {reason}; the output is left as it is")]
+    All { total: usize, row: usize, reason: String },
+    #[error(
+        "{failed} of {total} prompts failed, the first one: row {row}: {reason}; their lines in {} have `error`",
+        output.display()
+    )]
+    Some { failed: usize, total: usize, row: usize, reason: String, output: PathBuf },
+}
+
+impl Classify for PromptsFailed {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::All { .. } => ErrorClass::BadInput,
+            Self::Some { .. } => ErrorClass::Failure,
+        }
+    }
+}
+
 pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     args.loading.open()?;
     threads::start()?;
@@ -87,23 +132,50 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let ahead = 2 * setting.max_running;
     let (mut submitted, mut written) = (0, 0);
     let mut open: HashMap<RequestId, usize> = HashMap::new();
-    let mut done: BTreeMap<usize, Completion> = BTreeMap::new();
+    let mut done: BTreeMap<usize, Result<Completion, String>> = BTreeMap::new();
+    // The number of failed rows, and the first of them, counted from 1, with its reason.
+    let (mut failed, mut first) = (0, None);
     while written < prompts.len() {
         while submitted < prompts.len() && open.len() < ahead {
             let seed = game_seed(args.sampling.seed, submitted);
             let request = Request { prompt: prompts[submitted].clone(), seed, config: config.clone() };
-            open.insert(engine.submit(request)?, submitted);
+            match engine.submit(request) {
+                Ok(id) => {
+                    open.insert(id, submitted);
+                }
+                // The text of this row is at fault, for example a token beyond the vocabulary.
+                Err(error @ spag_model::Error::Encoding { .. }) => {
+                    done.insert(submitted, Err(error.to_string()));
+                }
+                Err(error) => return Err(error.into()),
+            }
             submitted += 1;
         }
         for (id, completion) in engine.step()? {
-            done.extend(open.remove(&id).map(|at| (at, completion)));
+            done.extend(open.remove(&id).map(|at| (at, Ok(completion))));
         }
-        while let Some(completion) = done.remove(&written) {
-            write_row(&mut out, &prompts[written], &completion, args.log_probs)
-                .map_err(spag_io::Error::io(&args.output))?;
+        while let Some(completed) = done.remove(&written) {
+            let prompt = &prompts[written];
+            let row = match &completed {
+                Ok(completion) => write_row(&mut out, &CompletionRow::new(prompt, completion, args.log_probs)),
+                Err(error) => write_row(&mut out, &FailedRow { prompt, error }),
+            };
+            row.map_err(spag_io::Error::io(&args.output))?;
             written += 1;
+            if let Err(reason) = completed {
+                failed += 1;
+                first.get_or_insert((written, reason));
+            }
             progress.advance(written as u64, "");
         }
+    }
+    let (total, output) = (prompts.len(), args.output.clone());
+    let failure = first.map(|(row, reason)| match failed == total {
+        true => PromptsFailed::All { total, row, reason },
+        false => PromptsFailed::Some { failed, total, row, reason, output },
+    });
+    if let Some(all @ PromptsFailed::All { .. }) = failure {
+        return Err(all.into());
     }
     out.commit()?;
     progress.end();
@@ -114,19 +186,11 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
             "note: {cut} prompts were longer than the context of the model and lost their beginning"
         ));
     }
-    exit::say(format_args!("{written} prompts, {} new tokens in {}", stats.new_tokens, args.output.display()))
+    exit::say(format_args!("{written} prompts, {} new tokens in {}", stats.new_tokens, args.output.display()))?;
+    failure.map_or(Ok(()), |failed| Err(failed.into()))
 }
 
-fn write_row(out: &mut impl Write, prompt: &str, completion: &Completion, log_probs: bool) -> io::Result<()> {
-    let row = CompletionRow {
-        prompt,
-        output_ids: &completion.token_ids,
-        text: &completion.text,
-        finish: completion.finish,
-        cut_tokens: completion.truncated_tokens,
-        model_log_probs: log_probs.then_some(&completion.model_log_probs),
-        sampling_log_probs: log_probs.then_some(&completion.sampling_log_probs),
-    };
-    serde_json::to_writer(&mut *out, &row)?;
+fn write_row(out: &mut impl Write, row: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, row)?;
     out.write_all(b"\n")
 }

@@ -71,6 +71,49 @@ fn playing_on_does_not_change_the_verdict() {
     }
 }
 
+#[test]
+fn reference_stops_at_a_guess_of_the_defender_and_nowhere_else() {
+    let said = |lines: &[&str]| -> (usize, Verdict) {
+        let mut player = ScriptedPlayer::lines(lines.to_vec());
+        let config = PlayConfig { after_decision: AfterDecision::UntilGuess, ..STOP };
+        let games = play(specs(1), Seats::SelfPlay(&mut player), &config);
+        (games[0].episode.history.len(), games[0].verdict)
+    };
+    let verdict = |outcome, history_length| Verdict { outcome, history_length };
+    for (lines, length, expected) in [
+        (&["Hot?", "I know the word! It is tea!"][..], 2, verdict(Outcome::DefenderWins, 2)),
+        // In any case, and also where it decides nothing.
+        (&["Hot?", "So, i KNOW the Word."], 2, verdict(Outcome::Tie, 2)),
+        // Not the attacker's, not a decided game.
+        (&["I know the word! It is milk!", "Hm."], 6, verdict(Outcome::AttackerBreaksRules, 1)),
+        (&["Hot?", "Tea.", "Hm.", "I know the word! It is tea!"], 4, verdict(Outcome::AttackerWins, 2)),
+        (&["Hot?", "Hm.", "Cold?", "Hm."], 6, verdict(Outcome::Tie, 6)),
+    ] {
+        assert_eq!(said(lines), (length, expected), "{lines:?}");
+    }
+}
+
+#[test]
+fn unreadable_texts_in_a_row_do_not_end_the_run() {
+    /// Fails the first 30 games for their text.
+    struct Reader(Vec<Reply>);
+    impl Player for Reader {
+        fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+            let utterance = if turn.game < 30 { Err(TurnFailure::of_text("no such token")) } else { Ok("Tea.".into()) };
+            self.0.push(Reply { game: turn.game, utterance });
+            Ok(())
+        }
+
+        fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+            Ok(std::mem::take(&mut self.0))
+        }
+    }
+    let mut kept = Kept::default();
+    let prompts = PromptSet::default();
+    play_games(specs(40), Seats::SelfPlay(&mut Reader(Vec::new())), &prompts, &STOP, &mut kept).unwrap();
+    assert_eq!((kept.finished.len(), kept.failed.len()), (10, 30));
+}
+
 /// Replies to all open turns in a poll, and records them.
 struct Noting<'a> {
     batches: &'a RefCell<Vec<Vec<(usize, Role)>>>,
