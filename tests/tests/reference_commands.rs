@@ -88,6 +88,9 @@ fn reference_commands_run_the_loop() {
         0,
     );
     assert!(err.contains("remove_unused_columns"), "a flag without effect is named:\n{err}");
+    let replaced = "the scheduler of ./configs/default_offload_opt_param.json, WarmupDecayLR, replaces --lr_scheduler_type \
+                    cosine";
+    assert_eq!(err.matches(replaced).count(), 1, "{err}");
     check_model(&path("imitation"), "bfloat16");
     let lines = metrics(&path("imitation"));
     assert_eq!(lines.len(), 1);

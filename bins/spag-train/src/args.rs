@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
 use spag_train::{
-    DataOrder, IntervalStrategy, Placement, SchedulerType, Start, TrainConfig, TrainMethod, ZeroStage, limits,
+    DataOrder, FirstStepRate, IntervalStrategy, Placement, SchedulerType, Start, TrainConfig, TrainMethod, ZeroStage, limits,
 };
 
 use spag_cli::{DeviceArgs, Error, Result, flags};
@@ -73,9 +73,14 @@ pub(crate) struct TrainArgs {
     /// Peak learning rate.
     #[arg(long, value_name = "X", default_value = "5e-5", value_parser = flags::within(limits::LEARNING_RATE), help_heading = "Optimizer (AdamW)")]
     pub(super) learning_rate: f64,
-    /// Learning rate schedule: linear, cosine, constant (without warm-up) or constant_with_warmup.
+    /// Learning rate schedule: linear, cosine, constant (without warm-up) or constant_with_warmup. A scheduler in the file
+    /// of --deepspeed replaces it.
     #[arg(long, value_name = "TYPE", default_value = "linear", help_heading = "Optimizer (AdamW)")]
     pub(super) lr_scheduler_type: SchedulerType,
+    /// Learning rate of the first step under a scheduler of --deepspeed: min (warmup_min_lr, as in DeepSpeed since 0.15.3)
+    /// or max (--learning_rate, as in earlier versions).
+    #[arg(long, value_name = "RATE", default_value = "min", help_heading = "Optimizer (AdamW)")]
+    pub(super) deepspeed_first_step: FirstStepRate,
     /// Share of all steps used for the linear warm-up.
     #[arg(long, value_name = "X", default_value_t = TrainConfig::default().warmup_ratio, value_parser = flags::share, help_heading = "Optimizer (AdamW)")]
     pub(super) warmup_ratio: f64,
@@ -138,7 +143,8 @@ pub(crate) struct TrainArgs {
 
     #[command(flatten)]
     pub(super) device: DeviceArgs,
-    /// DeepSpeed configuration (JSON). Its ZeRO settings are used; other settings must agree with the flags.
+    /// DeepSpeed configuration (JSON). Its ZeRO settings and its scheduler are used; other settings must agree with the
+    /// flags.
     #[arg(long, value_name = "FILE", help_heading = "Device")]
     pub(super) deepspeed: Option<PathBuf>,
     /// What is sharded over the ranks: nothing (0), the optimizer state (1), gradients too (2), parameters too (3). By
@@ -169,6 +175,7 @@ impl TrainArgs {
             max_steps: usize::try_from(self.max_steps).ok().filter(|steps| *steps > 0),
             learning_rate: self.learning_rate,
             lr_scheduler_type: self.lr_scheduler_type,
+            deepspeed_first_step: self.deepspeed_first_step,
             warmup_ratio: self.warmup_ratio,
             warmup_steps: (self.warmup_steps > 0).then_some(self.warmup_steps),
             weight_decay: self.weight_decay,

@@ -48,6 +48,19 @@ pub enum Error {
         /// The folder of the model or the checkpoint.
         path: PathBuf,
     },
+    /// A model asks for dropout in training.
+    #[error(
+        "{path}: `{key}` is {value}, but training has no dropout; set it to 0 to train without (playing ignores it)",
+        path = path.display()
+    )]
+    Dropout {
+        /// The configuration.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// A sample cannot be trained on.
     #[error("row {} of the training data: {reason}", row + 1)]
     Sample {
@@ -209,6 +222,7 @@ impl Classify for Error {
             Self::Setting { .. }
             | Self::NoSamples(_)
             | Self::NotFiniteModel { .. }
+            | Self::Dropout { .. }
             | Self::Sample { .. }
             | Self::ChangedReference { .. }
             | Self::Reference { .. }

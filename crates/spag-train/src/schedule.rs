@@ -1,13 +1,14 @@
 //! The learning rate of each step, as transformers' schedulers compute it.
 
-use crate::config::{SchedulerType, TrainConfig};
+use crate::config::{FirstStepRate, SchedulerType, TrainConfig};
 use crate::deepspeed::Scheduler;
 
 /// The learning rates of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
-    /// Overrides everything else.
+    /// Overrides everything but the peak as the first step's rate.
     deepspeed: Option<Scheduler>,
+    first_step: FirstStepRate,
     kind: SchedulerType,
     peak: f64,
     warmup: usize,
@@ -17,12 +18,18 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// The schedule of `config` over `total` optimizer steps.
     pub(crate) fn new(config: &TrainConfig, total: usize) -> Self {
-        let warmup = match (config.lr_scheduler_type, config.warmup_steps) {
-            (SchedulerType::Constant, _) => 0,
-            (_, Some(steps)) if steps > 0 => steps,
-            _ => (total as f64 * config.warmup_ratio).ceil() as usize,
+        let warmup = match config.lr_scheduler_type {
+            SchedulerType::Constant => 0,
+            _ => Self::warmup_steps(config, total),
         };
-        Self { deepspeed: None, kind: config.lr_scheduler_type, peak: config.learning_rate, warmup, total }
+        Self {
+            deepspeed: None,
+            first_step: config.deepspeed_first_step,
+            kind: config.lr_scheduler_type,
+            peak: config.learning_rate,
+            warmup,
+            total,
+        }
     }
 
     /// The schedule of a DeepSpeed file. As in transformers, it replaces the flags'.
@@ -30,9 +37,10 @@ impl Schedule {
         Self { deepspeed: Some(scheduler), ..self }
     }
 
-    /// Warm-up steps according to the flags.
-    pub(crate) fn warmup_steps(&self) -> usize {
-        self.warmup
+    /// Warm-up steps according to the flags, whatever the kind of schedule.
+    pub(crate) fn warmup_steps(config: &TrainConfig, total: usize) -> usize {
+        let by_ratio = (total as f64 * config.warmup_ratio).ceil() as usize;
+        config.warmup_steps.filter(|steps| *steps > 0).unwrap_or(by_ratio)
     }
 
     /// The rate of step `step` (0 for the first). With warm-up the first step's rate is 0.
@@ -40,7 +48,10 @@ impl Schedule {
     /// transformers logs each step with the rate of the next one.
     pub(crate) fn rate(&self, step: usize) -> f64 {
         if let Some(scheduler) = &self.deepspeed {
-            return scheduler.rate(step as u64);
+            return match (self.first_step, step) {
+                (FirstStepRate::Max, 0) => self.peak,
+                _ => scheduler.rate(step as u64),
+            };
         }
         if step < self.warmup {
             return self.peak * (step as f64 / self.warmup.max(1) as f64);

@@ -188,6 +188,9 @@ impl Report<'_> {
             settings.gradient_accumulation_steps,
             if settings.gradient_checkpointing { "activations recomputed" } else { "activations kept" },
         );
+        if let Some(scheduler) = settings.scheduler {
+            let _ = writeln!(out, "schedule: {scheduler} of the DeepSpeed file, which replaces --lr_scheduler_type");
+        }
         if let Some(remark) = self.remark {
             let _ = writeln!(out, "{}", escape(remark));
         }

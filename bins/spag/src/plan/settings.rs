@@ -123,6 +123,9 @@ pub(super) struct Settings {
     pub(super) max_length: usize,
     pub(super) bf16: bool,
     pub(super) gradient_checkpointing: bool,
+    /// The DeepSpeed file's scheduler, which replaces `--lr_scheduler_type`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) scheduler: Option<&'static str>,
     /// The requested plan; `None` compares all.
     #[serde(skip)]
     pub(super) plan: Option<ShardingPlan>,
@@ -201,6 +204,7 @@ impl Settings {
             max_length: flag.max_length.or(file.max_length).unwrap_or(2048),
             bf16: flag.bf16.or(file.bf16).unwrap_or(false),
             gradient_checkpointing: flag.gradient_checkpointing.or(file.gradient_checkpointing).unwrap_or(false),
+            scheduler: None,
             plan: None,
         };
         settings.check().map_err(|error| match &plan_file {
@@ -211,6 +215,7 @@ impl Settings {
         let stage = flag.zero_stage.or(file.zero_stage);
         let optimizer = flag.offload_optimizer.or(file.offload_optimizer);
         let parameters = flag.offload_param.or(file.offload_param);
+        let mut scheduler = None;
         let plan = match (stage, flag.deepspeed.or(file.deepspeed)) {
             (Some(_), Some(file)) => {
                 let problem = "it names a stage, and so does --zero_stage; omit one of them";
@@ -223,7 +228,9 @@ impl Settings {
                     total_steps: 1000,
                     hidden_size: planned.config.hidden_size,
                 };
-                let file = DeepSpeed::load(&file, &run)?.sharding_plan();
+                let file = DeepSpeed::load(&file, &run)?;
+                scheduler = file.scheduler_name();
+                let file = file.sharding_plan();
                 Some(checked_plan(file.stage, file.optimizer, file.parameters)?)
             }
             (Some(stage), None) => {
@@ -237,7 +244,7 @@ impl Settings {
             }
             (None, None) => None,
         };
-        Ok((Self { plan, ..settings }, planned))
+        Ok((Self { plan, scheduler, ..settings }, planned))
     }
 
     /// Checks what depends on several settings. The ranges of each are checked where it is read.

@@ -5,6 +5,7 @@ mod check;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use spag_io::{quote, read_whole};
 
 use crate::error::{Error, Result};
@@ -50,8 +51,23 @@ pub struct LlamaConfig {
     pub eos_token_id: Option<u32>,
     /// Every other key of the file.
     #[serde(flatten)]
-    pub extra: serde_json::Map<String, serde_json::Value>,
+    pub extra: serde_json::Map<String, Value>,
 }
+
+/// Names of dropout probabilities in the configurations of published models.
+const DROPOUTS: [&str; 11] = [
+    "attention_dropout",
+    "attention_probs_dropout_prob",
+    "attn_pdrop",
+    "dropout",
+    "embd_pdrop",
+    "embedding_dropout",
+    "hidden_dropout",
+    "hidden_dropout_prob",
+    "resid_dropout",
+    "resid_pdrop",
+    "residual_dropout",
+];
 
 /// Bytes of a `config.json`, at most. Those of published models have a few thousand.
 const MAX_BYTES: u64 = 4 << 20;
@@ -104,6 +120,15 @@ impl LlamaConfig {
         Ok(config)
     }
 
+    /// The first key that asks for dropout while the model is trained, and its value.
+    pub fn dropout(&self) -> Option<(&'static str, String)> {
+        let asks = |value: &Value| !value.is_null() && *value != false && value.as_f64() != Some(0.0);
+        DROPOUTS.into_iter().find_map(|key| {
+            let value = self.extra.get(key).filter(|value| asks(value))?;
+            Some((key, quote(&value.to_string())))
+        })
+    }
+
     /// Number of key/value heads.
     pub fn kv_heads(&self) -> usize {
         self.num_key_value_heads.unwrap_or(self.num_attention_heads)
@@ -130,6 +155,16 @@ mod tests {
         let config: LlamaConfig = serde_json::from_str(&format!("{base}{change}}}")).unwrap();
         config.check()?;
         Ok(config)
+    }
+
+    #[test]
+    fn dropout_is_found_under_its_names() {
+        for change in ["", r#","attention_dropout":0.0,"resid_pdrop":0,"dropout":null,"hidden_dropout":false"#] {
+            assert_eq!(config(change).unwrap().dropout(), None);
+        }
+        let found = config(r#","attention_dropout":0.0,"resid_pdrop":0.1"#).unwrap().dropout();
+        assert_eq!(found, Some(("resid_pdrop", "0.1".to_owned())));
+        assert!(config(r#","attention_dropout":"0.1""#).unwrap().dropout().is_some());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Settings with a fixed set of names.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// The loss.
@@ -43,6 +45,30 @@ pub enum DataOrder {
     Shuffled,
 }
 
+impl fmt::Display for SchedulerType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// The learning rate of the first step under the scheduler of a DeepSpeed file, in which versions of DeepSpeed differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FirstStepRate {
+    /// `warmup_min_lr`: DeepSpeed 0.15.3 and later.
+    #[default]
+    Min,
+    /// The learning rate of the flags: DeepSpeed up to 0.15.2, whose scheduler sets no rate before the first step.
+    Max,
+}
+
+impl FirstStepRate {
+    /// Whether settings files leave it out.
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// When evaluations and checkpoints happen: transformers' `IntervalStrategy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -67,4 +93,4 @@ macro_rules! from_str_by_name {
     )* };
 }
 
-from_str_by_name!(TrainMethod, SchedulerType, DataOrder, IntervalStrategy, super::Placement);
+from_str_by_name!(TrainMethod, SchedulerType, FirstStepRate, DataOrder, IntervalStrategy, super::Placement);

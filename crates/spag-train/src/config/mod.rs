@@ -12,7 +12,7 @@ use spag_model::{Activations, WeightDtype};
 
 use crate::error::{Error, Result};
 
-pub use choices::{DataOrder, IntervalStrategy, SchedulerType, TrainMethod};
+pub use choices::{DataOrder, FirstStepRate, IntervalStrategy, SchedulerType, TrainMethod};
 pub use placement::{Placement, ShardingPlan, ShardingRequest, ZeroStage};
 
 /// All settings of a training run; every key has the reference's flag name.
@@ -40,6 +40,9 @@ pub struct TrainConfig {
     pub learning_rate: f64,
     /// Shape of the schedule.
     pub lr_scheduler_type: SchedulerType,
+    /// Rate of the first step under the scheduler of a DeepSpeed file.
+    #[serde(skip_serializing_if = "FirstStepRate::is_default")]
+    pub deepspeed_first_step: FirstStepRate,
     /// Share of the steps for linear warm-up, rounded up.
     pub warmup_ratio: f64,
     /// Steps of warm-up; overrides the ratio.
@@ -95,6 +98,7 @@ impl Default for TrainConfig {
             max_steps: None,
             learning_rate: 5e-5,
             lr_scheduler_type: SchedulerType::Linear,
+            deepspeed_first_step: FirstStepRate::Min,
             warmup_ratio: 0.0,
             warmup_steps: None,
             weight_decay: 0.0,

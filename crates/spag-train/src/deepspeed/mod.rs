@@ -77,7 +77,7 @@ impl RunFacts<'_> {
     }
 
     fn warmup_steps(&self) -> u64 {
-        Schedule::new(self.config, self.total_steps).warmup_steps() as u64
+        Schedule::warmup_steps(self.config, self.total_steps) as u64
     }
 }
 

@@ -39,10 +39,19 @@ pub(crate) enum WarmupType {
 }
 
 impl Scheduler {
+    /// The name in DeepSpeed files.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::WarmupLR(_) => "WarmupLR",
+            Self::WarmupDecayLR(_) => "WarmupDecayLR",
+        }
+    }
+
     /// The rate of optimizer step `step` (0 for the first).
     ///
     /// DeepSpeed advances its schedule after each step and starts at the minimum, so the first two steps both have the
-    /// minimum rate. A warm-up of fewer than 2 steps counts as 2.
+    /// minimum rate. (Up to 0.15.2 the first step has the optimizer's rate: see
+    /// [`FirstStepRate`](crate::FirstStepRate).) A warm-up of fewer than 2 steps counts as 2.
     pub(crate) fn rate(&self, step: u64) -> f64 {
         let (Self::WarmupLR(params) | Self::WarmupDecayLR(params)) = self;
         let rise = params.warmup_max_lr - params.warmup_min_lr;
@@ -54,7 +63,7 @@ impl Scheduler {
         let (Self::WarmupLR(params) | Self::WarmupDecayLR(params)) = self;
         let warmup = params.warmup_num_steps.max(2) as f64;
         match (params.warmup_type, self) {
-            (WarmupType::Log, _) if iteration < warmup => (iteration + 1.0).ln() / warmup.ln(),
+            (WarmupType::Log, _) if iteration < warmup => (1.0 / warmup.ln()) * (iteration + 1.0).ln(),
             (WarmupType::Linear, _) if iteration < warmup => iteration / warmup,
             (_, Self::WarmupLR(_)) => 1.0,
             (_, Self::WarmupDecayLR(_)) => {

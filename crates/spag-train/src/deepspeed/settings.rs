@@ -37,6 +37,11 @@ impl DeepSpeed {
         let Zero { stage, offload_optimizer, offload_param, .. } = &self.zero_optimization;
         ShardingPlan { stage: *stage, optimizer: offload_optimizer.device, parameters: offload_param.device }
     }
+
+    /// The name of the file's scheduler, which replaces `--lr_scheduler_type`.
+    pub fn scheduler_name(&self) -> Option<&'static str> {
+        self.scheduler.as_ref().map(Scheduler::name)
+    }
 }
 
 /// A feature that is on or off.

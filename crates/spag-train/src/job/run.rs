@@ -1,7 +1,7 @@
 //! The steps of a training run, from reading its files to writing the finished model.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -80,10 +80,15 @@ fn train(
         None => None,
     };
     let model_dir = saved.as_ref().map_or(job.model_name_or_path.as_path(), SavedRun::dir).to_owned();
+    check_dropout(job, &model_dir)?;
     let tokenizer = spag_model::load_tokenizer(&model_dir)?;
     let dataset = Dataset::read(files, &tokenizer, job.config.max_length)?;
     let deepspeed = deepspeed(job, dataset.samples().len(), group.size())?;
     let architecture = check_checkpoint(&model_dir)?;
+    if let (Some(file), Some(name)) = (&job.deepspeed, deepspeed.as_ref().and_then(DeepSpeed::scheduler_name)) {
+        let (file, kind) = (file.display(), job.config.lr_scheduler_type);
+        progress.message(&format!("note: the scheduler of {file}, {name}, replaces --lr_scheduler_type {kind}"));
+    }
     let file = deepspeed.as_ref().map(DeepSpeed::sharding_plan);
     let request = ShardingRequest::new(job.zero_stage, job.offload_optimizer, job.offload_param, file)?;
     let plan = fit(&architecture, &job.config, request, (group.size(), env.local_size), &device)?;
@@ -196,6 +201,19 @@ fn check_agreement(
     ]);
     let facts: Vec<(&str, String)> = facts.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     Ok(agree(group, &facts)?)
+}
+
+/// Refuses models with dropout, which acts in training only. A reference model has it too while the model trains.
+fn check_dropout(job: &TrainJob, model: &Path) -> Result<()> {
+    let reference = loss::build(&job.config).needs_reference().then(|| job.reference_dir());
+    for dir in std::iter::once(model).chain(reference) {
+        let path = dir.join("config.json");
+        // A model that cannot be read is reported where it is loaded.
+        if let Some((key, value)) = LlamaConfig::from_file(&path).ok().and_then(|config| config.dropout()) {
+            return Err(Error::Dropout { path, key, value });
+        }
+    }
+    Ok(())
 }
 
 /// The settings of the DeepSpeed file, checked against those of the run.

@@ -8,6 +8,7 @@ use super::*;
 use crate::config::{Placement, ZeroStage};
 
 mod any;
+mod curves;
 mod faults;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -58,7 +59,13 @@ fn file_of_the_paper_resolves() -> Outcome {
         bf16: Switch { enabled: true },
         fp16: Switch { enabled: false },
         optimizer: Optimizer::AdamW(AdamWParams { lr: 5e-6, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.0 }),
-        scheduler: None,
+        scheduler: Some(Scheduler::WarmupDecayLR(SchedulerParams {
+            warmup_min_lr: 0.0,
+            warmup_max_lr: 5e-6,
+            warmup_num_steps: 30,
+            warmup_type: WarmupType::Log,
+            total_num_steps: Some(1000),
+        })),
         zero_optimization: Zero {
             stage: ZeroStage::Parameters,
             offload_optimizer: cpu,
