@@ -13,7 +13,11 @@ const SETTINGS: &str = "--train_method SFTwithKL --lm_kl_coeff 0.1 --per_device_
 /// `spag-train` with the paper's file.
 fn train(output: &Path, steps: &str, more: &[&str]) -> Command {
     let mut command = train_command(output);
-    command.args(SETTINGS.split(' ')).args(["--max_steps", steps]).arg("--deepspeed").arg(root().join("configs/default_offload_opt_param.json"));
+    command
+        .args(SETTINGS.split(' '))
+        .args(["--max_steps", steps])
+        .arg("--deepspeed")
+        .arg(root().join("configs/default_offload_opt_param.json"));
     command.args(more);
     command
 }

@@ -37,8 +37,8 @@ pub(crate) struct AssignArgs {
     /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Credit")]
     judge: JudgeKind,
-    /// Prompts to use instead of the built-in ones (JSON).
-    #[arg(long, value_name = "FILE", help_heading = "Wording")]
+    /// Prompts to use instead of the built-in ones (JSON). Without the flag, those of the environment variable SPAG_PROMPTS.
+    #[arg(long, value_name = "FILE", env = prompts::VARIABLE, hide_env = true, help_heading = "Wording")]
     prompts: Option<PathBuf>,
     /// Seed of the choice of prompts.
     #[arg(long, value_name = "N", default_value_t = CreditConfig::default().seed, help_heading = "Wording")]
@@ -60,6 +60,8 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         CreditConfig { decay_weight: args.decay_weight, norm: args.reward_norm, judge: args.judge, seed: args.seed };
     let threads = args.threads.and_then(NonZeroUsize::new);
     let threads = threads.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    let made_from = prompts::samples_from(&job.input, &prompts)?;
     let summary = assign_rewards_in_files(&job, &prompts, &config, threads)?;
+    made_from.write_of(&job.output)?;
     exit::say(format_args!("{summary}{} written to {}", "samples", job.output.display()))
 }

@@ -9,7 +9,7 @@ use std::{
 use clap::Parser;
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, WordList};
-use spag_io::Progress;
+use spag_io::{PlayedGames, Progress, Provenance};
 use spag_selfplay::{EndpointKeys, Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats, limits};
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     players::{Players, TokenCounts},
 };
 use spag_cli::{
-    Error, GameArgs, LineEvery, PlayerArgs, Result, TerminalProgress, TokenSource, exit,
+    Error, GameArgs, LineEvery, PlayerArgs, Result, TaskType, TerminalProgress, TokenSource, exit,
     flags::{self, Task},
     threads,
 };
@@ -98,6 +98,10 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     if env.rank == 0 {
         keys.notes().iter().for_each(|note| exit::note(format_args!("note: {note}")));
     }
+    let made = made_from(args, &words, &prompts);
+    if env.rank == 0 {
+        check_models(args, &prompts, &made)?;
+    }
     let mut job = job(args, words, env)?.open()?;
     if env.world_size > 1 {
         // Before models are loaded, which may take longer than the join timeout.
@@ -132,6 +136,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     match job.finish(&run)? {
         Finished::ByRankZero => exit::say(&run),
         Finished::Written { results, stats, missing, lost } => {
+            made.write_of(&results)?;
             exit::say(format_args!("{} games in {}\n{stats}\n{run}", stats.counts().games(), results.display()))?;
             match lost.into_iter().next() {
                 _ if missing > 0 => {
@@ -173,6 +178,27 @@ fn first_failed(file: &Path) -> Option<String> {
     let (game, reason) = (episode.extra.get("game")?.as_u64()?, episode.extra.get("reason")?.as_str()?);
     let reason = spag_io::abridge(reason, 500);
     Some(format!("game {game} on \"{}\": {}", spag_io::quote(&episode.target_word), spag_io::escape(&reason)))
+}
+
+/// What the games are made from, for the record beside the results.
+fn made_from(args: &PlayArgs, words: &[String], prompts: &PromptSet) -> Provenance {
+    let games = PlayedGames::new(args.players.sampling.seed, words);
+    Provenance { wordings: vec![prompts.wordings().clone()], games: vec![games] }
+}
+
+/// Warns of models that were trained with other prompts, or on the same games.
+fn check_models(args: &PlayArgs, prompts: &PromptSet, made: &Provenance) -> Result<()> {
+    let mut folders = Vec::new();
+    for player in [&args.attacker_model_name_or_path, &args.defender_model_name_or_path] {
+        if let PlayerSpec::Model(folder) = player
+            && !folders.contains(&folder.as_path())
+        {
+            folders.push(folder.as_path());
+        }
+    }
+    // Greedy games are the same with any seed.
+    let drawn = args.players.sampling.task_type == TaskType::Sampling;
+    spag_cli::prompts::check_models(&folders, prompts, made.games.first().filter(|_| drawn))
 }
 
 /// The job that the flags describe.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
 use spag_train::{
-    DataOrder, FirstStepRate, IntervalStrategy, Placement, SchedulerType, Start, TrainConfig, TrainMethod, ZeroStage, limits,
+    DataOrder, FirstStepRate, IntervalStrategy, Placement, SchedulerType, Start, TrainConfig, TrainMethod, ZeroStage,
+    limits,
 };
 
 use spag_cli::{DeviceArgs, Error, Result, flags};

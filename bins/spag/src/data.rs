@@ -29,8 +29,8 @@ pub(crate) struct ImitationArgs {
     /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper")]
     judge: JudgeKind,
-    /// Prompts to use instead of the built-in ones (JSON).
-    #[arg(long, value_name = "FILE")]
+    /// Prompts to use instead of the built-in ones (JSON). Without the flag, those of the environment variable SPAG_PROMPTS.
+    #[arg(long, value_name = "FILE", env = prompts::VARIABLE, hide_env = true)]
     prompts: Option<PathBuf>,
     /// Seed of the choice of prompts.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -58,7 +58,9 @@ pub(crate) fn run(command: DataCommand) -> Result<()> {
         DataCommand::Imitation(args) => {
             let prompts = prompts::load(args.prompts.as_deref())?;
             let (from, to) = (args.input_data_path, args.output_data_path);
+            let made_from = prompts::samples_from(&from, &prompts)?;
             let summary = convert_imitation(&from, &to, &prompts, args.judge, args.seed)?;
+            made_from.write_of(&to)?;
             exit::say(format_args!("{summary}samples in {}", to.display()))
         }
         DataCommand::Alpaca(args) => {

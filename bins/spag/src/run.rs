@@ -8,12 +8,13 @@ use spag_dist::{JoinOptions, LaunchEnv};
 use spag_io::Silent;
 use spag_pipeline::{RunConfig, render_text};
 
-use spag_cli::{Result, TerminalProgress, exit, threads};
+use spag_cli::{Result, TerminalProgress, exit, prompts, threads};
 
 /// Run the whole loop: imitation, rounds of self-play and training, evaluation, report.
 ///
 /// The same command resumes an interrupted run and skips finished stages. With several ranks (spag launch, torchrun, srun,
-/// mpirun) all ranks play and train.
+/// mpirun) all ranks play and train. The prompts are those of the configuration; if it names none, those of the environment
+/// variable SPAG_PROMPTS.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct RunArgs {
@@ -27,7 +28,8 @@ pub(crate) struct RunArgs {
 
 pub(crate) fn run(args: RunArgs) -> Result<()> {
     let env = LaunchEnv::detect()?;
-    let config = RunConfig::load(&args.config, &args.set)?;
+    let mut config = RunConfig::load(&args.config, &args.set)?;
+    config.prompts = config.prompts.or_else(prompts::from_environment);
     threads::start()?;
     // A stage that runs on one rank may take long. Heartbeats detect lost ranks.
     let options = JoinOptions { collective_timeout: Duration::from_secs(24 * 3600), ..JoinOptions::detect()? };

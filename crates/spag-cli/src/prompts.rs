@@ -1,17 +1,31 @@
-//! The prompts that a program uses.
+//! The prompts that a program uses, and warnings where they are others than before.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use spag_game::PromptSet;
+use spag_io::{PlayedGames, Provenance, Wordings};
 
-use crate::Result;
+use crate::{Result, exit};
 
-/// The prompts of a file, or the built-in ones if `file` is `None`.
+/// The environment variable that names the file of prompts where no `--prompts` does.
+pub const VARIABLE: &str = "SPAG_PROMPTS";
+
+/// The file that [`VARIABLE`] names. An empty value names none.
+pub fn from_environment() -> Option<PathBuf> {
+    std::env::var_os(VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from)
+}
+
+/// An empty name, of a script's empty variable, is no file.
+fn named(file: Option<&Path>) -> Option<&Path> {
+    file.filter(|file| !file.as_os_str().is_empty())
+}
+
+/// The prompts of a file, or the built-in ones if `file` is `None` or empty.
 ///
 /// # Errors
 /// The file cannot be read or is not a set of prompts.
 pub fn load(file: Option<&Path>) -> Result<PromptSet> {
-    Ok(file.map(PromptSet::load).transpose()?.unwrap_or_default())
+    Ok(named(file).map(PromptSet::load).transpose()?.unwrap_or_default())
 }
 
 /// The first 16 hexadecimal digits of the file's SHA-256, or `built-in`. Records of games contain it, so that a run
@@ -20,8 +34,51 @@ pub fn load(file: Option<&Path>) -> Result<PromptSet> {
 /// # Errors
 /// The file cannot be read.
 pub fn fingerprint(file: Option<&Path>) -> Result<String> {
-    let Some(path) = file else { return Ok("built-in".to_owned()) };
+    let Some(path) = named(file) else { return Ok("built-in".to_owned()) };
     let mut digest = spag_io::sha256_file(path)?;
     digest.truncate(16);
     Ok(digest)
+}
+
+/// The record of samples that are to be made from the games in `input`. Warns if the games were played with other prompts.
+///
+/// # Errors
+/// The record of the games is damaged.
+pub fn samples_from(input: &Path, prompts: &PromptSet) -> Result<Provenance> {
+    let played = Provenance::read_of(input)?.unwrap_or_default();
+    let now = prompts.wordings();
+    if let Some(then) = played.other_wordings(now) {
+        warn_of_mixing(then, &format!("the games in {} were played with", input.display()), now, "the samples use");
+    }
+    Ok(Provenance { wordings: vec![now.clone()], games: played.games })
+}
+
+/// Warns if one of the models in `folders` was trained with other prompts, or on the very `games` that are to be played
+/// now.
+///
+/// # Errors
+/// The record of a model is damaged.
+pub fn check_models(folders: &[&Path], prompts: &PromptSet, games: Option<&PlayedGames>) -> Result<()> {
+    let mut warned = [false; 2];
+    for folder in folders {
+        let Some(trained) = Provenance::read_of(folder)? else { continue };
+        let (now, model) = (prompts.wordings(), folder.display());
+        if let Some(then) = trained.other_wordings(now).filter(|_| !warned[0]) {
+            warn_of_mixing(then, &format!("the model {model} was trained with"), now, "these games use");
+            warned[0] = true;
+        }
+        if let Some(games) = games.filter(|games| trained.games.contains(games) && !warned[1]) {
+            exit::note(format_args!(
+                "warning: the model {model} was trained on games with --seed {} and these words; where training has \
+                 hardly changed it, it plays the same games again; take another --seed for each round",
+                games.seed
+            ));
+            warned[1] = true;
+        }
+    }
+    Ok(())
+}
+
+fn warn_of_mixing(then: &Wordings, did: &str, now: &Wordings, does: &str) {
+    exit::note(format_args!("warning: {did} the wordings of {then}, but {does} those of {now}"));
 }

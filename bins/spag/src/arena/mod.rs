@@ -117,6 +117,11 @@ impl<'a> Arena<'a> {
         }
         let words = list.words;
         let prompts = args.rules.prompts()?;
+        let folders = players.iter().filter_map(|player| match &player.player {
+            PlayerSpec::Model(folder) => Some(folder.as_path()),
+            PlayerSpec::Endpoint(_) => None,
+        });
+        spag_cli::prompts::check_models(&folders.collect::<Vec<_>>(), &prompts, None)?;
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
         let games =
             game_specs(words.iter().cycle().take(args.games), args.rules.taboo_max_turns, args.playing.sampling.seed);

@@ -7,7 +7,7 @@ mod template;
 use std::path::Path;
 
 use rand::Rng;
-use spag_io::cause;
+use spag_io::{Wordings, cause};
 
 use crate::episode::{EpisodeView, Utterance, UtteranceView};
 use crate::error::{Error, Result};
@@ -66,6 +66,7 @@ pub use file::UtteranceRule;
 #[derive(Clone, Debug)]
 pub struct PromptSet {
     file: PromptFile,
+    wordings: Wordings,
 }
 
 /// The most bytes of a prompt file.
@@ -73,10 +74,24 @@ const MAX_BYTES: u64 = 1 << 24;
 
 const EMBEDDED: &str = include_str!("../../data/prompts.json");
 
+fn wordings(file: &str, bytes: &[u8]) -> Wordings {
+    Wordings { file: file.to_owned(), sha256: spag_io::sha256(bytes) }
+}
+
+fn parse(bytes: &[u8]) -> std::result::Result<PromptFile, String> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let file: PromptFile = serde_json::from_slice(bytes).map_err(|e| cause::<PromptFile>(bytes, "file", &e))?;
+    file.check()?;
+    Ok(file)
+}
+
 impl Default for PromptSet {
     fn default() -> Self {
         // A test checks the embedded file.
-        Self { file: serde_json::from_str(EMBEDDED).unwrap_or_default() }
+        Self {
+            file: serde_json::from_str(EMBEDDED).unwrap_or_default(),
+            wordings: wordings("built-in", EMBEDDED.as_bytes()),
+        }
     }
 }
 
@@ -88,14 +103,13 @@ impl PromptSet {
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let bytes = spag_io::read_whole(path, MAX_BYTES)?;
-        Self::parse(&bytes).map_err(|reason| Error::Prompts { path: path.to_owned(), reason })
+        let file = parse(&bytes).map_err(|reason| Error::Prompts { path: path.to_owned(), reason })?;
+        Ok(Self { file, wordings: wordings(&path.to_string_lossy(), &bytes) })
     }
 
-    fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let file: PromptFile = serde_json::from_slice(bytes).map_err(|e| cause::<PromptFile>(bytes, "file", &e))?;
-        file.check()?;
-        Ok(Self { file })
+    /// The path and the digest of the file, for records of what was made with it.
+    pub fn wordings(&self) -> &Wordings {
+        &self.wordings
     }
 
     /// How a model's completion of a playing prompt becomes an utterance.
@@ -134,8 +148,8 @@ mod tests {
 
     #[test]
     fn embedded_file_passes_every_check() {
-        let set = PromptSet::parse(EMBEDDED.as_bytes()).unwrap();
-        assert_eq!((set.file.rules.len(), set.utterances()), (8, UtteranceRule::AsDecoded));
-        assert!(set.file.rules.iter().all(|text| text.placeholders().any(|name| name == "max_turns")));
+        let file = parse(EMBEDDED.as_bytes()).unwrap();
+        assert_eq!((file.rules.len(), file.utterances), (8, UtteranceRule::AsDecoded));
+        assert!(file.rules.iter().all(|text| text.placeholders().any(|name| name == "max_turns")));
     }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use spag_game::{FailedGame, FinishedGame, GameRecord, GameSink, PlayConfig, Role, Seats, play_games};
-use spag_io::{Progress, write_jsonl_atomically};
+use spag_io::{PlayedGames, Progress, Provenance, write_jsonl_atomically};
 use spag_selfplay::{Ending, GameCounts, game_specs, play_shared};
 
 use super::context::RunContext;
@@ -32,6 +32,7 @@ pub(super) struct OpenGameSet<'a> {
     run: RunContext<'a>,
     /// The file of all games, which is also the record of rank 0.
     path: PathBuf,
+    seed: u64,
     record: GameRecord,
 }
 
@@ -62,7 +63,7 @@ impl GameSet {
             rank => self.path.with_extension(format!("rank{rank}.jsonl")),
         };
         let record = GameRecord::open(own, specs, self.players)?;
-        let mut open = OpenGameSet { run, path: self.path, record };
+        let mut open = OpenGameSet { run, path: self.path, seed: self.seed, record };
         open.merge_other_ranks()?;
         // All ranks must have read the same games before one of them plays.
         run.ranks.barrier()?;
@@ -133,9 +134,11 @@ impl OpenGameSet<'_> {
 
     /// Writes all games into one file, in order, and deletes the files of other ranks.
     fn finish(self) -> Result<()> {
-        let Self { run, path, record } = self;
+        let Self { run, path, seed, record } = self;
         run.ranks.on_rank_0(|| {
             write_jsonl_atomically(&path, &record.into_episodes())?;
+            let wordings = vec![run.inputs.prompts.wordings().clone()];
+            Provenance { wordings, games: vec![PlayedGames::new(seed, &run.inputs.words)] }.write_of(&path)?;
             rank_files(&path)?.iter().try_for_each(|file| fs::remove_file(file).map_err(Error::io("delete it", file)))
         })
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use spag_game::read_episodes;
-use spag_io::Progress;
+use spag_io::{Progress, Provenance};
 use spag_rewards::{CreditConfig, Sample, assign_rewards, convert_imitation, read_samples, write_samples};
 use spag_train::{Start, TrainConfig, TrainJob};
 
@@ -37,13 +37,17 @@ pub(super) fn train(
     done.note_seed("wordings", wordings);
     done.note_seed("sft", sft);
     done.note_seed("train", training);
-    let write = || match method {
-        Method::Imitation => {
-            let (prompts, judge) = (&run.inputs.prompts, run.config.judge);
-            convert_imitation(stage.episodes(), stage.samples(), prompts, judge, wordings)?;
-            Ok(())
+    let write = || -> Result<()> {
+        match method {
+            Method::Imitation => {
+                let (prompts, judge) = (&run.inputs.prompts, run.config.judge);
+                convert_imitation(stage.episodes(), stage.samples(), prompts, judge, wordings)?;
+            }
+            Method::OfflinePo => write_samples(stage.samples(), &samples(run, stage, wordings, sft)?)?,
         }
-        Method::OfflinePo => Ok(write_samples(stage.samples(), &samples(run, stage, wordings, sft)?)?),
+        let played = Provenance::read_of(stage.episodes())?.unwrap_or_default();
+        let wordings = vec![run.inputs.prompts.wordings().clone()];
+        Ok(Provenance { wordings, games: played.games }.write_of(stage.samples())?)
     };
     done.timed("credit", || run.ranks.on_rank_0(write))?;
     let count = read_samples(stage.samples())?.len();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use spag_io::{sync_folder, write_atomically};
+use spag_io::{Provenance, sync_folder, write_atomically};
 use spag_model::{Tokenizer, WeightDtype, WeightSource, WriteOptions, WrittenFile, save_checkpoint, write_buffers};
 
 use super::state::{DataPosition, FORMAT, SavedState};
@@ -25,6 +25,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) ranks: usize,
     /// SHA-256 of ℓ_ref by the name of their file.
     pub(crate) reference_sha256: BTreeMap<String, String>,
+    /// The record of the model's data, written beside the weights.
+    pub(crate) made_from: &'a Provenance,
 }
 
 impl Origin<'_> {
@@ -74,6 +76,7 @@ fn fill(dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<()> {
         let inside = |file: WrittenFile| WrittenFile { name: format!("{TRAINER_STATE}/{}", file.name), ..file };
         files.extend(written.into_iter().map(inside));
     }
+    origin.made_from.write_of(dir)?;
     let step = trainer.position().step;
     let state = SavedState {
         format: FORMAT,

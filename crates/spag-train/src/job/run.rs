@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use serde_json::Value;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
-use spag_io::Progress;
+use spag_io::{Progress, Provenance};
 use spag_model::{
     Llama, LlamaConfig, LoadOptions, Network, OpenDevice, Tokenizer, WriteOptions, check_checkpoint, load_model_with,
     save_checkpoint,
 };
 
 use super::output::{OutputDir, RankObserver};
+use super::provenance::Sources;
 use super::{Start, TrainJob};
 use crate::batch_sampler::BatchSampler;
 use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
@@ -98,6 +99,12 @@ fn train(
         offload_optimizer: Some(plan.optimizer),
         ..job.clone()
     };
+    // The other ranks write no model.
+    let sources = output.as_ref().map(|_| Sources::read(job)).transpose()?;
+    if let Some(warning) = sources.as_ref().and_then(|sources| sources.warning.as_ref()) {
+        progress.message(warning);
+    }
+    let made_from = sources.map(|sources| sources.record).unwrap_or_default();
     let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
     let scheduler = deepspeed.as_ref().and_then(|settings| settings.scheduler.clone());
     let data_sha256 = dataset.content_digest();
@@ -109,6 +116,7 @@ fn train(
         samples: dataset.samples().len(),
         ranks: group.size(),
         reference_sha256: BTreeMap::new(),
+        made_from: &made_from,
     };
     if let Some(saved) = &saved {
         let differences = saved.state().differences(&origin);
@@ -147,7 +155,7 @@ fn train(
     if let Some(output) = &output {
         output.check()?;
     }
-    finish(job, &trainer, &tokenizer)?;
+    finish(job, &trainer, &tokenizer, &made_from)?;
     // The folder may have been removed while the model was written into it.
     if let Some(output) = &output {
         output.check()?;
@@ -257,12 +265,14 @@ fn with_reference(
 }
 
 /// Writes the finished model, on rank 0.
-fn finish(job: &TrainJob, trainer: &Trainer<'_>, tokenizer: &Tokenizer) -> Result<()> {
+fn finish(job: &TrainJob, trainer: &Trainer<'_>, tokenizer: &Tokenizer, made_from: &Provenance) -> Result<()> {
     if trainer.group().rank() > 0 {
         return checkpoint::gather_layers(trainer.weights());
     }
     let dir = job.model_dir.as_ref().unwrap_or(&job.output_dir);
     let options = WriteOptions::new(job.config.dtype());
+    std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
+    made_from.write_of(dir)?;
     save_checkpoint(trainer.network().config(), trainer.weights(), Some(tokenizer), dir, options)?;
     Ok(())
 }
