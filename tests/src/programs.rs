@@ -37,8 +37,9 @@ fn programs() -> &'static Path {
     })
 }
 
-/// Variables by which launchers describe ranks and their rendezvous.
-const LAUNCHER_VARIABLES: [&str; 10] = [
+/// Variables by which launchers describe ranks and their rendezvous, and the one that names wordings.
+const READ_VARIABLES: [&str; 11] = [
+    "SPAG_PROMPTS",
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -51,11 +52,11 @@ const LAUNCHER_VARIABLES: [&str; 10] = [
     "SPAG_RESTART_COUNT",
 ];
 
-/// A program of the repository, started in its root and without a launcher's variables.
+/// A program of the repository, started in its root and without the variables that programs read.
 pub fn program(name: &str) -> Command {
     let mut command = Command::new(programs().join(name));
     command.current_dir(root());
-    for variable in LAUNCHER_VARIABLES {
+    for variable in READ_VARIABLES {
         command.env_remove(variable);
     }
     command
