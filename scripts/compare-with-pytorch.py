@@ -8,7 +8,8 @@
     python scripts/compare-with-pytorch.py O --model M --ref R --data D.json
 
 The settings are read from O/train_config.json, which spag-train writes. Everything else (batches, padding, losses,
-clipping, AdamW, the schedule) is computed here with torch and transformers alone, in f32 on the CPU. Prints one JSON
+clipping, AdamW, the schedule) is computed here with torch and transformers alone, in f32 on the CPU; the scheduler of a
+DeepSpeed file is that of the package deepspeed (with --deepspeed_first_step max: up to 0.15.2). Prints one JSON
 line: the worst differences of loss, learning rate and gradient norm over all steps, and of the final weights.
 Needs torch, transformers and safetensors; exits with 1 if --tolerance is exceeded.
 """
@@ -79,6 +80,24 @@ def rate(config, step, total):
     return config["learning_rate"] * factor.get(kind, 1.0)
 
 
+def rates(config, output_dir, total):
+    """The rate of each step, and the one after the last."""
+    path = f"{output_dir}/deepspeed_config.json"
+    scheduler = json.load(open(path)).get("scheduler") if config.get("deepspeed") else None
+    if scheduler is None:
+        return [rate(config, step, total) for step in range(total + 1)]
+    from deepspeed.runtime import lr_schedules
+
+    optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=config["learning_rate"])
+    schedule = getattr(lr_schedules, scheduler["type"])(optimizer, **scheduler["params"])
+    taken = []
+    for _ in range(total + 1):
+        taken.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return taken
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output_dir")
@@ -115,10 +134,11 @@ def main():
     count = min(count, len(micros))
     ours = [json.loads(l) for l in open(f"{args.output_dir}/metrics.jsonl")]
     ours = {line["step"]: line for line in ours if "loss" in line}
+    schedule = rates(config, args.output_dir, total)
     worst = {"loss": 0.0, "grad_norm": 0.0, "learning_rate": 0.0}
     for step in range(total):
         for group in optimizer.param_groups:
-            group["lr"] = rate(config, step, total)
+            group["lr"] = schedule[step]
         value = 0.0
         for k in range(count):
             micro = micros[(step * count + k) % len(micros)]
@@ -132,7 +152,7 @@ def main():
         apart = lambda a, b: abs(a - b) / max(abs(b), 1e-3)
         worst["loss"] = max(worst["loss"], apart(line["loss"], value))
         worst["grad_norm"] = max(worst["grad_norm"], apart(line["grad_norm"], norm))
-        worst["learning_rate"] = max(worst["learning_rate"], abs(line["learning_rate"] - rate(config, step + 1, total)))
+        worst["learning_rate"] = max(worst["learning_rate"], abs(line["learning_rate"] - schedule[step + 1]))
     final = load_file(f"{args.output_dir}/model.safetensors")
     weights, beyond, elements = 0.0, 0, 0
     for name, tensor in model.state_dict().items():
