@@ -19,6 +19,8 @@ const IN_FOLDER: &str = "spag-provenance.json";
 const BESIDE_FILE: &str = ".provenance.json";
 /// The most bytes of a record.
 const MAX_BYTES: u64 = 1 << 20;
+/// The most wordings and the most runs of games of a record, of which the last ones are left out.
+const MOST: usize = 500;
 
 /// What games, samples or a model were made from.
 ///
@@ -94,10 +96,12 @@ impl Provenance {
             }
             read => read?,
         };
-        serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+        let mut made: Self = serde_json::from_slice(&bytes).map_err(|error| {
             let reason = format!("{}; delete it to go on without it", cause::<Self>(&bytes, "file", &error));
             Error::Json { path: record, reason }
-        })
+        })?;
+        made.shorten();
+        Ok(Some(made))
     }
 
     /// Writes the record of a file or of the model in a folder, or deletes that of an earlier one if this is empty. Does
@@ -126,7 +130,12 @@ impl Provenance {
         self.wordings.first().filter(|_| !known)
     }
 
-    /// Adds what is not in here yet.
+    fn shorten(&mut self) {
+        self.wordings.truncate(MOST);
+        self.games.truncate(MOST);
+    }
+
+    /// Adds what is not in here yet, at the end.
     pub fn extend(&mut self, other: Self) {
         for wordings in other.wordings {
             if self.wordings.iter().all(|known| known.sha256 != wordings.sha256) {
@@ -138,6 +147,7 @@ impl Provenance {
                 self.games.push(games);
             }
         }
+        self.shorten();
     }
 }
 
