@@ -59,7 +59,7 @@ def loss_of(config, model, reference, rows, batch):
     if config["train_method"] == "SFTwithKL":
         return (weight * (-log_prob + beta * log_prob.exp() * (log_prob - ref))).mean()
     sft = torch.tensor([float(r.get("type") == "sft") for r in rows])
-    reward = torch.tensor([float(r.get("reward", 0.0)) for r in rows])
+    reward = torch.tensor([float(r.get("reward", 1.0)) for r in rows])
     ratio = (log_prob - ref).exp()
     advantage = reward - beta * (log_prob - ref)
     clipped = ratio.clamp(1 - config["clip_range"], 1 + config["clip_range"])
