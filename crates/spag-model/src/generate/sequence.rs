@@ -98,11 +98,11 @@ impl Sequence {
         if self.config.stop_tokens.contains(&choice.token) {
             return Ok(Some(FinishReason::StopToken));
         }
-        let generated = self.tokens.len() - self.prompt;
-        if self.text.push(&self.config, tokenizer, choice.token, generated)? {
+        let completion = &self.tokens[self.prompt..];
+        if self.text.push(&self.config, tokenizer, completion)? {
             return Ok(Some(FinishReason::StopString));
         }
-        Ok((generated >= self.config.max_new_tokens).then_some(FinishReason::Length))
+        Ok((completion.len() >= self.config.max_new_tokens).then_some(FinishReason::Length))
     }
 
     /// Builds the completion.

@@ -15,7 +15,7 @@ pub enum CompletionText {
     AfterPrompt,
 }
 
-/// The text of a completion so far, and what ends it.
+/// The text of a completion so far, for stop strings.
 pub(super) struct StreamedText {
     detokenizer: Detokenizer,
     text: String,
@@ -25,30 +25,29 @@ impl StreamedText {
     /// The text of a completion of `prompt`.
     pub(super) fn new(config: &GenerationConfig, prompt: &[u32]) -> Self {
         let detokenizer = match config.text {
-            CompletionText::Alone => Detokenizer::default(),
-            CompletionText::AfterPrompt => Detokenizer::after(prompt),
+            CompletionText::AfterPrompt if !config.stop_strings.is_empty() => Detokenizer::after(prompt),
+            CompletionText::AfterPrompt | CompletionText::Alone => Detokenizer::default(),
         };
         Self { detokenizer, text: String::new() }
     }
 
-    /// Appends a token, the `generated`-th of the completion. Returns whether the text ends here.
+    /// Appends the last token of `completion`. Returns whether the text ends there.
     pub(super) fn push(
         &mut self,
         config: &GenerationConfig,
         tokenizer: &Tokenizer,
-        token: u32,
-        generated: usize,
+        completion: &[u32],
     ) -> Result<bool> {
-        // EOS is banned before `min_new_tokens`. If it is spelled there, the text ends but the completion goes on.
-        let eos = match config.text {
-            CompletionText::AfterPrompt if generated >= config.min_new_tokens => tokenizer.eos_text(),
-            CompletionText::AfterPrompt | CompletionText::Alone => None,
-        };
-        if config.stop_strings.is_empty() && config.text == CompletionText::Alone {
-            return Ok(false);
+        let Some(token) = completion.last() else { return Ok(false) };
+        if !config.stop_strings.is_empty() {
+            self.text.push_str(&self.detokenizer.push(tokenizer, *token)?);
+            if stop_at(config, &self.text).is_some() {
+                return Ok(true);
+            }
         }
-        self.text.push_str(&self.detokenizer.push(tokenizer, token)?);
-        Ok(stop_at(config, &self.text).is_some() || eos.is_some_and(|eos| self.text.contains(eos)))
+        // EOS is banned before `min_new_tokens`. If it is spelled there, the text ends but the completion goes on.
+        let may_end = config.text == CompletionText::AfterPrompt && completion.len() >= config.min_new_tokens;
+        if may_end { tokenizer.spells_eos(completion) } else { Ok(false) }
     }
 }
 

@@ -66,8 +66,23 @@ impl Tokenizer {
         Ok(text)
     }
 
+    /// Whether the last tokens of `completion` spell EOS. The completing token must have been appended just now: only a
+    /// token whose text has the last character of EOS is looked at, since this is called for every token.
+    pub(crate) fn spells_eos(&self, completion: &[u32]) -> Result<bool> {
+        let (Some(eos), Some(token)) = (self.eos_text(), completion.last()) else { return Ok(false) };
+        // In vocabularies of bytes, too, ASCII is spelled as it is.
+        let last = eos.chars().next_back().filter(char::is_ascii_graphic);
+        let piece = self.inner.id_to_token(*token);
+        if last.is_some_and(|last| piece.is_none_or(|piece| !piece.contains(last))) {
+            return Ok(false);
+        }
+        // Other tokens have at least a byte each, except for a few that are skipped.
+        let from = completion.len().saturating_sub(eos.len() + 8);
+        Ok(self.decode(&completion[from..])?.contains(eos))
+    }
+
     /// The text of the EOS token.
-    pub(crate) fn eos_text(&self) -> Option<&str> {
+    fn eos_text(&self) -> Option<&str> {
         self.eos_text.as_deref().filter(|text| !text.is_empty())
     }
 }

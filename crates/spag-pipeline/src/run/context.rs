@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spag_dist::queue::Queue;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text};
-use spag_game::PromptSet;
+use spag_game::{PromptSet, WordList};
 use spag_io::Progress;
 use spag_model::{
     Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LlamaConfig, LoadOptions, MemoryBudget, Sampling,
@@ -114,10 +114,17 @@ pub(super) struct RunInputs {
 }
 
 impl RunInputs {
-    pub(super) fn load(config: &RunConfig) -> Result<Self> {
+    /// Reads the inputs. A list with repeated words or blank lines is shown.
+    pub(super) fn load(config: &RunConfig, progress: &mut dyn Progress) -> Result<Self> {
         let (lexicon, prompts) = load_world(config.lexicon.as_deref(), config.prompts.as_deref())?;
         let words: Vec<String> = match &config.words {
-            Some(path) => spag_game::read_words(path)?,
+            Some(path) => {
+                let list = WordList::read(path)?;
+                if !list.is_plain() {
+                    progress.message(&format!("{}: {list}", path.display()));
+                }
+                list.words
+            }
             None => lexicon.words().map(str::to_owned).collect(),
         };
         let bad = |message| Error::BadSetting { setting: "words", message };

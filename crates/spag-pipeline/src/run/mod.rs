@@ -58,7 +58,7 @@ fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progre
     // Fails early if the device cannot be used.
     config.device.open(ranks.env.local_rank)?;
     let folder = RunFolder::open(config, ranks)?;
-    let inputs = RunInputs::load(config)?;
+    let inputs = RunInputs::load(config, progress)?;
     let run = RunContext { config, ranks, inputs: &inputs };
     let mut done = Vec::new();
 
