@@ -13,7 +13,7 @@ pub(crate) enum PlayError {
     #[error(
         "{}: the {role}'s first prompt with the word {word:?} has {} tokens and an utterance up to {}, but the model \
          has room for {} in all (its max_position_embeddings); take a model with a longer context, \
-         shorter prompts (--prompts), or fewer --max_new_tokens", folder.display(), budget.prompt, budget.utterance, budget.positions
+         shorter prompts (--prompts), or fewer --max_new_tokens", folder.display(), budget.prompt, budget.utterance, budget.length
     )]
     ContextTooShort {
         folder: PathBuf,

@@ -118,7 +118,11 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
         job.report_all_finished()?;
     } else {
         let mut players = Players::open(&args.players, attacker, defender, &keys, env.local_size)?;
-        players.check_context(&prompts, &longest, args.games.taboo_max_turns, env.rank)?;
+        let max_length = args.players.sampling.max_length();
+        let notes = players.check_context(&prompts, &longest, args.games.taboo_max_turns, max_length)?;
+        if env.rank == 0 {
+            notes.iter().for_each(|note| exit::note(format_args!("note: {note}")));
+        }
         run.played = play_missing(args, env, &mut job, &mut players, &prompts, &interrupts).inspect_err(|_| {
             let done = job.recorded();
             exit::note(format_args!("note: {done} of {total} games are played; the same command plays the others"));

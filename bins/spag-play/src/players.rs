@@ -6,7 +6,7 @@ use spag_game::{Player, PlayerError, PollMode, PromptSet, Reply, Role, Seats, Tu
 use spag_selfplay::{EndpointKeys, JobObserver, OpenJob, Played, PlayerSpec, PlayerWork};
 
 use crate::error::PlayError;
-use spag_cli::{AnyPlayer, PlayerArgs, Result, exit};
+use spag_cli::{AnyPlayer, PlayerArgs, Result};
 
 /// The players of a run.
 pub(crate) struct Players {
@@ -32,34 +32,40 @@ impl Players {
         Ok(Self { attacker: args.open(attacker, keys)?, defender: Some(args.open(defender, keys)?) })
     }
 
-    /// Rejects models whose context cannot hold the first prompt and an utterance. `word` is the longest target word. If
-    /// only `--max_length` is too short for the prompt, rank 0 says so.
+    /// Rejects models whose context cannot hold the first prompt and an utterance. `word` is the longest target word.
+    /// Returns notes on prompts that only `max_length`, the flag, cuts.
     ///
     /// # Errors
     /// [`PlayError::ContextTooShort`].
-    pub(crate) fn check_context(&self, prompts: &PromptSet, word: &str, max_turns: usize, rank: usize) -> Result<()> {
+    pub(crate) fn check_context(
+        &self,
+        prompts: &PromptSet,
+        word: &str,
+        max_turns: usize,
+        max_length: Option<usize>,
+    ) -> Result<Vec<String>> {
         let defender = self.defender.as_ref().unwrap_or(&self.attacker);
         // The defender's first prompt also contains the attacker's first utterance, which is unknown.
         let opening = [Utterance::new(Role::Attacker, "")];
+        let mut notes = Vec::new();
         for (player, role, history) in [(&self.attacker, Role::Attacker, &[][..]), (defender, Role::Defender, &opening)]
         {
             let budget = |word| player.context_budget(&prompts.playing_query(history, word, max_turns));
             // A word that the tokenizer cannot encode fails its own games.
             let Some((folder, budget)) = budget(word).or_else(|_| budget("a"))? else { continue };
-            if !budget.fits() {
+            let cut = budget.cut();
+            if cut > 0 && max_length.is_none_or(|asked| asked > budget.room()) {
                 let (folder, word) = (folder.to_owned(), word.to_owned());
                 return Err(PlayError::ContextTooShort { folder, role, word, budget }.into());
             }
-            if budget.cut() > 0 && rank == 0 {
-                exit::note(format_args!(
-                    "note: --max_length: the {role}'s first prompt has {} tokens and loses the first {}; all later ones \
-                     are longer",
-                    budget.prompt,
-                    budget.cut()
+            if cut > 0 {
+                let tokens = budget.prompt;
+                notes.push(format!(
+                    "--max_length: the {role}'s first prompt has {tokens} tokens and loses the first {cut}"
                 ));
             }
         }
-        Ok(())
+        Ok(notes)
     }
 
     /// The number of concurrent games: the minimum of all players.

@@ -119,6 +119,11 @@ impl SamplingArgs {
         self.max_new_tokens
     }
 
+    /// `--max_length`: the maximum number of tokens in a prompt.
+    pub fn max_length(&self) -> Option<usize> {
+        self.max_length
+    }
+
     /// The settings for the model in `folder`, with a note if its positions are too few for `--max_length`.
     pub fn config(&self, model: &LlamaConfig, folder: &Path) -> TextLimits {
         let limits = self.limits(model);

@@ -65,7 +65,6 @@ impl ModelPlayer {
             prompt: tokens,
             utterance: self.settings.trimmed.max_new_tokens,
             length: self.engine.config().max_length,
-            positions: self.engine.positions(),
         })
     }
 }
@@ -77,21 +76,19 @@ pub struct ContextBudget {
     pub prompt: usize,
     /// Maximum tokens of an utterance.
     pub utterance: usize,
-    /// Tokens of prompt and utterance that the player's settings allow.
+    /// Tokens of prompt and utterance together that the player's settings and the model allow.
     pub length: usize,
-    /// Positions of the model.
-    pub positions: usize,
 }
 
 impl ContextBudget {
-    /// Whether the model can hold the prompt and the longest utterance.
-    pub fn fits(&self) -> bool {
-        self.prompt.saturating_add(self.utterance) <= self.positions
+    /// Tokens of a prompt that fit before the longest utterance.
+    pub fn room(&self) -> usize {
+        self.length.saturating_sub(self.utterance)
     }
 
     /// Tokens that the prompt loses on the left.
     pub fn cut(&self) -> usize {
-        self.prompt.saturating_add(self.utterance).saturating_sub(self.length)
+        self.prompt.saturating_sub(self.room())
     }
 }
 

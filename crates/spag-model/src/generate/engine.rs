@@ -42,7 +42,6 @@ pub struct Engine {
     tokenizer: Tokenizer,
     runner: ModelRunner,
     config: EngineConfig,
-    positions: usize,
     pub(super) state: State,
 }
 
@@ -74,18 +73,12 @@ impl Engine {
             stats: GenerationStats::default(),
             next_id: 0,
         };
-        let positions = model.max_position_embeddings;
-        Ok(Self { tokenizer: checkpoint.tokenizer.clone(), runner, config, positions, state })
+        Ok(Self { tokenizer: checkpoint.tokenizer.clone(), runner, config, state })
     }
 
     /// The engine's limits.
     pub fn config(&self) -> &EngineConfig {
         &self.config
-    }
-
-    /// Positions of the model.
-    pub fn positions(&self) -> usize {
-        self.positions
     }
 
     /// The checkpoint's tokenizer.
