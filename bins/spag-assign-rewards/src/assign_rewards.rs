@@ -38,7 +38,7 @@ pub(crate) struct AssignArgs {
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Credit")]
     judge: JudgeKind,
     /// Prompts to use instead of the built-in ones (JSON). Without the flag, those of the environment variable SPAG_PROMPTS.
-    #[arg(long, value_name = "FILE", env = prompts::VARIABLE, hide_env = true, help_heading = "Wording")]
+    #[arg(long, value_name = "FILE", help_heading = "Wording")]
     prompts: Option<PathBuf>,
     /// Seed of the choice of prompts.
     #[arg(long, value_name = "N", default_value_t = CreditConfig::default().seed, help_heading = "Wording")]

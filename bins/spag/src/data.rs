@@ -30,7 +30,7 @@ pub(crate) struct ImitationArgs {
     #[arg(long, value_name = "JUDGE", default_value = "paper")]
     judge: JudgeKind,
     /// Prompts to use instead of the built-in ones (JSON). Without the flag, those of the environment variable SPAG_PROMPTS.
-    #[arg(long, value_name = "FILE", env = prompts::VARIABLE, hide_env = true)]
+    #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
     /// Seed of the choice of prompts.
     #[arg(long, value_name = "N", default_value_t = 0)]

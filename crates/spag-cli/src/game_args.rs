@@ -22,7 +22,7 @@ pub struct GameArgs {
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]
     pub judge: JudgeKind,
     /// Prompts to use instead of the built-in ones (JSON). Without the flag, those of the environment variable SPAG_PROMPTS.
-    #[arg(long, value_name = "FILE", env = prompts::VARIABLE, hide_env = true, help_heading = "Games")]
+    #[arg(long, value_name = "FILE", help_heading = "Games")]
     prompts: Option<PathBuf>,
 }
 

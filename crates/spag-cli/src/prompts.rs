@@ -8,24 +8,24 @@ use spag_io::{PlayedGames, Provenance, Wordings};
 use crate::{Result, exit};
 
 /// The environment variable that names the file of prompts where no `--prompts` does.
-pub const VARIABLE: &str = "SPAG_PROMPTS";
+const VARIABLE: &str = "SPAG_PROMPTS";
 
-/// The file that [`VARIABLE`] names. An empty value names none.
+/// The file that the environment variable names. An empty value names none.
 pub fn from_environment() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from)
 }
 
-/// An empty name, of a script's empty variable, is no file.
-fn named(file: Option<&Path>) -> Option<&Path> {
-    file.filter(|file| !file.as_os_str().is_empty())
+/// The file of the flag, or that of the environment.
+fn chosen(flag: Option<&Path>) -> Option<PathBuf> {
+    flag.map(Path::to_owned).or_else(from_environment)
 }
 
-/// The prompts of a file, or the built-in ones if `file` is `None` or empty.
+/// The prompts of the file that a flag or the environment variable names, or the built-in ones.
 ///
 /// # Errors
 /// The file cannot be read or is not a set of prompts.
-pub fn load(file: Option<&Path>) -> Result<PromptSet> {
-    Ok(named(file).map(PromptSet::load).transpose()?.unwrap_or_default())
+pub fn load(flag: Option<&Path>) -> Result<PromptSet> {
+    Ok(chosen(flag).map(PromptSet::load).transpose()?.unwrap_or_default())
 }
 
 /// The first 16 hexadecimal digits of the file's SHA-256, or `built-in`. Records of games contain it, so that a run
@@ -33,8 +33,8 @@ pub fn load(file: Option<&Path>) -> Result<PromptSet> {
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn fingerprint(file: Option<&Path>) -> Result<String> {
-    let Some(path) = named(file) else { return Ok("built-in".to_owned()) };
+pub fn fingerprint(flag: Option<&Path>) -> Result<String> {
+    let Some(path) = chosen(flag) else { return Ok("built-in".to_owned()) };
     let mut digest = spag_io::sha256_file(path)?;
     digest.truncate(16);
     Ok(digest)
