@@ -160,6 +160,10 @@ fn error_names_the_key() {
         assert!(error.starts_with(message), "{error}");
     }
     let mut file = good.clone();
+    file["utterances"] = json!("raw");
+    let error = load(&file).unwrap_err();
+    assert!(error.starts_with("utterances: unknown variant `raw`, expected `as-decoded` or `trimmed`"), "{error}");
+    let mut file = good.clone();
     file["playing"].as_object_mut().unwrap().remove("entry");
     assert!(load(&file).unwrap_err().starts_with("playing: missing field `entry`"));
     file = good.clone();
