@@ -16,18 +16,36 @@ use crate::net::{Channel, poll_until, remaining};
 /// How long a rank that leaves waits for its last messages to be received.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How often rank 0 looks whether it has begun a collective that others disagree on.
+const MISMATCH_INTERVAL: Duration = Duration::from_millis(10);
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Message {
     /// How many collectives ranks have started, as far as the sender knows, from rank `first` on.
-    Heartbeat { first: usize, started: Vec<u64> },
+    Heartbeat {
+        first: usize,
+        started: Vec<u64>,
+    },
     /// The group has failed.
     Failed(Error),
     /// A neighbour of the sender seems to be lost.
     Suspect(Error),
-    /// As collective `sequence`, `rank` runs `own` and its `neighbour` runs `theirs`.
-    Mismatch { sequence: u64, rank: usize, own: String, neighbour: usize, theirs: String },
+    Mismatch(Mismatch),
     /// A rank has left the group after this many collectives.
-    Left { rank: usize, after: u64 },
+    Left {
+        rank: usize,
+        after: u64,
+    },
+}
+
+/// As collective `sequence`, `rank` runs `own` and its `neighbour` runs `theirs`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Mismatch {
+    sequence: u64,
+    rank: usize,
+    own: String,
+    neighbour: usize,
+    theirs: String,
 }
 
 /// The control connection to another rank.
@@ -54,6 +72,9 @@ pub(crate) struct Control {
     pub(crate) peers: Vec<Peer>,
     /// A rank that seems to be lost. It fails the group at this time, unless another failure is reported before.
     pub(crate) suspect: Option<(Error, Instant)>,
+    /// Rank 0: ranks that run different collectives, until this rank has begun that collective too and can tell which
+    /// of them is out of step, or this time.
+    pub(crate) mismatch: Option<(Mismatch, Instant)>,
 }
 
 impl Control {
@@ -85,10 +106,13 @@ impl Control {
             {
                 self.fail(error);
             }
+            self.settle_mismatch(now);
             if self.peers.iter().all(|peer| peer.gone || peer.channel.is_flushed()) {
                 self.state.record_flushed();
             }
-            self.wait(self.suspect.as_ref().map_or(next_heartbeat, |(_, until)| next_heartbeat.min(*until)));
+            let suspect = self.suspect.as_ref().map(|(_, until)| *until);
+            let mismatch = self.mismatch.as_ref().map(|_| now + MISMATCH_INTERVAL);
+            self.wait([suspect, mismatch].into_iter().flatten().fold(next_heartbeat, Instant::min));
             self.receive();
         }
     }
@@ -111,7 +135,7 @@ impl Control {
             Command::ReportMismatch { own, theirs } => {
                 let (rank, neighbour) = (self.state.position.rank, self.state.position.previous());
                 let (sequence, own, theirs) = (own.sequence, own.to_string(), theirs.to_string());
-                let message = Message::Mismatch { sequence, rank, own, neighbour, theirs };
+                let message = Message::Mismatch(Mismatch { sequence, rank, own, neighbour, theirs });
                 if self.is_rank0() { self.handle(0, message) } else { self.send_all(&message) }
             }
             Command::Leave => {}
@@ -170,6 +194,25 @@ impl Control {
         self.suspect.get_or_insert((error, Instant::now() + self.heartbeat_interval));
     }
 
+    /// Names the rank that differs from rank 0. While rank 0 has not begun the collective, neither rank is known to be
+    /// the one.
+    fn settle_mismatch(&mut self, now: Instant) {
+        let Some((mismatch, until)) = &self.mismatch else { return };
+        let ours = self.state.begun(mismatch.sequence).map(|header: Header| header.to_string());
+        if ours.is_none() && now < *until {
+            return;
+        }
+        let Some((Mismatch { sequence, rank, own, neighbour, theirs }, _)) = self.mismatch.take() else { return };
+        let (rank, what, other, others) = match ours {
+            Some(ours) if ours == theirs => (rank, own, 0, ours),
+            Some(ours) => (neighbour, theirs, 0, ours),
+            None => (neighbour, theirs, rank, own),
+        };
+        let reason =
+            format!("as collective {} it started {what}, and rank {other} {others}", sequence.saturating_add(1));
+        self.fail(Error::OutOfStep { rank, reason });
+    }
+
     fn wait(&self, until: Instant) {
         let mut sockets = vec![self.state.control_waker.socket()];
         sockets.extend(self.peers.iter().filter(|peer| !peer.gone).map(|peer| peer.channel.socket()));
@@ -220,19 +263,8 @@ impl Control {
             }
             Message::Failed(error) => self.fail(error),
             Message::Suspect(error) => self.suspect(error),
-            Message::Mismatch { sequence, rank, own, neighbour, theirs } => {
-                // The rank that differs from rank 0 is out of step.
-                let ours = self.state.begun(sequence).map(|header: Header| header.to_string());
-                let (rank, what, other, others) = match ours {
-                    Some(ours) if ours == theirs => (rank, own, 0, ours),
-                    Some(ours) => (neighbour, theirs, 0, ours),
-                    None => (neighbour, theirs, rank, own),
-                };
-                let reason = format!(
-                    "as collective {} it started {what}, and rank {other} {others}",
-                    sequence.saturating_add(1)
-                );
-                self.fail(Error::OutOfStep { rank, reason });
+            Message::Mismatch(mismatch) => {
+                self.mismatch.get_or_insert((mismatch, Instant::now() + self.heartbeat_timeout / 2));
             }
             Message::Left { rank, after } => {
                 self.state.record_left(rank, after);

@@ -46,6 +46,7 @@ impl TcpGroup {
             heartbeat_timeout: options.heartbeat_timeout,
             peers: std::mem::take(&mut joined.peers),
             suspect: None,
+            mismatch: None,
         };
         let control = Some(thread("control", move || control.run())?);
         let mut group = Self { state: Arc::clone(&state), jobs: Mutex::new(None), collectives: None, control };
