@@ -8,7 +8,8 @@ Prepares the files of a tiny run (model, words, games, samples, checkpoints, a f
 time is over, copies the files of one command, damages one to three of them or one flag, and runs the command. It is a
 fault if a command
 
-- ends with a signal, a panic, or an exit code other than 0, 1 and 2, or takes more than --seconds or --gib;
+- ends with a signal, a panic, or an exit code other than 0, 1 and 2, takes more than --gib, or hangs: it takes more than
+  --seconds and shows no progress, or does not stop when asked to;
 - fails without an `error:` line, prints control characters, or prints more than 16 KiB of messages;
 - rejects a damaged file or flag with exit code 1 instead of 2 (--strict; some damage, as a folder that cannot be written,
   is a failure and no misuse).
@@ -38,7 +39,10 @@ from hostile_mutations import NUMBERS, damage
 ROOT = Path(__file__).resolve().parent.parent
 PANIC = re.compile(rb"a fault in this program|panicked at|stack overflow|memory allocation of \d+ bytes failed")
 CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
+PROGRESS = re.compile(rb"\d+/\d+")
 MESSAGES = 16 * 1024
+# Instead of the exit code of a command that was working until it was stopped.
+STOPPED = "a stop at the time limit"
 
 
 class Case:
@@ -141,7 +145,7 @@ def prepare(folder, programs):
 
 
 def watch(command, folder, programs, options):
-    """Runs a command; returns exit code (None: too slow), output, messages, seconds and peak GiB."""
+    """Runs a command; returns exit code (None: it hangs), output, messages, seconds and peak GiB."""
     def limits():
         os.setsid()
         most = int((options.gib + 4) * 2**30)
@@ -151,14 +155,16 @@ def watch(command, folder, programs, options):
     started = time.monotonic()
     process = subprocess.Popen(command, cwd=folder, env=environment(programs), stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limits)
-    late = threading.Event()
+    asked, killed = threading.Event(), threading.Event()
 
-    def stop():
-        late.set()
-        os.killpg(process.pid, signal.SIGKILL)
+    def stop(event, number):
+        event.set()
+        os.killpg(process.pid, number)
 
-    timer = threading.Timer(options.seconds, stop)
-    timer.start()
+    timers = [threading.Timer(options.seconds, stop, (asked, signal.SIGTERM)),
+              threading.Timer(options.seconds + 10, stop, (killed, signal.SIGKILL))]
+    for timer in timers:
+        timer.start()
     texts = {}
     # A program that prints without end is stopped by the time limit; only its first MiB is kept.
     def read(name, stream):
@@ -173,8 +179,12 @@ def watch(command, folder, programs, options):
     for reader in readers:
         reader.join()
     _, status, usage = os.wait4(process.pid, 0)
-    timer.cancel()
-    code = None if late.is_set() else os.waitstatus_to_exitcode(status)
+    for timer in timers:
+        timer.cancel()
+    code = None if killed.is_set() else os.waitstatus_to_exitcode(status)
+    # Much work that was asked for, and shown to progress, may be stopped.
+    if asked.is_set() and code is not None:
+        code = STOPPED if PROGRESS.search(texts["err"][-4096:]) else None
     return code, texts["out"], texts["err"], time.monotonic() - started, usage.ru_maxrss / 2**20
 
 
@@ -183,6 +193,8 @@ def faults(code, out, err, seconds, gib, options):
     found = []
     if code is None:
         return [f"took more than {options.seconds} s"]
+    if code == STOPPED:
+        code = 0
     if code < 0 or code not in (0, 1, 2):
         found.append(f"exit code {code}")
     if PANIC.search(err):

@@ -18,6 +18,8 @@ def damage(path, rng):
         if files:
             path = rng.choice(files)
     name = f"{path.parent.name}/{path.name}"
+    if not path.parent.is_dir():
+        return f"{name}: is gone already"
     how = rng.random()
     if not path.is_file() or how < 0.08:
         return f"{name}: {of_the_file(path, rng)}"

@@ -70,9 +70,10 @@ impl Ranks {
 
     /// Waits until all ranks have succeeded.
     pub fn succeed(self) {
-        for (rank, ended) in self.ended(Duration::from_secs(300), None).into_iter().enumerate() {
-            assert!(ended.status.success(), "rank {rank}: {}\n{}", ended.status, ended.output);
-        }
+        let ended = self.ended(Duration::from_secs(300), None);
+        let all = |(rank, ended): (usize, &Ended)| format!("rank {rank}: {}\n{}", ended.status, ended.output);
+        let outputs: Vec<String> = ended.iter().enumerate().map(all).collect();
+        assert!(ended.iter().all(|ended| ended.status.success()), "{}", outputs.join("\n"));
     }
 }
 

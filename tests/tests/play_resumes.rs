@@ -127,6 +127,22 @@ fn one_two_and_three_ranks_play_the_same_games_once() {
     }
 }
 
+#[test]
+fn rank_that_starts_after_the_results_are_written_joins_and_succeeds() {
+    let work = tempfile::tempdir().unwrap();
+    let dir = work.path();
+    Ranks::start(1, |_| play(dir, 1)).succeed();
+    fs::remove_file(file(dir, "summary.json")).unwrap();
+    let ranks = Ranks::start(2, |rank| {
+        if rank == 1 {
+            wait_until("results", Duration::from_secs(30), || file(dir, "summary.json").exists());
+        }
+        play(dir, 1)
+    });
+    // Less than the minute that rank 0 waits for ranks.
+    assert!(ranks.ended(Duration::from_secs(40), None).iter().all(|rank| rank.status.success()));
+}
+
 const MANY: usize = 12;
 
 #[test]

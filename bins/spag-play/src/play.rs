@@ -18,7 +18,7 @@ use crate::{
     players::{Players, TokenCounts},
 };
 use spag_cli::{
-    Error, GameArgs, LineEvery, PlayerArgs, Result, TaskType, TerminalProgress, TokenSource, exit,
+    Error, GameArgs, LineEvery, PlayerArgs, PlayerParser, Result, TaskType, TerminalProgress, TokenSource, exit,
     flags::{self, Task},
     threads,
 };
@@ -35,10 +35,10 @@ use spag_cli::{
 pub(crate) struct PlayArgs {
     /// The attacker: a checkpoint (a Hugging Face folder) or an endpoint (openai:http://HOST:PORT/v1#MODEL, with the key
     /// in OPENAI_API_KEY; with its own in another variable: openai:NAME_API_KEY@http://…).
-    #[arg(long, value_name = "PLAYER", help_heading = "Players")]
+    #[arg(long, value_name = "PLAYER", value_parser = PlayerParser, help_heading = "Players")]
     attacker_model_name_or_path: PlayerSpec,
     /// The defender: a checkpoint or an endpoint. The same one as the attacker means self-play.
-    #[arg(long, value_name = "PLAYER", help_heading = "Players")]
+    #[arg(long, value_name = "PLAYER", value_parser = PlayerParser, help_heading = "Players")]
     defender_model_name_or_path: PlayerSpec,
     #[command(flatten)]
     players: PlayerArgs,

@@ -1,11 +1,16 @@
 //! Players from flags: a checkpoint or an endpoint.
 
 use std::{
+    ffi::OsStr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use clap::Args;
+use clap::{
+    Arg, Args, Command,
+    builder::TypedValueParser,
+    error::{Error as FlagError, ErrorKind},
+};
 use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
 use spag_model::{GenerationStats, Sampling, WeightDtype};
 use spag_selfplay::{
@@ -44,6 +49,28 @@ struct EndpointArgs {
     /// Timeout in seconds of one attempt of a request to an endpoint, from 0.001 to 86400 (a day).
     #[arg(long, value_name = "X", default_value_t = 120.0, value_parser = flags::within(limits::REQUEST_TIMEOUT), help_heading = "Endpoints")]
     request_timeout: f64,
+}
+
+/// The parser of a flag that is a player. Clap's own message would repeat the value, in which a key may stand.
+#[derive(Clone, Copy, Debug)]
+pub struct PlayerParser;
+
+impl TypedValueParser for PlayerParser {
+    type Value = PlayerSpec;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        flag: Option<&Arg>,
+        value: &OsStr,
+    ) -> std::result::Result<PlayerSpec, FlagError> {
+        let refuse = |problem: String| {
+            let flag = flag.map(|flag| format!("--{}: ", flag.get_id())).unwrap_or_default();
+            FlagError::raw(ErrorKind::ValueValidation, format!("{flag}{problem}\n")).with_cmd(command)
+        };
+        let text = value.to_str().ok_or_else(|| refuse("the player is not valid UTF-8".into()))?;
+        text.parse().map_err(|error: spag_selfplay::Error| refuse(error.to_string()))
+    }
 }
 
 /// A player of either kind.

@@ -92,3 +92,23 @@ fn model_that_does_not_fit_on_the_disk_is_not_begun() {
     let (_, err) = run(&mut init, 2);
     assert!(err.contains("GiB") && !folder.path().join("new").exists(), "{err}");
 }
+
+#[test]
+fn model_whose_logits_overflow_is_named_as_bad_input() {
+    let folder = changed("config.json", |_| ());
+    let path = folder.path().join("model/model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let header = 8..8 + usize::try_from(u64::from_le_bytes(bytes[..8].try_into().unwrap())).unwrap();
+    let tensors: Value = serde_json::from_slice(&bytes[header.clone()]).unwrap();
+    let [from, to] = [0, 1]
+        .map(|end| &tensors["model.norm.weight"]["data_offsets"][end])
+        .map(|at| header.end + usize::try_from(at.as_u64().unwrap()).unwrap());
+    bytes[from..to].chunks_mut(4).for_each(|weight| weight.copy_from_slice(&f32::MAX.to_le_bytes()));
+    fs::write(&path, bytes).unwrap();
+    fs::write(folder.path().join("words.txt"), "horse\n").unwrap();
+    let mut command = program("spag-play");
+    command.current_dir(folder.path()).args(["--attacker_model_name_or_path", "model", "--data_path", "words.txt"]);
+    command.args(["--defender_model_name_or_path", "model", "--output_dir", "out", "--max_new_tokens", "2"]);
+    let (_, err) = run(&mut command, 2);
+    assert!(err.contains("model: the model's logits are not finite"), "{err}");
+}

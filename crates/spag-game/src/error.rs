@@ -128,11 +128,10 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::File(error) => error.class(),
-            Self::Submit { .. }
-            | Self::Poll { .. }
-            | Self::UnexpectedReply { .. }
-            | Self::GameFailed { .. }
-            | Self::TooManyFailedGames { .. } => ErrorClass::Failure,
+            Self::Submit { source, .. } | Self::Poll { source, .. } => source.class(),
+            Self::UnexpectedReply { .. } | Self::GameFailed { .. } | Self::TooManyFailedGames { .. } => {
+                ErrorClass::Failure
+            }
             Self::Line { .. }
             | Self::Prompts { .. }
             | Self::TargetWord { .. }

@@ -1,5 +1,7 @@
 //! Players: anything that answers a prompt with an utterance.
 
+use spag_io::{Classify, ErrorClass};
+
 use crate::episode::{Episode, Role};
 use crate::prompts::UtteranceRule;
 
@@ -96,19 +98,26 @@ pub trait Player {
 #[error("{message}")]
 pub struct PlayerError {
     message: String,
+    class: ErrorClass,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl PlayerError {
-    /// An error without a source.
+    /// A failure without a source.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), source: None }
+        Self { message: message.into(), class: ErrorClass::Failure, source: None }
     }
 
-    /// An error with a source, whose message it repeats.
-    pub fn caused_by(source: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self { message: source.to_string(), source: Some(Box::new(source)) }
+    /// An error with a source, whose message it repeats and whose class it has.
+    pub fn caused_by(source: impl std::error::Error + Classify + Send + Sync + 'static) -> Self {
+        Self { message: source.to_string(), class: source.class(), source: Some(Box::new(source)) }
+    }
+}
+
+impl Classify for PlayerError {
+    fn class(&self) -> ErrorClass {
+        self.class
     }
 }
 

@@ -204,7 +204,7 @@ impl OpenJob {
         if self.job.rank != 0 {
             return Ok(Finished::ByRankZero);
         }
-        let _gate = FileLock::wait(self.job.files.lock())?;
+        let gate = FileLock::wait(self.job.files.lock())?;
         self.read_other_ranks()?;
         let missing = self.record.missing().len();
         let Self { job, record, stats, queue } = self;
@@ -222,6 +222,8 @@ impl OpenJob {
                 }
             }
         }
+        // A rank that starts late needs it before it joins.
+        drop(gate);
         // Waits until the other ranks know that all games are finished.
         let lost = queue.map(Queue::close).unwrap_or_default();
         Ok(Finished::Written { results, stats: Box::new(stats), missing, lost })
