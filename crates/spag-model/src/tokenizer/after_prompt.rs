@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn clean_up_removes_blanks_before_punctuation() {
         let text = "I know , it 's a horse . Do n't you ? He said ' no ' !";
-        assert_eq!(CleanUp::On.apply(text.into()), "I know, it's a horse. Don't you? He said'no'!");
+        assert_eq!(CleanUp::On.apply(text.into()), "I know, it's a horse. Don't you? He said'no '!");
         assert_eq!(CleanUp::Off.apply(text.into()), text);
     }
 }
