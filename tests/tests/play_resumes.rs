@@ -275,7 +275,7 @@ fn second_interrupt_exits_at_once() {
 }
 
 #[test]
-fn play_on_continues_decided_games() {
+fn play_on_continues_decided_games_to_a_guess_of_the_defender_or_the_last_turn() {
     let (stopped, on) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     run(&mut play(stopped.path(), 3), 0);
     run(play(on.path(), 3).arg("--play_on"), 0);
@@ -285,9 +285,17 @@ fn play_on_continues_decided_games() {
     };
     let (stopped_games, on_games) = (histories(stopped.path()), histories(on.path()));
     assert!(stopped_games.iter().any(|game| game.len() < 6), "some games are decided early");
+    let is_guess = |utterance: &Value| {
+        let text = utterance["content"].as_str().unwrap().to_lowercase();
+        utterance["role"] == "defender" && text.contains("i know the word")
+    };
     for (stopped, on) in stopped_games.iter().zip(&on_games) {
-        assert_eq!((on.len(), &on[..stopped.len()]), (6, &stopped[..]));
+        assert_eq!(on[..stopped.len()], stopped[..]);
+        let guess = on.iter().position(is_guess).map_or(6, |at| at + 1);
+        assert_eq!(on.len(), guess, "{on:?}");
     }
+    let longer = stopped_games.iter().zip(&on_games).filter(|(stopped, on)| on.len() > stopped.len());
+    assert!(longer.count() > 0, "some decided games go on");
     // The summary does not depend on it.
     assert_eq!(summary(stopped.path()), summary(on.path()));
     // The two settings are not mixed in one record.
