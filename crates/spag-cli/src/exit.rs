@@ -90,7 +90,7 @@ pub fn say(text: impl std::fmt::Display) -> Result<()> {
     }
 }
 
-/// Writes one message to standard error: at most [`MAX_MESSAGE`] bytes of it, with controls of terminals escaped and
+/// Writes one message to standard error: at most 8 KiB of it, with controls of terminals escaped and
 /// later lines indented. A closed stderr is ignored.
 pub fn note(message: impl std::fmt::Display) {
     let message = message.to_string();
