@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use spag_game::{
-    CollectedGames, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, PromptSet, Role,
-    ScriptedPlayer, Seats, game_seed, play_games, read_episodes,
+    CollectedGames, Episode, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, Player,
+    PromptSet, Role, ScriptedPlayer, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes,
 };
 use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig};
 use spag_tests::{Answer, Received, Server, reserve_port};
@@ -288,6 +288,32 @@ fn fatal_errors_end_the_run_at_once() {
         assert!(player.stats().requests <= 8, "the rest is not tried");
         assert_eq!(games, CollectedGames::default());
     }
+}
+
+#[test]
+fn fatal_error_is_told_by_a_turn_submitted_after_it() {
+    let server = Server::start(|_| Answer::error(401, "no such key"));
+    let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { in_flight: 1, ..config() });
+    let began = Instant::now();
+    // Nothing is polled: the thread ends at its second turn, and a later turn finds no thread.
+    let error = loop {
+        let episode = Episode::new("tea", 2);
+        let turn = TurnRequest {
+            game: 0,
+            role: Role::Attacker,
+            episode: &episode,
+            prompt: "Begin.",
+            utterances: UtteranceRule::default(),
+            game_seed: 1,
+            seed: 1,
+        };
+        match player.submit(&turn) {
+            Ok(()) => assert!(began.elapsed() < Duration::from_secs(20), "the thread never ended"),
+            Err(error) => break error.to_string(),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert!(error.contains("401") && error.contains("OPENAI_API_KEY"), "{error}");
 }
 
 #[test]

@@ -117,9 +117,18 @@ impl EndpointPlayer {
         };
         Ok(Reply { game: answer.game, utterance })
     }
+
+    /// Why all threads have ended: the fatal error of one, which it sent before it ended.
+    fn fatal_error(&self) -> PlayerError {
+        let fatal = |answer: Answer| match answer.utterance {
+            Err(AnswerError::Fatal(error)) => Some(error),
+            _ => None,
+        };
+        self.answers.try_iter().find_map(fatal).unwrap_or_else(threads_ended)
+    }
 }
 
-/// Cannot happen, since the threads live as long as the player.
+/// Cannot happen: without a fatal error, the threads live as long as the player.
 fn threads_ended() -> PlayerError {
     PlayerError::new("the threads that talk to the endpoint have ended; please report it")
 }
@@ -127,7 +136,7 @@ fn threads_ended() -> PlayerError {
 impl Player for EndpointPlayer {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
         let job = Job { game: turn.game, prompt: turn.prompt.to_owned(), seed: turn.seed };
-        self.jobs.send(job).map_err(|_| threads_ended())?;
+        self.jobs.send(job).map_err(|_| self.fatal_error())?;
         self.open += 1;
         Ok(())
     }
