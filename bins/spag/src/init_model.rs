@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use spag_model::{Layout, LlamaConfig, SpecialIds, Tokenizer, WeightDtype, WriteOptions, write_random_model};
+use spag_model::{Layout, ModelConfig, SpecialIds, Tokenizer, WeightDtype, WriteOptions, write_random_model};
 
 use spag_cli::{Error, Result, exit, threads};
 
@@ -31,7 +31,7 @@ pub(crate) struct InitModelArgs {
 }
 
 pub(crate) fn run(args: InitModelArgs) -> Result<()> {
-    let config = LlamaConfig::from_file(&args.config)?;
+    let config = ModelConfig::from_file(&args.config)?;
     threads::start()?;
     let beside = args.config.with_file_name("tokenizer.json");
     // Only a file that does not exist is missing. Any other reason not to read it is an error.
@@ -49,7 +49,7 @@ pub(crate) fn run(args: InitModelArgs) -> Result<()> {
 }
 
 /// Reads a tokenizer and checks that it fits the model.
-fn tokenizer(path: &Path, config: &LlamaConfig, config_path: &Path) -> Result<Tokenizer> {
+fn tokenizer(path: &Path, config: &ModelConfig, config_path: &Path) -> Result<Tokenizer> {
     let tokenizer = Tokenizer::from_file(path, SpecialIds { bos: config.bos_token_id, eos: config.eos_token_id })?;
     if tokenizer.vocab_size() > config.vocab_size {
         let (pieces, rows) = (tokenizer.vocab_size(), config.vocab_size);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use spag_dist::LaunchEnv;
-use spag_model::{Checkpoint, DeviceChoice, DtypeChoice, LlamaConfig, LoadOptions, OpenDevice, WeightDtype};
+use spag_model::{Checkpoint, DeviceChoice, DtypeChoice, LoadOptions, ModelConfig, OpenDevice, WeightDtype};
 
 use crate::Result;
 
@@ -55,7 +55,7 @@ impl LoadArgs {
     /// The device is unusable, or `config.json` cannot be read.
     pub fn dtype(&self, folder: &Path) -> Result<WeightDtype> {
         let device = self.open()?;
-        let config = LlamaConfig::from_file(folder.join("config.json"))?;
+        let config = ModelConfig::from_file(folder.join("config.json"))?;
         Ok(self.dtype.resolve(&config, device.device()))
     }
 

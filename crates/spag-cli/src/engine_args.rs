@@ -1,7 +1,7 @@
 //! The flags of the generation engine.
 
 use clap::Args;
-use spag_model::{EngineConfig, Llama, LlamaConfig, MemoryBudget, PrefixSharing};
+use spag_model::{EngineConfig, MemoryBudget, Model, ModelConfig, PrefixSharing};
 
 use crate::{Result, flags};
 
@@ -46,7 +46,7 @@ impl EngineArgs {
     ///
     /// # Errors
     /// The free memory of the device cannot be read.
-    pub fn config(&self, model: &Llama, max_length: usize) -> Result<EngineConfig> {
+    pub fn config(&self, model: &Model, max_length: usize) -> Result<EngineConfig> {
         let memory = MemoryBudget::for_model(model)?;
         let mut config = self.config_within(model.config(), max_length, memory);
         if self.max_step_tokens.is_none() && !model.parameters().device().is_cpu() {
@@ -56,7 +56,7 @@ impl EngineArgs {
     }
 
     /// [`EngineArgs::config`] within `memory`, unless flags set the size.
-    fn config_within(&self, model: &LlamaConfig, max_length: usize, memory: MemoryBudget) -> EngineConfig {
+    fn config_within(&self, model: &ModelConfig, max_length: usize, memory: MemoryBudget) -> EngineConfig {
         let memory = memory.split(self.engines);
         let running = self
             .per_device_eval_batch_size
@@ -95,7 +95,7 @@ mod tests {
     }
 
     /// A model so large that memory is the limit on any machine.
-    fn large() -> LlamaConfig {
+    fn large() -> ModelConfig {
         serde_json::from_str(
             r#"{"hidden_size": 65536, "intermediate_size": 8, "vocab_size": 8, "num_hidden_layers": 512,
                 "num_attention_heads": 512, "max_position_embeddings": 4096}"#,

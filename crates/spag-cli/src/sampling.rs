@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use spag_model::{GenerationConfig, LlamaConfig, Sampling};
+use spag_model::{GenerationConfig, ModelConfig, Sampling};
 use spag_selfplay::{PlayerSpec, limits};
 
 use crate::{Error, Result, exit, flags};
@@ -125,7 +125,7 @@ impl SamplingArgs {
     }
 
     /// The settings for the model in `folder`, with a note if its positions are too few for `--max_length`.
-    pub fn config(&self, model: &LlamaConfig, folder: &Path) -> TextLimits {
+    pub fn config(&self, model: &ModelConfig, folder: &Path) -> TextLimits {
         let limits = self.limits(model);
         limits.note_shorter_prompts(folder);
         limits
@@ -137,13 +137,13 @@ impl SamplingArgs {
     ///
     /// # Errors
     /// `--max_new_tokens` is not below the number of positions.
-    pub(crate) fn game_config(&self, model: &LlamaConfig, folder: &Path) -> Result<TextLimits> {
+    pub(crate) fn game_config(&self, model: &ModelConfig, folder: &Path) -> Result<TextLimits> {
         let limits = self.limits(model).leave_room_for_game(folder)?;
         limits.note_shorter_prompts(folder);
         Ok(limits)
     }
 
-    fn limits(&self, model: &LlamaConfig) -> TextLimits {
+    fn limits(&self, model: &ModelConfig) -> TextLimits {
         let generation = GenerationConfig {
             max_new_tokens: self.max_new_tokens,
             min_new_tokens: self.min_new_tokens,

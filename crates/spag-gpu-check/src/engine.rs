@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use spag_model::{
-    Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, Llama, PrefixSharing,
+    Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, Model, PrefixSharing,
     Request, Sampling,
 };
 
@@ -73,10 +73,10 @@ pub fn check(place: &Place, fixtures: &Path) {
 }
 
 /// A copy of the model on the place's device.
-fn copied(model: &Llama, place: &Place) -> Llama {
+fn copied(model: &Model, place: &Place) -> Model {
     let parameters = FlatBuffers::zeros(model.parameters().layout(), place.candle_device()).unwrap();
     for (to, from) in parameters.layers().iter().zip(model.parameters().layers()) {
         to.slice_set(&from.to_device(place.candle_device()).unwrap(), 0, 0).unwrap();
     }
-    Llama::from_parameters(model.config(), parameters).unwrap()
+    Model::from_parameters(model.config(), parameters).unwrap()
 }

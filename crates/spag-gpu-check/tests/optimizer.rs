@@ -6,17 +6,17 @@ use candle_core::{Device, Tensor};
 use spag_emulator::Emulator;
 use spag_gpu_check::Place;
 use spag_model::ops::cast::widened;
-use spag_model::{FlatBuffers, Llama, LlamaConfig, WeightDtype};
+use spag_model::{FlatBuffers, Model, ModelConfig, WeightDtype};
 use spag_train::optimizer::{self, OptimizerState};
 use spag_train::{Placement, TrainConfig};
 
-fn model() -> Llama {
-    let config: LlamaConfig = serde_json::from_str(
+fn model() -> Model {
+    let config: ModelConfig = serde_json::from_str(
         r#"{"hidden_size": 24, "intermediate_size": 40, "vocab_size": 50, "num_hidden_layers": 5,
             "num_attention_heads": 4, "max_position_embeddings": 64}"#,
     )
     .unwrap();
-    Llama::init(&config, 3).unwrap()
+    Model::init(&config, 3).unwrap()
 }
 
 /// Gradients that differ between layers.

@@ -7,18 +7,18 @@ use candle_core::Device;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_emulator::Emulator;
 use spag_gpu_check::Place;
-use spag_model::{Llama, LlamaConfig, LoadOptions, WeightDtype, WriteOptions, save_model};
+use spag_model::{LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, save_model};
 use spag_tests::reserve_port;
 use spag_train::{Placement, ShardingPlan, TimedRank, TimingConfig, ZeroStage, time_steps_of_rank};
 
 fn save(dir: &Path, tied: bool) {
-    let config: LlamaConfig = serde_json::from_str(&format!(
+    let config: ModelConfig = serde_json::from_str(&format!(
         r#"{{"hidden_size": 24, "intermediate_size": 40, "vocab_size": 50, "num_hidden_layers": 3,
             "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
             "tie_word_embeddings": {tied}}}"#
     ))
     .unwrap();
-    save_model(&Llama::init(&config, 3).unwrap(), dir, WriteOptions::new(WeightDtype::F32)).unwrap();
+    save_model(&Model::init(&config, 3).unwrap(), dir, WriteOptions::new(WeightDtype::F32)).unwrap();
 }
 
 /// The loss of the third step, after two updates, on each of `ranks` threads.

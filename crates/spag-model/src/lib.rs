@@ -2,15 +2,15 @@
 //! generation engine. The crate works on tokens; it has no notion of games.
 //!
 //! ```
-//! use spag_model::{Activations, FlatBuffers, Llama, LlamaConfig, PackedBatch, Targets};
+//! use spag_model::{Activations, FlatBuffers, Model, ModelConfig, PackedBatch, Targets};
 //! use candle_core::Device;
 //!
 //! # fn main() -> spag_model::Result<()> {
-//! let config: LlamaConfig = serde_json::from_str(
+//! let config: ModelConfig = serde_json::from_str(
 //!     r#"{"hidden_size": 8, "intermediate_size": 16, "vocab_size": 11, "num_hidden_layers": 2,
 //!         "num_attention_heads": 2, "max_position_embeddings": 32}"#,
 //! ).expect("valid JSON");
-//! let model = Llama::init(&config, 7)?;
+//! let model = Model::init(&config, 7)?;
 //! // Two sequences, packed; predict the last token of each.
 //! let batch = PackedBatch::new([&[1u32, 4, 5][..], &[1, 6][..]]);
 //! let targets = Targets { rows: vec![1, 3], tokens: vec![5, 6] };
@@ -34,7 +34,7 @@ mod memory;
 
 // ── Computation ──
 pub mod kernels;
-mod llama;
+mod model;
 pub mod ops;
 mod packed;
 
@@ -48,15 +48,15 @@ pub use checkpoint::{
     load_model_with, load_tokenizer, read_buffers, read_tensors, save_checkpoint, save_model, weights_digest,
     write_buffers, write_random_model,
 };
-pub use config::LlamaConfig;
+pub use config::ModelConfig;
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};
 pub use generate::{
     Completion, CompletionText, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, GenerationStats,
     GenerationTimes, MemoryBudget, PrefixSharing, Request, RequestId,
 };
-pub use llama::{Activations, Forward, Llama, Network};
 pub use memory::{GenerationMemory, GenerationMemorySettings, TooLittleMemory};
+pub use model::{Activations, Forward, Model, Network};
 pub use ops::sample::Sampling;
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, View, WeightSource};

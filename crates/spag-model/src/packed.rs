@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-/// Sequences concatenated without padding: N tokens. Built by the batcher, read by [`crate::Llama`].
+/// Sequences concatenated without padding: N tokens. Built by the batcher, read by [`crate::Model`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackedBatch {
     /// Token ids, `[N]`.

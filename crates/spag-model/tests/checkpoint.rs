@@ -5,7 +5,7 @@ use std::path::Path;
 
 use candle_core::{Device, Tensor};
 use spag_model::{
-    Checkpoint, DtypeChoice, Error, FlatBuffers, Layout, Llama, LlamaConfig, LoadOptions, WeightDtype, WriteOptions,
+    Checkpoint, DtypeChoice, Error, FlatBuffers, Layout, LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions,
     load_model, load_model_with, read_buffers, save_model, write_buffers, write_random_model,
 };
 use spag_tests::fixture;
@@ -15,7 +15,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(|p| (p.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(p).unwrap())).collect()
 }
 
-fn config() -> LlamaConfig {
+fn config() -> ModelConfig {
     serde_json::from_str(
         r#"{"hidden_size": 20, "intermediate_size": 27, "vocab_size": 4001, "num_hidden_layers": 2,
             "num_attention_heads": 10, "num_key_value_heads": 2, "max_position_embeddings": 64}"#,
@@ -34,7 +34,7 @@ fn write_random_model_equals_init_and_save() {
         for max_shard_bytes in [u64::MAX, 100_000] {
             let (drawn, streamed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
             let options = WriteOptions { dtype, max_shard_bytes };
-            let expected = save_model(&Llama::init(&config(), 11).unwrap(), drawn.path(), options).unwrap();
+            let expected = save_model(&Model::init(&config(), 11).unwrap(), drawn.path(), options).unwrap();
             let written = write_random_model(&config(), 11, None, streamed.path(), options).unwrap();
             assert_eq!(written, expected);
             assert_eq!(written.len() > 1, max_shard_bytes == 100_000);
@@ -50,7 +50,7 @@ fn write_random_model_includes_the_tokenizer() {
     let options = WriteOptions::new(WeightDtype::Bf16);
     let config = model.config().clone();
     write_random_model(&config, 3, Some(&tokenizer), streamed.path(), options).unwrap();
-    let model = Llama::init(&config, 3).unwrap();
+    let model = Model::init(&config, 3).unwrap();
     Checkpoint { model, tokenizer }.save(drawn.path(), options).unwrap();
     assert!(files(streamed.path()) == files(drawn.path()));
 }
@@ -71,7 +71,7 @@ fn loading_as_bf16_equals_loading_and_rounding() {
 #[test]
 fn buffers_round_trip_in_both_formats() {
     let dir = tempfile::tempdir().unwrap();
-    let buffers = Llama::init(&config(), 1).unwrap().parameters().to_dtype(WeightDtype::Bf16).unwrap();
+    let buffers = Model::init(&config(), 1).unwrap().parameters().to_dtype(WeightDtype::Bf16).unwrap();
     write_buffers(&buffers, dir.path(), "exp_avg", WriteOptions::new(WeightDtype::F32)).unwrap();
     for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
         let back = FlatBuffers::zeros_of(buffers.layout(), dtype, &Device::Cpu).unwrap();

@@ -9,7 +9,7 @@ use spag_model::ops::attention::{self, Heads, Sequences};
 use spag_model::ops::packed_linear::{self, PackedWeight};
 use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
 use spag_model::ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
-use spag_model::{Activations, FlatBuffers, Llama, LlamaConfig, PackedBatch, Targets};
+use spag_model::{Activations, FlatBuffers, Model, ModelConfig, PackedBatch, Targets};
 
 fn random(shape: (usize, usize), rng: &mut ChaCha8Rng) -> Tensor {
     let values: Vec<f32> = (0..shape.0 * shape.1).map(|_| rng.random::<f32>() * 2.0 - 1.0).collect();
@@ -279,7 +279,7 @@ fn rows_do_not_depend_on_other_rows() {
     }
 }
 
-fn config(kv: usize, tied: bool) -> LlamaConfig {
+fn config(kv: usize, tied: bool) -> ModelConfig {
     serde_json::from_value(serde_json::json!({
         "hidden_size": 24, "intermediate_size": 40, "vocab_size": 50, "num_hidden_layers": 3,
         "num_attention_heads": 4, "num_key_value_heads": kv, "max_position_embeddings": 64,
@@ -292,7 +292,7 @@ fn config(kv: usize, tied: bool) -> LlamaConfig {
 fn all_parameter_gradients_equal_autograd() {
     for (kv, tied) in [(4, false), (2, false), (1, true)] {
         let config = config(kv, tied);
-        let model = Llama::init(&config, 11).unwrap();
+        let model = Model::init(&config, 11).unwrap();
         let sequences: [&[u32]; 3] = [&[1, 5, 9, 30, 2, 7, 7], &[1, 49], &[1, 3, 3, 3, 8]];
         let batch = PackedBatch::new(sequences);
         let targets = Targets { rows: vec![2, 3, 5, 7, 9, 12], tokens: vec![30, 2, 7, 49, 3, 8] };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use spag_model::{
-    Checkpoint, Engine, EngineConfig, Error, Generate, GenerationConfig, LlamaConfig, MemoryBudget, Request,
+    Checkpoint, Engine, EngineConfig, Error, Generate, GenerationConfig, MemoryBudget, ModelConfig, Request,
     WeightDtype, WriteOptions, check_checkpoint, load_model, save_model, write_random_model,
 };
 use spag_tests::{copy_folder, fixture};
@@ -132,7 +132,7 @@ fn engines_that_do_not_fit_into_memory_are_refused() {
 #[test]
 fn random_models_that_do_not_fit_are_refused_before_a_file_is_written() {
     let folder = tempfile::tempdir().unwrap();
-    let config: LlamaConfig = serde_json::from_value(json!({"hidden_size": 1 << 20, "intermediate_size": 1 << 20,
+    let config: ModelConfig = serde_json::from_value(json!({"hidden_size": 1 << 20, "intermediate_size": 1 << 20,
         "vocab_size": 1000, "num_hidden_layers": 8, "num_attention_heads": 4}))
     .unwrap();
     let options = WriteOptions::new(WeightDtype::F32);
@@ -140,7 +140,7 @@ fn random_models_that_do_not_fit_are_refused_before_a_file_is_written() {
     let error = write_random_model(&config, 1, None, &out, options).unwrap_err();
     assert!(matches!(error, Error::Disk { .. } | Error::Memory(_)), "{error}");
     assert!(!out.exists());
-    assert!(matches!(spag_model::Llama::init(&config, 1), Err(Error::Memory(_))));
+    assert!(matches!(spag_model::Model::init(&config, 1), Err(Error::Memory(_))));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_io::{JsonlAppender, Progress, hex};
-use spag_model::{Llama, WeightDtype, weights_digest};
+use spag_model::{Model, WeightDtype, weights_digest};
 
 use crate::batch::Batch;
 use crate::dataset::Dataset;
@@ -28,7 +28,7 @@ const WHAT: &str = "reference log-probabilities";
 ///
 /// # Errors
 /// A sample that the model cannot read, or whose log-probability is not finite.
-pub fn reference_log_probs(model: &Llama, samples: &[Encoded], progress: &mut dyn Progress) -> Result<Vec<f64>> {
+pub fn reference_log_probs(model: &Model, samples: &[Encoded], progress: &mut dyn Progress) -> Result<Vec<f64>> {
     let mut all = Vec::with_capacity(samples.len());
     progress.begin(WHAT, samples.len() as u64);
     for range in passes(samples, 0) {
@@ -56,7 +56,7 @@ fn passes(samples: &[Encoded], start: usize) -> Vec<Range<usize>> {
 }
 
 /// ℓ_ref of the samples of one pass.
-fn pass(model: &Llama, samples: &[Encoded]) -> Result<Vec<f64>> {
+fn pass(model: &Model, samples: &[Encoded]) -> Result<Vec<f64>> {
     let batch = Batch::new(samples);
     let log_probs = Tensor::new(model.log_probs(&batch.packed, &batch.targets)?, &Device::Cpu)?;
     let means = batch.mean_log_probs(&log_probs.to_dtype(DType::F64)?)?.to_vec1::<f64>()?;
@@ -147,7 +147,7 @@ pub(crate) fn cached_reference_log_probs(
     dir: &Path,
     key: &ReferenceKey,
     dataset: &Dataset,
-    load: impl FnOnce() -> Result<Llama>,
+    load: impl FnOnce() -> Result<Model>,
     progress: &mut dyn Progress,
 ) -> Result<KeptLogProbs> {
     let (samples, ranks) = (dataset.samples(), group.size());

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_dist::{ProcessGroup, Traffic};
-use spag_model::{Llama, LlamaConfig, LoadOptions, Network};
+use spag_model::{LoadOptions, Model, ModelConfig, Network};
 use spag_rewards::SampleKind;
 
 use crate::config::{IntervalStrategy, SchedulerType, ShardingPlan, TrainConfig, TrainMethod};
@@ -76,8 +76,8 @@ pub struct TimedRank<'a> {
 /// # Errors
 /// Sequences that the model cannot read, or what `load` reports.
 pub fn time_steps<E: From<Error>>(
-    load: impl FnOnce() -> Result<Llama, E>,
-    reference: Option<Llama>,
+    load: impl FnOnce() -> Result<Model, E>,
+    reference: Option<Model>,
     timing: &TimingConfig,
 ) -> Result<StepTiming, E> {
     timed(reference, timing, 1, |config| {
@@ -91,9 +91,9 @@ pub fn time_steps<E: From<Error>>(
 ///
 /// # Errors
 /// As [`time_steps`], a model that cannot be read, or a lost rank.
-pub fn time_steps_of_rank(rank: &TimedRank<'_>, reference: Option<Llama>, timing: &TimingConfig) -> Result<StepTiming> {
+pub fn time_steps_of_rank(rank: &TimedRank<'_>, reference: Option<Model>, timing: &TimingConfig) -> Result<StepTiming> {
     timed(reference, timing, rank.group.size(), |config| {
-        let network = Network::new(&LlamaConfig::from_file(rank.dir.join("config.json"))?)?;
+        let network = Network::new(&ModelConfig::from_file(rank.dir.join("config.json"))?)?;
         let state =
             ShardedState::load(rank.dir, network.layout(), rank.options, config, rank.plan, rank.group.clone())?;
         Ok((network, state))
@@ -101,7 +101,7 @@ pub fn time_steps_of_rank(rank: &TimedRank<'_>, reference: Option<Llama>, timing
 }
 
 fn timed<E: From<Error>>(
-    reference: Option<Llama>,
+    reference: Option<Model>,
     timing: &TimingConfig,
     ranks: usize,
     load: impl FnOnce(&TrainConfig) -> Result<(Network, ShardedState), E>,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use spag_dist::{ProcessGroup, gather_numbers};
-use spag_model::{Llama, Network, Tokenizer, WeightSource, kernels};
+use spag_model::{Model, Network, Tokenizer, WeightSource, kernels};
 use spag_rewards::Sample;
 
 use crate::batch_sampler::BatchSampler;
@@ -84,7 +84,7 @@ impl<'a> Trainer<'a> {
     ///
     /// # Errors
     /// An invalid setting, [`Error::NoReference`], or not enough memory for gradients and optimizer state.
-    pub fn new(model: &'a Llama, data: &'a Dataset, config: &'a TrainConfig) -> Result<Self> {
+    pub fn new(model: &'a Model, data: &'a Dataset, config: &'a TrainConfig) -> Result<Self> {
         let state = ShardedState::single(model.parameters(), config)?;
         Self::with_state(model.network(), state, data, config)
     }
@@ -350,10 +350,10 @@ fn own_micro_batches<'a>(all: &'a [Vec<usize>], group: &dyn ProcessGroup) -> Vec
 /// An invalid setting, no usable sample, text or sequences that the model cannot read, or a loss that stays NaN or
 /// infinite.
 pub fn train_samples(
-    model: &Llama,
+    model: &Model,
     tokenizer: &Tokenizer,
     samples: &[Sample],
-    reference: Option<&Llama>,
+    reference: Option<&Model>,
     config: &TrainConfig,
     observer: &mut dyn Observer,
     progress: &mut dyn Progress,

@@ -8,7 +8,7 @@ use cap::Cap;
 use serde::{Deserialize, Serialize};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_io::format_gib;
-use spag_model::{Llama, LlamaConfig, LoadOptions, WeightDtype, WriteOptions, save_model};
+use spag_model::{LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, save_model};
 use spag_tests::reserve_port;
 use spag_train::{RankMemory, ShardingPlan, TimedRank, TimingConfig, TrainConfig, ZeroStage, time_steps_of_rank};
 
@@ -45,7 +45,7 @@ const VOCABULARY: Shape = Shape { layers: 3, vocabulary: 8000, kv_heads: 3, tied
 const TIED: Shape = Shape { tied: true, ..VOCABULARY };
 
 impl Shape {
-    fn config(self) -> LlamaConfig {
+    fn config(self) -> ModelConfig {
         let Self { layers, vocabulary, kv_heads, tied } = self;
         let json = format!(
             r#"{{"hidden_size": 192, "intermediate_size": 512, "vocab_size": {vocabulary}, "num_hidden_layers": {layers},
@@ -168,7 +168,7 @@ fn assert_as_planned(cases: &[Case], tolerance: f64) {
     let mut wrong = Vec::new();
     for case in cases {
         let dir = tempfile::tempdir().unwrap();
-        save_model(&Llama::init(&case.shape.config(), 1).unwrap(), dir.path(), WriteOptions::new(case.dtype()))
+        save_model(&Model::init(&case.shape.config(), 1).unwrap(), dir.path(), WriteOptions::new(case.dtype()))
             .unwrap();
         let (taken, planned) = (case.taken(dir.path()), case.planned());
         assert!(case.beside() * case.ranks as u64 * 20 < planned, "{case:?}: what is beside the plan is not small");

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use candle_core::{Device, Tensor};
 use serde::Deserialize;
 use spag_io::Silent;
-use spag_model::{Activations, Checkpoint, FlatBuffers, Llama, load_model};
+use spag_model::{Activations, Checkpoint, FlatBuffers, Model, load_model};
 use spag_rewards::{Sample, read_samples};
 use spag_tests::{fixture, json};
 use spag_train::loss::{self, LossInput};
@@ -54,7 +54,7 @@ struct Case {
     expected: Expected,
     config: TrainConfig,
     checkpoint: Checkpoint,
-    reference: Llama,
+    reference: Model,
     samples: Vec<Sample>,
 }
 

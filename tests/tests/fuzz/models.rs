@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use spag_model::{LlamaConfig, SpecialIds, Tokenizer, load_model, load_tokenizer};
+use spag_model::{ModelConfig, SpecialIds, Tokenizer, load_model, load_tokenizer};
 use spag_tests::{copy_folder, fixture, run, train_command};
 use spag_train::{SavedRun, latest_checkpoint};
 
@@ -27,7 +27,7 @@ fn config_json() {
     let target = Target::new("config_json", vec![model_file("config.json")]);
     let folder = target.folder().join("model");
     in_place(&target, &folder, "config.json", |folder| {
-        let read = LlamaConfig::from_file(folder.join("config.json"));
+        let read = ModelConfig::from_file(folder.join("config.json"));
         let loaded = load_model(folder);
         assert!(read.is_ok() || loaded.is_err());
     });

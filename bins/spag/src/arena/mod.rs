@@ -9,7 +9,7 @@ use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
 use spag_game::{GameRecord, GameSpec, PlayConfig, PromptSet, WordList, play_games};
 use spag_io::{Progress, write_atomically};
-use spag_model::LlamaConfig;
+use spag_model::ModelConfig;
 use spag_selfplay::{
     EndpointKeys, GameCounts, PlayerSpec,
     arena::{
@@ -236,7 +236,7 @@ fn require_single_process(env: &LaunchEnv) -> Result<()> {
 fn describe(playing: &PlayerArgs, player: &NamedPlayer) -> Result<String> {
     let check = || -> Result<String> {
         if let PlayerSpec::Model(folder) = &player.player {
-            LlamaConfig::from_file(folder.join("config.json"))?;
+            ModelConfig::from_file(folder.join("config.json"))?;
         }
         playing.describe(&player.player)
     };

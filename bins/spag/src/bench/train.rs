@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
 use spag_io::{format_gib, gib};
-use spag_model::{LlamaConfig, LoadOptions, OpenDevice, WeightDtype, load_model_with};
+use spag_model::{LoadOptions, ModelConfig, OpenDevice, WeightDtype, load_model_with};
 use spag_selfplay::limits;
 use spag_train::{RankMemory, StepTiming, TimedRank, TimingConfig, TrainConfig, peak_memory_of, time_steps_of_rank};
 
@@ -118,7 +118,7 @@ fn check_memory(args: &TrainArgs, device: &OpenDevice) -> Result<()> {
     if !device.device().is_cpu() {
         return Ok(());
     }
-    let model = LlamaConfig::from_file(args.model_name_or_path.join("config.json"))?;
+    let model = ModelConfig::from_file(args.model_name_or_path.join("config.json"))?;
     let config = TrainConfig {
         per_device_train_batch_size: args.batch,
         max_length: args.seq,
@@ -142,7 +142,7 @@ fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) 
         seq: args.seq,
         steps: args.steps,
         warmup: args.warmup,
-        vocab_size: LlamaConfig::from_file(args.model_name_or_path.join("config.json"))?.vocab_size,
+        vocab_size: ModelConfig::from_file(args.model_name_or_path.join("config.json"))?.vocab_size,
         seed: args.seed,
         gradient_checkpointing: args.checkpointing,
         accumulation: args.accumulation,

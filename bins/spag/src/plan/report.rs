@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 use spag_io::{escape, format_gib, gib};
-use spag_model::{EngineConfig, GenerationMemory, GenerationMemorySettings, LlamaConfig};
+use spag_model::{EngineConfig, GenerationMemory, GenerationMemorySettings, ModelConfig};
 use spag_train::{Placement, PlannedRun, RankMemory, ShardingPlan};
 
 use super::hardware::{Assumptions, Figures};
@@ -35,7 +35,7 @@ impl Row {
 
 /// Everything that the report is made from.
 pub(super) struct Report<'a> {
-    pub(super) model: &'a LlamaConfig,
+    pub(super) model: &'a ModelConfig,
     pub(super) remark: Option<&'a str>,
     pub(super) settings: &'a Settings,
     pub(super) gpu: Figures,

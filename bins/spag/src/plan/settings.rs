@@ -9,7 +9,7 @@ use clap::{ArgAction, Args};
 use serde::{Deserialize, Serialize};
 use spag_cli::{Error, Result, flags};
 use spag_io::{Ranged, in_range, read_text};
-use spag_model::{LlamaConfig, WeightDtype};
+use spag_model::{ModelConfig, WeightDtype};
 use spag_pipeline::read_toml;
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
 use spag_train::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
@@ -270,7 +270,7 @@ fn checked_plan(stage: ZeroStage, optimizer: Placement, parameters: Placement) -
 
 /// A model's configuration, also of one that this program does not train.
 pub(super) struct PlannedModel {
-    pub(super) config: LlamaConfig,
+    pub(super) config: ModelConfig,
     /// Says so if this program does not train the model.
     pub(super) remark: Option<String>,
 }
@@ -286,7 +286,7 @@ impl PlannedModel {
         let bad = |error: serde_json::Error| bad_file(&path, &error);
         let mut value: serde_json::Value = serde_json::from_str(&read_text(&path, MAX_CONFIG)?).map_err(bad)?;
         if value.get("model_type").and_then(|kind| kind.as_str()) != Some("baichuan") {
-            return Ok(Self { config: LlamaConfig::from_file(&path)?, remark: None });
+            return Ok(Self { config: ModelConfig::from_file(&path)?, remark: None });
         }
         if let Some(keys) = value.as_object_mut() {
             keys.remove("model_type");
@@ -294,7 +294,7 @@ impl PlannedModel {
                 keys.entry("max_position_embeddings").or_insert(length);
             }
         }
-        let config: LlamaConfig = serde_json::from_value(value).map_err(bad)?;
+        let config: ModelConfig = serde_json::from_value(value).map_err(bad)?;
         config.check()?;
         let remark = format!("{} is a Baichuan model: planned here, not trained by spag-train", path.display());
         Ok(Self { config, remark: Some(remark) })

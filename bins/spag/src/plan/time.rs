@@ -3,7 +3,7 @@
 //! Legend: N ranks, P parameters, T tokens of a micro-batch, S of a sequence, D hidden size, F feed-forward size, L blocks.
 
 use serde::Serialize;
-use spag_model::{Layout, LlamaConfig, WeightDtype};
+use spag_model::{Layout, ModelConfig, WeightDtype};
 use spag_train::{Placement, ShardingPlan, ZeroStage};
 
 use super::hardware::{Assumptions, Figures};
@@ -32,7 +32,7 @@ pub(crate) struct StepTime {
 
 impl StepTime {
     pub(crate) fn new(
-        model: &LlamaConfig,
+        model: &ModelConfig,
         settings: &Settings,
         plan: &ShardingPlan,
         gpu: &Figures,

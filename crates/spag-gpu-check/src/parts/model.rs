@@ -9,7 +9,7 @@ use spag_game::PromptSet;
 use spag_gpu_check::{Row, bench};
 use spag_io::format_gib;
 use spag_model::{
-    Activations, Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LlamaConfig, LoadOptions, MemoryBudget,
+    Activations, Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, MemoryBudget, ModelConfig,
     PrefixSharing, Request, Sampling, WeightDtype, WriteOptions, free_memory, load_model_with, load_tokenizer,
     peak_device_memory, write_random_model,
 };
@@ -22,7 +22,7 @@ pub(super) fn make(settings: &Settings) -> Result<(), Error> {
     if settings.checkpoint.join("config.json").exists() {
         return Ok(());
     }
-    let config = LlamaConfig::from_file(&settings.config)?;
+    let config = ModelConfig::from_file(&settings.config)?;
     let tokenizer = load_tokenizer(settings.fixtures.join("tiny-llama"))?;
     write_random_model(&config, 0, Some(&tokenizer), &settings.checkpoint, WriteOptions::new(WeightDtype::Bf16))?;
     Ok(())
@@ -35,7 +35,7 @@ fn row(part: &str, what: String, result: String, numbers: Value) -> Row {
 /// Times steps with and without activation checkpointing, if they fit.
 pub(super) fn train(settings: &Settings, device: &Device, sink: Sink<'_>) -> Result<(), Error> {
     make(settings)?;
-    let config = LlamaConfig::from_file(settings.checkpoint.join("config.json"))?;
+    let config = ModelConfig::from_file(settings.checkpoint.join("config.json"))?;
     let ceiling = bench::ceilings(device)?.matmul_tflops;
     for activations in [Activations::Recompute, Activations::Keep] {
         for accumulation in [1, 8] {
@@ -48,7 +48,7 @@ pub(super) fn train(settings: &Settings, device: &Device, sink: Sink<'_>) -> Res
 fn steps(
     settings: &Settings,
     device: &Device,
-    config: &LlamaConfig,
+    config: &ModelConfig,
     (activations, accumulation): (Activations, usize),
     ceiling: f64,
 ) -> Result<Row, Error> {

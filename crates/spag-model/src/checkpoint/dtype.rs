@@ -3,7 +3,7 @@
 use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
 
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 
 /// Number format of weights, in memory and in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub enum DtypeChoice {
 
 impl DtypeChoice {
     /// The number format for a checkpoint on `device`.
-    pub fn resolve(self, config: &LlamaConfig, device: &Device) -> WeightDtype {
+    pub fn resolve(self, config: &ModelConfig, device: &Device) -> WeightDtype {
         match self {
             Self::Fixed(dtype) => dtype,
             Self::Auto if device.is_cpu() => WeightDtype::F32,

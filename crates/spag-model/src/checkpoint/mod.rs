@@ -12,7 +12,7 @@ use std::path::Path;
 use candle_core::Device;
 
 use crate::error::Result;
-use crate::llama::Llama;
+use crate::model::Model;
 use crate::tokenizer::Tokenizer;
 
 pub use dtype::{DtypeChoice, WeightDtype};
@@ -42,7 +42,7 @@ impl Default for LoadOptions {
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     /// The model and its configuration.
-    pub model: Llama,
+    pub model: Model,
     /// The tokenizer.
     pub tokenizer: Tokenizer,
 }

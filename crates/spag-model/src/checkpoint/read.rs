@@ -12,10 +12,10 @@ use super::tensor_file::read_chunks;
 use super::weight_file::{Stored, WeightFile};
 use super::weight_files::{self, WeightFiles};
 use super::{LoadOptions, WeightDtype};
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 use crate::error::Result;
-use crate::llama::Llama;
 use crate::memory;
+use crate::model::Model;
 use crate::ops::cpu;
 use crate::params::{FlatBuffers, Layout};
 use crate::tokenizer::{SpecialIds, Tokenizer};
@@ -35,7 +35,7 @@ pub fn load_tokenizer(dir: impl AsRef<Path>) -> Result<Tokenizer> {
 ///
 /// # Errors
 /// As [`Checkpoint::load`](super::Checkpoint::load), except for the tokenizer.
-pub fn load_model(dir: impl AsRef<Path>) -> Result<Llama> {
+pub fn load_model(dir: impl AsRef<Path>) -> Result<Model> {
     load_model_with(dir, &LoadOptions::default())
 }
 
@@ -43,7 +43,7 @@ pub fn load_model(dir: impl AsRef<Path>) -> Result<Llama> {
 ///
 /// # Errors
 /// As [`Checkpoint::load_with`](super::Checkpoint::load_with), except for the tokenizer.
-pub fn load_model_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<Llama> {
+pub fn load_model_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<Model> {
     let dir = dir.as_ref();
     let config = read_config(dir)?;
     let layout = Layout::new(&config);
@@ -52,7 +52,7 @@ pub fn load_model_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<L
     memory::require_room_for_weights(&layout, options.dtype, &options.device, dir)?;
     let parameters = FlatBuffers::zeros_of(&layout, options.dtype, &options.device)?;
     read_buffers(&parameters, dir, "model")?;
-    Llama::from_parameters(&config, parameters)
+    Model::from_parameters(&config, parameters)
 }
 
 /// Checks that a folder's weight files hold exactly the tensors of its `config.json`, from their headers. Returns the
@@ -60,17 +60,17 @@ pub fn load_model_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<L
 ///
 /// # Errors
 /// Missing or malformed files, or tensors that are missing, misshapen or not used.
-pub fn check_checkpoint(dir: impl AsRef<Path>) -> Result<LlamaConfig> {
+pub fn check_checkpoint(dir: impl AsRef<Path>) -> Result<ModelConfig> {
     let dir = dir.as_ref();
     let config = read_config(dir)?;
     WeightFiles::open(dir, "model")?.check(&Layout::new(&config))?;
     Ok(config)
 }
 
-fn read_config(dir: &Path) -> Result<LlamaConfig> {
+fn read_config(dir: &Path) -> Result<ModelConfig> {
     let io = spag_io::Error::io(dir);
     match std::fs::metadata(dir) {
-        Ok(found) if found.is_dir() => LlamaConfig::from_file(dir.join("config.json")),
+        Ok(found) if found.is_dir() => ModelConfig::from_file(dir.join("config.json")),
         Ok(_) => {
             let error = std::io::Error::new(ErrorKind::NotADirectory, "this is a file; a checkpoint is a folder");
             Err(io(error).into())

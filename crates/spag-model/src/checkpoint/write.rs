@@ -11,10 +11,10 @@ use spag_io::write_atomically;
 
 use super::WeightDtype;
 use super::tensor_file::{self, TensorEntry, TensorProvider, WrittenFile};
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 use crate::error::{Error, Result};
-use crate::llama::{Llama, RandomWeights};
 use crate::memory;
+use crate::model::{Model, RandomWeights};
 use crate::params::{Layout, WeightSource};
 use crate::tokenizer::Tokenizer;
 
@@ -39,7 +39,7 @@ impl WriteOptions {
 /// # Errors
 /// As [`Checkpoint::save`](super::Checkpoint::save), or a failure of the weight source.
 pub fn save_checkpoint(
-    config: &LlamaConfig,
+    config: &ModelConfig,
     weights: &dyn WeightSource,
     tokenizer: Option<&Tokenizer>,
     dir: impl AsRef<Path>,
@@ -50,18 +50,18 @@ pub fn save_checkpoint(
 }
 
 /// Writes a model without a tokenizer: `config.json` and the weights.
-pub fn save_model(model: &Llama, dir: impl AsRef<Path>, options: WriteOptions) -> Result<Vec<WrittenFile>> {
+pub fn save_model(model: &Model, dir: impl AsRef<Path>, options: WriteOptions) -> Result<Vec<WrittenFile>> {
     save_checkpoint(model.config(), model.parameters(), None, dir, options)
 }
 
-/// Writes the same checkpoint as [`Llama::init`] with [`save_checkpoint`], one tensor at a time, so that the model need
+/// Writes the same checkpoint as [`Model::init`] with [`save_checkpoint`], one tensor at a time, so that the model need
 /// not fit into memory.
 ///
 /// # Errors
 /// An inconsistent configuration, too little memory or space on the disk, or as
 /// [`Checkpoint::save`](super::Checkpoint::save).
 pub fn write_random_model(
-    config: &LlamaConfig,
+    config: &ModelConfig,
     seed: u64,
     tokenizer: Option<&Tokenizer>,
     dir: impl AsRef<Path>,
@@ -96,7 +96,7 @@ fn require_room(layout: &Layout, dir: &Path, dtype: WeightDtype) -> Result<()> {
 }
 
 /// Writes the tokenizer's files and `config.json`.
-fn write_config(config: &LlamaConfig, tokenizer: Option<&Tokenizer>, dir: &Path, options: WriteOptions) -> Result<()> {
+fn write_config(config: &ModelConfig, tokenizer: Option<&Tokenizer>, dir: &Path, options: WriteOptions) -> Result<()> {
     let mut config = config.clone();
     if let Some(tokenizer) = tokenizer {
         for (name, contents) in tokenizer.files() {
@@ -107,7 +107,7 @@ fn write_config(config: &LlamaConfig, tokenizer: Option<&Tokenizer>, dir: &Path,
     Ok(write_atomically(dir.join("config.json"), config_json(config, options.dtype))?)
 }
 
-fn config_json(mut config: LlamaConfig, dtype: WeightDtype) -> String {
+fn config_json(mut config: ModelConfig, dtype: WeightDtype) -> String {
     config.num_key_value_heads = Some(config.kv_heads());
     let defaults =
         [("architectures", json!(["LlamaForCausalLM"])), ("model_type", json!("llama")), ("hidden_act", json!("silu"))];

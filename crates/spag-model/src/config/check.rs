@@ -2,7 +2,7 @@
 
 use spag_io::quote;
 
-use super::LlamaConfig;
+use super::ModelConfig;
 use crate::error::{Error, Result};
 
 /// A dimension, at most.
@@ -12,7 +12,7 @@ const MAX_LAYERS: usize = 1 << 14;
 /// Parameters, at most: far beyond any machine, and small enough that no product of sizes overflows.
 const MAX_PARAMETERS: u128 = 1 << 46;
 
-impl LlamaConfig {
+impl ModelConfig {
     /// Checks that the sizes are consistent and that no key asks for an unsupported computation.
     ///
     /// # Errors
@@ -129,12 +129,12 @@ fn fail(why: String) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn config(change: &str) -> Result<LlamaConfig> {
+    fn config(change: &str) -> Result<ModelConfig> {
         let mut keys = serde_json::json!({"hidden_size": 8, "intermediate_size": 12, "vocab_size": 10,
             "num_hidden_layers": 1, "num_attention_heads": 2});
         let change: serde_json::Value = serde_json::from_str(&format!("{{{change}}}")).unwrap();
         keys.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-        let config: LlamaConfig = serde_json::from_value(keys).unwrap();
+        let config: ModelConfig = serde_json::from_value(keys).unwrap();
         config.check()?;
         Ok(config)
     }

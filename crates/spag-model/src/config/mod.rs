@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 ///
 /// Keys that do not affect the computation are kept in `extra`, so that a configuration survives a round trip.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LlamaConfig {
+pub struct ModelConfig {
     /// Hidden size, D.
     pub hidden_size: usize,
     /// Feed-forward size, F.
@@ -100,11 +100,11 @@ fn first_id<'de, D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Optio
     })
 }
 
-impl LlamaConfig {
+impl ModelConfig {
     /// Reads and checks a `config.json`.
     ///
     /// # Errors
-    /// A missing, oversized or malformed file, or an unsupported configuration (see [`LlamaConfig::check`]).
+    /// A missing, oversized or malformed file, or an unsupported configuration (see [`ModelConfig::check`]).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let bytes = read_whole(path, MAX_BYTES)?;
@@ -149,10 +149,10 @@ impl LlamaConfig {
 mod tests {
     use super::*;
 
-    fn config(change: &str) -> Result<LlamaConfig> {
+    fn config(change: &str) -> Result<ModelConfig> {
         let base =
             r#"{"hidden_size":8,"intermediate_size":12,"vocab_size":10,"num_hidden_layers":1,"num_attention_heads":2"#;
-        let config: LlamaConfig = serde_json::from_str(&format!("{base}{change}}}")).unwrap();
+        let config: ModelConfig = serde_json::from_str(&format!("{base}{change}}}")).unwrap();
         config.check()?;
         Ok(config)
     }
@@ -171,7 +171,7 @@ mod tests {
     fn config_round_trips_with_defaults_and_unknown_keys() {
         let c = config(r#","use_cache":true,"eos_token_id":[2,7]"#).unwrap();
         assert_eq!((c.kv_heads(), c.head_dim(), c.eos_token_id), (2, 4, Some(2)));
-        let again: LlamaConfig = serde_json::from_str(&serde_json::to_string(&c).unwrap()).unwrap();
+        let again: ModelConfig = serde_json::from_str(&serde_json::to_string(&c).unwrap()).unwrap();
         assert_eq!(again, c);
     }
 }

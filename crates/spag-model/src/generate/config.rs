@@ -4,11 +4,11 @@ use std::ops::RangeInclusive;
 
 use super::text::CompletionText;
 use crate::checkpoint::WeightDtype;
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 use crate::device::free_memory;
 use crate::error::{Error, Result};
-use crate::llama::Llama;
 use crate::memory::{self, GenerationMemory, GenerationMemorySettings, available_memory};
+use crate::model::Model;
 use crate::ops::sample::Sampling;
 
 /// Generation settings of a request.
@@ -106,17 +106,17 @@ impl EngineConfig {
     pub const DEFAULT_STEP_TOKENS: usize = 512;
 
     /// Bytes of the KV cache per token, over all layers.
-    pub fn bytes_per_token(model: &LlamaConfig, bytes_per_value: usize) -> usize {
+    pub fn bytes_per_token(model: &ModelConfig, bytes_per_value: usize) -> usize {
         2 * model.num_hidden_layers * model.kv_size() * bytes_per_value
     }
 
     /// Sized for up to `max_running` requests of the model's full length, or as many as fit into `memory`.
-    pub fn new(model: &LlamaConfig, max_running: usize, memory: MemoryBudget) -> Self {
+    pub fn new(model: &ModelConfig, max_running: usize, memory: MemoryBudget) -> Self {
         Self::with_max_length(model, max_running, model.max_position_embeddings, memory)
     }
 
     /// As [`EngineConfig::new`], for requests of `max_length` tokens. Holds at least one such request.
-    pub fn with_max_length(model: &LlamaConfig, max_running: usize, max_length: usize, memory: MemoryBudget) -> Self {
+    pub fn with_max_length(model: &ModelConfig, max_running: usize, max_length: usize, memory: MemoryBudget) -> Self {
         let each = max_length.div_ceil(PAGE_SIZE).max(1);
         let page_bytes = PAGE_SIZE.saturating_mul(Self::bytes_per_token(model, memory.bytes_per_value));
         let fit = memory.bytes / page_bytes.max(1);
@@ -133,14 +133,14 @@ impl EngineConfig {
     }
 
     /// Number of requests of `max_length` tokens that fit into `memory`, from 1 to 128.
-    pub fn max_running_that_fit(model: &LlamaConfig, max_length: usize, memory: MemoryBudget) -> usize {
+    pub fn max_running_that_fit(model: &ModelConfig, max_length: usize, memory: MemoryBudget) -> usize {
         let tokens = max_length.div_ceil(PAGE_SIZE).saturating_mul(PAGE_SIZE);
         let each = tokens.saturating_mul(Self::bytes_per_token(model, memory.bytes_per_value));
         (memory.bytes / each.max(1)).clamp(1, MOST_RUNNING)
     }
 
     /// Rejects invalid settings.
-    pub(super) fn check(&self, model: &LlamaConfig) -> Result<()> {
+    pub(super) fn check(&self, model: &ModelConfig) -> Result<()> {
         let wrong = |why: String| Err(Error::Generation(why));
         let limit = model.max_position_embeddings;
         if self.max_running == 0 || self.pages == 0 || self.page_size == 0 || self.max_step_tokens == 0 {
@@ -161,7 +161,7 @@ impl EngineConfig {
     }
 
     /// Checks that the KV cache and the largest pass fit into the free memory, before anything is allocated.
-    pub(super) fn check_memory(&self, model: &Llama) -> Result<()> {
+    pub(super) fn check_memory(&self, model: &Model) -> Result<()> {
         let (config, parameters) = (model.config(), model.parameters());
         let device = parameters.device();
         let dtype = if device.is_cpu() { WeightDtype::F32 } else { parameters.dtype() };
@@ -213,7 +213,7 @@ impl MemoryBudget {
 
     /// Memory on the device of a loaded model: half of the free memory on a CPU, nine tenths on a GPU, where only the
     /// activations of a pass are still to be allocated.
-    pub fn for_model(model: &Llama) -> Result<Self> {
+    pub fn for_model(model: &Model) -> Result<Self> {
         let device = model.parameters().device();
         let bytes = if device.is_cpu() { available_memory() / HOST_SHARE } else { free_memory(device)?.free / 10 * 9 };
         let bytes_per_value = Self::bytes_per_value(model);
@@ -221,7 +221,7 @@ impl MemoryBudget {
     }
 
     /// Bytes per element of the KV cache of a loaded model.
-    pub fn bytes_per_value(model: &Llama) -> usize {
+    pub fn bytes_per_value(model: &Model) -> usize {
         let parameters = model.parameters();
         if parameters.device().is_cpu() { size_of::<f32>() } else { parameters.dtype().bytes() }
     }

@@ -7,9 +7,9 @@ use candle_core::{DType, Device, Tensor};
 
 use super::graphs::{GraphCache, Inputs};
 use super::kv::KvCache;
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 use crate::error::Result;
-use crate::llama::Llama;
+use crate::model::Model;
 use crate::ops::cast::computable;
 use crate::ops::packed_linear::{self, PackedWeight};
 use crate::ops::paged_attention::{self, Span};
@@ -52,8 +52,8 @@ pub(super) struct ForwardOutput {
 }
 
 impl ModelRunner {
-    pub(super) fn new(model: &Llama) -> Result<Self> {
-        let (config, parameters): (&LlamaConfig, _) = (model.config(), model.parameters());
+    pub(super) fn new(model: &Model) -> Result<Self> {
+        let (config, parameters): (&ModelConfig, _) = (model.config(), model.parameters());
         let blocks = (0..config.num_hidden_layers)
             .map(|index| {
                 // Matrices with the same input are adjacent in the layer's buffer.

@@ -1,7 +1,7 @@
 //! The memory that generation needs, from the model's configuration.
 
 use crate::checkpoint::WeightDtype;
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 use crate::generate::EngineConfig;
 use crate::memory::weight_bytes;
 use crate::params::Layout;
@@ -34,7 +34,7 @@ pub struct GenerationMemory {
 
 impl GenerationMemory {
     /// The memory of generating with a model of this configuration.
-    pub fn new(config: &LlamaConfig, settings: &GenerationMemorySettings) -> Self {
+    pub fn new(config: &ModelConfig, settings: &GenerationMemorySettings) -> Self {
         let element = settings.dtype.bytes() as u64;
         let (d, f, kv) = (config.hidden_size as u64, config.intermediate_size as u64, config.kv_size() as u64);
         let rows = settings.step_tokens.saturating_add(settings.running) as u64;
@@ -50,7 +50,7 @@ impl GenerationMemory {
     }
 
     /// Bytes of the KV cache per token, over all layers.
-    pub fn per_token(config: &LlamaConfig, dtype: WeightDtype) -> u64 {
+    pub fn per_token(config: &ModelConfig, dtype: WeightDtype) -> u64 {
         EngineConfig::bytes_per_token(config, dtype.bytes()) as u64
     }
 
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn seven_billion_parameters_by_hand() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/llama2-7b/config.json");
-        let config = LlamaConfig::from_file(path).unwrap();
+        let config = ModelConfig::from_file(path).unwrap();
         let settings = GenerationMemorySettings {
             dtype: WeightDtype::Bf16,
             cached_tokens: 64 * 2048,

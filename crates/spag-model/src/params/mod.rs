@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
 use crate::checkpoint::WeightDtype;
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::ops::{cast, cpu};
@@ -78,7 +78,7 @@ pub(crate) const BLOCK_VIEWS: [&str; 9] = [
 
 impl Layout {
     /// The layout of a configuration. With tied embeddings the head layer holds only the final norm.
-    pub fn new(config: &LlamaConfig) -> Self {
+    pub fn new(config: &ModelConfig) -> Self {
         let (d, f, v, kv) = (config.hidden_size, config.intermediate_size, config.vocab_size, config.kv_size());
         let mut embedding = LayerLayout::default();
         embedding.push("model.embed_tokens.weight".into(), vec![v, d]);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use candle_core::{D, DType, Device, Tensor, Var};
-use spag_model::{Llama, Targets};
+use spag_model::{Model, Targets};
 
 pub(crate) struct Oracle {
     pub(crate) log_probs: Vec<f32>,
@@ -11,7 +11,7 @@ pub(crate) struct Oracle {
 }
 
 /// Log-probabilities of the targets, and the gradients of Σ upstream·log-probability.
-pub(crate) fn gradients(model: &Llama, sequences: &[&[u32]], targets: &Targets, upstream: &[f32]) -> Oracle {
+pub(crate) fn gradients(model: &Model, sequences: &[&[u32]], targets: &Targets, upstream: &[f32]) -> Oracle {
     let vars: HashMap<String, Var> = model
         .parameters()
         .named()
@@ -43,7 +43,7 @@ pub(crate) fn gradients(model: &Llama, sequences: &[&[u32]], targets: &Targets, 
     Oracle { log_probs: log_probs.to_vec1().unwrap(), by_name }
 }
 
-fn hidden(model: &Llama, vars: &HashMap<String, Var>, ids: &[u32]) -> Tensor {
+fn hidden(model: &Model, vars: &HashMap<String, Var>, ids: &[u32]) -> Tensor {
     let c = model.config();
     let (t, hd, heads, kv) = (ids.len(), c.head_dim(), c.num_attention_heads, c.kv_heads());
     let (cos, sin) = angles(t, hd, c.rope_theta);

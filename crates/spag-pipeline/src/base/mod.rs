@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use spag_game::PromptSet;
 use spag_io::{Progress, write_atomically, write_json_atomically, write_jsonl_atomically};
-use spag_model::{Checkpoint, Llama, LlamaConfig, SpecialIds, Tokenizer, WriteOptions};
+use spag_model::{Checkpoint, Model, ModelConfig, SpecialIds, Tokenizer, WriteOptions};
 use spag_rewards::Sample;
 use spag_selfplay::Rate;
 use spag_train::{Record, TrainConfig, train_samples};
@@ -86,12 +86,12 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
         clue_words.total
     ));
 
-    let shape = LlamaConfig {
+    let shape = ModelConfig {
         bos_token_id: Some(tokenizer.bos()),
         eos_token_id: Some(tokenizer.eos()),
         ..llama_config(&config.model, tokenizer.vocab_size())
     };
-    let model = Llama::init(&shape, stage_seed(config.seed, "base/weights"))?.to_dtype(config.train.dtype())?;
+    let model = Model::init(&shape, stage_seed(config.seed, "base/weights"))?.to_dtype(config.train.dtype())?;
     let checkpoint = Checkpoint { model, tokenizer };
     let samples: Vec<Sample> = documents.into_iter().map(|text| Sample::sft("", text)).collect();
     let train = TrainConfig { seed: stage_seed(config.seed, "base/train"), ..config.train.clone() };
@@ -156,8 +156,8 @@ fn make_tokenizer(config: &BaseConfig, lexicon: &Lexicon, documents: &[String], 
 }
 
 /// The model without its special tokens.
-fn llama_config(shape: &ShapeSettings, vocab_size: usize) -> LlamaConfig {
-    LlamaConfig {
+fn llama_config(shape: &ShapeSettings, vocab_size: usize) -> ModelConfig {
+    ModelConfig {
         hidden_size: shape.hidden_size,
         intermediate_size: shape.intermediate_size,
         vocab_size,

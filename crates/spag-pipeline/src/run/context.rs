@@ -8,7 +8,7 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::{PromptSet, WordList};
 use spag_io::Progress;
 use spag_model::{
-    Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LlamaConfig, LoadOptions, MemoryBudget, Sampling,
+    Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LoadOptions, MemoryBudget, ModelConfig, Sampling,
 };
 use spag_selfplay::ModelPlayer;
 use spag_world::Lexicon;
@@ -32,7 +32,7 @@ impl RunContext<'_> {
         let dtype = if device.is_cpu() {
             LoadOptions::default().dtype
         } else {
-            DtypeChoice::Auto.resolve(&LlamaConfig::from_file(model.join("config.json"))?, &device)
+            DtypeChoice::Auto.resolve(&ModelConfig::from_file(model.join("config.json"))?, &device)
         };
         Ok(Checkpoint::load_with(model, &LoadOptions { device, dtype })?)
     }

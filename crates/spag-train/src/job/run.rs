@@ -9,7 +9,7 @@ use serde_json::Value;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
 use spag_io::{Progress, Provenance};
 use spag_model::{
-    Llama, LlamaConfig, LoadOptions, Network, OpenDevice, Tokenizer, WriteOptions, check_checkpoint, load_model_with,
+    LoadOptions, Model, ModelConfig, Network, OpenDevice, Tokenizer, WriteOptions, check_checkpoint, load_model_with,
     save_checkpoint,
 };
 
@@ -186,7 +186,7 @@ fn check_agreement(
     job: &TrainJob,
     group: &dyn ProcessGroup,
     device: &OpenDevice,
-    architecture: &LlamaConfig,
+    architecture: &ModelConfig,
     dataset: &Dataset,
     eval: Option<&Dataset>,
 ) -> Result<()> {
@@ -217,7 +217,7 @@ fn check_dropout(job: &TrainJob, model: &Path) -> Result<()> {
     for dir in std::iter::once(model).chain(reference) {
         let path = dir.join("config.json");
         // A model that cannot be read is reported where it is loaded.
-        if let Some((key, value)) = LlamaConfig::from_file(&path).ok().and_then(|config| config.dropout()) {
+        if let Some((key, value)) = ModelConfig::from_file(&path).ok().and_then(|config| config.dropout()) {
             return Err(Error::Dropout { path, key, value });
         }
     }
@@ -231,7 +231,7 @@ fn deepspeed(job: &TrainJob, samples: usize, ranks: usize) -> Result<Option<Deep
         config: &job.config,
         world_size: ranks,
         total_steps: BatchSampler::new(&job.config, samples, ranks).steps,
-        hidden_size: LlamaConfig::from_file(job.model_name_or_path.join("config.json"))?.hidden_size,
+        hidden_size: ModelConfig::from_file(job.model_name_or_path.join("config.json"))?.hidden_size,
     };
     Ok(Some(DeepSpeed::load(path, &run)?))
 }
@@ -248,7 +248,7 @@ fn with_reference(
     progress: &mut dyn Progress,
 ) -> Result<Dataset> {
     let key = ReferenceKey::new(&dataset, job.config.max_length, job.reference_dir(), options.dtype)?;
-    let load = || -> Result<Llama> { Ok(load_model_with(job.reference_dir(), options)?) };
+    let load = || -> Result<Model> { Ok(load_model_with(job.reference_dir(), options)?) };
     let dir = job.output_dir.join("ref_log_probs");
     let KeptLogProbs { log_probs, kept } = cached_reference_log_probs(group, &dir, &key, &dataset, load, progress)?;
     let dataset = dataset.with_reference(log_probs)?;

@@ -3,7 +3,7 @@
 //! Legend: n tokens of a micro-batch, d hidden size, f feed-forward size, kv key/value width, v vocabulary.
 
 use spag_model::ops::log_prob::{DEVICE_CHUNK_ELEMENTS, KEEP_ELEMENTS, chunk_rows};
-use spag_model::{Activations, LayerLayout, Layout, LlamaConfig, WeightDtype};
+use spag_model::{Activations, LayerLayout, Layout, ModelConfig, WeightDtype};
 
 use crate::config::TrainConfig;
 
@@ -24,7 +24,7 @@ pub(super) struct StepMemory {
 }
 
 impl StepMemory {
-    pub(super) fn on_gpu(model: &LlamaConfig, config: &TrainConfig) -> Self {
+    pub(super) fn on_gpu(model: &ModelConfig, config: &TrainConfig) -> Self {
         let (element, n) = (config.dtype().bytes() as u64, tokens(config) as u64);
         let (d, f, kv) = (model.hidden_size as u64, model.intermediate_size as u64, model.kv_size() as u64);
         let (vocabulary, blocks) = (model.vocab_size as u64, model.num_hidden_layers as u64);
@@ -62,7 +62,7 @@ impl StepMemory {
 
     /// On a CPU, freed tensors stay in a pool for the next micro-batch and are reused by size. Tensors of different
     /// sizes therefore add up, even if they are needed at different times.
-    pub(super) fn on_cpu(model: &LlamaConfig, config: &TrainConfig) -> Self {
+    pub(super) fn on_cpu(model: &ModelConfig, config: &TrainConfig) -> Self {
         let (layout, n) = (Layout::new(model), tokens(config) as u64);
         let (d, f, kv) = (model.hidden_size as u64, model.intermediate_size as u64, model.kv_size() as u64);
         let (v, blocks) = (model.vocab_size as u64, model.num_hidden_layers as u64);
@@ -119,7 +119,7 @@ mod tests {
             gradient_checkpointing: activations == Activations::Recompute,
             ..TrainConfig::default()
         };
-        StepMemory::on_gpu(&LlamaConfig::from_file(path).unwrap(), &config)
+        StepMemory::on_gpu(&ModelConfig::from_file(path).unwrap(), &config)
     }
 
     #[test]

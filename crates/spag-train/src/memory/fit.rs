@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use spag_io::format_gib;
-use spag_model::{LlamaConfig, OpenDevice, TooLittleMemory, free_memory};
+use spag_model::{ModelConfig, OpenDevice, TooLittleMemory, free_memory};
 
 use super::RankMemory;
 use crate::config::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
@@ -21,7 +21,7 @@ struct Free {
 #[derive(Clone, Debug)]
 pub struct PlannedRun<'a> {
     /// The model.
-    pub model: &'a LlamaConfig,
+    pub model: &'a ModelConfig,
     /// The settings.
     pub config: TrainConfig,
     /// What is sharded, and where it is stored.
@@ -40,7 +40,7 @@ pub struct PlannedRun<'a> {
 /// # Errors
 /// Too little memory, with what is needed, what is free and what to change.
 pub(crate) fn fit(
-    model: &LlamaConfig,
+    model: &ModelConfig,
     config: &TrainConfig,
     request: ShardingRequest,
     (world_size, local_size): (usize, usize),
@@ -200,9 +200,9 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn seven_billion() -> LlamaConfig {
+    fn seven_billion() -> ModelConfig {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/llama2-7b/config.json");
-        LlamaConfig::from_file(path).unwrap()
+        ModelConfig::from_file(path).unwrap()
     }
 
     /// Two sequences of 2 048 tokens: 115.3 GiB on the device, or 40.0 GiB on the device and 77.6 GiB on the host.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use spag_io::format_gib;
-use spag_model::{Layout, LlamaConfig, WeightDtype};
+use spag_model::{Layout, ModelConfig, WeightDtype};
 
 use super::activations::StepMemory;
 use super::whole_layers::{LayerBytes, Whole, WholeLayers};
@@ -40,18 +40,18 @@ pub struct RankMemory {
 
 impl RankMemory {
     /// The memory of one of `world_size` ranks that train a model on GPUs.
-    pub fn on_gpu(model: &LlamaConfig, config: &TrainConfig, plan: ShardingPlan, world_size: usize) -> Self {
+    pub fn on_gpu(model: &ModelConfig, config: &TrainConfig, plan: ShardingPlan, world_size: usize) -> Self {
         Self::new(model, config, &StepMemory::on_gpu(model, config), plan, world_size)
     }
 
     /// The same on CPUs, where device and host are one memory.
-    pub fn on_cpu(model: &LlamaConfig, config: &TrainConfig, plan: ShardingPlan, world_size: usize) -> Self {
+    pub fn on_cpu(model: &ModelConfig, config: &TrainConfig, plan: ShardingPlan, world_size: usize) -> Self {
         let plan = ShardingPlan { stage: plan.stage, ..ShardingPlan::default() };
         Self::new(model, config, &StepMemory::on_cpu(model, config), plan, world_size)
     }
 
     fn new(
-        model: &LlamaConfig,
+        model: &ModelConfig,
         config: &TrainConfig,
         step: &StepMemory,
         plan: ShardingPlan,
@@ -155,9 +155,9 @@ impl fmt::Display for RankMemory {
 mod tests {
     use super::*;
 
-    fn seven_billion() -> LlamaConfig {
+    fn seven_billion() -> ModelConfig {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/llama2-7b/config.json");
-        LlamaConfig::from_file(path).unwrap()
+        ModelConfig::from_file(path).unwrap()
     }
 
     /// Two sequences of 2 048 tokens.

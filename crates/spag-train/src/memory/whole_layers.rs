@@ -92,7 +92,7 @@ fn gathered(last: usize, tied: bool, bytes: &dyn Fn(usize) -> u64) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use spag_model::LlamaConfig;
+    use spag_model::ModelConfig;
 
     use super::*;
 
@@ -101,7 +101,7 @@ mod tests {
             r#"{{"hidden_size": 4, "intermediate_size": 8, "vocab_size": {vocabulary}, "num_hidden_layers": 4,
                 "num_attention_heads": 1, "max_position_embeddings": 8, "tie_word_embeddings": {tied}}}"#
         );
-        Layout::new(&serde_json::from_str::<LlamaConfig>(&json).unwrap())
+        Layout::new(&serde_json::from_str::<ModelConfig>(&json).unwrap())
     }
 
     fn whole_layers(layout: &Layout, tied: bool) -> WholeLayers {

@@ -179,7 +179,7 @@ impl OptimizerState {
 
 #[cfg(test)]
 mod tests {
-    use spag_model::{Layout, LlamaConfig, WeightDtype};
+    use spag_model::{Layout, ModelConfig, WeightDtype};
 
     use super::*;
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn optimizer_needs_only_its_update_rule() {
-        let config: LlamaConfig = serde_json::from_str(
+        let config: ModelConfig = serde_json::from_str(
             r#"{"hidden_size": 4, "intermediate_size": 6, "vocab_size": 8, "num_hidden_layers": 1,
                 "num_attention_heads": 1, "max_position_embeddings": 8}"#,
         )

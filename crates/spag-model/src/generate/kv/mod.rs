@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use self::pool::PagePool;
 use super::config::{EngineConfig, PrefixSharing};
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::kernels;
 use crate::ops::attention::Heads;
@@ -43,7 +43,7 @@ pub(crate) struct KvCache {
 
 impl KvCache {
     /// Allocates the cache on `device`.
-    pub(crate) fn new(model: &LlamaConfig, config: &EngineConfig, dtype: DType, device: &Device) -> Result<Self> {
+    pub(crate) fn new(model: &ModelConfig, config: &EngineConfig, dtype: DType, device: &Device) -> Result<Self> {
         let heads = Heads { query: model.num_attention_heads, kv: model.kv_heads(), dim: model.head_dim() };
         let shape = PageShape { tokens: config.page_size, heads };
         let zeros = || match (device, dtype) {

@@ -10,7 +10,7 @@ use crate::generate::config::MemoryBudget;
 use crate::ops::paged_attention::append;
 
 /// One layer, one head of size 2.
-fn model() -> LlamaConfig {
+fn model() -> ModelConfig {
     serde_json::from_str(
         r#"{"hidden_size": 2, "intermediate_size": 2, "vocab_size": 9, "num_hidden_layers": 1,
             "num_attention_heads": 1, "max_position_embeddings": 64}"#,

@@ -8,7 +8,7 @@ use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::ops::cpu;
 use crate::params::{FlatBuffers, Layout, View};
@@ -19,7 +19,7 @@ const WORDS_PER_PAIR: u128 = 4;
 const SHARE: usize = 1 << 16;
 
 /// Draws all parameters from `seed`. The same seed gives the same weights on every machine.
-pub(crate) fn random(config: &LlamaConfig, layout: &Layout, seed: u64) -> Result<FlatBuffers> {
+pub(crate) fn random(config: &ModelConfig, layout: &Layout, seed: u64) -> Result<FlatBuffers> {
     let buffers = FlatBuffers::zeros(layout, &Device::Cpu)?;
     let weights = RandomWeights::new(layout, config.initializer_range, seed);
     for (l, layer) in layout.layers.iter().enumerate() {
@@ -116,7 +116,7 @@ mod tests {
     /// Includes matrices with an odd number of elements, and one that is drawn by several threads.
     #[test]
     fn tensors_drawn_alone_equal_tensors_drawn_in_sequence() {
-        let config: LlamaConfig = serde_json::from_str(
+        let config: ModelConfig = serde_json::from_str(
             r#"{"hidden_size": 22, "intermediate_size": 31, "vocab_size": 10001, "num_hidden_layers": 2,
                 "num_attention_heads": 11, "num_key_value_heads": 1, "initializer_range": 0.03}"#,
         )

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor};
 
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 use crate::ops::attention::{self, Heads, LogSumExp, Sequences};
 use crate::ops::cast::computable;
 use crate::ops::matmul::{linear, linear_add, linear_backward_input, linear_backward_weight};
@@ -86,7 +86,7 @@ pub(crate) struct Shape {
 impl Shape {
     /// Uploads the positions and sequences of `batch` to `device`.
     pub(crate) fn new(
-        config: &LlamaConfig,
+        config: &ModelConfig,
         rope: Arc<RopeTable>,
         batch: &PackedBatch,
         device: &Device,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use candle_core::Tensor;
 
 use crate::checkpoint::WeightDtype;
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::ops::cast::computable;
 use crate::ops::rope::RopeTable;
@@ -21,17 +21,17 @@ pub use network::{Activations, Forward, Network};
 
 /// A LLaMA: its network and its parameters in flat buffers.
 #[derive(Clone, Debug)]
-pub struct Llama {
+pub struct Model {
     network: Network,
     parameters: FlatBuffers,
 }
 
-impl Llama {
+impl Model {
     /// A model with random weights.
     ///
     /// # Errors
     /// An inconsistent configuration, or too little memory.
-    pub fn init(config: &LlamaConfig, seed: u64) -> Result<Self> {
+    pub fn init(config: &ModelConfig, seed: u64) -> Result<Self> {
         config.check()?;
         let parameters = init::random(config, &Layout::new(config), seed)?;
         Self::from_parameters(config, parameters)
@@ -41,7 +41,7 @@ impl Llama {
     ///
     /// # Errors
     /// Parameters of another layout than that of `config`.
-    pub fn from_parameters(config: &LlamaConfig, parameters: FlatBuffers) -> Result<Self> {
+    pub fn from_parameters(config: &ModelConfig, parameters: FlatBuffers) -> Result<Self> {
         let network = Network::new(config)?;
         if parameters.layout() != network.layout() {
             return Err(Error::Config("the parameters have another layout than the configuration".into()));
@@ -50,7 +50,7 @@ impl Llama {
     }
 
     /// The configuration.
-    pub fn config(&self) -> &LlamaConfig {
+    pub fn config(&self) -> &ModelConfig {
         self.network.config()
     }
 
@@ -111,7 +111,7 @@ impl Llama {
         self.network.backward(&self.parameters, forward, upstream, gradients)
     }
 
-    /// As [`Llama::backward`], with upstream gradients from the host.
+    /// As [`Model::backward`], with upstream gradients from the host.
     pub fn backward_from(&self, forward: Forward, upstream: &[f32], gradients: &dyn GradientSink) -> Result<()> {
         let upstream = Tensor::from_slice(upstream, upstream.len(), self.parameters.device())?;
         self.backward(forward, &upstream, gradients)

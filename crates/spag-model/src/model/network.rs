@@ -5,7 +5,7 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 
 use super::block::{self, BlockActivations, BlockWeights, Shape};
-use crate::config::LlamaConfig;
+use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::kernels;
 use crate::ops::cast::computable;
@@ -60,7 +60,7 @@ impl Forward {
 /// and the embedding only if the head is tied to it.
 #[derive(Clone, Debug)]
 pub struct Network {
-    config: LlamaConfig,
+    config: ModelConfig,
     layout: Layout,
     rope: Arc<RopeTable>,
     pool: Arc<Pool>,
@@ -99,14 +99,14 @@ struct Head<'a> {
 
 impl Network {
     /// Creates the network of a configuration.
-    pub fn new(config: &LlamaConfig) -> Result<Self> {
+    pub fn new(config: &ModelConfig) -> Result<Self> {
         config.check()?;
         let rope = RopeTable::new(config.head_dim(), config.rope_theta, config.max_position_embeddings);
         Ok(Self { config: config.clone(), layout: Layout::new(config), rope: Arc::new(rope), pool: Arc::default() })
     }
 
     /// The configuration.
-    pub fn config(&self) -> &LlamaConfig {
+    pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
