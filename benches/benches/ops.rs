@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Tensor};
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
-use spag_model::ops::attention::{self, Heads, Sequences};
+use spag_model::ops::attention::{self, Heads, Mask, Sequences};
 use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
 use spag_model::ops::squared_norm::squared_norm;
 use spag_model::ops::{embedding, log_prob, matmul, rms_norm, swiglu};
@@ -101,10 +101,12 @@ fn attention(c: &mut Criterion) {
         let heads = Heads { query: HEADS, kv: HEADS, dim: d / HEADS };
         let product = size.sequences * t * (t + 1) * d;
         let name = |pass: &str| format!("{} {pass}", size.name);
-        op(&mut group, name("forward"), flops(2 * product), || attention::forward(&q, &k, &v, &sequences, heads));
-        let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads).expect("the shapes fit");
+        op(&mut group, name("forward"), flops(2 * product), || {
+            attention::forward(&q, &k, &v, &sequences, heads, &Mask::causal())
+        });
+        let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads, &Mask::causal()).expect("the shapes fit");
         op(&mut group, name("backward"), flops(5 * product), || {
-            attention::backward(&q, &k, &v, &out, &lse, &dout, &sequences, heads)
+            attention::backward(&q, &k, &v, &out, &lse, &dout, &sequences, heads, &Mask::causal())
         });
     }
     group.finish();

@@ -1,56 +1,17 @@
 //! Compares every backward pass with central finite differences, and the whole model with candle's autograd.
 
+mod differences;
 mod oracle;
 
 use candle_core::{Device, Tensor};
+use differences::{differences, minus_ones, ones, random, scalar, values};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::ops::attention::{self, Heads, Sequences};
+use spag_model::ops::attention::{self, Heads, Mask, Sequences};
 use spag_model::ops::packed_linear::{self, PackedWeight};
 use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
 use spag_model::ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
 use spag_model::{Activations, FlatBuffers, Model, ModelConfig, PackedBatch, Targets};
-
-fn random(shape: (usize, usize), rng: &mut ChaCha8Rng) -> Tensor {
-    let values: Vec<f32> = (0..shape.0 * shape.1).map(|_| rng.random::<f32>() * 2.0 - 1.0).collect();
-    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
-}
-
-fn values(t: &Tensor) -> Vec<f32> {
-    t.flatten_all().unwrap().to_vec1().unwrap()
-}
-
-/// Σ output·weights in f64: a scalar whose gradient with respect to the output is `weights`.
-fn scalar(output: &Tensor, weights: &Tensor) -> f64 {
-    values(output).iter().zip(values(weights)).map(|(o, w)| f64::from(*o) * f64::from(w)).sum()
-}
-
-/// Compares `analytic` with central differences of `f` at `x`, element by element.
-fn differences(x: &Tensor, analytic: &Tensor, f: impl Fn(&Tensor) -> f64, what: &str) {
-    let (base, got, h) = (values(x), values(analytic), 1e-2f32);
-    let scale = got.iter().fold(1e-3f32, |m, g| m.max(g.abs()));
-    for i in 0..base.len() {
-        let at = |delta: f32| {
-            let mut moved = base.clone();
-            moved[i] += delta;
-            f(&Tensor::from_vec(moved, x.dims(), &Device::Cpu).unwrap())
-        };
-        // Fourth order, so that a step large enough for f32 has a negligible truncation error.
-        let (h1, h2) = (at(h) - at(-h), at(2.0 * h) - at(-2.0 * h));
-        let numeric = (8.0 * h1 - h2) / (12.0 * f64::from(h));
-        let error = (numeric - f64::from(got[i])).abs();
-        assert!(error <= 2e-3 * f64::from(scale), "{what}[{i}]: {numeric} against {}", got[i]);
-    }
-}
-
-/// A gradient buffer of ones, to check that gradients are accumulated.
-fn ones(shape: &[usize]) -> Tensor {
-    Tensor::ones(shape, candle_core::DType::F32, &Device::Cpu).unwrap()
-}
-
-fn minus_ones(t: &Tensor) -> Tensor {
-    (t - 1.0).unwrap()
-}
 
 #[test]
 fn linear() {
@@ -120,10 +81,11 @@ fn attention() {
         let (q, k, v) = (random((n, qd), &mut rng), random((n, kd), &mut rng), random((n, kd), &mut rng));
         let g = random((n, qd), &mut rng);
         let sequences = Sequences::new(&bounds, &Device::Cpu).unwrap();
-        let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads).unwrap();
-        let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &g, &sequences, heads).unwrap();
-        let f =
-            |q: &Tensor, k: &Tensor, v: &Tensor| scalar(&attention::forward(q, k, v, &sequences, heads).unwrap().0, &g);
+        let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads, &Mask::causal()).unwrap();
+        let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &g, &sequences, heads, &Mask::causal()).unwrap();
+        let f = |q: &Tensor, k: &Tensor, v: &Tensor| {
+            scalar(&attention::forward(q, k, v, &sequences, heads, &Mask::causal()).unwrap().0, &g)
+        };
         differences(&q, &dq, |q| f(q, &k, &v), "dq");
         differences(&k, &dk, |k| f(&q, k, &v), "dk");
         differences(&v, &dv, |v| f(&q, &k, v), "dv");
@@ -166,8 +128,8 @@ fn attention_matches_f64_for_all_head_sizes() {
         let n = 170;
         let (q, g) = (random((n, query * dim), &mut rng), random((n, query * dim), &mut rng));
         let (k, v) = (random((n, kv * dim), &mut rng), random((n, kv * dim), &mut rng));
-        let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads).unwrap();
-        let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &g, &sequences, heads).unwrap();
+        let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads, &Mask::causal()).unwrap();
+        let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &g, &sequences, heads, &Mask::causal()).unwrap();
         let columns = |t: &Tensor, first: usize, bounds: &[u32]| -> Vec<f64> {
             let rows = t.narrow(0, bounds[0] as usize, (bounds[1] - bounds[0]) as usize).unwrap();
             let part = rows.narrow(1, first * dim, dim).unwrap().contiguous().unwrap();

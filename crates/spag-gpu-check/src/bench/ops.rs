@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Result, Tensor};
 use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
-use spag_model::ops::attention::{self, Heads, Sequences};
+use spag_model::ops::attention::{self, Heads, Mask, Sequences};
 use spag_model::ops::paged_attention::{self, PageShape, Plan, Span};
 use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
 use spag_model::ops::sample::{SampleParams, sample};
@@ -106,11 +106,11 @@ fn attention(bench: &mut Bench<'_>) -> Result<()> {
     // Two products of 2·T²·dim each, half of which is masked, per head of both sequences.
     let forward = 2.0 * 4.0 * 2048f64.powi(2) * HIDDEN as f64 / 2.0;
     bench.time("attention forward 2×2048, 32 heads of 128", Floor::Flops(forward), || {
-        attention::forward(&q, &k, &v, &sequences, HEADS).map(drop)
+        attention::forward(&q, &k, &v, &sequences, HEADS, &Mask::causal()).map(drop)
     })?;
-    let (out, lse) = attention::forward(&q, &k, &v, &sequences, HEADS)?;
+    let (out, lse) = attention::forward(&q, &k, &v, &sequences, HEADS, &Mask::causal())?;
     bench.time("attention backward (5 products counted)", Floor::Flops(2.5 * forward), || {
-        attention::backward(&q, &k, &v, &out, &lse, &g, &sequences, HEADS).map(drop)
+        attention::backward(&q, &k, &v, &out, &lse, &g, &sequences, HEADS, &Mask::causal()).map(drop)
     })
 }
 
@@ -140,14 +140,14 @@ fn decode(bench: &mut Bench<'_>) -> Result<()> {
     let plan = Plan::new(&spans, &keys, shape)?;
     let qkv = bench.random(&[batch, 3 * HIDDEN])?;
     bench.time("paged attention, decode 64 × 700", Floor::Bytes(narrow(2 * batch * context * HIDDEN)), || {
-        paged_attention::forward(&qkv, &keys, &values, &plan).map(drop)
+        paged_attention::forward(&qkv, &keys, &values, &plan, &Mask::causal()).map(drop)
     })?;
     let span = Span { rows: 0..512, position: 188, pages: &pages[0] };
     let plan = Plan::new(&[span], &keys, shape)?;
     let qkv = bench.random(&[512, 3 * HIDDEN])?;
     let seen: usize = (0..512).map(|row| 188 + row + 1).sum();
     bench.time("paged attention, prefill of 512 after 188", Floor::Flops(4.0 * (seen * HIDDEN) as f64), || {
-        paged_attention::forward(&qkv, &keys, &values, &plan).map(drop)
+        paged_attention::forward(&qkv, &keys, &values, &plan, &Mask::causal()).map(drop)
     })?;
     let logits = Tensor::randn(0f32, 1f32, (batch, VOCABULARY), bench.device)?;
     let params = vec![SampleParams::default(); batch];

@@ -1,5 +1,5 @@
 use candle_core::{DType, Device, Result, Tensor};
-use spag_model::ops::attention::{self, Heads, Sequences};
+use spag_model::ops::attention::{self, Heads, Mask, Sequences};
 
 use crate::Place;
 use crate::random::{Random, close};
@@ -52,8 +52,8 @@ fn check_heads(place: &Place, random: &mut Random, heads: Heads, lengths: &[usiz
     // Scores up to ±8, so that a few keys dominate; products are exact in both formats.
     let q = q.affine(8.0, 0.0).unwrap();
     let sequences = Sequences::new(&bounds, &Device::Cpu).unwrap();
-    let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads).unwrap();
-    let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &dout, &sequences, heads).unwrap();
+    let (out, lse) = attention::forward(&q, &k, &v, &sequences, heads, &Mask::causal()).unwrap();
+    let (dq, dk, dv) = attention::backward(&q, &k, &v, &out, &lse, &dout, &sequences, heads, &Mask::causal()).unwrap();
     let exact = reference([&q, &k, &v, &dout], &bounds, heads);
     for &dtype in dtypes {
         let [hq, hk, hv, hdout] = [&q, &k, &v, &dout].map(|t| place.put(t, dtype).unwrap());
@@ -72,8 +72,8 @@ fn check_heads(place: &Place, random: &mut Random, heads: Heads, lengths: &[usiz
 /// The output and the gradients of q, k and v.
 fn both_ways(place: &Place, [q, k, v, dout]: [&Tensor; 4], bounds: &[u32], heads: Heads) -> Result<[Tensor; 4]> {
     let sequences = Sequences::new(bounds, place.candle_device())?;
-    let (out, lse) = attention::forward(q, k, v, &sequences, heads)?;
-    let (dq, dk, dv) = attention::backward(q, k, v, &out, &lse, dout, &sequences, heads)?;
+    let (out, lse) = attention::forward(q, k, v, &sequences, heads, &Mask::causal())?;
+    let (dq, dk, dv) = attention::backward(q, k, v, &out, &lse, dout, &sequences, heads, &Mask::causal())?;
     Ok([out, dq, dk, dv])
 }
 
@@ -134,7 +134,10 @@ fn reference([q, k, v, dout]: [&Tensor; 4], bounds: &[u32], heads: Heads) -> [Te
 fn refusals(place: &Place) {
     let heads = Heads { query: 1, kv: 1, dim: 257 };
     let x = place.put(&Tensor::zeros((2, 257), DType::F32, &Device::Cpu).unwrap(), DType::F32).unwrap();
-    let run = || attention::forward(&x, &x, &x, &Sequences::new(&[0, 2], place.candle_device())?, heads).map(drop);
+    let run = || {
+        attention::forward(&x, &x, &x, &Sequences::new(&[0, 2], place.candle_device())?, heads, &Mask::causal())
+            .map(drop)
+    };
     let error = place.run(run).unwrap_err().to_string();
     assert!(error.contains("257"), "{error}");
 }

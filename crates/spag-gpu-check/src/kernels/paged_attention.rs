@@ -1,5 +1,5 @@
 use candle_core::{DType, Device, Tensor};
-use spag_model::ops::attention::Heads;
+use spag_model::ops::attention::{Heads, Mask};
 use spag_model::ops::paged_attention::{PageShape, Plan, Span, append, copy, forward};
 
 use crate::Place;
@@ -42,13 +42,13 @@ impl<'a> Cache<'a> {
         let (keys, values) = &self.cpu;
         let plan = Plan::new(&spans, keys, self.shape).unwrap();
         append(&qkv, keys, values, &plan).unwrap();
-        let want = forward(&qkv, keys, values, &plan).unwrap();
+        let want = forward(&qkv, keys, values, &plan, &Mask::causal()).unwrap();
         let (keys, values) = &self.here;
         let got = self.place.run(|| {
             let plan = Plan::new(&spans, keys, self.shape)?;
             append(&here, keys, values, &plan)?;
-            let first = forward(&here, keys, values, &plan)?;
-            let second = forward(&here, keys, values, &plan)?;
+            let first = forward(&here, keys, values, &plan, &Mask::causal())?;
+            let second = forward(&here, keys, values, &plan, &Mask::causal())?;
             // Results with the same plan are bitwise equal.
             close(&first, &second, 0.0, "again");
             candle_core::Result::Ok(first)

@@ -10,6 +10,7 @@ use super::kv::KvCache;
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::model::Model;
+use crate::ops::attention::Mask;
 use crate::ops::cast::computable;
 use crate::ops::packed_linear::{self, PackedWeight};
 use crate::ops::paged_attention::{self, Span};
@@ -148,7 +149,7 @@ impl ModelRunner {
             let began = Instant::now();
             let (keys, values) = (&cache.keys[layer], &cache.values[layer]);
             paged_attention::append(&qkv, keys, values, plan)?;
-            let attended = paged_attention::forward(&qkv, keys, values, plan)?;
+            let attended = paged_attention::forward(&qkv, keys, values, plan, &Mask::causal())?;
             attention += began.elapsed();
             recycle(qkv)?;
             let middle = packed_linear::forward(&attended, &block.o, Some(&x))?;

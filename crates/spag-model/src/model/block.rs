@@ -7,7 +7,7 @@ use std::sync::Arc;
 use candle_core::{Device, Result, Tensor};
 
 use crate::config::ModelConfig;
-use crate::ops::attention::{self, Heads, LogSumExp, Sequences};
+use crate::ops::attention::{self, Heads, LogSumExp, Mask, Sequences};
 use crate::ops::cast::computable;
 use crate::ops::matmul::{linear, linear_add, linear_backward_input, linear_backward_weight};
 use crate::ops::pool::recycle;
@@ -108,7 +108,7 @@ pub(crate) fn forward(x: Tensor, w: &BlockWeights, shape: &Shape) -> Result<(Ten
     rotate(&q, &shape.positions, &shape.rope, Direction::Forward)?;
     rotate(&k, &shape.positions, &shape.rope, Direction::Forward)?;
     recycle(normed)?;
-    let (attended, lse) = attention::forward(&q, &k, &v, &shape.sequences, shape.heads)?;
+    let (attended, lse) = attention::forward(&q, &k, &v, &shape.sequences, shape.heads, &Mask::causal())?;
     let middle = linear_add(&x, &attended, &w.o)?;
     let normed = rms_norm::forward(&middle, &w.post_norm, shape.eps)?;
     let (gate, up) = (linear(&normed, &w.gate)?, linear(&normed, &w.up)?);
@@ -160,8 +160,17 @@ pub(crate) fn backward(
 
     linear_backward_weight(&dmiddle, &attended_nd, &grads.o)?;
     let dattended = linear_backward_input(&[(&dmiddle, &w.o)])?;
-    let (dq, dk, dv) =
-        attention::backward(&q_nd, &k_nkv, &v_nkv, &attended_nd, &lse, &dattended, &shape.sequences, shape.heads)?;
+    let (dq, dk, dv) = attention::backward(
+        &q_nd,
+        &k_nkv,
+        &v_nkv,
+        &attended_nd,
+        &lse,
+        &dattended,
+        &shape.sequences,
+        shape.heads,
+        &Mask::causal(),
+    )?;
     for tensor in [q_nd, k_nkv, v_nkv, attended_nd, dattended] {
         recycle(tensor)?;
     }

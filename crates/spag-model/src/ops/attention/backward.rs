@@ -1,8 +1,10 @@
+use std::ops::Range;
+
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::forward::{copy_rows, row_products};
-use super::{Heads, Held, LogSumExp, Sequences, Task, check, device, key_stride, tasks};
+use super::forward::{biased, copy_rows, row_products};
+use super::{Heads, Held, LogSumExp, Mask, Sequences, Task, check, device, key_stride, tasks, tile_begin};
 use crate::kernels;
 use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile, transpose};
@@ -26,8 +28,9 @@ pub fn backward(
     dout: &Tensor,
     sequences: &Sequences,
     heads: Heads,
+    mask: &Mask,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    let n = check(q, k, v, sequences, heads)?;
+    let n = check(q, k, v, sequences, heads, mask)?;
     let (qd, kd) = (heads.query * heads.dim, heads.kv * heads.dim);
     if out.dims() != [n, qd] || dout.dims() != [n, qd] || lse.len() != n * heads.query {
         bail!("attention backward: out {:?}, dout {:?} do not fit {heads:?}", out.dims(), dout.dims());
@@ -35,7 +38,7 @@ pub fn backward(
     let kernels = kernels::of(q.device())?;
     let lse = match (&kernels, &lse.0) {
         (Some(kernels), Held::Device(lse)) => {
-            return device::backward(&**kernels, &device::Saved { q, k, v, out, lse, dout }, sequences, heads);
+            return device::backward(&**kernels, &device::Saved { q, k, v, out, lse, dout }, sequences, heads, mask);
         }
         (None, Held::Host(lse)) => lse,
         _ => bail!("attention backward: the log-sum-exps were computed on another device"),
@@ -51,7 +54,7 @@ pub fn backward(
                         tasks(sequences.bounds(), heads).into_par_iter().for_each(|task| {
                             // SAFETY: the tensors were checked; the gradients of (sequence, key/value head with its
                             // group of query heads) belong to this task only.
-                            unsafe { task_backward(&task, &saved, heads, grads) }
+                            unsafe { task_backward(&task, &saved, heads, mask, grads) }
                         });
                         Ok(())
                     })
@@ -84,7 +87,7 @@ struct Gradients {
 ///
 /// # Safety
 /// The slices must have the shapes of the checked tensors; nothing else may use the task's gradients.
-unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, grads: Gradients) {
+unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, mask: &Mask, grads: Gradients) {
     let (qd, kd, hd) = (heads.query * heads.dim, heads.kv * heads.dim, heads.dim);
     let (group, scale) = (heads.query / heads.kv, 1.0 / (hd as f32).sqrt());
     let stride = key_stride(task.len);
@@ -103,18 +106,19 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, grads: Gra
         copy_rows((task.len, hd), saved.k[kv_at..].as_ptr(), kd, keys);
     }
     for head in task.kv * group..(task.kv + 1) * group {
+        let slope = mask.slope(head);
         for block in (0..task.len).step_by(BLOCK) {
             let count = BLOCK.min(task.len - block);
             for first in (block..block + count).step_by(ROWS) {
                 let rows = ROWS.min(block + count - first);
-                let seen = first + rows;
+                let (begin, seen) = (tile_begin(mask, first), first + rows);
                 let at = (task.start + first) * qd + head * hd;
                 let (p, ds) = (p.wrapping_add((first - block) * stride), ds.wrapping_add((first - block) * stride));
                 // SAFETY: as above; the rows of dq belong to this task.
                 unsafe {
                     let left = |from: &[f32]| Left { at: from[at..].as_ptr(), row: qd, k: 1 };
-                    row_products((rows, hd, seen), left(saved.q), keys_t, stride, p);
-                    row_products((rows, hd, seen), left(saved.dout), values_t, stride, ds);
+                    row_products((rows, hd, begin..seen), left(saved.q), keys_t, stride, p);
+                    row_products((rows, hd, begin..seen), left(saved.dout), values_t, stride, ds);
                     let p_rows = std::slice::from_raw_parts_mut(p, rows * stride).chunks_exact_mut(stride);
                     let ds_rows = std::slice::from_raw_parts_mut(ds, rows * stride).chunks_exact_mut(stride);
                     simd::vectorized(
@@ -124,31 +128,36 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, grads: Gra
                                 let o = at + i * qd;
                                 let delta = simd::dot(&saved.out[o..o + hd], &saved.dout[o..o + hd]);
                                 let lse = saved.lse[(task.start + first + i) * heads.query + head];
-                                scores_backward(p, ds, first + i + 1, seen, (scale, lse, delta));
+                                let keys = mask.first_key(first + i)..first + i + 1;
+                                // A tile of keys may begin before the keys of this one.
+                                let read = begin.saturating_sub(ROWS)..seen;
+                                scores_backward((p, ds), keys, read, (scale, slope), (lse, delta));
                             }
                         },
                     );
                     for column in (0..hd).step_by(COLUMNS) {
-                        let extents = (rows, seen, COLUMNS.min(hd - column));
-                        let right = Right::new(keys, hd).columns(column);
+                        let extents = (rows, seen - begin, COLUMNS.min(hd - column));
+                        let left = Left { at: ds.wrapping_add(begin), row: stride, k: 1 };
+                        let right = Right::new(keys.wrapping_add(begin * hd), hd).columns(column);
                         let target = Target::new(grads.q.at(at + column), qd);
-                        tile(extents, Left { at: ds, row: stride, k: 1 }, right, target, Output::Overwrite);
+                        tile(extents, left, right, target, Output::Overwrite);
                     }
                 }
             }
             let at = (task.start + block) * qd + head * hd;
             let first_head = head == task.kv * group;
-            for key in (0..block + count).step_by(ROWS) {
+            for key in (mask.first_key(block) / ROWS * ROWS..block + count).step_by(ROWS) {
                 let rows = ROWS.min(block + count - key);
-                // Queries before the key do not attend to it.
+                // Queries before the key, or a window after it, do not attend to it.
                 let from = key.saturating_sub(block);
+                let end = count.min(mask.end_of_queries(key + rows - 1) - block);
                 // The block with the key's own query is the first that attends to it.
                 let output = if first_head && key >= block { Output::Overwrite } else { Output::Accumulate };
                 for (scores, right, target) in [(p, saved.dout, grads.v), (ds, saved.q, grads.k)] {
                     let left = Left { at: scores.wrapping_add(from * stride + key), row: 1, k: stride };
                     let right = Right::new(right[at + from * qd..].as_ptr(), qd);
                     for column in (0..hd).step_by(COLUMNS) {
-                        let extents = (rows, count - from, COLUMNS.min(hd - column));
+                        let extents = (rows, end - from, COLUMNS.min(hd - column));
                         let target = Target::new(target.at(kv_at + key * kd + column), kd);
                         // SAFETY: as above; the columns of this key/value head belong to this task.
                         unsafe { tile(extents, left, right.columns(column), target, output) }
@@ -159,19 +168,28 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, grads: Gra
     }
 }
 
-/// Replaces scores by probabilities in `p`, and their gradients by the scores' gradients in `ds`; zeros from `seen` to
-/// `end`.
+/// Replaces products by probabilities in `p`, and their gradients by the products' gradients in `ds`; zeros in the columns
+/// of `read` outside `keys`.
 #[inline(always)]
-fn scores_backward(p: &mut [f32], ds: &mut [f32], seen: usize, end: usize, (scale, lse, delta): (f32, f32, f32)) {
-    let whole = seen.next_multiple_of(LANES);
-    let (p_chunks, _) = p[..whole].as_chunks_mut::<LANES>();
-    let (ds_chunks, _) = ds[..whole].as_chunks_mut::<LANES>();
+fn scores_backward(
+    (p, ds): (&mut [f32], &mut [f32]),
+    keys: Range<usize>,
+    read: Range<usize>,
+    (scale, slope): (f32, Option<f32>),
+    (lse, delta): (f32, f32),
+) {
+    let factor = biased(&mut p[keys.clone()], (scale, slope));
+    let whole = keys.start / LANES * LANES..keys.end.next_multiple_of(LANES);
+    let (p_chunks, _) = p[whole.clone()].as_chunks_mut::<LANES>();
+    let (ds_chunks, _) = ds[whole].as_chunks_mut::<LANES>();
     for (p, ds) in p_chunks.iter_mut().zip(ds_chunks) {
         for i in 0..LANES {
-            p[i] = simd::exp(p[i].mul_add(scale, -lse));
+            p[i] = simd::exp(p[i].mul_add(factor, -lse));
             ds[i] = p[i] * ((ds[i] - delta) * scale);
         }
     }
-    p[seen..end].fill(0.0);
-    ds[seen..end].fill(0.0);
+    for row in [p, ds] {
+        row[read.start.min(keys.start)..keys.start].fill(0.0);
+        row[keys.end..read.end].fill(0.0);
+    }
 }

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Result, Tensor, bail};
 
-use super::{Heads, Sequences};
+use super::{Heads, Mask, Sequences};
 use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
 
 const FORWARD: Module = module!("attention_forward");
@@ -88,7 +88,12 @@ pub(super) fn forward(
     (q, k, v): (&Tensor, &Tensor, &Tensor),
     sequences: &Sequences,
     heads: Heads,
+    mask: &Mask,
 ) -> Result<(Tensor, Tensor)> {
+    let args = mask.on(q.device())?;
+    if args.slopes.is_some() || args.window < u32::MAX {
+        bail!("attention: there are no kernels for windows and ALiBi yet");
+    }
     let dtype = same_format(&[q, k, v])?;
     let (path, work) = (Path::of(dtype, heads.dim)?, sequences.work()?);
     let out = kernels.empty(q.dims(), dtype)?;
@@ -150,8 +155,13 @@ pub(super) fn backward(
     saved: &Saved<'_>,
     sequences: &Sequences,
     heads: Heads,
+    mask: &Mask,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let Saved { q, k, v, out, lse, dout } = *saved;
+    let args = mask.on(q.device())?;
+    if args.slopes.is_some() || args.window < u32::MAX {
+        bail!("attention: there are no kernels for windows and ALiBi yet");
+    }
     let dtype = same_format(&[q, k, v, out, dout])?;
     let (path, work) = (Path::of(dtype, heads.dim)?, sequences.work()?);
     let delta = delta(kernels, out, dout, heads)?;

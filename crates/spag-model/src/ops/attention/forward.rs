@@ -1,7 +1,9 @@
+use std::ops::Range;
+
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-use super::{Heads, Held, LogSumExp, Sequences, Task, check, device, key_stride, tasks};
+use super::{Heads, Held, LogSumExp, Mask, Sequences, Task, check, device, key_stride, tasks, tile_begin};
 use crate::kernels;
 use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile, transpose};
@@ -10,12 +12,19 @@ use crate::ops::{pool, simd};
 /// Returns the attention output [N, H·head size] and the log-sum-exps for the backward pass.
 ///
 /// # Errors
-/// Mismatched shapes, tensors that are not contiguous f32 (kernels also accept bf16), or a head size above 256 with
+/// Mismatched shapes or slopes, tensors that are not contiguous f32 (kernels also accept bf16), or a head size above 256 with
 /// kernels.
-pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences, heads: Heads) -> Result<(Tensor, LogSumExp)> {
-    let n = check(q, k, v, sequences, heads)?;
+pub fn forward(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    sequences: &Sequences,
+    heads: Heads,
+    mask: &Mask,
+) -> Result<(Tensor, LogSumExp)> {
+    let n = check(q, k, v, sequences, heads, mask)?;
     if let Some(kernels) = kernels::of(q.device())? {
-        let (out, lse) = device::forward(&*kernels, (q, k, v), sequences, heads)?;
+        let (out, lse) = device::forward(&*kernels, (q, k, v), sequences, heads, mask)?;
         return Ok((out, LogSumExp(Held::Device(lse))));
     }
     let qd = heads.query * heads.dim;
@@ -28,7 +37,7 @@ pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences, heads:
                 tasks(sequences.bounds(), heads).into_par_iter().for_each(|task| {
                     // SAFETY: the tensors were checked; a key/value head owns its group of query heads, so the outputs
                     // and log-sum-exps of (sequence, group) belong to this task only.
-                    unsafe { task_forward(&task, q, k, v, heads, targets) }
+                    unsafe { task_forward(&task, [q, k, v], heads, mask, targets) }
                 });
                 Ok(())
             })
@@ -39,7 +48,13 @@ pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences, heads:
 
 /// # Safety
 /// The slices must have the shapes of the checked tensors; nothing else may use the task's outputs.
-unsafe fn task_forward(task: &Task, q: &[f32], k: &[f32], v: &[f32], heads: Heads, (out, lse): (SharedMut, SharedMut)) {
+unsafe fn task_forward(
+    task: &Task,
+    [q, k, v]: [&[f32]; 3],
+    heads: Heads,
+    mask: &Mask,
+    (out, lse): (SharedMut, SharedMut),
+) {
     let (qd, kd, hd) = (heads.query * heads.dim, heads.kv * heads.dim, heads.dim);
     let (group, scale) = (heads.query / heads.kv, 1.0 / (hd as f32).sqrt());
     let stride = key_stride(task.len);
@@ -54,31 +69,34 @@ unsafe fn task_forward(task: &Task, q: &[f32], k: &[f32], v: &[f32], heads: Head
         copy_rows((task.len, hd), v[at..].as_ptr(), kd, values);
     }
     for head in task.kv * group..(task.kv + 1) * group {
+        let slope = mask.slope(head);
         for first in (0..task.len).step_by(ROWS) {
             let rows = ROWS.min(task.len - first);
-            let seen = first + rows;
+            let (begin, seen) = (tile_begin(mask, first), first + rows);
             let q_at = (task.start + first) * qd + head * hd;
             let queries = Left { at: q[q_at..].as_ptr(), row: qd, k: 1 };
             // SAFETY: as above; the rows of `out` and `lse` belong to this task.
             unsafe {
-                row_products((rows, hd, seen), queries, keys_t, stride, scores);
+                row_products((rows, hd, begin..seen), queries, keys_t, stride, scores);
                 let tile_scores = std::slice::from_raw_parts_mut(scores, rows * stride);
                 let mut inverse = [0f32; ROWS];
                 simd::vectorized(
                     #[inline(always)]
                     || {
                         for (i, row) in tile_scores.chunks_exact_mut(stride).enumerate() {
-                            let (sum, top) = exponentials(row, first + i + 1, seen, scale);
+                            let keys = mask.first_key(first + i)..first + i + 1;
+                            let (sum, top) = exponentials(row, keys, begin..seen, (scale, slope));
                             inverse[i] = 1.0 / sum;
                             *lse.at((task.start + first + i) * heads.query + head) = top + sum.ln();
                         }
                     },
                 );
-                let probabilities = Left { at: scores, row: stride, k: 1 };
+                let probabilities = Left { at: scores.wrapping_add(begin), row: stride, k: 1 };
+                let values = Right::new(values.wrapping_add(begin * hd), hd);
                 for column in (0..hd).step_by(COLUMNS) {
                     let target = Target::new(out.at(q_at + column), qd);
-                    let extents = (rows, seen, COLUMNS.min(hd - column));
-                    tile(extents, probabilities, Right::new(values, hd).columns(column), target, Output::Overwrite);
+                    let extents = (rows, seen - begin, COLUMNS.min(hd - column));
+                    tile(extents, probabilities, values.columns(column), target, Output::Overwrite);
                 }
                 for (i, inverse) in inverse.iter().enumerate().take(rows) {
                     for o in std::slice::from_raw_parts_mut(out.at(q_at + i * qd), hd) {
@@ -90,35 +108,56 @@ unsafe fn task_forward(task: &Task, q: &[f32], k: &[f32], v: &[f32], heads: Head
     }
 }
 
-/// Replaces the first `seen` scores of a row by exp(`scale`·score − max), and those up to `end` by zeros. Returns the
-/// sum and the maximum.
+/// Replaces the scores of the `keys` that a row sees by exp(score − max), where a score is `scale`·product + slope·(key −
+/// last key), and the other columns of `read` by zeros. Returns the sum and the maximum.
 #[inline(always)]
-pub(crate) fn exponentials(row: &mut [f32], seen: usize, end: usize, scale: f32) -> (f32, f32) {
-    // Whole registers: elements beyond `seen` add less than 1e-36.
-    let whole = &mut row[..seen.next_multiple_of(LANES)];
-    whole[seen..].fill(f32::NEG_INFINITY);
+pub(crate) fn exponentials(
+    row: &mut [f32],
+    keys: Range<usize>,
+    read: Range<usize>,
+    (scale, slope): (f32, Option<f32>),
+) -> (f32, f32) {
+    // Whole registers, so that a key is always in the same lane. Elements outside `keys` add less than 1e-36.
+    let begin = keys.start / LANES * LANES;
+    let whole = &mut row[begin..keys.end.next_multiple_of(LANES)];
+    whole[..keys.start - begin].fill(f32::NEG_INFINITY);
+    whole[keys.end - begin..].fill(f32::NEG_INFINITY);
+    let scale = biased(&mut whole[keys.start - begin..keys.end - begin], (scale, slope));
     let top = simd::max(whole) * scale;
     let sum = simd::map_sum(whole, |s| simd::exp(s.mul_add(scale, -top)));
-    row[seen..end].fill(0.0);
+    row[read.start.min(keys.start)..keys.start].fill(0.0);
+    row[keys.end..read.end].fill(0.0);
     (sum, top)
 }
 
-/// `scores[rows, n]` = left·keysᵀ, with row stride `stride`.
+/// Scales a row's products and adds the slope times the distance to the last of them, which is the query's own key.
+/// Without a slope they stay as they are. Returns the factor that remains to be applied.
+#[inline(always)]
+pub(super) fn biased(products: &mut [f32], (scale, slope): (f32, Option<f32>)) -> f32 {
+    let Some(slope) = slope else { return scale };
+    let last = products.len() as i32 - 1;
+    for (key, s) in products.iter_mut().enumerate() {
+        *s = s.mul_add(scale, slope * (key as i32 - last) as f32);
+    }
+    1.0
+}
+
+/// `scores[rows, n]` = left·keysᵀ for the keys `n`, with row stride `stride`.
 ///
 /// # Safety
 /// As [`tile`].
 pub(super) unsafe fn row_products(
-    (rows, k, n): (usize, usize, usize),
+    (rows, k, n): (usize, usize, Range<usize>),
     left: Left,
     keys_t: *const f32,
     stride: usize,
     scores: *mut f32,
 ) {
-    for column in (0..n).step_by(COLUMNS) {
+    for column in n.clone().step_by(COLUMNS) {
         let right = Right::new(keys_t, stride).columns(column);
         let target = Target::new(scores.wrapping_add(column), stride);
         // SAFETY: guaranteed by the caller.
-        unsafe { tile((rows, k, COLUMNS.min(n - column)), left, right, target, Output::Overwrite) }
+        unsafe { tile((rows, k, COLUMNS.min(n.end - column)), left, right, target, Output::Overwrite) }
     }
 }
 

@@ -2,19 +2,21 @@
 //!
 //! A task is one key/value head of one sequence. It packs the head's keys and values once, so that they stay in the
 //! cache, and processes its queries in small tiles. A tile reads only the keys up to its end, so the masked half costs
-//! nothing. The backward pass recomputes the probabilities from the saved log-sum-exp (Dao et al. 2022). With GQA, H
+//! nothing; with a sliding window it also skips those before its first query's window. The backward pass recomputes the probabilities from the saved log-sum-exp (Dao et al. 2022). With GQA, H
 //! query heads share KV key/value heads.
 //!
-//! Shapes: `q` [N, H·head size], `k`, `v` [N, KV·head size]. [`Sequences`] holds the rows of each sequence.
+//! [`Mask`] describes windows and ALiBi. Shapes: `q` [N, H·head size], `k`, `v` [N, KV·head size]. [`Sequences`] holds the rows of each sequence.
 
 mod backward;
 mod device;
 mod forward;
+mod mask;
 mod sequences;
 
 pub use backward::backward;
 pub(crate) use forward::exponentials;
 pub use forward::forward;
+pub use mask::{Mask, Slopes};
 pub use sequences::Sequences;
 
 use candle_core::{Result, Tensor, bail};
@@ -52,7 +54,8 @@ impl LogSumExp {
     }
 }
 
-fn check(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences, heads: Heads) -> Result<usize> {
+fn check(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences, heads: Heads, mask: &Mask) -> Result<usize> {
+    mask.check(heads)?;
     let n = q.dim(0)?;
     let (qd, kd) = (heads.query * heads.dim, heads.kv * heads.dim);
     if q.dims() != [n, qd]
@@ -94,4 +97,10 @@ fn tasks(bounds: &[u32], heads: Heads) -> Vec<Task> {
 /// not fall into the same cache sets.
 pub(crate) fn key_stride(keys: usize) -> usize {
     keys.next_multiple_of(LANES) + LANES
+}
+
+/// The first key that a tile of queries from `position` on reads: whole registers, so that the order of a row's sums
+/// does not depend on where its tile begins.
+fn tile_begin(mask: &Mask, position: usize) -> usize {
+    mask.first_key(position) / LANES * LANES
 }

@@ -1,10 +1,11 @@
 //! Paged attention with the kernels of this folder.
 
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, bail};
 
 use super::tables::{Route, Tables};
 use super::{PageShape, Plan};
 use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
+use crate::ops::attention::Mask;
 
 const PAGES: Module = module!("paged_attention_pages");
 const ROWS: Module = module!("paged_attention_rows");
@@ -83,7 +84,12 @@ pub(super) fn forward(
     (keys, values): (&Tensor, &Tensor),
     tables: &Tables,
     plan: &Plan<'_>,
+    mask: &Mask,
 ) -> Result<Tensor> {
+    let args = mask.on(qkv.device())?;
+    if args.slopes.is_some() || args.window < u32::MAX {
+        bail!("attention: there are no kernels for windows and ALiBi yet");
+    }
     let shape = plan.shape;
     let out = kernels.empty(&[plan.rows, shape.query_size()], qkv.dtype())?;
     if tables.tiles > 0 {

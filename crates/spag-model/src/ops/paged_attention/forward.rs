@@ -2,7 +2,10 @@
 //!
 //! A task is one key/value head of up to six rows. Pages common to all its rows (rows of one prompt, or decoding rows
 //! with a common prefix) are read once for all of them; other pages are read per row. Either way each row's sums are
-//! the same chains of operations.
+//! the same chains of operations. With a sliding window, pages that no row of the task sees are not read; those that
+//! only some rows see add zeros to the others.
+
+use std::ops::Range;
 
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
@@ -10,7 +13,7 @@ use rayon::prelude::*;
 use super::plan::Way;
 use super::{PageShape, Plan, Span, check, device};
 use crate::kernels;
-use crate::ops::attention::{exponentials, key_stride};
+use crate::ops::attention::{Mask, exponentials, key_stride};
 use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Next, Output, ROWS, Right, Target, tile};
 use crate::ops::{pool, simd};
@@ -18,7 +21,7 @@ use crate::ops::{pool, simd};
 /// A row of a task.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Row<'a> {
-    /// Number of keys it attends to.
+    /// One past the last key it attends to.
     seen: usize,
     pages: &'a [u32],
 }
@@ -35,15 +38,16 @@ pub(super) struct Group<'a> {
 /// already contain the rows' own → [N, H·head size].
 ///
 /// # Errors
-/// Shapes that do not match the plan, or tensors that are not contiguous f32 (kernels also accept bf16).
-pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Result<Tensor> {
+/// Shapes or slopes that do not match the plan, or tensors that are not contiguous f32 (kernels also accept bf16).
+pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>, mask: &Mask) -> Result<Tensor> {
     check(qkv, keys, values, plan)?;
+    mask.check(plan.shape.heads)?;
     let (shape, n) = (plan.shape, plan.rows);
     let groups = match &plan.way {
         Way::Cpu { groups, .. } => groups,
         Way::Device(tables) => {
             let Some(kernels) = kernels::of(qkv.device())? else { bail!("paged attention: a plan for another device") };
-            return device::forward(&*kernels, qkv, (keys, values), tables, plan);
+            return device::forward(&*kernels, qkv, (keys, values), tables, plan, mask);
         }
     };
     let mut out = pool::values(n * shape.query_size());
@@ -51,7 +55,7 @@ pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) ->
     cpu::read(qkv, |qkv| {
         cpu::read(keys, |keys| {
             cpu::read(values, |values| {
-                let tensors = Tensors { qkv, keys, values, shape };
+                let tensors = Tensors { qkv, keys, values, shape, mask };
                 // Head by head, so that pages shared by many rows stay in the cache.
                 (0..shape.heads.kv * groups.len()).into_par_iter().for_each(|task| {
                     let (kv, group) = (task / groups.len(), &groups[task % groups.len()]);
@@ -105,9 +109,15 @@ struct Tensors<'a> {
     keys: &'a [f32],
     values: &'a [f32],
     shape: PageShape,
+    mask: &'a Mask,
 }
 
 impl Tensors<'_> {
+    /// The keys that a row attends to.
+    fn seen(&self, row: &Row<'_>) -> Range<usize> {
+        self.mask.first_key(row.seen - 1)..row.seen
+    }
+
     /// A head's keys in a page.
     fn keys(&self, page: u32, kv: usize) -> Right {
         Right::new(self.keys[self.head(page, kv)..].as_ptr(), self.shape.tokens)
@@ -133,6 +143,10 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
     let scale = 1.0 / (dim as f32).sqrt();
     let pages = group.rows.iter().map(|row| row.pages.len()).max().unwrap_or(0);
     let most = group.rows.iter().map(|row| row.seen).max().unwrap_or(0);
+    // The pages that are read for all rows, and those of one row.
+    let first_page = |row: &Row<'_>| tensors.seen(row).start / size;
+    let common = group.rows.iter().map(first_page).min().unwrap_or(0).min(group.common)..group.common;
+    let own = |row: &Row<'_>| first_page(row).max(group.common)..row.pages.len();
     let stride = key_stride(pages * size);
     let mut buffer = Buffer::new(group.rows.len() * stride);
     let scores = buffer.as_mut_ptr();
@@ -141,7 +155,7 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
     let next = |rows: usize, block: Right| if rows == 1 { Next::Stream(block.at) } else { Next::Unknown };
     for head in kv * per_kv..(kv + 1) * per_kv {
         // Scores of rows `first..first + rows` for the pages `range` of `row`.
-        let score = |first: usize, rows: usize, row: &Row<'_>, range: std::ops::Range<usize>| {
+        let score = |first: usize, rows: usize, row: &Row<'_>, range: Range<usize>| {
             let at = (group.first + first) * width + head * dim;
             let queries = Left { at: tensors.qkv[at..].as_ptr(), row: width, k: 1 };
             for page in range.clone() {
@@ -161,7 +175,7 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
                 }
             }
         };
-        let sum = |first: usize, rows: usize, row: &Row<'_>, range: std::ops::Range<usize>, seen: usize| {
+        let sum = |first: usize, rows: usize, row: &Row<'_>, range: Range<usize>, seen: usize, initial: Output| {
             let at = (group.first + first) * out_width + head * dim;
             for page in range.clone() {
                 let from = scores.wrapping_add(first * stride + page * size);
@@ -169,7 +183,7 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
                 let following = row.pages[range.clone()].get(page + 1 - range.start);
                 let following = following.map_or(Next::Unknown, |page| next(rows, tensors.values(*page, kv)));
                 let values = tensors.values(row.pages[page], kv).then(following);
-                let output = if page == 0 { Output::Overwrite } else { Output::Accumulate };
+                let output = if page == range.start { initial } else { Output::Accumulate };
                 for column in (0..dim).step_by(COLUMNS) {
                     let target = Target::new(out.at(at + column), out_width);
                     let extents = (rows, size.min(seen - page * size), COLUMNS.min(dim - column));
@@ -178,11 +192,11 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
                 }
             }
         };
-        // All rows attend to the common pages.
         let last = group.rows.last().copied().unwrap_or_default();
-        score(0, group.rows.len(), &last, 0..group.common);
+        let slope = tensors.mask.slope(head);
+        score(0, group.rows.len(), &last, common.clone());
         for (i, row) in group.rows.iter().enumerate() {
-            score(i, 1, row, group.common..row.pages.len());
+            score(i, 1, row, own(row));
         }
         let mut inverse = [0f32; ROWS];
         simd::vectorized(
@@ -191,16 +205,18 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
                 for (i, row) in group.rows.iter().enumerate() {
                     // SAFETY: row i of the buffer, which is at least a register longer than the keys.
                     let scores = unsafe { std::slice::from_raw_parts_mut(scores.add(i * stride), stride) };
-                    // Zeros up to where the rows are summed together.
+                    // Zeros where the rows are summed together, or only this one is.
+                    let begin = if common.is_empty() { first_page(row) } else { common.start } * size;
                     let end = row.seen.max(most.min(group.common * size));
-                    let (sum, _) = exponentials(scores, row.seen, end, scale);
+                    let (sum, _) = exponentials(scores, tensors.seen(row), begin..end, (scale, slope));
                     inverse[i] = 1.0 / sum;
                 }
             },
         );
-        sum(0, group.rows.len(), &last, 0..group.common, most);
+        sum(0, group.rows.len(), &last, common.clone(), most, Output::Overwrite);
+        let initial = if common.is_empty() { Output::Overwrite } else { Output::Accumulate };
         for (i, row) in group.rows.iter().enumerate() {
-            sum(i, 1, row, group.common..row.pages.len(), row.seen);
+            sum(i, 1, row, own(row), row.seen, initial);
             let at = (group.first + i) * out_width + head * dim;
             // SAFETY: row i of the output belongs to this task.
             for o in unsafe { std::slice::from_raw_parts_mut(out.at(at), dim) } {
