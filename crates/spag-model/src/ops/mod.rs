@@ -1,4 +1,4 @@
-//! The operations of a LLaMA, forward and backward, one per file.
+//! The operations of a transformer, forward and backward, one per file.
 //!
 //! Ops take candle tensors; the tensors' device selects the implementation. The CPU versions run on rayon and
 //! accumulate in f32 or better. The CUDA kernels are in the `.cu` file beside each op.
@@ -9,14 +9,17 @@
 pub mod accumulate;
 pub mod adamw;
 pub mod attention;
+pub mod bias;
 pub mod cast;
 pub mod embedding;
+pub mod head_norm;
 pub mod log_prob;
 pub mod matmul;
 pub mod packed_linear;
 pub mod paged_attention;
 pub mod rms_norm;
 pub mod rope;
+pub mod row_norm;
 pub mod sample;
 pub mod squared_norm;
 pub mod swiglu;

@@ -17,8 +17,14 @@ fn check(x: &Tensor, w: &Tensor) -> Result<usize> {
     Ok(d)
 }
 
+/// An element of the result, given the inverse root mean square of its row.
 #[inline(always)]
-fn inverse_rms(x: &[f32], eps: f32) -> f32 {
+pub(super) fn scaled(x: f32, inverse: f32, w: f32) -> f32 {
+    x * inverse * w
+}
+
+#[inline(always)]
+pub(super) fn inverse_rms(x: &[f32], eps: f32) -> f32 {
     1.0 / (simd::dot(x, x) / x.len() as f32 + eps).sqrt()
 }
 
@@ -41,7 +47,7 @@ pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
                         for (y, x) in y.chunks_exact_mut(d).zip(x.chunks_exact(d)) {
                             let r = inverse_rms(x, eps);
                             for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
-                                *y = x * r * w;
+                                *y = scaled(*x, r, *w);
                             }
                         }
                     },
