@@ -8,6 +8,7 @@
 use candle_core::{DType, Device, Tensor};
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use spag_model::Rope;
 use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
 use spag_model::ops::attention::{self, Heads, Mask, Sequences};
 use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
@@ -150,7 +151,7 @@ fn elementwise(c: &mut Criterion) {
         let (gate, up, grad) = (random(n, f), random(n, f), random(n, f));
         op(&mut group, name("swiglu forward"), floats(3 * n * f), || swiglu::forward(&gate, &up));
         op(&mut group, name("swiglu backward"), floats(6 * n * f), || swiglu::backward(&gate, &up, &grad));
-        let table = RopeTable::new(d / HEADS, 1e4, t);
+        let table = RopeTable::new(Rope::new(1e4).frequencies(d / HEADS), t);
         let positions: Vec<u32> = (0..n).map(|i| (i % t) as u32).collect();
         let positions = Positions::new(&positions, &table, &Device::Cpu).expect("the table is as long");
         op(&mut group, name("rope"), floats(2 * n * d), || rope::rotate(&x, &positions, &table, Direction::Forward));

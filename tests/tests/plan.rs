@@ -128,8 +128,6 @@ fn refusal_lists_what_to_change() {
     ];
     let (text, _) = run(program("spag").arg("plan").args(small).args(PAPER), 0);
     assert!(text.contains("GiB are missing on each host"), "{text}");
-    let (text, _) = run(program("spag").args(["plan", MODELS[1], "--gpus", "8"]), 0);
-    assert!(text.contains("not trained by spag-train"), "{text}");
 }
 
 #[test]

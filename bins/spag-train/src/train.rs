@@ -50,7 +50,8 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
         notes.add(&format!("report_to {name}"), "metrics go to metrics.jsonl and TensorBoard events");
     }
     let start = args.start()?;
-    let positions = ModelConfig::from_file(args.model_name_or_path.join("config.json"))?.max_position_embeddings;
+    let positions =
+        ModelConfig::from_file(args.model_name_or_path.join("config.json"))?.architecture.max_position_embeddings;
     let max_length = fit_max_length(args.max_length, positions, &args.model_name_or_path);
     let job = TrainJob {
         config: args.config(max_length),

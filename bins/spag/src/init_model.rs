@@ -42,7 +42,7 @@ pub(crate) fn run(args: InitModelArgs) -> Result<()> {
     let without = if tokenizer.is_some() { "" } else { ", without a tokenizer" };
     exit::say(format_args!(
         "{} parameters drawn from seed {} in {}{without}",
-        Layout::new(&config).len(),
+        Layout::new(&config.architecture).len(),
         args.seed,
         args.output_dir.display()
     ))
@@ -50,9 +50,12 @@ pub(crate) fn run(args: InitModelArgs) -> Result<()> {
 
 /// Reads a tokenizer and checks that it fits the model.
 fn tokenizer(path: &Path, config: &ModelConfig, config_path: &Path) -> Result<Tokenizer> {
-    let tokenizer = Tokenizer::from_file(path, SpecialIds { bos: config.bos_token_id, eos: config.eos_token_id })?;
-    if tokenizer.vocab_size() > config.vocab_size {
-        let (pieces, rows) = (tokenizer.vocab_size(), config.vocab_size);
+    let tokenizer = Tokenizer::from_file(
+        path,
+        SpecialIds { bos: config.bos_token_id, eos: config.eos_token_ids.first().copied() },
+    )?;
+    if tokenizer.vocab_size() > config.architecture.vocab_size {
+        let (pieces, rows) = (tokenizer.vocab_size(), config.architecture.vocab_size);
         let problem =
             format!("it has {pieces} pieces, more than the {rows} of vocab_size in {}", config_path.display());
         return Err(Error::BadValue { flag: format!("--tokenizer {}", path.display()), problem });

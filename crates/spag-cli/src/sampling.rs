@@ -150,7 +150,7 @@ impl SamplingArgs {
             sampling: self.sampling(),
             ..GenerationConfig::default()
         };
-        TextLimits { max_prompt: self.max_length, positions: model.max_position_embeddings, generation }
+        TextLimits { max_prompt: self.max_length, positions: model.architecture.max_position_embeddings, generation }
     }
 }
 

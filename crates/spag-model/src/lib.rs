@@ -48,7 +48,7 @@ pub use checkpoint::{
     load_model_with, load_tokenizer, read_buffers, read_tensors, save_checkpoint, save_model, weights_digest,
     write_buffers, write_random_model,
 };
-pub use config::ModelConfig;
+pub use config::{Architecture, Biases, HeadNorm, ModelConfig, OutputHead, Position, Projections, Rope, RopeScaling};
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};
 pub use generate::{
@@ -56,8 +56,8 @@ pub use generate::{
     GenerationTimes, MemoryBudget, PrefixSharing, Request, RequestId,
 };
 pub use memory::{GenerationMemory, GenerationMemorySettings, TooLittleMemory};
-pub use model::{Activations, Forward, Model, Network};
+pub use model::{Activations, Forward, Model, Network, SavedElements};
 pub use ops::sample::Sampling;
 pub use packed::{PackedBatch, Targets};
-pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, View, WeightSource};
+pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, View, WeightSource};
 pub use tokenizer::{Detokenizer, SpecialIds, Tokenizer};

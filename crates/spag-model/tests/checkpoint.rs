@@ -85,7 +85,7 @@ fn buffers_round_trip_in_both_formats() {
 
 #[test]
 fn set_view_leaves_other_views_unchanged() {
-    let layout = Layout::new(&config());
+    let layout = Layout::new(&config().architecture);
     let buffers = FlatBuffers::zeros(&layout, &Device::Cpu).unwrap();
     let view = &layout.layers[1].views[4];
     let ones = Tensor::ones(view.shape.as_slice(), candle_core::DType::F32, &Device::Cpu).unwrap();
@@ -130,9 +130,9 @@ fn damaged_files_are_rejected_by_name() {
 
 #[test]
 fn auto_dtype_depends_on_the_device() {
-    let mut config = config();
+    let config = config();
     assert_eq!(DtypeChoice::Auto.resolve(&config, &Device::Cpu), WeightDtype::F32);
-    config.extra.insert("torch_dtype".into(), "bfloat16".into());
+    let config = config.with("torch_dtype", "bfloat16").unwrap();
     assert_eq!(DtypeChoice::Auto.resolve(&config, &Device::Cpu), WeightDtype::F32, "a CPU computes in f32");
     assert_eq!("bf16".parse(), Ok(DtypeChoice::Fixed(WeightDtype::Bf16)));
     assert_eq!("auto".parse(), Ok(DtypeChoice::Auto));

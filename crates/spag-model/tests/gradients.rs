@@ -11,7 +11,7 @@ use spag_model::ops::attention::{self, Heads, Mask, Sequences};
 use spag_model::ops::packed_linear::{self, PackedWeight};
 use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
 use spag_model::ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
-use spag_model::{Activations, FlatBuffers, Model, ModelConfig, PackedBatch, Targets};
+use spag_model::{Activations, FlatBuffers, Model, ModelConfig, PackedBatch, Rope, Targets};
 
 #[test]
 fn linear() {
@@ -54,7 +54,7 @@ fn swiglu() {
 #[test]
 fn rope() {
     let mut rng = ChaCha8Rng::seed_from_u64(4);
-    let table = RopeTable::new(6, 10000.0, 50);
+    let table = RopeTable::new(Rope::new(10_000.0).frequencies(6), 50);
     let positions = Positions::new(&[0, 3, 49, 7], &table, &Device::Cpu).unwrap();
     let turn = |x: &Tensor, direction| {
         let y = x.copy().unwrap();
@@ -241,20 +241,55 @@ fn rows_do_not_depend_on_other_rows() {
     }
 }
 
-fn config(kv: usize, tied: bool) -> ModelConfig {
-    serde_json::from_value(serde_json::json!({
+/// A small model with some keys of its own.
+fn config(keys: serde_json::Value) -> ModelConfig {
+    let mut all = serde_json::json!({
         "hidden_size": 24, "intermediate_size": 40, "vocab_size": 50, "num_hidden_layers": 3,
-        "num_attention_heads": 4, "num_key_value_heads": kv, "max_position_embeddings": 64,
-        "initializer_range": 0.3, "tie_word_embeddings": tied,
-    }))
-    .unwrap()
+        "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64, "initializer_range": 0.3,
+    });
+    all.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+    serde_json::from_value(all).unwrap()
+}
+
+/// Every option of an architecture, alone and with others.
+fn configs() -> Vec<ModelConfig> {
+    use serde_json::json;
+    [
+        json!({}),
+        json!({"num_key_value_heads": 2}),
+        json!({"num_key_value_heads": 1, "tie_word_embeddings": true}),
+        json!({"head_dim": 10, "num_key_value_heads": 2, "rope_scaling": {"type": "linear", "factor": 3.0}}),
+        json!({"attention_bias": true, "mlp_bias": true, "num_key_value_heads": 2}),
+        json!({"model_type": "mistral", "sliding_window": 3}),
+        json!({"model_type": "mistral", "sliding_window": 2, "num_key_value_heads": 1}),
+        json!({"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 2, "max_window_layers": 1}),
+        json!({"model_type": "qwen3", "head_dim": 10, "num_key_value_heads": 2, "attention_bias": true}),
+        json!({"model_type": "baichuan", "num_attention_heads": 6, "num_key_value_heads": 6,
+            "max_position_embeddings": null}),
+        json!({"model_type": "baichuan"}),
+    ]
+    .map(config)
+    .to_vec()
+}
+
+/// Adds noise to what is initialised to ones and zeros, so that no gradient is left out by chance.
+fn perturb(model: &Model) {
+    for (layer, views) in model.parameters().layout().layers.iter().enumerate() {
+        for (index, view) in views.views.iter().enumerate().filter(|(_, view)| view.shape.len() == 1) {
+            let noise: Vec<f32> = (0..view.len()).map(|i| 0.3 * (1.7 * (i + 3 * index) as f32).sin()).collect();
+            let old = model.parameters().view(layer, index).unwrap();
+            let new = (old + Tensor::from_vec(noise, view.len(), &Device::Cpu).unwrap()).unwrap();
+            model.parameters().set_view(layer, index, &new).unwrap();
+        }
+    }
 }
 
 #[test]
 fn all_parameter_gradients_equal_autograd() {
-    for (kv, tied) in [(4, false), (2, false), (1, true)] {
-        let config = config(kv, tied);
+    for config in configs() {
         let model = Model::init(&config, 11).unwrap();
+        perturb(&model);
+        let keys = serde_json::to_string(&config).unwrap();
         let sequences: [&[u32]; 3] = [&[1, 5, 9, 30, 2, 7, 7], &[1, 49], &[1, 3, 3, 3, 8]];
         let batch = PackedBatch::new(sequences);
         let targets = Targets { rows: vec![2, 3, 5, 7, 9, 12], tokens: vec![30, 2, 7, 49, 3, 8] };
@@ -265,15 +300,15 @@ fn all_parameter_gradients_equal_autograd() {
             let forward = model.forward(batch.clone(), targets.clone(), keep).unwrap();
             let want = oracle::gradients(&model, &sequences, &targets, &upstream);
             for (got, want) in forward.read_log_probs().unwrap().iter().zip(&want.log_probs) {
-                assert!((got - want).abs() < 1e-5, "{got} {want}");
+                assert!((got - want).abs() < 1e-5, "{got} {want}: {keys}");
             }
             model.backward_from(forward, &upstream, &gradients).unwrap();
             for (name, got) in gradients.named().unwrap() {
                 let want = &want.by_name[&name];
                 let scale = values(want).iter().fold(0f32, |m, x| m.max(x.abs()));
-                assert!(scale > 0.0, "{name} has no gradient in the oracle");
+                assert!(scale > 0.0, "{name} has no gradient in the oracle: {keys}");
                 let worst = values(&(&got - want).unwrap()).iter().fold(0f32, |m, x| m.max(x.abs())) / scale;
-                assert!(worst < 1e-5, "{name}: {worst:e} of the largest element");
+                assert!(worst < 1e-5, "{name}: {worst:e} of the largest element: {keys}");
             }
         }
     }

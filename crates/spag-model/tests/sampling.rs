@@ -23,7 +23,7 @@ const CHI_SQUARED: f64 = 85.35;
 /// ln p of every token after the prompt of the first case: its logits, up to a constant.
 fn log_probs() -> Vec<f32> {
     let (checkpoint, case) = (checkpoint(), cases().remove(0));
-    let size = checkpoint.model.config().vocab_size as u32;
+    let size = checkpoint.model.config().architecture.vocab_size as u32;
     let targets = Targets { rows: vec![case.input_ids.len() as u32 - 1; size as usize], tokens: (0..size).collect() };
     checkpoint.model.log_probs(&PackedBatch::new([case.input_ids.as_slice()]), &targets).unwrap()
 }

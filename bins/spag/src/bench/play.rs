@@ -56,7 +56,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     let checkpoint = args.loading.load(&args.model)?;
     let prompts = prompts::load(args.prompts.as_deref())?;
     let model = checkpoint.model.config().clone();
-    let engine = args.engine.config(&checkpoint.model, model.max_position_embeddings)?;
+    let engine = args.engine.config(&checkpoint.model, model.architecture.max_position_embeddings)?;
     let config = TimingConfig {
         games: args.games,
         batch: engine.max_running,
@@ -68,11 +68,13 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     let timing = threads::run_on(args.threads, || time_play(&checkpoint, &prompts, engine, config))?;
     let (stats, times) = (timing.stats, timing.stats.times);
     // Every computed token passes the blocks; every new token passes the head too.
-    let embedding = model.vocab_size * model.hidden_size;
-    let head = if model.tie_word_embeddings { 0 } else { embedding };
+    let architecture = &model.architecture;
+    let embedding = architecture.vocab_size * architecture.hidden_size;
+    let head = if architecture.is_tied() { 0 } else { embedding };
     let blocks = checkpoint.model.parameters().layout().len() - embedding - head;
     let linear = 2.0 * (blocks as f64 * stats.computed_tokens as f64 + embedding as f64 * stats.new_tokens as f64);
-    let attention = 4.0 * (model.num_hidden_layers * model.hidden_size) as f64 * stats.attended_keys as f64;
+    let attention =
+        4.0 * (architecture.num_hidden_layers * architecture.query_size()) as f64 * stats.attended_keys as f64;
     let token_bytes = EngineConfig::bytes_per_token(&model, MemoryBudget::bytes_per_value(&checkpoint.model));
     let kv_bytes = token_bytes as f64 * stats.attended_keys as f64;
     let seconds = |time: std::time::Duration| round(time.as_secs_f64(), 3);

@@ -142,7 +142,7 @@ fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) 
         seq: args.seq,
         steps: args.steps,
         warmup: args.warmup,
-        vocab_size: ModelConfig::from_file(args.model_name_or_path.join("config.json"))?.vocab_size,
+        vocab_size: ModelConfig::from_file(args.model_name_or_path.join("config.json"))?.architecture.vocab_size,
         seed: args.seed,
         gradient_checkpointing: args.checkpointing,
         accumulation: args.accumulation,

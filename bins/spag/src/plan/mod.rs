@@ -39,8 +39,7 @@ pub(crate) fn run(args: PlanArgs) -> Result<()> {
     let json = args.json;
     let (settings, model) = Settings::new(args)?;
     let report = Report {
-        model: &model.config,
-        remark: model.remark.as_deref(),
+        model: &model,
         settings: &settings,
         gpu: settings.gpu.figures(),
         assumed: Assumptions::new(settings.network),

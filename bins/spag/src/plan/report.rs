@@ -36,7 +36,6 @@ impl Row {
 /// Everything that the report is made from.
 pub(super) struct Report<'a> {
     pub(super) model: &'a ModelConfig,
-    pub(super) remark: Option<&'a str>,
     pub(super) settings: &'a Settings,
     pub(super) gpu: Figures,
     pub(super) assumed: Assumptions,
@@ -74,7 +73,7 @@ impl Report<'_> {
             plan,
             memory,
             host_bytes: run.on_host(),
-            time: StepTime::new(self.model, self.settings, &plan, &self.gpu, &self.assumed),
+            time: StepTime::new(&self.model.architecture, self.settings, &plan, &self.gpu, &self.assumed),
             missing: over(gib(memory.on_device()), self.usable()),
             missing_on_host: self.settings.host_memory.map_or(0.0, |available| over(gib(run.on_host()), available)),
         }
@@ -163,8 +162,7 @@ impl Report<'_> {
         };
         json!({
             "settings": self.settings,
-            "parameters": spag_model::Layout::new(self.model).len(),
-            "remark": self.remark,
+            "parameters": spag_model::Layout::new(&self.model.architecture).len(),
             "plans": rows.iter().map(of).collect::<Vec<_>>(),
             "playing": self.playing(),
             "gpu_figures": self.gpu,
@@ -177,7 +175,7 @@ impl Report<'_> {
         let mut out = format!(
             "{}: {:.2} billion parameters, {}\n{} × {}, {} GiB each{}\n{} × {} tokens per micro-batch, {} micro-batches per step, {}\n",
             escape(&settings.model.display().to_string()),
-            spag_model::Layout::new(self.model).len() as f64 / 1e9,
+            spag_model::Layout::new(&self.model.architecture).len() as f64 / 1e9,
             format_name(settings.dtype()),
             settings.gpus,
             self.gpu.name,
@@ -190,9 +188,6 @@ impl Report<'_> {
         );
         if let Some(scheduler) = settings.scheduler {
             let _ = writeln!(out, "schedule: {scheduler} of the DeepSpeed file, which replaces --lr_scheduler_type");
-        }
-        if let Some(remark) = self.remark {
-            let _ = writeln!(out, "{}", escape(remark));
         }
         let rows = self.rows();
         let best = self.best(&rows);

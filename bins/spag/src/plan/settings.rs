@@ -8,7 +8,7 @@ use std::{
 use clap::{ArgAction, Args};
 use serde::{Deserialize, Serialize};
 use spag_cli::{Error, Result, flags};
-use spag_io::{Ranged, in_range, read_text};
+use spag_io::{Ranged, in_range};
 use spag_model::{ModelConfig, WeightDtype};
 use spag_pipeline::read_toml;
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
@@ -27,8 +27,6 @@ const BATCH: RangeInclusive<usize> = 1..=65_536;
 const LENGTH: RangeInclusive<usize> = 1..=1 << 20;
 /// Tokens of a micro-batch. The bytes of a larger one could exceed 64 bits.
 const TOKENS: usize = 1 << 28;
-/// Bytes of a model's config.json.
-const MAX_CONFIG: u64 = 1 << 20;
 
 /// A plan file.
 #[derive(Debug, Default, Deserialize)]
@@ -157,7 +155,7 @@ impl Settings {
     ///
     /// # Errors
     /// A file that cannot be read, an unknown key, no model, or settings that contradict each other.
-    pub(super) fn new(args: PlanArgs) -> Result<(Self, PlannedModel)> {
+    pub(super) fn new(args: PlanArgs) -> Result<(Self, ModelConfig)> {
         let mut plan_file = None;
         let (file, model) = match args.config {
             Some(path) if path.extension().is_some_and(|end| end == "toml") => {
@@ -211,7 +209,8 @@ impl Settings {
             Some(path) => bad_file(path, &error),
             None => error,
         })?;
-        let planned = PlannedModel::read(&settings.model)?;
+        let path = &settings.model;
+        let config = ModelConfig::from_file(if path.is_dir() { path.join("config.json") } else { path.clone() })?;
         let stage = flag.zero_stage.or(file.zero_stage);
         let optimizer = flag.offload_optimizer.or(file.offload_optimizer);
         let parameters = flag.offload_param.or(file.offload_param);
@@ -226,7 +225,7 @@ impl Settings {
                     config: &settings.train_config(),
                     world_size: settings.gpus,
                     total_steps: 1000,
-                    hidden_size: planned.config.hidden_size,
+                    hidden_size: config.architecture.hidden_size,
                 };
                 let file = DeepSpeed::load(&file, &run)?;
                 scheduler = file.scheduler_name();
@@ -244,7 +243,7 @@ impl Settings {
             }
             (None, None) => None,
         };
-        Ok((Self { plan, scheduler, ..settings }, planned))
+        Ok((Self { plan, scheduler, ..settings }, config))
     }
 
     /// Checks what depends on several settings. The ranges of each are checked where it is read.
@@ -266,39 +265,6 @@ impl Settings {
 fn checked_plan(stage: ZeroStage, optimizer: Placement, parameters: Placement) -> Result<ShardingPlan> {
     ShardingRequest::new(Some(stage), Some(optimizer), parameters, None)?;
     Ok(ShardingPlan { stage, optimizer, parameters })
-}
-
-/// A model's configuration, also of one that this program does not train.
-pub(super) struct PlannedModel {
-    pub(super) config: ModelConfig,
-    /// Says so if this program does not train the model.
-    pub(super) remark: Option<String>,
-}
-
-impl PlannedModel {
-    /// Reads `config.json`, or the one in a folder. Baichuan has LLaMA's sizes, with other names for some; its
-    /// positions are ALiBi, and its q, k and v one matrix.
-    ///
-    /// # Errors
-    /// A file that cannot be read, or an unknown architecture.
-    fn read(path: &Path) -> Result<Self> {
-        let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
-        let bad = |error: serde_json::Error| bad_file(&path, &error);
-        let mut value: serde_json::Value = serde_json::from_str(&read_text(&path, MAX_CONFIG)?).map_err(bad)?;
-        if value.get("model_type").and_then(|kind| kind.as_str()) != Some("baichuan") {
-            return Ok(Self { config: ModelConfig::from_file(&path)?, remark: None });
-        }
-        if let Some(keys) = value.as_object_mut() {
-            keys.remove("model_type");
-            if let Some(length) = keys.remove("model_max_length") {
-                keys.entry("max_position_embeddings").or_insert(length);
-            }
-        }
-        let config: ModelConfig = serde_json::from_value(value).map_err(bad)?;
-        config.check()?;
-        let remark = format!("{} is a Baichuan model: planned here, not trained by spag-train", path.display());
-        Ok(Self { config, remark: Some(remark) })
-    }
 }
 
 impl PlanFile {

@@ -1,9 +1,9 @@
 //! How long an optimizer step takes: an estimate from FLOPs, bytes and links.
 //!
-//! Legend: N ranks, P parameters, T tokens of a micro-batch, S of a sequence, D hidden size, F feed-forward size, L blocks.
+//! Legend: N ranks, P parameters, T tokens of a micro-batch, S of a sequence, D hidden size, Q query size, F feed-forward size, L blocks.
 
 use serde::Serialize;
-use spag_model::{Layout, ModelConfig, WeightDtype};
+use spag_model::{Architecture, Layout, WeightDtype};
 use spag_train::{Placement, ShardingPlan, ZeroStage};
 
 use super::hardware::{Assumptions, Figures};
@@ -32,7 +32,7 @@ pub(crate) struct StepTime {
 
 impl StepTime {
     pub(crate) fn new(
-        model: &ModelConfig,
+        model: &Architecture,
         settings: &Settings,
         plan: &ShardingPlan,
         gpu: &Figures,
@@ -42,8 +42,9 @@ impl StepTime {
         let (p, n) = (layout.len() as f64, settings.gpus as f64);
         let embedding = layout.layers.first().map_or(0, |layer| layer.len) as f64;
         let head = layout.layers.last().map_or(0, |layer| layer.len) as f64;
-        let multiplied = if model.tie_word_embeddings { p } else { p - embedding };
+        let multiplied = if model.is_tied() { p } else { p - embedding };
         let (d, f) = (model.hidden_size as f64, model.intermediate_size as f64);
+        let q = model.query_size() as f64;
         let (l, s) = (model.num_hidden_layers as f64, settings.max_length as f64);
         let t = (settings.per_device_train_batch_size * settings.max_length) as f64;
         let micro_batches = settings.gradient_accumulation_steps as f64;
@@ -51,7 +52,7 @@ impl StepTime {
         let recomputed = if settings.gradient_checkpointing { 1.0 } else { 0.0 };
         // Two FLOPs per weight and token forward, four backward; causal attention reads half of all pairs.
         let flops =
-            t * (6.0 * multiplied + 6.0 * l * s * d + recomputed * (2.0 * (multiplied - head) + 2.0 * l * s * d));
+            t * (6.0 * multiplied + 6.0 * l * s * q + recomputed * (2.0 * (multiplied - head) + 2.0 * l * s * q));
         let products = flops / (gpu.flops(settings.dtype()) * assumed.flops_share);
         // The weights of each pass, and the gradients, read and written.
         let weights = (3.0 + recomputed) * p * element + 8.0 * p;

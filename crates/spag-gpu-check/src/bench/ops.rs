@@ -1,6 +1,7 @@
 //! Benchmarks of each kernel at the sizes of LLaMA-2-7B, in bf16.
 
 use candle_core::{DType, Device, Result, Tensor};
+use spag_model::Rope;
 use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
 use spag_model::ops::attention::{self, Heads, Mask, Sequences};
 use spag_model::ops::paged_attention::{self, PageShape, Plan, Span};
@@ -64,7 +65,7 @@ fn rows(bench: &mut Bench<'_>) -> Result<()> {
     bench.time("rms_norm backward 4096×4096, with residual", Floor::Bytes(narrow(4 * n * d)), || {
         rms_norm::backward(&x, &w, 1e-5, &dy, Some(&dy), &dw).map(drop)
     })?;
-    let table = RopeTable::new(HEADS.dim, 10_000.0, 4096);
+    let table = RopeTable::new(Rope::new(10_000.0).frequencies(HEADS.dim), 4096);
     let places: Vec<u32> = (0..n as u32).map(|i| i % 2048).collect();
     let positions = Positions::new(&places, &table, bench.device)?;
     bench.time("rope 4096×4096, in place", Floor::Bytes(narrow(2 * n * d)), || {

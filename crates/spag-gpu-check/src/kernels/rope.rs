@@ -1,4 +1,5 @@
 use candle_core::DType;
+use spag_model::Rope;
 use spag_model::ops::rope::{Direction, Positions, RopeTable, rotate, rotate_leading};
 
 use crate::Place;
@@ -8,7 +9,7 @@ pub(super) fn check(place: &Place) {
     let mut random = Random::new(6);
     // Width, rotated columns and head size: whole vectors, single elements, and unaligned rows.
     for (width, columns, head) in [(64, 64, 16), (96, 64, 32), (18, 12, 6), (4608, 4224, 128), (33, 32, 16)] {
-        let table = RopeTable::new(head, 10000.0, 50);
+        let table = RopeTable::new(Rope::new(10_000.0).frequencies(head), 50);
         let n = 5;
         let positions: Vec<u32> = (0..n).map(|_| random.below(50) as u32).collect();
         let x = random.tensor(&[n, width]).unwrap();

@@ -74,7 +74,7 @@ fn steps(
         seq,
         steps: 3,
         warmup: 1,
-        vocab_size: config.vocab_size,
+        vocab_size: config.architecture.vocab_size,
         seed: 0,
         gradient_checkpointing: recompute,
         accumulation,
@@ -161,7 +161,8 @@ fn decoding(checkpoint: &Checkpoint, batch: usize, ceiling: f64) -> Result<Row, 
     let rows = (after.computed_tokens - before.computed_tokens) as f64 / STEPS as f64;
     let keys = (after.attended_keys - before.attended_keys) as f64 / STEPS as f64;
     // Bytes per step: every weight except the embedding, and every key and value, once.
-    let parameters = checkpoint.model.parameters().layout().len() - model.vocab_size * model.hidden_size;
+    let parameters =
+        checkpoint.model.parameters().layout().len() - model.architecture.vocab_size * model.architecture.hidden_size;
     let token = EngineConfig::bytes_per_token(model, memory.bytes_per_value) as f64;
     let bytes = (parameters * memory.bytes_per_value) as f64 + keys * token;
     let share = bytes / seconds / 1e9 / ceiling;

@@ -85,7 +85,7 @@ impl DtypeChoice {
             Self::Auto if device.is_cpu() => WeightDtype::F32,
             Self::Auto => {
                 // Newer versions of transformers use the key `dtype`.
-                let named = ["torch_dtype", "dtype"].iter().find_map(|key| config.extra.get(*key)?.as_str());
+                let named = ["torch_dtype", "dtype"].iter().find_map(|key| config.keys().get(*key)?.as_str());
                 match named {
                     Some("bfloat16" | "float16") => WeightDtype::Bf16,
                     _ => WeightDtype::F32,

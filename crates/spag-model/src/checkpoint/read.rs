@@ -27,8 +27,8 @@ use crate::tokenizer::{SpecialIds, Tokenizer};
 pub fn load_tokenizer(dir: impl AsRef<Path>) -> Result<Tokenizer> {
     let dir = dir.as_ref();
     let config = read_config(dir)?;
-    Tokenizer::from_dir(dir, SpecialIds { bos: config.bos_token_id, eos: config.eos_token_id })?
-        .for_embeddings(config.vocab_size)
+    Tokenizer::from_dir(dir, SpecialIds { bos: config.bos_token_id, eos: config.eos_token_ids.first().copied() })?
+        .for_embeddings(config.architecture.vocab_size)
 }
 
 /// Reads a model without its tokenizer, e.g. a reference model, as f32 on the CPU.
@@ -46,7 +46,7 @@ pub fn load_model(dir: impl AsRef<Path>) -> Result<Model> {
 pub fn load_model_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<Model> {
     let dir = dir.as_ref();
     let config = read_config(dir)?;
-    let layout = Layout::new(&config);
+    let layout = Layout::new(&config.architecture);
     // Before anything is allocated: the configuration may ask for sizes that the weights do not have.
     WeightFiles::open(dir, "model")?.check(&layout)?;
     memory::require_room_for_weights(&layout, options.dtype, &options.device, dir)?;
@@ -63,7 +63,7 @@ pub fn load_model_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<M
 pub fn check_checkpoint(dir: impl AsRef<Path>) -> Result<ModelConfig> {
     let dir = dir.as_ref();
     let config = read_config(dir)?;
-    WeightFiles::open(dir, "model")?.check(&Layout::new(&config))?;
+    WeightFiles::open(dir, "model")?.check(&Layout::new(&config.architecture))?;
     Ok(config)
 }
 

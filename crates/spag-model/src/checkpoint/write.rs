@@ -6,7 +6,7 @@ use std::path::Path;
 
 use candle_core::{Device, Tensor};
 use rustix::fs::statvfs;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use spag_io::write_atomically;
 
 use super::WeightDtype;
@@ -67,8 +67,7 @@ pub fn write_random_model(
     dir: impl AsRef<Path>,
     options: WriteOptions,
 ) -> Result<Vec<WrittenFile>> {
-    config.check()?;
-    let layout = Layout::new(config);
+    let layout = Layout::new(&config.architecture);
     require_room(&layout, dir.as_ref(), options.dtype)?;
     write_config(config, tokenizer, dir.as_ref(), options)?;
     let weights = RandomWeights::new(&layout, config.initializer_range, seed);
@@ -97,26 +96,31 @@ fn require_room(layout: &Layout, dir: &Path, dtype: WeightDtype) -> Result<()> {
 
 /// Writes the tokenizer's files and `config.json`.
 fn write_config(config: &ModelConfig, tokenizer: Option<&Tokenizer>, dir: &Path, options: WriteOptions) -> Result<()> {
-    let mut config = config.clone();
+    let mut keys = config.keys().clone();
     if let Some(tokenizer) = tokenizer {
         for (name, contents) in tokenizer.files() {
             write_atomically(dir.join(name), contents)?;
         }
-        (config.bos_token_id, config.eos_token_id) = (Some(tokenizer.bos()), Some(tokenizer.eos()));
+        keys.insert("bos_token_id".into(), tokenizer.bos().into());
+        // Further ids of the configuration end a completion too, and stay.
+        if !config.eos_token_ids.contains(&tokenizer.eos()) {
+            keys.insert("eos_token_id".into(), tokenizer.eos().into());
+        }
     }
-    Ok(write_atomically(dir.join("config.json"), config_json(config, options.dtype))?)
+    Ok(write_atomically(dir.join("config.json"), config_json(keys, options.dtype))?)
 }
 
-fn config_json(mut config: ModelConfig, dtype: WeightDtype) -> String {
-    config.num_key_value_heads = Some(config.kv_heads());
-    let defaults =
-        [("architectures", json!(["LlamaForCausalLM"])), ("model_type", json!("llama")), ("hidden_act", json!("silu"))];
-    for (key, value) in defaults {
-        config.extra.entry(key).or_insert(value);
+/// `config.json` with the number format of the weights: under the key of transformers 5 if the source has it, else under the
+/// older one.
+fn config_json(mut keys: Map<String, Value>, dtype: WeightDtype) -> String {
+    let key = if keys.contains_key("dtype") { "dtype" } else { "torch_dtype" };
+    for name in ["dtype", "torch_dtype"] {
+        if name == key || keys.contains_key(name) {
+            keys.insert(name.into(), dtype.torch_name().into());
+        }
     }
-    config.extra.insert("torch_dtype".into(), Value::from(dtype.torch_name()));
     // Serializing plain numbers and strings cannot fail.
-    serde_json::to_string_pretty(&config).unwrap_or_default() + "\n"
+    serde_json::to_string_pretty(&keys).unwrap_or_default() + "\n"
 }
 
 /// Writes all tensors of `source` (weights, master weights, moments) under their Hugging Face names to

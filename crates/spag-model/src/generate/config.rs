@@ -107,12 +107,12 @@ impl EngineConfig {
 
     /// Bytes of the KV cache per token, over all layers.
     pub fn bytes_per_token(model: &ModelConfig, bytes_per_value: usize) -> usize {
-        2 * model.num_hidden_layers * model.kv_size() * bytes_per_value
+        2 * model.architecture.num_hidden_layers * model.architecture.kv_size() * bytes_per_value
     }
 
     /// Sized for up to `max_running` requests of the model's full length, or as many as fit into `memory`.
     pub fn new(model: &ModelConfig, max_running: usize, memory: MemoryBudget) -> Self {
-        Self::with_max_length(model, max_running, model.max_position_embeddings, memory)
+        Self::with_max_length(model, max_running, model.architecture.max_position_embeddings, memory)
     }
 
     /// As [`EngineConfig::new`], for requests of `max_length` tokens. Holds at least one such request.
@@ -142,7 +142,7 @@ impl EngineConfig {
     /// Rejects invalid settings.
     pub(super) fn check(&self, model: &ModelConfig) -> Result<()> {
         let wrong = |why: String| Err(Error::Generation(why));
-        let limit = model.max_position_embeddings;
+        let limit = model.architecture.max_position_embeddings;
         if self.max_running == 0 || self.pages == 0 || self.page_size == 0 || self.max_step_tokens == 0 {
             return wrong(
                 "an engine needs at least one request, one page, one token a page and one token a step".into(),

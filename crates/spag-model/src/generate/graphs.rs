@@ -18,7 +18,8 @@ use crate::ops::rope::Positions;
 pub(super) struct Inputs<'a> {
     /// The embedded tokens, [N, D].
     pub(super) x: Tensor,
-    pub(super) positions: Positions,
+    /// For rotations; `None` if positions are not rotations.
+    pub(super) positions: Option<Positions>,
     pub(super) plan: Plan<'a>,
 }
 
@@ -114,13 +115,20 @@ impl Inputs<'_> {
     fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Option<Inputs<'static>>> {
         let Some(plan) = self.plan.uninit_like(kernels)? else { return Ok(None) };
         let x = kernels.empty(self.x.dims(), self.x.dtype())?;
-        Ok(Some(Inputs { x, positions: self.positions.uninit_like(kernels)?, plan }))
+        let positions = match &self.positions {
+            Some(positions) => Some(positions.uninit_like(kernels)?),
+            None => None,
+        };
+        Ok(Some(Inputs { x, positions, plan }))
     }
 
     /// Copies into the buffers of inputs with the same key.
     fn copy_to(&self, kernels: &dyn Kernels, to: &Inputs<'_>) -> Result<()> {
         kernels.copy(&self.x, &to.x)?;
-        for (from, to) in [(self.positions.tensor(), to.positions.tensor()), (self.plan.tables(), to.plan.tables())] {
+        let positions = |inputs: &Inputs<'_>| inputs.positions.as_ref().and_then(|at| at.tensor().cloned());
+        let (from_positions, to_positions) = (positions(self), positions(to));
+        let pairs = [(from_positions.as_ref(), to_positions.as_ref()), (self.plan.tables(), to.plan.tables())];
+        for (from, to) in pairs {
             if let (Some(from), Some(to)) = (from, to) {
                 kernels.copy(from, to)?;
             }

@@ -7,28 +7,74 @@ use candle_core::{DType, Device, Tensor};
 
 use super::graphs::{GraphCache, Inputs};
 use super::kv::KvCache;
-use crate::config::ModelConfig;
-use crate::error::Result;
-use crate::model::Model;
-use crate::ops::attention::Mask;
+use crate::error::{Error, Result};
+use crate::model::block::{self, BlockPass, Norm, Used};
+use crate::model::{AttentionShape, Model};
 use crate::ops::cast::computable;
 use crate::ops::packed_linear::{self, PackedWeight};
 use crate::ops::paged_attention::{self, Span};
 use crate::ops::pool::{Pool, recycle};
-use crate::ops::rope::{Direction, Positions, RopeTable, rotate_leading};
-use crate::ops::{embedding, rms_norm, swiglu};
-use crate::params::BLOCK_VIEWS;
+use crate::ops::rope::{Direction, Positions, rotate_leading};
+use crate::ops::{bias, embedding, head_norm, rms_norm, swiglu};
+use crate::params::{FlatBuffers, Part};
+
+/// A linear layer, or several with the same input as one.
+struct PackedLinear {
+    weight: PackedWeight,
+    bias: Option<Tensor>,
+}
+
+impl PackedLinear {
+    fn new(parameters: &FlatBuffers, layer: usize, weights: &[Part], biases: &[Part]) -> Result<Self> {
+        let Some(weight) = parameters.joined(layer, weights)? else {
+            return Err(Error::Config(format!("the layout of layer {layer} has no {weights:?} side by side")));
+        };
+        let bias = parameters.joined(layer, biases)?.map(|bias| computable(&bias)).transpose()?;
+        Ok(Self { weight: PackedWeight::new(&computable(&weight)?)?, bias })
+    }
+
+    /// `x` [N, I], `residual` [N, O] → [N, O].
+    fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
+        let y = packed_linear::forward(x, &self.weight, residual)?;
+        if let Some(bias) = &self.bias {
+            bias::add(&y, bias)?;
+        }
+        Ok(y)
+    }
+}
 
 /// Weights of a block.
 struct Block {
     input_norm: Tensor,
     /// Query, key and value projections, stacked.
-    qkv: PackedWeight,
-    o: PackedWeight,
+    qkv: PackedLinear,
+    /// Norms of every head of queries, and of keys.
+    head_norms: Option<(Tensor, Tensor)>,
+    o: PackedLinear,
     post_norm: Tensor,
     /// Gate and up projections, stacked.
-    gate_up: PackedWeight,
-    down: PackedWeight,
+    gate_up: PackedLinear,
+    down: PackedLinear,
+}
+
+impl Block {
+    fn new(model: &Model, layer: usize) -> Result<Self> {
+        let parameters = model.parameters();
+        let packed = |weights: &[Part], biases: &[Part]| PackedLinear::new(parameters, layer, weights, biases);
+        let head_norms = match parameters.part(layer, Part::QueryNorm)? {
+            Some(_) => Some((model.part(layer, Part::QueryNorm)?, model.part(layer, Part::KeyNorm)?)),
+            None => None,
+        };
+        Ok(Self {
+            input_norm: model.part(layer, Part::InputNorm)?,
+            qkv: packed(&[Part::Query, Part::Key, Part::Value], &[Part::QueryBias, Part::KeyBias, Part::ValueBias])?,
+            head_norms,
+            o: packed(&[Part::Output], &[Part::OutputBias])?,
+            post_norm: model.part(layer, Part::PostNorm)?,
+            gate_up: packed(&[Part::Gate, Part::Up], &[Part::GateBias, Part::UpBias])?,
+            down: packed(&[Part::Down], &[Part::DownBias])?,
+        })
+    }
 }
 
 /// The packed weights. They are copies; the model may be dropped.
@@ -37,9 +83,7 @@ pub(super) struct ModelRunner {
     blocks: Vec<Block>,
     norm: Tensor,
     head: PackedWeight,
-    rope: Arc<RopeTable>,
-    eps: f32,
-    rotated: usize,
+    shape: AttentionShape,
     pool: Arc<Pool>,
     graphs: GraphCache,
 }
@@ -52,37 +96,77 @@ pub(super) struct ForwardOutput {
     pub(super) attention: Duration,
 }
 
+/// The pass over one block.
+struct GeneratePass<'a, 'b> {
+    block: &'a Block,
+    shape: &'a AttentionShape,
+    layer: usize,
+    inputs: &'a Inputs<'b>,
+    cache: &'a KvCache,
+    attention: Duration,
+}
+
+impl BlockPass for GeneratePass<'_, '_> {
+    fn norm(&self, norm: Norm, x: &Tensor) -> candle_core::Result<Tensor> {
+        let weight = match norm {
+            Norm::Input => &self.block.input_norm,
+            Norm::Post => &self.block.post_norm,
+        };
+        rms_norm::forward(x, weight, self.shape.eps)
+    }
+
+    fn attend(&mut self, normed: Tensor) -> candle_core::Result<Tensor> {
+        let (heads, eps) = (self.shape.heads, self.shape.eps);
+        let qkv = self.block.qkv.forward(&normed, None)?;
+        recycle(normed)?;
+        let (queries, rotated) = (heads.query * heads.dim, (heads.query + heads.kv) * heads.dim);
+        if let Some((q_norm, k_norm)) = &self.block.head_norms {
+            head_norm::forward_columns(&qkv, 0..queries, q_norm, eps)?;
+            head_norm::forward_columns(&qkv, queries..rotated, k_norm, eps)?;
+        }
+        if let (Some(table), Some(positions)) = (&self.shape.rope, &self.inputs.positions) {
+            rotate_leading(&qkv, rotated, positions, table, Direction::Forward)?;
+        }
+        let began = Instant::now();
+        let (keys, values) = (&self.cache.keys[self.layer], &self.cache.values[self.layer]);
+        let plan = &self.inputs.plan;
+        paged_attention::append(&qkv, keys, values, plan)?;
+        let attended = paged_attention::forward(&qkv, keys, values, plan, &self.shape.masks[self.layer])?;
+        self.attention += began.elapsed();
+        recycle(qkv)?;
+        Ok(attended)
+    }
+
+    fn project(&self, attended: &Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
+        self.block.o.forward(attended, Some(residual))
+    }
+
+    fn activate(&mut self, normed: Tensor) -> candle_core::Result<Tensor> {
+        let gate_up = self.block.gate_up.forward(&normed, None)?;
+        recycle(normed)?;
+        let activated = swiglu::forward_joined(&gate_up)?;
+        recycle(gate_up)?;
+        Ok(activated)
+    }
+
+    fn down(&self, activated: &Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
+        self.block.down.forward(activated, Some(residual))
+    }
+
+    fn used(&mut self, _which: Used, tensor: Tensor) -> candle_core::Result<()> {
+        recycle(tensor)
+    }
+}
+
 impl ModelRunner {
     pub(super) fn new(model: &Model) -> Result<Self> {
-        let (config, parameters): (&ModelConfig, _) = (model.config(), model.parameters());
-        let blocks = (0..config.num_hidden_layers)
-            .map(|index| {
-                // Matrices with the same input are adjacent in the layer's buffer.
-                let at = |part: &str| BLOCK_VIEWS.iter().position(|view| *view == part).unwrap_or(usize::MAX);
-                let norm = |part| Ok::<_, crate::Error>(computable(&parameters.view(index + 1, at(part))?)?);
-                let packed = |parts: &[&str]| {
-                    let first = parts.first().map_or(usize::MAX, |part| at(part));
-                    let stacked = parameters.stacked(index + 1, first..first.saturating_add(parts.len()))?;
-                    Ok::<_, crate::Error>(PackedWeight::new(&computable(&stacked)?)?)
-                };
-                Ok(Block {
-                    input_norm: norm("input_layernorm")?,
-                    qkv: packed(&["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"])?,
-                    o: packed(&["self_attn.o_proj"])?,
-                    post_norm: norm("post_attention_layernorm")?,
-                    gate_up: packed(&["mlp.gate_proj", "mlp.up_proj"])?,
-                    down: packed(&["mlp.down_proj"])?,
-                })
-            })
-            .collect::<Result<_>>()?;
+        let layers = model.config().architecture.num_hidden_layers;
         Ok(Self {
-            embedding: model.embedding()?,
-            blocks,
-            norm: model.final_norm()?,
+            embedding: model.part(0, Part::Embedding)?,
+            blocks: (1..=layers).map(|layer| Block::new(model, layer)).collect::<Result<_>>()?,
+            norm: model.part(layers + 1, Part::FinalNorm)?,
             head: PackedWeight::new(&model.head()?)?,
-            rope: model.rope(),
-            eps: config.rms_norm_eps as f32,
-            rotated: config.hidden_size + config.kv_size(),
+            shape: model.network().attention_shape().clone(),
             pool: Arc::default(),
             graphs: GraphCache::default(),
         })
@@ -111,11 +195,9 @@ impl ModelRunner {
     }
 
     fn pass(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<ForwardOutput> {
-        let positions: Vec<u32> =
-            spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
         let inputs = Inputs {
             x: embedding::forward(ids, &self.embedding)?,
-            positions: Positions::new(&positions, &self.rope, self.device())?,
+            positions: self.positions(spans)?,
             plan: cache.plan(spans)?,
         };
         if last.len() == ids.len() {
@@ -136,40 +218,28 @@ impl ModelRunner {
         Ok(ForwardOutput { logits: Some(self.logits(rows)?), attention })
     }
 
+    /// The position of each row, for rotations.
+    fn positions(&self, spans: &[Span<'_>]) -> Result<Option<Positions>> {
+        let Some(table) = &self.shape.rope else { return Ok(None) };
+        let positions: Vec<u32> =
+            spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
+        Ok(Some(Positions::new(&positions, table, self.device())?))
+    }
+
     /// Output of the last block, and the time of attention.
     fn layers(&self, inputs: &Inputs<'_>, cache: &KvCache) -> candle_core::Result<(Tensor, Duration)> {
-        let Inputs { x, positions, plan } = inputs;
-        let mut attention = Duration::ZERO;
-        let mut x = x.clone();
+        let (mut x, mut attention) = (inputs.x.clone(), Duration::ZERO);
         for (layer, block) in self.blocks.iter().enumerate() {
-            let normed = rms_norm::forward(&x, &block.input_norm, self.eps)?;
-            let qkv = packed_linear::forward(&normed, &block.qkv, None)?;
-            recycle(normed)?;
-            rotate_leading(&qkv, self.rotated, positions, &self.rope, Direction::Forward)?;
-            let began = Instant::now();
-            let (keys, values) = (&cache.keys[layer], &cache.values[layer]);
-            paged_attention::append(&qkv, keys, values, plan)?;
-            let attended = paged_attention::forward(&qkv, keys, values, plan, &Mask::causal())?;
-            attention += began.elapsed();
-            recycle(qkv)?;
-            let middle = packed_linear::forward(&attended, &block.o, Some(&x))?;
-            recycle(attended)?;
-            recycle(x)?;
-            let normed = rms_norm::forward(&middle, &block.post_norm, self.eps)?;
-            let gate_up = packed_linear::forward(&normed, &block.gate_up, None)?;
-            recycle(normed)?;
-            let activated = swiglu::forward_joined(&gate_up)?;
-            recycle(gate_up)?;
-            x = packed_linear::forward(&activated, &block.down, Some(&middle))?;
-            recycle(activated)?;
-            recycle(middle)?;
+            let mut pass = GeneratePass { block, shape: &self.shape, layer, inputs, cache, attention: Duration::ZERO };
+            x = block::forward(x, &mut pass)?;
+            attention += pass.attention;
         }
         Ok((x, attention))
     }
 
     /// Logits of rows of the last block's output.
     fn logits(&self, rows: Tensor) -> candle_core::Result<Tensor> {
-        let normed = rms_norm::forward(&rows, &self.norm, self.eps)?;
+        let normed = rms_norm::forward(&rows, &self.norm, self.shape.eps)?;
         recycle(rows)?;
         let logits = packed_linear::forward(&normed, &self.head, None)?;
         recycle(normed)?;

@@ -36,16 +36,18 @@ impl GenerationMemory {
     /// The memory of generating with a model of this configuration.
     pub fn new(config: &ModelConfig, settings: &GenerationMemorySettings) -> Self {
         let element = settings.dtype.bytes() as u64;
-        let (d, f, kv) = (config.hidden_size as u64, config.intermediate_size as u64, config.kv_size() as u64);
+        let model = &config.architecture;
+        let [d, f, q, kv] =
+            [model.hidden_size, model.intermediate_size, model.query_size(), model.kv_size()].map(|size| size as u64);
         let rows = settings.step_tokens.saturating_add(settings.running) as u64;
         // Middle, its norm and the output; gate and up together, and the activated values. Attention's tensors are
         // smaller and freed by then.
-        let row = (3 * d + 3 * f).max(4 * d + 2 * kv) * element;
+        let row = (3 * d + 3 * f).max(2 * d + 2 * q + 2 * kv) * element;
         Self {
-            parameters: weight_bytes(&Layout::new(config), settings.dtype),
+            parameters: weight_bytes(&Layout::new(model), settings.dtype),
             pages: Self::per_token(config, settings.dtype).saturating_mul(settings.cached_tokens as u64),
             block: rows.saturating_mul(row),
-            logits: (settings.running as u64).saturating_mul(4 * config.vocab_size as u64),
+            logits: (settings.running as u64).saturating_mul(4 * model.vocab_size as u64),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Random initial weights: normal with the configuration's standard deviation; norm weights are one.
+//! Random initial weights: normal with the configuration's standard deviation; norm weights are one, biases zero.
 //!
 //! All matrices draw from one random stream. Each pair of numbers consumes four words of it, so the position of any
 //! element in the stream is known. Tensors can be drawn one at a time, and parts of a tensor on several threads.
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::ops::cpu;
-use crate::params::{FlatBuffers, Layout, View};
+use crate::params::{FlatBuffers, Initial, Layout, View};
 
 /// Words of the stream per pair of numbers: two f64 of two words each.
 const WORDS_PER_PAIR: u128 = 4;
@@ -47,7 +47,7 @@ impl<'a> RandomWeights<'a> {
         let mut pairs = 0;
         let mut first = |view: &View| {
             let first = pairs;
-            if !is_norm(view) {
+            if view.part.initial() == Initial::Normal {
                 // The last number of an odd count consumes a whole pair.
                 pairs += view.len().div_ceil(2) as u128;
             }
@@ -66,9 +66,10 @@ impl<'a> RandomWeights<'a> {
     }
 
     fn fill(&self, layer: usize, view: usize, values: &mut [f32]) {
-        if is_norm(&self.layout.layers[layer].views[view]) {
-            values.fill(1.0);
-            return;
+        match self.layout.layers[layer].views[view].part.initial() {
+            Initial::Ones => return values.fill(1.0),
+            Initial::Zeros => return values.fill(0.0),
+            Initial::Normal => {}
         }
         let first = self.first_pairs[layer][view];
         values.par_chunks_mut(SHARE).enumerate().for_each(|(share, values)| {
@@ -85,10 +86,6 @@ impl<'a> RandomWeights<'a> {
             }
         });
     }
-}
-
-fn is_norm(view: &View) -> bool {
-    view.shape.len() == 1
 }
 
 #[cfg(test)]
@@ -121,7 +118,7 @@ mod tests {
                 "num_attention_heads": 11, "num_key_value_heads": 1, "initializer_range": 0.03}"#,
         )
         .unwrap();
-        let mut layout = Layout::new(&config);
+        let mut layout = Layout::new(&config.architecture);
         // No layer of this architecture is odd, because the head size is even. The stream must not depend on that.
         for view in layout.layers.iter_mut().flat_map(|layer| &mut layer.views).filter(|view| view.shape.len() == 2) {
             view.shape[0] |= 1;

@@ -1,25 +1,28 @@
-//! The LLaMA architecture (Touvron et al. 2023) with hand-written forward and backward passes.
+//! Decoder-only language models with hand-written forward and backward passes.
 
-mod block;
+pub(crate) mod block;
 mod init;
 mod network;
-
-use std::sync::Arc;
+mod shape;
+mod train_block;
+mod weights;
 
 use candle_core::Tensor;
 
 use crate::checkpoint::WeightDtype;
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, OutputHead};
 use crate::error::{Error, Result};
 use crate::ops::cast::computable;
-use crate::ops::rope::RopeTable;
+use crate::ops::row_norm;
 use crate::packed::{PackedBatch, Targets};
-use crate::params::{FlatBuffers, GradientSink, Layout};
+use crate::params::{FlatBuffers, GradientSink, Layout, Part};
 
 pub(crate) use init::RandomWeights;
 pub use network::{Activations, Forward, Network};
+pub(crate) use shape::AttentionShape;
+pub use train_block::SavedElements;
 
-/// A LLaMA: its network and its parameters in flat buffers.
+/// A model: its network and its parameters in flat buffers.
 #[derive(Clone, Debug)]
 pub struct Model {
     network: Network,
@@ -32,8 +35,7 @@ impl Model {
     /// # Errors
     /// An inconsistent configuration, or too little memory.
     pub fn init(config: &ModelConfig, seed: u64) -> Result<Self> {
-        config.check()?;
-        let parameters = init::random(config, &Layout::new(config), seed)?;
+        let parameters = init::random(config, &Layout::new(&config.architecture), seed)?;
         Self::from_parameters(config, parameters)
     }
 
@@ -64,26 +66,25 @@ impl Model {
         &self.parameters
     }
 
-    pub(crate) fn rope(&self) -> Arc<RopeTable> {
-        self.network.rope()
-    }
-
-    /// The embedding, [V, D].
-    pub(crate) fn embedding(&self) -> Result<Tensor> {
-        Ok(computable(&self.parameters.view(0, 0)?)?)
-    }
-
-    /// The final norm's weight, `[D]`.
-    pub(crate) fn final_norm(&self) -> Result<Tensor> {
-        Ok(computable(&self.parameters.view(self.config().num_hidden_layers + 1, 0)?)?)
-    }
-
-    /// The output head, [V, D]. With tied embeddings it is the embedding.
-    pub(crate) fn head(&self) -> Result<Tensor> {
-        if self.config().tie_word_embeddings {
-            return self.embedding();
+    /// A part of a layer that every model has, in a format that the device's ops accept.
+    ///
+    /// # Errors
+    /// A part that the layer does not have.
+    pub(crate) fn part(&self, layer: usize, part: Part) -> Result<Tensor> {
+        match self.parameters.part(layer, part)? {
+            Some(tensor) => Ok(computable(&tensor)?),
+            None => Err(Error::Config(format!("the layout of layer {layer} has no {part:?}"))),
         }
-        Ok(computable(&self.parameters.view(self.config().num_hidden_layers + 1, 1)?)?)
+    }
+
+    /// The output head, [V, D], as the product takes it: the embedding, or a matrix that may have been normalised.
+    pub(crate) fn head(&self) -> Result<Tensor> {
+        let last = self.parameters.layout().layers.len().saturating_sub(1);
+        match self.config().architecture.head {
+            OutputHead::Tied => self.part(0, Part::Embedding),
+            OutputHead::Plain => self.part(last, Part::Head),
+            OutputHead::Normalised => Ok(row_norm::forward(&self.part(last, Part::Head)?)?),
+        }
     }
 
     /// A copy that does not share the parameters ([`Clone`] does).
@@ -99,6 +100,11 @@ impl Model {
     /// As [`Network::log_probs`].
     pub fn log_probs(&self, batch: &PackedBatch, targets: &Targets) -> Result<Vec<f32>> {
         self.network.log_probs(&self.parameters, batch, targets)
+    }
+
+    /// As [`Network::logits`].
+    pub fn logits(&self, batch: &PackedBatch, rows: &[u32]) -> Result<Tensor> {
+        self.network.logits(&self.parameters, batch, rows)
     }
 
     /// As [`Network::forward`].

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 
-use super::block::{self, BlockActivations, BlockWeights, Shape};
-use crate::config::ModelConfig;
+use super::shape::{AttentionShape, BatchShape};
+use super::train_block::{self, BlockActivations};
+use super::weights::BlockWeights;
+use crate::config::{ModelConfig, OutputHead};
 use crate::error::{Error, Result};
 use crate::kernels;
 use crate::ops::cast::computable;
 use crate::ops::log_prob::{self, LogProbs};
 use crate::ops::pool::{self, Pool, recycle};
-use crate::ops::rope::RopeTable;
-use crate::ops::{cpu, embedding, rms_norm};
+use crate::ops::{cpu, embedding, matmul, rms_norm, row_norm};
 use crate::packed::{PackedBatch, Targets};
-use crate::params::{GradientSink, Layout, WeightSource};
+use crate::params::{GradientSink, Layout, Part, WeightSource};
 
 /// Activations that the forward pass keeps for the backward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ enum Saved {
 /// Output of a training forward pass: log-probabilities and the saved activations.
 pub struct Forward {
     batch: PackedBatch,
-    shape: Shape,
+    shape: BatchShape,
     targets: Targets,
     blocks: Vec<Saved>,
     rows_md: Tensor,
@@ -54,7 +55,7 @@ impl Forward {
     }
 }
 
-/// A LLaMA without parameters. Its passes read the weights layer by layer from a [`WeightSource`].
+/// A model without parameters. Its passes read the weights layer by layer from a [`WeightSource`].
 ///
 /// The forward pass requests the embedding (layer 0), the blocks and the head; the backward pass requests them in reverse,
 /// and the embedding only if the head is tied to it.
@@ -62,7 +63,7 @@ impl Forward {
 pub struct Network {
     config: ModelConfig,
     layout: Layout,
-    rope: Arc<RopeTable>,
+    shape: AttentionShape,
     pool: Arc<Pool>,
 }
 
@@ -78,9 +79,9 @@ impl<'a> Unsharded<'a> {
         Ok(Self { source, index, buffer: source.unshard(index, next)? })
     }
 
-    /// One of the layer's tensors, in a format that the device's ops accept.
-    fn view(&self, layout: &Layout, view: usize) -> Result<Tensor> {
-        Ok(computable(&layout.view(&self.buffer, self.index, view)?)?)
+    /// A part of the layer, in a format that the device's ops accept.
+    fn part(&self, layout: &Layout, part: Part) -> Result<Tensor> {
+        Ok(computable(&required(layout, &self.buffer, self.index, part)?)?)
     }
 }
 
@@ -90,19 +91,28 @@ impl Drop for Unsharded<'_> {
     }
 }
 
+/// A part that the layer must have.
+fn required(layout: &Layout, buffer: &Tensor, layer: usize, part: Part) -> Result<Tensor> {
+    layout
+        .part(buffer, layer, part)?
+        .ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {part:?}")))
+}
+
 /// The final norm and the output head, with the layers that hold them.
 struct Head<'a> {
     norm: Tensor,
+    /// The matrix of the product.
     head: Tensor,
+    /// The stored matrix, if its rows were normalised for the product.
+    stored: Option<Tensor>,
     _layers: Vec<Unsharded<'a>>,
 }
 
 impl Network {
     /// Creates the network of a configuration.
     pub fn new(config: &ModelConfig) -> Result<Self> {
-        config.check()?;
-        let rope = RopeTable::new(config.head_dim(), config.rope_theta, config.max_position_embeddings);
-        Ok(Self { config: config.clone(), layout: Layout::new(config), rope: Arc::new(rope), pool: Arc::default() })
+        let (shape, layout) = (AttentionShape::new(&config.architecture)?, Layout::new(&config.architecture));
+        Ok(Self { config: config.clone(), layout, shape, pool: Arc::default() })
     }
 
     /// The configuration.
@@ -115,17 +125,17 @@ impl Network {
         &self.layout
     }
 
-    pub(crate) fn rope(&self) -> Arc<RopeTable> {
-        self.rope.clone()
+    pub(crate) fn attention_shape(&self) -> &AttentionShape {
+        &self.shape
     }
 
     /// Index of the head's layer.
     fn last(&self) -> usize {
-        self.config.num_hidden_layers + 1
+        self.config.architecture.num_hidden_layers + 1
     }
 
-    fn shape(&self, batch: &PackedBatch, device: &Device) -> Result<Shape> {
-        Ok(Shape::new(&self.config, self.rope.clone(), batch, device)?)
+    fn shape(&self, batch: &PackedBatch, device: &Device) -> Result<BatchShape> {
+        Ok(BatchShape::new(&self.shape, batch, device)?)
     }
 
     /// Validates the inputs of a pass.
@@ -135,7 +145,7 @@ impl Network {
         }
         targets.check(batch)?;
         let longest = batch.positions.iter().max().map_or(0, |p| *p as usize + 1);
-        let limit = self.config.max_position_embeddings;
+        let limit = self.config.architecture.max_position_embeddings;
         if longest > limit {
             return Err(Error::Batch(format!(
                 "a sequence of {longest} tokens is longer than the model's max_position_embeddings {limit}; lower max_length"
@@ -155,7 +165,7 @@ impl Network {
     /// Embeds `ids`: [N, D].
     fn embed(&self, weights: &dyn WeightSource, ids: &[u32]) -> Result<Tensor> {
         let layer = Unsharded::new(weights, 0, Some(1))?;
-        Ok(embedding::forward(ids, &self.layout.view(&layer.buffer, 0, 0)?)?)
+        Ok(embedding::forward(ids, &required(&self.layout, &layer.buffer, 0, Part::Embedding)?)?)
     }
 
     /// Block `index`. Layer `next` is prefetched.
@@ -166,20 +176,26 @@ impl Network {
         next: Option<usize>,
     ) -> Result<(Unsharded<'a>, BlockWeights)> {
         let layer = Unsharded::new(weights, index + 1, next)?;
-        let block = BlockWeights::of(&layer.buffer, &self.layout, index)?;
+        let block = BlockWeights::of(&layer.buffer, &self.layout, index + 1)?;
         Ok((layer, block))
     }
 
     /// The final norm and the head. Layer `next` is prefetched.
     fn head<'a>(&self, weights: &'a dyn WeightSource, next: Option<usize>) -> Result<Head<'a>> {
-        let tied = self.config.tie_word_embeddings;
+        let tied = self.config.architecture.is_tied();
         let last = Unsharded::new(weights, self.last(), if tied { Some(0) } else { next })?;
-        let norm = last.view(&self.layout, 0)?;
-        if !tied {
-            return Ok(Head { norm, head: last.view(&self.layout, 1)?, _layers: vec![last] });
+        let norm = last.part(&self.layout, Part::FinalNorm)?;
+        if tied {
+            let first = Unsharded::new(weights, 0, next)?;
+            let head = first.part(&self.layout, Part::Embedding)?;
+            return Ok(Head { norm, head, stored: None, _layers: vec![last, first] });
         }
-        let first = Unsharded::new(weights, 0, next)?;
-        Ok(Head { norm, head: first.view(&self.layout, 0)?, _layers: vec![last, first] })
+        let stored = last.part(&self.layout, Part::Head)?;
+        let (head, stored) = match self.config.architecture.head {
+            OutputHead::Normalised => (row_norm::forward(&stored)?, Some(stored)),
+            OutputHead::Plain | OutputHead::Tied => (stored, None),
+        };
+        Ok(Head { norm, head, stored, _layers: vec![last] })
     }
 
     /// ln p(target) of each target, without saving activations.
@@ -189,20 +205,43 @@ impl Network {
     /// another layout, or a failure of the weight source.
     pub fn log_probs(&self, weights: &dyn WeightSource, batch: &PackedBatch, targets: &Targets) -> Result<Vec<f32>> {
         self.check(weights, batch, targets)?;
+        self.without_saving(weights, batch, &targets.rows, |normed, head| {
+            Ok(log_prob::values(normed, head, &targets.tokens)?.to_vec1()?)
+        })
+    }
+
+    /// The logits of `rows` of the batch, [R, V], f32, on the weights' device. The whole matrix is in memory.
+    ///
+    /// # Errors
+    /// As [`Network::log_probs`].
+    pub fn logits(&self, weights: &dyn WeightSource, batch: &PackedBatch, rows: &[u32]) -> Result<Tensor> {
+        self.check(weights, batch, &Targets { rows: rows.to_vec(), tokens: vec![0; rows.len()] })?;
+        self.without_saving(weights, batch, rows, |normed, head| {
+            Ok(matmul::linear(normed, head)?.to_dtype(candle_core::DType::F32)?)
+        })
+    }
+
+    /// Computes `end` from the normed outputs of `rows`, [R, D], and the head, without saving activations.
+    fn without_saving<R: Send>(
+        &self,
+        weights: &dyn WeightSource,
+        batch: &PackedBatch,
+        rows: &[u32],
+        end: impl FnOnce(&Tensor, &Tensor) -> Result<R> + Send,
+    ) -> Result<R> {
         // A temporary pool: a reference model holds no memory between passes.
         self.run(weights.device(), &Arc::default(), || {
             let shape = self.shape(batch, weights.device())?;
             let mut x = self.embed(weights, &batch.ids)?;
-            for index in 0..self.config.num_hidden_layers {
+            for index in 0..self.config.architecture.num_hidden_layers {
                 let (_layer, block) = self.block(weights, index, Some(index + 2))?;
-                let (y, saved) = block::forward(x, &block, &shape)?;
+                let (y, saved) = train_block::forward(x, &block, &shape, index)?;
                 recycle(saved.into_input()?)?;
                 x = y;
             }
-            let rows = embedding::forward(&targets.rows, &x)?;
-            let end = self.head(weights, None)?;
-            let normed = rms_norm::forward(&rows, &end.norm, shape.eps)?;
-            Ok(log_prob::values(&normed, &end.head, &targets.tokens)?.to_vec1()?)
+            let rows = embedding::forward(rows, &x)?;
+            let head = self.head(weights, None)?;
+            end(&rms_norm::forward(&rows, &head.norm, shape.eps)?, &head.head)
         })
     }
 
@@ -218,10 +257,10 @@ impl Network {
         self.run(weights.device(), &self.pool, || {
             let shape = self.shape(&batch, weights.device())?;
             let mut x = self.embed(weights, &batch.ids)?;
-            let mut blocks = Vec::with_capacity(self.config.num_hidden_layers);
-            for index in 0..self.config.num_hidden_layers {
+            let mut blocks = Vec::with_capacity(self.config.architecture.num_hidden_layers);
+            for index in 0..self.config.architecture.num_hidden_layers {
                 let (_layer, block) = self.block(weights, index, Some(index + 2))?;
-                let (y, saved) = block::forward(x, &block, &shape)?;
+                let (y, saved) = train_block::forward(x, &block, &shape, index)?;
                 blocks.push(match keep {
                     Activations::Keep => Saved::All(Box::new(saved)),
                     Activations::Recompute => Saved::Input(saved.into_input()?),
@@ -258,13 +297,12 @@ impl Network {
         Ok(())
     }
 
-    /// Zeros [rows, D], with the device and number format of `like`.
-    fn zero_rows(&self, rows: usize, like: &Tensor) -> Result<Tensor> {
-        let shape = (rows, self.config.hidden_size);
+    /// Zeros [rows, columns], with the device and number format of `like`.
+    fn zeros(&self, (rows, columns): (usize, usize), like: &Tensor) -> Result<Tensor> {
         if kernels::of(like.device())?.is_some() {
-            return Ok(Tensor::zeros(shape, like.dtype(), like.device())?);
+            return Ok(Tensor::zeros((rows, columns), like.dtype(), like.device())?);
         }
-        let zeros = cpu::tensor(pool::values(rows * self.config.hidden_size), shape)?;
+        let zeros = cpu::tensor(pool::values(rows * columns), (rows, columns))?;
         zeros.zero_set()?;
         Ok(zeros)
     }
@@ -280,14 +318,23 @@ impl Network {
         let drows = {
             let end = self.head(weights, Some(self.last() - 1))?;
             let last = gradients.buffer(self.last())?;
-            let grad = |layer: &Tensor, index, view| self.layout.view(layer, index, view);
-            let head_grad = if self.config.tie_word_embeddings {
-                grad(&gradients.buffer(0)?, 0, 0)?
+            let head_grad = if self.config.architecture.is_tied() {
+                required(&self.layout, &gradients.buffer(0)?, 0, Part::Embedding)?
             } else {
-                grad(&last, self.last(), 1)?
+                required(&self.layout, &last, self.last(), Part::Head)?
             };
-            let dnormed = log_prob::backward(log_probs, &normed_md, &end.head, &targets.tokens, upstream, &head_grad)?;
-            let norm_grad = grad(&last, self.last(), 0)?;
+            let dnormed = match &end.stored {
+                None => log_prob::backward(log_probs, &normed_md, &end.head, &targets.tokens, upstream, &head_grad)?,
+                Some(stored) => {
+                    let dhead = self.zeros(stored.dims2()?, &head_grad)?;
+                    let dnormed =
+                        log_prob::backward(log_probs, &normed_md, &end.head, &targets.tokens, upstream, &dhead)?;
+                    row_norm::backward(stored, &dhead, &head_grad)?;
+                    recycle(dhead)?;
+                    dnormed
+                }
+            };
+            let norm_grad = required(&self.layout, &last, self.last(), Part::FinalNorm)?;
             let drows = rms_norm::backward(&rows_md, &end.norm, shape.eps, &dnormed, None, &norm_grad)?;
             for tensor in [normed_md, rows_md, dnormed] {
                 recycle(tensor)?;
@@ -295,7 +342,7 @@ impl Network {
             drows
         };
         gradients.complete(self.last())?;
-        let mut dx = self.zero_rows(batch.len(), &drows)?;
+        let mut dx = self.zeros((batch.len(), self.config.architecture.hidden_size), &drows)?;
         embedding::backward(&targets.rows, &drows, &dx)?;
         recycle(drows)?;
         while let Some(saved) = blocks.pop() {
@@ -305,17 +352,17 @@ impl Network {
                 let saved = match saved {
                     Saved::All(saved) => *saved,
                     Saved::Input(x) => {
-                        let (y, saved) = block::forward(x, &block, &shape)?;
+                        let (y, saved) = train_block::forward(x, &block, &shape, index)?;
                         recycle(y)?;
                         saved
                     }
                 };
-                let grads = BlockWeights::of(&gradients.buffer(index + 1)?, &self.layout, index)?;
-                dx = block::backward(saved, dx, &block, &grads, &shape)?;
+                let grads = BlockWeights::of(&gradients.buffer(index + 1)?, &self.layout, index + 1)?;
+                dx = train_block::backward(saved, dx, &block, &grads, &shape, index)?;
             }
             gradients.complete(index + 1)?;
         }
-        embedding::backward(&batch.ids, &dx, &self.layout.view(&gradients.buffer(0)?, 0, 0)?)?;
+        embedding::backward(&batch.ids, &dx, &required(&self.layout, &gradients.buffer(0)?, 0, Part::Embedding)?)?;
         recycle(dx)?;
         gradients.complete(0)
     }

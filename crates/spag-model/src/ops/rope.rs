@@ -17,7 +17,7 @@ pub struct RopeTable {
     half: usize,
     /// Number of positions.
     positions: usize,
-    /// 1 / theta^(2i / head_dim).
+    /// Of each pair of a head's elements.
     frequencies: Vec<f32>,
     /// The first positions, shared by clones.
     rows: Arc<Mutex<Arc<Rows>>>,
@@ -86,11 +86,10 @@ pub enum Direction {
 }
 
 impl RopeTable {
-    /// Angles position / theta^(2i / head_dim) for `positions` positions, in f32 as in the reference.
-    pub fn new(head_dim: usize, theta: f64, positions: usize) -> Self {
-        let half = head_dim / 2;
-        let frequencies = (0..half).map(|i| 1.0 / (theta as f32).powf((2 * i) as f32 / head_dim as f32)).collect();
-        Self { half, positions, frequencies, rows: Arc::default(), copies: Arc::default() }
+    /// Angles position × frequency for `positions` positions, in f32. There is a frequency for each pair of a head's
+    /// elements; [`Rope::frequencies`](crate::Rope::frequencies) computes them.
+    pub fn new(frequencies: Vec<f32>, positions: usize) -> Self {
+        Self { half: frequencies.len(), positions, frequencies, rows: Arc::default(), copies: Arc::default() }
     }
 
     /// Checks that all positions before `end` are in the table.

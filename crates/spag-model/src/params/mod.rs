@@ -3,134 +3,20 @@
 //! A layer (the embedding, each block, the head) is the unit of an optimizer update, of recomputation, sharding and
 //! offload. Gradients and optimizer state use the same layout.
 
+mod layout;
 mod source;
 
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
 use crate::checkpoint::WeightDtype;
-use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::ops::{cast, cpu};
 
+pub(crate) use layout::Initial;
+pub use layout::{LayerLayout, Layout, Part, View};
 pub use source::{GradientSink, WeightSource};
-
-/// A tensor inside a layer's buffer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
-    /// Hugging Face name, e.g. `model.layers.0.self_attn.q_proj.weight`.
-    pub name: String,
-    /// Shape, rows first.
-    pub shape: Vec<usize>,
-    /// Index of the first element in the layer's buffer.
-    pub offset: usize,
-}
-
-impl View {
-    /// Number of elements.
-    pub fn len(&self) -> usize {
-        self.shape.iter().product()
-    }
-
-    /// Whether the tensor has no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// The views of one layer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LayerLayout {
-    /// The views, ordered by offset.
-    pub views: Vec<View>,
-    /// Length of the buffer in elements.
-    pub len: usize,
-}
-
-impl LayerLayout {
-    fn push(&mut self, name: String, shape: Vec<usize>) {
-        let offset = self.len;
-        self.len += shape.iter().product::<usize>();
-        self.views.push(View { name, shape, offset });
-    }
-}
-
-/// The layers of a model: the embedding, the blocks, and the final norm with the output head.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// All layers, in forward order.
-    pub layers: Vec<LayerLayout>,
-}
-
-/// Names of a block's views, in order.
-pub(crate) const BLOCK_VIEWS: [&str; 9] = [
-    "input_layernorm",
-    "self_attn.q_proj",
-    "self_attn.k_proj",
-    "self_attn.v_proj",
-    "self_attn.o_proj",
-    "post_attention_layernorm",
-    "mlp.gate_proj",
-    "mlp.up_proj",
-    "mlp.down_proj",
-];
-
-impl Layout {
-    /// The layout of a configuration. With tied embeddings the head layer holds only the final norm.
-    pub fn new(config: &ModelConfig) -> Self {
-        let (d, f, v, kv) = (config.hidden_size, config.intermediate_size, config.vocab_size, config.kv_size());
-        let mut embedding = LayerLayout::default();
-        embedding.push("model.embed_tokens.weight".into(), vec![v, d]);
-        let mut layers = vec![embedding];
-        for block in 0..config.num_hidden_layers {
-            let mut layer = LayerLayout::default();
-            let shapes = [
-                vec![d],
-                vec![d, d],
-                vec![kv, d],
-                vec![kv, d],
-                vec![d, d],
-                vec![d],
-                vec![f, d],
-                vec![f, d],
-                vec![d, f],
-            ];
-            for (part, shape) in BLOCK_VIEWS.iter().zip(shapes) {
-                layer.push(format!("model.layers.{block}.{part}.weight"), shape);
-            }
-            layers.push(layer);
-        }
-        let mut head = LayerLayout::default();
-        head.push("model.norm.weight".into(), vec![d]);
-        if !config.tie_word_embeddings {
-            head.push("lm_head.weight".into(), vec![v, d]);
-        }
-        layers.push(head);
-        Self { layers }
-    }
-
-    /// A view of a layer's buffer. It shares the buffer's memory.
-    ///
-    /// # Errors
-    /// A layer or view outside the layout, or a buffer that is too short.
-    pub fn view(&self, buffer: &Tensor, layer: usize, view: usize) -> Result<Tensor> {
-        match self.layers.get(layer).and_then(|layer| layer.views.get(view)) {
-            Some(at) => Ok(buffer.narrow(0, at.offset, at.len())?.reshape(at.shape.as_slice())?),
-            None => Err(Error::Config(format!("no view {view} in layer {layer}"))),
-        }
-    }
-
-    /// Number of parameters.
-    pub fn len(&self) -> usize {
-        self.layers.iter().map(|l| l.len).sum()
-    }
-
-    /// Whether the model has no parameters.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// One flat buffer per layer of a [`Layout`]: parameters (f32 or bf16), gradients (f32) or an optimizer moment (f32).
 #[derive(Clone, Debug)]
@@ -235,21 +121,20 @@ impl FlatBuffers {
         Ok(self.layers[layer].slice_set(&values, 0, offset)?)
     }
 
-    /// Consecutive matrices of one layer, stacked into one matrix that shares the buffer's memory.
+    /// A part of a layer; `None` if the layer does not have it. It shares the buffer's memory.
     ///
     /// # Errors
-    /// A layer or views outside the layout, or matrices of different widths.
-    pub(crate) fn stacked(&self, layer: usize, views: std::ops::Range<usize>) -> Result<Tensor> {
-        let all = self.layout.layers.get(layer).and_then(|l| l.views.get(views.clone())).unwrap_or_default();
-        let width = |view: &View| view.shape.get(1).copied().unwrap_or(0);
-        match all.first() {
-            Some(first) if all.iter().all(|view| view.shape.len() == 2 && width(view) == width(first)) => {
-                let count = all.iter().map(View::len).sum::<usize>();
-                let rows = self.layers[layer].narrow(0, first.offset, count)?;
-                Ok(rows.reshape((count / width(first).max(1), width(first)))?)
-            }
-            _ => Err(Error::Config(format!("views {views:?} of layer {layer} are not matrices of one width"))),
-        }
+    /// A layer outside the layout.
+    pub(crate) fn part(&self, layer: usize, part: Part) -> Result<Option<Tensor>> {
+        self.joined(layer, &[part])
+    }
+
+    /// Consecutive parts of a layer as one tensor; see [`Layout::joined`].
+    ///
+    /// # Errors
+    /// A layer outside the layout.
+    pub(crate) fn joined(&self, layer: usize, parts: &[Part]) -> Result<Option<Tensor>> {
+        self.layout.joined(&self.layer(layer)?, layer, parts)
     }
 
     /// All views with their Hugging Face names, in forward order.

@@ -50,7 +50,7 @@ pub trait GradientSink: Send + Sync {
 }
 
 impl FlatBuffers {
-    fn layer(&self, layer: usize) -> Result<Tensor> {
+    pub(super) fn layer(&self, layer: usize) -> Result<Tensor> {
         self.layers.get(layer).cloned().ok_or_else(|| Error::Config(format!("layer {layer} does not exist")))
     }
 }

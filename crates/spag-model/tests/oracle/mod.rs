@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use candle_core::{D, DType, Device, Tensor, Var};
-use spag_model::{Model, Targets};
+use spag_model::ops::attention::Heads;
+use spag_model::{HeadNorm, Model, OutputHead, Position, Rope, RopeScaling, Targets};
 
 pub(crate) struct Oracle {
     pub(crate) log_probs: Vec<f32>,
@@ -32,8 +33,7 @@ pub(crate) fn gradients(model: &Model, sequences: &[&[u32]], targets: &Targets, 
     let outputs: Vec<Tensor> = sequences.iter().map(|s| hidden(model, &vars, s)).collect();
     let rows = Tensor::new(targets.rows.as_slice(), &Device::Cpu).unwrap();
     let x = Tensor::cat(&outputs, 0).unwrap().index_select(&rows, 0).unwrap();
-    let head = vars.get("lm_head.weight").unwrap_or_else(|| &vars["model.embed_tokens.weight"]);
-    let logits = x.matmul(&head.t().unwrap()).unwrap();
+    let logits = x.matmul(&head(model, &vars).t().unwrap()).unwrap();
     let all = candle_nn::ops::log_softmax(&logits, D::Minus1).unwrap();
     let tokens = Tensor::new(targets.tokens.as_slice(), &Device::Cpu).unwrap().unsqueeze(1).unwrap();
     let log_probs = all.gather(&tokens, 1).unwrap().squeeze(1).unwrap();
@@ -43,44 +43,97 @@ pub(crate) fn gradients(model: &Model, sequences: &[&[u32]], targets: &Targets, 
     Oracle { log_probs: log_probs.to_vec1().unwrap(), by_name }
 }
 
+/// The output head, with normalised rows if the architecture says so.
+fn head(model: &Model, vars: &HashMap<String, Var>) -> Tensor {
+    let head = vars.get("lm_head.weight").unwrap_or_else(|| &vars["model.embed_tokens.weight"]).as_tensor().clone();
+    match model.config().architecture.head {
+        OutputHead::Normalised => {
+            head.broadcast_div(&head.sqr().unwrap().sum_keepdim(1).unwrap().sqrt().unwrap()).unwrap()
+        }
+        OutputHead::Plain | OutputHead::Tied => head,
+    }
+}
+
 fn hidden(model: &Model, vars: &HashMap<String, Var>, ids: &[u32]) -> Tensor {
-    let c = model.config();
-    let (t, hd, heads, kv) = (ids.len(), c.head_dim(), c.num_attention_heads, c.kv_heads());
-    let (cos, sin) = angles(t, hd, c.rope_theta);
-    let mask: Vec<f32> =
-        (0..t).flat_map(|i| (0..t).map(move |j| if j > i { f32::NEG_INFINITY } else { 0.0 })).collect();
-    let mask = Tensor::from_vec(mask, (t, t), &Device::Cpu).unwrap();
+    let c = &model.config().architecture;
+    let Heads { query: heads, kv, dim: hd } = c.heads;
+    let (t, eps) = (ids.len(), c.rms_norm_eps as f32);
     let ids = Tensor::new(ids, &Device::Cpu).unwrap();
     let mut x = vars["model.embed_tokens.weight"].index_select(&ids, 0).unwrap();
     for layer in 0..c.num_hidden_layers {
-        let w = |part: &str| vars[&format!("model.layers.{layer}.{part}.weight")].as_tensor().clone();
-        let lin = |x: &Tensor, part: &str| x.matmul(&w(part).t().unwrap()).unwrap();
-        let norm = |x: &Tensor, part: &str| candle_nn::ops::rms_norm_slow(x, &w(part), c.rms_norm_eps as f32).unwrap();
-        let n = norm(&x, "input_layernorm");
-        let split = |x: Tensor, h: usize| x.reshape((t, h, hd)).unwrap().transpose(0, 1).unwrap().contiguous().unwrap();
-        let rope = |x: Tensor| {
-            candle_nn::rotary_emb::rope_slow(&x.unsqueeze(0).unwrap(), &cos, &sin).unwrap().squeeze(0).unwrap()
+        let find = |part: &str| Some(vars.get(&format!("model.layers.{layer}.{part}"))?.as_tensor().clone());
+        let bias = |y: Tensor, part: &str| match find(&format!("{part}.bias")) {
+            Some(bias) => y.broadcast_add(&bias).unwrap(),
+            None => y,
         };
-        let q = rope(split(lin(&n, "self_attn.q_proj"), heads));
+        let w = |part: &str| find(&format!("{part}.weight")).unwrap();
+        let lin = |x: &Tensor, part: &str| bias(x.matmul(&w(part).t().unwrap()).unwrap(), part);
+        let norm = |x: &Tensor, part: &str| candle_nn::ops::rms_norm_slow(x, &w(part), eps).unwrap();
+        let n = norm(&x, "input_layernorm");
+        let [q, k, v] = match find("self_attn.W_pack.weight") {
+            Some(packed) => [0, 1, 2]
+                .map(|i| n.matmul(&packed.narrow(0, i * heads * hd, heads * hd).unwrap().t().unwrap()).unwrap()),
+            None => ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(|part| lin(&n, part)),
+        };
+        let split = |x: Tensor, h: usize| x.reshape((t, h, hd)).unwrap().transpose(0, 1).unwrap().contiguous().unwrap();
+        let normed = |x: Tensor, part: &str| match c.head_norm {
+            HeadNorm::QueriesAndKeys => norm(&x, part),
+            HeadNorm::None => x,
+        };
+        let rotated = |x: Tensor| match c.position {
+            Position::Rope(rope) => {
+                let (cos, sin) = angles(t, hd, rope);
+                candle_nn::rotary_emb::rope_slow(&x.unsqueeze(0).unwrap(), &cos, &sin).unwrap().squeeze(0).unwrap()
+            }
+            Position::Alibi => x,
+        };
         let repeat = |x: Tensor| {
             let group = heads / kv;
             x.unsqueeze(1).unwrap().expand((kv, group, t, hd)).unwrap().reshape((heads, t, hd)).unwrap()
         };
-        let k = repeat(rope(split(lin(&n, "self_attn.k_proj"), kv)));
-        let v = repeat(split(lin(&n, "self_attn.v_proj"), kv));
+        let q = rotated(normed(split(q, heads), "self_attn.q_norm"));
+        let k = repeat(rotated(normed(split(k, kv), "self_attn.k_norm")));
+        let v = repeat(split(v, kv));
         let scores = (q.matmul(&k.t().unwrap()).unwrap() * (1.0 / (hd as f64).sqrt())).unwrap();
-        let p = candle_nn::ops::softmax(&scores.broadcast_add(&mask).unwrap(), D::Minus1).unwrap();
+        let mask = mask(t, heads, c.windows[layer], c.position);
+        let p = candle_nn::ops::softmax(&(scores + mask).unwrap(), D::Minus1).unwrap();
         let y = p.matmul(&v).unwrap().transpose(0, 1).unwrap().contiguous().unwrap().reshape((t, heads * hd)).unwrap();
         x = (&x + lin(&y, "self_attn.o_proj")).unwrap();
         let n = norm(&x, "post_attention_layernorm");
         let act = (lin(&n, "mlp.gate_proj").silu().unwrap() * lin(&n, "mlp.up_proj")).unwrap();
         x = (&x + lin(&act, "mlp.down_proj")).unwrap();
     }
-    candle_nn::ops::rms_norm_slow(&x, &vars["model.norm.weight"], c.rms_norm_eps as f32).unwrap()
+    candle_nn::ops::rms_norm_slow(&x, &vars["model.norm.weight"], eps).unwrap()
 }
 
-fn angles(t: usize, hd: usize, theta: f64) -> (Tensor, Tensor) {
-    let inverse: Vec<f32> = (0..hd / 2).map(|i| 1.0 / (theta as f32).powf((2 * i) as f32 / hd as f32)).collect();
+/// What is added to the scores, [heads, t, t].
+fn mask(t: usize, heads: usize, window: Option<usize>, position: Position) -> Tensor {
+    let mut mask = Vec::with_capacity(heads * t * t);
+    for slope in slopes(heads) {
+        for (i, j) in (0..t).flat_map(|i| (0..t).map(move |j| (i, j))) {
+            let seen = j <= i && window.is_none_or(|window| i - j < window);
+            let bias = if position == Position::Alibi { slope * (j as f32 - i as f32) } else { 0.0 };
+            mask.push(if seen { bias } else { f32::NEG_INFINITY });
+        }
+    }
+    Tensor::from_vec(mask, (heads, t, t), &Device::Cpu).unwrap()
+}
+
+/// ALiBi's slopes as Press et al. give them: a geometric sequence, and between its members for other counts.
+fn slopes(heads: usize) -> Vec<f32> {
+    let power = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
+    let sequence = |n: usize| (1..=n).map(move |k| 2f32.powf(-8.0 * k as f32 / n as f32));
+    sequence(power).chain(sequence(2 * power).step_by(2)).take(heads).collect()
+}
+
+/// Plain and linear RoPE; other scalings are compared with PyTorch's numbers.
+fn angles(t: usize, hd: usize, rope: Rope) -> (Tensor, Tensor) {
+    let factor = match rope.scaling {
+        RopeScaling::Linear { factor } => factor as f32,
+        _ => 1.0,
+    };
+    let inverse: Vec<f32> =
+        (0..hd / 2).map(|i| 1.0 / (rope.theta as f32).powf((2 * i) as f32 / hd as f32) / factor).collect();
     let positions = Tensor::arange(0u32, t as u32, &Device::Cpu).unwrap().to_dtype(DType::F32).unwrap();
     let angles = positions
         .unsqueeze(1)

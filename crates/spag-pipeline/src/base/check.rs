@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use spag_io::format_gib;
-use spag_model::{Layout, OpenDevice, free_memory};
+use spag_model::{Layout, ModelConfig, OpenDevice, free_memory};
 
-use super::llama_config;
+use super::llama_keys;
 use crate::config::BaseConfig;
 use crate::error::{Error, Result};
 
@@ -42,9 +42,8 @@ pub(super) fn output(folder: &Path) -> Result<()> {
 
 /// Rejects settings that take more memory than is free.
 pub(super) fn memory(config: &BaseConfig) -> Result<()> {
-    let shape = llama_config(&config.model, config.tokenizer.pieces);
-    shape.check()?;
-    let parameters = Layout::new(&shape).len() as u64;
+    let shape = ModelConfig::from_keys(llama_keys(&config.model, config.tokenizer.pieces))?;
+    let parameters = Layout::new(&shape.architecture).len() as u64;
     let documents = config.documents.count.max(config.tokenizer.documents) as u64;
     let free = free_memory(OpenDevice::cpu().device())?.free;
     for (setting, what, needed) in [

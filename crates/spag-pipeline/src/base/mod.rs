@@ -10,6 +10,7 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use spag_game::PromptSet;
 use spag_io::{Progress, write_atomically, write_json_atomically, write_jsonl_atomically};
 use spag_model::{Checkpoint, Model, ModelConfig, SpecialIds, Tokenizer, WriteOptions};
@@ -86,11 +87,11 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
         clue_words.total
     ));
 
-    let shape = ModelConfig {
-        bos_token_id: Some(tokenizer.bos()),
-        eos_token_id: Some(tokenizer.eos()),
-        ..llama_config(&config.model, tokenizer.vocab_size())
-    };
+    let mut keys = llama_keys(&config.model, tokenizer.vocab_size());
+    keys.extend(
+        [("bos_token_id", tokenizer.bos()), ("eos_token_id", tokenizer.eos())].map(|(key, id)| (key.into(), id.into())),
+    );
+    let shape = ModelConfig::from_keys(keys)?;
     let model = Model::init(&shape, stage_seed(config.seed, "base/weights"))?.to_dtype(config.train.dtype())?;
     let checkpoint = Checkpoint { model, tokenizer };
     let samples: Vec<Sample> = documents.into_iter().map(|text| Sample::sft("", text)).collect();
@@ -103,10 +104,10 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
 
     let probed = probes::probe(config, &lexicon, &prompts, checkpoint, progress)?;
     let report = BaseReport {
-        pieces: shape.vocab_size,
+        pieces: shape.architecture.vocab_size,
         whole_target_words: target_words,
         whole_clue_words: clue_words,
-        parameters: spag_model::Layout::new(&shape).len(),
+        parameters: spag_model::Layout::new(&shape.architecture).len(),
         documents: samples.len(),
         tokens: summary.tokens,
         steps: summary.steps,
@@ -155,22 +156,20 @@ fn make_tokenizer(config: &BaseConfig, lexicon: &Lexicon, documents: &[String], 
     Ok(())
 }
 
-/// The model without its special tokens.
-fn llama_config(shape: &ShapeSettings, vocab_size: usize) -> ModelConfig {
-    ModelConfig {
-        hidden_size: shape.hidden_size,
-        intermediate_size: shape.intermediate_size,
-        vocab_size,
-        num_hidden_layers: shape.num_hidden_layers,
-        num_attention_heads: shape.num_attention_heads,
-        num_key_value_heads: None,
-        max_position_embeddings: shape.max_position_embeddings,
-        rms_norm_eps: shape.rms_norm_eps,
-        rope_theta: shape.rope_theta,
-        tie_word_embeddings: false,
-        initializer_range: shape.initializer_range,
-        bos_token_id: None,
-        eos_token_id: None,
-        extra: serde_json::Map::new(),
-    }
+/// The model's `config.json` without its special tokens.
+fn llama_keys(shape: &ShapeSettings, vocab_size: usize) -> Map<String, Value> {
+    let keys = [
+        ("hidden_size", Value::from(shape.hidden_size)),
+        ("intermediate_size", shape.intermediate_size.into()),
+        ("vocab_size", vocab_size.into()),
+        ("num_hidden_layers", shape.num_hidden_layers.into()),
+        ("num_attention_heads", shape.num_attention_heads.into()),
+        ("num_key_value_heads", shape.num_attention_heads.into()),
+        ("max_position_embeddings", shape.max_position_embeddings.into()),
+        ("rms_norm_eps", shape.rms_norm_eps.into()),
+        ("rope_theta", shape.rope_theta.into()),
+        ("tie_word_embeddings", false.into()),
+        ("initializer_range", shape.initializer_range.into()),
+    ];
+    keys.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
 }

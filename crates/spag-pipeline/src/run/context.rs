@@ -40,7 +40,7 @@ impl RunContext<'_> {
     /// The model of a stage as a player.
     pub(super) fn player(&self, stage: &StageFolder, sampling: Sampling) -> Result<ModelPlayer> {
         let checkpoint = self.load(&stage.model())?;
-        let max_length = checkpoint.model.config().max_position_embeddings;
+        let max_length = checkpoint.model.config().architecture.max_position_embeddings;
         let max_new_tokens = self.config.self_play.max_new_tokens;
         if max_new_tokens >= max_length {
             return Err(Error::BadSetting {

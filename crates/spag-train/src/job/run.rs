@@ -231,7 +231,7 @@ fn deepspeed(job: &TrainJob, samples: usize, ranks: usize) -> Result<Option<Deep
         config: &job.config,
         world_size: ranks,
         total_steps: BatchSampler::new(&job.config, samples, ranks).steps,
-        hidden_size: ModelConfig::from_file(job.model_name_or_path.join("config.json"))?.hidden_size,
+        hidden_size: ModelConfig::from_file(job.model_name_or_path.join("config.json"))?.architecture.hidden_size,
     };
     Ok(Some(DeepSpeed::load(path, &run)?))
 }

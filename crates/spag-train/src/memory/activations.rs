@@ -1,9 +1,9 @@
 //! Activations and temporary memory of a step.
 //!
-//! Legend: n tokens of a micro-batch, d hidden size, f feed-forward size, kv key/value width, v vocabulary.
+//! Legend: n tokens of a micro-batch, d hidden size, f feed-forward size, q query size, kv key/value size, v vocabulary.
 
 use spag_model::ops::log_prob::{DEVICE_CHUNK_ELEMENTS, KEEP_ELEMENTS, chunk_rows};
-use spag_model::{Activations, LayerLayout, Layout, ModelConfig, WeightDtype};
+use spag_model::{Activations, Architecture, LayerLayout, Layout, ModelConfig, OutputHead, SavedElements, WeightDtype};
 
 use crate::config::TrainConfig;
 
@@ -26,12 +26,9 @@ pub(super) struct StepMemory {
 impl StepMemory {
     pub(super) fn on_gpu(model: &ModelConfig, config: &TrainConfig) -> Self {
         let (element, n) = (config.dtype().bytes() as u64, tokens(config) as u64);
-        let (d, f, kv) = (model.hidden_size as u64, model.intermediate_size as u64, model.kv_size() as u64);
-        let (vocabulary, blocks) = (model.vocab_size as u64, model.num_hidden_layers as u64);
-        // One f32 per token and query head: the log-sum-exp of attention.
-        let lse = 4 * n * model.num_attention_heads as u64;
-        // Read by the backward pass, beside x: q, attended and middle; k and v; gate and up.
-        let read_again = n * (3 * d + 2 * kv + 2 * f) * element;
+        let Sizes { d, f, q, kv, v, blocks, saved, raw } = Sizes::of(&model.architecture);
+        let lse = 4 * n * saved.sums as u64;
+        let read_again = n * saved.activations as u64 * element;
         let input = n * d * element;
         let (kept, block) = match config.activations() {
             Activations::Keep => {
@@ -45,56 +42,96 @@ impl StepMemory {
                     read_again + n * (2 * d + f) * element,
                     // MLP backward: normed values and two gradients in place of the activated values.
                     read_again + n * 3 * d * element,
-                    // Attention backward: q, attended and three gradients of their width; k, v and their gradients.
-                    n * (5 * d + 4 * kv) * element,
+                    // Attention backward: q, attended and the gradients of both; k, v and their gradients; the gradient
+                    // of the middle; q and k before their norms.
+                    n * (4 * q + 4 * kv + d + raw) * element,
                 ];
                 (blocks * input, lse + stages.into_iter().max().unwrap_or(0))
             }
         };
-        let logits = 4 * (n * vocabulary).min(DEVICE_CHUNK_ELEMENTS as u64);
+        let logits = 4 * (n * v).min(DEVICE_CHUNK_ELEMENTS as u64);
         let logit_gradients = match config.dtype() {
             WeightDtype::F32 => 0,
             WeightDtype::Bf16 => logits / 2,
         };
         // Rows, normed rows, and a gradient of each.
-        Self { kept, block, head: logits + logit_gradients + 4 * input, allowance: ALLOWANCE }
+        let head = logits + logit_gradients + 4 * input + normalised_head(&model.architecture, element);
+        Self { kept, block, head, allowance: ALLOWANCE }
     }
 
     /// On a CPU, freed tensors stay in a pool for the next micro-batch and are reused by size. Tensors of different
     /// sizes therefore add up, even if they are needed at different times.
     pub(super) fn on_cpu(model: &ModelConfig, config: &TrainConfig) -> Self {
-        let (layout, n) = (Layout::new(model), tokens(config) as u64);
-        let (d, f, kv) = (model.hidden_size as u64, model.intermediate_size as u64, model.kv_size() as u64);
-        let (v, blocks) = (model.vocab_size as u64, model.num_hidden_layers as u64);
-        let lse = 4 * n * model.num_attention_heads as u64;
-        let read_again = 4 * n * (3 * d + 2 * kv + 2 * f);
+        let (layout, n) = (Layout::new(&model.architecture), tokens(config) as u64);
+        let Sizes { d, f, q, kv, v, blocks, saved, raw } = Sizes::of(&model.architecture);
+        let lse = 4 * n * saved.sums as u64;
+        let read_again = 4 * n * saved.activations as u64;
         let input = 4 * n * d;
         let (kept, tensors) = match config.activations() {
             // At the start of the last block's backward pass: two gradients, normed and activated values.
             Activations::Keep => (blocks * (input + read_again + lse), 4 * n * (4 * d + f)),
             // Attention backward: q, attended, the gradients of both and of the middle; k, v and their gradients. From
-            // MLP backward, three tensors of its width, which are too large to be reused.
-            Activations::Recompute if kv == d => (blocks * input, lse + 4 * n * (9 * d + 3 * f)),
-            Activations::Recompute => (blocks * input, lse + 4 * n * (6 * d + 4 * kv + 3 * f)),
+            // MLP backward, three tensors of its width, which are too large to be reused. Queries and keys before their
+            // norms have gradients of their own.
+            Activations::Recompute if kv == d && q == d => (blocks * input, lse + 4 * n * (9 * d + 3 * f + 2 * raw)),
+            Activations::Recompute => (blocks * input, lse + 4 * n * (4 * q + 2 * d + 4 * kv + 3 * f + 2 * raw)),
         };
         let (logits, pieces) = if n * v <= KEEP_ELEMENTS as u64 {
             (n * v, 0)
         } else {
             // The row gradients of all chunks are concatenated at the end.
-            (n.min(chunk_rows(model.vocab_size) as u64) * v, input)
+            (n.min(chunk_rows(v as usize) as u64) * v, input)
         };
         // Layers in bf16 are widened for use.
         let widened = |layer: Option<&LayerLayout>| match config.dtype() {
             WeightDtype::F32 => 0,
             WeightDtype::Bf16 => 4 * layer.map_or(0, |layer| layer.len as u64),
         };
-        let head = if model.tie_word_embeddings { layout.layers.first() } else { layout.layers.last() };
+        let head = if model.architecture.is_tied() { layout.layers.first() } else { layout.layers.last() };
+        let normalised = normalised_head(&model.architecture, size_of::<f32>() as u64);
         Self {
             kept,
             block: tensors + 4 * logits + widened(layout.layers.get(1)),
-            head: tensors + 4 * logits + pieces + widened(head),
+            head: tensors + 4 * logits + pieces + widened(head) + normalised,
             allowance: 0,
         }
+    }
+}
+
+/// Sizes of a model.
+struct Sizes {
+    d: u64,
+    f: u64,
+    q: u64,
+    kv: u64,
+    v: u64,
+    blocks: u64,
+    saved: SavedElements,
+    /// Queries and keys before their norms, per token.
+    raw: u64,
+}
+
+impl Sizes {
+    fn of(model: &Architecture) -> Self {
+        let saved = SavedElements::per_token(model);
+        Self {
+            d: model.hidden_size as u64,
+            f: model.intermediate_size as u64,
+            q: model.query_size() as u64,
+            kv: model.kv_size() as u64,
+            v: model.vocab_size as u64,
+            blocks: model.num_hidden_layers as u64,
+            raw: saved.raw as u64,
+            saved,
+        }
+    }
+}
+
+/// The normalised rows of an output head, with elements of `element` bytes, and their gradient in f32.
+fn normalised_head(model: &Architecture, element: u64) -> u64 {
+    match model.head {
+        OutputHead::Normalised => (model.vocab_size * model.hidden_size) as u64 * (element + 4),
+        OutputHead::Plain | OutputHead::Tied => 0,
     }
 }
 

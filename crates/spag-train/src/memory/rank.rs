@@ -57,7 +57,7 @@ impl RankMemory {
         plan: ShardingPlan,
         world_size: usize,
     ) -> Self {
-        let partition = Partition::new(&Layout::new(model), 0, world_size);
+        let partition = Partition::new(&Layout::new(&model.architecture), 0, world_size);
         let layers = 0..partition.layout().layers.len();
         let element = config.dtype().bytes() as u64;
         let padded = |layer: usize| partition.padded_len(layer) as u64;
@@ -83,7 +83,7 @@ impl RankMemory {
             parameters: &|layer| if gathers { padded(layer) * element } else { 0 },
             gradients: &|layer| if world_size > 1 { padded(layer) * 4 } else { 0 },
         };
-        let whole = WholeLayers::new(partition.layout(), model.tie_word_embeddings, &bytes);
+        let whole = WholeLayers::new(partition.layout(), model.architecture.is_tied(), &bytes);
         // Blocks and head do not compute at the same time.
         let moments = [(whole.head, step.head), (whole.blocks, step.block)];
         let peak = moments.into_iter().max_by_key(|(whole, work)| whole.total() + work);

@@ -101,7 +101,7 @@ mod tests {
             r#"{{"hidden_size": 4, "intermediate_size": 8, "vocab_size": {vocabulary}, "num_hidden_layers": 4,
                 "num_attention_heads": 1, "max_position_embeddings": 8, "tie_word_embeddings": {tied}}}"#
         );
-        Layout::new(&serde_json::from_str::<ModelConfig>(&json).unwrap())
+        Layout::new(&serde_json::from_str::<ModelConfig>(&json).unwrap().architecture)
     }
 
     fn whole_layers(layout: &Layout, tied: bool) -> WholeLayers {

@@ -215,7 +215,7 @@ mod tests {
                 "num_attention_heads": 1, "max_position_embeddings": 8}"#,
         )
         .unwrap();
-        let layout = Layout::new(&config);
+        let layout = Layout::new(&config.architecture);
         for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
             let parameters = FlatBuffers::padded(&layout, dtype, &Device::Cpu, 1).unwrap();
             let gradients = FlatBuffers::zeros(&layout, &Device::Cpu).unwrap();

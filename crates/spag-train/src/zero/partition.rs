@@ -113,7 +113,7 @@ mod tests {
             r#"{{"hidden_size": {hidden}, "intermediate_size": 31, "vocab_size": 101, "num_hidden_layers": {blocks},
                  "num_attention_heads": 1, "max_position_embeddings": 8}}"#
         );
-        Layout::new(&serde_json::from_str::<ModelConfig>(&config).unwrap())
+        Layout::new(&serde_json::from_str::<ModelConfig>(&config).unwrap().architecture)
     }
 
     proptest! {

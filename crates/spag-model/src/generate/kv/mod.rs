@@ -13,7 +13,6 @@ use super::config::{EngineConfig, PrefixSharing};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::kernels;
-use crate::ops::attention::Heads;
 use crate::ops::cpu;
 use crate::ops::paged_attention::{self, PageShape, Plan, Span};
 
@@ -44,13 +43,12 @@ pub(crate) struct KvCache {
 impl KvCache {
     /// Allocates the cache on `device`.
     pub(crate) fn new(model: &ModelConfig, config: &EngineConfig, dtype: DType, device: &Device) -> Result<Self> {
-        let heads = Heads { query: model.num_attention_heads, kv: model.kv_heads(), dim: model.head_dim() };
-        let shape = PageShape { tokens: config.page_size, heads };
+        let shape = PageShape { tokens: config.page_size, heads: model.architecture.heads };
         let zeros = || match (device, dtype) {
             (Device::Cpu, DType::F32) => aligned_zeros(config.pages, shape.elements()),
             _ => Tensor::zeros((config.pages, shape.elements()), dtype, device),
         };
-        let layers = || (0..model.num_hidden_layers).map(|_| zeros());
+        let layers = || (0..model.architecture.num_hidden_layers).map(|_| zeros());
         Ok(Self {
             keys: layers().collect::<candle_core::Result<_>>()?,
             values: layers().collect::<candle_core::Result<_>>()?,

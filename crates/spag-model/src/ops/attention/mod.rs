@@ -24,7 +24,7 @@ use candle_core::{Result, Tensor, bail};
 use super::product::LANES;
 
 /// Head counts and size.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heads {
     /// Query heads.
     pub query: usize,

@@ -1,0 +1,214 @@
+use serde_json::json;
+
+use super::*;
+
+/// A small configuration of a family, with changes.
+fn config(model_type: &str, changes: Value) -> Result<ModelConfig> {
+    let mut keys = json!({"model_type": model_type, "hidden_size": 8, "intermediate_size": 12, "vocab_size": 10,
+        "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4});
+    let map = keys.as_object_mut().unwrap();
+    map.extend(changes.as_object().unwrap().clone());
+    ModelConfig::from_keys(map.clone())
+}
+
+const FAMILIES: [&str; 5] = ["llama", "mistral", "qwen2", "qwen3", "baichuan"];
+
+#[test]
+fn families_differ_in_their_architecture() {
+    let of = |family| config(family, json!({})).unwrap().architecture;
+    let llama = of("llama");
+    assert_eq!((llama.heads.dim, llama.biases, llama.windows.clone()), (2, Biases::default(), vec![None; 3]));
+    assert_eq!(
+        of("mistral"),
+        Architecture { windows: vec![Some(4096); 3], max_position_embeddings: 1 << 17, ..llama.clone() }
+    );
+    assert_eq!(
+        of("qwen2"),
+        Architecture {
+            biases: Biases { qkv: true, ..Biases::default() },
+            max_position_embeddings: 1 << 15,
+            ..llama.clone()
+        }
+    );
+    let qwen3 = of("qwen3");
+    assert_eq!((qwen3.heads.dim, qwen3.head_norm), (128, HeadNorm::QueriesAndKeys));
+    let baichuan = of("baichuan");
+    assert_eq!((baichuan.position, baichuan.projections), (Position::Alibi, Projections::Packed));
+    let rotary = config("baichuan", json!({"max_position_embeddings": 64})).unwrap().architecture;
+    assert_eq!((rotary.position, rotary.head), (Position::Rope(Rope::new(10_000.0)), OutputHead::Normalised));
+}
+
+#[test]
+fn windows_follow_the_keys_of_the_family() {
+    let windows = |family, changes| config(family, changes).map(|config| config.architecture.windows);
+    assert_eq!(windows("mistral", json!({"sliding_window": 7})).unwrap(), [Some(7); 3]);
+    assert_eq!(windows("mistral", json!({"sliding_window": null})).unwrap(), [None; 3]);
+    let off = json!({"sliding_window": 7, "max_window_layers": 1});
+    assert_eq!(windows("qwen2", off).unwrap(), [None; 3]);
+    let on = json!({"sliding_window": 7, "max_window_layers": 1, "use_sliding_window": true});
+    assert_eq!(windows("qwen2", on).unwrap(), [None, Some(7), Some(7)]);
+    let types = |kinds: [&str; 3]| json!({"sliding_window": 7, "use_sliding_window": true, "layer_types": kinds});
+    let (full, sliding) = ("full_attention", "sliding_attention");
+    assert_eq!(windows("qwen3", types([sliding, full, sliding])).unwrap(), [Some(7), None, Some(7)]);
+    assert!(windows("qwen3", types([sliding, full, "linear_attention"])).is_err());
+    assert!(windows("qwen3", json!({"layer_types": [sliding, full, full]})).is_err());
+    assert!(windows("qwen3", json!({"layer_types": [full]})).is_err());
+    assert!(windows("mistral", json!({"sliding_window": 0})).is_err());
+    assert!(windows("mistral", json!({"num_hidden_layers": u32::MAX})).is_err());
+}
+
+#[test]
+fn a_configuration_without_model_type_is_told_by_its_class() {
+    let of = |keys: Value| {
+        let mut all = json!({"hidden_size": 8, "intermediate_size": 12, "vocab_size": 10, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "num_key_value_heads": 2});
+        all.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        ModelConfig::from_keys(all.as_object().unwrap().clone())
+    };
+    assert_eq!(of(json!({})).unwrap().keys()["model_type"], "llama");
+    assert!(of(json!({"architectures": ["Qwen2ForCausalLM"]})).unwrap().architecture.biases.qkv);
+    let error = of(json!({"architectures": ["GPT2LMHeadModel"]})).unwrap_err().to_string();
+    assert!(error.contains("\"qwen3\" and \"baichuan\""), "{error}");
+}
+
+/// Keys of the configuration classes of transformers that change the computation, each with a value that does.
+#[test]
+fn computations_that_are_not_implemented_are_refused_by_name_in_every_family() {
+    for (key, value) in [
+        ("hidden_act", json!("gelu")),
+        ("hidden_act", json!(["silu"])),
+        ("attn_logit_softcapping", json!(50.0)),
+        ("final_logit_softcapping", json!(30.0)),
+        ("query_pre_attn_scalar", json!(256)),
+        ("partial_rotary_factor", json!(0.5)),
+        ("rope_scaling", json!({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64})),
+        ("rope_scaling", json!({"rope_type": "longrope", "short_factor": [1.0], "long_factor": [2.0]})),
+        ("rope_scaling", json!({"type": "dynamic", "factor": 4.0})),
+        ("rope_parameters", json!({"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0})),
+        ("num_experts", json!(8)),
+        ("num_local_experts", json!(8)),
+        ("num_experts_per_tok", json!(2)),
+        ("n_routed_experts", json!(64)),
+        ("moe_intermediate_size", json!(768)),
+        ("embedding_multiplier", json!(12.0)),
+        ("attention_multiplier", json!(0.0078125)),
+        ("residual_multiplier", json!(0.22)),
+        ("logits_scaling", json!(8.0)),
+        ("logit_scale", json!(0.0625)),
+        ("use_qk_norm", json!(true)),
+        ("clip_qkv", json!(8.0)),
+        ("attention_chunk_size", json!(8192)),
+        ("no_rope_layers", json!([1, 1, 0])),
+        ("kv_lora_rank", json!(512)),
+        ("sliding_window_pattern", json!(6)),
+        ("quantization_config", json!({"quant_method": "gptq", "bits": 4})),
+        ("is_encoder_decoder", json!(true)),
+        ("add_cross_attention", json!(true)),
+        ("pruned_heads", json!({"0": [1]})),
+        ("position_embedding_type", json!("relative_key")),
+        ("alibi", json!(true)),
+        ("use_parallel_residual", json!(true)),
+        ("qkv_bias", json!(true)),
+    ] {
+        for family in FAMILIES {
+            let change: Map<String, Value> = [(key.to_owned(), value.clone())].into_iter().collect();
+            let error = config(family, Value::Object(change)).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{key}`")), "{family}, {key}: {error}");
+        }
+    }
+}
+
+/// Keys that one family computes with and another does not have.
+#[test]
+fn keys_of_other_families_are_refused() {
+    for (family, key, value) in [
+        ("llama", "sliding_window", json!(16)),
+        ("llama", "use_sliding_window", json!(true)),
+        ("mistral", "attention_bias", json!(true)),
+        ("mistral", "mlp_bias", json!(true)),
+        ("qwen2", "mlp_bias", json!(true)),
+        ("qwen2", "attention_bias", json!(false)),
+        ("qwen3", "mlp_bias", json!(true)),
+        ("baichuan", "attention_bias", json!(true)),
+        ("baichuan", "sliding_window", json!(16)),
+        ("baichuan", "tie_word_embeddings", json!(true)),
+        ("baichuan", "rope_theta", json!(5e5)),
+        ("baichuan", "rope_scaling", json!({"type": "linear", "factor": 2.0})),
+        ("baichuan", "num_key_value_heads", json!(2)),
+        ("baichuan", "head_dim", json!(4)),
+        ("baichuan", "vocab_size", json!(64_000)),
+        ("baichuan", "architectures", json!(["BaiChuanForCausalLM"])),
+    ] {
+        let change: Map<String, Value> = [(key.to_owned(), value.clone())].into_iter().collect();
+        assert!(config(family, Value::Object(change)).is_err(), "{family}, {key}: {value}");
+    }
+}
+
+/// Values that ask for nothing, as configurations of published models have them.
+#[test]
+fn keys_that_ask_for_nothing_are_kept() {
+    let extra = json!({"attention_bias": false, "mlp_bias": false, "pretraining_tp": 2, "rope_scaling": null,
+        "sliding_window": null, "use_sliding_window": false, "num_experts": null, "partial_rotary_factor": 1.0,
+        "rope_interleaved": false, "pruned_heads": {}, "use_cache": true, "is_llama_config": true});
+    let read = config("llama", extra.clone()).unwrap();
+    for (key, value) in extra.as_object().unwrap() {
+        assert_eq!(&read.keys()[key], value);
+    }
+}
+
+#[test]
+fn sizes_and_numbers_out_of_range_are_refused() {
+    for change in [
+        json!({"num_hidden_layers": 2_147_483_648_u64}),
+        json!({"num_hidden_layers": 0}),
+        json!({"num_attention_heads": 0}),
+        json!({"num_key_value_heads": 3}),
+        json!({"num_key_value_heads": 0}),
+        json!({"head_dim": 0}),
+        json!({"head_dim": 3}),
+        json!({"head_dim": "4"}),
+        json!({"hidden_size": 9}),
+        json!({"hidden_size": -8}),
+        json!({"max_position_embeddings": 9_223_372_036_854_775_807_u64}),
+        json!({"hidden_size": 2_147_483_648_u64}),
+        json!({"vocab_size": 18_446_744_073_709_551_615_u64}),
+        json!({"rms_norm_eps": 1e-60}),
+        json!({"rms_norm_eps": -1e-6}),
+        json!({"rope_theta": 0}),
+        json!({"rope_theta": 1e300}),
+        json!({"initializer_range": 1e300}),
+        json!({"eos_token_id": [2, -1]}),
+        json!({"bos_token_id": "1"}),
+        json!({"model_type": 7}),
+        json!({"model_type": "gpt2"}),
+    ] {
+        assert!(matches!(config("llama", change.clone()), Err(Error::Config(_))), "{change}");
+    }
+    config("llama", json!({"max_position_embeddings": 2_147_483_648_u64, "rope_theta": 5e8, "rms_norm_eps": 1e-12}))
+        .unwrap();
+}
+
+#[test]
+fn unknown_model_type_is_quoted_in_one_line() {
+    let kind = format!("a\nb\u{1b}[2J{}", "x".repeat(5000));
+    let error = config("llama", json!({"model_type": kind})).unwrap_err().to_string();
+    assert!(error.contains(r"a\nb\u{1b}[2J") && error.len() < 600, "{error}");
+}
+
+#[test]
+fn dropout_is_found_under_its_names() {
+    let of = |changes| config("llama", changes).unwrap().dropout();
+    assert_eq!(of(json!({"attention_dropout": 0.0, "resid_pdrop": 0, "dropout": null, "hidden_dropout": false})), None);
+    assert_eq!(of(json!({"attention_dropout": 0.0, "resid_pdrop": 0.1})), Some(("resid_pdrop", "0.1".to_owned())));
+    assert!(of(json!({"attention_dropout": "0.1"})).is_some());
+}
+
+#[test]
+fn configuration_round_trips_with_unknown_keys() {
+    let read = config("llama", json!({"use_cache": true, "eos_token_id": [2, 7], "bos_token_id": null})).unwrap();
+    assert_eq!((read.bos_token_id, read.eos_token_ids.as_slice()), (None, [2, 7].as_slice()));
+    let again: ModelConfig = serde_json::from_str(&serde_json::to_string(&read).unwrap()).unwrap();
+    assert_eq!(again, read);
+    assert_eq!(read.with("vocab_size", 20).unwrap().architecture.vocab_size, 20);
+    assert!(read.with("vocab_size", 0).is_err());
+}

@@ -1,0 +1,84 @@
+//! The tensors of a block: its weights, or their gradients.
+
+use candle_core::{Result, Tensor};
+
+use crate::error::Error;
+use crate::ops::bias;
+use crate::ops::cast::computable;
+use crate::ops::matmul::{linear, linear_add, linear_backward_weight};
+use crate::params::{Layout, Part};
+
+/// A linear layer: y = x·Wᵀ, plus a bias if it has one.
+pub(super) struct Linear {
+    pub(super) weight: Tensor,
+    bias: Option<Tensor>,
+}
+
+impl Linear {
+    /// `x` [N, I] → [N, O].
+    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.with_bias(linear(x, &self.weight)?)
+    }
+
+    /// As [`Linear::forward`], added to `residual` [N, O].
+    pub(super) fn forward_add(&self, residual: &Tensor, x: &Tensor) -> Result<Tensor> {
+        self.with_bias(linear_add(residual, x, &self.weight)?)
+    }
+
+    fn with_bias(&self, y: Tensor) -> Result<Tensor> {
+        if let Some(bias) = &self.bias {
+            bias::add(&y, bias)?;
+        }
+        Ok(y)
+    }
+
+    /// Adds the gradients of weight and bias to this layer's tensors, which are gradients.
+    pub(super) fn accumulate(&self, dy: &Tensor, x: &Tensor) -> Result<()> {
+        linear_backward_weight(dy, x, &self.weight)?;
+        match &self.bias {
+            Some(dbias) => bias::backward(dy, dbias),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The tensors of a block.
+pub(super) struct BlockWeights {
+    pub(super) input_norm: Tensor,
+    pub(super) q: Linear,
+    pub(super) k: Linear,
+    pub(super) v: Linear,
+    /// Of every head of queries, and of keys.
+    pub(super) head_norms: Option<(Tensor, Tensor)>,
+    pub(super) o: Linear,
+    pub(super) post_norm: Tensor,
+    pub(super) gate: Linear,
+    pub(super) up: Linear,
+    pub(super) down: Linear,
+}
+
+impl BlockWeights {
+    /// Views of a layer's buffer. On a CPU, bf16 weights are converted to f32.
+    pub(super) fn of(buffer: &Tensor, layout: &Layout, layer: usize) -> crate::Result<Self> {
+        let part = |part: Part| match layout.part(buffer, layer, part)? {
+            Some(tensor) => Ok::<_, Error>(Some(computable(&tensor)?)),
+            None => Ok(None),
+        };
+        let required = |name: Part| {
+            part(name)?.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {name:?}")))
+        };
+        let linear = |weight: Part, bias: Part| Ok::<_, Error>(Linear { weight: required(weight)?, bias: part(bias)? });
+        Ok(Self {
+            input_norm: required(Part::InputNorm)?,
+            q: linear(Part::Query, Part::QueryBias)?,
+            k: linear(Part::Key, Part::KeyBias)?,
+            v: linear(Part::Value, Part::ValueBias)?,
+            head_norms: part(Part::QueryNorm)?.zip(part(Part::KeyNorm)?),
+            o: linear(Part::Output, Part::OutputBias)?,
+            post_norm: required(Part::PostNorm)?,
+            gate: linear(Part::Gate, Part::GateBias)?,
+            up: linear(Part::Up, Part::UpBias)?,
+            down: linear(Part::Down, Part::DownBias)?,
+        })
+    }
+}

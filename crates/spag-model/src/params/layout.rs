@@ -1,0 +1,268 @@
+//! Where each tensor of a model lies in the flat buffers, and what it is called in a checkpoint.
+
+use candle_core::Tensor;
+
+use crate::config::{Architecture, HeadNorm, Projections};
+use crate::error::{Error, Result};
+
+/// A tensor that a model computes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The embedding, [V, D].
+    Embedding,
+    /// The norm before attention, `[D]`.
+    InputNorm,
+    /// The projection to queries, [query size, D].
+    Query,
+    /// The projection to keys, [KV size, D].
+    Key,
+    /// The projection to values, [KV size, D].
+    Value,
+    /// The bias of queries, `[query size]`.
+    QueryBias,
+    /// The bias of keys, `[KV size]`.
+    KeyBias,
+    /// The bias of values, `[KV size]`.
+    ValueBias,
+    /// The norm of every query head, `[head size]`.
+    QueryNorm,
+    /// The norm of every key head, `[head size]`.
+    KeyNorm,
+    /// The output projection of attention, [D, query size].
+    Output,
+    /// Its bias, `[D]`.
+    OutputBias,
+    /// The norm before the MLP, `[D]`.
+    PostNorm,
+    /// The gate of the MLP, [F, D].
+    Gate,
+    /// The up projection of the MLP, [F, D].
+    Up,
+    /// The bias of the gate, `[F]`.
+    GateBias,
+    /// The bias of the up projection, `[F]`.
+    UpBias,
+    /// The down projection of the MLP, [D, F].
+    Down,
+    /// Its bias, `[D]`.
+    DownBias,
+    /// The norm before the output head, `[D]`.
+    FinalNorm,
+    /// The output head, [V, D].
+    Head,
+}
+
+/// How a tensor is initialised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Initial {
+    Ones,
+    Zeros,
+    Normal,
+}
+
+impl Part {
+    pub(crate) fn initial(self) -> Initial {
+        match self {
+            Self::InputNorm | Self::PostNorm | Self::FinalNorm | Self::QueryNorm | Self::KeyNorm => Initial::Ones,
+            Self::QueryBias | Self::KeyBias | Self::ValueBias | Self::OutputBias => Initial::Zeros,
+            Self::GateBias | Self::UpBias | Self::DownBias => Initial::Zeros,
+            Self::Embedding | Self::Query | Self::Key | Self::Value | Self::Output => Initial::Normal,
+            Self::Gate | Self::Up | Self::Down | Self::Head => Initial::Normal,
+        }
+    }
+}
+
+/// A tensor of a checkpoint inside a layer's buffer: one part, or several that follow each other row by row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The name in the checkpoint, e.g. `model.layers.0.self_attn.q_proj.weight`.
+    pub name: String,
+    /// Shape, rows first.
+    pub shape: Vec<usize>,
+    /// Index of the first element in the layer's buffer.
+    pub offset: usize,
+    /// The first of its parts.
+    pub part: Part,
+}
+
+impl View {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether the tensor has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Where a part lies in a layer's buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    part: Part,
+    offset: usize,
+    shape: Vec<usize>,
+}
+
+impl Place {
+    fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// The tensors of one layer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayerLayout {
+    /// The tensors of the checkpoint, ordered by offset.
+    pub views: Vec<View>,
+    /// Length of the buffer in elements.
+    pub len: usize,
+    parts: Vec<Place>,
+}
+
+impl LayerLayout {
+    /// Adds a tensor of one part.
+    fn push(&mut self, name: &str, part: Part, shape: &[usize]) {
+        self.push_joined(name, &[(part, shape)]);
+    }
+
+    /// Adds a tensor whose rows are those of several parts of the same width.
+    fn push_joined(&mut self, name: &str, parts: &[(Part, &[usize])]) {
+        let Some(((part, first), rest)) = parts.split_first() else { return };
+        let mut shape = first.to_vec();
+        shape[0] += rest.iter().map(|(_, shape)| shape[0]).sum::<usize>();
+        self.views.push(View { name: name.to_owned(), shape, offset: self.len, part: *part });
+        for (part, shape) in parts {
+            let place = Place { part: *part, offset: self.len, shape: shape.to_vec() };
+            self.len += place.len();
+            self.parts.push(place);
+        }
+    }
+
+    /// The layer of block `index`. Parts with the same input are adjacent, weights and biases apart, so that generation
+    /// can multiply them as one matrix.
+    fn block(model: &Architecture, index: usize) -> Self {
+        let (d, f, dim) = (model.hidden_size, model.intermediate_size, model.heads.dim);
+        let (q, kv) = (model.query_size(), model.kv_size());
+        let mut layer = Self::default();
+        let name = |end: &str| format!("model.layers.{index}.{end}");
+        let mut push = |end: &str, part: Part, shape: &[usize]| layer.push(&name(end), part, shape);
+        push("input_layernorm.weight", Part::InputNorm, &[d]);
+        match model.projections {
+            Projections::Split => {
+                push("self_attn.q_proj.weight", Part::Query, &[q, d]);
+                push("self_attn.k_proj.weight", Part::Key, &[kv, d]);
+                push("self_attn.v_proj.weight", Part::Value, &[kv, d]);
+            }
+            Projections::Packed => layer.push_joined(
+                &name("self_attn.W_pack.weight"),
+                &[(Part::Query, &[q, d]), (Part::Key, &[kv, d]), (Part::Value, &[kv, d])],
+            ),
+        }
+        let mut push = |end: &str, part: Part, shape: &[usize]| layer.push(&name(end), part, shape);
+        if model.biases.qkv {
+            push("self_attn.q_proj.bias", Part::QueryBias, &[q]);
+            push("self_attn.k_proj.bias", Part::KeyBias, &[kv]);
+            push("self_attn.v_proj.bias", Part::ValueBias, &[kv]);
+        }
+        if model.head_norm == HeadNorm::QueriesAndKeys {
+            push("self_attn.q_norm.weight", Part::QueryNorm, &[dim]);
+            push("self_attn.k_norm.weight", Part::KeyNorm, &[dim]);
+        }
+        push("self_attn.o_proj.weight", Part::Output, &[d, q]);
+        if model.biases.output {
+            push("self_attn.o_proj.bias", Part::OutputBias, &[d]);
+        }
+        push("post_attention_layernorm.weight", Part::PostNorm, &[d]);
+        push("mlp.gate_proj.weight", Part::Gate, &[f, d]);
+        push("mlp.up_proj.weight", Part::Up, &[f, d]);
+        if model.biases.mlp {
+            push("mlp.gate_proj.bias", Part::GateBias, &[f]);
+            push("mlp.up_proj.bias", Part::UpBias, &[f]);
+        }
+        push("mlp.down_proj.weight", Part::Down, &[d, f]);
+        if model.biases.mlp {
+            push("mlp.down_proj.bias", Part::DownBias, &[d]);
+        }
+        layer
+    }
+
+    /// Consecutive parts as one range: its offset, and its shape with the rows of all.
+    fn joined(&self, parts: &[Part]) -> Option<(usize, Vec<usize>)> {
+        let first = self.parts.iter().position(|place| Some(&place.part) == parts.first())?;
+        let places = self.parts.get(first..first + parts.len())?;
+        let (start, rest) = places.split_first()?;
+        let fits = |(place, part): (&Place, &Part)| place.part == *part && place.shape[1..] == start.shape[1..];
+        if !places.iter().zip(parts).all(fits) {
+            return None;
+        }
+        let mut shape = start.shape.clone();
+        shape[0] += rest.iter().map(|place| place.shape[0]).sum::<usize>();
+        Some((start.offset, shape))
+    }
+}
+
+/// The layers of a model: the embedding, the blocks, and the final norm with the output head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// All layers, in forward order.
+    pub layers: Vec<LayerLayout>,
+}
+
+impl Layout {
+    /// The layout of an architecture. With tied embeddings the head layer holds only the final norm.
+    pub fn new(model: &Architecture) -> Self {
+        let (d, v) = (model.hidden_size, model.vocab_size);
+        let mut embedding = LayerLayout::default();
+        embedding.push("model.embed_tokens.weight", Part::Embedding, &[v, d]);
+        let mut head = LayerLayout::default();
+        head.push("model.norm.weight", Part::FinalNorm, &[d]);
+        if !model.is_tied() {
+            head.push("lm_head.weight", Part::Head, &[v, d]);
+        }
+        let blocks = (0..model.num_hidden_layers).map(|index| LayerLayout::block(model, index));
+        Self { layers: [embedding].into_iter().chain(blocks).chain([head]).collect() }
+    }
+
+    /// A tensor of the checkpoint. It shares the memory of the layer's buffer.
+    ///
+    /// # Errors
+    /// A layer or view outside the layout, or a buffer that is too short.
+    pub fn view(&self, buffer: &Tensor, layer: usize, view: usize) -> Result<Tensor> {
+        match self.layers.get(layer).and_then(|layer| layer.views.get(view)) {
+            Some(at) => Ok(buffer.narrow(0, at.offset, at.len())?.reshape(at.shape.as_slice())?),
+            None => Err(Error::Config(format!("no view {view} in layer {layer}"))),
+        }
+    }
+
+    /// A part; `None` if the layer does not have it. It shares the memory of the layer's buffer.
+    ///
+    /// # Errors
+    /// A buffer that is too short.
+    pub fn part(&self, buffer: &Tensor, layer: usize, part: Part) -> Result<Option<Tensor>> {
+        self.joined(buffer, layer, &[part])
+    }
+
+    /// Consecutive parts of the same width as one tensor with the rows of all; `None` if the layer does not have them.
+    ///
+    /// # Errors
+    /// A buffer that is too short.
+    pub(crate) fn joined(&self, buffer: &Tensor, layer: usize, parts: &[Part]) -> Result<Option<Tensor>> {
+        let Some((offset, shape)) = self.layers.get(layer).and_then(|layer| layer.joined(parts)) else {
+            return Ok(None);
+        };
+        let len = shape.iter().product();
+        Ok(Some(buffer.narrow(0, offset, len)?.reshape(shape)?))
+    }
+
+    /// Number of parameters.
+    pub fn len(&self) -> usize {
+        self.layers.iter().map(|l| l.len).sum()
+    }
+
+    /// Whether the model has no parameters.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
