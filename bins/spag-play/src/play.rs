@@ -102,7 +102,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     if env.rank == 0 {
         check_models(args, &prompts, &made)?;
     }
-    let mut job = job(args, words, env)?.open()?;
+    let mut job = job(args, words, &prompts, env)?.open()?;
     if env.world_size > 1 {
         // Before models are loaded, which may take longer than the join timeout.
         job.join(env, &JoinOptions::detect()?)?;
@@ -206,13 +206,13 @@ fn check_models(args: &PlayArgs, prompts: &PromptSet, made: &Provenance) -> Resu
 }
 
 /// The job that the flags describe.
-fn job(args: &PlayArgs, words: Vec<String>, env: &LaunchEnv) -> Result<PlayJob> {
+fn job(args: &PlayArgs, words: Vec<String>, prompts: &PromptSet, env: &LaunchEnv) -> Result<PlayJob> {
     Ok(PlayJob {
         words,
         games_per_word: args.games_per_word,
         max_turns: args.games.taboo_max_turns,
         seed: args.players.sampling.seed,
-        players: players(args)?,
+        players: players(args, prompts)?,
         play: PlayConfig { after_decision: args.after_decision(), ..args.games.play_config() },
         files: RunFiles::new(&args.output_dir, stem(args)),
         rank: env.rank,
@@ -221,7 +221,7 @@ fn job(args: &PlayArgs, words: Vec<String>, env: &LaunchEnv) -> Result<PlayJob> 
 }
 
 /// The description of players and settings in records. A run does not resume a record with another description.
-fn players(args: &PlayArgs) -> Result<String> {
+fn players(args: &PlayArgs, prompts: &PromptSet) -> Result<String> {
     let attacker = args.players.describe(&args.attacker_model_name_or_path)?;
     let defender = args.players.describe(&args.defender_model_name_or_path)?;
     let played_on = match args.after_decision() {
@@ -231,7 +231,7 @@ fn players(args: &PlayArgs) -> Result<String> {
     };
     let source = TokenSource::of([&args.attacker_model_name_or_path, &args.defender_model_name_or_path]);
     let sampling = args.players.sampling.describe(source);
-    let games = args.games.describe(source)?;
+    let games = args.games.describe(source, prompts);
     Ok(format!("attacker={attacker}; defender={defender}; {games}; {sampling}{played_on}"))
 }
 

@@ -42,14 +42,11 @@ impl GameArgs {
 
     /// The judge and the prompts in records of games. A record without `utterances` has trimmed ones. The rule does not
     /// apply to endpoints.
-    ///
-    /// # Errors
-    /// The file of the prompts cannot be read.
-    pub fn describe(&self, source: TokenSource) -> Result<String> {
-        let rule = match (source, self.prompts()?.utterances()) {
+    pub fn describe(&self, source: TokenSource, prompts: &PromptSet) -> String {
+        let rule = match (source, prompts.utterances()) {
             (TokenSource::Endpoints, _) | (TokenSource::Checkpoint, UtteranceRule::Trimmed) => String::new(),
             (TokenSource::Checkpoint, rule) => format!("; utterances={}", rule.name()),
         };
-        Ok(format!("judge={}; prompts={}{rule}", self.judge, prompts::fingerprint(self.prompts.as_deref())?))
+        format!("judge={}; prompts={}{rule}", self.judge, prompts::fingerprint(prompts))
     }
 }

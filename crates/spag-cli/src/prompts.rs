@@ -15,29 +15,23 @@ pub fn from_environment() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from)
 }
 
-/// The file of the flag, or that of the environment.
-fn chosen(flag: Option<&Path>) -> Option<PathBuf> {
-    flag.map(Path::to_owned).or_else(from_environment)
-}
-
 /// The prompts of the file that a flag or the environment variable names, or the built-in ones.
 ///
 /// # Errors
 /// The file cannot be read or is not a set of prompts.
 pub fn load(flag: Option<&Path>) -> Result<PromptSet> {
-    Ok(chosen(flag).map(PromptSet::load).transpose()?.unwrap_or_default())
+    let file = flag.map(Path::to_owned).or_else(from_environment);
+    Ok(file.map(PromptSet::load).transpose()?.unwrap_or_default())
 }
 
 /// The first 16 hexadecimal digits of the file's SHA-256, or `built-in`. Records of games contain it, so that a run
 /// resumes only with the prompts that it was started with.
-///
-/// # Errors
-/// The file cannot be read.
-pub fn fingerprint(flag: Option<&Path>) -> Result<String> {
-    let Some(path) = chosen(flag) else { return Ok("built-in".to_owned()) };
-    let mut digest = spag_io::sha256_file(path)?;
-    digest.truncate(16);
-    Ok(digest)
+pub fn fingerprint(prompts: &PromptSet) -> String {
+    let wordings = prompts.wordings();
+    if wordings == PromptSet::default().wordings() {
+        return wordings.file.clone();
+    }
+    wordings.sha256.chars().take(16).collect()
 }
 
 /// The record of samples that are to be made from the games in `input`. Warns if the games were played with other prompts.
@@ -81,4 +75,23 @@ pub fn check_models(folders: &[&Path], prompts: &PromptSet, games: Option<&Playe
 
 fn warn_of_mixing(then: &Wordings, did: &str, now: &Wordings, does: &str) {
     exit::note(format_args!("warning: {did} the wordings of {then}, but {does} those of {now}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprint_is_built_in_or_the_digest_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prompts.json");
+        let embedded = concat!(env!("CARGO_MANIFEST_DIR"), "/../spag-game/data/prompts.json");
+        assert_eq!(fingerprint(&PromptSet::default()), "built-in");
+        // Also with the same content and with a byte order mark.
+        for mark in ["", "\u{feff}"] {
+            std::fs::write(&path, format!("{mark}{}", std::fs::read_to_string(embedded).unwrap())).unwrap();
+            let digest = spag_io::sha256_file(&path).unwrap();
+            assert_eq!(fingerprint(&load(Some(&path)).unwrap()), digest[..16]);
+        }
+    }
 }

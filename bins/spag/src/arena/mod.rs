@@ -138,7 +138,7 @@ impl<'a> Arena<'a> {
             "attacker={}; defender={}; {}; {}",
             who(pairing.attacker),
             who(pairing.defender),
-            self.args.rules.describe(source)?,
+            self.args.rules.describe(source, &self.prompts),
             self.args.playing.sampling.describe(source)
         );
         Ok(GameRecord::open(path, self.games.clone(), players)?)
