@@ -59,10 +59,7 @@ impl Default for SelfPlaySettings {
 impl SelfPlaySettings {
     /// How tokens are drawn.
     pub fn sampling(&self) -> Sampling {
-        match self.temperature > 0.0 {
-            true => Sampling::random(self.temperature, self.top_k, self.top_p),
-            false => Sampling::Greedy,
-        }
+        sampling(self.temperature, self.top_k, self.top_p)
     }
 }
 
@@ -138,9 +135,10 @@ impl Default for EvaluationSettings {
 impl EvaluationSettings {
     /// How tokens are drawn.
     pub fn sampling(&self) -> Sampling {
-        match self.temperature > 0.0 {
-            true => Sampling::random(self.temperature, self.top_k, self.top_p),
-            false => Sampling::Greedy,
-        }
+        sampling(self.temperature, self.top_k, self.top_p)
     }
+}
+
+fn sampling(temperature: f64, top_k: usize, top_p: Option<f64>) -> Sampling {
+    if temperature > 0.0 { Sampling::random(temperature, top_k, top_p) } else { Sampling::Greedy }
 }
