@@ -72,17 +72,12 @@ impl AlpacaTemplate {
     /// The file cannot be read or is not such an object, or a placeholder `{instruction}` or `{input}` is missing.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let wrong = |error: &dyn std::error::Error| Error::Template {
-            what: path.display().to_string(),
-            problem: error.to_string(),
-        };
+        let wrong = |problem: String| Error::Template { what: path.display().to_string(), problem };
         let bytes = spag_io::read_whole(path, MAX_BYTES)?;
-        let text = str::from_utf8(&bytes).map_err(|error| wrong(&error))?;
+        let text = str::from_utf8(&bytes).map_err(|error| wrong(error.to_string()))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let template: Self = serde_json::from_str(text).map_err(|error| Error::Template {
-            what: path.display().to_string(),
-            problem: spag_io::cause::<Self>(text.as_bytes(), "file", &error),
-        })?;
+        let template: Self = serde_json::from_str(text)
+            .map_err(|error| wrong(spag_io::cause::<Self>(text.as_bytes(), "file", &error)))?;
         let wants = [
             ("with_input", &template.with_input, INSTRUCTION, true),
             ("with_input", &template.with_input, INPUT, true),
