@@ -18,6 +18,6 @@ pub use credit::{AssignedRewards, assign_rewards};
 pub use error::{Error, Result};
 pub use files::{AssignJob, assign_rewards_in_files};
 pub use reward::discounted_rewards;
-pub use sample::{Sample, SampleKind};
+pub use sample::{BadNumber, Sample, SampleKind};
 pub use sample_file::{read_samples, write_samples};
 pub use summary::{CreditSummary, RoleWeights};

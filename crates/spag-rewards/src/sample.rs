@@ -61,10 +61,34 @@ impl Sample {
         Self { query, target, reward: 1.0, weight: 1.0, role: None, kind: SampleKind::Game, extra: Map::new() }
     }
 
+    /// Checks that a loss can be computed from the weight and the reward. Samples of files are checked when they are read.
+    ///
+    /// # Errors
+    /// The weight is negative or not finite, or the reward is not finite.
+    pub fn check(&self) -> Result<(), BadNumber> {
+        let Self { weight, reward, .. } = *self;
+        if !(weight.is_finite() && weight >= 0.0) {
+            return Err(BadNumber { key: "weight", value: weight, expected: "a number of at least 0" });
+        }
+        if !reward.is_finite() {
+            return Err(BadNumber { key: "reward", value: reward, expected: "a finite number" });
+        }
+        Ok(())
+    }
+
     /// The sample as a demonstration with weight 1.
     pub(crate) fn into_sft(self) -> Self {
         Self { kind: SampleKind::Sft, weight: 1.0, ..self }
     }
+}
+
+/// A number of a sample that no loss can be computed from.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("`{key}` is {value}, but must be {expected}")]
+pub struct BadNumber {
+    key: &'static str,
+    value: f64,
+    expected: &'static str,
 }
 
 /// Keys in the order of the reference's files.
@@ -114,8 +138,8 @@ enum NotASample {
         "this is an Alpaca row (`instruction`, `input`, `output`), not a sample; convert the file with `spag data alpaca` first"
     )]
     Alpaca,
-    #[error("`weight` is {0}, but must be a number of at least 0")]
-    Weight(f64),
+    #[error(transparent)]
+    Number(#[from] BadNumber),
     #[error("`type` is {0:?}; only \"sft\" is known, and samples of games have none")]
     Type(String),
 }
@@ -145,10 +169,9 @@ impl TryFrom<Row> for Sample {
             Some(other) => return Err(NotASample::Type(other.into())),
         };
         let (reward, weight) = (row.reward.unwrap_or(1.0), row.weight.unwrap_or(1.0));
-        if weight < 0.0 {
-            return Err(NotASample::Weight(weight));
-        }
-        Ok(Self { query, target, reward, weight, role: row.role, kind, extra })
+        let sample = Self { query, target, reward, weight, role: row.role, kind, extra };
+        sample.check()?;
+        Ok(sample)
     }
 }
 

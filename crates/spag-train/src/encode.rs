@@ -57,7 +57,7 @@ pub fn encode(samples: &[Sample], first_row: usize, tokenizer: &Tokenizer, max_l
         .map(|(offset, sample)| {
             let row = first_row + offset;
             let refused = |reason: String| Error::Sample { row, reason };
-            check(sample).map_err(refused)?;
+            sample.check().map_err(|error| refused(error.to_string()))?;
             let encode = |text: &str| tokenizer.encode(text).map_err(|error| refused(error.to_string()));
             let mut ids = vec![tokenizer.bos()];
             // A tokenizer may add a leading piece even to an empty text.
@@ -80,13 +80,4 @@ pub fn encode(samples: &[Sample], first_row: usize, tokenizer: &Tokenizer, max_l
         })
         .collect();
     rows.into_iter().collect()
-}
-
-/// Refuses numbers that no loss can be computed from. Samples of files are finite.
-fn check(sample: &Sample) -> std::result::Result<(), String> {
-    let (weight, reward) = (sample.weight, sample.reward);
-    if !(weight.is_finite() && weight >= 0.0) {
-        return Err(format!("`weight` is {weight}, but must be a number of at least 0"));
-    }
-    if reward.is_finite() { Ok(()) } else { Err(format!("`reward` is {reward}, but must be a finite number")) }
 }
