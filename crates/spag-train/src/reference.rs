@@ -17,6 +17,7 @@ use crate::batch::Batch;
 use crate::dataset::Dataset;
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
+use crate::places::Places;
 
 /// Tokens of one forward pass.
 const TOKENS: usize = 4096;
@@ -32,7 +33,7 @@ pub fn reference_log_probs(model: &Model, samples: &[Encoded], progress: &mut dy
     let mut all = Vec::with_capacity(samples.len());
     progress.begin(WHAT, samples.len() as u64);
     for range in passes(samples, 0) {
-        all.extend(pass(model, &samples[range])?);
+        all.extend(pass(model, &samples[range], &Places::default())?);
         progress.advance(all.len() as u64, "");
     }
     progress.end();
@@ -55,15 +56,15 @@ fn passes(samples: &[Encoded], start: usize) -> Vec<Range<usize>> {
     passes
 }
 
-/// ℓ_ref of the samples of one pass.
-fn pass(model: &Model, samples: &[Encoded]) -> Result<Vec<f64>> {
+/// ℓ_ref of the samples of one pass, whose rows are at `places`.
+fn pass(model: &Model, samples: &[Encoded], places: &Places) -> Result<Vec<f64>> {
     let batch = Batch::new(samples);
     let log_probs = Tensor::new(model.log_probs(&batch.packed, &batch.targets)?, &Device::Cpu)?;
     let means = batch.mean_log_probs(&log_probs.to_dtype(DType::F64)?)?.to_vec1::<f64>()?;
     match samples.iter().zip(&means).find(|(_, mean)| !mean.is_finite()) {
         Some((sample, value)) => {
             let (row, value) = (sample.row, *value);
-            Err(Error::Reference { row, place: format!("row {} of the training data", row + 1), value })
+            Err(Error::Reference { row, place: places.name(row), value })
         }
         None => Ok(means),
     }
@@ -163,10 +164,7 @@ pub(crate) fn cached_reference_log_probs(
     for round in passes(samples, known.len()).chunks(ranks) {
         let longest = round.iter().map(Range::len).max().unwrap_or(0);
         let mut own = match round.get(group.rank()) {
-            Some(range) => pass(&model, &samples[range.clone()]).map_err(|error| match error {
-                Error::Reference { row, value, .. } => Error::Reference { row, place: dataset.places.name(row), value },
-                error => error,
-            })?,
+            Some(range) => pass(&model, &samples[range.clone()], &dataset.places)?,
             None => Vec::new(),
         };
         own.resize(longest, 0.0);
