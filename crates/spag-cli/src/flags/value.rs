@@ -18,22 +18,6 @@ fn number(text: &str, expected: &str, fits: impl Fn(f64) -> bool) -> Result<f64,
     text.parse::<f64>().ok().filter(|number| number.is_finite() && fits(*number)).ok_or_else(|| expected.to_owned())
 }
 
-/// A finite number above 0.
-///
-/// # Errors
-/// Any other text.
-pub fn positive(text: &str) -> Result<f64, String> {
-    number(text, "expected a number above 0", |number| number > 0.0)
-}
-
-/// A finite number of at least 0.
-///
-/// # Errors
-/// Any other text.
-pub fn not_negative(text: &str) -> Result<f64, String> {
-    number(text, "expected a number of at least 0", |number| number >= 0.0)
-}
-
 /// A share from 0 to 1.
 ///
 /// # Errors
@@ -88,13 +72,14 @@ mod tests {
 
     #[test]
     fn numbers_in_python_notation_are_accepted() {
-        assert_eq!((positive("5e-6"), positive("1."), not_negative("0.")), (Ok(5e-6), Ok(1.0), Ok(0.0)));
+        let (above, from) = (within(1e-9..=100.0), within(0.0..=100.0));
+        assert_eq!((above("5e-6"), above("1."), from("0.")), (Ok(5e-6), Ok(1.0), Ok(0.0)));
     }
 
     #[test]
     fn numbers_out_of_range_are_rejected() {
-        assert!(["0", "-1", "inf", "nan", "x", ""].iter().all(|text| positive(text).is_err()));
-        assert!(["-0.1", "inf"].iter().all(|text| not_negative(text).is_err()));
+        assert!(["0", "-1", "inf", "nan", "x", ""].iter().all(|text| within(1e-9..=100.0)(text).is_err()));
+        assert!(["-0.1", "inf"].iter().all(|text| within(0.0..=100.0)(text).is_err()));
         assert!(["-0.1", "1.1", "nan"].iter().all(|text| share(text).is_err()) && share("1").is_ok());
         assert!(below_one("1").is_err() && below_one("0.999").is_ok());
         assert!(["0", "-1", "1.5"].iter().all(|text| count(text).is_err()) && count("8") == Ok(8));
