@@ -1,4 +1,4 @@
-//! Paths of the repository, and JSON files.
+//! Paths of the repository, JSON files, and checkpoints to change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,4 +38,21 @@ pub fn copy_folder(from: impl AsRef<Path>, to: impl AsRef<Path>) {
             fs::copy(entry.path(), to.as_ref().join(entry.file_name())).unwrap();
         }
     }
+}
+
+/// Changes the numbers of an f32 tensor in the checkpoint in `folder`. `change` also gets the tensor's shape.
+pub fn change_tensor(folder: impl AsRef<Path>, name: &str, change: impl FnOnce(&mut [f32], &[usize])) {
+    let path = folder.as_ref().join("model.safetensors");
+    let mut file = fs::read(&path).unwrap();
+    let size = |value: &Value| usize::try_from(value.as_u64().unwrap()).unwrap();
+    let header = 8 + usize::try_from(u64::from_le_bytes(file[..8].try_into().unwrap())).unwrap();
+    let tensors: Value = serde_json::from_slice(&file[8..header]).unwrap();
+    let tensor = &tensors[name];
+    assert_eq!(tensor["dtype"], "F32", "{name}");
+    let shape: Vec<usize> = tensor["shape"].as_array().unwrap().iter().map(size).collect();
+    let bytes = &mut file[header..][size(&tensor["data_offsets"][0])..size(&tensor["data_offsets"][1])];
+    let mut numbers: Vec<f32> = bytes.chunks(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect();
+    change(&mut numbers, &shape);
+    bytes.chunks_mut(4).zip(numbers).for_each(|(four, number)| four.copy_from_slice(&number.to_le_bytes()));
+    fs::write(&path, file).unwrap();
 }

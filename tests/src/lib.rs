@@ -7,7 +7,7 @@ mod process;
 mod programs;
 mod ranks;
 
-pub use files::{copy_folder, fixture, json, json_lines, root};
+pub use files::{change_tensor, copy_folder, fixture, json, json_lines, root};
 pub use http::{Answer, Received, Server};
 pub use ports::{reserve_port, reserve_two_ports};
 pub use process::{Running, send_signal, wait_until};

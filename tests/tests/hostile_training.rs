@@ -1,5 +1,5 @@
-//! `spag-train` and `spag-assign-rewards` on inputs, settings and folders that nobody should give them: a named error
-//! with its exit code, and nothing that was there is lost.
+//! `spag-train` and `spag-assign-rewards` on damaged and hostile inputs, settings and folders: a named error with its exit
+//! code, and nothing that was there is lost.
 #![cfg(unix)]
 
 use std::fs;
@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use spag_tests::{Running, copy_folder, fixture, json as read_json, program, run, train_command, wait_until};
+use spag_tests::{
+    Running, change_tensor, copy_folder, fixture, json as read_json, program, run, train_command, wait_until,
+};
 use spag_train::checkpoint_folders;
 
 const SHORT: &str = "--train_method OfflinePO --lm_kl_coeff 0.2 --per_device_train_batch_size 1 --data_order sequential \
@@ -98,16 +100,7 @@ fn largest_number_of_steps_takes_no_memory_and_starts() {
 /// A copy of the fixture's model whose last embedding, of a token that no sample has, begins with `value`.
 fn model_with(value: f32, model: &Path) {
     copy_folder(fixture("tiny-llama"), model);
-    let path = model.join("model.safetensors");
-    let mut bytes = fs::read(&path).unwrap();
-    let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let tensors: serde_json::Value = serde_json::from_slice(&bytes[8..header]).unwrap();
-    let table = &tensors["model.embed_tokens.weight"];
-    assert_eq!(table["dtype"], "F32");
-    let end = header + table["data_offsets"][1].as_u64().unwrap() as usize;
-    let row = 4 * table["shape"][1].as_u64().unwrap() as usize;
-    bytes[end - row..][..4].copy_from_slice(&value.to_le_bytes());
-    fs::write(&path, bytes).unwrap();
+    change_tensor(model, "model.embed_tokens.weight", |table, shape| table[(shape[0] - 1) * shape[1]] = value);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use spag_tests::{copy_folder, fixture, program, run};
+use spag_tests::{change_tensor, copy_folder, fixture, program, run};
 use tempfile::TempDir;
 
 /// A folder with a copy of the fixture in `model`, one of whose JSON files is changed, and prompts.
@@ -96,15 +96,7 @@ fn model_that_does_not_fit_on_the_disk_is_not_begun() {
 #[test]
 fn model_whose_logits_overflow_is_named_as_bad_input() {
     let folder = changed("config.json", |_| ());
-    let path = folder.path().join("model/model.safetensors");
-    let mut bytes = fs::read(&path).unwrap();
-    let header = 8..8 + usize::try_from(u64::from_le_bytes(bytes[..8].try_into().unwrap())).unwrap();
-    let tensors: Value = serde_json::from_slice(&bytes[header.clone()]).unwrap();
-    let [from, to] = [0, 1]
-        .map(|end| &tensors["model.norm.weight"]["data_offsets"][end])
-        .map(|at| header.end + usize::try_from(at.as_u64().unwrap()).unwrap());
-    bytes[from..to].chunks_mut(4).for_each(|weight| weight.copy_from_slice(&f32::MAX.to_le_bytes()));
-    fs::write(&path, bytes).unwrap();
+    change_tensor(folder.path().join("model"), "model.norm.weight", |weights, _| weights.fill(f32::MAX));
     fs::write(folder.path().join("words.txt"), "horse\n").unwrap();
     let mut command = program("spag-play");
     command.current_dir(folder.path()).args(["--attacker_model_name_or_path", "model", "--data_path", "words.txt"]);
