@@ -14,6 +14,12 @@ pub(crate) fn check_in_place(file: &File, path: &Path) -> Result<()> {
     if in_place { Ok(()) } else { Err(Error::Removed { path: path.to_owned() }) }
 }
 
+/// Whether this open regular file is the one at `path`, and not behind a link.
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    let (own, found) = (file.metadata(), fs::symlink_metadata(path));
+    own.is_ok_and(|own| own.is_file() && found.is_ok_and(|found| is_same(&own, &found)))
+}
+
 #[cfg(unix)]
 fn is_same(a: &fs::Metadata, b: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -1,14 +1,16 @@
 //! Temporary names of files that are being written: `.NAME.PROCESS.tmp` in the folder of NAME.
 //!
-//! A process locks its temporary file as long as it writes it, so one that nobody has locked is a leftover of a killed
-//! process. File systems without locks keep leftovers.
+//! A process locks its temporary file as long as it writes it, so an unlocked one is a leftover of a killed process. File
+//! systems without locks keep leftovers.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
+
+use crate::leftovers::remove_unlocked_files;
 
 /// Tries to create a file that a process which looks for leftovers does not take for one.
 const TRIES: usize = 50;
@@ -29,16 +31,10 @@ pub(crate) fn create(path: &Path, name: &OsStr) -> io::Result<(File, PathBuf)> {
     Ok((File::create(&temporary)?, temporary))
 }
 
-/// Deletes the temporary files of `path` that killed processes have left. Best effort: they are only in the way.
+/// Deletes the temporary files of `path` that killed processes have left.
 pub(crate) fn remove_leftovers(path: &Path, name: &OsStr) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten().filter(|entry| is_temporary(&entry.file_name(), name)) {
-        let file = File::options().write(true).open(entry.path());
-        if file.is_ok_and(|file| file.try_lock().is_ok()) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
+    remove_unlocked_files(folder, |found| is_temporary(found, name));
 }
 
 fn file_name(name: &OsStr, process: &str) -> OsString {
@@ -60,6 +56,8 @@ fn is_temporary(found: &OsStr, name: &OsStr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::write_atomically;
 

@@ -1,11 +1,12 @@
 //! A file with the run's token for the ranks of one machine, which only its user can read.
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::OFlags;
 
 use super::Token;
 use crate::{Error, Result};
@@ -36,11 +37,11 @@ impl TokenFile {
         make_folder(folder)?;
         let path = path(folder, port);
         let beside = folder.join(format!("port-{port}.{}.new", std::process::id()));
-        remove_stale(folder);
+        spag_io::remove_unlocked_files(folder, is_token_file);
         // An earlier process may have had this process ID.
         let _ = std::fs::remove_file(&beside);
         let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside).and_then(|mut file| {
-            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            file.try_lock()?;
             file.write_all(token.text().as_bytes())?;
             std::fs::rename(&beside, &path)?;
             Ok(file)
@@ -69,8 +70,9 @@ impl TokenFile {
             Err(error) => return Err(wrong(folder, error.to_string())),
         }
         let path = path(folder, port);
-        let no_links = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-        let file = match OpenOptions::new().read(true).custom_flags(no_links).open(&path) {
+        // Follows no link, and does not wait for the other end of a named pipe.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(wrong(&path, error.to_string())),
@@ -82,22 +84,6 @@ impl TokenFile {
 impl Drop for TokenFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// Removes token files of processes that were killed. What cannot be removed is left.
-fn remove_stale(folder: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let is_token = name.to_str().is_some_and(|name| name.starts_with("port-") && name.ends_with(".token"));
-        let no_links = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-        if is_token
-            && entry.file_type().is_ok_and(|kind| kind.is_file())
-            && let Ok(file) = OpenOptions::new().read(true).custom_flags(no_links).open(entry.path())
-            && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        {
-            let _ = std::fs::remove_file(entry.path());
-        }
     }
 }
 
@@ -119,6 +105,11 @@ fn folder() -> PathBuf {
 
 fn path(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!("port-{port}.token"))
+}
+
+/// Whether a file of this name is a [`path`].
+fn is_token_file(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with("port-") && name.ends_with(".token"))
 }
 
 fn make_folder(folder: &Path) -> Result<()> {
@@ -203,6 +194,9 @@ mod tests {
         std::fs::remove_file(&file.path).unwrap();
         symlink("/etc/hostname", &file.path).unwrap();
         assert!(TokenFile::read_in(&folder, 7).is_err());
+        std::fs::remove_file(&file.path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file.path).status().unwrap().success());
+        assert!(message(TokenFile::read_in(&folder, 7)).contains("not a file or folder"));
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
         assert!(message(TokenFile::read_in(&folder, 7)).contains("mode 755"));
         assert!(TokenFile::write_in(&folder, 7, &Token::random().unwrap()).is_err());
