@@ -90,8 +90,8 @@ pub fn say(text: impl std::fmt::Display) -> Result<()> {
     }
 }
 
-/// Writes one message to standard error: at most 8 KiB of it, with controls of terminals escaped and
-/// later lines indented. A closed stderr is ignored.
+/// Writes one message to standard error: at most 8 KiB of it, with controls of terminals escaped and later lines indented.
+/// A closed stderr is ignored.
 pub fn note(message: impl std::fmt::Display) {
     let message = message.to_string();
     let _ = writeln!(io::stderr().lock(), "{}", spag_io::escape_lines(&spag_io::abridge(&message, MAX_MESSAGE)));

@@ -13,8 +13,9 @@ use crate::whole::read_whole;
 
 /// A file that replaces the one at its path only when it is complete.
 ///
-/// If it is dropped without [`AtomicFile::commit`], it leaves nothing behind; what a killed process has left of the same
-/// file is deleted by the next one that writes it. A symbolic link is kept and its target is replaced. A path that is not a regular file (`/dev/stdout`, a named pipe) is written to directly.
+/// If it is dropped without [`AtomicFile::commit`], it leaves nothing behind. The next process that writes the file deletes
+/// what a killed process has left of it. A symbolic link is kept and its target is replaced. A path that is not a regular
+/// file (`/dev/stdout`, a named pipe) is written to directly.
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Files of rows that nobody should write: errors name the file and the row, in one short line.
+//! Damaged and hostile files of rows: errors name the file and the row, in one short line.
 
 use std::fs;
 use std::path::PathBuf;

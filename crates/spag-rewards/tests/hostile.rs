@@ -1,4 +1,4 @@
-//! Files and settings that nobody should use for credit assignment: refused by name, and nothing is replaced.
+//! Damaged and hostile files and settings of credit assignment: refused by name, and nothing is replaced.
 
 use std::fs;
 use std::num::NonZeroUsize;

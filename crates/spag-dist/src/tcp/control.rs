@@ -22,20 +22,15 @@ const MISMATCH_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Message {
     /// How many collectives ranks have started, as far as the sender knows, from rank `first` on.
-    Heartbeat {
-        first: usize,
-        started: Vec<u64>,
-    },
+    Heartbeat { first: usize, started: Vec<u64> },
     /// The group has failed.
     Failed(Error),
     /// A neighbour of the sender seems to be lost.
     Suspect(Error),
+    /// Two ranks run different collectives.
     Mismatch(Mismatch),
     /// A rank has left the group after this many collectives.
-    Left {
-        rank: usize,
-        after: u64,
-    },
+    Left { rank: usize, after: u64 },
 }
 
 /// As collective `sequence`, `rank` runs `own` and its `neighbour` runs `theirs`.

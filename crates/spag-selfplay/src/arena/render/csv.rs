@@ -12,8 +12,8 @@ const COLUMNS: &str = "player,opponent,seat,games,wins,decided,win_rate,win_rate
 ///
 /// A row is a player's result in a seat (`attacker`, `defender` or `both`) against an opponent, or against all opponents
 /// if the column is empty: first the players, then the pairings from both sides. Rates are shares of the decided games,
-/// 0–1. A name that spreadsheets would take for a formula begins with an apostrophe. Ratings are in the players' rows of both seats. The last row has no player: it holds the attackers of all games
-/// and the advantage of their seat.
+/// 0–1. A name that spreadsheets would take for a formula begins with an apostrophe. Ratings are in the players' rows of
+/// both seats. The last row has no player: it holds the attackers of all games and the advantage of their seat.
 ///
 /// # Errors
 /// [`Error::Render`], which no table of this crate causes.
@@ -73,6 +73,7 @@ fn plain_text(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::table::tests::example;
 
     #[test]
     fn names_are_no_formulas() {
@@ -89,7 +90,6 @@ mod tests {
         }
         assert_eq!(plain_text("im-2"), "im-2");
     }
-    use crate::arena::table::tests::example;
 
     #[test]
     fn csv_quotes_names_and_has_a_row_for_each_side() {
