@@ -173,8 +173,12 @@ fn killed_rank_is_named_and_not_the_ranks_that_lost_it() {
         assert!(err.contains("rank 1 failed first: killed by SIGKILL (signal 9)"), "{err}");
         wait_until_gone(&pids);
     }
-    let late = "[ $RANK = 0 ] && exit 3; sleep 0.05; exit 9";
-    let (_, err) = run(&mut launch(&["--nproc_per_node", "2"], late), 9);
+    // Rank 1 exits as soon as the launcher has noticed that rank 0 has: until then, the process of rank 0 is a zombie.
+    let late = "[ $RANK = 0 ] && echo $$ > $OTHER && exit 3; \
+                while [ ! -s $OTHER ] || kill -0 $(cat $OTHER) 2>/dev/null; do sleep 0.01; done; exit 9";
+    let folder = tempfile::tempdir().unwrap();
+    let mut late = launch(&["--nproc_per_node", "2"], late);
+    let (_, err) = run(late.env("OTHER", folder.path().join("other")), 9);
     assert!(err.contains("rank 1 failed first: exit code 9"), "{err}");
     let (_, err) = run(&mut launch(&["--nproc_per_node", "2"], "[ $RANK = 0 ] && exit 3; sleep 1000"), 1);
     assert!(err.contains("rank 0 failed first: exit code 3 (it lost another rank"), "{err}");

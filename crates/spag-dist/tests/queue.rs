@@ -3,11 +3,13 @@
 mod ranks;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use ranks::{Launch, Rank, report};
 use spag_dist::queue::{Assignment, Queue};
 use spag_dist::{ProcessGroup, TcpGroup};
+use spag_tests::wait_until;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -29,6 +31,7 @@ fn rank_process() {
         Err(error) => return report(error),
     };
     let pause = Duration::from_millis(number("TEST_PAUSE") as u64);
+    let mut meeting = std::env::var_os("TEST_MEETING");
     let mut held = Vec::new();
     loop {
         match queue.next(16) {
@@ -46,6 +49,10 @@ fn rank_process() {
                 return report("finished");
             }
             Err(error) => return report(error),
+        }
+        if let Some(folder) = meeting.take() {
+            std::fs::write(Path::new(&folder).join(env.rank.to_string()), "").unwrap();
+            wait_until("all ranks hold items", LONG, || std::fs::read_dir(&folder).unwrap().count() == env.world_size);
         }
         for item in held.drain(..) {
             std::thread::sleep(pause);
@@ -92,7 +99,9 @@ fn finished(ranks: &mut [Rank], without: &[usize]) -> (Vec<usize>, BTreeMap<usiz
 #[test]
 fn items_are_done_once_and_by_all_ranks() {
     for size in [1, 2, 4] {
-        let launch = launch(size, 300, 2);
+        // No rank does an item until all ranks hold some.
+        let meeting = tempfile::tempdir().unwrap();
+        let launch = launch(size, 300, 2).with("TEST_MEETING", meeting.path().display());
         let (by_rank, times) = finished(&mut launch.start(), &[]);
         assert_eq!(times, (0..300).map(|item| (item, 1)).collect(), "{size} ranks");
         assert!(by_rank.iter().all(|count| *count > 0), "{by_rank:?}");

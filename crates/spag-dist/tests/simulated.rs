@@ -50,24 +50,40 @@ fn display_shows_the_assumptions() {
     assert_eq!(slow().to_string().matches("GB/s").count(), 1);
 }
 
-#[test]
-fn computing_hides_communication_and_collectives_are_serial() {
+/// How long it takes to start two all-reduces, to complete both while computing, and to complete a reduce-scatter.
+fn measured() -> [Duration; 3] {
     let group = Simulated::new(2, slow());
     let begin = Instant::now();
     // 0.2 s each.
     let pending: Vec<Pending> = (0..2).map(|_| group.start(Collective::AllReduce(zeros(200_000))).unwrap()).collect();
-    assert!(begin.elapsed() < Duration::from_millis(150), "start does not wait");
+    let started = begin.elapsed();
     std::thread::sleep(Duration::from_millis(300));
     pending.into_iter().for_each(|pending| pending.wait().unwrap());
     let both = begin.elapsed();
-    assert!(both >= Duration::from_millis(400) && both < Duration::from_millis(650), "{both:?}");
     // The links are idle now.
     let begin = Instant::now();
     group.reduce_scatter(&zeros(200_000)).unwrap();
     let one = begin.elapsed();
-    assert!(one >= Duration::from_millis(100) && one < Duration::from_millis(350), "{one:?}");
     // Two all-reduces of 200 kB over two ranks, and a reduce-scatter of half the traffic.
     assert_eq!(group.traffic(), Traffic { sent: 500_000, received: 500_000 });
+    [started, both, one]
+}
+
+#[test]
+fn computing_hides_communication_and_collectives_are_serial() {
+    let ms = Duration::from_millis;
+    // Other work of the machine only adds time, so one of several tries has to be fast.
+    let mut tries = Vec::new();
+    for _ in 0..20 {
+        let [started, both, one] = measured();
+        tries.push([started, both, one]);
+        assert!(both >= ms(400) && one >= ms(100), "{tries:?}");
+        // Starting does not wait.
+        if started < ms(150) && both < ms(650) && one < ms(350) {
+            return;
+        }
+    }
+    panic!("too slow: {tries:?}");
 }
 
 #[test]
