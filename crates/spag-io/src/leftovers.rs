@@ -38,13 +38,14 @@ fn open(path: &Path) -> io::Result<File> {
     options.write(true).open(path)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::collections::BTreeSet;
     use std::os::unix::fs::symlink;
-    use std::process::Command;
     use std::sync::mpsc::channel;
     use std::time::Duration;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
 
@@ -58,7 +59,8 @@ mod tests {
         fs::create_dir(path("folder.left")).unwrap();
         symlink(path("target"), path("link.left")).unwrap();
         symlink(path("absent"), path("broken.left")).unwrap();
-        assert!(Command::new("mkfifo").arg(path("pipe.left")).status().unwrap().success());
+        // Without a process: a child would hold the locks of other tests for a moment.
+        mknodat(CWD, path("pipe.left"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let locked = File::open(path("locked.left")).unwrap();
         locked.lock().unwrap();
         // In a thread, since opening the pipe would never return.
