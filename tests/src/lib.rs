@@ -6,6 +6,7 @@ mod ports;
 mod process;
 mod programs;
 mod ranks;
+pub mod torch_archive;
 
 pub use files::{change_tensor, copy_folder, fixture, json, json_lines, root};
 pub use http::{Answer, Received, Server};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
+use spag_model::ShardSize;
 use spag_train::{
     DataOrder, FirstStepRate, IntervalStrategy, Placement, SchedulerType, Start, TrainConfig, TrainMethod, ZeroStage,
     limits,
@@ -131,6 +132,10 @@ pub(crate) struct TrainArgs {
     /// Keep only the N latest checkpoints [default: all].
     #[arg(long, value_name = "N", value_parser = flags::whole(limits::STEPS), help_heading = "Output")]
     pub(super) save_total_limit: Option<usize>,
+    /// Largest file of a saved model, such as 5GB, 200MB or a number of bytes. A larger model is written as several files with
+    /// an index.
+    #[arg(long, value_name = "SIZE", default_value = "5GB", help_heading = "Output")]
+    pub(super) max_shard_size: ShardSize,
     /// Resume from a checkpoint folder, or from the latest checkpoint in --output_dir (latest). Starts from scratch if there
     /// is no checkpoint yet, so latest is always safe to pass.
     #[arg(long, value_name = "DIR|latest", help_heading = "Output")]
@@ -191,6 +196,7 @@ impl TrainArgs {
             save_strategy: self.save_strategy,
             save_steps: self.save_steps,
             save_total_limit: self.save_total_limit,
+            max_shard_size: self.max_shard_size,
             evaluation_strategy: self.evaluation_strategy(),
             eval_steps: self.eval_steps,
             per_device_eval_batch_size: self.per_device_eval_batch_size,

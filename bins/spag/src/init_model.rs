@@ -4,7 +4,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use spag_model::{Layout, ModelConfig, SpecialIds, Tokenizer, WeightDtype, WriteOptions, write_random_model};
+use spag_model::{
+    Layout, ModelConfig, ShardSize, SpecialIds, Tokenizer, WeightDtype, WriteOptions, python_files, write_random_model,
+};
 
 use spag_cli::{Error, Result, exit, threads};
 
@@ -25,6 +27,10 @@ pub(crate) struct InitModelArgs {
     /// Number format of the weights: f32 or bf16.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     dtype: WeightDtype,
+    /// Largest file of weights, such as 5GB, 200MB or a number of bytes. A larger model is written as several files with an
+    /// index.
+    #[arg(long, value_name = "SIZE", default_value = "5GB")]
+    max_shard_size: ShardSize,
     /// Folder of the checkpoint.
     #[arg(long, value_name = "DIR")]
     output_dir: PathBuf,
@@ -38,7 +44,8 @@ pub(crate) fn run(args: InitModelArgs) -> Result<()> {
     let is_missing = beside.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
     let path = args.tokenizer.or_else(|| (!is_missing).then_some(beside));
     let tokenizer = path.map(|path| tokenizer(&path, &config, &args.config)).transpose()?;
-    write_random_model(&config, args.seed, tokenizer.as_ref(), &args.output_dir, WriteOptions::new(args.dtype))?;
+    let options = WriteOptions::new(args.dtype).sharded(args.max_shard_size);
+    write_random_model(&config, args.seed, tokenizer.as_ref(), &args.output_dir, options)?;
     let without = if tokenizer.is_some() { "" } else { ", without a tokenizer" };
     exit::say(format_args!(
         "{} parameters drawn from seed {} in {}{without}",
@@ -60,5 +67,6 @@ fn tokenizer(path: &Path, config: &ModelConfig, config_path: &Path) -> Result<To
             format!("it has {pieces} pieces, more than the {rows} of vocab_size in {}", config_path.display());
         return Err(Error::BadValue { flag: format!("--tokenizer {}", path.display()), problem });
     }
-    Ok(tokenizer)
+    let folder = config_path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(tokenizer.with_files(python_files(folder)?))
 }

@@ -46,6 +46,14 @@ pub enum Error {
         /// The parser's error.
         reason: String,
     },
+    /// A file of weights in PyTorch's format that is damaged, hostile, or of another kind.
+    #[error("{path}: not a PyTorch file of weights: {reason}", path = path.display())]
+    Torch {
+        /// The file.
+        path: PathBuf,
+        /// The cause, and a remedy if there is one.
+        reason: String,
+    },
     /// A tensor of the architecture is missing from the checkpoint.
     #[error("{path}: tensor `{name}` is missing; the configuration asks for {layers} layers, does config.json belong to these weights?", path = path.display())]
     MissingTensor {
@@ -195,6 +203,7 @@ impl Classify for Error {
             | Self::Config(_)
             | Self::MissingFile { .. }
             | Self::Safetensors { .. }
+            | Self::Torch { .. }
             | Self::MissingTensor { .. }
             | Self::Shape { .. }
             | Self::Dtype { .. }

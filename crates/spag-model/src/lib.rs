@@ -44,9 +44,9 @@ mod generate;
 mod tokenizer;
 
 pub use checkpoint::{
-    Checkpoint, DtypeChoice, LoadOptions, WeightDtype, WriteOptions, WrittenFile, check_checkpoint, load_model,
-    load_model_with, load_tokenizer, read_buffers, read_tensors, save_checkpoint, save_model, weights_digest,
-    write_buffers, write_random_model,
+    Checkpoint, DtypeChoice, LoadOptions, ShardSize, WeightDtype, WriteOptions, WrittenFile, check_checkpoint,
+    load_model, load_model_with, load_tokenizer, python_files, read_buffers, read_tensors, save_checkpoint, save_model,
+    weights_digest, write_buffers, write_random_model,
 };
 pub use config::{Architecture, Biases, HeadNorm, ModelConfig, OutputHead, Position, Projections, Rope, RopeScaling};
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};

@@ -8,7 +8,7 @@ use spag_model::{
     Checkpoint, DtypeChoice, Error, FlatBuffers, Layout, LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions,
     load_model, load_model_with, read_buffers, save_model, write_buffers, write_random_model,
 };
-use spag_tests::fixture;
+use spag_tests::{copy_folder, fixture};
 
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -53,6 +53,70 @@ fn write_random_model_includes_the_tokenizer() {
     let model = Model::init(&config, 3).unwrap();
     Checkpoint { model, tokenizer }.save(drawn.path(), options).unwrap();
     assert!(files(streamed.path()) == files(drawn.path()));
+}
+
+/// Names of the weight files of a folder.
+fn weight_files(dir: &Path) -> Vec<String> {
+    files(dir).into_keys().filter(|name| name.contains("safetensors")).collect()
+}
+
+#[test]
+fn what_is_left_of_an_earlier_checkpoint_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let others = ["model-1-of-2.safetensors", "other-00001-of-00009.safetensors", "model-00001-of-00009.bin"];
+    others.iter().for_each(|name| std::fs::write(dir.path().join(name), "kept").unwrap());
+    // Another number of shards each time; of a model with other weights.
+    for (seed, max_shard_bytes) in
+        [(1, 100_000), (2, 200_000), (3, u64::MAX), (4, 200_000), (5, 1), (6, 1), (7, 100_000)]
+    {
+        let options = WriteOptions { dtype: WeightDtype::F32, max_shard_bytes };
+        let expected = Model::init(&config(), seed).unwrap();
+        let written = save_model(&expected, dir.path(), options).unwrap();
+        assert!(values(load_model(dir.path()).unwrap().parameters()) == values(expected.parameters()), "{seed}");
+        let index = (written.len() > 1).then(|| "model.safetensors.index.json".to_owned());
+        let mut names: Vec<String> = written.into_iter().map(|file| file.name).chain(index).collect();
+        names.extend(others.iter().filter(|name| name.contains("safetensors")).map(|name| (*name).to_owned()));
+        names.sort_unstable();
+        assert_eq!(weight_files(dir.path()), names, "{seed}");
+    }
+}
+
+#[test]
+fn interrupted_saves_leave_no_mixture() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = WriteOptions { dtype: WeightDtype::F32, max_shard_bytes: 100_000 };
+    let shards = save_model(&Model::init(&config(), 1).unwrap(), dir.path(), options).unwrap();
+    // The same shards of another model; the second one cannot be written.
+    let second = dir.path().join(&shards[1].name);
+    std::fs::remove_file(&second).unwrap();
+    std::fs::create_dir(&second).unwrap();
+    save_model(&Model::init(&config(), 2).unwrap(), dir.path(), options).unwrap_err();
+    std::fs::remove_dir(&second).unwrap();
+    let error = load_model(dir.path()).unwrap_err();
+    assert!(matches!(error, Error::MissingFile { .. }), "{error}");
+}
+
+#[test]
+fn folders_carry_the_python_files_of_their_source() {
+    let source = tempfile::tempdir().unwrap();
+    copy_folder(fixture("tiny-llama"), source.path());
+    let code = [("configuration_baichuan.py", "class Configuration: pass\n"), ("modeling_baichuan.py", "import os\n")];
+    code.iter().for_each(|(name, text)| std::fs::write(source.path().join(name), text).unwrap());
+    std::fs::write(source.path().join("notes.txt"), "not carried").unwrap();
+    std::fs::create_dir(source.path().join("folder.py")).unwrap();
+    let saved = tempfile::tempdir().unwrap();
+    let checkpoint = Checkpoint::load(source.path()).unwrap();
+    // Read with the tokenizer: the source may be gone by then.
+    drop(source);
+    checkpoint.save(saved.path(), WriteOptions::new(WeightDtype::F32)).unwrap();
+    for (name, text) in code {
+        assert_eq!(std::fs::read_to_string(saved.path().join(name)).unwrap(), text);
+    }
+    assert!(!saved.path().join("notes.txt").exists() && !saved.path().join("folder.py").exists());
+    let large = std::fs::File::create(saved.path().join("large.py")).unwrap();
+    large.set_len(100 << 20).unwrap();
+    let error = Checkpoint::load(saved.path()).unwrap_err().to_string();
+    assert!(error.contains("large.py"), "{error}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use spag_model::{ModelConfig, SpecialIds, Tokenizer, load_model, load_tokenizer};
+use spag_tests::torch_archive::archive;
 use spag_tests::{copy_folder, fixture, run, train_command};
 use spag_train::{SavedRun, latest_checkpoint};
 
@@ -15,7 +16,9 @@ fn model_file(name: &str) -> Vec<u8> {
 
 /// Lets a parser see the target's input in place of one file of a folder.
 fn in_place(target: &Target, folder: &Path, file: &str, parse: impl Fn(&Path)) {
-    copy_folder(fixture("tiny-llama"), folder);
+    if !folder.exists() {
+        copy_folder(fixture("tiny-llama"), folder);
+    }
     target.run(|bytes| {
         fs::write(folder.join(file), bytes).unwrap();
         parse(folder);
@@ -40,6 +43,39 @@ fn safetensors() {
     in_place(&target, &folder, "model.safetensors", |folder| {
         let _ = load_model(folder);
     });
+}
+
+/// Weights in PyTorch's format: whole archives, and pickles in an archive that is otherwise right.
+#[test]
+fn pytorch_archives_and_pickles() {
+    let names = ["f32", "bf16", "module", "parameter", "protocol4", "part_of_a_storage", "shared", "f8", "command"];
+    let archives = names.map(|name| fs::read(fixture(format!("torch/{name}.bin"))).unwrap());
+    let parse = |folder: &Path| {
+        let _ = load_model(folder);
+    };
+    let target = Target::new("pytorch_archive", archives.to_vec());
+    let folder = target.folder().join("model");
+    without_weights(&folder);
+    in_place(&target, &folder, "pytorch_model.bin", parse);
+    // The pickle is the first entry of these archives, and stored.
+    let pickles = archives.map(|archive| {
+        let start = archive.windows(2).position(|window| window == b"\x80\x02" || window == b"\x80\x04").unwrap();
+        let end = archive.windows(4).position(|window| window == b"PK\x07\x08").unwrap();
+        archive[start..end].to_vec()
+    });
+    let target = Target::new("pytorch_pickle", pickles.to_vec());
+    let folder = target.folder().join("model");
+    without_weights(&folder);
+    target.run(|pickle| {
+        fs::write(folder.join("pytorch_model.bin"), archive(&[("a/data.pkl", pickle), ("a/data/0", &[0; 96])]))
+            .unwrap();
+        parse(&folder);
+    });
+}
+
+fn without_weights(folder: &Path) {
+    copy_folder(fixture("tiny-llama"), folder);
+    fs::remove_file(folder.join("model.safetensors")).unwrap();
 }
 
 #[test]

@@ -2,7 +2,12 @@
 
 mod dtype;
 mod read;
+mod safetensors;
+mod shard_size;
+mod shards;
+mod source_files;
 mod tensor_file;
+mod torch;
 mod weight_file;
 mod weight_files;
 mod write;
@@ -19,8 +24,11 @@ pub use dtype::{DtypeChoice, WeightDtype};
 pub use read::{
     check_checkpoint, load_model, load_model_with, load_tokenizer, read_buffers, read_tensors, weights_digest,
 };
+pub use shard_size::ShardSize;
+pub use shards::write_buffers;
+pub use source_files::python_files;
 pub use tensor_file::WrittenFile;
-pub use write::{WriteOptions, save_checkpoint, save_model, write_buffers, write_random_model};
+pub use write::{WriteOptions, save_checkpoint, save_model, write_random_model};
 
 /// Device and number format of a loaded checkpoint.
 #[derive(Clone, Debug)]
@@ -48,7 +56,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Reads `config.json`, the tokenizer and the weights (`model.safetensors`, or shards with an index) as f32 on the CPU.
+    /// Reads `config.json`, the tokenizer and the weights (`model.safetensors` or `pytorch_model.bin`, or shards of either
+    /// with an index) as f32 on the CPU.
     ///
     /// # Errors
     /// A missing or malformed file, tensors that are missing, misshapen, not used or not finite, or tokens outside the

@@ -1,4 +1,4 @@
-//! Reads weights from one safetensors file or from shards with an index, one tensor at a time.
+//! Reads weights from one file or from shards with an index, one tensor at a time.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::tensor_file::read_chunks;
 use super::weight_file::{Stored, WeightFile};
 use super::weight_files::{self, WeightFiles};
-use super::{LoadOptions, WeightDtype};
+use super::{LoadOptions, WeightDtype, python_files};
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::memory;
@@ -20,15 +20,16 @@ use crate::ops::cpu;
 use crate::params::{FlatBuffers, Layout};
 use crate::tokenizer::{SpecialIds, Tokenizer};
 
-/// Reads the tokenizer of a checkpoint folder.
+/// Reads the tokenizer of a checkpoint folder, with the files that a saved folder carries.
 ///
 /// # Errors
 /// A missing or malformed file, or special tokens outside the model's vocabulary.
 pub fn load_tokenizer(dir: impl AsRef<Path>) -> Result<Tokenizer> {
     let dir = dir.as_ref();
     let config = read_config(dir)?;
-    Tokenizer::from_dir(dir, SpecialIds { bos: config.bos_token_id, eos: config.eos_token_ids.first().copied() })?
-        .for_embeddings(config.architecture.vocab_size)
+    let ids = SpecialIds { bos: config.bos_token_id, eos: config.eos_token_ids.first().copied() };
+    let tokenizer = Tokenizer::from_dir(dir, ids)?.for_embeddings(config.architecture.vocab_size)?;
+    Ok(tokenizer.with_files(python_files(dir)?))
 }
 
 /// Reads a model without its tokenizer, e.g. a reference model, as f32 on the CPU.

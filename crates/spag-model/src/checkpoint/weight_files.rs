@@ -1,14 +1,13 @@
-//! The safetensors files of a folder: one file, or the shards of an index. Every tensor in them is used, or is known to
-//! be of no use, or is an error.
+//! The weight files of a folder: one file, or the shards of an index. Every tensor in them is used, or is known to be of
+//! no use, or is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-use safetensors::tensor::TensorInfo;
 use spag_io::{quote, read_whole};
 
-use super::weight_file::{Stored, Values, WeightFile};
+use super::weight_file::{Format, Stored, TensorInfo, Values, WeightFile};
 use crate::error::{Error, Result};
 use crate::params::Layout;
 
@@ -17,26 +16,46 @@ const MAX_INDEX: u64 = 64 << 20;
 /// Buffers that older versions of transformers saved. They follow from the configuration.
 const COMPUTED: [&str; 3] = [".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"];
 const HEAD: &str = "lm_head.weight";
+/// The stem of a model's weights.
+const MODEL: &str = "model";
+
+/// Which files hold the weights of a folder.
+struct Found {
+    format: Format,
+    paths: Vec<PathBuf>,
+    /// The index and what it says, for shards.
+    index: Option<(PathBuf, BTreeMap<String, String>)>,
+}
 
 /// Paths of the files of `stem`: the single file, or all shards of the index.
 pub(super) fn paths(dir: &Path, stem: &str) -> Result<Vec<PathBuf>> {
-    let single = dir.join(format!("{stem}.safetensors"));
-    if exists(&single)? {
-        return Ok(vec![single]);
+    Ok(find(dir, stem)?.paths)
+}
+
+/// Finds the files of `stem`. A model may also be in PyTorch's format; safetensors come first, as in transformers.
+fn find(dir: &Path, stem: &str) -> Result<Found> {
+    let torch = (stem == MODEL).then_some((Format::Torch, "pytorch_model"));
+    for (format, stem) in [(Format::Safetensors, stem)].into_iter().chain(torch) {
+        let single = dir.join(format!("{stem}{}", format.extension()));
+        if exists(&single)? {
+            return Ok(Found { format, paths: vec![single], index: None });
+        }
+        let index = dir.join(format!("{stem}{}.index.json", format.extension()));
+        if exists(&index)? {
+            let map = read_index(&index, format)?;
+            let shards: BTreeSet<&String> = map.values().collect();
+            let paths = shards.into_iter().map(|shard| dir.join(shard)).collect();
+            return Ok(Found { format, paths, index: Some((index, map)) });
+        }
     }
-    let index = dir.join(format!("{stem}.safetensors.index.json"));
-    if exists(&index)? {
-        let shards: BTreeSet<String> = read_index(&index)?.into_values().collect();
-        return Ok(shards.into_iter().map(|shard| dir.join(shard)).collect());
-    }
-    if stem != "model" {
+    if stem != MODEL {
+        let single = dir.join(format!("{stem}{}", Format::Safetensors.extension()));
         return Err(spag_io::Error::io(&single)(ErrorKind::NotFound.into()).into());
     }
     Err(Error::MissingFile {
         path: dir.to_owned(),
         what: "weights",
-        expected: "model.safetensors, or model.safetensors.index.json with its shards \
-                   (pytorch_model.bin can be converted with transformers: save_pretrained)",
+        expected: "model.safetensors or pytorch_model.bin, or the index of either (.index.json) with its shards",
     })
 }
 
@@ -49,20 +68,21 @@ fn exists(path: &Path) -> Result<bool> {
 }
 
 /// The shard of every tensor. Shards lie in the folder of the index: another folder's files are not this checkpoint.
-fn read_index(path: &Path) -> Result<BTreeMap<String, String>> {
+fn read_index(path: &Path, format: Format) -> Result<BTreeMap<String, String>> {
     #[derive(serde::Deserialize)]
     struct Index {
         weight_map: BTreeMap<String, String>,
     }
-    let invalid = |reason: String| Error::Json { path: path.to_owned(), what: "safetensors index", reason };
+    let invalid = |reason: String| Error::Json { path: path.to_owned(), what: "index of weights", reason };
     let bytes = read_whole(path, MAX_INDEX)?;
     let Index { weight_map } = serde_json::from_slice(&bytes).map_err(|e| invalid(quote(&e.to_string())))?;
+    let extension = format.extension();
     for (name, shard) in &weight_map {
         let mut parts = Path::new(shard).components();
         let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
-        if !is_name || !shard.ends_with(".safetensors") {
+        if !is_name || !shard.ends_with(extension) {
             return Err(invalid(format!(
-                "tensor `{}` is said to be in \"{}\"; expected the name of a .safetensors file in the same folder",
+                "tensor `{}` is said to be in \"{}\"; expected the name of a {extension} file in the same folder",
                 quote(name),
                 quote(shard)
             )));
@@ -81,19 +101,18 @@ pub(super) struct WeightFiles {
 impl WeightFiles {
     /// Opens the files of `stem` ("model" for a model's weights) and checks their headers.
     pub(super) fn open(dir: &Path, stem: &str) -> Result<Self> {
-        let files = paths(dir, stem)?.iter().map(|path| WeightFile::open(path)).collect::<Result<Vec<_>>>()?;
-        let index = dir.join(format!("{stem}.safetensors.index.json"));
-        let single = format!("{stem}.safetensors");
-        if files.iter().any(|file| !file.path.ends_with(&single)) {
-            for (name, shard) in read_index(&index)? {
+        let Found { format, paths, index } = find(dir, stem)?;
+        let files = paths.iter().map(|path| WeightFile::open(path, format)).collect::<Result<Vec<_>>>()?;
+        if let Some((index, map)) = index {
+            for (name, shard) in map {
                 let file = files.iter().find(|file| file.path.ends_with(&shard));
                 if !file.is_some_and(|file| file.contains(&name)) {
                     let reason = format!("it says that tensor `{}` is in {shard}, which lacks it", quote(&name));
-                    return Err(Error::Json { path: index, what: "safetensors index", reason });
+                    return Err(Error::Json { path: index, what: "index of weights", reason });
                 }
             }
         }
-        let values = if matches!(stem, "model" | "master") { Values::Finite } else { Values::Any };
+        let values = if matches!(stem, MODEL | "master") { Values::Finite } else { Values::Any };
         Ok(Self { dir: dir.to_owned(), files, values })
     }
 
@@ -136,18 +155,18 @@ impl WeightFiles {
             }
         }
         let is_tied = !missing.contains_key(HEAD);
-        let mut unused: Option<(&Path, String)> = None;
+        let mut unused: Option<(&Path, &str)> = None;
         let mut others = 0;
         for file in &self.files {
             for (name, info) in file.tensors() {
-                if let Some(at) = missing.remove(name.as_str()) {
+                if let Some(at) = missing.remove(name) {
                     let expected = &layout.layers[at.0].views[at.1].shape;
                     if info.shape != *expected {
-                        let (path, expected) = (self.dir.clone(), expected.clone());
-                        return Err(Error::Shape { path, name, found: info.shape, expected });
+                        let (path, name) = (self.dir.clone(), name.to_owned());
+                        return Err(Error::Shape { path, name, found: info.shape.clone(), expected: expected.clone() });
                     }
-                    file.check_dtype(&name, &info)?;
-                    each(file, &name, &info, at)?;
+                    file.check_dtype(name, info)?;
+                    each(file, name, info, at)?;
                 } else if COMPUTED.iter().any(|end| name.ends_with(end)) || (is_tied && name == HEAD) {
                     continue;
                 } else if unused.is_some() {
@@ -161,9 +180,7 @@ impl WeightFiles {
             return Err(Error::MissingTensor { path: self.dir.clone(), name: name.to_owned(), layers });
         }
         match unused {
-            Some((path, name)) => {
-                Err(Error::UnusedTensor { path: path.to_owned(), name: quote(&name), others, layers })
-            }
+            Some((path, name)) => Err(Error::UnusedTensor { path: path.to_owned(), name: quote(name), others, layers }),
             None => Ok(()),
         }
     }

@@ -1,16 +1,15 @@
-//! Writes checkpoints: safetensors in a given number format, sharded if large, each file atomically.
+//! Writes checkpoints: the tokenizer's files, `config.json` and the weights in a given number format.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use candle_core::{Device, Tensor};
+use candle_core::Device;
 use rustix::fs::statvfs;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use spag_io::write_atomically;
 
-use super::WeightDtype;
-use super::tensor_file::{self, TensorEntry, TensorProvider, WrittenFile};
+use super::shards::{write_buffers, write_tensors};
+use super::tensor_file::WrittenFile;
+use super::{ShardSize, WeightDtype};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::memory;
@@ -23,14 +22,19 @@ use crate::tokenizer::Tokenizer;
 pub struct WriteOptions {
     /// Number format of the weights.
     pub dtype: WeightDtype,
-    /// Maximum bytes of a shard.
+    /// Maximum bytes of a shard: see [`ShardSize`].
     pub max_shard_bytes: u64,
 }
 
 impl WriteOptions {
     /// A given number format, with Hugging Face's default of 5 GB per shard.
     pub fn new(dtype: WeightDtype) -> Self {
-        Self { dtype, max_shard_bytes: 5_000_000_000 }
+        Self { dtype, max_shard_bytes: ShardSize::default().bytes() }
+    }
+
+    /// With shards of another size.
+    pub fn sharded(self, size: ShardSize) -> Self {
+        Self { max_shard_bytes: size.bytes(), ..self }
     }
 }
 
@@ -121,82 +125,4 @@ fn config_json(mut keys: Map<String, Value>, dtype: WeightDtype) -> String {
     }
     // Serializing plain numbers and strings cannot fail.
     serde_json::to_string_pretty(&keys).unwrap_or_default() + "\n"
-}
-
-/// Writes all tensors of `source` (weights, master weights, moments) under their Hugging Face names to
-/// `stem.safetensors`, or to shards with an index. Layers are unsharded once, in order.
-///
-/// # Errors
-/// The folder cannot be written, or a failure of the weight source.
-pub fn write_buffers(
-    source: &dyn WeightSource,
-    dir: impl AsRef<Path>,
-    stem: &str,
-    options: WriteOptions,
-) -> Result<Vec<WrittenFile>> {
-    let layout = source.layout();
-    // The unsharded layer, kept until all of its views are written.
-    let current: RefCell<Option<(usize, Tensor)>> = RefCell::default();
-    let written = write_tensors(layout, dir.as_ref(), stem, options, &|layer, view| {
-        let mut current = current.borrow_mut();
-        let buffer = match current.take() {
-            Some((index, buffer)) if index == layer => buffer,
-            previous => {
-                if let Some((index, _)) = previous {
-                    source.reshard(index);
-                }
-                source.unshard(layer, Some(layer + 1).filter(|next| *next < layout.layers.len()))?
-            }
-        };
-        let tensor = layout.view(&buffer, layer, view);
-        *current = Some((layer, buffer));
-        tensor
-    });
-    if let Some((index, _)) = current.take() {
-        source.reshard(index);
-    }
-    written
-}
-
-/// Writes every tensor of `layout`, in order.
-fn write_tensors(
-    layout: &Layout,
-    dir: &Path,
-    stem: &str,
-    options: WriteOptions,
-    tensors: TensorProvider<'_>,
-) -> Result<Vec<WrittenFile>> {
-    let mut shards: Vec<Vec<TensorEntry<'_>>> = vec![Vec::new()];
-    let mut filled = 0u64;
-    for (l, layer) in layout.layers.iter().enumerate() {
-        for (v, view) in layer.views.iter().enumerate() {
-            let bytes = (view.len() * options.dtype.bytes()) as u64;
-            if filled > 0 && filled + bytes > options.max_shard_bytes {
-                shards.push(Vec::new());
-                filled = 0;
-            }
-            filled += bytes;
-            if let Some(shard) = shards.last_mut() {
-                shard.push((l, v, view));
-            }
-        }
-    }
-    let (single, index) = (format!("{stem}.safetensors"), format!("{stem}.safetensors.index.json"));
-    if let [shard] = shards.as_slice() {
-        let written = tensor_file::write(dir, &single, shard, options.dtype, tensors)?;
-        // Removes the unused index of an earlier checkpoint.
-        let _ = std::fs::remove_file(dir.join(index));
-        return Ok(vec![written]);
-    }
-    let (mut map, mut written, count) = (BTreeMap::new(), Vec::new(), shards.len());
-    for (number, shard) in shards.iter().enumerate() {
-        let file = format!("{stem}-{:05}-of-{count:05}.safetensors", number + 1);
-        written.push(tensor_file::write(dir, &file, shard, options.dtype, tensors)?);
-        map.extend(shard.iter().map(|(_, _, view)| (view.name.clone(), file.clone())));
-    }
-    let total = layout.len() * options.dtype.bytes();
-    let text = json!({"metadata": {"total_size": total}, "weight_map": map});
-    write_atomically(dir.join(index), format!("{text:#}\n"))?;
-    let _ = std::fs::remove_file(dir.join(single));
-    Ok(written)
 }

@@ -210,6 +210,11 @@ impl Tokenizer {
         self.inner.get_vocab_size(true)
     }
 
+    /// Carries further files, by name, into every checkpoint that is written with this tokenizer.
+    pub fn with_files(self, more: Vec<(String, Vec<u8>)>) -> Self {
+        Self { files: self.files.iter().cloned().chain(more).collect(), ..self }
+    }
+
     /// The tokenizer's files as they were read: (name, contents).
     pub(crate) fn files(&self) -> &[(String, Vec<u8>)] {
         &self.files

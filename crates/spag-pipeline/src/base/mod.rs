@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spag_game::PromptSet;
 use spag_io::{Progress, write_atomically, write_json_atomically, write_jsonl_atomically};
-use spag_model::{Checkpoint, Model, ModelConfig, SpecialIds, Tokenizer, WriteOptions};
+use spag_model::{Checkpoint, Model, ModelConfig, SpecialIds, Tokenizer};
 use spag_rewards::Sample;
 use spag_selfplay::Rate;
 use spag_train::{Record, TrainConfig, train_samples};
@@ -99,7 +99,7 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
     let mut metrics: Vec<Record> = Vec::new();
     let Checkpoint { model, tokenizer } = &checkpoint;
     let summary = train_samples(model, tokenizer, &samples, None, &train, &mut metrics, progress)?;
-    checkpoint.save(folder.path(), WriteOptions::new(train.dtype()))?;
+    checkpoint.save(folder.path(), train.write_options())?;
     write_jsonl_atomically(folder.path().join("base_metrics.jsonl"), &metrics)?;
 
     let probed = probes::probe(config, &lexicon, &prompts, checkpoint, progress)?;

@@ -14,11 +14,12 @@ use crate::position::Position;
 pub(crate) const FORMAT: u32 = 1;
 
 /// Settings that may change on resume, since they do not change any result.
-const CHANGEABLE: [&str; 8] = [
+const CHANGEABLE: [&str; 9] = [
     "logging_steps",
     "save_strategy",
     "save_steps",
     "save_total_limit",
+    "max_shard_size",
     "evaluation_strategy",
     "eval_steps",
     "per_device_eval_batch_size",

@@ -68,7 +68,7 @@ fn fill(dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<()> {
     let _ = fs::remove_dir_all(dir);
     let inner = dir.join(TRAINER_STATE);
     fs::create_dir_all(&inner).map_err(Error::io(&inner))?;
-    let options = WriteOptions::new(origin.config.dtype());
+    let options = origin.config.write_options();
     let mut files =
         save_checkpoint(trainer.network().config(), trainer.weights(), Some(origin.tokenizer), dir, options)?;
     for (stem, buffers) in trainer.state().optimizer_state() {

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use spag_io::{Ranged, in_range};
-use spag_model::{Activations, WeightDtype};
+use spag_model::{Activations, ShardSize, WeightDtype, WriteOptions};
 
 use crate::error::{Error, Result};
 
@@ -72,6 +72,9 @@ pub struct TrainConfig {
     /// The number of checkpoints to keep; `None` keeps all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub save_total_limit: Option<usize>,
+    /// The largest file of a saved model.
+    #[serde(skip_serializing_if = "ShardSize::is_default")]
+    pub max_shard_size: ShardSize,
     /// When the evaluation loss is computed.
     pub evaluation_strategy: IntervalStrategy,
     /// Steps between evaluations, for [`IntervalStrategy::Steps`]; `None` is `logging_steps`.
@@ -113,6 +116,7 @@ impl Default for TrainConfig {
             save_strategy: IntervalStrategy::Steps,
             save_steps: 500,
             save_total_limit: None,
+            max_shard_size: ShardSize::default(),
             evaluation_strategy: IntervalStrategy::No,
             eval_steps: None,
             per_device_eval_batch_size: 8,
@@ -169,6 +173,11 @@ impl TrainConfig {
     /// Number format of the parameters, in memory and in files.
     pub fn dtype(&self) -> WeightDtype {
         if self.bf16 { WeightDtype::Bf16 } else { WeightDtype::F32 }
+    }
+
+    /// How the model is written.
+    pub fn write_options(&self) -> WriteOptions {
+        WriteOptions::new(self.dtype()).sharded(self.max_shard_size)
     }
 
     pub(crate) fn activations(&self) -> Activations {

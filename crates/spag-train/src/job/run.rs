@@ -9,8 +9,7 @@ use serde_json::Value;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
 use spag_io::{Progress, Provenance};
 use spag_model::{
-    LoadOptions, Model, ModelConfig, Network, OpenDevice, Tokenizer, WriteOptions, check_checkpoint, load_model_with,
-    save_checkpoint,
+    LoadOptions, Model, ModelConfig, Network, OpenDevice, Tokenizer, check_checkpoint, load_model_with, save_checkpoint,
 };
 
 use super::output::{OutputDir, RankObserver};
@@ -270,7 +269,7 @@ fn finish(job: &TrainJob, trainer: &Trainer<'_>, tokenizer: &Tokenizer, made_fro
         return checkpoint::gather_layers(trainer.weights());
     }
     let dir = job.model_dir.as_ref().unwrap_or(&job.output_dir);
-    let options = WriteOptions::new(job.config.dtype());
+    let options = job.config.write_options();
     std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
     made_from.write_of(dir)?;
     save_checkpoint(trainer.network().config(), trainer.weights(), Some(tokenizer), dir, options)?;
