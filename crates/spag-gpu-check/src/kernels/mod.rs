@@ -6,14 +6,17 @@
 
 mod adamw;
 mod attention;
+mod bias;
 mod cast;
 mod embedding;
+mod head_norm;
 mod log_prob;
 mod matmul;
 mod packed_linear;
 mod paged_attention;
 mod rms_norm;
 mod rope;
+mod row_norm;
 mod sample;
 mod squared_norm;
 mod swiglu;
@@ -33,14 +36,17 @@ pub type Check = (&'static str, fn(&Place));
 pub const ALL: &[Check] = &[
     ("adamw", adamw::check),
     ("attention", attention::check),
+    ("bias", bias::check),
     ("cast", cast::check),
     ("embedding", embedding::check),
+    ("head_norm", head_norm::check),
     ("log_prob", log_prob::check),
     ("matmul", matmul::check),
     ("packed_linear", packed_linear::check),
     ("paged_attention", paged_attention::check),
     ("rms_norm", rms_norm::check),
     ("rope", rope::check),
+    ("row_norm", row_norm::check),
     ("sample", sample::check),
     ("squared_norm", squared_norm::check),
     ("swiglu", swiglu::check),

@@ -4,12 +4,12 @@
 
 use std::ops::Range;
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::rms_norm::{self, inverse_rms, scaled};
+use super::rms_norm::{self, PARTS, inverse_rms, scaled, sum_parts};
 use super::{cpu, simd};
-use crate::kernels;
+use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix};
 
 /// Rows per task.
 const ROWS: usize = 32;
@@ -36,8 +36,8 @@ fn by_heads(x: &Tensor, dim: usize) -> Result<Tensor> {
 /// Mismatched shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
 pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
     let dim = check(x, &(0..x.dim(1)?), w)?;
-    if let Some(_kernels) = kernels::of(x.device())? {
-        bail!("head_norm: no kernels yet");
+    if let Some(kernels) = kernels::of(x.device())? {
+        return launch_forward(&*kernels, x, w, eps);
     }
     rms_norm::forward(&by_heads(x, dim)?, w, eps)?.reshape(x.dims2()?)
 }
@@ -48,8 +48,8 @@ pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
 /// Columns that are not whole heads; otherwise as [`forward`].
 pub fn forward_columns(x: &Tensor, columns: Range<usize>, w: &Tensor, eps: f32) -> Result<()> {
     let dim = check(x, &columns, w)?;
-    if let Some(_kernels) = kernels::of(x.device())? {
-        bail!("head_norm: no kernels yet");
+    if let Some(kernels) = kernels::of(x.device())? {
+        return launch_columns(&*kernels, x, columns, w, eps);
     }
     let width = x.dim(1)?;
     cpu::read(w, |w| {
@@ -84,8 +84,90 @@ pub fn backward(x: &Tensor, w: &Tensor, eps: f32, dy: &Tensor, dw: &Tensor) -> R
     if dy.dims() != x.dims() || dw.dims() != [dim] {
         bail!("head_norm backward: x is {:?}, dy is {:?}, dw is {:?}", x.dims(), dy.dims(), dw.dims());
     }
-    if let Some(_kernels) = kernels::of(x.device())? {
-        bail!("head_norm: no kernels yet");
+    if let Some(kernels) = kernels::of(x.device())? {
+        return launch_backward(&*kernels, (x, w, eps), dy, dw);
     }
     rms_norm::backward(&by_heads(x, dim)?, w, eps, &by_heads(dy, dim)?, None, dw)?.reshape(x.dims2()?)
+}
+
+// ── Kernel launches ──
+
+const MODULE: Module = module!("head_norm");
+/// Threads of a warp, which handles one head at a time.
+const WARP: usize = 32;
+/// Maximum head size: the backward pass holds a part of the weight's gradient per warp in shared memory.
+const MAX_DIM: usize = 1024;
+
+/// Checks number formats and the head size; returns the suffix of kernel names.
+fn check_kernel(tensors: &[&Tensor], dim: usize) -> Result<&'static str> {
+    let dtype = tensors[0].dtype();
+    if dim > MAX_DIM || tensors.iter().any(|t| t.dtype() != dtype) {
+        let dtypes: Vec<DType> = tensors.iter().map(|t| t.dtype()).collect();
+        bail!("head_norm: kernels take head sizes up to {MAX_DIM} and one number format, not {dim} and {dtypes:?}");
+    }
+    suffix(dtype)
+}
+
+fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+    let ((n, width), dim) = (x.dims2()?, w.dims1()?);
+    let suffix = check_kernel(&[x, w], dim)?;
+    let y = kernels.empty(&[n, width], x.dtype())?;
+    let sizes = [n, width / dim, dim].map(|size| Arg::U32(size as u32));
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("head_norm_forward_{suffix}"),
+        grid: [blocks(n * (width / dim) * WARP, 1)?, 1, 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &[&[Arg::In(x), Arg::In(w), Arg::Out(&y)], &sizes[..], &[Arg::F32(eps)]].concat(),
+    })?;
+    Ok(y)
+}
+
+fn launch_columns(kernels: &dyn Kernels, x: &Tensor, columns: Range<usize>, w: &Tensor, eps: f32) -> Result<()> {
+    let ((n, width), dim) = (x.dims2()?, w.dims1()?);
+    let suffix = check_kernel(&[x, w], dim)?;
+    let heads = columns.len() / dim;
+    let sizes = [n, heads, dim, width, columns.start].map(|size| Arg::U32(size as u32));
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("head_norm_forward_columns_{suffix}"),
+        grid: [blocks(n * heads * WARP, 1)?, 1, 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &[&[Arg::Out(x), Arg::In(w)], &sizes[..], &[Arg::F32(eps)]].concat(),
+    })
+}
+
+fn launch_backward(
+    kernels: &dyn Kernels,
+    (x, w, eps): (&Tensor, &Tensor, f32),
+    dy: &Tensor,
+    dw: &Tensor,
+) -> Result<Tensor> {
+    let ((n, width), dim) = (x.dims2()?, w.dims1()?);
+    let suffix = check_kernel(&[x, w, dy], dim)?;
+    let dx = kernels.empty(&[n, width], x.dtype())?;
+    let (count, warps) = (n * (width / dim), THREADS as usize / WARP);
+    let parts = count.div_ceil(warps).min(PARTS);
+    let partial = kernels.empty(&[parts, dim], DType::F32)?;
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("head_norm_backward_{suffix}"),
+        grid: [parts as u32, 1, 1],
+        block: THREADS,
+        shared_bytes: warps * dim * size_of::<f32>(),
+        args: &[
+            Arg::In(x),
+            Arg::In(w),
+            Arg::In(dy),
+            Arg::Out(&dx),
+            Arg::Out(&partial),
+            Arg::U64(count as u64),
+            Arg::U32(dim as u32),
+            Arg::F32(eps),
+        ],
+    })?;
+    sum_parts(kernels, &partial, dw)?;
+    Ok(dx)
 }

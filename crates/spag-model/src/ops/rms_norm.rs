@@ -145,7 +145,7 @@ fn rows_backward(x: &[f32], w: &[f32], eps: f32, dy: &[f32], dx: &mut [f32], dw:
 const MODULE: Module = module!("rms_norm");
 const THREADS: u32 = 256;
 /// Maximum number of blocks of the backward pass, each with a partial weight gradient.
-const PARTS: usize = 264;
+pub(super) const PARTS: usize = 264;
 /// Shared memory of a block reduction.
 const SCRATCH_BYTES: usize = 32 * 4;
 
@@ -192,13 +192,19 @@ fn launch_backward(
             Arg::F32(eps),
         ],
     })?;
+    sum_parts(kernels, &partial, dw)?;
+    Ok(dx)
+}
+
+/// Adds the rows of `partial` [parts, D] to `to` `[D]` in order; both f32.
+pub(super) fn sum_parts(kernels: &dyn Kernels, partial: &Tensor, to: &Tensor) -> Result<()> {
+    let (parts, d) = partial.dims2()?;
     kernels.launch(&Launch {
         module: MODULE,
         kernel: "rms_norm_sum_parts".into(),
         grid: [(d as u32).div_ceil(THREADS), 1, 1],
         block: THREADS,
         shared_bytes: 0,
-        args: &[Arg::In(&partial), Arg::Out(dw), Arg::U32(parts as u32), Arg::U32(d as u32)],
-    })?;
-    Ok(dx)
+        args: &[Arg::In(partial), Arg::Out(to), Arg::U32(parts as u32), Arg::U32(d as u32)],
+    })
 }

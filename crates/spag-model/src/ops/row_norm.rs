@@ -4,7 +4,7 @@ use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::{cpu, pool, simd};
-use crate::kernels;
+use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, module, suffix};
 
 /// Smallest divisor.
 const SMALLEST: f32 = 1e-12;
@@ -37,8 +37,10 @@ fn divisor(length: f32) -> f32 {
 /// A tensor that is not contiguous f32 (kernels also accept bf16).
 pub fn forward(w: &Tensor) -> Result<Tensor> {
     let d = check(w)?;
-    if let Some(_kernels) = kernels::of(w.device())? {
-        bail!("row_norm: no kernels yet");
+    if let Some(kernels) = kernels::of(w.device())? {
+        let normed = kernels.empty(w.dims(), w.dtype())?;
+        launch(&*kernels, "forward", &[Arg::In(w), Arg::Out(&normed)], w)?;
+        return Ok(normed);
     }
     let mut normed = pool::values(w.elem_count());
     cpu::read(w, |w| {
@@ -72,8 +74,8 @@ pub fn backward(w: &Tensor, dnormed: &Tensor, dw: &Tensor) -> Result<()> {
     if dnormed.dims() != w.dims() || dw.dims() != w.dims() || !f32s {
         bail!("row_norm backward: w is {:?}, dnormed is {dnormed:?}, dw is {dw:?}", w.dims());
     }
-    if let Some(_kernels) = kernels::of(w.device())? {
-        bail!("row_norm: no kernels yet");
+    if let Some(kernels) = kernels::of(w.device())? {
+        return launch(&*kernels, "backward", &[Arg::In(w), Arg::In(dnormed), Arg::Out(dw)], w);
     }
     cpu::read(w, |w| {
         cpu::read(dnormed, |dnormed| {
@@ -102,4 +104,23 @@ fn rows_backward(w: &[f32], dnormed: &[f32], dw: &mut [f32], d: usize) {
             *dw += (dn - w * along) / divisor;
         }
     }
+}
+
+// ── Kernel launches ──
+
+const MODULE: Module = module!("row_norm");
+/// Shared memory of a block reduction.
+const SCRATCH_BYTES: usize = 32 * 4;
+
+/// Launches a kernel with a block for each row of `w`.
+fn launch(kernels: &dyn Kernels, what: &str, tensors: &[Arg<'_>], w: &Tensor) -> Result<()> {
+    let (v, d) = w.dims2()?;
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("row_norm_{what}_{}", suffix(w.dtype())?),
+        grid: [v as u32, 1, 1],
+        block: THREADS,
+        shared_bytes: SCRATCH_BYTES,
+        args: &[tensors, &[Arg::U32(d as u32)]].concat(),
+    })
 }
