@@ -64,10 +64,10 @@ __device__ void row_products(const T* out, const T* dout, float* delta, unsigned
 
 // dk and dv. k, v, dk, dv [N, kv_heads·DIM], q, dout [N, heads·DIM], lse, delta [N, heads]. Items are tiles of keys;
 // the grid is [item, key/value head].
-template <int DIM>
+template <int DIM, class Mask>
 __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, const bf16* v, const bf16* dout,
                                               const float* lse, const float* delta, const unsigned* work, bf16* dk,
-                                              bf16* dv, unsigned heads, unsigned kv_heads, float scale) {
+                                              bf16* dv, unsigned heads, unsigned kv_heads, float scale, Mask mask) {
   DYNAMIC_SHARED(bf16, shared);
   bf16 *keys = shared, *values = keys + OWN * DIM, *others = values + OWN * DIM;
   float* numbers = reinterpret_cast<float*>(others + 4 * OTHERS * DIM);
@@ -78,9 +78,10 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
   const size_t kv_at = item.first * size_t(kv_stride) + kv * DIM;
   const unsigned first = item.first - item.begin;
   const int key_in_tile = int(threadIdx.x / WARP) * 16, key = int(first) + key_in_tile;
+  const unsigned last = mask.end_of_queries(first + count - 1, length);
 
-  // A step is a tile of queries of one head of the group. Queries before the block's keys do not attend to them, and
-  // tiles of queries begin where tiles of keys do. The buffers alternate.
+  // A step is a tile of queries of one head of the group. Queries before the block's keys, or from `last` on, do not
+  // attend to them, and tiles of queries begin where tiles of keys do. The buffers alternate.
   const auto copy_step = [&](unsigned head, unsigned query, unsigned buffer) {
     const size_t at = (item.begin + query) * size_t(q_stride) + head * DIM;
     bf16* to = others + buffer * (2 * OTHERS * DIM);
@@ -114,8 +115,9 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
     copy_async_wait<0>();
     __syncthreads();
     const int row = int(query);
+    [[maybe_unused]] const unsigned of_row = head;
     query += OTHERS;
-    if (query >= length) {
+    if (query >= last) {
       query = first;
       ++head;
     }
@@ -124,7 +126,7 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
       copy_step(head, query, buffer ^ 1);
       next = load_number(head, query);
     }
-    if (key_in_tile < int(count) && row + OTHERS - 1 >= key) {
+    if (key_in_tile < int(count) && !mask.hides_all(row - (key + 15), row + OTHERS - 1 - key)) {
       const bf16 *queries = others + buffer * (2 * OTHERS * DIM), *douts = queries + OTHERS * DIM;
       const int lane = recomputed(threadIdx.x % WARP), g = lane / 4, t = lane % 4;
       const float* of_query = numbers + buffer * (2 * OTHERS) + 2 * t;
@@ -138,15 +140,22 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
       start(p, of_query);
       multiply_rows<DIM>(
           p, [&](uint32_t (&a)[1][4], int k, int lane) { load_rows<DIM>(a[0], keys, key_in_tile, k, lane); }, queries);
-      const bool masked = row < key + 15;
-      const int seen = key + g - row - 2 * t;
+      const bool masked = mask.hides_some(row - (key + 15), row + OTHERS - 1 - key);
+      // The distance of the thread's first pair; others differ by constants.
+      const int distance = row + 2 * t - key - g;
+      if constexpr (Mask::SPECIAL) {
+        const float slope = -mask.slope(of_row) / scale, start = slope * float(distance);
+#pragma unroll
+        for (int n = 0; n < N; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) p[0][n][i] += fmaf(slope, float(8 * n + i % 2 - 8 * (i / 2)), start);
+      }
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int column = 8 * n + i % 2;
           p[0][n][i] = exp2_fast(p[0][n][i] * (scale * LOG2_E));
-          if (masked && column - 8 * (i / 2) < seen) p[0][n][i] = 0;
+          if (masked && mask.hides(distance + 8 * n + i % 2 - 8 * (i / 2))) p[0][n][i] = 0;
         }
       multiply_add<DIM>(value_sums, p, douts);
       start(ds, of_query + OTHERS);
@@ -170,10 +179,10 @@ __device__ __forceinline__ void keys_by_tiles(const bf16* q, const bf16* k, cons
 }
 
 // dq. As keys_by_tiles; dq [N, heads·DIM], items are tiles of queries; the grid is [item, head].
-template <int DIM>
+template <int DIM, class Mask>
 __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, const bf16* v, const bf16* dout,
                                                  const float* lse, const float* delta, const unsigned* work, bf16* dq,
-                                                 unsigned heads, unsigned kv_heads, float scale) {
+                                                 unsigned heads, unsigned kv_heads, float scale, Mask mask) {
   constexpr int WARPS = QUERY_WARPS, THREADS = WARPS * WARP, M = OWN / WARPS / 16, KEYS = 32, N = KEYS / 8;
   DYNAMIC_SHARED(bf16, shared);
   bf16 *queries = shared, *douts = queries + OWN * DIM, *keys = douts + OWN * DIM, *values = keys + KEYS * DIM;
@@ -186,10 +195,11 @@ __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, c
   const size_t q_at = item.first * size_t(q_stride) + head * DIM;
   const int row_in_tile = int(threadIdx.x / WARP) * 16 * M, row = int(item.first - item.begin) + row_in_tile;
   const bool idle = row_in_tile >= int(count);
+  const unsigned begin = mask.first_key(item.first - item.begin) / KEYS * KEYS;
 
   copy_tile<DIM, OWN, THREADS>(queries, q + q_at, q_stride, count);
   copy_tile<DIM, OWN, THREADS>(douts, dout + q_at, q_stride, count);
-  copy_tile<DIM, KEYS, THREADS>(values, v + item.begin * size_t(kv_stride) + kv * DIM, kv_stride, seen);
+  copy_tile<DIM, KEYS, THREADS>(values, v + (item.begin + begin) * size_t(kv_stride) + kv * DIM, kv_stride, seen - begin);
   copy_async_commit();
   // Initial sums of the two products, −lse/scale and −delta, in shared memory because registers are scarce. A row out
   // of range has an infinite log-sum-exp, so its probabilities are zero.
@@ -200,14 +210,14 @@ __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, c
   }
   float sums[M][DIM / 8][4], ds[M][N][4];
   clear(sums);
-  for (unsigned key = 0; key < seen; key += KEYS) {
+  for (unsigned key = begin; key < seen; key += KEYS) {
     // The values have arrived, and all warps have finished with the previous keys.
     copy_async_wait<0>();
     __syncthreads();
     copy_tile<DIM, KEYS, THREADS>(keys, k + (item.begin + key) * size_t(kv_stride) + kv * DIM, kv_stride, seen - key);
     copy_async_commit();
-    // Warps without queries, or whose queries all precede the tile's keys, only copy.
-    const bool skip = idle || int(key) > row + 16 * M - 1;
+    // Warps without queries, or whose queries see none of the tile's keys, only copy.
+    const bool skip = idle || mask.hides_all(row - int(key + KEYS - 1), row + 16 * M - 1 - int(key));
     const auto left = [&](const bf16* tile) {
       return [=](uint32_t (&a)[M][4], int step, int lane) {
 #pragma unroll
@@ -240,8 +250,18 @@ __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, c
     start(p, numbers);
     multiply_rows<DIM>(p, left(queries), keys);
     const int lane = recomputed(threadIdx.x % WARP), g = lane / 4, t = lane % 4;
-    const bool masked = int(next) - 1 > row;
-    const int last = row + g - int(key) - 2 * t;
+    const bool masked = mask.hides_some(row - (int(next) - 1), row + 16 * M - 1 - int(key));
+    const int distance = row + g - int(key) - 2 * t;
+    if constexpr (Mask::SPECIAL) {
+      const float slope = mask.slope(head) / scale, start = -slope * float(distance);
+#pragma unroll
+      for (int m = 0; m < M; ++m)
+#pragma unroll
+        for (int n = 0; n < N; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            p[m][n][i] += fmaf(slope, float(8 * n + i % 2 - 16 * m - 8 * (i / 2)), start);
+    }
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -249,7 +269,7 @@ __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, c
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           float weight = exp2_fast(p[m][n][i] * (scale * LOG2_E));
-          if (masked && 8 * n + i % 2 - 16 * m - 8 * (i / 2) > last) weight = 0;
+          if (masked && mask.hides(distance - (8 * n + i % 2 - 16 * m - 8 * (i / 2)))) weight = 0;
           ds[m][n][i] *= weight;
         }
     multiply_add<DIM>(sums, ds, keys);
@@ -263,11 +283,11 @@ __device__ __forceinline__ void queries_by_tiles(const bf16* q, const bf16* k, c
                   int(count) - row_in_tile);
 }
 
-// As keys_by_tiles, for any T and head size, row by row. Items are tiles of OWN rows.
+// As keys_by_tiles, for any T, head size and mask, row by row. Items are tiles of OWN rows.
 template <class T>
 __device__ void keys_by_rows(const T* q, const T* k, const T* v, const T* dout, const float* lse, const float* delta,
                              const unsigned* work, T* dk, T* dv, unsigned heads, unsigned kv_heads, unsigned dim_,
-                             float scale) {
+                             float scale, Special mask) {
   DYNAMIC_SHARED(float, shared);
   const int dim = int(dim_), lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, staged = CHUNK * staged_stride(dim);
   float *queries = shared, *douts = queries + staged, *own_key = douts + staged + warp * dim;
@@ -282,9 +302,11 @@ __device__ void keys_by_rows(const T* q, const T* k, const T* v, const T* dout, 
   stage_own(own_value, v + kv_at, present, dim);
   float key_sums[PARTS] = {}, value_sums[PARTS] = {};
   const unsigned group = heads / kv_heads;
+  // Rows before the slice, or a window after it, do not attend to it.
+  const unsigned end = item.begin + mask.end_of_queries(slice.first - item.begin + slice.count - 1, item.end - item.begin);
   for (unsigned head = slice.head * group; head < (slice.head + 1) * group; ++head) {
-    // Rows before the slice do not attend to it.
-    for (unsigned first = slice.first; first < item.end; first += CHUNK) {
+    const float slope = mask.slope(head);
+    for (unsigned first = slice.first; first < end; first += CHUNK) {
       __syncthreads();
       const size_t at = first * q_stride + head * dim;
       stage(queries, q + at, q_stride, item.end - first, dim);
@@ -292,9 +314,11 @@ __device__ void keys_by_rows(const T* q, const T* k, const T* v, const T* dout, 
       __syncthreads();
       const unsigned query = first + lane;
       float p = 0, ds = 0;
-      if (query < item.end && query >= row) {
+      const int distance = int(query) - int(row);
+      if (query < item.end && !mask.hides(distance)) {
         const size_t sum = query * size_t(heads) + head;
-        p = expf(dot(own_key, queries + lane * staged_stride(dim), dim) * scale - lse[sum]);
+        const float product = dot(own_key, queries + lane * staged_stride(dim), dim) * scale;
+        p = expf(product - slope * float(distance) - lse[sum]);
         ds = p * (dot(own_value, douts + lane * staged_stride(dim), dim) - delta[sum]);
       }
       weights[lane] = p;
@@ -310,11 +334,11 @@ __device__ void keys_by_rows(const T* q, const T* k, const T* v, const T* dout, 
   store_own(dv + kv_at, value_sums, 1.0f, dim);
 }
 
-// As queries_by_tiles, for any T and head size, row by row. Items are tiles of OWN rows.
+// As queries_by_tiles, for any T, head size and mask, row by row. Items are tiles of OWN rows.
 template <class T>
 __device__ void queries_by_rows(const T* q, const T* k, const T* v, const T* dout, const float* lse, const float* delta,
                                 const unsigned* work, T* dq, unsigned heads, unsigned kv_heads, unsigned dim_,
-                                float scale) {
+                                float scale, Special mask) {
   DYNAMIC_SHARED(float, shared);
   const int dim = int(dim_), lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, staged = CHUNK * staged_stride(dim);
   float *keys = shared, *values = keys + staged, *own_query = values + staged + warp * dim;
@@ -331,15 +355,19 @@ __device__ void queries_by_rows(const T* q, const T* k, const T* v, const T* dou
   const float log_sum = present ? lse[sum] : 0.0f, row_delta = present ? delta[sum] : 0.0f;
   float sums[PARTS] = {};
   const unsigned end = slice.first + slice.count;
-  for (unsigned first = item.begin; first < end; first += CHUNK) {
+  const float slope = mask.slope(slice.head);
+  const unsigned begin = item.begin + mask.first_key(slice.first - item.begin) / CHUNK * CHUNK;
+  for (unsigned first = begin; first < end; first += CHUNK) {
     __syncthreads();
     const size_t at = first * kv_stride + kv_head;
     stage(keys, k + at, kv_stride, end - first, dim);
     stage(values, v + at, kv_stride, end - first, dim);
     __syncthreads();
     float ds = 0;
-    if (present && first + lane <= row) {
-      const float p = expf(dot(own_query, keys + lane * staged_stride(dim), dim) * scale - log_sum);
+    const int distance = int(row) - int(first + lane);
+    if (present && !mask.hides(distance)) {
+      const float product = dot(own_query, keys + lane * staged_stride(dim), dim) * scale;
+      const float p = expf(product - slope * float(distance) - log_sum);
       ds = p * (dot(own_dout, values + lane * staged_stride(dim), dim) - row_delta);
     }
     weights[lane] = ds;
@@ -352,27 +380,40 @@ __device__ void queries_by_rows(const T* q, const T* k, const T* v, const T* dou
 
 }  // namespace
 
+#define INPUTS(T)                                                                                                        \
+  const T *q, const T *k, const T *v, const T *dout, const float *lse, const float *delta, const unsigned *work
+
 #define EXPORT_TILES(DIM, blocks)                                                                                        \
   EXPORT_BOUNDS(attention_backward_keys_##DIM##_bf16, THREADS, blocks,                                                   \
-                (const bf16* q, const bf16* k, const bf16* v, const bf16* dout, const float* lse, const float* delta,     \
-                 const unsigned* work, bf16* dk, bf16* dv, unsigned heads, unsigned kv_heads, float scale),               \
-                keys_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dk, dv, heads, kv_heads, scale))                      \
-  EXPORT_BOUNDS(attention_backward_queries_##DIM##_bf16, QUERY_WARPS * WARP, 2,                                                \
-                (const bf16* q, const bf16* k, const bf16* v, const bf16* dout, const float* lse, const float* delta,     \
-                 const unsigned* work, bf16* dq, unsigned heads, unsigned kv_heads, float scale),                         \
-                queries_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dq, heads, kv_heads, scale))
+                (INPUTS(bf16), bf16* dk, bf16* dv, unsigned heads, unsigned kv_heads, float scale),                       \
+                keys_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dk, dv, heads, kv_heads, scale, Causal{}))            \
+  EXPORT_BOUNDS(attention_backward_queries_##DIM##_bf16, QUERY_WARPS * WARP, 2,                                          \
+                (INPUTS(bf16), bf16* dq, unsigned heads, unsigned kv_heads, float scale),                                 \
+                queries_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dq, heads, kv_heads, scale, Causal{}))             \
+  EXPORT_BOUNDS(attention_backward_keys_masked_##DIM##_bf16, THREADS, blocks,                                            \
+                (INPUTS(bf16), bf16* dk, bf16* dv, unsigned heads, unsigned kv_heads, float scale, const float* slopes,   \
+                 unsigned window),                                                                                        \
+                keys_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dk, dv, heads, kv_heads, scale,                       \
+                                   Special{slopes, window}))                                                              \
+  EXPORT_BOUNDS(attention_backward_queries_masked_##DIM##_bf16, QUERY_WARPS * WARP, 2,                                   \
+                (INPUTS(bf16), bf16* dq, unsigned heads, unsigned kv_heads, float scale, const float* slopes,             \
+                 unsigned window),                                                                                        \
+                queries_by_tiles<DIM>(q, k, v, dout, lse, delta, work, dq, heads, kv_heads, scale,                        \
+                                      Special{slopes, window}))
 EXPORT_TILES(64, 1)
 EXPORT_TILES(128, 1)
 
 #define EXPORT_ROWS(T, suffix)                                                                                           \
   EXPORT_BOUNDS(attention_backward_keys_##suffix, ROWS* WARP, 2,                                                         \
-                (const T* q, const T* k, const T* v, const T* dout, const float* lse, const float* delta,                 \
-                 const unsigned* work, T* dk, T* dv, unsigned heads, unsigned kv_heads, unsigned dim, float scale),       \
-                keys_by_rows<T>(q, k, v, dout, lse, delta, work, dk, dv, heads, kv_heads, dim, scale))                    \
+                (INPUTS(T), T* dk, T* dv, unsigned heads, unsigned kv_heads, unsigned dim, float scale,                   \
+                 const float* slopes, unsigned window),                                                                   \
+                keys_by_rows<T>(q, k, v, dout, lse, delta, work, dk, dv, heads, kv_heads, dim, scale,                     \
+                                Special{slopes, window}))                                                                 \
   EXPORT_BOUNDS(attention_backward_queries_##suffix, ROWS* WARP, 2,                                                      \
-                (const T* q, const T* k, const T* v, const T* dout, const float* lse, const float* delta,                 \
-                 const unsigned* work, T* dq, unsigned heads, unsigned kv_heads, unsigned dim, float scale),              \
-                queries_by_rows<T>(q, k, v, dout, lse, delta, work, dq, heads, kv_heads, dim, scale))                     \
+                (INPUTS(T), T* dq, unsigned heads, unsigned kv_heads, unsigned dim, float scale, const float* slopes,     \
+                 unsigned window),                                                                                        \
+                queries_by_rows<T>(q, k, v, dout, lse, delta, work, dq, heads, kv_heads, dim, scale,                      \
+                                   Special{slopes, window}))                                                              \
   EXPORT_BOUNDS(attention_backward_delta_##suffix, 256, 4,                                                               \
                 (const T* out, const T* dout, float* delta, unsigned rows, unsigned dim, unsigned lanes),                 \
                 row_products<T>(out, dout, delta, rows, dim, lanes))

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Result, Tensor, bail};
 
-use super::{Heads, Mask, Sequences};
+use super::{Heads, Mask, MaskOnDevice, Sequences};
 use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
 
 const FORWARD: Module = module!("attention_forward");
@@ -38,12 +38,22 @@ impl Path {
         }
     }
 
-    /// The kernel's name.
-    fn kernel(self, what: &str, dtype: DType, dim: usize) -> Result<String> {
+    /// The kernel's name and the arguments for the mask. Tiles have a version for causal attention alone, which saves
+    /// their registers and the arithmetic of distances.
+    fn kernel<'a>(
+        self,
+        what: &str,
+        dtype: DType,
+        dim: usize,
+        mask: &'a MaskOnDevice,
+    ) -> Result<(String, Vec<Arg<'a>>)> {
         let suffix = suffix(dtype)?;
         Ok(match self {
-            Self::Tiles => format!("attention_{what}_{dim}_{suffix}"),
-            Self::Rows => format!("attention_{what}_{suffix}"),
+            Self::Tiles => {
+                let (version, args) = mask.version();
+                (format!("attention_{what}{version}_{dim}_{suffix}"), args)
+            }
+            Self::Rows => (format!("attention_{what}_{suffix}"), mask.args().to_vec()),
         })
     }
 
@@ -90,10 +100,7 @@ pub(super) fn forward(
     heads: Heads,
     mask: &Mask,
 ) -> Result<(Tensor, Tensor)> {
-    let args = mask.on(q.device())?;
-    if args.slopes.is_some() || args.window < u32::MAX {
-        bail!("attention: there are no kernels for windows and ALiBi yet");
-    }
+    let mask = mask.on(q.device())?;
     let dtype = same_format(&[q, k, v])?;
     let (path, work) = (Path::of(dtype, heads.dim)?, sequences.work()?);
     let out = kernels.empty(q.dims(), dtype)?;
@@ -110,9 +117,11 @@ pub(super) fn forward(
             (by_rows::THREADS, row_bytes(heads.dim, 1, 1))
         }
     };
+    let (kernel, mask) = path.kernel("forward", dtype, heads.dim, &mask)?;
+    args.extend(mask);
     kernels.launch(&Launch {
         module: FORWARD,
-        kernel: path.kernel("forward", dtype, heads.dim)?,
+        kernel,
         grid: path.blocks(work.items, heads.query)?,
         block,
         shared_bytes,
@@ -158,10 +167,7 @@ pub(super) fn backward(
     mask: &Mask,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let Saved { q, k, v, out, lse, dout } = *saved;
-    let args = mask.on(q.device())?;
-    if args.slopes.is_some() || args.window < u32::MAX {
-        bail!("attention: there are no kernels for windows and ALiBi yet");
-    }
+    let mask = mask.on(q.device())?;
     let dtype = same_format(&[q, k, v, out, dout])?;
     let (path, work) = (Path::of(dtype, heads.dim)?, sequences.work()?);
     let delta = delta(kernels, out, dout, heads)?;
@@ -203,9 +209,11 @@ pub(super) fn backward(
             }
         };
         args.push(Arg::F32(scale(heads)));
+        let (kernel, mask) = path.kernel(pass.what, dtype, heads.dim, &mask)?;
+        args.extend(mask);
         kernels.launch(&Launch {
             module: BACKWARD,
-            kernel: path.kernel(pass.what, dtype, heads.dim)?,
+            kernel,
             grid: path.blocks(work.items, pass.heads)?,
             block,
             shared_bytes,

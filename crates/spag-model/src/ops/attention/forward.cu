@@ -27,21 +27,33 @@ struct Softmax {
 };
 
 // Replaces scores by exponentials and rescales `sums` to the new maxima. `row` is the warp's first query, `key` the
-// tile's first key, both relative to the sequence. scale is 1/√dim·log₂e.
-template <int DIM>
+// tile's first key, both relative to the sequence. scale is 1/√dim·log₂e; the slope is divided by 1/√dim.
+template <int DIM, class Mask>
 __device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&sums)[M][DIM / 8][4], Softmax& softmax,
-                                             int row, int key, float scale) {
+                                             int row, int key, float scale, Mask mask, float slope) {
   const int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-  // Only tiles that cross the diagonal need a mask. Keys after the sequence's end come after all its queries.
-  if (key + KEYS - 1 > row) {
-    const int last = row + g - key - 2 * t;
+  // The distance of the thread's first score; others differ by constants.
+  const int distance = row + g - key - 2 * t;
+  if constexpr (Mask::SPECIAL) {
+    const float start = -slope * float(distance);
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          if (8 * n + i % 2 - 16 * m - 8 * (i / 2) > last) scores[m][n][i] = -INFINITY;
+          scores[m][n][i] += fmaf(slope, float(8 * n + i % 2 - 16 * m - 8 * (i / 2)), start);
+  }
+  // Only tiles that cross the diagonal, or the window's end, need a mask. Keys after the sequence's end come after all
+  // its queries.
+  if (mask.hides_some(row - (key + KEYS - 1), row + 16 * M - 1 - key)) {
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if (mask.hides(distance - (8 * n + i % 2 - 16 * m - 8 * (i / 2)))) scores[m][n][i] = -INFINITY;
   }
   float keep[M][2];
   bool changed = false;
@@ -54,10 +66,12 @@ __device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&s
       for (int n = 0; n < N; ++n) top = fmaxf(top, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
       top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
       top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
-      // Every query attends to key 0 of the first tile, so top is finite from then on.
-      keep[m][half] = exp2_fast((softmax.top[m][half] - top) * scale);
+      // Without a window every query attends to key 0 of the first tile, so top is finite from then on. With one, it is
+      // -∞ until the window begins.
+      const float finite = Mask::SPECIAL && top == -INFINITY ? 0.0f : top;
+      keep[m][half] = exp2_fast((softmax.top[m][half] - finite) * scale);
       changed |= top != softmax.top[m][half];
-      const float shift = top * scale;
+      const float shift = finite * scale;
       float sum = 0;
 #pragma unroll
       for (int n = 0; n < N; ++n)
@@ -81,9 +95,9 @@ __device__ __forceinline__ void exponentials(float (&scores)[M][N][4], float (&s
 
 // q, out [N, heads·DIM], k, v [N, kv_heads·DIM], lse [N, heads]. The grid is [item, head], so that heads that share
 // keys run at the same time. scale is 1/√dim·log₂e.
-template <int DIM>
+template <int DIM, class Mask>
 __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf16* v, const unsigned* work, bf16* out,
-                                         float* lse, unsigned heads, unsigned kv_heads, float scale) {
+                                         float* lse, unsigned heads, unsigned kv_heads, float scale, Mask mask) {
   DYNAMIC_SHARED(bf16, shared);
   bf16 *queries = shared, *keys = queries + QUERIES * DIM, *values = keys + KEYS * DIM;
   const Item item = item_of(work, blockIdx.x / heads);
@@ -93,9 +107,11 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
   const size_t kv_at = item.begin * size_t(kv_stride) + kv * DIM;
   const int warp = threadIdx.x / WARP, row_in_tile = warp * 16 * M, row = int(item.first - item.begin) + row_in_tile;
   const bool idle = unsigned(row_in_tile) >= count;
+  const unsigned begin = mask.first_key(item.first - item.begin) / KEYS * KEYS;
+  const float slope = mask.slope(head) * (LOG2_E / scale);
 
   copy_tile<DIM, QUERIES, THREADS>(queries, q + item.first * size_t(q_stride) + head * DIM, q_stride, count);
-  copy_tile<DIM, KEYS, THREADS>(keys, k + kv_at, kv_stride, seen);
+  copy_tile<DIM, KEYS, THREADS>(keys, k + kv_at + begin * size_t(kv_stride), kv_stride, seen - begin);
   copy_async_commit();
   float sums[M][DIM / 8][4], scores[M][N][4];
   Softmax softmax;
@@ -104,14 +120,14 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) softmax.top[m][half] = -INFINITY, softmax.sum[m][half] = 0;
-  for (unsigned key = 0; key < seen; key += KEYS) {
+  for (unsigned key = begin; key < seen; key += KEYS) {
     // The keys have arrived, and all warps have finished with the previous values.
     copy_async_wait<0>();
     __syncthreads();
     copy_tile<DIM, KEYS, THREADS>(values, v + kv_at + key * size_t(kv_stride), kv_stride, seen - key);
     copy_async_commit();
-    // Warps without queries, or whose queries all precede the tile's keys, only copy.
-    const bool skip = idle || int(key) > row + 16 * M - 1;
+    // Warps without queries, or whose queries see none of the tile's keys, only copy.
+    const bool skip = idle || mask.hides_all(row - int(key + KEYS - 1), row + 16 * M - 1 - int(key));
     if (!skip) {
       clear(scores);
       multiply_rows<DIM>(
@@ -131,7 +147,7 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
       copy_async_commit();
     }
     if (!skip) {
-      exponentials<DIM>(scores, sums, softmax, row, int(key), scale);
+      exponentials<DIM>(scores, sums, softmax, row, int(key), scale, mask, slope);
       multiply_add<DIM>(sums, scores, values);
     }
   }
@@ -156,10 +172,10 @@ __device__ __forceinline__ void by_tiles(const bf16* q, const bf16* k, const bf1
   store_rows<DIM, M>(queries, row_in_tile, sums, inverse, out + first * q_stride + head * DIM, q_stride, present);
 }
 
-// As by_tiles, for any T and head size, row by row. Items are tiles of QUERIES rows. scale is 1/√dim.
+// As by_tiles, for any T, head size and mask, row by row. Items are tiles of QUERIES rows. scale is 1/√dim.
 template <class T>
 __device__ void by_rows(const T* q, const T* k, const T* v, const unsigned* work, T* out, float* lse, unsigned heads,
-                        unsigned kv_heads, unsigned dim_, float scale) {
+                        unsigned kv_heads, unsigned dim_, float scale, Special mask) {
   DYNAMIC_SHARED(float, shared);
   const int dim = int(dim_), lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   float *keys = shared, *values = keys + CHUNK * staged_stride(dim), *own = values + CHUNK * staged_stride(dim);
@@ -174,15 +190,19 @@ __device__ void by_rows(const T* q, const T* k, const T* v, const unsigned* work
   const bool present = unsigned(warp) < slice.count;
   const unsigned position = slice.first - slice.item.begin + warp, seen = slice.first - slice.item.begin + slice.count;
   stage_own(own, q + q_at, present, dim);
+  const float slope = mask.slope(slice.head);
   float top = -INFINITY, sum = 0, sums[PARTS] = {};
-  for (unsigned key = 0; key < seen; key += CHUNK) {
+  for (unsigned key = mask.first_key(slice.first - slice.item.begin) / CHUNK * CHUNK; key < seen; key += CHUNK) {
     __syncthreads();
     stage(keys, k + kv_at + key * kv_stride, kv_stride, seen - key, dim);
     stage(values, v + kv_at + key * kv_stride, kv_stride, seen - key, dim);
     __syncthreads();
     const float product = dot(own, keys + lane * staged_stride(dim), dim) * scale;
-    const float score = key + lane <= position ? product : -INFINITY;
-    const float larger = fmaxf(top, warp_max(score)), keep = expf(top - larger), weight = expf(score - larger);
+    const int distance = int(position) - int(key + lane);
+    const float score = mask.hides(distance) ? -INFINITY : product - slope * float(distance);
+    // -∞ until the window begins.
+    const float larger = fmaxf(top, warp_max(score)), finite = larger == -INFINITY ? 0.0f : larger;
+    const float keep = expf(top - finite), weight = expf(score - finite);
     top = larger;
     sum = sum * keep + weight;
     weights[lane] = weight;
@@ -202,14 +222,18 @@ __device__ void by_rows(const T* q, const T* k, const T* v, const unsigned* work
   EXPORT_BOUNDS(attention_forward_##DIM##_bf16, THREADS, blocks,                                                         \
                 (const bf16* q, const bf16* k, const bf16* v, const unsigned* work, bf16* out, float* lse,                \
                  unsigned heads, unsigned kv_heads, float scale),                                                         \
-                by_tiles<DIM>(q, k, v, work, out, lse, heads, kv_heads, scale))
+                by_tiles<DIM>(q, k, v, work, out, lse, heads, kv_heads, scale, Causal{}))                                 \
+  EXPORT_BOUNDS(attention_forward_masked_##DIM##_bf16, THREADS, blocks,                                                  \
+                (const bf16* q, const bf16* k, const bf16* v, const unsigned* work, bf16* out, float* lse,                \
+                 unsigned heads, unsigned kv_heads, float scale, const float* slopes, unsigned window),                   \
+                by_tiles<DIM>(q, k, v, work, out, lse, heads, kv_heads, scale, Special{slopes, window}))
 EXPORT_TILES(64, 2)
 EXPORT_TILES(128, 2)
 
 #define EXPORT_ROWS(T, suffix)                                                                                           \
   EXPORT_BOUNDS(attention_forward_##suffix, ROWS* WARP, 2,                                                               \
                 (const T* q, const T* k, const T* v, const unsigned* work, T* out, float* lse, unsigned heads,            \
-                 unsigned kv_heads, unsigned dim, float scale),                                                           \
-                by_rows<T>(q, k, v, work, out, lse, heads, kv_heads, dim, scale))
+                 unsigned kv_heads, unsigned dim, float scale, const float* slopes, unsigned window),                     \
+                by_rows<T>(q, k, v, work, out, lse, heads, kv_heads, dim, scale, Special{slopes, window}))
 EXPORT_ROWS(float, f32)
 EXPORT_ROWS(bf16, bf16)

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::{Device, Result, Tensor, bail};
 
 use super::Heads;
+use crate::kernels::Arg;
 
 /// A sliding window and ALiBi. Causality always applies.
 ///
@@ -106,19 +107,34 @@ impl Slopes {
     }
 }
 
-/// A mask as arguments of kernels.
-pub(crate) struct MaskArgs {
-    /// The slopes on the device.
-    pub(crate) slopes: Option<Tensor>,
-    /// The window; `u32::MAX` for none.
-    pub(crate) window: u32,
+/// A mask on a device; see `mask.cuh`.
+pub(crate) struct MaskOnDevice {
+    slopes: Option<Tensor>,
+    window: Option<u32>,
 }
 
 impl Mask {
     /// For kernels on `device`.
-    pub(crate) fn on(&self, device: &Device) -> Result<MaskArgs> {
+    pub(crate) fn on(&self, device: &Device) -> Result<MaskOnDevice> {
         let slopes = self.slopes.as_ref().map(|slopes| slopes.on(device)).transpose()?;
-        Ok(MaskArgs { slopes, window: self.window.unwrap_or(u32::MAX) })
+        Ok(MaskOnDevice { slopes, window: self.window })
+    }
+}
+
+impl MaskOnDevice {
+    /// The last two arguments of kernels: slopes and window.
+    pub(crate) fn args(&self) -> [Arg<'_>; 2] {
+        // Kernels compare it with signed distances.
+        let window = self.window.map_or(i32::MAX as u32, |window| window.min(i32::MAX as u32));
+        [self.slopes.as_ref().map_or(Arg::Null, Arg::In), Arg::U32(window)]
+    }
+
+    /// The arguments and name of a kernel that has one version for causal attention alone.
+    pub(crate) fn version(&self) -> (&'static str, Vec<Arg<'_>>) {
+        match self {
+            Self { slopes: None, window: None } => ("", Vec::new()),
+            _ => ("_masked", self.args().to_vec()),
+        }
     }
 }
 

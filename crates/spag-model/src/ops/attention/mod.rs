@@ -16,6 +16,7 @@ mod sequences;
 pub use backward::backward;
 pub(crate) use forward::exponentials;
 pub use forward::forward;
+pub(crate) use mask::MaskOnDevice;
 pub use mask::{Mask, Slopes};
 pub use sequences::Sequences;
 

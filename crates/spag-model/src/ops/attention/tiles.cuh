@@ -7,6 +7,7 @@
 #pragma once
 
 #include "../cuda/mma.cuh"
+#include "mask.cuh"
 
 namespace attention {
 
@@ -18,7 +19,7 @@ __device__ __forceinline__ Item item_of(const unsigned* work, unsigned index) {
   return {work[3 * size_t(index)], work[3 * size_t(index) + 1], work[3 * size_t(index) + 2]};
 }
 
-constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+constexpr float LN_2 = 0.6931471805599453f;
 
 // 2ˣ in one instruction, with a relative error of 2⁻²²; 0 for -∞.
 __device__ __forceinline__ float exp2_fast(float x) {

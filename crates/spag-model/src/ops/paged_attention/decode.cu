@@ -10,16 +10,17 @@ namespace {
 
 constexpr int WARPS = 4, STAGES = 2, ROWS = 16, KEYS = 16;
 
-template <int D>
+template <int D, class Mask>
 __device__ __forceinline__ void decode(const bf16* qkv, const bf16* keys, const bf16* values, const unsigned* table,
                                        bf16* out, float* stats, float* sums, unsigned heads, unsigned kv_heads,
-                                       unsigned tokens, float scale) {
+                                       unsigned tokens, float scale, Mask mask) {
   DYNAMIC_SHARED(bf16, shared);
   const unsigned* item = paged::entry(table, paged::DECODING, blockIdx.x, 4);
   if (item == nullptr) return;
   const unsigned row = item[0], seen = item[1], splits = gridDim.z, kv = blockIdx.y, group = heads / kv_heads;
-  const unsigned each = paged::stripes_of_split(seen, splits), all = (seen + paged::STRIPE - 1) / paged::STRIPE;
-  const unsigned first = blockIdx.z * each, end = min(first + each, all);
+  const unsigned first_key = mask.first_key(seen - 1);
+  const paged::Splits all(first_key, seen, splits);
+  const unsigned first = all.begin + blockIdx.z * all.each, end = min(first + all.each, all.end);
   if (first >= end) return;
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4, t = lane % 4;
 
@@ -47,13 +48,23 @@ __device__ __forceinline__ void decode(const bf16* qkv, const bf16* keys, const 
       for (int i = 0; i < KEYS * D / 8 / WARP; ++i) {
         const int at = i * WARP + lane, key = at / (D / 8), chunk = at % (D / 8);
         // Unattended slots may hold NaNs or infinities, and zero times those is not zero.
-        const bool present = stripe * paged::STRIPE + key < seen;
+        const unsigned position = stripe * paged::STRIPE + key;
+        const bool present = position < seen && (!Mask::SPECIAL || position >= first_key);
         copy_async_16(mine.chunk(to + key, chunk), keys + from + at * 8, present);
         copy_async_16(mine.chunk(to + KEYS + key, chunk), values + from + at * 8, present);
       }
     }
     copy_async_commit();
   };
+  // ALiBi of the lane's two heads, divided by 1/√D.
+  [[maybe_unused]] float slopes[2];
+  if constexpr (Mask::SPECIAL) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const unsigned head = g + 8 * half;
+      slopes[half] = head < group ? mask.slope(kv * group + head) * (attention::LOG2_E / scale) : 0.0f;
+    }
+  }
   paged::Running<D> running;
   start(0);
   for (unsigned index = 0, stripe = first + warp; stripe < end; ++index, stripe += WARPS) {
@@ -65,7 +76,17 @@ __device__ __forceinline__ void decode(const bf16* qkv, const bf16* keys, const 
     const int from = index % STAGES * 2 * KEYS;
     float scores[KEYS / 8][4];
     paged::score<D, KEYS>(scores, queries, mine, from);
-    if ((stripe + 1) * paged::STRIPE > seen) {
+    if constexpr (Mask::SPECIAL) {
+      const int distance = int(seen) - 1 - int(stripe * paged::STRIPE + 2 * t);
+#pragma unroll
+      for (int n = 0; n < KEYS / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int of_key = distance - 8 * n - i % 2;
+          scores[n][i] = mask.hides(of_key) ? -INFINITY : fmaf(-slopes[i / 2], float(of_key), scores[n][i]);
+        }
+      }
+    } else if ((stripe + 1) * paged::STRIPE > seen) {
 #pragma unroll
       for (int n = 0; n < KEYS / 8; ++n) {
 #pragma unroll
@@ -136,10 +157,16 @@ __device__ __forceinline__ void decode(const bf16* qkv, const bf16* keys, const 
 
 }  // namespace
 
+#define PARAMETERS                                                                                                 \
+  const bf16 *qkv, const bf16 *keys, const bf16 *values, const unsigned *table, bf16 *out, float *stats,           \
+      float *sums, unsigned heads, unsigned kv_heads, unsigned tokens, float scale
+
 #define EXPORT_FOR(D)                                                                                              \
-  EXPORT_BOUNDS(paged_attention_decode_##D, 128, 3,                                                                 \
-                (const bf16* qkv, const bf16* keys, const bf16* values, const unsigned* table, bf16* out,           \
-                 float* stats, float* sums, unsigned heads, unsigned kv_heads, unsigned tokens, float scale),       \
-                decode<D>(qkv, keys, values, table, out, stats, sums, heads, kv_heads, tokens, scale))
+  EXPORT_BOUNDS(paged_attention_decode_##D, 128, 3, (PARAMETERS),                                                   \
+                decode<D>(qkv, keys, values, table, out, stats, sums, heads, kv_heads, tokens, scale,               \
+                          attention::Causal{}))                                                                     \
+  EXPORT_BOUNDS(paged_attention_decode_masked_##D, 128, 3, (PARAMETERS, const float* slopes, unsigned window),      \
+                decode<D>(qkv, keys, values, table, out, stats, sums, heads, kv_heads, tokens, scale,               \
+                          attention::Special{slopes, window}))
 EXPORT_FOR(64)
 EXPORT_FOR(128)

@@ -1,11 +1,11 @@
 //! Paged attention with the kernels of this folder.
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{Result, Tensor};
 
 use super::tables::{Route, Tables};
 use super::{PageShape, Plan};
 use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
-use crate::ops::attention::Mask;
+use crate::ops::attention::{Mask, MaskOnDevice};
 
 const PAGES: Module = module!("paged_attention_pages");
 const ROWS: Module = module!("paged_attention_rows");
@@ -86,17 +86,14 @@ pub(super) fn forward(
     plan: &Plan<'_>,
     mask: &Mask,
 ) -> Result<Tensor> {
-    let args = mask.on(qkv.device())?;
-    if args.slopes.is_some() || args.window < u32::MAX {
-        bail!("attention: there are no kernels for windows and ALiBi yet");
-    }
+    let mask = mask.on(qkv.device())?;
     let shape = plan.shape;
     let out = kernels.empty(&[plan.rows, shape.query_size()], qkv.dtype())?;
     if tables.tiles > 0 {
-        prefill(kernels, qkv, (keys, values), tables, shape, &out)?;
+        prefill(kernels, qkv, (keys, values), tables, shape, &mask, &out)?;
     }
     if tables.decoding > 0 {
-        decode(kernels, qkv, (keys, values), tables, shape, &out)?;
+        decode(kernels, qkv, (keys, values), tables, shape, &mask, &out)?;
     }
     Ok(out)
 }
@@ -112,28 +109,23 @@ fn prefill(
     (keys, values): (&Tensor, &Tensor),
     tables: &Tables,
     shape: PageShape,
+    mask: &MaskOnDevice,
     out: &Tensor,
 ) -> Result<()> {
     let [heads, kv_heads, tokens, _] = sizes(shape);
     let dim = shape.heads.dim;
+    let (version, mask) = mask.version();
+    let mut args = vec![Arg::In(qkv), Arg::In(keys), Arg::In(values), Arg::In(&tables.tensor), Arg::Out(out)];
+    args.extend([heads, kv_heads, tokens, scale(dim)]);
+    args.extend(mask);
     kernels.launch(&Launch {
         module: PREFILL,
-        kernel: format!("paged_attention_prefill_{dim}"),
+        kernel: format!("paged_attention_prefill{version}_{dim}"),
         grid: [tables.tiles as u32, shape.heads.kv as u32, 1],
         block: THREADS,
         // Two stages of 64 keys and 64 values.
         shared_bytes: 2 * 2 * 64 * dim * qkv.dtype().size_in_bytes(),
-        args: &[
-            Arg::In(qkv),
-            Arg::In(keys),
-            Arg::In(values),
-            Arg::In(&tables.tensor),
-            Arg::Out(out),
-            heads,
-            kv_heads,
-            tokens,
-            scale(dim),
-        ],
+        args: &args,
     })
 }
 
@@ -143,6 +135,7 @@ fn decode(
     (keys, values): (&Tensor, &Tensor),
     tables: &Tables,
     shape: PageShape,
+    mask: &MaskOnDevice,
     out: &Tensor,
 ) -> Result<()> {
     let [heads, kv_heads, tokens, dim_arg] = sizes(shape);
@@ -154,15 +147,18 @@ fn decode(
     };
     let tensors = [Arg::In(qkv), Arg::In(keys), Arg::In(values), Arg::In(&tables.tensor), Arg::Out(out), stats, sums];
     match tables.route {
-        Route::TensorCores => kernels.launch(&Launch {
-            module: DECODE,
-            kernel: format!("paged_attention_decode_{dim}"),
-            grid,
-            block: THREADS,
-            // For each of four warps, two stages of 16 keys and 16 values, and two numbers for each of 16 rows.
-            shared_bytes: 4 * (2 * 2 * 16 * dim * qkv.dtype().size_in_bytes() + 2 * 16 * size_of::<f32>()),
-            args: &[&tensors[..], &[heads, kv_heads, tokens, scale]].concat(),
-        })?,
+        Route::TensorCores => {
+            let (version, mask) = mask.version();
+            kernels.launch(&Launch {
+                module: DECODE,
+                kernel: format!("paged_attention_decode{version}_{dim}"),
+                grid,
+                block: THREADS,
+                // For each of four warps, two stages of 16 keys and 16 values, and two numbers for each of 16 rows.
+                shared_bytes: 4 * (2 * 2 * 16 * dim * qkv.dtype().size_in_bytes() + 2 * 16 * size_of::<f32>()),
+                args: &[&tensors[..], &[heads, kv_heads, tokens, scale], &mask].concat(),
+            })?;
+        }
         Route::Rows => {
             let warps = (shape.heads.query / shape.heads.kv).min(ROW_WARPS);
             kernels.launch(&Launch {
@@ -171,25 +167,19 @@ fn decode(
                 grid,
                 block: 32 * warps as u32,
                 shared_bytes: warps * dim * size_of::<f32>(),
-                args: &[&tensors[..], &[heads, kv_heads, tokens, dim_arg, scale]].concat(),
+                args: &[&tensors[..], &[heads, kv_heads, tokens, dim_arg, scale], &mask.args()].concat(),
             })?;
         }
     }
     let Some((stats, sums)) = &tables.partial else { return Ok(()) };
+    let splits = Arg::U32(tables.splits as u32);
+    let tensors = [Arg::In(stats), Arg::In(sums), Arg::In(&tables.tensor), Arg::Out(out)];
     kernels.launch(&Launch {
         module: ROWS,
         kernel: format!("paged_attention_combine_{}", suffix(qkv.dtype())?),
         grid: [tables.decoding as u32, (shape.heads.query as u32).div_ceil(THREADS / 32), 1],
         block: THREADS,
         shared_bytes: 0,
-        args: &[
-            Arg::In(stats),
-            Arg::In(sums),
-            Arg::In(&tables.tensor),
-            Arg::Out(out),
-            heads,
-            Arg::U32(tables.splits as u32),
-            dim_arg,
-        ],
+        args: &[&tensors[..], &[heads, splits, dim_arg], &mask.args()].concat(),
     })
 }

@@ -42,9 +42,9 @@ struct Running {
   float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
   float values[D / 8][4] = {};
 
-  // Adds KEYS keys: their scores, of which each row attends to at least one now or did before, and their values in
-  // `tile` from row `row` on. Unattended keys have the score -∞.
-  template <int KEYS>
+  // Adds KEYS keys: their scores, and their values in `tile` from row `row` on. Unattended keys have the score -∞. Each
+  // row attends to at least one key now or did before, or with MAYBE_NONE will later.
+  template <int KEYS, bool MAYBE_NONE = false>
   __device__ __forceinline__ void add(float (&scores)[KEYS / 8][4], float scale, const Tile<D>& tile, int row) {
     const int lane = threadIdx.x % WARP;
     float shrink[2];
@@ -55,14 +55,15 @@ struct Running {
       for (int n = 0; n < KEYS / 8; ++n) now = fmaxf(now, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
       now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 1));
       now = fmaxf(now, __shfl_xor_sync(ALL_LANES, now, 2));
-      shrink[half] = exp2f((largest[half] - now) * scale);
+      const float finite = MAYBE_NONE && now == -INFINITY ? 0.0f : now;
+      shrink[half] = exp2f((largest[half] - finite) * scale);
       largest[half] = now;
       sum[half] *= shrink[half];
 #pragma unroll
       for (int n = 0; n < KEYS / 8; ++n) {
 #pragma unroll
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          scores[n][i] = exp2f(fmaf(scores[n][i], scale, -now * scale));
+          scores[n][i] = exp2f(fmaf(scores[n][i], scale, -finite * scale));
           sum[half] += scores[n][i];
         }
       }

@@ -9,9 +9,10 @@ namespace {
 
 constexpr int WARPS = 4, STAGES = 2, QUERIES = 64, KEYS = 64, THREADS = WARPS * WARP;
 
-template <int D>
+template <int D, class Mask>
 __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const bf16* values, const unsigned* table,
-                                        bf16* out, unsigned heads, unsigned kv_heads, unsigned tokens, float scale) {
+                                        bf16* out, unsigned heads, unsigned kv_heads, unsigned tokens, float scale,
+                                        Mask mask) {
   constexpr int CHUNKS = D / 8, AT_ONCE = THREADS / CHUNKS;
   DYNAMIC_SHARED(bf16, shared);
   const unsigned* item = paged::entry(table, paged::TILES, blockIdx.x, 4);
@@ -20,10 +21,13 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
   const unsigned count = item[1] * group, seen = position + item[1];
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4, t = lane % 4;
   const size_t width = size_t(heads + 2 * kv_heads) * D;
+  // The first key of the first tile: a window begins with the first query's.
+  const unsigned begin = mask.first_key(position) / KEYS * KEYS;
 
   // Two stages of keys and values: rows stage·2·KEYS of one tile, values after keys.
   const paged::Tile<D> tile{shared};
-  paged::Stripes<D> stripes{table + item[3], kv, kv_heads, tokens, 0, 1, (seen + paged::STRIPE - 1) / paged::STRIPE, 0};
+  paged::Stripes<D> stripes{table + item[3], kv, kv_heads, tokens, begin / paged::STRIPE, 1,
+                           (seen + paged::STRIPE - 1) / paged::STRIPE, 0};
   auto start = [&](unsigned index) {
     const int to = index % STAGES * 2 * KEYS;
 #pragma unroll
@@ -32,7 +36,7 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
       const unsigned stripe = index * (KEYS / paged::STRIPE) + i * AT_ONCE / paged::STRIPE;
       const size_t from = size_t(stripes.lookup(stripe)) * 8 + (key % paged::STRIPE) * D + chunk * 8;
       // Unattended slots may hold NaNs or infinities, and zero times those is not zero.
-      const bool present = index * KEYS + key < seen;
+      const bool present = begin + index * KEYS + key < seen;
       copy_async_16(tile.chunk(to + key, chunk), keys + from, present);
       copy_async_16(tile.chunk(to + KEYS + key, chunk), values + from, present);
     }
@@ -56,7 +60,14 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
 #pragma unroll
   for (int k = 0; k < D / 16; ++k) ldmatrix_x4(queries[k], tile.chunk(2 * KEYS + 16 * warp + lane % 16, 2 * k + lane / 16));
 
-  const unsigned earliest = position + 16 * warp / group, tiles = (seen + KEYS - 1) / KEYS;
+  const unsigned earliest = position + 16 * warp / group, tiles = (seen - begin + KEYS - 1) / KEYS;
+  // ALiBi of the lane's two queries, divided by 1/√D.
+  [[maybe_unused]] float slopes[2];
+  if constexpr (Mask::SPECIAL) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      slopes[half] = mask.slope(kv * group + (16 * warp + g + 8 * half) % group) * (attention::LOG2_E / scale);
+  }
   paged::Running<D> running;
   for (unsigned index = 0; index < tiles; ++index) {
     // All warps have finished reading what the next copies overwrite.
@@ -71,16 +82,20 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
     const int from = index % STAGES * 2 * KEYS;
     float scores[KEYS / 8][4];
     paged::score<D, KEYS>(scores, queries, tile, from);
-    if (index * KEYS + KEYS - 1 > earliest) {
+    const unsigned key = begin + index * KEYS;
+    if (Mask::SPECIAL || key + KEYS - 1 > earliest) {
       const unsigned at[2] = {position + (16 * warp + g) / group, position + (16 * warp + g + 8) / group};
 #pragma unroll
       for (int n = 0; n < KEYS / 8; ++n) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          if (index * KEYS + 8 * n + 2 * t + i % 2 > at[i / 2]) scores[n][i] = -INFINITY;
+        for (int i = 0; i < 4; ++i) {
+          const int distance = int(at[i / 2]) - int(key + 8 * n + 2 * t + i % 2);
+          if constexpr (Mask::SPECIAL) scores[n][i] = fmaf(-slopes[i / 2], float(distance), scores[n][i]);
+          if (mask.hides(distance)) scores[n][i] = -INFINITY;
+        }
       }
     }
-    running.template add<KEYS>(scores, scale, tile, from + KEYS);
+    running.template add<KEYS, Mask::SPECIAL>(scores, scale, tile, from + KEYS);
   }
   running.finish();
 #pragma unroll
@@ -99,10 +114,15 @@ __device__ __forceinline__ void prefill(const bf16* qkv, const bf16* keys, const
 
 }  // namespace
 
+#define PARAMETERS                                                                                                  \
+  const bf16 *qkv, const bf16 *keys, const bf16 *values, const unsigned *table, bf16 *out, unsigned heads,          \
+      unsigned kv_heads, unsigned tokens, float scale
+
 #define EXPORT_FOR(D)                                                                                               \
-  EXPORT_BOUNDS(paged_attention_prefill_##D, 128, 3,                                                                 \
-                (const bf16* qkv, const bf16* keys, const bf16* values, const unsigned* table, bf16* out,            \
-                 unsigned heads, unsigned kv_heads, unsigned tokens, float scale),                                   \
-                prefill<D>(qkv, keys, values, table, out, heads, kv_heads, tokens, scale))
+  EXPORT_BOUNDS(paged_attention_prefill_##D, 128, 3, (PARAMETERS),                                                   \
+                prefill<D>(qkv, keys, values, table, out, heads, kv_heads, tokens, scale, attention::Causal{}))      \
+  EXPORT_BOUNDS(paged_attention_prefill_masked_##D, 128, 3, (PARAMETERS, const float* slopes, unsigned window),      \
+                prefill<D>(qkv, keys, values, table, out, heads, kv_heads, tokens, scale,                            \
+                           attention::Special{slopes, window}))
 EXPORT_FOR(64)
 EXPORT_FOR(128)

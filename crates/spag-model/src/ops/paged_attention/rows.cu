@@ -27,15 +27,18 @@ __device__ __forceinline__ float dot(const float* query, const T* key, unsigned 
 // score; then each lane sums its dimensions of the 32 values. Shared memory: the queries, [warps, dim].
 template <class T>
 __device__ void rows(const T* qkv, const T* keys, const T* values, const unsigned* table, T* out, float* stats,
-                     float* sums, unsigned heads, unsigned kv_heads, unsigned tokens, unsigned dim, float scale) {
+                     float* sums, unsigned heads, unsigned kv_heads, unsigned tokens, unsigned dim, float scale,
+                     attention::Special mask) {
   DYNAMIC_SHARED(float, shared);
   const unsigned* item = paged::entry(table, paged::DECODING, blockIdx.x, 4);
   if (item == nullptr) return;
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   const unsigned row = item[0], seen = item[1], splits = gridDim.z, kv = blockIdx.y, group = heads / kv_heads;
   const unsigned* pages = table + item[2];
-  const unsigned each = paged::stripes_of_split(seen, splits) * paged::STRIPE;
-  const unsigned first = blockIdx.z * each, end = min(first + each, seen);
+  const unsigned first_key = mask.first_key(seen - 1);
+  const paged::Splits all(first_key, seen, splits);
+  const unsigned stripe = all.begin + blockIdx.z * all.each;
+  const unsigned first = max(stripe * paged::STRIPE, first_key), end = min((stripe + all.each) * paged::STRIPE, seen);
   if (first >= end) return;
   float* query = shared + warp * dim;
   for (unsigned head = kv * group + warp; head < (kv + 1) * group; head += warps) {
@@ -43,6 +46,8 @@ __device__ void rows(const T* qkv, const T* keys, const T* values, const unsigne
     for (unsigned at = lane; at < dim; at += WARP)
       query[at] = to_float(qkv[(size_t(row) * (heads + 2 * kv_heads) + head) * dim + at]) * scale;
     __syncwarp();
+    // In units of log₂, as scale.
+    const float slope = mask.slope(head) * attention::LOG2_E;
     float largest = -INFINITY, sum = 0, accumulated[MOST] = {};
     for (unsigned base = first; base < end; base += WARP) {
       const unsigned key = base + lane;
@@ -50,7 +55,7 @@ __device__ void rows(const T* qkv, const T* keys, const T* values, const unsigne
       float score = -INFINITY;
       if (key < end) {
         place = (pages[key / tokens] * kv_heads + kv) * tokens + key % tokens;
-        score = dot(query, keys + size_t(place) * dim, dim);
+        score = dot(query, keys + size_t(place) * dim, dim) - slope * float(seen - 1 - key);
       }
       const float now = fmaxf(largest, warp_max(score)), shrink = exp2f(largest - now);
       const float probability = exp2f(score - now);
@@ -88,12 +93,11 @@ __device__ void rows(const T* qkv, const T* keys, const T* values, const unsigne
 // Combines the splits into rows of `out`. One warp per row and head; grid: (rows, heads by warps).
 template <class T>
 __device__ void combine(const float* stats, const float* sums, const unsigned* table, T* out, unsigned heads,
-                        unsigned splits, unsigned dim) {
+                        unsigned splits, unsigned dim, attention::Special mask) {
   const unsigned* item = paged::entry(table, paged::DECODING, blockIdx.x, 4);
   const unsigned lane = threadIdx.x % WARP, head = blockIdx.y * (blockDim.x / WARP) + threadIdx.x / WARP;
   if (item == nullptr || head >= heads) return;
-  const unsigned stripes = (item[1] + paged::STRIPE - 1) / paged::STRIPE;
-  const unsigned each = paged::stripes_of_split(item[1], splits), used = (stripes + each - 1) / each;
+  const unsigned used = paged::Splits(mask.first_key(item[1] - 1), item[1], splits).used();
   const size_t first = (size_t(blockIdx.x) * heads + head) * splits;
   float largest = -INFINITY;
   for (unsigned split = lane; split < used; split += WARP) largest = fmaxf(largest, stats[(first + split) * 2]);
@@ -117,11 +121,13 @@ __device__ void combine(const float* stats, const float* sums, const unsigned* t
 #define EXPORT_FOR(T, suffix)                                                                                      \
   EXPORT_BOUNDS(paged_attention_rows_##suffix, 256, 4,                                                              \
                 (const T* qkv, const T* keys, const T* values, const unsigned* table, T* out, float* stats,         \
-                 float* sums, unsigned heads, unsigned kv_heads, unsigned tokens, unsigned dim, float scale),       \
-                rows<T>(qkv, keys, values, table, out, stats, sums, heads, kv_heads, tokens, dim, scale))           \
+                 float* sums, unsigned heads, unsigned kv_heads, unsigned tokens, unsigned dim, float scale,        \
+                 const float* slopes, unsigned window),                                                             \
+                rows<T>(qkv, keys, values, table, out, stats, sums, heads, kv_heads, tokens, dim, scale,            \
+                        attention::Special{slopes, window}))                                                        \
   EXPORT_BOUNDS(paged_attention_combine_##suffix, 128, 8,                                                           \
                 (const float* stats, const float* sums, const unsigned* table, T* out, unsigned heads,              \
-                 unsigned splits, unsigned dim),                                                                    \
-                combine<T>(stats, sums, table, out, heads, splits, dim))
+                 unsigned splits, unsigned dim, const float* slopes, unsigned window),                              \
+                combine<T>(stats, sums, table, out, heads, splits, dim, attention::Special{slopes, window}))
 EXPORT_FOR(float, f32)
 EXPORT_FOR(bf16, bf16)

@@ -10,7 +10,7 @@
 // A page of keys or values has the layout [KV head, token, head size].
 #pragma once
 
-#include "../cuda/prelude.cuh"
+#include "../attention/mask.cuh"
 
 namespace paged {
 
@@ -26,11 +26,20 @@ constexpr unsigned STRIPE = 16;
 // Minimum stripes per split: combining shorter ones would cost more than they save.
 constexpr unsigned LEAST_STRIPES = 4;
 
-// Stripes per split of a row with `seen` keys; the last splits may have fewer or none.
-__device__ __forceinline__ unsigned stripes_of_split(unsigned seen, unsigned splits) {
-  const unsigned stripes = (seen + STRIPE - 1) / STRIPE, each = (stripes + splits - 1) / splits;
-  return each > LEAST_STRIPES ? each : LEAST_STRIPES;
-}
+// The stripes of a row with `seen` keys, of which it attends to those from `first_key` on, and their split. The last
+// splits may have fewer or none. The window's begin follows from the table, so a captured pass can be replayed.
+struct Splits {
+  unsigned begin, end, each;
+
+  __device__ __forceinline__ Splits(unsigned first_key, unsigned seen, unsigned splits) {
+    begin = first_key / STRIPE;
+    end = (seen + STRIPE - 1) / STRIPE;
+    each = (end - begin + splits - 1) / splits;
+    if (each < LEAST_STRIPES) each = LEAST_STRIPES;
+  }
+  // The number of splits with stripes.
+  __device__ __forceinline__ unsigned used() const { return (end - begin + each - 1) / each; }
+};
 
 // Results of a split for a row's query head: maximum score (times log₂e) and sum of exponentials, and the sum of
 // values: [decoding rows, heads, splits, 2] and [decoding rows, heads, splits, dim].
