@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use spag_tests::{copy_folder, fixture, program, root, run};
+use spag_tests::{copy_folder, fixture, json, program, root, run};
+use tempfile::TempDir;
 
 /// Runs a program that must reject its input with an error that contains all of `words`.
 fn rejected(name: &str, arguments: &[&str], dir: &Path, words: &[&str]) {
@@ -148,7 +149,11 @@ fn invalid_checkpoints_are_rejected() {
             }
             "truncated weights" => fs::write(model.join("model.safetensors"), &weights[..weights.len() / 2]).unwrap(),
             "no weights" => fs::remove_file(model.join("model.safetensors")).unwrap(),
-            "no tokenizer" => fs::remove_file(model.join("tokenizer.json")).unwrap(),
+            "no tokenizer" => {
+                for file in ["tokenizer.json", "tokenizer.model"] {
+                    fs::remove_file(model.join(file)).unwrap();
+                }
+            }
             _ => {
                 // A tokenizer and configuration without an EOS token.
                 for file in ["tokenizer_config.json", "special_tokens_map.json"] {
@@ -250,25 +255,39 @@ fn invalid_word_lists_are_rejected() {
     }
 }
 
-#[test]
-fn models_without_special_tokens_cannot_play() {
-    for (token, role) in [("<s>", "bos_token"), ("</s>", "eos_token")] {
-        let folder = tempfile::tempdir().unwrap();
-        let (dir, model) = (folder.path(), folder.path().join("model"));
-        copy_model(&model);
-        fs::write(dir.join("words.txt"), "horse\n").unwrap();
-        for file in ["tokenizer_config.json", "special_tokens_map.json"] {
-            fs::remove_file(model.join(file)).unwrap();
-        }
-        let change = |file: &str, from: &str, to: &str| {
-            let text = fs::read_to_string(model.join(file)).unwrap();
-            assert!(text.contains(from), "{file}: {from}");
-            fs::write(model.join(file), text.replace(from, to)).unwrap();
-        };
-        change("tokenizer.json", token, "<other>");
-        change("config.json", &format!("\"{role}_id\""), "\"nothing\"");
-        play(dir, &["--max_new_tokens", "4"], &["model/tokenizer.json", role]);
+/// A folder whose model has no token with a role, and a list of one word.
+fn without_special_token(token: &str, role: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model");
+    copy_model(&model);
+    fs::write(folder.path().join("words.txt"), "horse\n").unwrap();
+    for file in ["tokenizer_config.json", "special_tokens_map.json", "generation_config.json"] {
+        let _ = fs::remove_file(model.join(file));
     }
+    let change = |file: &str, from: &str, to: &str| {
+        let text = fs::read_to_string(model.join(file)).unwrap();
+        assert!(text.contains(from), "{file}: {from}");
+        fs::write(model.join(file), text.replace(from, to)).unwrap();
+    };
+    change("tokenizer.json", token, "<other>");
+    change("config.json", &format!("\"{role}_id\""), "\"nothing\"");
+    folder
+}
+
+#[test]
+fn models_without_eos_cannot_play() {
+    let folder = without_special_token("</s>", "eos_token");
+    play(folder.path(), &["--max_new_tokens", "4"], &["model/tokenizer.json", "eos_token"]);
+}
+
+#[test]
+fn models_without_bos_play() {
+    let folder = without_special_token("<s>", "bos_token");
+    let mut command = program("spag-play");
+    command.current_dir(folder.path()).args(["--attacker_model_name_or_path", "model"]);
+    command.args(["--defender_model_name_or_path", "model", "--data_path", "words.txt", "--output_dir", "out"]);
+    run(command.args(["--task_type", "testing", "--max_new_tokens", "4", "--taboo_max_turns", "1"]), 0);
+    assert_eq!(json(folder.path().join("out/llama_testing_words_results.json")).as_array().unwrap().len(), 1);
 }
 
 #[test]

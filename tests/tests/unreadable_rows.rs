@@ -7,12 +7,13 @@ use serde_json::json;
 use spag_game::read_episodes;
 use spag_tests::{copy_folder, fixture, json, json_lines, program, run};
 
-/// A copy of the model whose tokenizer has an added token `[PAD]` without an embedding.
+/// A copy of the model whose tokenizer has an added token `[PAD]` without an embedding. It is not special: the text of a
+/// special token is ordinary text in a game.
 fn model_with_pad(to: &Path) {
     copy_folder(fixture("tiny-llama"), to);
     let mut tokenizer = json(to.join("tokenizer.json"));
     let pad = json!({"id": 1000, "content": "[PAD]", "single_word": false, "lstrip": false, "rstrip": false,
-                     "normalized": false, "special": true});
+                     "normalized": false, "special": false});
     tokenizer["added_tokens"].as_array_mut().unwrap().push(pad);
     fs::write(to.join("tokenizer.json"), tokenizer.to_string()).unwrap();
 }

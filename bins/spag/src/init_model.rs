@@ -1,6 +1,5 @@
 //! `spag init-model`: writes a checkpoint with random weights.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -17,9 +16,9 @@ pub(crate) struct InitModelArgs {
     /// The architecture: a config.json of Hugging Face.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The tokenizer.json [default: the one beside --config, if any]. Without a tokenizer the checkpoint can be timed but not
-    /// trained.
-    #[arg(long, value_name = "FILE")]
+    /// The tokenizer: a tokenizer.json, a tokenizer.model, or a folder with one [default: the one beside --config, if any].
+    /// Without a tokenizer the checkpoint can be timed but not trained.
+    #[arg(long, value_name = "PATH")]
     tokenizer: Option<PathBuf>,
     /// Seed of the weights.
     #[arg(long, value_name = "N", default_value_t = 42)]
@@ -39,10 +38,11 @@ pub(crate) struct InitModelArgs {
 pub(crate) fn run(args: InitModelArgs) -> Result<()> {
     let config = ModelConfig::from_file(&args.config)?;
     threads::start()?;
-    let beside = args.config.with_file_name("tokenizer.json");
-    // Only a file that does not exist is missing. Any other reason not to read it is an error.
-    let is_missing = beside.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    let path = args.tokenizer.or_else(|| (!is_missing).then_some(beside));
+    let beside = || {
+        let name = Tokenizer::find(args.config.parent().unwrap_or(Path::new("")))?;
+        Some(args.config.with_file_name(name))
+    };
+    let path = args.tokenizer.or_else(beside);
     let tokenizer = path.map(|path| tokenizer(&path, &config, &args.config)).transpose()?;
     let options = WriteOptions::new(args.dtype).sharded(args.max_shard_size);
     write_random_model(&config, args.seed, tokenizer.as_ref(), &args.output_dir, options)?;
@@ -57,10 +57,8 @@ pub(crate) fn run(args: InitModelArgs) -> Result<()> {
 
 /// Reads a tokenizer and checks that it fits the model.
 fn tokenizer(path: &Path, config: &ModelConfig, config_path: &Path) -> Result<Tokenizer> {
-    let tokenizer = Tokenizer::from_file(
-        path,
-        SpecialIds { bos: config.bos_token_id, eos: config.eos_token_ids.first().copied() },
-    )?;
+    let ids = SpecialIds::from(config);
+    let tokenizer = if path.is_dir() { Tokenizer::from_dir(path, ids) } else { Tokenizer::from_file(path, ids) }?;
     if tokenizer.vocab_size() > config.architecture.vocab_size {
         let (pieces, rows) = (tokenizer.vocab_size(), config.architecture.vocab_size);
         let problem =

@@ -95,6 +95,39 @@ fn random_checkpoint_depends_on_its_seed() {
     }
 }
 
+#[test]
+fn random_checkpoint_takes_its_tokenizer_from_a_file_or_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let pieces = fixture("families/llama2-bin");
+    fs::create_dir(dir.join("beside")).unwrap();
+    for (source, to) in
+        [(tiny(), "config.json"), (tiny(), "beside/config.json"), (pieces.clone(), "beside/tokenizer.model")]
+    {
+        fs::copy(source.join(Path::new(to).file_name().unwrap()), dir.join(to)).unwrap();
+    }
+    let make = |config: &str, tokenizer: Option<&Path>| {
+        let mut command = program("spag");
+        command.current_dir(dir).args(["init-model", "--output_dir", "made", "--config", config]);
+        run(command.args(tokenizer.into_iter().flat_map(|path| [Path::new("--tokenizer"), path])), 0);
+        let names =
+            fs::read_dir(dir.join("made")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names: Vec<String> = names.filter(|name| name.starts_with("tokenizer.")).collect();
+        fs::remove_dir_all(dir.join("made")).unwrap();
+        names
+    };
+    assert_eq!(make("config.json", None), Vec::<String>::new());
+    for (config, tokenizer) in [
+        ("beside/config.json", None),
+        ("config.json", Some(pieces.clone())),
+        ("config.json", Some(pieces.join("tokenizer.model"))),
+        // Beside a tokenizer.json, which would be used in its place.
+        ("config.json", Some(tiny().join("tokenizer.model"))),
+    ] {
+        assert_eq!(make(config, tokenizer.as_deref()), ["tokenizer.model"], "{config} {tokenizer:?}");
+    }
+}
+
 fn play(dir: &Path, flags: &[&str]) -> Command {
     let mut command = program("spag-play");
     command.current_dir(dir).arg("--attacker_model_name_or_path").arg(tiny());

@@ -60,4 +60,4 @@ pub use model::{Activations, Forward, Model, Network, SavedElements};
 pub use ops::sample::Sampling;
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, View, WeightSource};
-pub use tokenizer::{Detokenizer, SpecialIds, Tokenizer};
+pub use tokenizer::{Detokenizer, SpecialIds, SpecialTokens, Tokenizer};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use spag_model::{
     Checkpoint, Completion, CompletionText, Detokenizer, Engine, FinishReason, Generate, GenerationConfig, Request,
-    Sampling, Tokenizer,
+    Sampling, SpecialTokens, Tokenizer,
 };
 use spag_tests::{copy_folder, fixture};
 
@@ -54,7 +54,7 @@ fn text_after_a_prompt_that_was_cut_is_the_same() {
 #[test]
 fn text_ends_at_an_eos_that_ordinary_tokens_spell() {
     let tokenizer = checkpoint().tokenizer.clone();
-    let prompt = [&[tokenizer.bos()], &tokenizer.encode("What is it?").unwrap()[..]].concat();
+    let prompt = tokenizer.encode_prompt("What is it?", SpecialTokens::Matched).unwrap();
     let spelled: Vec<u32> = ["<", "/", "s", ">"].iter().map(|text| piece(&tokenizer, &prompt, text)).collect();
     let horse = tokenizer.encode("A horse").unwrap();
     let all = [&horse[..], &spelled, &horse].concat();

@@ -7,15 +7,14 @@ use std::sync::Arc;
 use common::{cases, checkpoint, config, engine_config, requests, run};
 use spag_model::{
     Detokenizer, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, PackedBatch, PrefixSharing, Request,
-    Sampling, Targets,
+    Sampling, SpecialTokens, Targets,
 };
 
 #[test]
 fn prompt_token_ids_equal_the_reference() {
     let tokenizer = checkpoint().tokenizer.clone();
     for case in cases() {
-        let mut ids = vec![tokenizer.bos()];
-        ids.extend(tokenizer.encode(&case.prompt).unwrap());
+        let ids = tokenizer.encode_prompt(&case.prompt, SpecialTokens::Matched).unwrap();
         assert_eq!(ids, case.input_ids, "{}", case.prompt);
     }
 }

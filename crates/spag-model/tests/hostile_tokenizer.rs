@@ -89,6 +89,48 @@ fn random_or_ambiguous_encodings_are_refused_by_name() {
 }
 
 #[test]
+fn special_tokens_that_a_text_can_spell_stay_text() {
+    type Change = fn(&mut Value);
+    let changes: [(&str, Change); 4] = [
+        ("merges that lead to them", |json| {
+            let vocab = json["model"]["vocab"].as_object_mut().unwrap();
+            for (piece, id) in ["<", "/", ">", "s>", "/s>"].into_iter().zip(1000..) {
+                vocab.insert(piece.to_owned(), json!(id));
+            }
+            let merges = json["model"]["merges"].as_array_mut().unwrap();
+            merges.extend([json!(["s", ">"]), json!(["/", "s>"]), json!(["<", "s>"]), json!(["<", "/s>"])]);
+            for merge in merges.iter_mut() {
+                if let Some((a, b)) = merge.as_str().and_then(|pair| pair.split_once(' ')) {
+                    *merge = json!([a, b]);
+                }
+            }
+        }),
+        ("whole words that are looked up", |json| {
+            json["model"]["ignore_merges"] = json!(true);
+            json["normalizer"] = Value::Null;
+            json["pre_tokenizer"] = json!({"type": "WhitespaceSplit"});
+        }),
+        ("a Unigram model", |json| {
+            json["model"] = unigram();
+            json["normalizer"] = Value::Null;
+        }),
+        ("an EOS that is not marked as special", |json| json["added_tokens"][2]["special"] = json!(false)),
+    ];
+    for (name, change) in changes {
+        let tokenizer = load(&changed(change)).unwrap();
+        for text in ["<s>", "a </s> b", "</s></s>", "x <s> </s>"] {
+            let ids = tokenizer.encode_text(text).unwrap();
+            assert!(!ids.contains(&1) && !ids.contains(&2), "{name}: {text} is {ids:?}");
+            let without = |text: String| text.replace(' ', "");
+            assert_eq!(without(tokenizer.decode(&ids).unwrap()), without(text.to_owned()), "{name}");
+            let matched = tokenizer.encode(text).unwrap();
+            assert!(matched.contains(&1) || matched.contains(&2), "{name}: {text} is {matched:?}");
+        }
+        assert_eq!(tokenizer.decode(&[1, 2]).unwrap(), "", "{name}");
+    }
+}
+
+#[test]
 fn panics_of_the_library_become_errors_that_name_the_file() {
     type Change = fn(&mut Value);
     let changes: [(&str, Change); 9] = [

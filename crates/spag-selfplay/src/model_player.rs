@@ -6,6 +6,7 @@ use std::sync::Arc;
 use spag_game::{Player, PlayerError, PollMode, Reply, TurnFailure, TurnRequest, UtteranceRule};
 use spag_model::{
     Checkpoint, CompletionText, Engine, EngineConfig, Generate, GenerationConfig, GenerationStats, Request, RequestId,
+    SpecialTokens,
 };
 
 use crate::error::Result;
@@ -31,6 +32,8 @@ struct Settings {
 
 impl Settings {
     fn new(config: GenerationConfig) -> Self {
+        // A player may say `</s>`: in the prompts after it that is text, not a special token.
+        let config = GenerationConfig { special_tokens: SpecialTokens::AsText, ..config };
         Self {
             as_decoded: Arc::new(GenerationConfig { text: CompletionText::AfterPrompt, ..config.clone() }),
             trimmed: Arc::new(GenerationConfig { text: CompletionText::Alone, ..config }),
@@ -60,7 +63,7 @@ impl ModelPlayer {
     /// # Errors
     /// The tokenizer cannot encode the text.
     pub fn context_budget(&self, prompt: &str) -> Result<ContextBudget> {
-        let tokens = self.engine.tokenizer().encode(prompt)?.len() + 1;
+        let tokens = self.engine.tokenizer().encode_prompt(prompt, SpecialTokens::AsText)?.len();
         Ok(ContextBudget {
             prompt: tokens,
             utterance: self.settings.trimmed.max_new_tokens,
@@ -72,7 +75,7 @@ impl ModelPlayer {
 /// The tokens that a prompt and an utterance need, and those that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextBudget {
-    /// Tokens of the prompt, including BOS.
+    /// Tokens of the prompt, including BOS if the tokenizer has one.
     pub prompt: usize,
     /// Maximum tokens of an utterance.
     pub utterance: usize,
@@ -93,7 +96,8 @@ impl ContextBudget {
 }
 
 impl<E: Generate> ModelPlayer<E> {
-    /// Creates a player from an engine; every utterance is generated with `config`, except for [`GenerationConfig::text`].
+    /// Creates a player from an engine; every utterance is generated with `config`, except for [`GenerationConfig::text`] and
+    /// [`GenerationConfig::special_tokens`].
     pub fn new(engine: E, config: GenerationConfig) -> Self {
         Self { engine, settings: Settings::new(config), games: HashMap::new(), unreadable: Vec::new() }
     }

@@ -1,4 +1,7 @@
 //! Samples to tokens: `bos + query + target + eos`, query and target encoded apart, the last tokens kept.
+//!
+//! Texts of a game are encoded as they were played: what a player says never becomes a special token. Texts to imitate are
+//! encoded as in the reference, with special tokens matched.
 
 use rayon::prelude::*;
 use spag_model::Tokenizer;
@@ -58,8 +61,14 @@ pub fn encode(samples: &[Sample], first_row: usize, tokenizer: &Tokenizer, max_l
             let row = first_row + offset;
             let refused = |reason: String| Error::Sample { row, reason };
             sample.check().map_err(|error| refused(error.to_string()))?;
-            let encode = |text: &str| tokenizer.encode(text).map_err(|error| refused(error.to_string()));
-            let mut ids = vec![tokenizer.bos()];
+            let encode = |text: &str| {
+                let ids = match sample.kind {
+                    SampleKind::Game => tokenizer.encode_text(text),
+                    SampleKind::Sft => tokenizer.encode(text),
+                };
+                ids.map_err(|error| refused(error.to_string()))
+            };
+            let mut ids: Vec<u32> = tokenizer.bos().into_iter().collect();
             // A tokenizer may add a leading piece even to an empty text.
             if !sample.query.is_empty() {
                 ids.extend(encode(&sample.query)?);

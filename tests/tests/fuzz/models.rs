@@ -92,7 +92,7 @@ fn index_of_shards() {
 /// Encodes and decodes with whatever could be loaded.
 fn use_tokenizer(tokenizer: &Tokenizer) {
     for text in ["", "The horse", "caf\u{e9} \u{1F40E}\n\t", "\u{301}\u{301}", "<s></s>"] {
-        if let Ok(ids) = tokenizer.encode(text) {
+        for ids in [tokenizer.encode(text), tokenizer.encode_text(text)].into_iter().flatten() {
             let _ = tokenizer.decode(&ids);
         }
     }
@@ -104,6 +104,22 @@ fn tokenizer_json() {
     let target = Target::new("tokenizer_json", vec![model_file("tokenizer.json")]);
     let input = target.folder().join("input");
     target.run(|_| {
+        if let Ok(tokenizer) = Tokenizer::from_file(&input, SpecialIds::default()) {
+            use_tokenizer(&tokenizer);
+        }
+    });
+}
+
+#[test]
+fn tokenizer_model() {
+    let seeds = ["tiny-llama", "families/baichuan2-7b"];
+    let target = Target::new(
+        "tokenizer_model",
+        seeds.map(|folder| fs::read(fixture(folder).join("tokenizer.model")).unwrap()).to_vec(),
+    );
+    let input = target.folder().join("input.model");
+    target.run(|bytes| {
+        fs::write(&input, bytes).unwrap();
         if let Ok(tokenizer) = Tokenizer::from_file(&input, SpecialIds::default()) {
             use_tokenizer(&tokenizer);
         }

@@ -27,9 +27,8 @@ use crate::tokenizer::{SpecialIds, Tokenizer};
 pub fn load_tokenizer(dir: impl AsRef<Path>) -> Result<Tokenizer> {
     let dir = dir.as_ref();
     let config = read_config(dir)?;
-    let ids = SpecialIds { bos: config.bos_token_id, eos: config.eos_token_ids.first().copied() };
-    let tokenizer = Tokenizer::from_dir(dir, ids)?.for_embeddings(config.architecture.vocab_size)?;
-    Ok(tokenizer.with_files(python_files(dir)?))
+    let tokenizer = Tokenizer::from_dir(dir, SpecialIds::from(&config))?;
+    Ok(tokenizer.for_embeddings(config.architecture.vocab_size)?.with_files(python_files(dir)?))
 }
 
 /// Reads a model without its tokenizer, e.g. a reference model, as f32 on the CPU.

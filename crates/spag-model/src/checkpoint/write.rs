@@ -105,7 +105,10 @@ fn write_config(config: &ModelConfig, tokenizer: Option<&Tokenizer>, dir: &Path,
         for (name, contents) in tokenizer.files() {
             write_atomically(dir.join(name), contents)?;
         }
-        keys.insert("bos_token_id".into(), tokenizer.bos().into());
+        // Without a BOS in the tokenizer, the configuration keeps its own: a prompt does not begin with it.
+        if let Some(bos) = tokenizer.bos() {
+            keys.insert("bos_token_id".into(), bos.into());
+        }
         // Further ids of the configuration end a completion too, and stay.
         if !config.eos_token_ids.contains(&tokenizer.eos()) {
             keys.insert("eos_token_id".into(), tokenizer.eos().into());

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::memory::{self, GenerationMemory, GenerationMemorySettings, available_memory};
 use crate::model::Model;
 use crate::ops::sample::Sampling;
+use crate::tokenizer::SpecialTokens;
 
 /// Generation settings of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +25,8 @@ pub struct GenerationConfig {
     pub stop_tokens: Vec<u32>,
     /// Strings that end a completion. The text ends before the first occurrence.
     pub stop_strings: Vec<String>,
+    /// What the texts of special tokens are in the prompt.
+    pub special_tokens: SpecialTokens,
     /// What the text is decoded from. Stop strings are searched in this text.
     pub text: CompletionText,
 }
@@ -37,6 +40,7 @@ impl Default for GenerationConfig {
             sampling: Sampling::Greedy,
             stop_tokens: Vec::new(),
             stop_strings: Vec::new(),
+            special_tokens: SpecialTokens::default(),
             text: CompletionText::default(),
         }
     }

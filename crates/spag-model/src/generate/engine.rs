@@ -124,7 +124,7 @@ impl Engine {
     /// Samples a token for every sequence that is fully computed. Returns the sequences that ended.
     fn sample(&mut self, chunks: &[ScheduledChunk], logits: &Tensor) -> Result<Vec<(RequestId, FinishReason)>> {
         let began = Instant::now();
-        let (running, eos) = (&mut self.state.running, self.tokenizer.eos());
+        let (running, eos) = (&mut self.state.running, self.tokenizer.eos_ids());
         let mut place = vec![None; running.len()];
         let ready = chunks.iter().filter(|chunk| chunk.tokens.end == running[chunk.sequence].tokens.len());
         for (row, chunk) in ready.enumerate() {
@@ -180,8 +180,7 @@ impl Generate for Engine {
                 config.max_new_tokens, self.config.max_length
             )));
         }
-        let mut tokens = vec![self.tokenizer.bos()];
-        tokens.append(&mut self.tokenizer.encode(&prompt)?);
+        let mut tokens = self.tokenizer.encode_prompt(&prompt, config.special_tokens)?;
         let truncated = tokens.len().saturating_sub(room);
         tokens.drain(..truncated);
         let id = RequestId(self.state.next_id);

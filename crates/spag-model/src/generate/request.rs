@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// A generation request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The prompt. BOS is prepended.
+    /// The prompt. BOS is prepended, if the tokenizer has one.
     pub prompt: String,
     /// Seed of the request's samples. They do not depend on the rest of the batch.
     pub seed: u64,
@@ -27,7 +27,7 @@ pub struct RequestId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// EOS, which is the last token id.
+    /// An EOS token, which is the last token id.
     Eos,
     /// A stop token, which is the last token id.
     StopToken,

@@ -76,9 +76,9 @@ impl Sequence {
     }
 
     /// Sampling parameters of the next token.
-    pub(super) fn sampling_params(&mut self, eos: u32) -> SampleParams {
+    pub(super) fn sampling_params(&mut self, eos: &[u32]) -> SampleParams {
         let banned = if self.tokens.len() - self.prompt < self.config.min_new_tokens {
-            std::iter::once(eos).chain(self.config.stop_tokens.iter().copied()).collect()
+            eos.iter().chain(&self.config.stop_tokens).copied().collect()
         } else {
             Vec::new()
         };
@@ -92,7 +92,7 @@ impl Sequence {
         self.tokens.push(choice.token);
         self.model_log_probs.push(choice.model_log_prob);
         self.sampling_log_probs.push(choice.sampling_log_prob);
-        if choice.token == tokenizer.eos() {
+        if tokenizer.eos_ids().contains(&choice.token) {
             return Ok(Some(FinishReason::Eos));
         }
         if self.config.stop_tokens.contains(&choice.token) {

@@ -72,7 +72,7 @@ impl Tokenizer {
         let (Some(eos), Some(token)) = (self.eos_text(), completion.last()) else { return Ok(false) };
         // In vocabularies of bytes, too, ASCII is spelled as it is.
         let last = eos.chars().next_back().filter(char::is_ascii_graphic);
-        let piece = self.inner.id_to_token(*token);
+        let piece = self.encoder.token(*token);
         if last.is_some_and(|last| piece.is_none_or(|piece| !piece.contains(last))) {
             return Ok(false);
         }

@@ -1,6 +1,8 @@
 //! `tokenizer.json` before the tokenizers library reads it: what must not be applied is cleared, what cannot be
 //! supported is refused, and what would take memory or time without bound is limited.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 use spag_io::quote;
 
@@ -24,19 +26,25 @@ pub(super) struct Definition {
     pub(super) expansion: f64,
     /// The largest id of the vocabulary.
     pub(super) last_id: u32,
+    /// The token of what is not in the vocabulary.
+    pub(super) unknown: Option<String>,
     /// Added tokens with their ids.
     added: Vec<(String, u64)>,
 }
 
 impl Definition {
-    /// Reads and checks the contents of a `tokenizer.json`.
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
+    /// Reads and checks the contents of a `tokenizer.json`. `special` are the names of special tokens.
+    pub(super) fn read(bytes: &[u8], special: &HashSet<&str>) -> Result<Self, String> {
         // Every value follows a comma or an opening bracket.
         if bytes.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() > MAX_VALUES {
             return Err(format!("not a valid tokenizer.json: it has more than {MAX_VALUES} values"));
         }
         let invalid = |e: serde_json::Error| format!("not a valid tokenizer.json: {e}");
-        let mut root: Map<String, Value> = serde_json::from_slice(bytes).map_err(invalid)?;
+        Self::check(serde_json::from_slice(bytes).map_err(invalid)?, special)
+    }
+
+    /// Checks a definition.
+    pub(super) fn check(mut root: Map<String, Value>, special: &HashSet<&str>) -> Result<Self, String> {
         // A prompt is encoded whole, alone, and without special tokens. Templates could only drop or repeat it.
         for key in ["truncation", "padding", "post_processor"] {
             root.insert(key.to_owned(), Value::Null);
@@ -54,9 +62,10 @@ impl Definition {
             return Err("not a valid tokenizer.json: it has no `model`".into());
         };
         let last_id = vocabulary::check(model).map_err(|reason| format!("`model`: {reason}"))?;
-        let added = added_tokens(root.get("added_tokens"))?;
-        let json = serde_json::to_vec(&root).map_err(invalid)?;
-        Ok(Self { json, expansion, last_id, added })
+        let unknown = vocabulary::unknown(model).map(str::to_owned);
+        let added = added_tokens(root.get_mut("added_tokens"), special)?;
+        let json = serde_json::to_vec(&root).map_err(|e| format!("not a valid tokenizer.json: {e}"))?;
+        Ok(Self { json, expansion, last_id, unknown, added })
     }
 
     /// Checks that the library gave added tokens the ids of the file. It numbers them itself.
@@ -77,9 +86,10 @@ impl Definition {
     }
 }
 
-fn added_tokens(list: Option<&Value>) -> Result<Vec<(String, u64)>, String> {
+/// Checks the added tokens, and makes those special that have the role of a special token, as transformers does.
+fn added_tokens(list: Option<&mut Value>, special: &HashSet<&str>) -> Result<Vec<(String, u64)>, String> {
     let mut tokens = Vec::new();
-    for token in list.and_then(Value::as_array).into_iter().flatten() {
+    for token in list.and_then(Value::as_array_mut).into_iter().flatten() {
         let (Some(content), Some(id)) =
             (token.get("content").and_then(Value::as_str), token.get("id").and_then(Value::as_u64))
         else {
@@ -92,7 +102,11 @@ fn added_tokens(list: Option<&Value>) -> Result<Vec<(String, u64)>, String> {
                 content.len()
             ));
         }
-        tokens.push((content.to_owned(), id));
+        let (content, is_special) = (content.to_owned(), special.contains(content));
+        if let Some(token) = token.as_object_mut().filter(|_| is_special) {
+            token.insert("special".to_owned(), true.into());
+        }
+        tokens.push((content, id));
     }
     Ok(tokens)
 }

@@ -35,6 +35,15 @@ pub(super) fn check(model: &Map<String, Value>) -> Result<u32, String> {
     }
 }
 
+/// The token of what is not in the vocabulary.
+pub(super) fn unknown(model: &Map<String, Value>) -> Option<&str> {
+    let by_id = || {
+        let id = usize::try_from(model.get("unk_id")?.as_u64()?).ok()?;
+        model.get("vocab")?.get(id)?.get(0)
+    };
+    model.get("unk_token").or_else(by_id)?.as_str()
+}
+
 /// A vocabulary of BPE, WordPiece or WordLevel: ids by token.
 fn with_ids(ids: &Map<String, Value>) -> Result<u32, String> {
     let (mut seen, mut last) = (HashSet::with_capacity(ids.len()), 0);

@@ -89,7 +89,8 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
 
     let mut keys = llama_keys(&config.model, tokenizer.vocab_size());
     keys.extend(
-        [("bos_token_id", tokenizer.bos()), ("eos_token_id", tokenizer.eos())].map(|(key, id)| (key.into(), id.into())),
+        [("bos_token_id", tokenizer.bos()), ("eos_token_id", Some(tokenizer.eos()))]
+            .map(|(key, id)| (key.into(), id.into())),
     );
     let shape = ModelConfig::from_keys(keys)?;
     let model = Model::init(&shape, stage_seed(config.seed, "base/weights"))?.to_dtype(config.train.dtype())?;

@@ -1,0 +1,106 @@
+//! Text to tokens and back, with special tokens matched in a text or taken as text.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use tokenizers::Tokenizer as Pipeline;
+
+use super::sentencepiece::PieceDecoder;
+
+/// What the texts of special tokens, such as `</s>`, are in a text that is encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpecialTokens {
+    /// The special tokens, as transformers encodes by default.
+    #[default]
+    Matched,
+    /// Text like any other, so that nothing that a player says becomes a special token.
+    AsText,
+}
+
+/// A pipeline of the tokenizers library, in which special tokens are matched or not.
+pub(super) struct Encoder {
+    /// Takes special tokens as text.
+    plain: Pipeline,
+    /// Matches them; made when it is needed first.
+    matching: OnceLock<Pipeline>,
+    /// Special tokens by id.
+    special: HashMap<u32, String>,
+    /// Whether special tokens are matched in a text as it is written.
+    is_literal: bool,
+    /// SentencePiece's decoder, if it decodes instead of the pipeline.
+    pieces: Option<PieceDecoder>,
+    /// The token of what is not in the vocabulary. It may occur in any text.
+    unknown: Option<u32>,
+}
+
+impl Encoder {
+    pub(super) fn new(mut pipeline: Pipeline, pieces: Option<PieceDecoder>, unknown: Option<u32>) -> Self {
+        let added = pipeline.get_added_tokens_decoder();
+        let special: HashMap<u32, String> =
+            added.iter().filter(|(_, token)| token.special).map(|(id, token)| (*id, token.content.clone())).collect();
+        let is_literal = !added.values().any(|token| token.special && token.normalized);
+        pipeline.set_encode_special_tokens(true);
+        Self { plain: pipeline, matching: OnceLock::new(), special, is_literal, pieces, unknown }
+    }
+
+    /// The pipeline, for questions about its vocabulary.
+    pub(super) fn pipeline(&self) -> &Pipeline {
+        &self.plain
+    }
+
+    /// The text of a token: for an added token as it is written, else as in the vocabulary.
+    pub(super) fn token(&self, id: u32) -> Option<String> {
+        self.special.get(&id).cloned().or_else(|| self.plain.id_to_token(id))
+    }
+
+    pub(super) fn encode(&self, text: &str, special: SpecialTokens) -> tokenizers::Result<Vec<u32>> {
+        // Usually no special token occurs, and the second pipeline is never made.
+        let occurs = || !self.is_literal || self.special.values().any(|token| text.contains(token));
+        if special == SpecialTokens::Matched && occurs() {
+            return run(self.matching.get_or_init(|| self.matching()), text);
+        }
+        let ids = run(&self.plain, text)?;
+        if !ids.iter().any(|id| self.is_spelled(*id)) {
+            return Ok(ids);
+        }
+        // The vocabulary has a special token that this text spells. It is encoded in two parts.
+        let (mut ids, mut from) = (Vec::new(), 0);
+        for (at, c) in text.char_indices() {
+            if self.special.values().any(|token| text[at..].starts_with(token)) {
+                ids.extend(run(&self.plain, &text[from..at + c.len_utf8()])?);
+                from = at + c.len_utf8();
+            }
+        }
+        ids.extend(run(&self.plain, &text[from..])?);
+        match ids.iter().find(|id| self.is_spelled(**id)) {
+            Some(id) => Err(format!("it spells the special token with id {id}").into()),
+            None => Ok(ids),
+        }
+    }
+
+    /// Whether a token can be in the encoding of a text only because the text spells a special token. A special token of
+    /// one character, such as a full stop for padding, is that character.
+    fn is_spelled(&self, id: u32) -> bool {
+        Some(id) != self.unknown && self.special.get(&id).is_some_and(|token| token.chars().nth(1).is_some())
+    }
+
+    fn matching(&self) -> Pipeline {
+        let mut pipeline = self.plain.clone();
+        pipeline.set_encode_special_tokens(false);
+        pipeline
+    }
+
+    /// Decodes `ids` without special tokens. Ids beyond the vocabulary have no text.
+    pub(super) fn decode(&self, ids: &[u32]) -> tokenizers::Result<String> {
+        // The library compares texts, and does not recognise special tokens that it normalizes.
+        let kept = ids.iter().copied().filter(|id| !self.special.contains_key(id));
+        match &self.pieces {
+            Some(pieces) => Ok(pieces.decode(kept)),
+            None => self.plain.decode(&kept.collect::<Vec<_>>(), true),
+        }
+    }
+}
+
+fn run(pipeline: &Pipeline, text: &str) -> tokenizers::Result<Vec<u32>> {
+    Ok(pipeline.encode_fast(text, false)?.get_ids().to_vec())
+}

@@ -1,0 +1,68 @@
+//! The files of a tokenizer: read once, and copied unchanged into every checkpoint that is written.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use spag_io::{quote, read_whole};
+
+use crate::error::{Error, Result};
+
+/// Bytes of a file, at most. Those of published models have at most some 40 MB.
+pub(super) const MAX_BYTES: u64 = 128 << 20;
+
+/// The tokenizer, if it is in this form. Where both are, this one is used.
+pub(super) const JSON: &str = "tokenizer.json";
+/// The tokenizer as SentencePiece writes it.
+pub(super) const PIECES: &str = "tokenizer.model";
+/// Names of special tokens, and settings of transformers.
+pub(super) const CONFIG: &str = "tokenizer_config.json";
+/// Names of special tokens.
+pub(super) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
+/// Ids of tokens that were added to the vocabulary.
+pub(super) const ADDED_TOKENS: &str = "added_tokens.json";
+/// Settings of generation, among them the ids that end it.
+pub(super) const GENERATION: &str = "generation_config.json";
+
+/// What belongs to a tokenizer besides the file that it is read from.
+const COMPANIONS: [&str; 9] =
+    [JSON, PIECES, CONFIG, SPECIAL_TOKENS, ADDED_TOKENS, GENERATION, "vocab.json", "merges.txt", "chat_template.jinja"];
+
+/// The files of a tokenizer as they were read.
+pub(super) struct Files {
+    dir: PathBuf,
+    /// Names and contents.
+    pub(super) all: Vec<(String, Vec<u8>)>,
+}
+
+impl Files {
+    /// The file that is `name` in a saved folder, with `contents`, and those beside it. Beside a `tokenizer.model` that
+    /// was asked for there is no `tokenizer.json`, which would be used in its place when a saved folder is opened.
+    pub(super) fn read(dir: &Path, name: &str, contents: Vec<u8>) -> Result<Self> {
+        let mut all = vec![(name.to_owned(), contents)];
+        for companion in COMPANIONS.iter().filter(|companion| ![name, JSON].contains(companion)) {
+            match read_whole(dir.join(companion), MAX_BYTES) {
+                Ok(contents) => all.push(((*companion).to_owned(), contents)),
+                Err(spag_io::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Self { dir: dir.to_owned(), all })
+    }
+
+    /// The file that the tokenizer is read from.
+    pub(super) fn contents(&self) -> &[u8] {
+        self.all.first().map_or(&[], |(_, contents)| contents)
+    }
+
+    /// A JSON file, if it is there.
+    pub(super) fn json(&self, name: &str) -> Result<Option<Value>> {
+        let Some((_, bytes)) = self.all.iter().find(|(found, _)| found == name) else { return Ok(None) };
+        let json = serde_json::from_slice(bytes).map_err(|e| Error::Json {
+            path: self.dir.join(name),
+            what: if name == GENERATION { "generation configuration" } else { "tokenizer configuration" },
+            reason: quote(&e.to_string()),
+        })?;
+        Ok(Some(json))
+    }
+}

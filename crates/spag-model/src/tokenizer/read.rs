@@ -1,0 +1,116 @@
+//! Reads a tokenizer from a folder or a file.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use spag_io::{catch_panic, quote, read_whole};
+use tokenizers::Tokenizer as Pipeline;
+
+use super::Tokenizer;
+use super::after_prompt::CleanUp;
+use super::definition::Definition;
+use super::encoder::Encoder;
+use super::files::{self, Files};
+use super::roles::{Roles, SpecialIds};
+use super::sentencepiece;
+use crate::error::{Error, Result};
+
+impl Tokenizer {
+    /// Reads the tokenizer of a folder: `tokenizer.json` or, if there is none, `tokenizer.model`; and the special tokens
+    /// from the files beside it.
+    ///
+    /// # Errors
+    /// A missing or malformed file, settings that are not supported, or no EOS token.
+    pub fn from_dir(dir: impl AsRef<Path>, fallback: SpecialIds) -> Result<Self> {
+        let dir = dir.as_ref();
+        match Self::find(dir) {
+            Some(name) => Self::from_file(dir.join(name), fallback),
+            None => {
+                let reason = "neither tokenizer.json nor tokenizer.model in this folder; playing, and training on text, \
+                              need one";
+                Err(Error::Tokenizer { path: dir.to_owned(), reason: reason.into() })
+            }
+        }
+    }
+
+    /// The name of the file that a folder's tokenizer is read from, if the folder has one.
+    pub fn find(dir: impl AsRef<Path>) -> Option<&'static str> {
+        // Only a file that does not exist is missing. Any other reason not to read it is an error.
+        let is_missing =
+            |name: &str| dir.as_ref().join(name).symlink_metadata().is_err_and(|e| e.kind() == ErrorKind::NotFound);
+        [files::JSON, files::PIECES].into_iter().find(|name| !is_missing(name))
+    }
+
+    /// Reads a `tokenizer.json`, or a SentencePiece model if its name ends in `.model`; and the special tokens from the
+    /// files beside it.
+    ///
+    /// # Errors
+    /// A missing, unreadable or malformed file, settings that are not supported, or no EOS token.
+    pub fn from_file(path: impl AsRef<Path>, fallback: SpecialIds) -> Result<Self> {
+        let path = path.as_ref();
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let is_pieces = path.extension().is_some_and(|extension| extension == "model");
+        let contents = read_whole(path, files::MAX_BYTES)?;
+        let files = Files::read(dir, if is_pieces { files::PIECES } else { files::JSON }, contents)?;
+        let roles = Roles::read(&files)?;
+        let refuse = |reason: String| Error::Tokenizer { path: path.to_owned(), reason };
+        let (definition, pieces) = if is_pieces {
+            sentencepiece::read(files.contents(), &roles)
+        } else {
+            Definition::read(files.contents(), &roles.all_named()).map(|definition| (definition, None))
+        }
+        .map_err(refuse)?;
+        let name = if is_pieces { files::PIECES } else { files::JSON };
+        let invalid = |reason: String| refuse(format!("not a valid {name}: {}", quote(&reason)));
+        let pipeline = catch_panic(|| Pipeline::from_bytes(&definition.json))
+            .map_err(|panic| invalid(format!("the tokenizers library cannot read it ({panic})")))?
+            .map_err(|e| invalid(e.to_string()))?;
+        definition.check_added_tokens(&pipeline).map_err(refuse)?;
+
+        let bos = bos(&pipeline, &roles, fallback.bos);
+        let own = eos(&pipeline, &roles, &fallback.eos).ok_or_else(|| {
+            refuse("this tokenizer has no eos_token; name one in tokenizer_config.json (a game needs one)".into())
+        })?;
+        let mut eos = vec![own];
+        for id in fallback.eos.into_iter().chain(roles.ending.iter().copied()) {
+            if !eos.contains(&id) {
+                eos.push(id);
+            }
+        }
+        let clean_up = CleanUp::of(Some(&roles.config));
+        let unknown = definition.unknown.as_deref().or(roles.named("unk_token"));
+        let unknown = unknown.and_then(|token| pipeline.token_to_id(token));
+        let encoder = Encoder::new(pipeline, pieces, unknown);
+        let Definition { expansion, last_id, .. } = definition;
+        Ok(Self {
+            eos_text: encoder.token(own),
+            encoder: Arc::new(encoder),
+            path: path.to_owned(),
+            bos,
+            eos,
+            clean_up,
+            expansion,
+            last_id,
+            embeddings: None,
+            files: files.all.into(),
+        })
+    }
+}
+
+/// The token that prompts begin with.
+fn bos(pipeline: &Pipeline, roles: &Roles, configured: Option<u32>) -> Option<u32> {
+    if roles.has_no_bos() {
+        return None;
+    }
+    let named = roles.named("bos_token").and_then(|token| pipeline.token_to_id(token));
+    let known = configured.filter(|id| pipeline.id_to_token(*id).is_some());
+    named.or(known).or_else(|| pipeline.token_to_id("<s>"))
+}
+
+/// The tokenizer's own EOS.
+fn eos(pipeline: &Pipeline, roles: &Roles, configured: &[u32]) -> Option<u32> {
+    let named = roles.named("eos_token").and_then(|token| pipeline.token_to_id(token));
+    let known = configured.iter().copied().find(|id| pipeline.id_to_token(*id).is_some());
+    named.or(known).or_else(|| pipeline.token_to_id("</s>"))
+}

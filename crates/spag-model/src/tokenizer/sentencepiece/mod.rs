@@ -1,0 +1,211 @@
+//! `tokenizer.model`, as SentencePiece writes it: parsed, checked, and made a pipeline of the tokenizers library.
+
+mod decoder;
+mod merges;
+mod message;
+mod pipeline;
+
+use std::collections::HashSet;
+
+use prost::Message as _;
+use spag_io::quote;
+
+use self::message::{Model, NormalizerSpec, StoredPiece};
+use super::definition::{Definition, MAX_TOKEN};
+use super::roles::Roles;
+
+pub(super) use decoder::PieceDecoder;
+
+/// Bytes of a `tokenizer.model`, at most. Those of published models have some 5 MB.
+const MAX_BYTES: usize = 16 << 20;
+/// The most pieces.
+const MAX_PIECES: usize = 1 << 21;
+/// What stands for a blank in pieces.
+const BLANK: char = '▁';
+/// What SentencePiece decodes the unknown piece to if the file does not say.
+const UNKNOWN_SURFACE: &str = " \u{2047} ";
+
+/// The pipeline of a `tokenizer.model` with these contents, and SentencePiece's decoder if it decodes instead of the
+/// pipeline.
+///
+/// # Errors
+/// A malformed file, or a model that is not supported.
+pub(super) fn read(bytes: &[u8], roles: &Roles) -> Result<(Definition, Option<PieceDecoder>), String> {
+    let (definition, decoder) = pipeline::pipeline(&PieceModel::read(bytes)?, roles)?;
+    Ok((Definition::check(definition, &roles.all_named())?, decoder))
+}
+
+/// A checked model of kind BPE.
+struct PieceModel {
+    /// In order of their ids.
+    pieces: Vec<Piece>,
+    /// The id of the unknown piece.
+    unknown: usize,
+    /// What the unknown piece is decoded to.
+    unknown_surface: String,
+    byte_fallback: bool,
+    normalizer: Normalizer,
+}
+
+struct Piece {
+    text: String,
+    score: f32,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Found by merging characters.
+    Normal,
+    /// Matched whole in a text, and not skipped in decoding.
+    UserDefined,
+    /// Such as BOS and EOS: never found in a text.
+    Control,
+    Unknown,
+    Byte(u8),
+}
+
+/// What is done to a text before it is split.
+struct Normalizer {
+    /// Replacements of characters, in the library's format; empty for none.
+    charsmap: Vec<u8>,
+    /// A blank is put in front of every text.
+    dummy_prefix: bool,
+    /// Blanks at the ends, and all but one of several in a row, are removed.
+    remove_extra_whitespaces: bool,
+    /// Decoding replaces characters.
+    denormalizes: bool,
+}
+
+impl PieceModel {
+    /// Reads and checks the contents of a `tokenizer.model`.
+    fn read(bytes: &[u8]) -> Result<Self, String> {
+        let invalid = |reason: String| format!("not a valid SentencePiece model: {}", quote(&reason));
+        // An empty piece takes two bytes here and some forty in memory.
+        if bytes.len() > MAX_BYTES {
+            return Err(invalid(format!("it has {} bytes; at most {MAX_BYTES} are supported", bytes.len())));
+        }
+        let model = Model::decode(bytes).map_err(|e| invalid(e.to_string()))?;
+        let Some(trainer) = model.trainer else { return Err(invalid("it does not name its kind".into())) };
+        let kind = match trainer.model_type {
+            Some(2) => None,
+            None | Some(1) => Some("Unigram"),
+            Some(3) => Some("Word"),
+            Some(4) => Some("Char"),
+            Some(_) => Some("unknown"),
+        };
+        if let Some(kind) = kind {
+            return Err(format!(
+                "this is a SentencePiece model of kind {kind}; of tokenizer.model only kind BPE is supported, of \
+                 tokenizer.json Unigram too"
+            ));
+        }
+        if trainer.treat_whitespace_as_suffix {
+            return Err("`treat_whitespace_as_suffix` of this SentencePiece model is not supported".into());
+        }
+        let denormalizes = model.denormalizer.is_some_and(|spec| !spec.precompiled_charsmap.is_empty());
+        let normalizer = Normalizer::read(model.normalizer.unwrap_or_default(), denormalizes)?;
+        let pieces = read_pieces(model.pieces).map_err(invalid)?;
+        let unknown: Vec<usize> = (0..pieces.len()).filter(|id| pieces[*id].kind == Kind::Unknown).collect();
+        let &[unknown] = unknown.as_slice() else {
+            return Err(invalid(format!("it has {} unknown pieces, not one", unknown.len())));
+        };
+        let found: HashSet<u8> = pieces.iter().filter_map(Piece::byte).collect();
+        if trainer.byte_fallback && found.len() < 256 {
+            let found = found.len();
+            return Err(invalid(format!("`byte_fallback` is set, but there are pieces for {found} of 256 bytes")));
+        }
+        let unknown_surface = trainer.unk_surface.unwrap_or_else(|| UNKNOWN_SURFACE.to_owned());
+        if unknown_surface.len() > MAX_TOKEN {
+            return Err(invalid(format!("`unk_surface` has {} bytes, more than {MAX_TOKEN}", unknown_surface.len())));
+        }
+        Ok(Self { pieces, unknown, unknown_surface, byte_fallback: trainer.byte_fallback, normalizer })
+    }
+
+    /// The text of a piece.
+    fn text(&self, id: usize) -> &str {
+        self.pieces.get(id).map_or("", |piece| &piece.text)
+    }
+}
+
+impl Piece {
+    /// The byte that it stands for.
+    fn byte(&self) -> Option<u8> {
+        match self.kind {
+            Kind::Byte(byte) => Some(byte),
+            _ => None,
+        }
+    }
+}
+
+impl Normalizer {
+    fn read(spec: NormalizerSpec, denormalizes: bool) -> Result<Self, String> {
+        if spec.escape_whitespaces == Some(false) {
+            return Err("this SentencePiece model does not escape blanks, which is not supported".into());
+        }
+        Ok(Self {
+            dummy_prefix: spec.add_dummy_prefix.unwrap_or(true),
+            remove_extra_whitespaces: spec.remove_extra_whitespaces.unwrap_or(true),
+            charsmap: spec.precompiled_charsmap,
+            denormalizes,
+        })
+    }
+}
+
+/// The pieces, checked.
+fn read_pieces(stored: Vec<StoredPiece>) -> Result<Vec<Piece>, String> {
+    if stored.len() > MAX_PIECES {
+        return Err(format!("it has {} pieces; at most {MAX_PIECES} are supported", stored.len()));
+    }
+    let mut pieces = Vec::with_capacity(stored.len());
+    for (id, StoredPiece { text, score, kind }) in stored.into_iter().enumerate() {
+        let refuse = |reason: &str| Err(format!("piece {id}, \"{text}\", {reason}"));
+        if text.is_empty() {
+            return refuse("has no text");
+        }
+        if text.len() > MAX_TOKEN {
+            return Err(format!("piece {id} has {} bytes; at most {MAX_TOKEN} are supported", text.len()));
+        }
+        if !score.is_finite() {
+            return refuse("has a score that is no finite number");
+        }
+        let kind = match kind {
+            // Pieces that are not used do not occur in models of kind BPE.
+            None | Some(1 | 5) => Kind::Normal,
+            Some(2) => Kind::Unknown,
+            Some(3) => Kind::Control,
+            Some(4) => Kind::UserDefined,
+            Some(6) => match byte_of(&text) {
+                Some(byte) => Kind::Byte(byte),
+                None => return refuse("stands for a byte, but is not of the form <0x00>"),
+            },
+            Some(_) => return refuse("is of a type that is not known"),
+        };
+        pieces.push(Piece { text, score, kind });
+    }
+    let mut seen = HashSet::with_capacity(pieces.len());
+    match pieces.iter().enumerate().find(|(_, piece)| !seen.insert(piece.text.as_str())) {
+        Some((id, piece)) => Err(format!("piece {id}, \"{}\", is there twice", piece.text)),
+        None => Ok(pieces),
+    }
+}
+
+/// The byte of a piece such as `<0x0A>`.
+fn byte_of(piece: &str) -> Option<u8> {
+    let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
+    let hex = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if hex { u8::from_str_radix(digits, 16).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_two_hexadecimal_digits() {
+        assert_eq!((byte_of("<0x0A>"), byte_of("<0xfF>")), (Some(10), Some(255)));
+        for other in ["<0x>", "<0x+1>", "<0x100>", "0x0A", "<0xé>", "<0x0A"] {
+            assert_eq!(byte_of(other), None, "{other}");
+        }
+    }
+}
