@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::Device;
+use serde_json::{Value, json};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_emulator::Emulator;
 use spag_gpu_check::Place;
@@ -11,13 +12,29 @@ use spag_model::{LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, sav
 use spag_tests::reserve_port;
 use spag_train::{Placement, ShardingPlan, TimedRank, TimingConfig, ZeroStage, time_steps_of_rank};
 
-fn save(dir: &Path, tied: bool) {
-    let config: ModelConfig = serde_json::from_str(&format!(
-        r#"{{"hidden_size": 24, "intermediate_size": 40, "vocab_size": 50, "num_hidden_layers": 3,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
-            "tie_word_embeddings": {tied}}}"#
-    ))
-    .unwrap();
+/// Models that together have every option of an architecture, as additions to [`save`]'s `config.json`.
+fn models() -> Vec<(Value, WeightDtype)> {
+    vec![
+        (json!({"num_key_value_heads": 2}), WeightDtype::F32),
+        (json!({"num_key_value_heads": 2, "tie_word_embeddings": true}), WeightDtype::Bf16),
+        (
+            json!({"model_type": "qwen3", "num_key_value_heads": 2, "head_dim": 10, "attention_bias": true,
+                "use_sliding_window": true, "sliding_window": 5, "max_window_layers": 1}),
+            WeightDtype::F32,
+        ),
+        (json!({"attention_bias": true, "mlp_bias": true, "num_key_value_heads": 1}), WeightDtype::Bf16),
+        (json!({"model_type": "baichuan", "model_max_length": 64}), WeightDtype::Bf16),
+    ]
+}
+
+fn save(dir: &Path, keys: &Value) {
+    let mut all = json!({"hidden_size": 24, "intermediate_size": 40, "vocab_size": 50, "num_hidden_layers": 3,
+        "num_attention_heads": 4});
+    if keys.get("model_type").is_none_or(|kind| kind != "baichuan") {
+        all["max_position_embeddings"] = 64.into();
+    }
+    all.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+    let config: ModelConfig = serde_json::from_value(all).unwrap();
     save_model(&Model::init(&config, 3).unwrap(), dir, WriteOptions::new(WeightDtype::F32)).unwrap();
 }
 
@@ -69,17 +86,20 @@ fn plans() -> Vec<ShardingPlan> {
 }
 
 fn all_stages(place: &Place, ranks: usize) {
-    for (tied, dtype) in [(false, WeightDtype::F32), (true, WeightDtype::Bf16)] {
+    for (keys, dtype) in models() {
         let dir = tempfile::tempdir().unwrap();
-        save(dir.path(), tied);
+        save(dir.path(), &keys);
         let mut first: Option<f64> = None;
         for plan in plans() {
             for loss in losses(dir.path(), place, dtype, plan, ranks) {
                 let first = *first.get_or_insert(loss);
-                assert!(loss.is_finite() && loss.to_bits() == first.to_bits(), "{plan:?}, {dtype}: {loss} {first}");
+                assert!(
+                    loss.is_finite() && loss.to_bits() == first.to_bits(),
+                    "{keys}, {plan:?}, {dtype}: {loss} {first}"
+                );
             }
         }
-        assert!(first.is_some_and(|loss| loss > 1.0 && loss < 10.0), "{first:?}");
+        assert!(first.is_some_and(|loss| loss > 1.0 && loss < 10.0), "{keys}: {first:?}");
     }
 }
 

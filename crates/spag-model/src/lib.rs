@@ -1,5 +1,5 @@
-//! LLaMA on candle tensors: hand-written forward and backward passes, Hugging Face checkpoints, and a continuous-batching
-//! generation engine. The crate works on tokens; it has no notion of games.
+//! Decoder-only language models on candle tensors: hand-written forward and backward passes, checkpoints as downloaded, and
+//! a continuous-batching generation engine. The crate works on tokens; it has no notion of games.
 //!
 //! ```
 //! use spag_model::{Activations, FlatBuffers, Model, ModelConfig, PackedBatch, Targets};

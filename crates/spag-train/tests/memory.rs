@@ -35,22 +35,37 @@ struct Shape {
     vocabulary: usize,
     kv_heads: usize,
     tied: bool,
+    family: Family,
+}
+
+/// What else the model has.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum Family {
+    Llama,
+    /// Heads that are wider together than the hidden size, and are normalised.
+    Qwen3,
+    /// A normalised head, and no rotation.
+    Baichuan,
 }
 
 /// The blocks hold nearly all parameters.
-const BLOCKS: Shape = Shape { layers: 6, vocabulary: 500, kv_heads: 6, tied: false };
+const BLOCKS: Shape = Shape { layers: 6, vocabulary: 500, kv_heads: 6, tied: false, family: Family::Llama };
 /// Embedding and head hold most of them.
-const VOCABULARY: Shape = Shape { layers: 3, vocabulary: 8000, kv_heads: 3, tied: false };
+const VOCABULARY: Shape = Shape { layers: 3, vocabulary: 8000, kv_heads: 3, tied: false, family: Family::Llama };
 /// As before, and the two are one.
 const TIED: Shape = Shape { tied: true, ..VOCABULARY };
 
 impl Shape {
     fn config(self) -> ModelConfig {
-        let Self { layers, vocabulary, kv_heads, tied } = self;
+        let Self { layers, vocabulary, kv_heads, tied, family } = self;
+        let family = match family {
+            Family::Llama => r#""max_position_embeddings": 256"#,
+            Family::Qwen3 => r#""max_position_embeddings": 256, "model_type": "qwen3", "head_dim": 48"#,
+            Family::Baichuan => r#""model_max_length": 256, "model_type": "baichuan""#,
+        };
         let json = format!(
             r#"{{"hidden_size": 192, "intermediate_size": 512, "vocab_size": {vocabulary}, "num_hidden_layers": {layers},
-                "num_attention_heads": 6, "num_key_value_heads": {kv_heads}, "max_position_embeddings": 256,
-                "tie_word_embeddings": {tied}}}"#
+                "num_attention_heads": 6, "num_key_value_heads": {kv_heads}, "tie_word_embeddings": {tied}, {family}}}"#
         );
         serde_json::from_str(&json).unwrap()
     }
@@ -196,6 +211,19 @@ fn one_process_takes_what_is_planned() {
         case(wide, false, false, 12),
         case(Shape { kv_heads: 3, ..wide }, true, false, 20),
     ];
+    assert_as_planned(&cases, 0.1);
+}
+
+#[test]
+fn models_of_other_families_take_what_is_planned() {
+    let qwen3 = Shape { kv_heads: 2, family: Family::Qwen3, ..BLOCKS };
+    let baichuan = Shape { vocabulary: 12_000, family: Family::Baichuan, ..BLOCKS };
+    let mut cases = Vec::new();
+    for (shape, batch) in [(qwen3, 8), (baichuan, 12)] {
+        for (bf16, recompute) in [(false, false), (false, true), (true, true)] {
+            cases.push(Case { shape, bf16, recompute, batch, ranks: 1, stage: 0 });
+        }
+    }
     assert_as_planned(&cases, 0.1);
 }
 
