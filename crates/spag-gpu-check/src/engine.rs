@@ -73,8 +73,9 @@ pub fn check(place: &Place, fixtures: &Path) {
 }
 
 /// A copy of the model on the place's device.
-fn copied(model: &Model, place: &Place) -> Model {
-    let parameters = FlatBuffers::zeros(model.parameters().layout(), place.candle_device()).unwrap();
+pub(crate) fn copied(model: &Model, place: &Place) -> Model {
+    let (layout, dtype) = (model.parameters().layout(), model.parameters().dtype());
+    let parameters = FlatBuffers::zeros_of(layout, dtype, place.candle_device()).unwrap();
     for (to, from) in parameters.layers().iter().zip(model.parameters().layers()) {
         to.slice_set(&from.to_device(place.candle_device()).unwrap(), 0, 0).unwrap();
     }

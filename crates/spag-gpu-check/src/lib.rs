@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod engine;
+pub mod families;
 pub mod kernels;
 pub mod parity;
 mod place;

@@ -1,6 +1,6 @@
 //! Compares kernels with fixtures of the reference implementation: training curves and greedy tokens.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -29,6 +29,18 @@ pub fn run(place: &Place, fixtures: &Path, sink: &mut dyn FnMut(Row)) {
         crate::engine::check(place, fixtures);
         "all tokens equal".into()
     });
+    for family in families(fixtures) {
+        let name = family.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
+            one(format!("{name}: loss and all gradients, {dtype}"), &|| {
+                crate::families::training(place, &family, dtype)
+            });
+        }
+        one(format!("{name}: the engine's tokens are the CPU's"), &|| {
+            crate::families::generation(place, &family, 16);
+            "all tokens equal".into()
+        });
+    }
     for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
         for (name, method) in METHODS {
             one(format!("12 training steps, {name}, {dtype}"), &|| {
@@ -37,6 +49,14 @@ pub fn run(place: &Place, fixtures: &Path, sink: &mut dyn FnMut(Row)) {
         }
         one(format!("30 prompts, 48 greedy tokens each, {dtype}"), &|| generation(place, fixtures, dtype, 30, 48));
     }
+}
+
+/// The folders of tiny models of all families, in order.
+fn families(fixtures: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(fixtures.join("families")).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
 }
 
 /// Methods of the training fixtures.
