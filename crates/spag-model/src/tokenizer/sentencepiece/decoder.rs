@@ -17,7 +17,10 @@ pub(in crate::tokenizer) struct PieceDecoder {
 
 /// What an id stands for.
 enum Unit {
-    Text(String),
+    /// A piece with its blanks.
+    Piece(String),
+    /// Text in which no blank is dropped.
+    Surface(String),
     Byte(u8),
 }
 
@@ -26,14 +29,14 @@ impl PieceDecoder {
     pub(super) fn new(model: &PieceModel, added: &[Value]) -> Self {
         let pieces = model.pieces.iter().map(|piece| match piece.kind {
             Kind::Byte(byte) => Unit::Byte(byte),
-            Kind::Control => Unit::Text(String::new()),
-            Kind::Unknown => Unit::Text(model.unknown_surface.clone()),
-            Kind::Normal | Kind::UserDefined => Unit::Text(piece.text.replace(BLANK, " ")),
+            Kind::Control => Unit::Surface(String::new()),
+            Kind::Unknown => Unit::Surface(model.unknown_surface.clone()),
+            Kind::Normal | Kind::UserDefined => Unit::Piece(piece.text.replace(BLANK, " ")),
         });
         let content = |token: &Value| token.get("content").and_then(Value::as_str).unwrap_or_default().to_owned();
         let is_later =
             |token: &&Value| token.get("id").and_then(Value::as_u64).is_some_and(|id| id >= model.pieces.len() as u64);
-        let later = added.iter().filter(is_later).map(content).filter(|text| !text.is_empty()).map(Unit::Text);
+        let later = added.iter().filter(is_later).map(content).filter(|text| !text.is_empty()).map(Unit::Surface);
         Self { units: pieces.chain(later).collect(), drops_blank: model.normalizer.dummy_prefix }
     }
 
@@ -44,7 +47,11 @@ impl PieceDecoder {
         for unit in ids.filter_map(|id| self.units.get(id as usize)) {
             match unit {
                 Unit::Byte(byte) => bytes.push(*byte),
-                Unit::Text(piece) => {
+                Unit::Surface(surface) => {
+                    append(&mut text, &mut bytes);
+                    text.push_str(surface);
+                }
+                Unit::Piece(piece) => {
                     append(&mut text, &mut bytes);
                     drops_blank &= text.is_empty();
                     let rest = piece.strip_prefix(' ').filter(|_| drops_blank);
@@ -72,9 +79,10 @@ mod tests {
     use super::*;
 
     fn decoder(drops_blank: bool) -> PieceDecoder {
-        let text = |text: &str| Unit::Text(text.to_owned());
-        let bytes = (0..=255).map(Unit::Byte);
-        PieceDecoder { units: bytes.chain([text(""), text(" a"), text(" "), text("b")]).collect(), drops_blank }
+        let piece = |text: &str| Unit::Piece(text.to_owned());
+        let surface = |text: &str| Unit::Surface(text.to_owned());
+        let pieces = [surface(""), piece(" a"), piece(" "), piece("b"), surface(" ?")];
+        PieceDecoder { units: (0..=255).map(Unit::Byte).chain(pieces).collect(), drops_blank }
     }
 
     #[test]
@@ -100,6 +108,7 @@ mod tests {
             (&[256, 257], " a", "a"),
             (&[0x41, 257], "A a", "A a"),
             (&[259, 258], "b ", "b "),
+            (&[260, 257], " ? a", " ? a"),
             (&[70_000], "", ""),
         ] {
             assert_eq!(decoder(false).decode(ids.iter().copied()), kept, "{ids:?}");
