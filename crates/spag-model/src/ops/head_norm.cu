@@ -87,10 +87,10 @@ __device__ void backward(const T* x, const T* w, const T* dy, T* dx, float* part
 }
 
 #define EXPORT_FOR(T, suffix)                                                                                     \
-  EXPORT_BOUNDS(head_norm_forward_##suffix, 256, 8,                                                                \
+  EXPORT_BOUNDS(head_norm_forward_##suffix, 256, 6,                                                                \
                 (const T* x, const T* w, T* y, unsigned n, unsigned heads, unsigned dim, float eps),               \
                 forward<T>(x, w, y, n, heads, dim, heads * dim, 0, eps))                                           \
-  EXPORT_BOUNDS(head_norm_forward_columns_##suffix, 256, 8,                                                        \
+  EXPORT_BOUNDS(head_norm_forward_columns_##suffix, 256, 6,                                                        \
                 (T* x, const T* w, unsigned n, unsigned heads, unsigned dim, unsigned width, unsigned first,       \
                  float eps),                                                                                       \
                 forward<T>(x, w, x, n, heads, dim, width, first, eps))                                             \
