@@ -102,7 +102,8 @@ fn game(c: &mut Criterion) {
     for games in [1usize, 64] {
         let config = PlayConfig { games_in_flight: games, ..PlayConfig::default() };
         let engine = EngineConfig::new(checkpoint.model.config(), games, MemoryBudget::host());
-        let mut player = ModelPlayer::load(&checkpoint, generation.clone(), engine).expect("sound settings");
+        let mut player =
+            ModelPlayer::load(Checkpoint::clone(&checkpoint), generation.clone(), engine).expect("sound settings");
         group.throughput(Throughput::Elements(games as u64));
         group.bench_function(format!("{games} games at once"), |b| {
             b.iter(|| {

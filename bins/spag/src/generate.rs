@@ -122,8 +122,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let limits = args.sampling.config(model, &args.model);
     let setting = args.engine.config(&checkpoint.model, limits.max_length())?;
     let config = Arc::new(GenerationConfig { stop_strings: args.stop.clone(), ..limits.generation });
-    let mut engine = Engine::new(&checkpoint, setting)?;
-    drop(checkpoint);
+    let mut engine = Engine::from_checkpoint(checkpoint, setting)?;
     let mut out = AtomicFile::create(&args.output)?;
 
     let mut progress = TerminalProgress::default();

@@ -105,7 +105,7 @@ impl PlayerArgs {
                 let model = checkpoint.model.config();
                 let limits = self.sampling.game_config(model, folder)?;
                 let engine = self.engine.config(&checkpoint.model, limits.max_length())?;
-                let player = Box::new(ModelPlayer::load(&checkpoint, limits.generation, engine)?);
+                let player = Box::new(ModelPlayer::load(checkpoint, limits.generation, engine)?);
                 Ok(AnyPlayer::Model { player, games: engine.max_running, folder: folder.clone() })
             }
             PlayerSpec::Endpoint(endpoint) => {

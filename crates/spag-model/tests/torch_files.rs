@@ -212,7 +212,7 @@ fn every_cut_and_every_changed_byte_is_survived() {
         refused(&whole[..length]);
     }
     for at in 0..whole.len() {
-        for value in [0, 0xff, whole[at] ^ 1, whole[at] ^ 0x80] {
+        for value in [0xff, whole[at] ^ 1] {
             let mut bytes = whole.clone();
             bytes[at] = value;
             // Values and padding may change. What is read has the right shape.

@@ -49,13 +49,13 @@ impl Settings {
 }
 
 impl ModelPlayer {
-    /// Creates a player from a checkpoint.
+    /// Creates a player from a checkpoint. The weights of a clone are shared until they are packed.
     ///
     /// # Errors
     /// Invalid settings.
-    pub fn load(checkpoint: &Checkpoint, config: GenerationConfig, engine: EngineConfig) -> Result<Self> {
+    pub fn load(checkpoint: Checkpoint, config: GenerationConfig, engine: EngineConfig) -> Result<Self> {
         config.check()?;
-        Ok(Self::new(Engine::new(checkpoint, engine)?, config))
+        Ok(Self::new(Engine::from_checkpoint(checkpoint, engine)?, config))
     }
 
     /// The budget of a prompt.

@@ -52,7 +52,7 @@ pub fn time_play(
         sampling: config.sampling,
         ..GenerationConfig::default()
     };
-    let mut player = ModelPlayer::load(checkpoint, generation, engine)?;
+    let mut player = ModelPlayer::load(checkpoint.clone(), generation, engine)?;
     let play =
         PlayConfig { games_in_flight: config.batch, after_decision: AfterDecision::PlayOn, ..PlayConfig::default() };
     let specs = (0..config.games).map(|game| GameSpec {

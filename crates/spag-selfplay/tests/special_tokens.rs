@@ -16,7 +16,7 @@ fn special_tokens_in_a_prompt_are_text() {
 
     let engine = EngineConfig::with_max_length(checkpoint.model.config(), 1, 128, MemoryBudget::host());
     let config = GenerationConfig { max_new_tokens: 2, ..GenerationConfig::default() };
-    let mut player = ModelPlayer::load(&checkpoint, config, engine).unwrap();
+    let mut player = ModelPlayer::load(checkpoint, config, engine).unwrap();
     assert_eq!(player.context_budget(prompt).unwrap().prompt, as_text);
     for (turns, utterances) in [(1, UtteranceRule::AsDecoded), (2, UtteranceRule::Trimmed)] {
         let episode = Episode::new("tea", 2);

@@ -73,6 +73,15 @@ pub enum PrefixSharing {
     Off,
 }
 
+/// What an engine on a CPU does with the weights of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weights {
+    /// It packs a copy of them.
+    Copied,
+    /// It packs them one layer after the other and frees the layers.
+    Taken,
+}
+
 /// Limits of an engine: KV cache, running requests and tokens per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
@@ -165,7 +174,7 @@ impl EngineConfig {
     }
 
     /// Checks that the KV cache and the largest pass fit into the free memory, before anything is allocated.
-    pub(super) fn check_memory(&self, model: &Model) -> Result<()> {
+    pub(super) fn check_memory(&self, model: &Model, weights: Weights) -> Result<()> {
         let (config, parameters) = (model.config(), model.parameters());
         let device = parameters.device();
         let dtype = if device.is_cpu() { WeightDtype::F32 } else { parameters.dtype() };
@@ -177,9 +186,13 @@ impl EngineConfig {
             running,
             step_tokens: self.max_step_tokens.min(running.saturating_mul(self.max_length)),
         };
-        let GenerationMemory { pages, block, logits, parameters: packed } = GenerationMemory::new(config, &settings);
-        // A CPU computes with its own copy of the weights.
-        let weights = if device.is_cpu() { packed } else { 0 };
+        let GenerationMemory { pages, block, logits, .. } = GenerationMemory::new(config, &settings);
+        // A CPU packs the weights; kernels use them as they are.
+        let weights = match weights {
+            _ if !device.is_cpu() => 0,
+            Weights::Copied => memory::weight_bytes(parameters.layout(), parameters.dtype()),
+            Weights::Taken => memory::largest_layer_bytes(parameters.layout(), parameters.dtype()),
+        };
         let needed = [block, logits, weights].into_iter().fold(pages, u64::saturating_add);
         let what = || {
             let (pages, size) = (self.pages, self.page_size);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use candle_core::Tensor;
 
-use super::config::EngineConfig;
+use super::config::{EngineConfig, Weights};
 use super::kv::KvCache;
 use super::model_runner::{ForwardOutput, ModelRunner};
 use super::request::{Completion, FinishReason, Generate, Request, RequestId};
@@ -31,7 +31,7 @@ use crate::tokenizer::Tokenizer;
 /// # fn main() -> spag_model::Result<()> {
 /// let checkpoint = Checkpoint::load("checkpoints/im")?;
 /// let config = EngineConfig::new(checkpoint.model.config(), 8, MemoryBudget::host());
-/// let mut engine = Engine::new(&checkpoint, config)?;
+/// let mut engine = Engine::from_checkpoint(checkpoint, config)?;
 /// let config = Arc::new(GenerationConfig::default());
 /// let request = Request { prompt: "Let us play.".into(), seed: 1, config };
 /// println!("{}", engine.generate(vec![request])?[0].text);
@@ -57,23 +57,37 @@ pub(super) struct State {
 }
 
 impl Engine {
-    /// Creates an engine. It packs its own copy of the weights, so the checkpoint may be dropped.
+    /// Creates an engine with a checkpoint that others use too. On a CPU it packs its own copy of the weights.
     ///
     /// # Errors
     /// Settings that the model does not support, or too little memory for them.
     pub fn new(checkpoint: &Checkpoint, config: EngineConfig) -> Result<Self> {
-        let model = checkpoint.model.config();
-        config.check(model)?;
-        config.check_memory(&checkpoint.model)?;
-        let runner = ModelRunner::new(&checkpoint.model)?;
+        Self::with(checkpoint.clone(), config, Weights::Copied)
+    }
+
+    /// Creates an engine from a checkpoint. On a CPU the weights are packed layer by layer, and each layer is freed when it
+    /// is packed, unless a clone of the checkpoint still has it.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn from_checkpoint(checkpoint: Checkpoint, config: EngineConfig) -> Result<Self> {
+        Self::with(checkpoint, config, Weights::Taken)
+    }
+
+    fn with(checkpoint: Checkpoint, config: EngineConfig, weights: Weights) -> Result<Self> {
+        let Checkpoint { model, tokenizer } = checkpoint;
+        let model_config = model.config().clone();
+        config.check(&model_config)?;
+        config.check_memory(&model, weights)?;
+        let runner = ModelRunner::new(model)?;
         let state = State {
-            cache: KvCache::new(model, &config, runner.dtype(), runner.device())?,
+            cache: KvCache::new(&model_config, &config, runner.dtype(), runner.device())?,
             waiting: VecDeque::new(),
             running: Vec::new(),
             stats: GenerationStats::default(),
             next_id: 0,
         };
-        Ok(Self { tokenizer: checkpoint.tokenizer.clone(), runner, config, state })
+        Ok(Self { tokenizer, runner, config, state })
     }
 
     /// The engine's limits.

@@ -15,7 +15,7 @@ use crate::ops::packed_linear::{self, PackedWeight};
 use crate::ops::paged_attention::{self, Span};
 use crate::ops::pool::{Pool, recycle};
 use crate::ops::rope::{Direction, Positions, rotate_leading};
-use crate::ops::{bias, embedding, head_norm, rms_norm, swiglu};
+use crate::ops::{bias, cpu, embedding, head_norm, rms_norm, swiglu};
 use crate::params::{FlatBuffers, Part};
 
 /// A linear layer, or several with the same input as one.
@@ -29,8 +29,8 @@ impl PackedLinear {
         let Some(weight) = parameters.joined(layer, weights)? else {
             return Err(Error::Config(format!("the layout of layer {layer} has no {weights:?} side by side")));
         };
-        let bias = parameters.joined(layer, biases)?.map(|bias| computable(&bias)).transpose()?;
-        Ok(Self { weight: PackedWeight::new(&computable(&weight)?)?, bias })
+        let bias = parameters.joined(layer, biases)?.map(|bias| alone(&computable(&bias)?)).transpose()?;
+        Ok(Self { weight: PackedWeight::new(&weight)?, bias })
     }
 
     /// `x` [N, I], `residual` [N, O] → [N, O].
@@ -61,25 +61,44 @@ impl Block {
     fn new(model: &Model, layer: usize) -> Result<Self> {
         let parameters = model.parameters();
         let packed = |weights: &[Part], biases: &[Part]| PackedLinear::new(parameters, layer, weights, biases);
+        let norm = |part: Part| Ok::<_, Error>(alone(&model.part(layer, part)?)?);
         let head_norms = match parameters.part(layer, Part::QueryNorm)? {
-            Some(_) => Some((model.part(layer, Part::QueryNorm)?, model.part(layer, Part::KeyNorm)?)),
+            Some(_) => Some((norm(Part::QueryNorm)?, norm(Part::KeyNorm)?)),
             None => None,
         };
         Ok(Self {
-            input_norm: model.part(layer, Part::InputNorm)?,
+            input_norm: norm(Part::InputNorm)?,
             qkv: packed(&[Part::Query, Part::Key, Part::Value], &[Part::QueryBias, Part::KeyBias, Part::ValueBias])?,
             head_norms,
             o: packed(&[Part::Output], &[Part::OutputBias])?,
-            post_norm: model.part(layer, Part::PostNorm)?,
+            post_norm: norm(Part::PostNorm)?,
             gate_up: packed(&[Part::Gate, Part::Up], &[Part::GateBias, Part::UpBias])?,
             down: packed(&[Part::Down], &[Part::DownBias])?,
         })
     }
 }
 
-/// The packed weights. They are copies; the model may be dropped.
+/// A small tensor that does not share the memory of its layer, so that the layer can be freed. Kernels share all weights.
+fn alone(tensor: &Tensor) -> candle_core::Result<Tensor> {
+    match tensor.device() {
+        Device::Cpu => cpu::read(tensor, |values| Tensor::from_slice(values, tensor.dims(), &Device::Cpu)),
+        _ => Ok(tensor.clone()),
+    }
+}
+
+/// Where the embeddings of tokens are found.
+enum Embedding {
+    /// In a table, [V, D].
+    Table(Tensor),
+    /// In the output head, which is the same matrix.
+    Head,
+}
+
+/// The weights, packed for generation.
 pub(super) struct ModelRunner {
-    embedding: Tensor,
+    embedding: Embedding,
+    dtype: DType,
+    device: Device,
     blocks: Vec<Block>,
     norm: Tensor,
     head: PackedWeight,
@@ -159,13 +178,29 @@ impl BlockPass for GeneratePass<'_, '_> {
 }
 
 impl ModelRunner {
-    pub(super) fn new(model: &Model) -> Result<Self> {
-        let layers = model.config().architecture.num_hidden_layers;
+    /// Packs a model layer by layer, and gives up each layer when it is packed.
+    pub(super) fn new(mut model: Model) -> Result<Self> {
+        let architecture = &model.config().architecture;
+        let (layers, is_tied) = (architecture.num_hidden_layers, architecture.is_tied());
+        let device = model.parameters().device().clone();
+        // A CPU computes in f32.
+        let dtype = if device.is_cpu() { DType::F32 } else { model.parameters().dtype().into() };
+        let mut blocks = Vec::with_capacity(layers);
+        for layer in 1..=layers {
+            blocks.push(Block::new(&model, layer)?);
+            model.release(layer)?;
+        }
+        let norm = alone(&model.part(layers + 1, Part::FinalNorm)?)?;
+        let head = PackedWeight::new(&model.head()?)?;
+        model.release(layers + 1)?;
+        let embedding = if is_tied { Embedding::Head } else { Embedding::Table(model.stored(0, Part::Embedding)?) };
         Ok(Self {
-            embedding: model.part(0, Part::Embedding)?,
-            blocks: (1..=layers).map(|layer| Block::new(model, layer)).collect::<Result<_>>()?,
-            norm: model.part(layers + 1, Part::FinalNorm)?,
-            head: PackedWeight::new(&model.head()?)?,
+            embedding,
+            dtype,
+            device,
+            blocks,
+            norm,
+            head,
             shape: model.network().attention_shape().clone(),
             pool: Arc::default(),
             graphs: GraphCache::default(),
@@ -174,12 +209,12 @@ impl ModelRunner {
 
     /// Number format of activations and KV cache.
     pub(super) fn dtype(&self) -> DType {
-        self.embedding.dtype()
+        self.dtype
     }
 
     /// The device of the weights.
     pub(super) fn device(&self) -> &Device {
-        self.embedding.device()
+        &self.device
     }
 
     /// Computes the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns the logits of
@@ -196,7 +231,10 @@ impl ModelRunner {
 
     fn pass(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<ForwardOutput> {
         let inputs = Inputs {
-            x: embedding::forward(ids, &self.embedding)?,
+            x: match &self.embedding {
+                Embedding::Table(table) => embedding::forward(ids, table)?,
+                Embedding::Head => packed_linear::rows(ids, &self.head)?,
+            },
             positions: self.positions(spans)?,
             plan: cache.plan(spans)?,
         };

@@ -66,24 +66,38 @@ impl Model {
         &self.parameters
     }
 
+    /// Gives up the parameters of a layer; see [`FlatBuffers::release`].
+    pub(crate) fn release(&mut self, layer: usize) -> Result<()> {
+        self.parameters.release(layer)
+    }
+
     /// A part of a layer that every model has, in a format that the device's ops accept.
     ///
     /// # Errors
     /// A part that the layer does not have.
     pub(crate) fn part(&self, layer: usize, part: Part) -> Result<Tensor> {
-        match self.parameters.part(layer, part)? {
-            Some(tensor) => Ok(computable(&tensor)?),
-            None => Err(Error::Config(format!("the layout of layer {layer} has no {part:?}"))),
-        }
+        Ok(computable(&self.stored(layer, part)?)?)
     }
 
-    /// The output head, [V, D], as the product takes it: the embedding, or a matrix that may have been normalised.
+    /// The output head, [V, D], as the product takes it: the embedding, or a matrix that may have been normalised. It has
+    /// the number format of the parameters, unless it is normalised.
     pub(crate) fn head(&self) -> Result<Tensor> {
         let last = self.parameters.layout().layers.len().saturating_sub(1);
         match self.config().architecture.head {
-            OutputHead::Tied => self.part(0, Part::Embedding),
-            OutputHead::Plain => self.part(last, Part::Head),
+            OutputHead::Tied => self.stored(0, Part::Embedding),
+            OutputHead::Plain => self.stored(last, Part::Head),
             OutputHead::Normalised => Ok(row_norm::forward(&self.part(last, Part::Head)?)?),
+        }
+    }
+
+    /// A part of a layer that every model has, in the number format of the parameters.
+    ///
+    /// # Errors
+    /// A part that the layer does not have.
+    pub(crate) fn stored(&self, layer: usize, part: Part) -> Result<Tensor> {
+        match self.parameters.part(layer, part)? {
+            Some(tensor) => Ok(tensor),
+            None => Err(Error::Config(format!("the layout of layer {layer} has no {part:?}"))),
         }
     }
 

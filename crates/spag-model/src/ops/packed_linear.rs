@@ -1,9 +1,11 @@
 //! Linear layers for generation, with packed weights. A row's result does not depend on the other rows.
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
+use rayon::prelude::*;
 
-use super::product::{Panels, Start};
-use super::{cpu, matmul, pool};
+use super::product::{Element, Panels, Start};
+use super::{cpu, embedding, matmul, pool};
 use crate::kernels;
 
 /// Packed weights of a linear layer, or of several layers with the same input.
@@ -11,7 +13,9 @@ pub struct PackedWeight(Packing);
 
 enum Packing {
     /// Packed for the CPU.
-    Panels(Panels),
+    Wide(Panels<f32>),
+    /// Packed for the CPU, which widens the weights as it multiplies.
+    Narrow(Panels<bf16>),
     /// For kernels: [O, I], sharing the weight's memory.
     Rows(Tensor),
 }
@@ -20,19 +24,24 @@ impl PackedWeight {
     /// Packs `weight`, [O, I]. Layers with the same input are stacked into one weight.
     ///
     /// # Errors
-    /// A tensor that is not contiguous f32 (kernels also accept bf16).
+    /// A tensor that is not contiguous, or neither f32 nor bf16.
     pub fn new(weight: &Tensor) -> Result<Self> {
         let (outputs, inputs) = weight.dims2()?;
         if kernels::of(weight.device())?.is_some() {
             return Ok(Self(Packing::Rows(weight.clone())));
         }
-        cpu::read(weight, |values| Ok(Self(Packing::Panels(Panels::pack(inputs, &[(values, outputs)])))))
+        let extents = (outputs, inputs);
+        Ok(Self(match weight.dtype() {
+            DType::BF16 => Packing::Narrow(cpu::read_bf16(weight, |values| Ok(Panels::pack(extents, values)))?),
+            _ => Packing::Wide(cpu::read(weight, |values| Ok(Panels::pack(extents, values)))?),
+        }))
     }
 
     /// Input size.
     pub fn inputs(&self) -> usize {
         match &self.0 {
-            Packing::Panels(panels) => panels.k(),
+            Packing::Wide(panels) => panels.k(),
+            Packing::Narrow(panels) => panels.k(),
             Packing::Rows(rows) => rows.dims()[1],
         }
     }
@@ -40,9 +49,30 @@ impl PackedWeight {
     /// Output size.
     pub fn outputs(&self) -> usize {
         match &self.0 {
-            Packing::Panels(panels) => panels.n(),
+            Packing::Wide(panels) => panels.n(),
+            Packing::Narrow(panels) => panels.n(),
             Packing::Rows(rows) => rows.dims()[0],
         }
+    }
+}
+
+/// Rows `ids` of the weight, [N, I]: the embedding of a model whose output head is the same matrix.
+///
+/// # Errors
+/// A row outside the weight.
+pub fn rows(ids: &[u32], w: &PackedWeight) -> Result<Tensor> {
+    fn gather<T: Element>(ids: &[u32], panels: &Panels<T>) -> Result<Tensor> {
+        if let Some(id) = ids.iter().find(|id| **id as usize >= panels.n()) {
+            bail!("embedding: token {id} is outside the vocabulary of {}", panels.n());
+        }
+        let mut x = pool::values(ids.len() * panels.k());
+        x.par_chunks_mut(panels.k().max(1)).zip(ids).for_each(|(x, id)| panels.unpack_row(*id as usize, x));
+        cpu::tensor(x, (ids.len(), panels.k()))
+    }
+    match &w.0 {
+        Packing::Wide(panels) => gather(ids, panels),
+        Packing::Narrow(panels) => gather(ids, panels),
+        Packing::Rows(rows) => embedding::forward(ids, rows),
     }
 }
 
@@ -56,31 +86,36 @@ pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>) -> Resul
     if i != w.inputs() {
         bail!("packed linear: x is [{n}, {i}], the weight takes {}", w.inputs());
     }
-    let panels = match (&w.0, residual) {
-        (Packing::Panels(panels), _) => panels,
-        (Packing::Rows(rows), None) => return matmul::linear(x, rows),
-        (Packing::Rows(rows), Some(residual)) => return matmul::linear_add(residual, x, rows),
-    };
+    match (&w.0, residual) {
+        (Packing::Wide(panels), _) => on_host(x, panels, residual),
+        (Packing::Narrow(panels), _) => on_host(x, panels, residual),
+        (Packing::Rows(rows), None) => matmul::linear(x, rows),
+        (Packing::Rows(rows), Some(residual)) => matmul::linear_add(residual, x, rows),
+    }
+}
+
+fn on_host<T: Element>(x: &Tensor, panels: &Panels<T>, residual: Option<&Tensor>) -> Result<Tensor> {
     if kernels::of(x.device())?.is_some() {
         bail!("packed linear: the weight was packed for the CPU");
     }
-    let mut y = pool::values(n * w.outputs());
+    let (rows, columns) = (x.dims()[0], panels.n());
+    let mut y = pool::values(rows * columns);
     match residual {
         None => cpu::read(x, |x| {
-            panels.product(n, x, &mut y, Start::Zero);
+            panels.product(rows, x, &mut y, Start::Zero);
             Ok(())
         })?,
         Some(residual) => {
-            if residual.dims() != [n, w.outputs()] {
-                bail!("packed linear: the residual is {:?}, the output [{n}, {}]", residual.dims(), w.outputs());
+            if residual.dims() != [rows, columns] {
+                bail!("packed linear: the residual is {:?}, the output [{rows}, {columns}]", residual.dims());
             }
             cpu::read(residual, |residual| {
                 cpu::read(x, |x| {
-                    panels.product(n, x, &mut y, Start::Of(residual));
+                    panels.product(rows, x, &mut y, Start::Of(residual));
                     Ok(())
                 })
             })?;
         }
     }
-    cpu::tensor(y, (n, w.outputs()))
+    cpu::tensor(y, (rows, columns))
 }

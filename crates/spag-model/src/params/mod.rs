@@ -121,6 +121,18 @@ impl FlatBuffers {
         Ok(self.layers[layer].slice_set(&values, 0, offset)?)
     }
 
+    /// Gives up a layer. Its memory is freed unless a clone or a view still uses it.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn release(&mut self, layer: usize) -> Result<()> {
+        let (dtype, device) = (self.dtype().into(), self.device().clone());
+        if let Some(buffer) = self.layers.get_mut(layer) {
+            *buffer = Tensor::zeros(0, dtype, &device)?;
+        }
+        Ok(())
+    }
+
     /// A part of a layer; `None` if the layer does not have it. It shares the buffer's memory.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ impl RunContext<'_> {
         let on_cpu = checkpoint.model.parameters().device().is_cpu();
         let memory = if on_cpu { own.split(self.ranks.env.local_size) } else { own };
         let engine = EngineConfig::new(checkpoint.model.config(), self.config.self_play.games_in_flight, memory);
-        Ok(ModelPlayer::load(&checkpoint, generation, engine)?)
+        Ok(ModelPlayer::load(checkpoint, generation, engine)?)
     }
 }
 

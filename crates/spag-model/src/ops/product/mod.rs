@@ -1,6 +1,7 @@
 //! f32 matrix products: the tiles of attention, and the products of linear layers.
 
 mod buffer;
+mod element;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod large;
 #[cfg(target_arch = "x86_64")]
@@ -11,6 +12,7 @@ mod tests;
 mod tile;
 
 pub(crate) use buffer::{Buffer, LANES};
+pub(crate) use element::Element;
 pub(crate) use panels::Panels;
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 
@@ -51,22 +53,22 @@ pub(crate) struct Left {
 
 /// The right operand: element (k, j) is at `k * self.k + j`.
 #[derive(Clone, Copy)]
-pub(crate) struct Right {
-    pub(crate) at: *const f32,
+pub(crate) struct Right<T = f32> {
+    pub(crate) at: *const T,
     pub(crate) k: usize,
-    pub(crate) next: Next,
+    pub(crate) next: Next<T>,
 }
 
 /// Memory to prefetch, read after this tile. Hardware prefetchers stop at pages of 4 KiB, which is 16 steps of 64
 /// columns.
 #[derive(Clone, Copy)]
-pub(crate) enum Next {
+pub(crate) enum Next<T = f32> {
     /// No prefetch.
     Unknown,
     /// A block like the tile's right operand, one step at a time: for tiles bound by memory.
-    Stream(*const f32),
+    Stream(*const T),
     /// One cache line per step, into the second-level cache: for tiles bound by arithmetic.
-    Spread(*const f32),
+    Spread(*const T),
 }
 
 /// The output: element (i, j) is at `i * row + j`, and its addend in `base`.
@@ -77,9 +79,9 @@ pub(crate) struct Target {
     pub(crate) row: usize,
 }
 
-impl Right {
+impl<T> Right<T> {
     /// Rows with stride `k`.
-    pub(crate) fn new(at: *const f32, k: usize) -> Self {
+    pub(crate) fn new(at: *const T, k: usize) -> Self {
         Self { at, k, next: Next::Unknown }
     }
 
@@ -89,7 +91,7 @@ impl Right {
     }
 
     /// With a prefetch.
-    pub(crate) fn then(self, next: Next) -> Self {
+    pub(crate) fn then(self, next: Next<T>) -> Self {
         Self { next, ..self }
     }
 }

@@ -3,67 +3,61 @@
 //! A panel holds 64 columns, step by step, so that the innermost loop reads consecutive cache lines, whether there is
 //! one row (bound by memory) or hundreds (bound by arithmetic).
 
+use std::marker::PhantomData;
+
 use rayon::prelude::*;
 
-use super::buffer::{LANES, Line};
+use super::buffer::Line;
 use super::tile::{COLUMNS, ROWS, tile};
-use super::{Left, Next, Output, PARTS, Right, Start, Target, transpose};
+use super::{Element, Left, Next, Output, PARTS, Right, Start, Target};
 use crate::ops::cpu::SharedMut;
 
 /// Maximum steps of a sum between updates of the output. The blocks of a sum do not depend on the number of rows or
 /// threads, so a row of the result depends only on its own values.
 const DEPTH: usize = 128;
-/// Prefetch distance in steps for few rows: the latency of memory.
-const AHEAD: usize = 24;
-/// With at least this many row tiles, the prefetch of the next panel is spread over them; otherwise the first tile
-/// prefetches for itself.
-const SPREAD: usize = COLUMNS / LANES;
+/// Prefetch distance in cache lines for few rows: the latency of memory.
+const AHEAD: usize = 96;
 /// Smaller products run on the calling thread: waking another takes longer.
 const SMALL: usize = 1 << 18;
 
 /// A packed matrix [k, n].
-pub(crate) struct Panels {
+pub(crate) struct Panels<T> {
     lines: Vec<Line>,
     k: usize,
     n: usize,
+    element: PhantomData<T>,
 }
 
-impl Panels {
-    /// Packs the transposes of row-major matrices `[nᵢ, k]` side by side.
+impl<T: Element> Panels<T> {
+    /// Packs the transpose of a row-major matrix `[n, k]`.
     ///
     /// # Panics
-    /// If a slice is shorter than its extents.
-    pub(crate) fn pack(k: usize, parts: &[(&[f32], usize)]) -> Self {
-        let n = parts.iter().map(|(_, n)| n).sum::<usize>();
-        let mut lines = vec![Line::ZERO; n.div_ceil(COLUMNS) * k * COLUMNS / LANES];
-        let panels = lines.as_mut_ptr().cast::<f32>();
-        let mut done = 0;
-        for (values, rows) in parts {
-            assert!(values.len() >= rows * k, "panels: a part is too short");
-            if k == 0 {
-                continue;
-            }
-            let mut row = 0;
-            while row < *rows {
-                let (panel, column) = ((done + row) / COLUMNS, (done + row) % COLUMNS);
-                let count = (COLUMNS - column).min(rows - row);
-                let to = panels.wrapping_add(panel * k * COLUMNS + column);
-                if column == 0 && (count == COLUMNS || done + rows == n) {
-                    // SAFETY: rows `row..row + count` of the part; the panel has `k` steps of `COLUMNS`.
-                    unsafe { transpose((count, k), values[row * k..].as_ptr(), k, to, COLUMNS) };
-                } else {
-                    for (i, from) in values[row * k..].chunks_exact(k).take(count).enumerate() {
-                        for (step, value) in from.iter().enumerate() {
-                            // SAFETY: `step` and `column + i` are inside the panel.
-                            unsafe { *to.add(step * COLUMNS + i) = *value };
-                        }
-                    }
-                }
-                row += count;
-            }
-            done += rows;
+    /// If the slice is shorter than its extents.
+    pub(crate) fn pack((n, k): (usize, usize), values: &[T]) -> Self {
+        let values = &values[..n * k];
+        let of_panel = k * COLUMNS / T::PER_LINE;
+        let mut lines = vec![Line::ZERO; n.div_ceil(COLUMNS) * of_panel];
+        if k > 0 {
+            lines.par_chunks_mut(of_panel).zip(values.par_chunks(COLUMNS * k)).for_each(|(lines, rows)| {
+                // SAFETY: any bits are elements, and the lines hold k steps of `COLUMNS` of them.
+                let panel = unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<T>(), k * COLUMNS) };
+                T::pack(rows, k, panel);
+            });
         }
-        Self { lines, k, n }
+        Self { lines, k, n, element: PhantomData }
+    }
+
+    /// Row `index` of the matrix that was packed: a column of the panels.
+    ///
+    /// # Panics
+    /// If the matrix has no such row, or `row` is not as long as one.
+    pub(crate) fn unpack_row(&self, index: usize, row: &mut [f32]) {
+        assert!(index < self.n && row.len() == self.k, "panels: row out of range");
+        let start = self.at(index / COLUMNS, 0).at.wrapping_add(index % COLUMNS);
+        for (step, value) in row.iter_mut().enumerate() {
+            // SAFETY: `step` is below k, and the panel has `COLUMNS` elements a step.
+            *value = unsafe { *start.add(step * COLUMNS) }.widen();
+        }
     }
 
     /// Rows of the matrix.
@@ -76,9 +70,9 @@ impl Panels {
         self.n
     }
 
-    fn at(&self, panel: usize, step: usize) -> Right {
+    fn at(&self, panel: usize, step: usize) -> Right<T> {
         let offset = (panel * self.k + step) * COLUMNS;
-        Right::new(self.lines.as_ptr().cast::<f32>().wrapping_add(offset), COLUMNS)
+        Right::new(self.lines.as_ptr().cast::<T>().wrapping_add(offset), COLUMNS)
     }
 
     /// `c[m, n] = start + a[m, k]·self`.
@@ -123,6 +117,9 @@ impl Panels {
         debug_assert!(rows.end <= m);
         let depth = k.div_ceil(k.div_ceil(DEPTH).max(1));
         let tiles = rows.len().div_ceil(ROWS);
+        // With at least this many row tiles, the prefetch of the next panel is spread over them; otherwise the first tile
+        // prefetches for itself.
+        let spread = COLUMNS / T::PER_LINE;
         for panel in panels.clone() {
             for step in (0..k.max(1)).step_by(depth.max(1)) {
                 let steps = depth.min(k - step);
@@ -142,9 +139,11 @@ impl Panels {
                         target.base = base.as_ptr().wrapping_add(offset);
                     }
                     let next = match index {
-                        0 if tiles < SPREAD => Next::Stream(right.at.wrapping_add(AHEAD * COLUMNS)),
-                        // Each of the first tiles prefetches one of a step's four cache lines.
-                        0..SPREAD if tiles >= SPREAD => Next::Spread(after.wrapping_add(index * steps * LANES)),
+                        0 if tiles < spread => Next::Stream(right.at.wrapping_add(AHEAD * T::PER_LINE)),
+                        // Each of the first tiles prefetches one of a step's cache lines.
+                        _ if index < spread && tiles >= spread => {
+                            Next::Spread(after.wrapping_add(index * steps * T::PER_LINE))
+                        }
                         _ => Next::Unknown,
                     };
                     let extents = (ROWS.min(rows.end - row), steps, COLUMNS.min(n - panel * COLUMNS));

@@ -1,5 +1,6 @@
 //! Tiles and large products against sums in f64, and the AVX-512 path against the portable one.
 
+use half::bf16;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -87,7 +88,7 @@ proptest! {
             let zero = vec![0f32; m * n];
             let want = reference((m, k, n), &a, &b, if output == Output::Accumulate { &base } else { &zero });
             type Tile = unsafe fn((usize, usize, usize), Left, Right, Target, Output);
-            for (run, what) in [(tile as Tile, "chosen"), (portable::tile as Tile, "portable")] {
+            for (run, what) in [(tile::<f32> as Tile, "chosen"), (portable::tile::<f32> as Tile, "portable")] {
                 let row = n + pad;
                 let mut c = vec![f32::NAN; m * row];
                 if output == Output::Accumulate {
@@ -106,6 +107,49 @@ proptest! {
                 }
             }
         }
+    }
+
+    /// Panels of bf16 give the bits of the same weights in f32, for every number of rows, and give them back.
+    #[test]
+    fn panels_of_bf16_equal_widened_panels(
+        m in prop_oneof![0usize..8, 20usize..30],
+        k in prop_oneof![0usize..40, 250usize..600],
+        n in prop_oneof![0usize..80, 120usize..140],
+        seed in 0u64..1000,
+    ) {
+        let narrow: Vec<bf16> = random(n * k, seed).into_iter().map(bf16::from_f32).collect();
+        let wide: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
+        let (a, base) = (random(m * k, seed + 1), random(m * n, seed + 2));
+        let (of_narrow, of_wide) = (Panels::pack((n, k), &narrow), Panels::pack((n, k), &wide));
+        for start in [Start::Zero, Start::Output, Start::Of(&base)] {
+            let (mut got, mut want) = (base.clone(), base.clone());
+            of_narrow.product(m, &a, &mut got, start);
+            of_wide.product(m, &a, &mut want, start);
+            assert!(got.iter().zip(&want).all(|(got, want)| got.to_bits() == want.to_bits()));
+        }
+        for (index, row) in wide.chunks_exact(k.max(1)).enumerate() {
+            let (mut from_narrow, mut from_wide) = (vec![f32::NAN; k], vec![f32::NAN; k]);
+            of_narrow.unpack_row(index, &mut from_narrow);
+            of_wide.unpack_row(index, &mut from_wide);
+            assert_eq!((&from_narrow[..], &from_wide[..]), (row, row));
+        }
+    }
+
+    /// The portable tile widens as the AVX-512 one does.
+    #[test]
+    fn portable_tiles_of_bf16_equal_widened_tiles(m in 0usize..=ROWS, k in 0usize..70, n in 0usize..=COLUMNS, seed in 0u64..1000) {
+        let narrow: Vec<bf16> = random(k * COLUMNS, seed).into_iter().map(bf16::from_f32).collect();
+        let wide: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
+        let a = random(m * k, seed + 1);
+        let left = Left { at: a.as_ptr(), row: k, k: 1 };
+        let (mut got, mut want) = (vec![f32::NAN; m * COLUMNS], vec![f32::NAN; m * COLUMNS]);
+        let target = |c: &mut Vec<f32>| Target::new(c.as_mut_ptr(), COLUMNS);
+        // SAFETY: the matrices have the extents.
+        unsafe {
+            portable::tile((m, k, n), left, Right::new(narrow.as_ptr(), COLUMNS), target(&mut got), Output::Overwrite);
+            portable::tile((m, k, n), left, Right::new(wide.as_ptr(), COLUMNS), target(&mut want), Output::Overwrite);
+        }
+        assert!(got.iter().zip(&want).all(|(got, want)| got.to_bits() == want.to_bits()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Every element of the result is one chain of fused multiply-adds over k, whatever the tile's size, so a row never
 //! depends on other rows.
 
-use super::{Left, Next, Output, Right, Target};
+use super::{Element, Left, Next, Output, Right, Target};
 
 /// Rows of a full tile: 6 × 4 registers of sums, 4 of the right operand and one broadcast use 29 of the 32 registers.
 pub(crate) const ROWS: usize = 6;
@@ -13,9 +13,10 @@ pub(crate) const COLUMNS: usize = 64;
 /// `c[m, n] = [c +] a[m, k]·b[k, n]` with m ≤ [`ROWS`] and n ≤ [`COLUMNS`].
 ///
 /// # Safety
-/// All elements within the extents must be readable (`a`, `b`) or exclusively owned (`c`).
+/// All elements within the extents must be readable (`a`, `b`) or exclusively owned (`c`). Rows of a `b` in bf16 must be
+/// readable up to a multiple of 16 columns.
 #[inline]
-pub(crate) unsafe fn tile(extents: (usize, usize, usize), a: Left, b: Right, c: Target, output: Output) {
+pub(crate) unsafe fn tile<T: Element>(extents: (usize, usize, usize), a: Left, b: Right<T>, c: Target, output: Output) {
     #[cfg(target_arch = "x86_64")]
     if super::wide() {
         // SAFETY: the processor has AVX-512; the extents are guaranteed by the caller.
@@ -29,27 +30,37 @@ pub(crate) unsafe fn tile(extents: (usize, usize, usize), a: Left, b: Right, c: 
 pub(super) mod avx512 {
     use std::arch::x86_64::*;
 
-    use super::{COLUMNS, Left, Next, Output, ROWS, Right, Target};
+    use super::{COLUMNS, Element, Left, Next, Output, ROWS, Right, Target};
 
     /// Floats per register.
     const LANES: usize = 16;
 
-    type Kernel = unsafe fn(usize, Left, Right, Target, __mmask16, Output);
+    type Kernel<T> = unsafe fn(usize, Left, Right<T>, Target, __mmask16, Output);
 
-    /// Kernels by rows and registers per row.
-    const KERNELS: [[Kernel; 4]; ROWS] = [
-        [kernel::<1, 1>, kernel::<1, 2>, kernel::<1, 3>, kernel::<1, 4>],
-        [kernel::<2, 1>, kernel::<2, 2>, kernel::<2, 3>, kernel::<2, 4>],
-        [kernel::<3, 1>, kernel::<3, 2>, kernel::<3, 3>, kernel::<3, 4>],
-        [kernel::<4, 1>, kernel::<4, 2>, kernel::<4, 3>, kernel::<4, 4>],
-        [kernel::<5, 1>, kernel::<5, 2>, kernel::<5, 3>, kernel::<5, 4>],
-        [kernel::<6, 1>, kernel::<6, 2>, kernel::<6, 3>, kernel::<6, 4>],
-    ];
+    struct Kernels<T>(std::marker::PhantomData<T>);
+
+    impl<T: Element> Kernels<T> {
+        /// Kernels by rows and registers per row.
+        const ALL: [[Kernel<T>; 4]; ROWS] = [
+            [kernel::<T, 1, 1>, kernel::<T, 1, 2>, kernel::<T, 1, 3>, kernel::<T, 1, 4>],
+            [kernel::<T, 2, 1>, kernel::<T, 2, 2>, kernel::<T, 2, 3>, kernel::<T, 2, 4>],
+            [kernel::<T, 3, 1>, kernel::<T, 3, 2>, kernel::<T, 3, 3>, kernel::<T, 3, 4>],
+            [kernel::<T, 4, 1>, kernel::<T, 4, 2>, kernel::<T, 4, 3>, kernel::<T, 4, 4>],
+            [kernel::<T, 5, 1>, kernel::<T, 5, 2>, kernel::<T, 5, 3>, kernel::<T, 5, 4>],
+            [kernel::<T, 6, 1>, kernel::<T, 6, 2>, kernel::<T, 6, 3>, kernel::<T, 6, 4>],
+        ];
+    }
 
     /// # Safety
     /// As [`super::tile`], on a processor with AVX-512.
     #[inline]
-    pub(crate) unsafe fn tile((m, k, n): (usize, usize, usize), a: Left, b: Right, c: Target, output: Output) {
+    pub(crate) unsafe fn tile<T: Element>(
+        (m, k, n): (usize, usize, usize),
+        a: Left,
+        b: Right<T>,
+        c: Target,
+        output: Output,
+    ) {
         debug_assert!(m <= ROWS && n <= COLUMNS);
         if m == 0 || n == 0 {
             return;
@@ -57,16 +68,16 @@ pub(super) mod avx512 {
         let registers = n.div_ceil(LANES);
         let mask = u16::MAX >> (registers * LANES - n);
         // SAFETY: guaranteed by the caller; the mask keeps the last register inside the n columns.
-        unsafe { KERNELS[m - 1][registers - 1](k, a, b, c, mask, output) }
+        unsafe { Kernels::<T>::ALL[m - 1][registers - 1](k, a, b, c, mask, output) }
     }
 
     /// # Safety
     /// As [`super::tile`] for M rows and, in the last of V registers, the columns of `mask`.
     #[target_feature(enable = "avx512f")]
-    unsafe fn kernel<const M: usize, const V: usize>(
+    unsafe fn kernel<T: Element, const M: usize, const V: usize>(
         k: usize,
         a: Left,
-        b: Right,
+        b: Right<T>,
         c: Target,
         mask: __mmask16,
         output: Output,
@@ -78,11 +89,11 @@ pub(super) mod avx512 {
             let (mut next, advance, stream) = match b.next {
                 Next::Unknown => (b.at, 0, false),
                 Next::Stream(next) => (next, b.k, true),
-                Next::Spread(next) => (next, LANES, false),
+                Next::Spread(next) => (next, T::PER_LINE, false),
             };
             for _ in 0..k {
                 if stream {
-                    for v in 0..V {
+                    for v in (0..V).step_by(T::PER_LINE / LANES) {
                         _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(v * LANES).cast());
                     }
                 } else {
@@ -92,7 +103,7 @@ pub(super) mod avx512 {
                 let mut columns = [_mm512_setzero_ps(); V];
                 for (v, column) in columns.iter_mut().enumerate() {
                     let at = right.add(v * LANES);
-                    *column = if v + 1 == V { _mm512_maskz_loadu_ps(mask, at) } else { _mm512_loadu_ps(at) };
+                    *column = T::load(if v + 1 == V { mask } else { u16::MAX }, at);
                 }
                 for (i, sums) in sums.iter_mut().enumerate() {
                     let value = _mm512_set1_ps(*left.add(i * a.row));
@@ -119,7 +130,7 @@ pub(super) mod avx512 {
 }
 
 pub(super) mod portable {
-    use super::{Left, Output, Right, Target};
+    use super::{Element, Left, Output, Right, Target};
     use crate::ops::simd;
 
     /// A block whose sums fit the registers of AVX2 (6 × 2 of 8 floats) and NEON.
@@ -128,7 +139,13 @@ pub(super) mod portable {
 
     /// # Safety
     /// As [`super::tile`].
-    pub(crate) unsafe fn tile((m, k, n): (usize, usize, usize), a: Left, b: Right, c: Target, output: Output) {
+    pub(crate) unsafe fn tile<T: Element>(
+        (m, k, n): (usize, usize, usize),
+        a: Left,
+        b: Right<T>,
+        c: Target,
+        output: Output,
+    ) {
         for first in (0..n).step_by(COLUMNS) {
             let width = COLUMNS.min(n - first);
             let (b, c) = (b.columns(first), c.columns(first));
@@ -147,7 +164,7 @@ pub(super) mod portable {
     /// # Safety
     /// As [`super::tile`] for a full block.
     #[inline(always)]
-    unsafe fn full(k: usize, a: Left, b: Right, c: Target, output: Output) {
+    unsafe fn full<T: Element>(k: usize, a: Left, b: Right<T>, c: Target, output: Output) {
         let mut sums = [[0f32; COLUMNS]; ROWS];
         for p in 0..k {
             // SAFETY: step p of the extents.
@@ -156,7 +173,7 @@ pub(super) mod portable {
                 for (i, sums) in sums.iter_mut().enumerate() {
                     let value = *a.at.add(i * a.row + p * a.k);
                     for j in 0..COLUMNS {
-                        sums[j] = value.mul_add(right[j], sums[j]);
+                        sums[j] = value.mul_add(right[j].widen(), sums[j]);
                     }
                 }
             }
@@ -170,7 +187,7 @@ pub(super) mod portable {
     /// # Safety
     /// As [`super::tile`].
     #[inline(always)]
-    unsafe fn edge((m, k, n): (usize, usize, usize), a: Left, b: Right, c: Target, output: Output) {
+    unsafe fn edge<T: Element>((m, k, n): (usize, usize, usize), a: Left, b: Right<T>, c: Target, output: Output) {
         for i in 0..m {
             let mut sums = [0f32; COLUMNS];
             for p in 0..k {
@@ -179,7 +196,7 @@ pub(super) mod portable {
                     let right = std::slice::from_raw_parts(b.at.add(p * b.k), n);
                     let value = *a.at.add(i * a.row + p * a.k);
                     for (sum, right) in sums.iter_mut().zip(right) {
-                        *sum = value.mul_add(*right, *sum);
+                        *sum = value.mul_add(right.widen(), *sum);
                     }
                 }
             }
