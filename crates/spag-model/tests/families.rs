@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 use serde::Deserialize;
 use spag_model::{
-    Activations, FlatBuffers, LoadOptions, Model, PackedBatch, Targets, WeightDtype, WriteOptions, load_model,
-    load_model_with, save_model,
+    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, LoadOptions, MemoryBudget,
+    Model, PackedBatch, Request, Targets, WeightDtype, WriteOptions, load_model, load_model_with, save_model,
 };
 use spag_tests::fixture;
 
@@ -20,12 +21,19 @@ struct Expected {
     prompts: Vec<Prompt>,
     logits_last: Vec<Vec<f32>>,
     logits_sum_abs: Vec<Vec<f64>>,
+    greedy: Vec<Greedy>,
     train: Train,
 }
 
 #[derive(Deserialize)]
 struct Prompt {
+    text: String,
     input_ids: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+struct Greedy {
+    ids: Vec<u32>,
 }
 
 #[derive(Deserialize)]
@@ -131,6 +139,28 @@ fn losses_and_gradients_equal_those_of_pytorch() {
                 };
                 let (distance, length) = (norm(&(&found - want).unwrap()), norm(want));
                 assert!(distance <= 1e-4 * length, "{}: {name}: {:e}", folder.display(), distance / length);
+            }
+        }
+    }
+}
+
+/// In one batch with chunked prefill and pages that prompts share, and one by one.
+#[test]
+fn greedy_tokens_equal_those_of_pytorch() {
+    for folder in families() {
+        let (checkpoint, expected) = (Checkpoint::load(&folder).unwrap(), Expected::read(&folder));
+        let config = Arc::new(GenerationConfig { max_new_tokens: 24, ..GenerationConfig::default() });
+        let requests: Vec<Request> = (expected.prompts.iter())
+            .map(|prompt| Request { prompt: prompt.text.clone(), seed: 1, config: config.clone() })
+            .collect();
+        let model = checkpoint.model.config();
+        let plain = EngineConfig::new(model, requests.len(), MemoryBudget::host());
+        let small = EngineConfig { page_size: 16, pages: 120, max_step_tokens: 37, max_running: 3, ..plain };
+        for setting in [plain, small] {
+            let mut engine = Engine::new(&checkpoint, setting).unwrap();
+            for (at, completion) in engine.generate(requests.clone()).unwrap().into_iter().enumerate() {
+                assert_eq!(completion.prompt_tokens, expected.prompts[at].input_ids.len(), "{}", folder.display());
+                assert_eq!(completion.token_ids, expected.greedy[at].ids, "{}, prompt {at}", folder.display());
             }
         }
     }
