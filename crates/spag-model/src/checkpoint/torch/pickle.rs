@@ -170,7 +170,7 @@ impl<'a> Machine<'a> {
                 self.tuple(items)
             }
             b't' => {
-                let items = self.to_mark()?;
+                let items = self.pop_to_mark()?;
                 self.tuple(items)
             }
             b'}' => self.dictionary(),
@@ -179,7 +179,7 @@ impl<'a> Machine<'a> {
                 self.set_items(&[key, value])
             }
             b'u' => {
-                let items = self.to_mark()?;
+                let items = self.pop_to_mark()?;
                 self.set_items(&items)
             }
             b'q' | b'r' => {
@@ -246,7 +246,7 @@ impl<'a> Machine<'a> {
         self.stack.pop().ok_or_else(damaged)
     }
 
-    fn to_mark(&mut self) -> Result<Vec<Value<'a>>> {
+    fn pop_to_mark(&mut self) -> Result<Vec<Value<'a>>> {
         let mark = self.marks.pop().ok_or_else(damaged)?;
         Ok(self.stack.split_off(mark.min(self.stack.len())))
     }
