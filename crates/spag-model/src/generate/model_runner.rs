@@ -8,6 +8,7 @@ use candle_core::{DType, Device, Tensor};
 use super::graphs::{GraphCache, Inputs};
 use super::kv::KvCache;
 use crate::error::{Error, Result};
+use crate::kernels;
 use crate::model::block::{self, BlockPass, Norm, Used};
 use crate::model::{AttentionShape, Model};
 use crate::ops::cast::computable;
@@ -80,9 +81,9 @@ impl Block {
 
 /// A small tensor that does not share the memory of its layer, so that the layer can be freed. Kernels share all weights.
 fn alone(tensor: &Tensor) -> candle_core::Result<Tensor> {
-    match tensor.device() {
-        Device::Cpu => cpu::read(tensor, |values| Tensor::from_slice(values, tensor.dims(), &Device::Cpu)),
-        _ => Ok(tensor.clone()),
+    match kernels::of(tensor.device())? {
+        None => cpu::read(tensor, |values| Tensor::from_slice(values, tensor.dims(), &Device::Cpu)),
+        Some(_) => Ok(tensor.clone()),
     }
 }
 
@@ -183,8 +184,11 @@ impl ModelRunner {
         let architecture = &model.config().architecture;
         let (layers, is_tied) = (architecture.num_hidden_layers, architecture.is_tied());
         let device = model.parameters().device().clone();
-        // A CPU computes in f32.
-        let dtype = if device.is_cpu() { DType::F32 } else { model.parameters().dtype().into() };
+        let dtype = match kernels::of(&device)? {
+            Some(_) => model.parameters().dtype().into(),
+            // A CPU computes in f32.
+            None => DType::F32,
+        };
         let mut blocks = Vec::with_capacity(layers);
         for layer in 1..=layers {
             blocks.push(Block::new(&model, layer)?);
