@@ -59,7 +59,9 @@ fn batch(train: &Train) -> (PackedBatch, Targets, Vec<f32>) {
 }
 
 /// The loss and the gradient of every parameter of a fixture's samples against PyTorch's. Tolerances: in f32 1e-4 for the loss
-/// and for gradients, relative in the 2-norm; in bf16 0.05 and 0.1, the effect of rounding to 8 bits.
+/// and for gradients, relative in the 2-norm; in bf16 0.05 and 0.1, the effect of rounding to 8 bits. Gradients that are small
+/// beside the others, as that of a bias of keys, are sums in which larger terms cancel; in bf16 their rounding is compared
+/// with a hundredth of the whole gradient.
 ///
 /// # Panics
 /// If a tolerance is exceeded.
@@ -78,15 +80,17 @@ pub fn training(place: &Place, folder: &Path, dtype: WeightDtype) -> String {
         (log_probs, gradients)
     });
     let loss: f64 = log_probs.iter().zip(&upstream).map(|(log_prob, g)| f64::from(log_prob * g)).sum();
-    let (loss_limit, gradient_limit) = if dtype == WeightDtype::F32 { (1e-4, 1e-4) } else { (0.05, 0.1) };
+    let norm = |x: &Tensor| {
+        let sum = x.to_dtype(DType::F64).and_then(|x| x.sqr()?.sum_all()?.to_scalar::<f64>());
+        sum.expect("a sum").sqrt()
+    };
+    let whole = wanted.values().map(|x| norm(x).powi(2)).sum::<f64>().sqrt();
+    let (loss_limit, gradient_limit, least) =
+        if dtype == WeightDtype::F32 { (1e-4, 1e-4, 0.0) } else { (0.05, 0.1, whole / 100.0) };
     let mut worst = 0f64;
     for (name, found) in gradients.named().expect("named gradients") {
-        let norm = |x: &Tensor| {
-            let sum = x.to_dtype(DType::F64).and_then(|x| x.sqr()?.sum_all()?.to_scalar::<f64>());
-            sum.expect("a sum").sqrt()
-        };
         let found = found.to_device(&Device::Cpu).expect("a gradient");
-        let distance = norm(&(found - &wanted[&name]).expect("equal shapes")) / norm(&wanted[&name]);
+        let distance = norm(&(found - &wanted[&name]).expect("equal shapes")) / norm(&wanted[&name]).max(least);
         assert!(distance <= gradient_limit, "{}: {name}: {distance:.1e}", folder.display());
         worst = worst.max(distance);
     }
