@@ -1,16 +1,17 @@
-//! What a model computes, independent of the family it belongs to.
+//! What a model computes, and how the `config.json` of each family describes it.
+//!
+//! A family with known parts is one function here. A new option is a field of [`Architecture`], computed by
+//! `model/block.rs` (tensors and forward pass) and `model/train_block.rs` (backward pass).
 
-use crate::error::{Error, Result};
-use crate::ops::attention::Heads;
+use serde_json::Value;
+use spag_io::quote;
 
+use super::keys::Keys;
 use super::rope::Rope;
-
-/// A dimension, at most.
-const MAX_SIZE: usize = 1 << 31;
-/// Blocks, at most. The largest published models have some 130. A layout lists every tensor of every block.
-const MAX_LAYERS: usize = 1 << 14;
-/// Parameters, at most: far beyond any machine, and small enough that no product of sizes overflows.
-const MAX_PARAMETERS: u128 = 1 << 46;
+use super::sizes::fail;
+use super::windows;
+use crate::error::Result;
+use crate::ops::attention::Heads;
 
 /// A decoder of pre-norm blocks: RMSNorm, attention, RMSNorm, SwiGLU. Families differ in what the fields say.
 ///
@@ -111,64 +112,176 @@ impl Architecture {
     pub fn is_tied(&self) -> bool {
         self.head == OutputHead::Tied
     }
+}
 
-    /// Whether the number of blocks is one that is supported.
-    pub(super) fn has_layers_in_range(&self) -> bool {
-        self.num_hidden_layers <= MAX_LAYERS
-    }
+/// A family of models.
+pub(super) struct Family {
+    /// `model_type` in `config.json`.
+    pub(super) model_type: &'static str,
+    /// The class in `architectures`.
+    pub(super) class: &'static str,
+    /// The architecture that the keys describe, without [`Architecture::check`].
+    pub(super) parse: fn(Keys<'_>) -> Result<Architecture>,
+}
 
-    /// Checks sizes and numbers. The windows are made afterwards, for a number of blocks in range.
-    pub(super) fn check(&self) -> Result<()> {
-        let Heads { query, kv, dim } = self.heads;
-        for (key, value, most) in [
-            ("hidden_size", self.hidden_size, MAX_SIZE),
-            ("intermediate_size", self.intermediate_size, MAX_SIZE),
-            ("vocab_size", self.vocab_size, MAX_SIZE),
-            ("num_hidden_layers", self.num_hidden_layers, MAX_LAYERS),
-            ("num_attention_heads", query, MAX_SIZE),
-            ("num_key_value_heads", kv, MAX_SIZE),
-            ("head_dim", dim, MAX_SIZE),
-            ("max_position_embeddings", self.max_position_embeddings, MAX_SIZE),
-        ] {
-            if value == 0 {
-                return fail(format!("`{key}` is 0"));
-            }
-            if value > most {
-                return fail(format!("`{key}` is {value}, which is out of range; at most {most} is supported"));
-            }
-        }
-        if !query.is_multiple_of(kv) {
-            return fail(format!("`num_attention_heads` {query} is not a multiple of `num_key_value_heads` {kv}"));
-        }
-        if !dim.is_multiple_of(2) && matches!(self.position, Position::Rope(_)) {
-            return fail(format!("the head size {dim} is odd; RoPE needs an even head size"));
-        }
-        let parameters = self.count_parameters();
-        if parameters > MAX_PARAMETERS {
-            return fail(format!("these sizes make {parameters} parameters, which is out of range"));
-        }
-        check_f32("rms_norm_eps", self.rms_norm_eps, 1.0)
-    }
+/// All families.
+const FAMILIES: [Family; 5] = [
+    Family { model_type: "llama", class: "LlamaForCausalLM", parse: llama },
+    Family { model_type: "mistral", class: "MistralForCausalLM", parse: mistral },
+    Family { model_type: "qwen2", class: "Qwen2ForCausalLM", parse: qwen2 },
+    Family { model_type: "qwen3", class: "Qwen3ForCausalLM", parse: qwen3 },
+    Family { model_type: "baichuan", class: "BaichuanForCausalLM", parse: baichuan2 },
+];
 
-    /// The number of parameters, without biases and head norms, from sizes that have not been checked.
-    fn count_parameters(&self) -> u128 {
-        let [d, f, v, layers] = [self.hidden_size, self.intermediate_size, self.vocab_size, self.num_hidden_layers]
-            .map(|size| size as u128);
-        let dim = self.heads.dim as u128;
-        let (q, kv) = (self.heads.query as u128 * dim, self.heads.kv as u128 * dim);
-        let block = (2 * (q + kv) + 3 * f + 2) * d;
-        layers * block + d + v * d * if self.is_tied() { 1 } else { 2 }
+impl Family {
+    /// The family of a configuration: by `model_type`, else by the class in `architectures`. A configuration that names
+    /// neither is LLaMA's.
+    pub(super) fn of(keys: Keys<'_>) -> Result<&'static Self> {
+        if let Some(kind) = keys.text("model_type")? {
+            return match FAMILIES.iter().find(|family| family.model_type == kind) {
+                Some(family) => Ok(family),
+                None => fail(format!("`model_type` is \"{}\"; {} are supported", quote(kind), names())),
+            };
+        }
+        let Some(class) = keys.list("architectures")?.and_then(|list| list.first()).and_then(Value::as_str) else {
+            return Ok(&FAMILIES[0]);
+        };
+        match FAMILIES.iter().find(|family| family.class == class) {
+            Some(family) => Ok(family),
+            None => fail(format!("`architectures` names \"{}\"; the models {} are supported", quote(class), names())),
+        }
     }
 }
 
-/// Refuses a number that is not above 0 and at most `most`, also as f32.
-pub(super) fn check_f32(key: &str, value: f64, most: f64) -> Result<()> {
-    match value as f32 {
-        x if x > 0.0 && value <= most => Ok(()),
-        _ => fail(format!("`{key}` is {value}; it must be above 0 and at most {most:e}")),
-    }
+/// All families, for messages.
+fn names() -> String {
+    let names = FAMILIES.map(|family| format!("\"{}\"", family.model_type));
+    let (last, first) = names.split_last().map_or((String::new(), &names[..0]), |(last, first)| (last.clone(), first));
+    format!("{} and {last}", first.join(", "))
 }
 
-pub(super) fn fail<T>(why: String) -> Result<T> {
-    Err(Error::Config(why))
+/// What transformers takes for keys that are absent.
+#[derive(Default)]
+struct Defaults {
+    positions: usize,
+    /// The number of query heads if `None`.
+    kv_heads: Option<usize>,
+    /// Hidden size / query heads if `None`.
+    head_dim: Option<usize>,
+}
+
+/// The keys that all families have: a model without biases, head norms and windows, with RoPE.
+fn common(keys: Keys<'_>, defaults: &Defaults) -> Result<Architecture> {
+    let hidden_size = keys.required_size("hidden_size")?;
+    let query = keys.required_size("num_attention_heads")?;
+    let kv_default = if keys.contains("num_key_value_heads") { None } else { defaults.kv_heads };
+    let kv = keys.size("num_key_value_heads")?.or(kv_default).unwrap_or(query);
+    let dim_default = if keys.contains("head_dim") { None } else { defaults.head_dim };
+    let dim = match keys.size("head_dim")?.or(dim_default) {
+        Some(dim) => dim,
+        None if query > 0 && !hidden_size.is_multiple_of(query) => {
+            return fail(format!("`hidden_size` {hidden_size} is not a multiple of `num_attention_heads` {query}"));
+        }
+        None => hidden_size.checked_div(query).unwrap_or(0),
+    };
+    let head = match keys.truth("tie_word_embeddings")? {
+        Some(true) => OutputHead::Tied,
+        _ => OutputHead::Plain,
+    };
+    Ok(Architecture {
+        hidden_size,
+        intermediate_size: keys.required_size("intermediate_size")?,
+        vocab_size: keys.required_size("vocab_size")?,
+        num_hidden_layers: keys.required_size("num_hidden_layers")?,
+        heads: Heads { query, kv, dim },
+        max_position_embeddings: keys.size("max_position_embeddings")?.unwrap_or(defaults.positions),
+        rms_norm_eps: keys.number("rms_norm_eps")?.unwrap_or(1e-6),
+        projections: Projections::Split,
+        biases: Biases::default(),
+        head_norm: HeadNorm::None,
+        position: Position::Rope(Rope::parse(keys)?),
+        windows: Vec::new(),
+        head,
+    })
+}
+
+/// LLaMA 1 to 3, SmolLM2, and everything else that transformers computes as `LlamaForCausalLM`.
+fn llama(keys: Keys<'_>) -> Result<Architecture> {
+    refuse(keys, &["sliding_window", "use_sliding_window", "layer_types"])?;
+    let mut model = common(keys, &Defaults { positions: 2048, ..Defaults::default() })?;
+    let attention = keys.truth("attention_bias")?.unwrap_or(false);
+    model.biases = Biases { qkv: attention, output: attention, mlp: keys.truth("mlp_bias")?.unwrap_or(false) };
+    Ok(model)
+}
+
+/// Every block has the window. A configuration without the key has one of 4096 tokens, one with null has none.
+fn mistral(keys: Keys<'_>) -> Result<Architecture> {
+    refuse(keys, &["attention_bias", "mlp_bias", "use_sliding_window", "layer_types"])?;
+    let mut model = common(keys, &Defaults { positions: 1 << 17, kv_heads: Some(8), head_dim: None })?;
+    let window = if keys.contains("sliding_window") { keys.size("sliding_window")? } else { Some(4096) };
+    model.windows = windows::of_blocks(&model, window, |_| true)?;
+    Ok(model)
+}
+
+/// Qwen2 and Qwen2.5.
+fn qwen2(keys: Keys<'_>) -> Result<Architecture> {
+    refuse(keys, &["mlp_bias"])?;
+    if keys.truth("attention_bias")? == Some(false) {
+        return fail("`attention_bias` is false; the queries, keys and values of Qwen2 have biases".into());
+    }
+    let mut model = common(keys, &Defaults { positions: 1 << 15, kv_heads: Some(32), head_dim: None })?;
+    model.biases.qkv = true;
+    model.windows = windows::of_qwen(keys, &model)?;
+    Ok(model)
+}
+
+fn qwen3(keys: Keys<'_>) -> Result<Architecture> {
+    refuse(keys, &["mlp_bias"])?;
+    let mut model = common(keys, &Defaults { positions: 1 << 15, kv_heads: Some(32), head_dim: Some(128) })?;
+    let attention = keys.truth("attention_bias")?.unwrap_or(false);
+    model.biases = Biases { qkv: attention, output: attention, mlp: false };
+    model.head_norm = HeadNorm::QueriesAndKeys;
+    model.windows = windows::of_qwen(keys, &model)?;
+    Ok(model)
+}
+
+/// Baichuan2-7B and 13B. Their configurations differ in one key: 7B, which has RoPE, names `max_position_embeddings`;
+/// 13B, which has ALiBi, does not.
+fn baichuan2(keys: Keys<'_>) -> Result<Architecture> {
+    refuse(keys, &["attention_bias", "mlp_bias", "sliding_window", "use_sliding_window", "layer_types"])?;
+    refuse(keys, &["rope_scaling", "rope_parameters", "tie_word_embeddings"])?;
+    let first = keys.list("architectures")?.and_then(|list| list.first()).and_then(Value::as_str);
+    if first == Some("BaiChuanForCausalLM") || keys.size("vocab_size")? == Some(64_000) {
+        return fail("this is a model of Baichuan 1; Baichuan 2 is supported".into());
+    }
+    let alibi = keys.get("max_position_embeddings").is_none();
+    let positions = keys.size("model_max_length")?.unwrap_or(4096);
+    let mut model = common(keys, &Defaults { positions, ..Defaults::default() })?;
+    let Heads { query, kv, dim } = model.heads;
+    if kv != query || dim * query != model.hidden_size {
+        return fail(
+            "`num_key_value_heads` or `head_dim` differs from what Baichuan 2 computes: one key head for \
+                     each query head, of `hidden_size` / `num_attention_heads`"
+                .into(),
+        );
+    }
+    if model.position != Position::Rope(Rope::new(10_000.0)) {
+        return fail("`rope_theta` is not 10000, which Baichuan 2 computes with".into());
+    }
+    if alibi {
+        model.position = Position::Alibi;
+    }
+    (model.projections, model.head) = (Projections::Packed, OutputHead::Normalised);
+    Ok(model)
+}
+
+/// Refuses keys that the family does not have, unless they ask for nothing.
+fn refuse(keys: Keys<'_>, unknown: &[&str]) -> Result<()> {
+    for key in unknown {
+        if let Some(value) = keys.get(key).filter(|value| **value != Value::Bool(false)) {
+            let value = quote(&value.to_string());
+            return fail(format!("`{key}` is {value}; models of this `model_type` do not have it"));
+        }
+    }
+    Ok(())
 }

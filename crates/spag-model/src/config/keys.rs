@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use spag_io::quote;
 
-use super::architecture::fail;
+use super::sizes::fail;
 use crate::error::Result;
 
 /// The keys of a `config.json`, or of an object inside it.

@@ -1,10 +1,11 @@
 //! The model configuration: Hugging Face's `config.json`.
 
 mod architecture;
-mod family;
 mod keys;
 mod rope;
+mod sizes;
 mod unsupported;
+mod windows;
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spag_io::{quote, read_whole};
 
-use self::family::Family;
+use self::architecture::Family;
 use self::keys::Keys;
 use crate::error::{Error, Result};
 

@@ -4,8 +4,8 @@
 use serde_json::Value;
 use spag_io::quote;
 
-use super::architecture::fail;
 use super::keys::Keys;
+use super::sizes::fail;
 use crate::error::Result;
 
 /// Off by default: null, false, 0, "none", or empty.

@@ -9,7 +9,7 @@ use super::graphs::{GraphCache, Inputs};
 use super::kv::KvCache;
 use crate::error::{Error, Result};
 use crate::kernels;
-use crate::model::block::{self, BlockPass, Norm, Used};
+use crate::model::block::{self, BlockPass, Used};
 use crate::model::{AttentionShape, Model};
 use crate::ops::cast::computable;
 use crate::ops::packed_linear::{self, PackedWeight};
@@ -46,13 +46,13 @@ impl PackedLinear {
 
 /// Weights of a block.
 struct Block {
-    input_norm: Tensor,
+    attention_norm: Tensor,
     /// Query, key and value projections, stacked.
     qkv: PackedLinear,
     /// Norms of every head of queries, and of keys.
     head_norms: Option<(Tensor, Tensor)>,
     o: PackedLinear,
-    post_norm: Tensor,
+    mlp_norm: Tensor,
     /// Gate and up projections, stacked.
     gate_up: PackedLinear,
     down: PackedLinear,
@@ -68,11 +68,11 @@ impl Block {
             None => None,
         };
         Ok(Self {
-            input_norm: norm(Part::InputNorm)?,
+            attention_norm: norm(Part::AttentionNorm)?,
             qkv: packed(&[Part::Query, Part::Key, Part::Value], &[Part::QueryBias, Part::KeyBias, Part::ValueBias])?,
             head_norms,
             o: packed(&[Part::Output], &[Part::OutputBias])?,
-            post_norm: norm(Part::PostNorm)?,
+            mlp_norm: norm(Part::MlpNorm)?,
             gate_up: packed(&[Part::Gate, Part::Up], &[Part::GateBias, Part::UpBias])?,
             down: packed(&[Part::Down], &[Part::DownBias])?,
         })
@@ -127,11 +127,9 @@ struct GeneratePass<'a, 'b> {
 }
 
 impl BlockPass for GeneratePass<'_, '_> {
-    fn norm(&self, norm: Norm, x: &Tensor) -> candle_core::Result<Tensor> {
-        let weight = match norm {
-            Norm::Input => &self.block.input_norm,
-            Norm::Post => &self.block.post_norm,
-        };
+    fn norm(&self, weight: Part, x: &Tensor) -> candle_core::Result<Tensor> {
+        let block = self.block;
+        let weight = if weight == Part::AttentionNorm { &block.attention_norm } else { &block.mlp_norm };
         rms_norm::forward(x, weight, self.shape.eps)
     }
 

@@ -4,7 +4,7 @@
 
 use candle_core::{Result, Tensor};
 
-use super::block::{self, BlockPass, Norm, Used};
+use super::block::{self, BlockPass, Used};
 use super::shape::BatchShape;
 use super::weights::BlockWeights;
 use crate::config::{Architecture, HeadNorm};
@@ -13,6 +13,7 @@ use crate::ops::matmul::linear_backward_input;
 use crate::ops::pool::recycle;
 use crate::ops::rope::Direction;
 use crate::ops::{head_norm, rms_norm, swiglu};
+use crate::params::Part;
 
 /// Activations saved for the backward pass. Norms and the SwiGLU output are recomputed: they take little time and a third
 /// of the memory.
@@ -73,12 +74,8 @@ struct TrainPass<'a> {
 }
 
 impl BlockPass for TrainPass<'_> {
-    fn norm(&self, norm: Norm, x: &Tensor) -> Result<Tensor> {
-        let weight = match norm {
-            Norm::Input => &self.weights.input_norm,
-            Norm::Post => &self.weights.post_norm,
-        };
-        rms_norm::forward(x, weight, self.shape.eps)
+    fn norm(&self, weight: Part, x: &Tensor) -> Result<Tensor> {
+        rms_norm::forward(x, self.weights.norm(weight), self.shape.eps)
     }
 
     fn attend(&mut self, normed: Tensor) -> Result<Tensor> {
@@ -177,14 +174,14 @@ pub(super) fn backward(
     swiglu::backward(&gate, &up, &activated)?;
     grads.down.accumulate(&dy, &activated)?;
     recycle(activated)?;
-    let normed = rms_norm::forward(&middle, &w.post_norm, shape.eps)?;
+    let normed = rms_norm::forward(&middle, &w.mlp_norm, shape.eps)?;
     grads.gate.accumulate(&gate, &normed)?;
     grads.up.accumulate(&up, &normed)?;
     recycle(normed)?;
     let dnormed = linear_backward_input(&[(&gate, &w.gate.weight), (&up, &w.up.weight)])?;
     recycle(gate)?;
     recycle(up)?;
-    let dmiddle = rms_norm::backward(&middle, &w.post_norm, shape.eps, &dnormed, Some(&dy), &grads.post_norm)?;
+    let dmiddle = rms_norm::backward(&middle, &w.mlp_norm, shape.eps, &dnormed, Some(&dy), &grads.mlp_norm)?;
     for tensor in [dnormed, middle, dy] {
         recycle(tensor)?;
     }
@@ -192,7 +189,7 @@ pub(super) fn backward(
     grads.o.accumulate(&dmiddle, &attended)?;
     let dattended = linear_backward_input(&[(&dmiddle, &w.o.weight)])?;
     let [dq, dk, dv] = heads_backward(heads, attended, dattended, w, grads, shape, layer)?;
-    let normed = rms_norm::forward(&input, &w.input_norm, shape.eps)?;
+    let normed = rms_norm::forward(&input, &w.attention_norm, shape.eps)?;
     grads.q.accumulate(&dq, &normed)?;
     grads.k.accumulate(&dk, &normed)?;
     grads.v.accumulate(&dv, &normed)?;
@@ -201,7 +198,7 @@ pub(super) fn backward(
     for tensor in [dq, dk, dv] {
         recycle(tensor)?;
     }
-    let dx = rms_norm::backward(&input, &w.input_norm, shape.eps, &dnormed, Some(&dmiddle), &grads.input_norm)?;
+    let dx = rms_norm::backward(&input, &w.attention_norm, shape.eps, &dnormed, Some(&dmiddle), &grads.attention_norm)?;
     for tensor in [dnormed, dmiddle, input] {
         recycle(tensor)?;
     }

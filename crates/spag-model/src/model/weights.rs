@@ -44,20 +44,25 @@ impl Linear {
 
 /// The tensors of a block.
 pub(super) struct BlockWeights {
-    pub(super) input_norm: Tensor,
+    pub(super) attention_norm: Tensor,
     pub(super) q: Linear,
     pub(super) k: Linear,
     pub(super) v: Linear,
     /// Of every head of queries, and of keys.
     pub(super) head_norms: Option<(Tensor, Tensor)>,
     pub(super) o: Linear,
-    pub(super) post_norm: Tensor,
+    pub(super) mlp_norm: Tensor,
     pub(super) gate: Linear,
     pub(super) up: Linear,
     pub(super) down: Linear,
 }
 
 impl BlockWeights {
+    /// The weight of one of the two norms.
+    pub(super) fn norm(&self, part: Part) -> &Tensor {
+        if part == Part::AttentionNorm { &self.attention_norm } else { &self.mlp_norm }
+    }
+
     /// Views of a layer's buffer. On a CPU, bf16 weights are converted to f32.
     pub(super) fn of(buffer: &Tensor, layout: &Layout, layer: usize) -> crate::Result<Self> {
         let part = |part: Part| match layout.part(buffer, layer, part)? {
@@ -69,13 +74,13 @@ impl BlockWeights {
         };
         let linear = |weight: Part, bias: Part| Ok::<_, Error>(Linear { weight: required(weight)?, bias: part(bias)? });
         Ok(Self {
-            input_norm: required(Part::InputNorm)?,
+            attention_norm: required(Part::AttentionNorm)?,
             q: linear(Part::Query, Part::QueryBias)?,
             k: linear(Part::Key, Part::KeyBias)?,
             v: linear(Part::Value, Part::ValueBias)?,
             head_norms: part(Part::QueryNorm)?.zip(part(Part::KeyNorm)?),
             o: linear(Part::Output, Part::OutputBias)?,
-            post_norm: required(Part::PostNorm)?,
+            mlp_norm: required(Part::MlpNorm)?,
             gate: linear(Part::Gate, Part::GateBias)?,
             up: linear(Part::Up, Part::UpBias)?,
             down: linear(Part::Down, Part::DownBias)?,

@@ -2,16 +2,17 @@
 
 use candle_core::Tensor;
 
-use crate::config::{Architecture, HeadNorm, Projections};
+use crate::config::Architecture;
 use crate::error::{Error, Result};
+use crate::model::block;
 
 /// A tensor that a model computes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// The embedding, [V, D].
     Embedding,
-    /// The norm before attention, `[D]`.
-    InputNorm,
+    /// The norm of attention, `[D]`.
+    AttentionNorm,
     /// The projection to queries, [query size, D].
     Query,
     /// The projection to keys, [KV size, D].
@@ -32,8 +33,8 @@ pub enum Part {
     Output,
     /// Its bias, `[D]`.
     OutputBias,
-    /// The norm before the MLP, `[D]`.
-    PostNorm,
+    /// The norm of the MLP, `[D]`.
+    MlpNorm,
     /// The gate of the MLP, [F, D].
     Gate,
     /// The up projection of the MLP, [F, D].
@@ -63,7 +64,7 @@ pub(crate) enum Initial {
 impl Part {
     pub(crate) fn initial(self) -> Initial {
         match self {
-            Self::InputNorm | Self::PostNorm | Self::FinalNorm | Self::QueryNorm | Self::KeyNorm => Initial::Ones,
+            Self::AttentionNorm | Self::MlpNorm | Self::FinalNorm | Self::QueryNorm | Self::KeyNorm => Initial::Ones,
             Self::QueryBias | Self::KeyBias | Self::ValueBias | Self::OutputBias => Initial::Zeros,
             Self::GateBias | Self::UpBias | Self::DownBias => Initial::Zeros,
             Self::Embedding | Self::Query | Self::Key | Self::Value | Self::Output => Initial::Normal,
@@ -124,66 +125,27 @@ pub struct LayerLayout {
 impl LayerLayout {
     /// Adds a tensor of one part.
     fn push(&mut self, name: &str, part: Part, shape: &[usize]) {
-        self.push_joined(name, &[(part, shape)]);
+        self.push_joined(name, &[(part, shape.to_vec())]);
     }
 
     /// Adds a tensor whose rows are those of several parts of the same width.
-    fn push_joined(&mut self, name: &str, parts: &[(Part, &[usize])]) {
+    fn push_joined(&mut self, name: &str, parts: &[(Part, Vec<usize>)]) {
         let Some(((part, first), rest)) = parts.split_first() else { return };
-        let mut shape = first.to_vec();
+        let mut shape = first.clone();
         shape[0] += rest.iter().map(|(_, shape)| shape[0]).sum::<usize>();
         self.views.push(View { name: name.to_owned(), shape, offset: self.len, part: *part });
         for (part, shape) in parts {
-            let place = Place { part: *part, offset: self.len, shape: shape.to_vec() };
+            let place = Place { part: *part, offset: self.len, shape: shape.clone() };
             self.len += place.len();
             self.parts.push(place);
         }
     }
 
-    /// The layer of block `index`. Parts with the same input are adjacent, weights and biases apart, so that generation
-    /// can multiply them as one matrix.
+    /// The layer of block `index`.
     fn block(model: &Architecture, index: usize) -> Self {
-        let (d, f, dim) = (model.hidden_size, model.intermediate_size, model.heads.dim);
-        let (q, kv) = (model.query_size(), model.kv_size());
         let mut layer = Self::default();
-        let name = |end: &str| format!("model.layers.{index}.{end}");
-        let mut push = |end: &str, part: Part, shape: &[usize]| layer.push(&name(end), part, shape);
-        push("input_layernorm.weight", Part::InputNorm, &[d]);
-        match model.projections {
-            Projections::Split => {
-                push("self_attn.q_proj.weight", Part::Query, &[q, d]);
-                push("self_attn.k_proj.weight", Part::Key, &[kv, d]);
-                push("self_attn.v_proj.weight", Part::Value, &[kv, d]);
-            }
-            Projections::Packed => layer.push_joined(
-                &name("self_attn.W_pack.weight"),
-                &[(Part::Query, &[q, d]), (Part::Key, &[kv, d]), (Part::Value, &[kv, d])],
-            ),
-        }
-        let mut push = |end: &str, part: Part, shape: &[usize]| layer.push(&name(end), part, shape);
-        if model.biases.qkv {
-            push("self_attn.q_proj.bias", Part::QueryBias, &[q]);
-            push("self_attn.k_proj.bias", Part::KeyBias, &[kv]);
-            push("self_attn.v_proj.bias", Part::ValueBias, &[kv]);
-        }
-        if model.head_norm == HeadNorm::QueriesAndKeys {
-            push("self_attn.q_norm.weight", Part::QueryNorm, &[dim]);
-            push("self_attn.k_norm.weight", Part::KeyNorm, &[dim]);
-        }
-        push("self_attn.o_proj.weight", Part::Output, &[d, q]);
-        if model.biases.output {
-            push("self_attn.o_proj.bias", Part::OutputBias, &[d]);
-        }
-        push("post_attention_layernorm.weight", Part::PostNorm, &[d]);
-        push("mlp.gate_proj.weight", Part::Gate, &[f, d]);
-        push("mlp.up_proj.weight", Part::Up, &[f, d]);
-        if model.biases.mlp {
-            push("mlp.gate_proj.bias", Part::GateBias, &[f]);
-            push("mlp.up_proj.bias", Part::UpBias, &[f]);
-        }
-        push("mlp.down_proj.weight", Part::Down, &[d, f]);
-        if model.biases.mlp {
-            push("mlp.down_proj.bias", Part::DownBias, &[d]);
+        for (name, parts) in block::tensors(model) {
+            layer.push_joined(&format!("model.layers.{index}.{name}"), &parts);
         }
         layer
     }

@@ -1,0 +1,54 @@
+//! The sliding window of each block, as `config.json` describes it.
+
+use spag_io::quote;
+
+use super::architecture::Architecture;
+use super::keys::Keys;
+use super::sizes::fail;
+use crate::error::Result;
+
+/// `layer_types`, or the blocks from `max_window_layers` on, have the window, if `use_sliding_window` is true.
+pub(super) fn of_qwen(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Option<usize>>> {
+    let window = match keys.truth("use_sliding_window")?.unwrap_or(false) {
+        true if keys.contains("sliding_window") => keys.size("sliding_window")?,
+        true => Some(4096),
+        false => None,
+    };
+    let Some(types) = keys.list("layer_types")? else {
+        let full = keys.size("max_window_layers")?.unwrap_or(28);
+        return of_blocks(model, window, |layer| layer >= full);
+    };
+    if types.len() != model.num_hidden_layers {
+        let layers = model.num_hidden_layers;
+        return fail(format!("`layer_types` has {} entries for {layers} layers", types.len()));
+    }
+    let mut sliding = Vec::with_capacity(types.len());
+    for kind in types {
+        sliding.push(match (kind.as_str(), window) {
+            (Some("full_attention"), _) => false,
+            (Some("sliding_attention"), Some(_)) => true,
+            _ => {
+                let kind = quote(&kind.to_string());
+                return fail(format!(
+                    "`layer_types` has {kind}; \"full_attention\" is supported, and \"sliding_attention\" with \
+                     `use_sliding_window` and `sliding_window`"
+                ));
+            }
+        });
+    }
+    of_blocks(model, window, |layer| sliding.get(layer) == Some(&true))
+}
+
+/// The window of each block; those that `sliding` names have `window`.
+pub(super) fn of_blocks(
+    model: &Architecture,
+    window: Option<usize>,
+    sliding: impl Fn(usize) -> bool,
+) -> Result<Vec<Option<usize>>> {
+    if window == Some(0) {
+        return fail("`sliding_window` is 0".into());
+    }
+    // A number of layers out of range is refused later; nothing is allocated for it.
+    let layers = if window.is_some() && model.has_layers_in_range() { model.num_hidden_layers } else { 0 };
+    Ok((0..layers).map(|layer| window.filter(|_| sliding(layer))).collect())
+}
