@@ -2,6 +2,7 @@
 
 pub(crate) mod block;
 mod init;
+mod layers;
 mod network;
 mod shape;
 mod train_block;

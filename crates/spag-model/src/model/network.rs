@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 
+use super::layers::{Head, Unsharded, required, zeros};
 use super::shape::{AttentionShape, BatchShape};
 use super::train_block::{self, BlockActivations};
 use super::weights::BlockWeights;
-use crate::config::{ModelConfig, OutputHead};
+use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::kernels;
-use crate::ops::cast::computable;
 use crate::ops::log_prob::{self, LogProbs};
-use crate::ops::pool::{self, Pool, recycle};
-use crate::ops::{cpu, embedding, matmul, rms_norm, row_norm};
+use crate::ops::pool::{Pool, recycle};
+use crate::ops::{embedding, matmul, rms_norm};
 use crate::packed::{PackedBatch, Targets};
 use crate::params::{GradientSink, Layout, Part, WeightSource};
 
@@ -65,47 +65,6 @@ pub struct Network {
     layout: Layout,
     shape: AttentionShape,
     pool: Arc<Pool>,
-}
-
-/// An unsharded layer. Dropping it reshards the layer.
-struct Unsharded<'a> {
-    source: &'a dyn WeightSource,
-    index: usize,
-    buffer: Tensor,
-}
-
-impl<'a> Unsharded<'a> {
-    fn new(source: &'a dyn WeightSource, index: usize, next: Option<usize>) -> Result<Self> {
-        Ok(Self { source, index, buffer: source.unshard(index, next)? })
-    }
-
-    /// A part of the layer, in a format that the device's ops accept.
-    fn part(&self, layout: &Layout, part: Part) -> Result<Tensor> {
-        Ok(computable(&required(layout, &self.buffer, self.index, part)?)?)
-    }
-}
-
-impl Drop for Unsharded<'_> {
-    fn drop(&mut self) {
-        self.source.reshard(self.index);
-    }
-}
-
-/// A part that the layer must have.
-fn required(layout: &Layout, buffer: &Tensor, layer: usize, part: Part) -> Result<Tensor> {
-    layout
-        .part(buffer, layer, part)?
-        .ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {part:?}")))
-}
-
-/// The final norm and the output head, with the layers that hold them.
-struct Head<'a> {
-    norm: Tensor,
-    /// The matrix of the product.
-    head: Tensor,
-    /// The stored matrix, if its rows were normalised for the product.
-    stored: Option<Tensor>,
-    _layers: Vec<Unsharded<'a>>,
 }
 
 impl Network {
@@ -182,20 +141,7 @@ impl Network {
 
     /// The final norm and the head. Layer `next` is prefetched.
     fn head<'a>(&self, weights: &'a dyn WeightSource, next: Option<usize>) -> Result<Head<'a>> {
-        let tied = self.config.architecture.is_tied();
-        let last = Unsharded::new(weights, self.last(), if tied { Some(0) } else { next })?;
-        let norm = last.part(&self.layout, Part::FinalNorm)?;
-        if tied {
-            let first = Unsharded::new(weights, 0, next)?;
-            let head = first.part(&self.layout, Part::Embedding)?;
-            return Ok(Head { norm, head, stored: None, _layers: vec![last, first] });
-        }
-        let stored = last.part(&self.layout, Part::Head)?;
-        let (head, stored) = match self.config.architecture.head {
-            OutputHead::Normalised => (row_norm::forward(&stored)?, Some(stored)),
-            OutputHead::Plain | OutputHead::Tied => (stored, None),
-        };
-        Ok(Head { norm, head, stored, _layers: vec![last] })
+        Head::new(weights, &self.layout, self.config.architecture.head, next)
     }
 
     /// ln p(target) of each target, without saving activations.
@@ -241,7 +187,7 @@ impl Network {
             }
             let rows = embedding::forward(rows, &x)?;
             let head = self.head(weights, None)?;
-            end(&rms_norm::forward(&rows, &head.norm, shape.eps)?, &head.head)
+            end(&rms_norm::forward(&rows, &head.norm, shape.eps)?, &head.matrix)
         })
     }
 
@@ -272,7 +218,7 @@ impl Network {
             recycle(x)?;
             let end = self.head(weights, None)?;
             let normed_md = rms_norm::forward(&rows_md, &end.norm, shape.eps)?;
-            let log_probs = log_prob::forward(&normed_md, &end.head, &targets.tokens)?;
+            let log_probs = log_prob::forward(&normed_md, &end.matrix, &targets.tokens)?;
             Ok(Forward { batch, shape, targets, blocks, rows_md, normed_md, log_probs })
         })
     }
@@ -297,16 +243,6 @@ impl Network {
         Ok(())
     }
 
-    /// Zeros [rows, columns], with the device and number format of `like`.
-    fn zeros(&self, (rows, columns): (usize, usize), like: &Tensor) -> Result<Tensor> {
-        if kernels::of(like.device())?.is_some() {
-            return Ok(Tensor::zeros((rows, columns), like.dtype(), like.device())?);
-        }
-        let zeros = cpu::tensor(pool::values(rows * columns), (rows, columns))?;
-        zeros.zero_set()?;
-        Ok(zeros)
-    }
-
     fn layers_backward(
         &self,
         weights: &dyn WeightSource,
@@ -323,17 +259,9 @@ impl Network {
             } else {
                 required(&self.layout, &last, self.last(), Part::Head)?
             };
-            let dnormed = match &end.stored {
-                None => log_prob::backward(log_probs, &normed_md, &end.head, &targets.tokens, upstream, &head_grad)?,
-                Some(stored) => {
-                    let dhead = self.zeros(stored.dims2()?, &head_grad)?;
-                    let dnormed =
-                        log_prob::backward(log_probs, &normed_md, &end.head, &targets.tokens, upstream, &dhead)?;
-                    row_norm::backward(stored, &dhead, &head_grad)?;
-                    recycle(dhead)?;
-                    dnormed
-                }
-            };
+            let dnormed = end.backward(&head_grad, |dhead| {
+                Ok(log_prob::backward(log_probs, &normed_md, &end.matrix, &targets.tokens, upstream, dhead)?)
+            })?;
             let norm_grad = required(&self.layout, &last, self.last(), Part::FinalNorm)?;
             let drows = rms_norm::backward(&rows_md, &end.norm, shape.eps, &dnormed, None, &norm_grad)?;
             for tensor in [normed_md, rows_md, dnormed] {
@@ -342,7 +270,7 @@ impl Network {
             drows
         };
         gradients.complete(self.last())?;
-        let mut dx = self.zeros((batch.len(), self.config.architecture.hidden_size), &drows)?;
+        let mut dx = zeros((batch.len(), self.config.architecture.hidden_size), &drows)?;
         embedding::backward(&targets.rows, &drows, &dx)?;
         recycle(drows)?;
         while let Some(saved) = blocks.pop() {

@@ -1,0 +1,104 @@
+//! Layers of a weight source while a pass uses them, and the output head, which may span two of them.
+
+use candle_core::Tensor;
+
+use crate::config::OutputHead;
+use crate::error::{Error, Result};
+use crate::kernels;
+use crate::ops::cast::computable;
+use crate::ops::pool::{self, recycle};
+use crate::ops::{cpu, row_norm};
+use crate::params::{Layout, Part, WeightSource};
+
+/// An unsharded layer. Dropping it reshards the layer.
+pub(super) struct Unsharded<'a> {
+    source: &'a dyn WeightSource,
+    index: usize,
+    pub(super) buffer: Tensor,
+}
+
+impl<'a> Unsharded<'a> {
+    /// Layer `index`. Layer `next` is prefetched.
+    pub(super) fn new(source: &'a dyn WeightSource, index: usize, next: Option<usize>) -> Result<Self> {
+        Ok(Self { source, index, buffer: source.unshard(index, next)? })
+    }
+
+    /// A part of the layer, in a format that the device's ops accept.
+    fn part(&self, layout: &Layout, part: Part) -> Result<Tensor> {
+        Ok(computable(&required(layout, &self.buffer, self.index, part)?)?)
+    }
+}
+
+impl Drop for Unsharded<'_> {
+    fn drop(&mut self) {
+        self.source.reshard(self.index);
+    }
+}
+
+/// A part that the layer must have.
+pub(super) fn required(layout: &Layout, buffer: &Tensor, layer: usize, part: Part) -> Result<Tensor> {
+    layout
+        .part(buffer, layer, part)?
+        .ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {part:?}")))
+}
+
+/// The final norm and the output head, with the layers that hold them.
+pub(super) struct Head<'a> {
+    pub(super) norm: Tensor,
+    /// The matrix of the product, [V, D].
+    pub(super) matrix: Tensor,
+    /// The stored matrix, if its rows were normalised for the product.
+    stored: Option<Tensor>,
+    _layers: Vec<Unsharded<'a>>,
+}
+
+impl<'a> Head<'a> {
+    /// Unshards the last layer, and the embedding if it is the head. Layer `next` is prefetched.
+    pub(super) fn new(
+        weights: &'a dyn WeightSource,
+        layout: &Layout,
+        head: OutputHead,
+        next: Option<usize>,
+    ) -> Result<Self> {
+        let tied = head == OutputHead::Tied;
+        let last = layout.layers.len().saturating_sub(1);
+        let last = Unsharded::new(weights, last, if tied { Some(0) } else { next })?;
+        let norm = last.part(layout, Part::FinalNorm)?;
+        if tied {
+            let first = Unsharded::new(weights, 0, next)?;
+            let matrix = first.part(layout, Part::Embedding)?;
+            return Ok(Self { norm, matrix, stored: None, _layers: vec![last, first] });
+        }
+        let stored = last.part(layout, Part::Head)?;
+        let (matrix, stored) = match head {
+            OutputHead::Normalised => (row_norm::forward(&stored)?, Some(stored)),
+            OutputHead::Plain | OutputHead::Tied => (stored, None),
+        };
+        Ok(Self { norm, matrix, stored, _layers: vec![last] })
+    }
+
+    /// Calls `backward` with the tensor that takes the gradient of the product's matrix, and adds the gradient of the stored
+    /// matrix to `gradient`.
+    pub(super) fn backward(
+        &self,
+        gradient: &Tensor,
+        backward: impl FnOnce(&Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let Some(stored) = &self.stored else { return backward(gradient) };
+        let dmatrix = zeros(stored.dims2()?, gradient)?;
+        let dinput = backward(&dmatrix)?;
+        row_norm::backward(stored, &dmatrix, gradient)?;
+        recycle(dmatrix)?;
+        Ok(dinput)
+    }
+}
+
+/// Zeros [rows, columns], with the device and number format of `like`.
+pub(super) fn zeros((rows, columns): (usize, usize), like: &Tensor) -> Result<Tensor> {
+    if kernels::of(like.device())?.is_some() {
+        return Ok(Tensor::zeros((rows, columns), like.dtype(), like.device())?);
+    }
+    let zeros = cpu::tensor(pool::values(rows * columns), (rows, columns))?;
+    zeros.zero_set()?;
+    Ok(zeros)
+}
