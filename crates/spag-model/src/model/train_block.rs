@@ -37,7 +37,7 @@ struct SavedHeads {
 
 /// Elements that a block saves per token, beside its input: of the model's number format, and f32.
 ///
-/// The memory formulas of training are made of these, so the two must change together with [`BlockActivations`].
+/// The memory formulas of training are made of these, so they must change together with what a block saves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedElements {
     /// Queries, keys, values, attended, middle, gate and up; queries and keys once more if they are normalised.
