@@ -124,6 +124,6 @@ fn plan(config: &Value) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.json");
     std::fs::write(&file, config.to_string()).unwrap();
-    let (out, _) = run(program("spag").arg("plan").arg(&file).args(["--gpus", "8", "--bf16", "True", "--json"]), 0);
+    let (out, _) = run(program("spag").arg("plan").arg(&file).args(["--bf16", "True", "--json"]), 0);
     serde_json::from_str(&out).unwrap()
 }
