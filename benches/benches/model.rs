@@ -83,7 +83,7 @@ fn decode(c: &mut Criterion) {
         let mut engine = Engine::new(&checkpoint, setting).expect("sound settings");
         let prompt = prompts().playing_query(&[], "horse", 5);
         let requests: Vec<Request> =
-            (0..batch).map(|seed| Request { prompt: prompt.clone(), seed, config: config.clone() }).collect();
+            (0..batch).map(|seed| Request { prompt: prompt.clone().into(), seed, config: config.clone() }).collect();
         group.throughput(Throughput::Elements(24 * batch));
         group.bench_function(format!("24 tokens, batch {batch}"), |b| {
             b.iter(|| engine.generate(requests.clone()).map(|c| c.len()).unwrap_or(0));

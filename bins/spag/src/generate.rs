@@ -11,7 +11,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use spag_game::game_seed;
 use spag_io::{AtomicFile, Classify, ErrorClass, Progress, RowReader};
-use spag_model::{Completion, Engine, FinishReason, Generate, GenerationConfig, Request, RequestId};
+use spag_model::{
+    Completion, Engine, Event, FinishReason, Generate, GenerationConfig, Request, RequestError, RequestId,
+};
 
 use spag_cli::{EngineArgs, Error, LoadArgs, Result, SamplingArgs, TerminalProgress, exit, threads};
 
@@ -137,21 +139,24 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     while written < prompts.len() {
         while submitted < prompts.len() && open.len() < ahead {
             let seed = game_seed(args.sampling.seed, submitted);
-            let request = Request { prompt: prompts[submitted].clone(), seed, config: config.clone() };
+            let request = Request { prompt: prompts[submitted].as_str().into(), seed, config: config.clone() };
             match engine.submit(request) {
                 Ok(id) => {
                     open.insert(id, submitted);
                 }
-                // The text of this row is at fault, for example a token beyond the vocabulary.
-                Err(error @ spag_model::Error::Encoding { .. }) => {
-                    done.insert(submitted, Err(error.to_string()));
+                Err(error) => {
+                    done.insert(submitted, Err(failed_row(error)?));
                 }
-                Err(error) => return Err(error.into()),
             }
             submitted += 1;
         }
-        for (id, completion) in engine.step()? {
-            done.extend(open.remove(&id).map(|at| (at, Ok(completion))));
+        for (id, event) in engine.step()? {
+            let result = match event {
+                Event::Finished(completion) => Ok(completion),
+                Event::Failed(error) => Err(failed_row(error)?),
+                Event::Prompt(_) | Event::Token(_) => continue,
+            };
+            done.extend(open.remove(&id).map(|at| (at, result)));
         }
         while let Some(completed) = done.remove(&written) {
             let prompt = &prompts[written];
@@ -187,6 +192,15 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     }
     exit::say(format_args!("{written} prompts, {} new tokens in {}", stats.new_tokens, args.output.display()))?;
     failure.map_or(Ok(()), |failed| Err(failed.into()))
+}
+
+/// The reason of a row whose text is at fault, for example because of a token beyond the vocabulary. Anything else would fail
+/// every row: a wrong setting, or a model whose logits are not finite.
+fn failed_row(error: RequestError) -> Result<String> {
+    match error {
+        RequestError::Encoding { .. } | RequestError::EmptyPrompt => Ok(error.to_string()),
+        other => Err(spag_model::Error::from(other).into()),
+    }
 }
 
 fn write_row(out: &mut impl Write, row: &impl Serialize) -> io::Result<()> {

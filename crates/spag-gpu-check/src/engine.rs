@@ -43,7 +43,7 @@ pub fn check(place: &Place, fixtures: &Path) {
         let config = Arc::new(config);
         // A common prefix longer than a page with different ends, and a prompt of one token.
         for prompt in [format!("{}{seed}", cases[6].prompt), cases[24].prompt.clone()] {
-            requests.push(Request { prompt, seed, config: config.clone() });
+            requests.push(Request { prompt: prompt.into(), seed, config: config.clone() });
         }
     }
     let setting = EngineConfig {

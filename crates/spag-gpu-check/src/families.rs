@@ -108,7 +108,7 @@ pub fn generation(place: &Place, folder: &Path, tokens: usize) {
     let longest = prompts.iter().max_by_key(|prompt| prompt.text.len()).expect("prompts");
     let config = Arc::new(GenerationConfig { max_new_tokens: tokens, ..GenerationConfig::default() });
     let requests: Vec<Request> = [&prompts[0], longest]
-        .map(|prompt| Request { prompt: prompt.text.clone(), seed: 1, config: config.clone() })
+        .map(|prompt| Request { prompt: prompt.text.clone().into(), seed: 1, config: config.clone() })
         .to_vec();
     let setting = EngineConfig {
         max_length: 320,

@@ -168,8 +168,11 @@ pub fn generation(place: &Place, fixtures: &Path, dtype: WeightDtype, count: usi
     let options = LoadOptions { device: place.candle_device().clone(), dtype };
     let checkpoint = Checkpoint::load_with(fixtures.join("tiny-llama"), &options).expect("the fixture's model");
     let config = Arc::new(GenerationConfig { max_new_tokens: tokens, ..GenerationConfig::default() });
-    let requests =
-        cases.iter().take(count).map(|case| Request { prompt: case.prompt.clone(), seed: 0, config: config.clone() });
+    let requests = cases.iter().take(count).map(|case| Request {
+        prompt: case.prompt.clone().into(),
+        seed: 0,
+        config: config.clone(),
+    });
     let completions = place
         .run(|| {
             let setting = EngineConfig::new(checkpoint.model.config(), 8, MemoryBudget::for_model(&checkpoint.model)?);

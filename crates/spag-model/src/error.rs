@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass, format_gib};
 
+use crate::generate::RequestError;
 use crate::memory::TooLittleMemory;
 
 /// Errors of this crate, one variant per cause.
@@ -107,16 +108,6 @@ pub enum Error {
         /// Index of the first such element.
         index: usize,
     },
-    /// The logits of a pass of generation contain NaN or infinity, with finite weights.
-    #[error(
-        "{path}: the model's logits are not finite: its weights are so large that a product overflows; use an earlier \
-         checkpoint",
-        path = path.display()
-    )]
-    LogitsNotFinite {
-        /// The checkpoint folder.
-        path: PathBuf,
-    },
     /// A tensor has a number format that cannot be loaded.
     #[error("{path}: tensor `{name}` has number format {dtype}; F32, F16 and BF16 can be loaded", path = path.display())]
     Dtype {
@@ -153,7 +144,10 @@ pub enum Error {
         /// The cause.
         reason: String,
     },
-    /// An invalid generation request or engine configuration.
+    /// A generation request that cannot be completed.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// An invalid engine configuration.
     #[error("generation: {0}")]
     Generation(String),
     /// An inconsistent packed batch.
@@ -190,13 +184,14 @@ pub enum Error {
     Candle(#[from] candle_core::Error),
 }
 
-/// Result with this crate's [`Error`].
-pub type Result<T> = std::result::Result<T, Error>;
+/// Result with this crate's [`Error`], unless another is named.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::File(error) => error.class(),
+            Self::Request(error) => error.class(),
             Self::Candle(_) => ErrorClass::Failure,
             Self::Json { .. }
             | Self::WeightSource(_)
@@ -209,7 +204,6 @@ impl Classify for Error {
             | Self::Dtype { .. }
             | Self::UnusedTensor { .. }
             | Self::NotFinite { .. }
-            | Self::LogitsNotFinite { .. }
             | Self::Damaged { .. }
             | Self::Tokenizer { .. }
             | Self::Encoding { .. }

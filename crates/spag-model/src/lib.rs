@@ -52,12 +52,13 @@ pub use config::{Architecture, Biases, HeadNorm, ModelConfig, OutputHead, Positi
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};
 pub use generate::{
-    Completion, CompletionText, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, GenerationStats,
-    GenerationTimes, MemoryBudget, PrefixSharing, Request, RequestId,
+    Completion, CompletionText, Engine, EngineConfig, EosRule, Event, FinishReason, Generate, GenerationConfig,
+    GenerationStats, GenerationTimes, LogProbs, MemoryBudget, Overflow, PrefixSharing, Prompt, PromptRange, Request,
+    RequestError, RequestId, Streamed, TokenEvent,
 };
 pub use memory::{GenerationMemory, GenerationMemorySettings, TooLittleMemory};
 pub use model::{Activations, Forward, Model, Network, SavedElements};
-pub use ops::sample::Sampling;
+pub use ops::sample::{Sampling, TokenLogProb};
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, View, WeightSource};
 pub use tokenizer::{Detokenizer, SpecialIds, SpecialTokens, Tokenizer};

@@ -8,7 +8,9 @@ use common::{cases, checkpoint, config, engine_config, requests, run};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::{Completion, Engine, EngineConfig, Generate, GenerationConfig, PrefixSharing, Request, Sampling};
+use spag_model::{
+    Completion, Engine, EngineConfig, Event, Generate, GenerationConfig, PrefixSharing, Request, Sampling,
+};
 
 /// The parts of a completion that must not depend on the batch, as bits.
 fn result_bits(completion: &Completion) -> (Vec<u32>, Vec<u32>, Vec<u32>, String) {
@@ -71,8 +73,9 @@ fn requests_can_join_and_abort_at_any_step() {
             engine.abort(ids[index]);
             dropped.push(index);
         }
-        for (id, completion) in engine.step().unwrap() {
+        for (id, event) in engine.step().unwrap() {
             let index = ids.iter().position(|known| *known == id).unwrap();
+            let Event::Finished(completion) = event else { panic!("{event:?}") };
             assert!(!dropped.contains(&index), "request {index} was dropped");
             assert_eq!(result_bits(&completion), want[index]);
             completed += 1;
@@ -102,9 +105,10 @@ fn common_prefix_is_computed_once() {
     let rules = &cases()[2].prompt;
     let tokenizer = checkpoint().tokenizer.clone();
     let config = Arc::new(GenerationConfig { max_new_tokens: 1, ..GenerationConfig::default() });
-    let request = |i: usize| Request { prompt: format!("{rules}{i} horses"), seed: 0, config: config.clone() };
+    let prompt = |i: usize| format!("{rules}{i} horses");
+    let request = |i: usize| Request { prompt: prompt(i).into(), seed: 0, config: config.clone() };
     let requests: Vec<Request> = (0..20).map(request).collect();
-    let asked: usize = requests.iter().map(|r| 1 + tokenizer.encode(&r.prompt).unwrap().len()).sum();
+    let asked: usize = (0..20).map(|i| 1 + tokenizer.encode(&prompt(i)).unwrap().len()).sum();
     for max_step_tokens in [7, 512] {
         let setting = EngineConfig { max_step_tokens, ..engine_config(4) };
         let mut engine = Engine::new(&checkpoint(), setting).unwrap();

@@ -151,7 +151,7 @@ fn greedy_tokens_equal_those_of_pytorch() {
         let (checkpoint, expected) = (Checkpoint::load(&folder).unwrap(), Expected::read(&folder));
         let config = Arc::new(GenerationConfig { max_new_tokens: 24, ..GenerationConfig::default() });
         let requests: Vec<Request> = (expected.prompts.iter())
-            .map(|prompt| Request { prompt: prompt.text.clone(), seed: 1, config: config.clone() })
+            .map(|prompt| Request { prompt: prompt.text.clone().into(), seed: 1, config: config.clone() })
             .collect();
         let model = checkpoint.model.config();
         let plain = EngineConfig::new(model, requests.len(), MemoryBudget::host());

@@ -71,7 +71,7 @@ fn log_probabilities_equal_a_plain_forward_pass() {
 fn long_prompts_are_truncated_on_the_left() {
     let case = &cases()[2];
     let short = Arc::new(GenerationConfig { max_new_tokens: 8, ..GenerationConfig::default() });
-    let request = |prompt: String| Request { prompt, seed: 0, config: short.clone() };
+    let request = |prompt: String| Request { prompt: prompt.into(), seed: 0, config: short.clone() };
     let setting = EngineConfig { max_length: 64, ..engine_config(16) };
     let got = run(setting, vec![request(case.prompt.clone())]).remove(0);
     assert_eq!((got.prompt_tokens, got.truncated_tokens), (56, case.input_ids.len() - 56));

@@ -74,7 +74,7 @@ fn engine_draws_only_the_50_likeliest_tokens() {
         let sampling = Sampling::random(TEMPERATURE, top_k, None);
         let config = Arc::new(GenerationConfig { max_new_tokens: 1, sampling, ..GenerationConfig::default() });
         let prompt = cases().remove(0).prompt;
-        let request = |seed| Request { prompt: prompt.clone(), seed, config: config.clone() };
+        let request = |seed| Request { prompt: prompt.clone().into(), seed, config: config.clone() };
         run(engine_config(1), (0..3000).map(request).collect()).iter().map(|done| done.token_ids[0]).collect()
     };
     let restricted = drawn(TOP_K);

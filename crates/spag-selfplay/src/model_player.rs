@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use spag_game::{Player, PlayerError, PollMode, Reply, TurnFailure, TurnRequest, UtteranceRule};
 use spag_model::{
-    Checkpoint, CompletionText, Engine, EngineConfig, Generate, GenerationConfig, GenerationStats, Request, RequestId,
-    SpecialTokens,
+    Checkpoint, CompletionText, Engine, EngineConfig, Event, Generate, GenerationConfig, GenerationStats, Request,
+    RequestError, RequestId, SpecialTokens, Streamed,
 };
 
 use crate::error::Result;
@@ -21,7 +21,7 @@ pub struct ModelPlayer<E = Engine> {
     /// The games of open requests.
     games: HashMap<RequestId, usize>,
     /// Games whose turn has a text that the tokenizer cannot encode.
-    unreadable: Vec<Reply>,
+    unanswered: Vec<Reply>,
 }
 
 /// The settings of an utterance under each rule.
@@ -33,7 +33,7 @@ struct Settings {
 impl Settings {
     fn new(config: GenerationConfig) -> Self {
         // A player may say `</s>`: in the prompts after it that is text, not a special token.
-        let config = GenerationConfig { special_tokens: SpecialTokens::AsText, ..config };
+        let config = GenerationConfig { special_tokens: SpecialTokens::AsText, stream: Streamed::No, ..config };
         Self {
             as_decoded: Arc::new(GenerationConfig { text: CompletionText::AfterPrompt, ..config.clone() }),
             trimmed: Arc::new(GenerationConfig { text: CompletionText::Alone, ..config }),
@@ -54,7 +54,7 @@ impl ModelPlayer {
     /// # Errors
     /// Invalid settings.
     pub fn load(checkpoint: Checkpoint, config: GenerationConfig, engine: EngineConfig) -> Result<Self> {
-        config.check()?;
+        config.check().map_err(spag_model::Error::from)?;
         Ok(Self::new(Engine::from_checkpoint(checkpoint, engine)?, config))
     }
 
@@ -99,7 +99,7 @@ impl<E: Generate> ModelPlayer<E> {
     /// Creates a player from an engine; every utterance is generated with `config`, except for [`GenerationConfig::text`] and
     /// [`GenerationConfig::special_tokens`].
     pub fn new(engine: E, config: GenerationConfig) -> Self {
-        Self { engine, settings: Settings::new(config), games: HashMap::new(), unreadable: Vec::new() }
+        Self { engine, settings: Settings::new(config), games: HashMap::new(), unanswered: Vec::new() }
     }
 
     /// The work of the engine so far.
@@ -111,28 +111,40 @@ impl<E: Generate> ModelPlayer<E> {
 impl<E: Generate> Player for ModelPlayer<E> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
         let config = self.settings.of(turn.utterances);
-        match self.engine.submit(Request { prompt: turn.prompt.to_owned(), seed: turn.seed, config }) {
+        match self.engine.submit(Request { prompt: turn.prompt.into(), seed: turn.seed, config }) {
             Ok(id) => {
                 self.games.insert(id, turn.game);
                 Ok(())
             }
-            // The text of this game is at fault, for example a token beyond the vocabulary.
-            Err(error @ spag_model::Error::Encoding { .. }) => {
-                let failure = TurnFailure::of_text(error.to_string());
-                self.unreadable.push(Reply { game: turn.game, utterance: Err(failure) });
+            Err(error) => {
+                self.unanswered.push(failed(turn.game, error)?);
                 Ok(())
             }
-            Err(error) => Err(PlayerError::caused_by(error)),
         }
     }
 
     /// Runs one step of the engine in either mode.
     fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
-        let completions = self.engine.step().map_err(PlayerError::caused_by)?;
-        let replies = completions.into_iter().filter_map(|(id, completion)| {
-            let game = self.games.remove(&id)?;
-            Some(Reply { game, utterance: Ok(completion.text) })
-        });
-        Ok(self.unreadable.drain(..).chain(replies).collect())
+        let events = self.engine.step().map_err(PlayerError::caused_by)?;
+        let mut replies = std::mem::take(&mut self.unanswered);
+        for (id, event) in events {
+            // Nothing is streamed, so every event is the last of its request.
+            let Some(game) = self.games.remove(&id) else { continue };
+            match event {
+                Event::Finished(completion) => replies.push(Reply { game, utterance: Ok(completion.text) }),
+                Event::Failed(error) => replies.push(failed(game, error)?),
+                Event::Prompt(_) | Event::Token(_) => {}
+            }
+        }
+        Ok(replies)
+    }
+}
+
+/// The reply of a game whose text the tokenizer cannot encode or decode, for example because of a token beyond the vocabulary.
+/// Anything else would fail every game: a wrong setting, or a model whose logits are not finite.
+fn failed(game: usize, error: RequestError) -> Result<Reply, PlayerError> {
+    match error {
+        RequestError::Encoding { .. } => Ok(Reply { game, utterance: Err(TurnFailure::of_text(error.to_string())) }),
+        other => Err(PlayerError::caused_by(other)),
     }
 }

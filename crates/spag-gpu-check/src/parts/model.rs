@@ -139,7 +139,7 @@ fn decoding(checkpoint: &Checkpoint, batch: usize, ceiling: f64) -> Result<Row, 
     let prompt = CONTEXT - STEPS;
     for number in 0..batch {
         let prompt = text(checkpoint, number, prompt)?;
-        engine.submit(Request { prompt, seed: number as u64, config: config.clone() })?;
+        engine.submit(Request { prompt: prompt.into(), seed: number as u64, config: config.clone() })?;
     }
     let prompts = engine.stats().prompt_tokens as f64;
     let began = Instant::now();

@@ -1,67 +1,13 @@
-//! Configuration of requests and engines.
+//! Configuration of engines.
 
 use std::ops::RangeInclusive;
 
-use super::text::CompletionText;
 use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
 use crate::device::free_memory;
 use crate::error::{Error, Result};
 use crate::memory::{self, GenerationMemory, GenerationMemorySettings, available_memory};
 use crate::model::Model;
-use crate::ops::sample::Sampling;
-use crate::tokenizer::SpecialTokens;
-
-/// Generation settings of a request.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GenerationConfig {
-    /// Maximum number of generated tokens.
-    pub max_new_tokens: usize,
-    /// EOS and stop tokens are banned before this many tokens.
-    pub min_new_tokens: usize,
-    /// The sampling strategy.
-    pub sampling: Sampling,
-    /// Tokens that end a completion, in addition to EOS.
-    pub stop_tokens: Vec<u32>,
-    /// Strings that end a completion. The text ends before the first occurrence.
-    pub stop_strings: Vec<String>,
-    /// What the texts of special tokens are in the prompt.
-    pub special_tokens: SpecialTokens,
-    /// What the text is decoded from. Stop strings are searched in this text.
-    pub text: CompletionText,
-}
-
-impl Default for GenerationConfig {
-    /// Up to 256 greedy tokens, as in the paper's evaluation.
-    fn default() -> Self {
-        Self {
-            max_new_tokens: 256,
-            min_new_tokens: 0,
-            sampling: Sampling::Greedy,
-            stop_tokens: Vec::new(),
-            stop_strings: Vec::new(),
-            special_tokens: SpecialTokens::default(),
-            text: CompletionText::default(),
-        }
-    }
-}
-
-impl GenerationConfig {
-    /// Rejects invalid settings.
-    ///
-    /// # Errors
-    /// [`Error::Generation`] naming the setting.
-    pub fn check(&self) -> Result<()> {
-        self.sampling.check()?;
-        if self.max_new_tokens == 0 {
-            return Err(Error::Generation("max_new_tokens must be at least 1".into()));
-        }
-        if self.stop_strings.iter().any(String::is_empty) {
-            return Err(Error::Generation("a stop string is empty; it would end every completion at once".into()));
-        }
-        Ok(())
-    }
-}
 
 /// Whether requests reuse the KV cache of requests with the same prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,16 +6,19 @@ use std::time::Instant;
 use candle_core::Tensor;
 
 use super::config::{EngineConfig, Weights};
+use super::event::{Event, TokenEvent};
+use super::generation_config::{GenerationConfig, Overflow};
 use super::kv::KvCache;
-use super::model_runner::{ForwardOutput, ModelRunner};
-use super::request::{Completion, FinishReason, Generate, Request, RequestId};
+use super::model_runner::{ForwardOutput, ModelRunner, Wanted};
+use super::request::{FinishReason, Generate, Prompt, Request, RequestId};
+use super::request_error::RequestError;
 use super::schedule::{ScheduledChunk, schedule};
 use super::sequence::Sequence;
 use super::stats::GenerationStats;
 use crate::checkpoint::Checkpoint;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ops::paged_attention::Span;
-use crate::ops::sample::{self, SampleError, SampleParams};
+use crate::ops::sample::{self, SampleError, SampleParams, SampledToken, ScoreParams, TokenLogProb};
 use crate::tokenizer::Tokenizer;
 
 /// A generation engine with continuous batching and a paged KV cache.
@@ -44,6 +47,9 @@ pub struct Engine {
     config: EngineConfig,
     pub(super) state: State,
 }
+
+/// How a request ended.
+type Ended = std::result::Result<FinishReason, RequestError>;
 
 /// The scheduler's state.
 pub(super) struct State {
@@ -104,7 +110,7 @@ impl Engine {
     fn forward(&mut self, chunks: &[ScheduledChunk]) -> Result<ForwardOutput> {
         let began = Instant::now();
         let State { cache, running, stats, .. } = &mut self.state;
-        let (mut ids, mut spans, mut last) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ids, mut spans, mut last, mut scored) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // (rows, attended keys) of prompts and of decoding.
         let (mut prompt, mut decode) = ((0usize, 0usize), (0usize, 0usize));
         for chunk in chunks {
@@ -116,11 +122,16 @@ impl Engine {
             kind.0 += rows.len();
             kind.1 += chunk.tokens.clone().map(|position| position + 1).sum::<usize>();
             spans.push(Span { rows, position: chunk.tokens.start, pages: &sequence.table.pages });
-            if chunk.tokens.end == sequence.tokens.len() {
+            scored.extend(sequence.scored_rows(&chunk.tokens).map(|position| ScoreParams {
+                row: first + position - chunk.tokens.start,
+                token: sequence.tokens[position + 1],
+                top: sequence.config.log_probs.top,
+            }));
+            if chunk.completes(sequence) && sequence.generates() {
                 last.push(ids.len() as u32 - 1);
             }
         }
-        let output = self.runner.forward(&ids, &spans, &last, cache)?;
+        let output = self.runner.forward(&ids, &spans, &Wanted { last: &last, scored: &scored }, cache)?;
         cache.mark_computed();
         let all = began.elapsed();
         stats.steps += 1;
@@ -135,44 +146,140 @@ impl Engine {
         Ok(output)
     }
 
-    /// Samples a token for every sequence that is fully computed. Returns the sequences that ended.
-    fn sample(&mut self, chunks: &[ScheduledChunk], logits: &Tensor) -> Result<Vec<(RequestId, FinishReason)>> {
+    /// Stores the log-probabilities of prompts that a pass computed. Returns the requests that failed.
+    fn record_scores(
+        &mut self,
+        chunks: &[ScheduledChunk],
+        scored: Vec<std::result::Result<TokenLogProb, SampleError>>,
+    ) -> Vec<(RequestId, Ended)> {
+        let (mut scored, mut failed) = (scored.into_iter(), Vec::new());
+        for chunk in chunks {
+            let sequence = &mut self.state.running[chunk.sequence];
+            let rows = sequence.scored_rows(&chunk.tokens).len();
+            for row in scored.by_ref().take(rows) {
+                match (row, &mut sequence.scores) {
+                    (Ok(row), Some(scores)) => scores.push(row),
+                    (Ok(_), None) => {}
+                    (Err(e), _) => {
+                        failed.push((sequence.id, Err(RequestError::of_row(e, self.tokenizer.folder()))));
+                    }
+                }
+            }
+        }
+        failed
+    }
+
+    /// Samples a token for every sequence that is fully computed, except for those in `ended`. Adds the sequences that
+    /// ended, and reports the tokens of the others.
+    fn sample(
+        &mut self,
+        chunks: &[ScheduledChunk],
+        logits: Option<&Tensor>,
+        ended: &mut Vec<(RequestId, Ended)>,
+        events: &mut Vec<(RequestId, Event)>,
+    ) -> Result<()> {
         let began = Instant::now();
         let (running, eos) = (&mut self.state.running, self.tokenizer.eos_ids());
+        // Rows of the logits are in the order of the chunks, results in the order of the sequences.
         let mut place = vec![None; running.len()];
-        let ready = chunks.iter().filter(|chunk| chunk.tokens.end == running[chunk.sequence].tokens.len());
-        for (row, chunk) in ready.enumerate() {
-            place[chunk.sequence] = Some(row);
+        let mut rows = 0;
+        for chunk in chunks.iter().filter(|chunk| chunk.completes(&running[chunk.sequence])) {
+            place[chunk.sequence] = Some(rows);
+            rows += usize::from(running[chunk.sequence].generates());
         }
         let mut ready: Vec<(usize, &mut Sequence)> =
             running.iter_mut().zip(&place).filter_map(|(sequence, row)| row.map(|row| (row, sequence))).collect();
+        ready.retain_mut(|(_, sequence)| {
+            if !ended.iter().any(|(id, _)| *id == sequence.id) {
+                if sequence.streams() {
+                    let scores = sequence.unreported_scores();
+                    events.extend(scores.map(|scores| (sequence.id, Event::Prompt(scores))));
+                }
+                if !sequence.generates() {
+                    ended.push((sequence.id, Ok(FinishReason::Length)));
+                }
+            }
+            sequence.generates()
+        });
+        let Some(logits) = logits else { return Ok(()) };
         let mut params = vec![SampleParams::default(); ready.len()];
         for (row, sequence) in &mut ready {
             params[*row] = sequence.sampling_params(eos);
         }
         let chosen = sample::sample(logits, &params)?;
-        let mut ended = Vec::new();
+        let mut tops = self::tops(logits, &ready, &chosen)?;
         for (row, sequence) in &mut ready {
-            let choice = chosen[*row].map_err(|e| match e {
-                SampleError::NotFinite => Error::LogitsNotFinite { path: self.tokenizer.folder().to_owned() },
-                SampleError::NoneAllowed => Error::Generation(e.to_string()),
-            })?;
-            if let Some(finish) = sequence.push(choice, &self.tokenizer)? {
-                ended.push((sequence.id, finish));
+            if ended.iter().any(|(id, _)| *id == sequence.id) {
+                continue;
+            }
+            let pushed = match chosen[*row] {
+                Ok(choice) => sequence.push(choice, tops[*row].take(), &self.tokenizer),
+                Err(e) => Err(RequestError::of_row(e, self.tokenizer.folder())),
+            };
+            match pushed.transpose() {
+                Some(end) => ended.push((sequence.id, end)),
+                None if sequence.streams() => {
+                    let token = sequence.last_token();
+                    events.extend(token.map(|(token, text)| (sequence.id, Event::Token(TokenEvent { token, text }))));
+                }
+                None => {}
             }
         }
         self.state.stats.times.sampling += began.elapsed();
-        Ok(ended)
+        Ok(())
     }
 
-    /// Removes a finished sequence and returns its completion.
-    fn finish(&mut self, id: RequestId, finish: FinishReason) -> Result<Option<(RequestId, Completion)>> {
-        let Some(mut sequence) = self.state.take_running(id) else { return Ok(None) };
+    /// Removes a sequence that ended, and reports it.
+    fn finish(&mut self, id: RequestId, end: Ended, events: &mut Vec<(RequestId, Event)>) {
+        let Some(mut sequence) = self.state.take_running(id) else { return };
         self.state.cache.release(&mut sequence.table, &sequence.tokens);
-        self.state.stats.requests += 1;
-        self.state.stats.new_tokens += (sequence.tokens.len() - sequence.prompt) as u64;
-        Ok(Some((id, sequence.complete(finish, &self.tokenizer)?)))
+        let (tokens, streams) = (sequence.tokens.len() - sequence.prompt, sequence.streams());
+        let token = if streams { sequence.last_token() } else { None };
+        let last = match end.and_then(|finish| sequence.complete(finish, &self.tokenizer)) {
+            Ok((completion, rest)) => {
+                self.state.stats.requests += 1;
+                self.state.stats.new_tokens += tokens as u64;
+                events.extend(token.map(|(token, text)| (id, Event::Token(TokenEvent { token, text: text + &rest }))));
+                Event::Finished(completion)
+            }
+            Err(error) => Event::Failed(error),
+        };
+        events.push((id, last));
     }
+
+    /// The tokens of a prompt.
+    fn encode(&self, prompt: Prompt, config: &GenerationConfig) -> Result<Vec<u32>, RequestError> {
+        let tokens = match prompt {
+            Prompt::Text(text) => {
+                self.tokenizer.encode_prompt(&text, config.special_tokens).map_err(RequestError::of_text)?
+            }
+            Prompt::Tokens(tokens) => tokens,
+        };
+        let vocabulary = self.runner.vocabulary();
+        match tokens.iter().position(|token| *token as usize >= vocabulary) {
+            Some(position) => Err(RequestError::UnknownToken { token: tokens[position], position, vocabulary }),
+            None if tokens.is_empty() => Err(RequestError::EmptyPrompt),
+            None => Ok(tokens),
+        }
+    }
+}
+
+/// The most likely tokens in each row of logits, of sequences that ask for them. `chosen` are the sampled tokens.
+fn tops(
+    logits: &Tensor,
+    ready: &[(usize, &mut Sequence)],
+    chosen: &[std::result::Result<SampledToken, SampleError>],
+) -> Result<Vec<Option<Vec<(u32, f32)>>>> {
+    let mut tops = vec![None; chosen.len()];
+    let params = |(row, sequence): &(usize, &mut Sequence)| {
+        let (top, choice) = (sequence.config.log_probs.top, chosen[*row].ok()?);
+        (top > 0).then_some(ScoreParams { row: *row, token: choice.token, top })
+    };
+    let params: Vec<ScoreParams> = ready.iter().filter_map(params).collect();
+    for (params, scored) in params.iter().zip(sample::score(logits, &params)?) {
+        tops[params.row] = scored.ok().map(|scored| scored.top);
+    }
+    Ok(tops)
 }
 
 impl State {
@@ -183,29 +290,33 @@ impl State {
 }
 
 impl Generate for Engine {
-    fn submit(&mut self, request: Request) -> Result<RequestId> {
+    fn submit(&mut self, request: Request) -> Result<RequestId, RequestError> {
         let began = Instant::now();
-        request.config.check()?;
         let Request { prompt, seed, config } = request;
-        let room = self.config.max_length.saturating_sub(config.max_new_tokens);
+        config.check()?;
+        let (max_new_tokens, max_length) = (config.max_new_tokens, self.config.max_length);
+        let room = max_length.saturating_sub(max_new_tokens);
         if room == 0 {
-            return Err(Error::Generation(format!(
-                "max_new_tokens {} leaves no room for a prompt in max_length {}",
-                config.max_new_tokens, self.config.max_length
-            )));
+            return Err(RequestError::NoRoom { max_new_tokens, max_length });
         }
-        let mut tokens = self.tokenizer.encode_prompt(&prompt, config.special_tokens)?;
+        let mut tokens = self.encode(prompt, &config)?;
         let truncated = tokens.len().saturating_sub(room);
+        if truncated > 0 && config.overflow == Overflow::Refuse {
+            return Err(RequestError::PromptTooLong { prompt: tokens.len(), max_new_tokens, max_length });
+        }
         tokens.drain(..truncated);
         let id = RequestId(self.state.next_id);
-        let sequence = Sequence::new(id, config, seed, tokens, truncated);
+        let sequence = Sequence::new(id, config, seed, tokens, truncated, &self.tokenizer);
         let needed = self.state.cache.pages_for(sequence.max_tokens());
-        if needed > self.config.pages {
-            return Err(Error::Generation(format!(
-                "a prompt of {} tokens and {} new ones need {needed} pages of {} tokens, but the engine has {}; give it \
-                 more memory or ask for fewer tokens",
-                sequence.prompt, sequence.config.max_new_tokens, self.config.page_size, self.config.pages
-            )));
+        let EngineConfig { page_size, pages, .. } = self.config;
+        if needed > pages {
+            return Err(RequestError::TooFewPages {
+                prompt: sequence.prompt,
+                max_new_tokens,
+                needed,
+                page_size,
+                pages,
+            });
         }
         self.state.next_id += 1;
         self.state.stats.prompt_tokens += sequence.prompt as u64;
@@ -215,7 +326,7 @@ impl Generate for Engine {
         Ok(id)
     }
 
-    fn step(&mut self) -> Result<Vec<(RequestId, Completion)>> {
+    fn step(&mut self) -> Result<Vec<(RequestId, Event)>> {
         if self.unfinished() == 0 {
             return Ok(Vec::new());
         }
@@ -223,17 +334,15 @@ impl Generate for Engine {
         let chunks = schedule(&mut self.state, &self.config)?;
         self.state.stats.times.schedule += began.elapsed();
         let output = self.forward(&chunks)?;
-        let ended = match &output.logits {
-            Some(logits) => self.sample(&chunks, logits)?,
-            None => Vec::new(),
-        };
+        let mut events = Vec::new();
+        let mut ended = self.record_scores(&chunks, output.scored);
+        self.sample(&chunks, output.logits.as_ref(), &mut ended, &mut events)?;
         let began = Instant::now();
-        let mut completions = Vec::with_capacity(ended.len());
-        for (id, finish) in ended {
-            completions.extend(self.finish(id, finish)?);
+        for (id, end) in ended {
+            self.finish(id, end, &mut events);
         }
         self.state.stats.times.tokenizer += began.elapsed();
-        Ok(completions)
+        Ok(events)
     }
 
     fn abort(&mut self, id: RequestId) {

@@ -2,17 +2,24 @@
 
 mod config;
 mod engine;
+mod event;
+mod generation_config;
 mod graphs;
 mod kv;
 mod model_runner;
+mod prompt_scores;
 mod request;
+mod request_error;
 mod schedule;
 mod sequence;
 mod stats;
 mod text;
 
-pub use config::{EngineConfig, GenerationConfig, MemoryBudget, PrefixSharing};
+pub use config::{EngineConfig, MemoryBudget, PrefixSharing};
 pub use engine::Engine;
-pub use request::{Completion, FinishReason, Generate, Request, RequestId};
+pub use event::{Event, TokenEvent};
+pub use generation_config::{EosRule, GenerationConfig, LogProbs, Overflow, PromptRange, Streamed};
+pub use request::{Completion, FinishReason, Generate, Prompt, Request, RequestId};
+pub use request_error::RequestError;
 pub use stats::{GenerationStats, GenerationTimes};
 pub use text::CompletionText;

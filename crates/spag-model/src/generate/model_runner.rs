@@ -16,6 +16,7 @@ use crate::ops::packed_linear::{self, PackedWeight};
 use crate::ops::paged_attention::{self, Span};
 use crate::ops::pool::{Pool, recycle};
 use crate::ops::rope::{Direction, Positions, rotate_leading};
+use crate::ops::sample::{self, SampleError, ScoreParams, TokenLogProb};
 use crate::ops::{bias, cpu, embedding, head_norm, rms_norm, swiglu};
 use crate::params::{FlatBuffers, Part};
 
@@ -108,8 +109,18 @@ pub(super) struct ModelRunner {
     graphs: GraphCache,
 }
 
+/// What is wanted of a forward pass beside keys and values.
+pub(super) struct Wanted<'a> {
+    /// Rows whose logits are returned.
+    pub(super) last: &'a [u32],
+    /// Other rows, and the tokens whose log-probabilities are returned.
+    pub(super) scored: &'a [ScoreParams],
+}
+
 /// Output of a forward pass.
 pub(super) struct ForwardOutput {
+    /// Log-probabilities of the scored rows, in their order.
+    pub(super) scored: Vec<std::result::Result<TokenLogProb, SampleError>>,
     /// Logits of the requested rows, [R, V]; `None` if no row was requested.
     pub(super) logits: Option<Tensor>,
     /// Time of attention; on a GPU, of launching it.
@@ -219,19 +230,23 @@ impl ModelRunner {
         &self.device
     }
 
-    /// Computes the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns the logits of
-    /// the rows `last`.
+    /// The number of tokens that have an embedding and a logit.
+    pub(super) fn vocabulary(&self) -> usize {
+        self.head.outputs()
+    }
+
+    /// Computes the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns what is `wanted`.
     pub(super) fn forward(
         &self,
         ids: &[u32],
         spans: &[Span<'_>],
-        last: &[u32],
+        wanted: &Wanted<'_>,
         cache: &KvCache,
     ) -> Result<ForwardOutput> {
-        self.pool.during(|| self.pass(ids, spans, last, cache))
+        self.pool.during(|| self.pass(ids, spans, wanted, cache))
     }
 
-    fn pass(&self, ids: &[u32], spans: &[Span<'_>], last: &[u32], cache: &KvCache) -> Result<ForwardOutput> {
+    fn pass(&self, ids: &[u32], spans: &[Span<'_>], wanted: &Wanted<'_>, cache: &KvCache) -> Result<ForwardOutput> {
         let inputs = Inputs {
             x: match &self.embedding {
                 Embedding::Table(table) => embedding::forward(ids, table)?,
@@ -240,22 +255,42 @@ impl ModelRunner {
             positions: self.positions(spans)?,
             plan: cache.plan(spans)?,
         };
+        let last = wanted.last;
         if last.len() == ids.len() {
             // All rows need logits, as in decoding, where passes repeat and can be captured.
             let (logits, attention) = self.graphs.pass(inputs, |inputs| {
                 let (x, attention) = self.layers(inputs, cache)?;
                 Ok((self.logits(x)?, attention))
             })?;
-            return Ok(ForwardOutput { logits: Some(logits), attention });
+            return Ok(ForwardOutput { scored: Vec::new(), logits: Some(logits), attention });
         }
         let (x, attention) = self.layers(&inputs, cache)?;
+        let scored = self.score(&x, wanted.scored)?;
         if last.is_empty() {
             recycle(x)?;
-            return Ok(ForwardOutput { logits: None, attention });
+            return Ok(ForwardOutput { scored, logits: None, attention });
         }
         let rows = embedding::forward(last, &x)?;
         recycle(x)?;
-        Ok(ForwardOutput { logits: Some(self.logits(rows)?), attention })
+        Ok(ForwardOutput { scored, logits: Some(self.logits(rows)?), attention })
+    }
+
+    /// Log-probabilities of rows of the last block's output `x`. Only one chunk of their logits exists at a time.
+    fn score(
+        &self,
+        x: &Tensor,
+        scored: &[ScoreParams],
+    ) -> candle_core::Result<Vec<std::result::Result<TokenLogProb, SampleError>>> {
+        let mut all = Vec::with_capacity(scored.len());
+        for chunk in scored.chunks(sample::scored_rows(self.vocabulary())) {
+            let rows: Vec<u32> = chunk.iter().map(|params| params.row as u32).collect();
+            let logits = self.logits(embedding::forward(&rows, x)?)?;
+            let within: Vec<ScoreParams> =
+                chunk.iter().enumerate().map(|(row, params)| ScoreParams { row, ..*params }).collect();
+            all.extend(sample::score(&logits, &within)?);
+            recycle(logits)?;
+        }
+        Ok(all)
     }
 
     /// The position of each row, for rotations.

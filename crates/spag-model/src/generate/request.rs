@@ -4,19 +4,49 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::GenerationConfig;
+use super::event::Event;
+use super::generation_config::GenerationConfig;
+use super::request_error::RequestError;
 use super::stats::GenerationStats;
 use crate::error::{Error, Result};
+use crate::ops::sample::TokenLogProb;
 
 /// A generation request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The prompt. BOS is prepended, if the tokenizer has one.
-    pub prompt: String,
+    /// The prompt.
+    pub prompt: Prompt,
     /// Seed of the request's samples. They do not depend on the rest of the batch.
     pub seed: u64,
     /// Generation settings.
     pub config: Arc<GenerationConfig>,
+}
+
+/// What a completion follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    /// A text. BOS is prepended, if the tokenizer has one.
+    Text(String),
+    /// Tokens, to which nothing is added.
+    Tokens(Vec<u32>),
+}
+
+impl From<&str> for Prompt {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Prompt {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<u32>> for Prompt {
+    fn from(tokens: Vec<u32>) -> Self {
+        Self::Tokens(tokens)
+    }
 }
 
 /// Identifies a request within an engine.
@@ -46,9 +76,13 @@ pub struct Completion {
     pub text: String,
     /// ln p of each token under softmax of the unmodified logits.
     pub model_log_probs: Vec<f32>,
+    /// The most likely tokens at the position of each token, as in [`TokenLogProb::top`]; empty if none are asked for.
+    pub top_log_probs: Vec<Vec<(u32, f32)>>,
     /// ln p of each token under the distribution it was sampled from, with temperature, top-k, top-p and banned tokens;
     /// 0 if greedy.
     pub sampling_log_probs: Vec<f32>,
+    /// The log-probabilities of the prompt that were asked for, by position. The first token of a prompt has none.
+    pub prompt_log_probs: Option<Vec<Option<TokenLogProb>>>,
     /// Why it ended.
     pub finish: FinishReason,
     /// Prompt tokens after truncation, including BOS.
@@ -64,16 +98,18 @@ pub trait Generate {
     /// Adds a request.
     ///
     /// # Errors
-    /// Text that the tokenizer rejects, invalid settings, or a request that can never fit.
-    fn submit(&mut self, request: Request) -> Result<RequestId>;
+    /// A request that can never be completed: text that the tokenizer rejects, invalid settings, or too many tokens.
+    /// Nothing has happened then.
+    fn submit(&mut self, request: Request) -> Result<RequestId, RequestError>;
 
-    /// Runs one forward pass and returns the requests that it completed. Does nothing without unfinished requests.
+    /// Runs one forward pass and returns what happened, for each request in order. Does nothing without unfinished
+    /// requests.
     ///
     /// # Errors
-    /// Non-finite logits, or an error of the device.
-    fn step(&mut self) -> Result<Vec<(RequestId, Completion)>>;
+    /// A fault of the engine, such as an error of the device. It cannot go on.
+    fn step(&mut self) -> Result<Vec<(RequestId, Event)>>;
 
-    /// Aborts a request; it will not be completed. Unknown ids are ignored.
+    /// Aborts a request: its pages are free at once, and it has no more events. Unknown ids are ignored.
     fn abort(&mut self, id: RequestId);
 
     /// Number of requests that are waiting or running.
@@ -85,22 +121,41 @@ pub trait Generate {
     /// Completes all `requests`, in their order.
     ///
     /// # Errors
-    /// As [`Generate::submit`] and [`Generate::step`].
+    /// As [`Generate::step`], and [`Error::Request`] if one of them cannot be completed; the others are aborted then.
     fn generate(&mut self, requests: Vec<Request>) -> Result<Vec<Completion>> {
-        let ids = requests.into_iter().map(|request| self.submit(request)).collect::<Result<Vec<_>>>()?;
-        let mut done: Vec<Option<Completion>> = vec![None; ids.len()];
-        let mut left = ids.len();
-        while left > 0 {
-            if self.unfinished() == 0 {
-                return Err(Error::Generation("a request was lost".into()));
-            }
-            for (id, completion) in self.step()? {
-                // Ids are sorted. Requests submitted earlier are skipped.
-                if let Ok(at) = ids.binary_search(&id) {
-                    left -= usize::from(done[at].replace(completion).is_none());
-                }
+        let mut ids = Vec::with_capacity(requests.len());
+        let completed = complete(self, requests, &mut ids);
+        if completed.is_err() {
+            ids.into_iter().for_each(|id| self.abort(id));
+        }
+        completed
+    }
+}
+
+/// Submits `requests`, stores their ids in `ids`, and completes them.
+fn complete<E: Generate + ?Sized>(
+    engine: &mut E,
+    requests: Vec<Request>,
+    ids: &mut Vec<RequestId>,
+) -> Result<Vec<Completion>> {
+    for request in requests {
+        ids.push(engine.submit(request)?);
+    }
+    let mut done: Vec<Option<Completion>> = vec![None; ids.len()];
+    let mut left = ids.len();
+    while left > 0 {
+        if engine.unfinished() == 0 {
+            return Err(Error::Generation("a request was lost".into()));
+        }
+        for (id, event) in engine.step()? {
+            // Ids are sorted. Requests submitted earlier are skipped.
+            let Ok(at) = ids.binary_search(&id) else { continue };
+            match event {
+                Event::Finished(completion) => left -= usize::from(done[at].replace(completion).is_none()),
+                Event::Failed(error) => return Err(error.into()),
+                Event::Prompt(_) | Event::Token(_) => {}
             }
         }
-        Ok(done.into_iter().flatten().collect())
     }
+    Ok(done.into_iter().flatten().collect())
 }

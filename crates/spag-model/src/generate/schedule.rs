@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::config::EngineConfig;
 use super::engine::State;
+use super::sequence::Sequence;
 use crate::error::{Error, Result};
 
 /// Tokens of one sequence in a forward pass.
@@ -13,6 +14,13 @@ pub(super) struct ScheduledChunk {
     pub(super) sequence: usize,
     /// Positions in the sequence.
     pub(super) tokens: Range<usize>,
+}
+
+impl ScheduledChunk {
+    /// Whether all tokens of its sequence are computed then.
+    pub(super) fn completes(&self, sequence: &Sequence) -> bool {
+        self.tokens.end == sequence.tokens.len()
+    }
 }
 
 /// Schedules a forward pass: one token per decoding sequence; prompts share the rest of the token budget.
@@ -40,9 +48,11 @@ pub(super) fn schedule(state: &mut State, config: &EngineConfig) -> Result<Vec<S
     }
     while !preempted && budget > 0 && state.running.len() < config.max_running {
         let Some(mut sequence) = state.waiting.pop_front() else { break };
-        let found = state.cache.match_full_pages(&mut sequence.table, &sequence.tokens);
+        let cacheable = sequence.cacheable();
+        let found = state.cache.match_full_pages(&mut sequence.table, &sequence.tokens[..cacheable]);
         let held = sequence.table.pages.len();
-        let lacking = state.cache.pages_for(sequence.tokens.len() + 1).saturating_sub(held);
+        let wanted = sequence.max_tokens().min(sequence.tokens.len() + 1);
+        let lacking = state.cache.pages_for(wanted).saturating_sub(held);
         if lacking > state.cache.available() && !state.running.is_empty() {
             state.cache.release(&mut sequence.table, &sequence.tokens);
             state.waiting.push_front(sequence);
@@ -88,7 +98,8 @@ fn schedule_sequence(state: &mut State, index: usize, budget: &mut usize) -> Res
     let is_prompt = sequence.uncomputed() > 1;
     if is_prompt {
         // Other sequences may have computed more of the prefix since.
-        let found = state.cache.match_prefix(&mut sequence.table, &sequence.tokens)?;
+        let cacheable = sequence.cacheable();
+        let found = state.cache.match_prefix(&mut sequence.table, &sequence.tokens[..cacheable])?;
         state.stats.cached_tokens += sequence.record_cache_hit(found);
         if *budget == 0 {
             return Ok(Scheduled::NoBudget);

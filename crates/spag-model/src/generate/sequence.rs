@@ -1,19 +1,21 @@
 //! The state of a request in the engine.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::config::GenerationConfig;
+use super::generation_config::{EosRule, GenerationConfig, Streamed};
 use super::kv::PageTable;
+use super::prompt_scores::PromptScores;
 use super::request::{Completion, FinishReason, RequestId};
+use super::request_error::RequestError;
 use super::text::{self, StreamedText};
-use crate::error::Result;
-use crate::ops::sample::{SampleParams, SampledToken, Sampling};
+use crate::ops::sample::{SampleParams, SampledToken, Sampling, TokenLogProb};
 use crate::tokenizer::Tokenizer;
 
-/// A request's tokens, its page table and its sampled log-probabilities.
+/// A request's tokens, its page table and its log-probabilities.
 pub(super) struct Sequence {
     pub(super) id: RequestId,
     pub(super) config: Arc<GenerationConfig>,
@@ -23,9 +25,13 @@ pub(super) struct Sequence {
     pub(super) prompt: usize,
     pub(super) table: PageTable,
     pub(super) preempted: bool,
+    /// The log-probabilities of the prompt, if they are asked for.
+    pub(super) scores: Option<PromptScores>,
+    scores_reported: bool,
     truncated: usize,
     cached_tokens: usize,
     model_log_probs: Vec<f32>,
+    top_log_probs: Vec<Vec<(u32, f32)>>,
     sampling_log_probs: Vec<f32>,
     text: StreamedText,
 }
@@ -37,8 +43,10 @@ impl Sequence {
         seed: u64,
         tokens: Vec<u32>,
         truncated: usize,
+        tokenizer: &Tokenizer,
     ) -> Self {
-        let text = StreamedText::new(&config, &tokens);
+        let text = StreamedText::new(&config, tokenizer, &tokens);
+        let scores = config.log_probs.prompt.as_ref().map(|range| PromptScores::new(range.within(tokens.len())));
         Self {
             id,
             config,
@@ -47,9 +55,12 @@ impl Sequence {
             tokens,
             table: PageTable::default(),
             preempted: false,
+            scores,
+            scores_reported: false,
             truncated,
             cached_tokens: 0,
             model_log_probs: Vec::new(),
+            top_log_probs: Vec::new(),
             sampling_log_probs: Vec::new(),
             text,
         }
@@ -62,7 +73,28 @@ impl Sequence {
 
     /// Maximum number of tokens.
     pub(super) fn max_tokens(&self) -> usize {
-        self.prompt + self.config.max_new_tokens
+        self.prompt.saturating_add(self.config.max_new_tokens)
+    }
+
+    /// The tokens that may be looked up in the prefix cache: up to the next whose logits are needed, which is computed.
+    pub(super) fn cacheable(&self) -> usize {
+        let next = self.scores.as_ref().and_then(PromptScores::next_row);
+        next.map_or(self.tokens.len(), |next| next + 1)
+    }
+
+    /// The positions of a chunk whose logits give a log-probability of the prompt that is asked for.
+    pub(super) fn scored_rows(&self, chunk: &Range<usize>) -> Range<usize> {
+        self.scores.as_ref().map_or(0..0, |scores| scores.rows_in(chunk))
+    }
+
+    /// Whether a completion follows the prompt.
+    pub(super) fn generates(&self) -> bool {
+        self.config.max_new_tokens > 0
+    }
+
+    /// Whether tokens are reported as they come.
+    pub(super) fn streams(&self) -> bool {
+        self.config.stream == Streamed::Text
     }
 
     /// Records `tokens` cached tokens and returns how many count as a hit. After a preemption none do: the sequence
@@ -78,6 +110,7 @@ impl Sequence {
     /// Sampling parameters of the next token.
     pub(super) fn sampling_params(&mut self, eos: &[u32]) -> SampleParams {
         let banned = if self.tokens.len() - self.prompt < self.config.min_new_tokens {
+            let eos = if self.config.eos == EosRule::Ends { eos } else { &[] };
             eos.iter().chain(&self.config.stop_tokens).copied().collect()
         } else {
             Vec::new()
@@ -87,42 +120,74 @@ impl Sequence {
         SampleParams { sampling, uniform, banned }
     }
 
-    /// Appends a sampled token. Returns why the completion ends, if it does.
-    pub(super) fn push(&mut self, choice: SampledToken, tokenizer: &Tokenizer) -> Result<Option<FinishReason>> {
+    /// Appends a sampled token, with the most likely ones if they are asked for. Returns why the completion ends, if it
+    /// does.
+    pub(super) fn push(
+        &mut self,
+        choice: SampledToken,
+        top: Option<Vec<(u32, f32)>>,
+        tokenizer: &Tokenizer,
+    ) -> Result<Option<FinishReason>, RequestError> {
         self.tokens.push(choice.token);
         self.model_log_probs.push(choice.model_log_prob);
         self.sampling_log_probs.push(choice.sampling_log_prob);
-        if tokenizer.eos_ids().contains(&choice.token) {
+        self.top_log_probs.extend(top);
+        if self.config.eos == EosRule::Ends && tokenizer.eos_ids().contains(&choice.token) {
             return Ok(Some(FinishReason::Eos));
         }
         if self.config.stop_tokens.contains(&choice.token) {
             return Ok(Some(FinishReason::StopToken));
         }
         let completion = &self.tokens[self.prompt..];
-        if self.text.push(&self.config, tokenizer, completion)? {
+        if self.text.push(&self.config, tokenizer, completion).map_err(RequestError::of_text)? {
             return Ok(Some(FinishReason::StopString));
         }
         Ok((completion.len() >= self.config.max_new_tokens).then_some(FinishReason::Length))
     }
 
-    /// Builds the completion.
-    pub(super) fn complete(self, finish: FinishReason, tokenizer: &Tokenizer) -> Result<Completion> {
+    /// The log-probabilities of the prompt, if they are asked for and were not reported. To be called when they are all
+    /// computed.
+    pub(super) fn unreported_scores(&mut self) -> Option<Vec<Option<TokenLogProb>>> {
+        let scores = self.scores.as_ref().filter(|_| !self.scores_reported)?;
+        self.scores_reported = true;
+        Some(scores.done().to_vec())
+    }
+
+    /// The last token, if there is one, and the text that became certain with it.
+    pub(super) fn last_token(&mut self) -> Option<(TokenLogProb, String)> {
+        let token = *self.tokens[self.prompt..].last()?;
+        let log_prob = *self.model_log_probs.last()?;
+        let top = self.top_log_probs.last().cloned().unwrap_or_default();
+        Some((TokenLogProb { token, log_prob, top }, self.text.delta(&self.config)))
+    }
+
+    /// Builds the completion. Also returns the text that was not reported yet.
+    pub(super) fn complete(
+        self,
+        finish: FinishReason,
+        tokenizer: &Tokenizer,
+    ) -> Result<(Completion, String), RequestError> {
         let token_ids = self.tokens[self.prompt..].to_vec();
         let tokens = match finish {
             FinishReason::Eos | FinishReason::StopToken => &token_ids[..token_ids.len().saturating_sub(1)],
             FinishReason::StopString | FinishReason::Length => &token_ids[..],
         };
         // Text held back by the detokenizer may contain a stop string too.
-        let (text, stopped) = text::decode(&self.config, tokenizer, &self.tokens[..self.prompt], tokens)?;
-        Ok(Completion {
+        let (text, stopped) = text::decode(&self.config, tokenizer, &self.tokens[..self.prompt], tokens)
+            .map_err(RequestError::of_text)?;
+        let rest = if self.streams() { self.text.rest(&text).to_owned() } else { String::new() };
+        let completion = Completion {
             token_ids,
             text,
             model_log_probs: self.model_log_probs,
+            top_log_probs: self.top_log_probs,
             sampling_log_probs: self.sampling_log_probs,
+            prompt_log_probs: self.scores.map(PromptScores::into_done),
             finish: if stopped { FinishReason::StopString } else { finish },
             prompt_tokens: self.prompt,
             truncated_tokens: self.truncated,
             cached_tokens: self.cached_tokens,
-        })
+        };
+        Ok((completion, rest))
     }
 }

@@ -1,6 +1,6 @@
-//! The text of a completion, and the check for its end while tokens arrive.
+//! The text of a completion: as a whole, and as far as it is certain while tokens arrive.
 
-use super::config::GenerationConfig;
+use super::generation_config::{EosRule, GenerationConfig, Streamed};
 use crate::error::Result;
 use crate::tokenizer::{Detokenizer, Tokenizer};
 
@@ -11,24 +11,58 @@ pub enum CompletionText {
     #[default]
     Alone,
     /// Prompt and completion together, as in the reference: the text of the prompt is removed, and the rest ends before
-    /// the first EOS, also if ordinary tokens spell it. See [`Tokenizer::decode_after`].
+    /// the first EOS, also if ordinary tokens spell it. See [`Tokenizer::decode_after`]. The text is certain only at the
+    /// end, because the text of the prompt is removed wherever it occurs: the last token has all of it.
     AfterPrompt,
+    /// What the completion adds to the text of the prompt. A leading blank is kept.
+    Continued,
 }
 
-/// The text of a completion so far, for stop strings.
+/// Tokens of a prompt that decide how the text after it begins, at most.
+const CONTEXT_TOKENS: usize = 16;
+
+/// The last tokens of a prompt that have text. Decoding all of a long prompt would not change what follows it.
+fn context(tokenizer: &Tokenizer, prompt: &[u32]) -> Vec<u32> {
+    let with_text = prompt.iter().rev().copied().filter(|id| tokenizer.has_text(*id));
+    let mut last: Vec<u32> = with_text.take(CONTEXT_TOKENS).collect();
+    last.reverse();
+    last
+}
+
+/// The text of a completion so far, for stop strings and for streams.
 pub(super) struct StreamedText {
     detokenizer: Detokenizer,
+    /// The text that later tokens do not change.
     text: String,
+    /// Bytes of `text` that were reported.
+    reported: usize,
+    use_of: Use,
+}
+
+/// What the text is needed for while tokens arrive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Nothing,
+    StopStrings,
+    /// Also for stop strings.
+    Stream,
 }
 
 impl StreamedText {
     /// The text of a completion of `prompt`.
-    pub(super) fn new(config: &GenerationConfig, prompt: &[u32]) -> Self {
-        let detokenizer = match config.text {
-            CompletionText::AfterPrompt if !config.stop_strings.is_empty() => Detokenizer::after(prompt),
-            CompletionText::AfterPrompt | CompletionText::Alone => Detokenizer::default(),
+    pub(super) fn new(config: &GenerationConfig, tokenizer: &Tokenizer, prompt: &[u32]) -> Self {
+        let use_of = match (config.stream, config.text) {
+            (Streamed::Text, CompletionText::Alone | CompletionText::Continued) => Use::Stream,
+            _ if config.stop_strings.is_empty() => Use::Nothing,
+            _ => Use::StopStrings,
         };
-        Self { detokenizer, text: String::new() }
+        let detokenizer = match config.text {
+            _ if use_of == Use::Nothing => Detokenizer::default(),
+            CompletionText::Alone => Detokenizer::default(),
+            CompletionText::AfterPrompt => Detokenizer::after(prompt),
+            CompletionText::Continued => Detokenizer::after(&context(tokenizer, prompt)),
+        };
+        Self { detokenizer, text: String::new(), reported: 0, use_of }
     }
 
     /// Appends the last token of `completion`. Returns whether the text ends there.
@@ -39,16 +73,49 @@ impl StreamedText {
         completion: &[u32],
     ) -> Result<bool> {
         let Some(token) = completion.last() else { return Ok(false) };
-        if !config.stop_strings.is_empty() {
-            self.text.push_str(&self.detokenizer.push(tokenizer, *token)?);
-            if stop_at(config, &self.text).is_some() {
+        if self.use_of != Use::Nothing {
+            // The text before this was searched.
+            let from = self.text.len() - begun_stop(config, &self.text);
+            let certain = self.detokenizer.push(tokenizer, *token)?;
+            self.text.push_str(&certain);
+            let stops = |text: &str| stop_at(config, text).is_some();
+            let held = self.detokenizer.complete_held();
+            if stops(&self.text[from..]) || !held.is_empty() && stops(&[&self.text[from..], held].concat()) {
                 return Ok(true);
             }
+        }
+        if config.eos == EosRule::Ignored {
+            return Ok(false);
         }
         // EOS is banned before `min_new_tokens`. If it is spelled there, the text ends but the completion goes on.
         let may_end = config.text == CompletionText::AfterPrompt && completion.len() >= config.min_new_tokens;
         if may_end { tokenizer.spells_eos(completion) } else { Ok(false) }
     }
+
+    /// The text that became certain since the last call and cannot be the begin of a stop string.
+    pub(super) fn delta(&mut self, config: &GenerationConfig) -> String {
+        if self.use_of != Use::Stream {
+            return String::new();
+        }
+        let most = self.text.len() - begun_stop(config, &self.text[self.reported..]);
+        let delta = self.text[self.reported..most].to_owned();
+        self.reported = most;
+        delta
+    }
+
+    /// The rest of the whole text.
+    pub(super) fn rest<'a>(&self, whole: &'a str) -> &'a str {
+        whole.get(self.reported..).unwrap_or_default()
+    }
+}
+
+/// Bytes at the end of `text` that may be the begin of a stop string.
+fn begun_stop(config: &GenerationConfig, text: &str) -> usize {
+    let begun = |stop: &String| {
+        let longest = (stop.len() - 1).min(text.len());
+        (1..=longest).rev().find(|length| text.as_bytes().ends_with(&stop.as_bytes()[..*length])).unwrap_or(0)
+    };
+    config.stop_strings.iter().map(begun).max().unwrap_or(0)
 }
 
 /// The text of all tokens of a completion, before the first stop string, and whether there is one.
@@ -61,6 +128,7 @@ pub(super) fn decode(
     let mut text = match config.text {
         CompletionText::Alone => tokenizer.decode(completion)?,
         CompletionText::AfterPrompt => tokenizer.decode_after(prompt, completion)?,
+        CompletionText::Continued => tokenizer.decode_continued(&context(tokenizer, prompt), completion)?,
     };
     let stop = stop_at(config, &text);
     if let Some(at) = stop {

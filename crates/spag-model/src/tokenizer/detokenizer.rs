@@ -16,39 +16,66 @@ const REPLACEMENT: char = '\u{fffd}';
 /// prompt there.
 #[derive(Clone, Debug, Default)]
 pub struct Detokenizer {
-    ids: Vec<u32>,
-    /// Index of the first token that is decoded together with the next.
-    context: usize,
-    /// Number of tokens whose text was returned.
+    /// The tokens that are decoded together with the next.
+    window: Vec<u32>,
+    /// Number of tokens of the window whose text was returned.
     emitted: usize,
+    /// The text of the others.
+    held: String,
 }
 
 impl Detokenizer {
     /// Detokenizer of tokens that follow `prompt`, whose text is not returned.
     pub fn after(prompt: &[u32]) -> Self {
-        Self { ids: prompt.to_vec(), context: 0, emitted: prompt.len() }
+        Self { window: prompt.to_vec(), emitted: prompt.len(), held: String::new() }
     }
 
     /// Appends a token and returns the new text, which may be empty.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
-        self.ids.push(id);
-        let before = tokenizer.decode(&self.ids[self.context..self.emitted])?;
-        let now = tokenizer.decode(&self.ids[self.context..])?;
-        match now.strip_prefix(before.as_str()) {
-            Some(new) if !new.is_empty() && !new.ends_with(REPLACEMENT) => {
-                let new = new.to_owned();
-                self.context = self.emitted;
-                self.emitted = self.ids.len();
-                Ok(new)
-            }
-            _ => Ok(String::new()),
+        // Such a token changes nothing, also not within a character.
+        if !tokenizer.has_text(id) {
+            return Ok(String::new());
         }
+        self.window.push(id);
+        let before = tokenizer.decode(&self.window[..self.emitted])?;
+        self.held = after(tokenizer.decode(&self.window)?, &before);
+        if self.held.is_empty() || self.held.ends_with(REPLACEMENT) || tokenizer.may_change_bytes_before(id) {
+            return Ok(String::new());
+        }
+        self.window.drain(..self.emitted);
+        self.emitted = self.window.len();
+        Ok(std::mem::take(&mut self.held))
+    }
+
+    /// The text held back, if it has no incomplete character.
+    pub(crate) fn complete_held(&self) -> &str {
+        if self.held.ends_with(REPLACEMENT) { "" } else { &self.held }
     }
 
     /// Returns the text held back. Incomplete characters become replacement characters.
-    pub fn finish(&self, tokenizer: &Tokenizer) -> Result<String> {
-        let before = tokenizer.decode(&self.ids[self.context..self.emitted])?;
-        let now = tokenizer.decode(&self.ids[self.context..])?;
-        Ok(now.strip_prefix(before.as_str()).unwrap_or_default().to_owned())
+    pub fn finish(&self, _: &Tokenizer) -> Result<String> {
+        Ok(self.held.clone())
+    }
+}
+
+impl Tokenizer {
+    /// What `completion` adds to the text of the last tokens of `prompt`: all pieces of a [`Detokenizer`] together.
+    pub(crate) fn decode_continued(&self, prompt: &[u32], completion: &[u32]) -> Result<String> {
+        Ok(after(self.decode(&[prompt, completion].concat())?, &self.decode(prompt)?))
+    }
+}
+
+/// What follows `before` in `text`. If `before` ends within a character, that character follows.
+fn after(text: String, before: &str) -> String {
+    if before.is_empty() {
+        return text;
+    }
+    let whole = before.trim_end_matches(REPLACEMENT);
+    match text.strip_prefix(before).or_else(|| text.strip_prefix(whole)) {
+        Some(rest) => rest.to_owned(),
+        None => {
+            let common = text.char_indices().zip(before.chars()).find(|((_, a), b)| a != b);
+            common.map_or_else(String::new, |((at, _), _)| text[at..].to_owned())
+        }
     }
 }

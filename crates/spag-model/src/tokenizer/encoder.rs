@@ -53,6 +53,21 @@ impl Encoder {
         self.special.get(&id).cloned().or_else(|| self.plain.id_to_token(id))
     }
 
+    /// Whether decoding looks at a token at all: not if it is special or beyond the vocabulary.
+    pub(super) fn has_text(&self, id: u32) -> bool {
+        !self.special.contains_key(&id) && self.plain.id_to_token(id).is_some()
+    }
+
+    /// Whether a token is a byte of a run that the pipeline decodes as a whole: without a valid character at its end, all
+    /// bytes of the run are replaced.
+    pub(super) fn is_byte_of_run(&self, id: u32) -> bool {
+        let is_byte = |token: String| {
+            let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+            digits.is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
+        };
+        self.pieces.is_none() && self.plain.id_to_token(id).is_some_and(is_byte)
+    }
+
     pub(super) fn encode(&self, text: &str, special: SpecialTokens) -> tokenizers::Result<Vec<u32>> {
         // Usually no special token occurs, and the second pipeline is never made.
         let occurs = || !self.is_literal || self.special.values().any(|token| text.contains(token));

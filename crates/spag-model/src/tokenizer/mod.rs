@@ -136,6 +136,17 @@ impl Tokenizer {
             .map_err(|e| self.failed("decode", e.to_string()))
     }
 
+    /// Whether a token can have text. If not, decoding skips it.
+    pub(crate) fn has_text(&self, id: u32) -> bool {
+        self.encoder.has_text(id)
+    }
+
+    /// Whether the text of a last token `id`, and of the bytes before it, depends on the next token, even if all characters
+    /// are complete.
+    fn may_change_bytes_before(&self, id: u32) -> bool {
+        self.encoder.is_byte_of_run(id)
+    }
+
     fn failed(&self, action: &'static str, reason: String) -> Error {
         Error::Encoding { path: self.path.clone(), action, reason: quote(&reason) }
     }

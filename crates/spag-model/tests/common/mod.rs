@@ -37,8 +37,11 @@ pub(crate) fn engine_config(page_size: usize) -> EngineConfig {
 /// The fixture's prompts, each with its own seed.
 pub(crate) fn requests(config: &GenerationConfig) -> Vec<Request> {
     let config = Arc::new(config.clone());
-    let request =
-        |(i, case): (usize, Case)| Request { prompt: case.prompt, seed: 1000 + i as u64, config: config.clone() };
+    let request = |(i, case): (usize, Case)| Request {
+        prompt: case.prompt.into(),
+        seed: 1000 + i as u64,
+        config: config.clone(),
+    };
     cases().into_iter().enumerate().map(request).collect()
 }
 

@@ -65,7 +65,7 @@ fn answers(checkpoint: &Arc<Checkpoint>, probes: &[Probe], sampling: Sampling, s
     let setting = EngineConfig::new(checkpoint.model.config(), SLOTS, MemoryBudget::host());
     let mut engine = Engine::new(checkpoint, setting)?;
     let request = |(i, probe): (usize, &Probe)| Request {
-        prompt: probe.prompt.clone(),
+        prompt: probe.prompt.clone().into(),
         seed: game_seed(seed, i),
         config: config.clone(),
     };

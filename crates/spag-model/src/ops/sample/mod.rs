@@ -1,10 +1,11 @@
-//! Samples one token from each row of logits, with its log-probabilities.
+//! Samples one token from each row of logits, with its log-probabilities, or scores a given one.
 //!
 //! The caller supplies one uniform number per row, so that a sample depends on its row alone. The number is looked up in
 //! the cumulative distribution: in vocabulary order if the distribution is unrestricted, else in order of likelihood.
 
 mod device;
 mod row;
+mod score;
 
 use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::cpu;
 use crate::error::Error;
 use crate::kernels;
+
+pub use score::{MAX_TOP, ScoreParams, TokenLogProb, score, scored_rows};
 
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Sampling on the CPU, one row at a time.
 
-use super::{SampleError, SampleParams, SampledToken, Sampling};
+use super::{SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb};
 use crate::ops::simd;
 
 /// Weights are summed in blocks of this many, so that a lookup takes two short searches.
@@ -13,17 +13,7 @@ pub(super) fn sample(
     weights: &mut Vec<f32>,
 ) -> Result<SampledToken, SampleError> {
     let banned = params.banned.as_slice();
-    let (top, sum) = simd::vectorized(
-        #[inline(always)]
-        || {
-            let top = simd::max(logits);
-            (top, simd::sum_of(logits, |logit| simd::exp(logit - top)))
-        },
-    );
-    let log_sum = top + sum.ln();
-    if !log_sum.is_finite() {
-        return Err(SampleError::NotFinite);
-    }
+    let (top, log_sum) = log_sum_exp(logits)?;
     let chosen = |token: usize, sampling_log_prob: f32| SampledToken {
         token: token as u32,
         model_log_prob: logits[token] - log_sum,
@@ -89,6 +79,47 @@ pub(super) fn sample(
     let index = draw(likelihoods.iter().copied(), uniform * total).map_or(0, |(index, _)| index);
     let (token, logit) = candidates[index];
     Ok(chosen(token, (logit - top) * inverse - (total as f32).ln()))
+}
+
+/// The largest logit, and the logarithm of the sum of all exponentials.
+fn log_sum_exp(logits: &[f32]) -> Result<(f32, f32), SampleError> {
+    let (top, sum) = simd::vectorized(
+        #[inline(always)]
+        || {
+            let top = simd::max(logits);
+            (top, simd::sum_of(logits, |logit| simd::exp(logit - top)))
+        },
+    );
+    let log_sum = top + sum.ln();
+    if log_sum.is_finite() { Ok((top, log_sum)) } else { Err(SampleError::NotFinite) }
+}
+
+/// The log-probability of a token, and the most likely ones.
+pub(super) fn score(logits: &[f32], params: &ScoreParams) -> Result<TokenLogProb, SampleError> {
+    let (_, log_sum) = log_sum_exp(logits)?;
+    let log_prob = |token: u32| logits[token as usize] - log_sum;
+    let top = most_likely(logits, params.top).into_iter().map(|token| (token, log_prob(token))).collect();
+    Ok(TokenLogProb { token: params.token, log_prob: log_prob(params.token), top })
+}
+
+/// The `count` tokens with the largest logits, the largest first, ties by id.
+fn most_likely(logits: &[f32], count: usize) -> Vec<u32> {
+    let mut best: Vec<u32> = Vec::with_capacity(count + 1);
+    if count == 0 {
+        return best;
+    }
+    let mut least = f32::NEG_INFINITY;
+    for (token, logit) in logits.iter().enumerate() {
+        // Few tokens get past this, and later tokens lose ties.
+        if best.len() == count && *logit <= least {
+            continue;
+        }
+        let at = best.partition_point(|other| logits[*other as usize] >= *logit);
+        best.insert(at, token as u32);
+        best.truncate(count);
+        least = best.last().map_or(least, |last| logits[*last as usize]);
+    }
+    best
 }
 
 /// The first index at which the running sum exceeds `target`, and the rest of `target` there.

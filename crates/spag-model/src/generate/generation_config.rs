@@ -1,0 +1,146 @@
+//! Settings of requests.
+
+use std::ops::Range;
+
+use super::request_error::RequestError;
+use super::text::CompletionText;
+use crate::error::Error;
+use crate::ops::sample::{MAX_TOP, Sampling};
+use crate::tokenizer::SpecialTokens;
+
+/// Generation settings of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GenerationConfig {
+    /// Maximum number of generated tokens. 0 if only log-probabilities of the prompt are asked for.
+    pub max_new_tokens: usize,
+    /// Tokens that would end a completion are banned before this many tokens.
+    pub min_new_tokens: usize,
+    /// The sampling strategy.
+    pub sampling: Sampling,
+    /// Tokens that end a completion, in addition to EOS.
+    pub stop_tokens: Vec<u32>,
+    /// Strings that end a completion. The text ends before the first occurrence.
+    pub stop_strings: Vec<String>,
+    /// Whether EOS ends a completion.
+    pub eos: EosRule,
+    /// What happens to a prompt that is too long.
+    pub overflow: Overflow,
+    /// What the texts of special tokens are in a prompt that is a text.
+    pub special_tokens: SpecialTokens,
+    /// What the text is decoded from. Stop strings are searched in this text.
+    pub text: CompletionText,
+    /// Log-probabilities beside those of the generated tokens.
+    pub log_probs: LogProbs,
+    /// What is reported before the completion.
+    pub stream: Streamed,
+}
+
+impl Default for GenerationConfig {
+    /// Up to 256 greedy tokens, as in the paper's evaluation.
+    fn default() -> Self {
+        Self {
+            max_new_tokens: 256,
+            min_new_tokens: 0,
+            sampling: Sampling::Greedy,
+            stop_tokens: Vec::new(),
+            stop_strings: Vec::new(),
+            eos: EosRule::default(),
+            overflow: Overflow::default(),
+            special_tokens: SpecialTokens::default(),
+            text: CompletionText::default(),
+            log_probs: LogProbs::default(),
+            stream: Streamed::default(),
+        }
+    }
+}
+
+impl GenerationConfig {
+    /// Rejects invalid settings.
+    ///
+    /// # Errors
+    /// [`RequestError::Setting`] naming the setting.
+    pub fn check(&self) -> Result<(), RequestError> {
+        let wrong = |what: String| Err(RequestError::Setting(what));
+        self.sampling.check().map_err(|e| match e {
+            Error::Generation(what) => RequestError::Setting(what),
+            other => RequestError::Setting(other.to_string()),
+        })?;
+        if self.max_new_tokens == 0 && self.log_probs.prompt.is_none() {
+            return wrong(
+                "max_new_tokens must be at least 1, or log-probabilities of the prompt must be asked for".into(),
+            );
+        }
+        if self.stop_strings.iter().any(String::is_empty) {
+            return wrong("a stop string is empty; it would end every completion at once".into());
+        }
+        if self.log_probs.top > LogProbs::MAX_TOP {
+            let (top, most) = (self.log_probs.top, LogProbs::MAX_TOP);
+            return wrong(format!("log-probabilities of {top} tokens a position are too many; ask for {most} at most"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether an EOS token ends a completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EosRule {
+    /// It does.
+    #[default]
+    Ends,
+    /// It is a token like any other, whose text is empty.
+    Ignored,
+}
+
+/// What happens to a prompt that leaves no room for `max_new_tokens`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// It loses its first tokens.
+    #[default]
+    TruncateLeft,
+    /// The request is refused.
+    Refuse,
+}
+
+/// What is reported of a request before its completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Streamed {
+    /// Nothing: the only event is the last one. Costs nothing while tokens are generated.
+    #[default]
+    No,
+    /// Log-probabilities of the prompt if they are asked for, and each token with the text that became certain.
+    Text,
+}
+
+/// Log-probabilities of a request, under softmax of the unmodified logits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogProbs {
+    /// The tokens of the prompt whose log-probabilities are reported.
+    pub prompt: Option<PromptRange>,
+    /// The most likely tokens reported at each position, generated or of the prompt, beside the token there. From 0 to
+    /// [`LogProbs::MAX_TOP`].
+    pub top: usize,
+}
+
+impl LogProbs {
+    /// The largest [`LogProbs::top`].
+    pub const MAX_TOP: usize = MAX_TOP;
+}
+
+/// Positions of a prompt after truncation. BOS, if there is one, is at position 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PromptRange {
+    /// All.
+    All,
+    /// These, as far as the prompt has them.
+    Positions(Range<usize>),
+}
+
+impl PromptRange {
+    /// The positions of a prompt of `length` tokens.
+    pub(super) fn within(&self, length: usize) -> Range<usize> {
+        match self {
+            Self::All => 0..length,
+            Self::Positions(range) => range.start.min(length)..range.end.clamp(range.start.min(length), length),
+        }
+    }
+}
