@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use spag_model::{
-    Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, Model, PrefixSharing,
-    Request, Sampling,
+    Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, LogProbs, Model,
+    PrefixSharing, PromptRange, Request, Sampling,
 };
 
 use crate::Place;
@@ -38,8 +38,15 @@ pub fn check(place: &Place, fixtures: &Path) {
     let sampled = Sampling::Random { temperature: 1.2, top_k: Some(400), top_p: Some(0.98) };
     let mut requests = Vec::new();
     for (sampling, seed) in [(Sampling::Greedy, 1), (Sampling::at_temperature(1.2), 2), (sampled, 3)] {
-        let config =
-            GenerationConfig { max_new_tokens: TOKENS, min_new_tokens: 2, sampling, ..GenerationConfig::default() };
+        // Prompts whose log-probabilities are asked for are not taken from the cache.
+        let prompt = (seed == 2).then_some(PromptRange::All);
+        let config = GenerationConfig {
+            max_new_tokens: TOKENS,
+            min_new_tokens: 2,
+            sampling,
+            log_probs: LogProbs { prompt, top: 3 },
+            ..GenerationConfig::default()
+        };
         let config = Arc::new(config);
         // A common prefix longer than a page with different ends, and a prompt of one token.
         for prompt in [format!("{}{seed}", cases[6].prompt), cases[24].prompt.clone()] {
@@ -69,7 +76,19 @@ pub fn check(place: &Place, fixtures: &Path) {
         for (got, want) in pairs.chain(got.sampling_log_probs.iter().zip(&want.sampling_log_probs)) {
             assert!((got - want).abs() < LOG_PROB_TOLERANCE, "{got}, not {want}");
         }
+        let (got, want) = (reported(got), reported(want));
+        assert_eq!(got.len(), want.len());
+        for (got, want) in got.iter().zip(&want) {
+            assert!((got - want).abs() < LOG_PROB_TOLERANCE, "{got}, not {want}");
+        }
     }
+}
+
+/// The log-probabilities of a prompt, and those of the most likely tokens everywhere.
+fn reported(completion: &Completion) -> Vec<f32> {
+    let prompt = completion.prompt_log_probs.iter().flatten().flatten();
+    let prompt = prompt.flat_map(|one| one.top.iter().map(|(_, log_prob)| *log_prob).chain([one.log_prob]));
+    prompt.chain(completion.top_log_probs.iter().flatten().map(|(_, log_prob)| *log_prob)).collect()
 }
 
 /// A copy of the model on the place's device.

@@ -52,11 +52,11 @@ pub use config::{Architecture, Biases, HeadNorm, ModelConfig, OutputHead, Positi
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};
 pub use generate::{
-    Completion, CompletionText, Engine, EngineConfig, EosRule, Event, FinishReason, Generate, GenerationConfig,
-    GenerationStats, GenerationTimes, LogProbs, MemoryBudget, Overflow, PrefixSharing, Prompt, PromptRange, Request,
-    RequestError, RequestId, Streamed, TokenEvent,
+    Completion, CompletionText, Engine, EngineConfig, EngineLoad, EosRule, Event, FinishReason, Generate,
+    GenerationConfig, GenerationStats, GenerationTimes, LogProbs, MemoryBudget, Overflow, PrefixSharing, Prompt,
+    PromptRange, Request, RequestError, RequestId, Streamed, TokenEvent,
 };
-pub use memory::{GenerationMemory, GenerationMemorySettings, TooLittleMemory};
+pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs, TooLittleMemory};
 pub use model::{Activations, Forward, Model, Network, SavedElements};
 pub use ops::sample::{Sampling, TokenLogProb};
 pub use packed::{PackedBatch, Targets};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 use spag_io::{escape, format_gib, gib};
-use spag_model::{EngineConfig, GenerationMemory, GenerationMemorySettings, ModelConfig};
+use spag_model::{EngineConfig, GenerationMemory, GenerationMemorySettings, ModelConfig, PromptLogProbs};
 use spag_train::{Placement, PlannedRun, RankMemory, ShardingPlan};
 
 use super::hardware::{Assumptions, Figures};
@@ -97,6 +97,7 @@ impl Report<'_> {
             cached_tokens: games.saturating_mul(self.settings.max_length),
             running: games,
             step_tokens: EngineConfig::DEFAULT_STEP_TOKENS,
+            prompt_log_probs: PromptLogProbs::None,
         };
         let none = GenerationMemory::new(self.model, &settings(0));
         let one = GenerationMemory::new(self.model, &settings(1));

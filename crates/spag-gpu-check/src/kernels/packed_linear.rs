@@ -1,5 +1,5 @@
 use candle_core::DType;
-use spag_model::ops::packed_linear::{PackedWeight, forward};
+use spag_model::ops::packed_linear::{PackedWeight, forward, forward_f32};
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};
@@ -17,6 +17,9 @@ pub(super) fn check(place: &Place) {
             let (hx, hweight, hresidual) = (here(&x), here(&weight), here(&residual));
             let there = place.run(|| PackedWeight::new(&hweight)).unwrap();
             assert_eq!((there.inputs(), there.outputs()), (packed.inputs(), packed.outputs()));
+            let y = place.run(|| forward_f32(&hx, &there)).unwrap();
+            assert_eq!(y.dtype(), DType::F32);
+            close(&y, &forward(&x, &packed, None).unwrap(), tolerance(dtype), "y in f32");
             for around in [None, Some((&hresidual, &residual))] {
                 let y = place.run(|| forward(&hx, &there, around.map(|a| a.0))).unwrap();
                 close(&y, &forward(&x, &packed, around.map(|a| a.1)).unwrap(), tolerance(dtype), "y");

@@ -1,5 +1,7 @@
 use candle_core::{DType, Device, Tensor};
-use spag_model::ops::sample::{SampleError, SampleParams, SampledToken, Sampling, sample};
+use spag_model::ops::sample::{
+    MAX_TOP, SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb, sample, score,
+};
 
 use crate::Place;
 use crate::random::Random;
@@ -37,6 +39,7 @@ pub(super) fn check(place: &Place) {
             let logits = (random.tensor(&[params.len(), size]).unwrap() * sharpness).unwrap();
             let logits = logits.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
             compare(place, &logits, &params);
+            check_scores(place, &logits, &mut random);
         }
     }
     extreme_uniforms(place, &mut random);
@@ -96,6 +99,45 @@ fn check_sample(logits: &[f32], row: &SampleParams, choice: &SampledToken, what:
     close(choice.sampling_log_prob, (mass(token) / total).ln());
 }
 
+/// Scores of some rows, some of them twice, against the definition in f64 and the sampler's own log-probabilities.
+fn check_scores(place: &Place, logits: &Tensor, random: &mut Random) {
+    let (rows, size) = logits.dims2().unwrap();
+    let params = [0, 1, 3, MAX_TOP, 7].map(|top| {
+        let (row, token) = (random.below(rows), random.below(size) as u32);
+        ScoreParams { row, token, top }
+    });
+    let want = score(logits, &params).unwrap();
+    let values = logits.to_vec2::<f32>().unwrap();
+    for dtype in [DType::F32, DType::BF16] {
+        let here = place.put(logits, dtype).unwrap();
+        let got = place.run(|| score(&here, &params)).unwrap();
+        for ((got, want), params) in got.iter().zip(&want).zip(&params) {
+            let what = format!("{dtype:?}, {size} tokens, {params:?}: {got:?}, not {want:?}");
+            let (Ok(got), Ok(want)) = (got, want) else { panic!("{what}") };
+            let row = &values[params.row];
+            let all: f64 = row.iter().map(|logit| f64::from(*logit).exp()).sum();
+            let close = |token: u32, log_prob: f32| {
+                let want = f64::from(row[token as usize]) - all.ln();
+                assert!((f64::from(log_prob) - want).abs() < LOG_PROB_TOLERANCE, "{what}");
+            };
+            let tokens = |scored: &TokenLogProb| scored.top.iter().map(|(token, _)| *token).collect::<Vec<_>>();
+            assert_eq!((got.token, tokens(got)), (params.token, tokens(want)), "{what}");
+            assert_eq!(got.top.len(), params.top.min(size), "{what}");
+            close(got.token, got.log_prob);
+            got.top.iter().for_each(|(token, log_prob)| close(*token, *log_prob));
+        }
+        // The likeliest token's is the same float as that of a greedy sample.
+        let greedy = place.run(|| sample(&here, &vec![SampleParams::default(); rows])).unwrap();
+        for (row, choice) in greedy.into_iter().enumerate() {
+            let choice = choice.unwrap();
+            let params = [ScoreParams { row, token: choice.token, top: 1 }];
+            let scored = place.run(|| score(&here, &params)).unwrap().remove(0).unwrap();
+            assert_eq!(scored.top, [(choice.token, choice.model_log_prob)], "{dtype:?}");
+            assert_eq!(scored.log_prob.to_bits(), choice.model_log_prob.to_bits(), "{dtype:?}");
+        }
+    }
+}
+
 /// The smallest and the largest uniform number.
 fn extreme_uniforms(place: &Place, random: &mut Random) {
     let logits = (random.tensor(&[6, 700]).unwrap() * 4.0).unwrap();
@@ -120,6 +162,13 @@ fn non_finite(place: &Place) {
     let here = place.put(&logits, DType::F32).unwrap();
     let got = place.run(|| sample(&here, &params)).unwrap();
     assert_eq!(got, sample(&logits, &params).unwrap());
+    let params: Vec<ScoreParams> = (0..5).map(|row| ScoreParams { row, token: 0, top: 2 }).collect();
+    let scored = place.run(|| score(&here, &params)).unwrap();
+    for (row, scored) in scored.iter().enumerate() {
+        assert_eq!(scored.is_err(), row < 3, "row {row}: {scored:?}");
+    }
+    let infinite_last = scored[4].as_ref().map(|scored| scored.top.clone());
+    assert_eq!(infinite_last, Ok(vec![(0, 0.0), (1, -infinite)]));
     let refused = [
         SampleError::NotFinite,
         SampleError::NotFinite,

@@ -6,7 +6,7 @@ use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
 use crate::device::free_memory;
 use crate::error::{Error, Result};
-use crate::memory::{self, GenerationMemory, GenerationMemorySettings, available_memory};
+use crate::memory::{self, GenerationMemory, GenerationMemorySettings, PromptLogProbs, available_memory};
 use crate::model::Model;
 
 /// Whether requests reuse the KV cache of requests with the same prefix.
@@ -131,6 +131,8 @@ impl EngineConfig {
             cached_tokens: self.pages.saturating_mul(self.page_size),
             running,
             step_tokens: self.max_step_tokens.min(running.saturating_mul(self.max_length)),
+            // Any request may ask for them.
+            prompt_log_probs: PromptLogProbs::Computed,
         };
         let GenerationMemory { pages, block, logits, .. } = GenerationMemory::new(config, &settings);
         // A CPU packs the weights; kernels use them as they are.

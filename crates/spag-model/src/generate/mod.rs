@@ -7,6 +7,7 @@ mod generation_config;
 mod graphs;
 mod kv;
 mod model_runner;
+mod pass;
 mod prompt_scores;
 mod request;
 mod request_error;
@@ -16,7 +17,7 @@ mod stats;
 mod text;
 
 pub use config::{EngineConfig, MemoryBudget, PrefixSharing};
-pub use engine::Engine;
+pub use engine::{Engine, EngineLoad};
 pub use event::{Event, TokenEvent};
 pub use generation_config::{EosRule, GenerationConfig, LogProbs, Overflow, PromptRange, Streamed};
 pub use request::{Completion, FinishReason, Generate, Prompt, Request, RequestId};

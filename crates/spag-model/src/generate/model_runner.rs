@@ -284,7 +284,11 @@ impl ModelRunner {
         let mut all = Vec::with_capacity(scored.len());
         for chunk in scored.chunks(sample::scored_rows(self.vocabulary())) {
             let rows: Vec<u32> = chunk.iter().map(|params| params.row as u32).collect();
-            let logits = self.logits(embedding::forward(&rows, x)?)?;
+            let rows = embedding::forward(&rows, x)?;
+            let normed = rms_norm::forward(&rows, &self.norm, self.shape.eps)?;
+            recycle(rows)?;
+            let logits = packed_linear::forward_f32(&normed, &self.head)?;
+            recycle(normed)?;
             let within: Vec<ScoreParams> =
                 chunk.iter().enumerate().map(|(row, params)| ScoreParams { row, ..*params }).collect();
             all.extend(sample::score(&logits, &within)?);

@@ -153,12 +153,17 @@ impl Sequence {
         Some(scores.done().to_vec())
     }
 
-    /// The last token, if there is one, and the text that became certain with it.
-    pub(super) fn last_token(&mut self) -> Option<(TokenLogProb, String)> {
+    /// The last token, if there is one.
+    pub(super) fn last_token(&self) -> Option<TokenLogProb> {
         let token = *self.tokens[self.prompt..].last()?;
         let log_prob = *self.model_log_probs.last()?;
         let top = self.top_log_probs.last().cloned().unwrap_or_default();
-        Some((TokenLogProb { token, log_prob, top }, self.text.delta(&self.config)))
+        Some(TokenLogProb { token, log_prob, top })
+    }
+
+    /// The text that became certain since the last call, while the completion goes on.
+    pub(super) fn text_delta(&mut self) -> String {
+        self.text.delta(&self.config)
     }
 
     /// Builds the completion. Also returns the text that was not reported yet.

@@ -4,6 +4,7 @@ use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
 use crate::generate::EngineConfig;
 use crate::memory::weight_bytes;
+use crate::ops::sample::scored_rows;
 use crate::params::Layout;
 
 /// What the memory of an engine depends on, beside the model.
@@ -17,6 +18,17 @@ pub struct GenerationMemorySettings {
     pub running: usize,
     /// Prompt tokens of a forward pass, at most.
     pub step_tokens: usize,
+    /// Whether log-probabilities of prompts are asked for.
+    pub prompt_log_probs: PromptLogProbs,
+}
+
+/// Whether an engine computes log-probabilities of prompts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptLogProbs {
+    /// It may: a server.
+    Computed,
+    /// It does not: games.
+    None,
 }
 
 /// The peak memory of an engine, in bytes.
@@ -28,7 +40,7 @@ pub struct GenerationMemory {
     pub pages: u64,
     /// Temporary memory of a block.
     pub block: u64,
-    /// Logits of one row per request, f32.
+    /// Logits, f32: of one row per request, or of a chunk of a prompt whose log-probabilities are asked for.
     pub logits: u64,
 }
 
@@ -43,11 +55,17 @@ impl GenerationMemory {
         // Middle, its norm and the output; gate and up together, and the activated values. Attention's tensors are
         // smaller and freed by then.
         let row = (3 * d + 3 * f).max(2 * d + 2 * q + 2 * kv) * element;
+        // A chunk is freed before the rows of the requests are computed.
+        let scored = match settings.prompt_log_probs {
+            PromptLogProbs::Computed => scored_rows(model.vocab_size).min(settings.step_tokens),
+            PromptLogProbs::None => 0,
+        };
+        let logit_rows = settings.running.max(scored) as u64;
         Self {
             parameters: weight_bytes(&Layout::new(model), settings.dtype),
             pages: Self::per_token(config, settings.dtype).saturating_mul(settings.cached_tokens as u64),
             block: rows.saturating_mul(row),
-            logits: (settings.running as u64).saturating_mul(4 * model.vocab_size as u64),
+            logits: logit_rows.saturating_mul(4 * model.vocab_size as u64),
         }
     }
 
@@ -76,11 +94,15 @@ mod tests {
             cached_tokens: 64 * 2048,
             running: 64,
             step_tokens: 512,
+            prompt_log_probs: PromptLogProbs::None,
         };
         let memory = GenerationMemory::new(&config, &settings);
         assert_eq!(GenerationMemory::per_token(&config, WeightDtype::Bf16), 512 << 10);
         assert_eq!((memory.parameters, memory.pages), (13_476_831_232, 64 << 30));
         assert_eq!(memory.block, 576 * (3 * 4096 + 3 * 11_008) * 2);
         assert_eq!(memory.logits, 64 * 32_000 * 4);
+        // 2²² logits at a time.
+        let scoring = GenerationMemorySettings { prompt_log_probs: PromptLogProbs::Computed, ..settings };
+        assert_eq!(GenerationMemory::new(&config, &scoring), GenerationMemory { logits: 131 * 32_000 * 4, ..memory });
     }
 }

@@ -13,7 +13,7 @@ use crate::device::free_memory;
 use crate::error::{Error, Result};
 use crate::params::Layout;
 
-pub use generation::{GenerationMemory, GenerationMemorySettings};
+pub use generation::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 use host::available_with_swap;
 pub(crate) use host::{available_memory, total_memory};
 

@@ -94,6 +94,19 @@ pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>) -> Resul
     }
 }
 
+/// y = x·Wᵀ in f32 for every number format, for log-probabilities: bf16 would leave them two digits.
+///
+/// # Errors
+/// As [`forward`].
+pub fn forward_f32(x: &Tensor, w: &PackedWeight) -> Result<Tensor> {
+    match (&w.0, kernels::of(x.device())?) {
+        (Packing::Rows(rows), Some(kernels)) if x.dims2()?.1 == w.inputs() => {
+            matmul::launch_linear(&*kernels, x, rows, DType::F32)
+        }
+        _ => forward(x, w, None),
+    }
+}
+
 fn on_host<T: Element>(x: &Tensor, panels: &Panels<T>, residual: Option<&Tensor>) -> Result<Tensor> {
     if kernels::of(x.device())?.is_some() {
         bail!("packed linear: the weight was packed for the CPU");

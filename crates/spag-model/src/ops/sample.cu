@@ -1,4 +1,4 @@
-// Samples one token from each row of logits; the GPU version of sample/row.rs. One block per row.
+// Samples one token from each row of logits, or scores given ones; the GPU version of sample/row.rs. One block per row.
 //
 // Weights are fixed-point numbers in units of 2⁻⁴⁰ of the most likely token's weight, so that sums do not depend on the
 // order of addition. Top-k and top-p need no sort: they need positions in the order of likelihood (the k-th token, the
@@ -226,6 +226,14 @@ __device__ __forceinline__ wide find(const Row<T>& row, Range range, wide target
   return shared.found;
 }
 
+// The logarithm of the sum of all exponentials; `top` is the largest logit.
+template <class T>
+__device__ __forceinline__ float log_sum_exp(const Row<T>& row, float top, Shared& shared) {
+  float sum = 0;
+  row.each([&](unsigned, float logit) { sum += expf(logit - top); });
+  return top + logf(block_sum(sum, shared.floats));
+}
+
 // logits [rows, size]; settings as above, followed by the banned tokens; out [rows, 4]: token, ln p under the model, ln
 // p under the sampling distribution, status.
 template <class T>
@@ -244,9 +252,7 @@ __device__ __forceinline__ void sample(const T* logits, const unsigned* settings
   });
   top = block_max(top, shared.floats);
   best = block_largest(best, shared);
-  float sum = 0;
-  row.each([&](unsigned, float logit) { sum += expf(logit - top); });
-  const float log_sum = top + logf(block_sum(sum, shared.floats));
+  const float log_sum = log_sum_exp(row, top, shared);
   row.top = best == 0 ? 0.0f : logit_of(best);
 
   unsigned outcome = CHOSEN, token = token_of(best);
@@ -290,11 +296,47 @@ __device__ __forceinline__ void sample(const T* logits, const unsigned* settings
   }
 }
 
+// logits [rows, size]; params: a row and a token per block; out [blocks, 2 + 2·most]: status and ln p of the token, then
+// the `most` likeliest tokens with their ln p. A pass over the row finds each of them.
+template <class T>
+__device__ __forceinline__ void score(const T* logits, const unsigned* params, unsigned* out, unsigned size,
+                                      unsigned most) {
+  DYNAMIC_SHARED(Shared, all_shared);
+  Shared& shared = *all_shared;
+  const unsigned at = params[2 * blockIdx.x], token = params[2 * blockIdx.x + 1];
+  const Row<T> row{logits + size_t(at) * size, size, params, 0, 0, 1};
+  unsigned* result = out + size_t(blockIdx.x) * (2 + 2 * most);
+  float top = -INFINITY;
+  row.each([&](unsigned, float logit) { top = fmaxf(top, logit); });
+  top = block_max(top, shared.floats);
+  const float log_sum = log_sum_exp(row, top, shared);
+  if (threadIdx.x == 0) {
+    result[0] = isfinite(log_sum) ? CHOSEN : UNSOUND;
+    result[1] = __float_as_uint(to_float(row.logits[token]) - log_sum);
+  }
+  wide last = ~wide(0);
+  for (unsigned i = 0; i < most; ++i) {
+    wide best = 0;
+    row.each([&](unsigned other, float logit) {
+      const wide key = key_of(logit, other);
+      if (key < last && key > best) best = key;
+    });
+    last = block_largest(best, shared);
+    if (threadIdx.x == 0) {
+      result[2 + 2 * i] = token_of(last);
+      result[3 + 2 * i] = __float_as_uint(logit_of(last) - log_sum);
+    }
+  }
+}
+
 }  // namespace
 
 #define EXPORT_FOR(T, suffix)                                                                              \
   EXPORT_BOUNDS(sample_##suffix, THREADS, 2,                                                               \
                 (const T* logits, const unsigned* settings, unsigned* out, unsigned size),                 \
-                sample<T>(logits, settings, out, size))
+                sample<T>(logits, settings, out, size))                                                    \
+  EXPORT_BOUNDS(score_##suffix, THREADS, 2,                                                                \
+                (const T* logits, const unsigned* params, unsigned* out, unsigned size, unsigned most),    \
+                score<T>(logits, params, out, size, most))
 EXPORT_FOR(float, f32)
 EXPORT_FOR(bf16, bf16)

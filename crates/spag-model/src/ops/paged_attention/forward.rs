@@ -218,7 +218,12 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
         for (i, row) in group.rows.iter().enumerate() {
             sum(i, 1, row, own(row), row.seen, initial);
             let at = (group.first + i) * out_width + head * dim;
-            // SAFETY: row i of the output belongs to this task.
+            // SAFETY: row i of the output belongs to this task, here and below.
+            let is_finite = unsafe { std::slice::from_raw_parts(out.at(at), dim) }.iter().all(|o| o.is_finite());
+            if !is_finite && group.rows.len() > 1 {
+                // A value that only later rows see may be infinite, and zero times that is not zero.
+                sum(i, 1, row, first_page(row)..row.pages.len(), row.seen, Output::Overwrite);
+            }
             for o in unsafe { std::slice::from_raw_parts_mut(out.at(at), dim) } {
                 *o *= inverse[i];
             }

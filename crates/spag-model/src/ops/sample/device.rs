@@ -1,8 +1,8 @@
-//! Sampling with the kernel of `sample.cu`.
+//! Sampling and scoring with the kernels of `sample.cu`.
 
 use candle_core::{DType, Result, Tensor, bail};
 
-use super::{SampleError, SampleParams, SampledToken, Sampling};
+use super::{SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb};
 use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
 
 const MODULE: Module = module!("sample");
@@ -47,6 +47,40 @@ pub(super) fn sample(
             [_, _, _, 1] => Ok(Err(SampleError::NotFinite)),
             [_, _, _, 2] => Ok(Err(SampleError::NoneAllowed)),
             _ => bail!("sampling: the device returned {row:?}"),
+        })
+        .collect()
+}
+
+/// Takes one upload (rows and tokens) and one download (log-probabilities).
+pub(super) fn score(
+    kernels: &dyn Kernels,
+    logits: &Tensor,
+    params: &[ScoreParams],
+) -> Result<Vec<std::result::Result<TokenLogProb, SampleError>>> {
+    let size = logits.dim(1)?;
+    let most = params.iter().map(|params| params.top).max().unwrap_or(0).min(size);
+    let rows: Vec<u32> = params.iter().flat_map(|params| [params.row as u32, params.token]).collect();
+    let length = rows.len();
+    let rows = Tensor::from_vec(rows, length, logits.device())?;
+    let out = kernels.empty(&[params.len(), 2 + 2 * most], DType::U32)?;
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("score_{}", suffix(logits.dtype())?),
+        grid: [params.len() as u32, 1, 1],
+        block: THREADS,
+        shared_bytes: SHARED_BYTES,
+        args: &[Arg::In(logits), Arg::In(&rows), Arg::Out(&out), Arg::U32(size as u32), Arg::U32(most as u32)],
+    })?;
+    let results = out.to_vec2::<u32>()?.into_iter().zip(params);
+    results
+        .map(|(row, ScoreParams { token, top, .. })| match row[..] {
+            [0, log_prob, ref likely @ ..] => {
+                let likely = likely.chunks_exact(2).take(*top);
+                let top = likely.map(|pair| (pair[0], f32::from_bits(pair[1]))).collect();
+                Ok(Ok(TokenLogProb { token: *token, log_prob: f32::from_bits(log_prob), top }))
+            }
+            [1, ..] => Ok(Err(SampleError::NotFinite)),
+            _ => bail!("scoring: the device returned {row:?}"),
         })
         .collect()
 }

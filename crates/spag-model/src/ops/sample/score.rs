@@ -1,9 +1,9 @@
 //! Log-probabilities of given tokens, with the most likely ones beside them.
 
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::{SampleError, row};
+use super::{SampleError, device, row};
 use crate::kernels;
 use crate::ops::cpu;
 
@@ -56,8 +56,8 @@ pub fn score(logits: &Tensor, params: &[ScoreParams]) -> Result<Vec<std::result:
     if params.is_empty() {
         return Ok(Vec::new());
     }
-    if kernels::of(logits.device())?.is_some() {
-        return score(&logits.to_dtype(DType::F32)?.to_device(&Device::Cpu)?, params);
+    if let Some(kernels) = kernels::of(logits.device())? {
+        return device::score(&*kernels, logits, params);
     }
     cpu::read(logits, |logits| {
         let scored = params.par_iter().map(|params| row::score(&logits[params.row * size..][..size], params));
