@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use common::{cases, checkpoint, config, engine_config, requests, run};
 use spag_model::{
-    Detokenizer, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, PackedBatch, PrefixSharing, Request,
-    Sampling, SpecialTokens, Targets,
+    Checkpoint, Detokenizer, Engine, EngineConfig, FinishReason, Generate, GenerationConfig, Model, PackedBatch,
+    PrefixSharing, Request, Sampling, SpecialTokens, Targets,
 };
 
 #[test]
@@ -139,6 +139,27 @@ fn impossible_requests_are_rejected_with_the_reason() {
         EngineConfig { max_running: 0, ..engine_config(16) },
     ] {
         assert!(Engine::new(&checkpoint, wrong).is_err(), "{wrong:?}");
+    }
+}
+
+/// Engines pack the output head in its own memory, but not in that of a clone. The vocabulary fills whole panels.
+#[test]
+fn engines_leave_the_weights_of_clones_as_they_are() {
+    for tied in [true, false] {
+        let config = checkpoint().model.config().with("vocab_size", 1024).unwrap();
+        let config = config.with("tie_word_embeddings", tied).unwrap();
+        let model = Model::init(&config, 3).unwrap();
+        let tokenizer = checkpoint().tokenizer.clone();
+        let shared = Checkpoint { model, tokenizer };
+        let rows = || shared.model.logits(&PackedBatch::new([&[1, 2, 3][..]]), &[2]).unwrap().to_vec2::<f32>().unwrap();
+        let before = rows();
+        let limits = GenerationConfig { max_new_tokens: 4, ..GenerationConfig::default() };
+        let request = || vec![Request { prompt: "a horse".into(), seed: 0, config: Arc::new(limits.clone()) }];
+        let mut clone = Engine::from_checkpoint(shared.clone(), engine_config(16)).unwrap();
+        let expected = clone.generate(request()).unwrap();
+        assert_eq!(rows(), before, "tied: {tied}");
+        let mut last = Engine::from_checkpoint(shared, engine_config(16)).unwrap();
+        assert_eq!(last.generate(request()).unwrap(), expected, "tied: {tied}");
     }
 }
 

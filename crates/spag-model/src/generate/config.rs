@@ -24,7 +24,7 @@ pub enum PrefixSharing {
 pub(super) enum Weights {
     /// It packs a copy of them.
     Copied,
-    /// It packs them one layer after the other and frees the layers.
+    /// It packs them one layer after the other and frees the layers; the output head in its own memory.
     Taken,
 }
 
@@ -139,7 +139,7 @@ impl EngineConfig {
         let weights = match weights {
             _ if !device.is_cpu() => 0,
             Weights::Copied => memory::weight_bytes(parameters.layout(), parameters.dtype()),
-            Weights::Taken => memory::largest_layer_bytes(parameters.layout(), parameters.dtype()),
+            Weights::Taken => memory::packing_bytes(&config.architecture, parameters.layout(), parameters.dtype()),
         };
         let needed = [block, logits, weights].into_iter().fold(pages, u64::saturating_add);
         let what = || {

@@ -77,7 +77,8 @@ impl Engine {
     }
 
     /// Creates an engine from a checkpoint. On a CPU the weights are packed layer by layer, and each layer is freed when it
-    /// is packed, unless a clone of the checkpoint still has it.
+    /// is packed, unless a clone of the checkpoint still has it. Tensors that were taken from the parameters of the
+    /// checkpoint must not be used afterwards: they may be empty.
     ///
     /// # Errors
     /// As [`Engine::new`].

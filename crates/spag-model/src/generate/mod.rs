@@ -5,6 +5,7 @@ mod engine;
 mod event;
 mod generation_config;
 mod graphs;
+mod head;
 mod kv;
 mod model_runner;
 mod pass;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use candle_core::{DType, Device, Tensor};
 
 use super::graphs::{GraphCache, Inputs};
+use super::head::Head;
 use super::kv::KvCache;
 use crate::error::{Error, Result};
 use crate::kernels;
@@ -103,7 +104,7 @@ pub(super) struct ModelRunner {
     device: Device,
     blocks: Vec<Block>,
     norm: Tensor,
-    head: PackedWeight,
+    head: Head,
     shape: AttentionShape,
     pool: Arc<Pool>,
     graphs: GraphCache,
@@ -204,7 +205,7 @@ impl ModelRunner {
             model.release(layer)?;
         }
         let norm = alone(&model.part(layers + 1, Part::FinalNorm)?)?;
-        let head = PackedWeight::new(&model.head()?)?;
+        let head = Head::new(&model)?;
         model.release(layers + 1)?;
         let embedding = if is_tied { Embedding::Head } else { Embedding::Table(model.stored(0, Part::Embedding)?) };
         Ok(Self {
@@ -250,7 +251,7 @@ impl ModelRunner {
         let inputs = Inputs {
             x: match &self.embedding {
                 Embedding::Table(table) => embedding::forward(ids, table)?,
-                Embedding::Head => packed_linear::rows(ids, &self.head)?,
+                Embedding::Head => self.head.rows(ids)?,
             },
             positions: self.positions(spans)?,
             plan: cache.plan(spans)?,
@@ -320,7 +321,7 @@ impl ModelRunner {
     fn logits(&self, rows: Tensor) -> candle_core::Result<Tensor> {
         let normed = rms_norm::forward(&rows, &self.norm, self.shape.eps)?;
         recycle(rows)?;
-        let logits = packed_linear::forward(&normed, &self.head, None)?;
+        let logits = self.head.forward(&normed)?;
         recycle(normed)?;
         Ok(logits)
     }

@@ -75,6 +75,22 @@ fn in_place<R>(tensor: &Tensor, f: impl FnOnce(&mut CpuStorage, Range<usize>) ->
     }
 }
 
+/// Takes the memory of a contiguous f32 CPU tensor, in which its values are the range. Other views of it become empty.
+pub(crate) fn take(tensor: &Tensor) -> Result<(Vec<f32>, Range<usize>)> {
+    in_place(tensor, |storage, range| match storage {
+        CpuStorage::F32(values) => Ok((std::mem::take(values), range)),
+        _ => bail!("expected f32 values to take"),
+    })
+}
+
+/// As [`take`], of a bf16 tensor.
+pub(crate) fn take_bf16(tensor: &Tensor) -> Result<(Vec<bf16>, Range<usize>)> {
+    in_place(tensor, |storage, range| match storage {
+        CpuStorage::BF16(values) => Ok((std::mem::take(values), range)),
+        _ => bail!("expected bf16 values to take"),
+    })
+}
+
 /// Calls `f` with the values of a contiguous bf16 CPU tensor.
 pub(crate) fn read_bf16<R>(tensor: &Tensor, f: impl FnOnce(&[bf16]) -> Result<R>) -> Result<R> {
     let (storage, layout) = tensor.storage_and_layout();

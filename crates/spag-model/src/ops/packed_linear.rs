@@ -37,6 +37,33 @@ impl PackedWeight {
         }))
     }
 
+    /// As [`PackedWeight::new`], in the memory of `weight` on a CPU if its rows fill whole panels. All other views of that
+    /// memory become empty.
+    ///
+    /// # Errors
+    /// As [`PackedWeight::new`].
+    pub(crate) fn in_place(weight: &Tensor) -> Result<Self> {
+        let extents @ (outputs, _) = weight.dims2()?;
+        if kernels::of(weight.device())?.is_some() || !Self::fits_in_place(outputs) {
+            return Self::new(weight);
+        }
+        Ok(Self(match weight.dtype() {
+            DType::BF16 => {
+                let (values, range) = cpu::take_bf16(weight)?;
+                Packing::Narrow(Panels::pack_in_place(extents, values, range.start))
+            }
+            _ => {
+                let (values, range) = cpu::take(weight)?;
+                Packing::Wide(Panels::pack_in_place(extents, values, range.start))
+            }
+        }))
+    }
+
+    /// Whether a weight of `outputs` rows can be packed in its own memory.
+    pub(crate) fn fits_in_place(outputs: usize) -> bool {
+        Panels::<f32>::fit_in_place(outputs)
+    }
+
     /// Input size.
     pub fn inputs(&self) -> usize {
         match &self.0 {

@@ -3,6 +3,7 @@
 use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
+use super::product::Element;
 use super::{cpu, pool, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, module, suffix};
 
@@ -60,6 +61,48 @@ pub fn forward(w: &Tensor) -> Result<Tensor> {
         Ok(())
     })?;
     cpu::tensor(normed, w.dims2()?)
+}
+
+/// What [`forward`] divides each row of `w` [V, D] by, `[V]`. `w` is on the CPU, f32 or bf16.
+///
+/// # Errors
+/// A tensor that is not contiguous, or of another format.
+pub(crate) fn lengths(w: &Tensor) -> Result<Vec<f32>> {
+    fn of_rows<T: Element>(w: &[T], d: usize) -> Vec<f32> {
+        let row_length = |wide: &mut Vec<f32>, row: &[T]| {
+            wide.clear();
+            wide.extend(row.iter().map(|value| value.widen()));
+            simd::vectorized(
+                #[inline(always)]
+                || divisor(length(wide)),
+            )
+        };
+        w.par_chunks(d).map_init(Vec::new, row_length).collect()
+    }
+    let d = check(w)?;
+    match w.dtype() {
+        DType::BF16 => cpu::read_bf16(w, |w| Ok(of_rows(w, d))),
+        _ => cpu::read(w, |w| Ok(of_rows(w, d))),
+    }
+}
+
+/// Divides column j of `y` [N, V] by `divisors[j]`, in place on the CPU.
+///
+/// # Errors
+/// Another number of divisors than columns, or a tensor that is not contiguous f32.
+pub(crate) fn divide_columns(y: &Tensor, divisors: &[f32]) -> Result<()> {
+    let (n, v) = y.dims2()?;
+    if divisors.len() != v {
+        bail!("row_norm: {} divisors for y [{n}, {v}]", divisors.len());
+    }
+    cpu::update(y, |y| {
+        y.par_chunks_mut(v.max(1)).for_each(|row| {
+            for (value, divisor) in row.iter_mut().zip(divisors) {
+                *value /= divisor;
+            }
+        });
+        Ok(())
+    })
 }
 
 /// Adds the gradient of `w` [V, D] to `dw` [V, D], given that of [`forward`]'s result; both f32.

@@ -6,6 +6,8 @@
 mod layout;
 mod source;
 
+use std::sync::Arc;
+
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
@@ -23,6 +25,8 @@ pub use source::{GradientSink, WeightSource};
 pub struct FlatBuffers {
     layout: Layout,
     layers: Vec<Tensor>,
+    /// Counts the buffers that share the memory of the layers.
+    sharing: Arc<()>,
 }
 
 impl FlatBuffers {
@@ -48,13 +52,13 @@ impl FlatBuffers {
         }
         let buffer = |l: &LayerLayout| Tensor::zeros(l.len.next_multiple_of(multiple.max(1)), dtype.into(), device);
         let layers = layout.layers.iter().map(buffer).collect::<candle_core::Result<_>>()?;
-        Ok(Self { layout: layout.clone(), layers })
+        Ok(Self { layout: layout.clone(), layers, sharing: Arc::default() })
     }
 
     /// Copies the buffers to another device, one layer at a time. On the same device the memory is shared.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         let layers = self.layers.iter().map(|l| l.to_device(device)).collect::<candle_core::Result<_>>()?;
-        Ok(Self { layout: self.layout.clone(), layers })
+        Ok(Self { layout: self.layout.clone(), layers, sharing: self.sharing.clone() })
     }
 
     /// Converts to another number format. If the format is the same, the memory is shared.
@@ -69,7 +73,7 @@ impl FlatBuffers {
             }
         };
         let layers = self.layers.iter().map(convert).collect::<candle_core::Result<_>>()?;
-        Ok(Self { layout: self.layout.clone(), layers })
+        Ok(Self { layout: self.layout.clone(), layers, sharing: self.sharing.clone() })
     }
 
     /// Number format of the elements.
@@ -119,6 +123,12 @@ impl FlatBuffers {
         let offset = self.layout.layers[layer].views[view].offset;
         let values = values.to_device(self.device())?.contiguous()?.flatten_all()?;
         Ok(self.layers[layer].slice_set(&values, 0, offset)?)
+    }
+
+    /// Whether a clone, or a conversion that changed nothing, shares the memory. Tensors that were taken from the buffers are
+    /// not counted.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.sharing) > 1
     }
 
     /// Gives up a layer. Its memory is freed unless a clone or a view still uses it.
@@ -179,6 +189,6 @@ impl FlatBuffers {
     /// A copy that does not share memory.
     pub fn deep_copy(&self) -> Result<Self> {
         let layers = self.layers.iter().map(Tensor::copy).collect::<candle_core::Result<_>>()?;
-        Ok(Self { layout: self.layout.clone(), layers })
+        Ok(Self { layout: self.layout.clone(), layers, sharing: Arc::default() })
     }
 }

@@ -3,8 +3,6 @@
 //! A panel holds 64 columns, step by step, so that the innermost loop reads consecutive cache lines, whether there is
 //! one row (bound by memory) or hundreds (bound by arithmetic).
 
-use std::marker::PhantomData;
-
 use rayon::prelude::*;
 
 use super::buffer::Line;
@@ -22,10 +20,18 @@ const SMALL: usize = 1 << 18;
 
 /// A packed matrix [k, n].
 pub(crate) struct Panels<T> {
-    lines: Vec<Line>,
+    memory: Memory<T>,
     k: usize,
     n: usize,
-    element: PhantomData<T>,
+}
+
+/// Where the panels are.
+enum Memory<T> {
+    /// In memory of their own; the last panel is padded.
+    Own(Vec<Line>),
+    /// Where the matrix was, from an element on. Panels may begin in the middle of a cache line, which costs nothing where
+    /// the product waits for memory.
+    InPlace(Vec<T>, usize),
 }
 
 impl<T: Element> Panels<T> {
@@ -44,7 +50,30 @@ impl<T: Element> Panels<T> {
                 T::pack(rows, k, panel);
             });
         }
-        Self { lines, k, n, element: PhantomData }
+        Self { memory: Memory::Own(lines), k, n }
+    }
+
+    /// Whether [`Panels::pack_in_place`] accepts matrices of `n` rows.
+    pub(crate) fn fit_in_place(n: usize) -> bool {
+        n.is_multiple_of(COLUMNS)
+    }
+
+    /// As [`Panels::pack`], of the matrix that begins at element `start` of `values`, in its own memory. A panel takes the
+    /// place of the rows that it is made of.
+    ///
+    /// # Panics
+    /// If the values are fewer than its extents, or the rows do not fill the last panel.
+    pub(crate) fn pack_in_place((n, k): (usize, usize), mut values: Vec<T>, start: usize) -> Self {
+        assert!(Self::fit_in_place(n), "panels: {n} rows do not fill the last panel");
+        let matrix = &mut values[start..start + n * k];
+        if k > 0 {
+            matrix.par_chunks_mut(COLUMNS * k).for_each_init(Vec::new, |rows, panel| {
+                rows.clear();
+                rows.extend_from_slice(panel);
+                T::pack(rows, k, panel);
+            });
+        }
+        Self { memory: Memory::InPlace(values, start), k, n }
     }
 
     /// Row `index` of the matrix that was packed: a column of the panels.
@@ -72,7 +101,11 @@ impl<T: Element> Panels<T> {
 
     fn at(&self, panel: usize, step: usize) -> Right<T> {
         let offset = (panel * self.k + step) * COLUMNS;
-        Right::new(self.lines.as_ptr().cast::<T>().wrapping_add(offset), COLUMNS)
+        let panels = match &self.memory {
+            Memory::Own(lines) => lines.as_ptr().cast::<T>(),
+            Memory::InPlace(values, start) => values.as_ptr().wrapping_add(*start),
+        };
+        Right::new(panels.wrapping_add(offset), COLUMNS)
     }
 
     /// `c[m, n] = start + a[m, k]·self`.

@@ -135,6 +135,36 @@ proptest! {
         }
     }
 
+    /// Panels in the memory of their matrix, wherever it begins there, give the bits of panels of their own.
+    #[test]
+    fn panels_in_place_equal_panels_of_their_own(
+        m in prop_oneof![0usize..8, 20usize..30],
+        k in prop_oneof![0usize..40, 250usize..600],
+        panels in 0usize..4,
+        before in 0usize..40,
+        seed in 0u64..1000,
+    ) {
+        fn check<T: Element>(m: usize, k: usize, n: usize, before: usize, values: &[T], a: &[f32]) {
+            let own = Panels::pack((n, k), &values[before..]);
+            let in_place = Panels::pack_in_place((n, k), values.to_vec(), before);
+            let (mut got, mut want) = (vec![f32::NAN; m * n], vec![f32::NAN; m * n]);
+            in_place.product(m, a, &mut got, Start::Zero);
+            own.product(m, a, &mut want, Start::Zero);
+            assert!(got.iter().zip(&want).all(|(got, want)| got.to_bits() == want.to_bits()));
+            for (index, row) in values[before..].chunks_exact(k.max(1)).take(n).enumerate() {
+                let mut found = vec![f32::NAN; k];
+                in_place.unpack_row(index, &mut found);
+                assert!(found.iter().zip(row).all(|(found, value)| *found == value.widen()));
+            }
+        }
+        let n = panels * COLUMNS;
+        let wide = random(before + n * k, seed);
+        let narrow: Vec<bf16> = wide.iter().map(|x| bf16::from_f32(*x)).collect();
+        let a = random(m * k, seed + 1);
+        check(m, k, n, before, &wide, &a);
+        check(m, k, n, before, &narrow, &a);
+    }
+
     /// The portable tile widens as the AVX-512 one does.
     #[test]
     fn portable_tiles_of_bf16_equal_widened_tiles(m in 0usize..=ROWS, k in 0usize..70, n in 0usize..=COLUMNS, seed in 0u64..1000) {

@@ -1,0 +1,46 @@
+//! The output head, packed for generation.
+
+use candle_core::{Result, Tensor};
+
+use crate::config::OutputHead;
+use crate::kernels;
+use crate::model::Model;
+use crate::ops::packed_linear::{self, PackedWeight};
+use crate::ops::row_norm;
+use crate::params::Part;
+
+/// The output head: a packed matrix, [V, D].
+pub(super) struct Head {
+    weight: PackedWeight,
+    /// The lengths of the rows, if a head with normalised rows is packed as it is stored: dividing a few logits by them takes
+    /// less memory than a normalised matrix in f32.
+    lengths: Option<Vec<f32>>,
+}
+
+impl Head {
+    /// Packs the head of a model: in its own memory if nothing else uses the parameters.
+    pub(super) fn new(model: &Model) -> crate::Result<Self> {
+        let (head, parameters) = (model.config().architecture.head, model.parameters());
+        let pack = if parameters.is_shared() { PackedWeight::new } else { PackedWeight::in_place };
+        if head != OutputHead::Normalised || kernels::of(parameters.device())?.is_some() {
+            return Ok(Self { weight: pack(&model.head()?)?, lengths: None });
+        }
+        let stored = model.stored(parameters.layout().layers.len().saturating_sub(1), Part::Head)?;
+        let lengths = row_norm::lengths(&stored)?;
+        Ok(Self { weight: pack(&stored)?, lengths: Some(lengths) })
+    }
+
+    /// Logits [N, V] of normed outputs [N, D].
+    pub(super) fn forward(&self, normed: &Tensor) -> Result<Tensor> {
+        let logits = packed_linear::forward(normed, &self.weight, None)?;
+        if let Some(lengths) = &self.lengths {
+            row_norm::divide_columns(&logits, lengths)?;
+        }
+        Ok(logits)
+    }
+
+    /// The rows of tokens, [N, D]: their embeddings, if the head is the embedding.
+    pub(super) fn rows(&self, ids: &[u32]) -> Result<Tensor> {
+        packed_linear::rows(ids, &self.weight)
+    }
+}
