@@ -1,6 +1,7 @@
 //! How long an optimizer step takes: an estimate from FLOPs, bytes and links.
 //!
-//! Legend: N ranks, P parameters, T tokens of a micro-batch, S of a sequence, D hidden size, Q query size, F feed-forward size, L blocks.
+//! Legend: N ranks, P parameters, T tokens of a micro-batch, S of a sequence, D hidden size, Q query size, F feed-forward
+//! size, L blocks.
 
 use serde::Serialize;
 use spag_model::{Architecture, Layout, WeightDtype};
