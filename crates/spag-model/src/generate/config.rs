@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use super::packed_block::packing_bytes;
 use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
 use crate::device::free_memory;
@@ -24,7 +25,7 @@ pub enum PrefixSharing {
 pub(super) enum Weights {
     /// It packs a copy of them.
     Copied,
-    /// It packs them one layer after the other and frees the layers; the output head in its own memory.
+    /// It packs each layer in its own memory, or packs a copy and frees the layer.
     Taken,
 }
 
@@ -139,7 +140,7 @@ impl EngineConfig {
         let weights = match weights {
             _ if !device.is_cpu() => 0,
             Weights::Copied => memory::weight_bytes(parameters.layout(), parameters.dtype()),
-            Weights::Taken => memory::packing_bytes(&config.architecture, parameters.layout(), parameters.dtype()),
+            Weights::Taken => packing_bytes(&config.architecture, parameters.layout(), parameters.dtype()),
         };
         let needed = [block, logits, weights].into_iter().fold(pages, u64::saturating_add);
         let what = || {

@@ -76,9 +76,9 @@ impl Engine {
         Self::with(checkpoint.clone(), config, Weights::Copied)
     }
 
-    /// Creates an engine from a checkpoint. On a CPU the weights are packed layer by layer, and each layer is freed when it
-    /// is packed, unless a clone of the checkpoint still has it. Tensors that were taken from the parameters of the
-    /// checkpoint must not be used afterwards: they may be empty.
+    /// Creates an engine from a checkpoint. On a CPU the weights are packed layer by layer, in their own memory if the
+    /// checkpoint has no clone. Tensors that were taken from the parameters of the checkpoint must not be used afterwards:
+    /// they are empty then.
     ///
     /// # Errors
     /// As [`Engine::new`].

@@ -21,13 +21,21 @@ impl Head {
     /// Packs the head of a model: in its own memory if nothing else uses the parameters.
     pub(super) fn new(model: &Model) -> crate::Result<Self> {
         let (head, parameters) = (model.config().architecture.head, model.parameters());
-        let pack = if parameters.is_shared() { PackedWeight::new } else { PackedWeight::in_place };
+        let pack = |weight: Tensor| match parameters.is_shared() {
+            true => PackedWeight::new(&weight),
+            false => PackedWeight::in_place(&[weight])?.pop().ok_or_else(|| candle_core::Error::msg("no output head")),
+        };
         if head != OutputHead::Normalised || kernels::of(parameters.device())?.is_some() {
-            return Ok(Self { weight: pack(&model.head()?)?, lengths: None });
+            return Ok(Self { weight: pack(model.head()?)?, lengths: None });
         }
         let stored = model.stored(parameters.layout().layers.len().saturating_sub(1), Part::Head)?;
         let lengths = row_norm::lengths(&stored)?;
-        Ok(Self { weight: pack(&stored)?, lengths: Some(lengths) })
+        Ok(Self { weight: pack(stored)?, lengths: Some(lengths) })
+    }
+
+    /// Vocabulary size, V.
+    pub(super) fn outputs(&self) -> usize {
+        self.weight.outputs()
     }
 
     /// Logits [N, V] of normed outputs [N, D].

@@ -8,6 +8,7 @@ mod graphs;
 mod head;
 mod kv;
 mod model_runner;
+mod packed_block;
 mod pass;
 mod prompt_scores;
 mod request;

@@ -8,86 +8,17 @@ use candle_core::{DType, Device, Tensor};
 use super::graphs::{GraphCache, Inputs};
 use super::head::Head;
 use super::kv::KvCache;
-use crate::error::{Error, Result};
+use super::packed_block::{PackedBlock, alone};
+use crate::error::Result;
 use crate::kernels;
 use crate::model::block::{self, BlockPass, Used};
 use crate::model::{AttentionShape, Model};
-use crate::ops::cast::computable;
-use crate::ops::packed_linear::{self, PackedWeight};
 use crate::ops::paged_attention::{self, Span};
 use crate::ops::pool::{Pool, recycle};
 use crate::ops::rope::{Direction, Positions, rotate_leading};
 use crate::ops::sample::{self, SampleError, ScoreParams, TokenLogProb};
-use crate::ops::{bias, cpu, embedding, head_norm, rms_norm, swiglu};
-use crate::params::{FlatBuffers, Part};
-
-/// A linear layer, or several with the same input as one.
-struct PackedLinear {
-    weight: PackedWeight,
-    bias: Option<Tensor>,
-}
-
-impl PackedLinear {
-    fn new(parameters: &FlatBuffers, layer: usize, weights: &[Part], biases: &[Part]) -> Result<Self> {
-        let Some(weight) = parameters.joined(layer, weights)? else {
-            return Err(Error::Config(format!("the layout of layer {layer} has no {weights:?} side by side")));
-        };
-        let bias = parameters.joined(layer, biases)?.map(|bias| alone(&computable(&bias)?)).transpose()?;
-        Ok(Self { weight: PackedWeight::new(&weight)?, bias })
-    }
-
-    /// `x` [N, I], `residual` [N, O] → [N, O].
-    fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
-        let y = packed_linear::forward(x, &self.weight, residual)?;
-        if let Some(bias) = &self.bias {
-            bias::add(&y, bias)?;
-        }
-        Ok(y)
-    }
-}
-
-/// Weights of a block.
-struct Block {
-    attention_norm: Tensor,
-    /// Query, key and value projections, stacked.
-    qkv: PackedLinear,
-    /// Norms of every head of queries, and of keys.
-    head_norms: Option<(Tensor, Tensor)>,
-    o: PackedLinear,
-    mlp_norm: Tensor,
-    /// Gate and up projections, stacked.
-    gate_up: PackedLinear,
-    down: PackedLinear,
-}
-
-impl Block {
-    fn new(model: &Model, layer: usize) -> Result<Self> {
-        let parameters = model.parameters();
-        let packed = |weights: &[Part], biases: &[Part]| PackedLinear::new(parameters, layer, weights, biases);
-        let norm = |part: Part| Ok::<_, Error>(alone(&model.part(layer, part)?)?);
-        let head_norms = match parameters.part(layer, Part::QueryNorm)? {
-            Some(_) => Some((norm(Part::QueryNorm)?, norm(Part::KeyNorm)?)),
-            None => None,
-        };
-        Ok(Self {
-            attention_norm: norm(Part::AttentionNorm)?,
-            qkv: packed(&[Part::Query, Part::Key, Part::Value], &[Part::QueryBias, Part::KeyBias, Part::ValueBias])?,
-            head_norms,
-            o: packed(&[Part::Output], &[Part::OutputBias])?,
-            mlp_norm: norm(Part::MlpNorm)?,
-            gate_up: packed(&[Part::Gate, Part::Up], &[Part::GateBias, Part::UpBias])?,
-            down: packed(&[Part::Down], &[Part::DownBias])?,
-        })
-    }
-}
-
-/// A small tensor that does not share the memory of its layer, so that the layer can be freed. Kernels share all weights.
-fn alone(tensor: &Tensor) -> candle_core::Result<Tensor> {
-    match kernels::of(tensor.device())? {
-        None => cpu::read(tensor, |values| Tensor::from_slice(values, tensor.dims(), &Device::Cpu)),
-        Some(_) => Ok(tensor.clone()),
-    }
-}
+use crate::ops::{embedding, head_norm, rms_norm, swiglu};
+use crate::params::Part;
 
 /// Where the embeddings of tokens are found.
 enum Embedding {
@@ -102,7 +33,7 @@ pub(super) struct ModelRunner {
     embedding: Embedding,
     dtype: DType,
     device: Device,
-    blocks: Vec<Block>,
+    blocks: Vec<PackedBlock>,
     norm: Tensor,
     head: Head,
     shape: AttentionShape,
@@ -130,7 +61,7 @@ pub(super) struct ForwardOutput {
 
 /// The pass over one block.
 struct GeneratePass<'a, 'b> {
-    block: &'a Block,
+    block: &'a PackedBlock,
     shape: &'a AttentionShape,
     layer: usize,
     inputs: &'a Inputs<'b>,
@@ -201,7 +132,7 @@ impl ModelRunner {
         };
         let mut blocks = Vec::with_capacity(layers);
         for layer in 1..=layers {
-            blocks.push(Block::new(&model, layer)?);
+            blocks.push(PackedBlock::new(&model, layer)?);
             model.release(layer)?;
         }
         let norm = alone(&model.part(layers + 1, Part::FinalNorm)?)?;

@@ -9,10 +9,8 @@ use candle_core::{Device, DeviceLocation};
 use spag_io::format_gib;
 
 use crate::checkpoint::WeightDtype;
-use crate::config::Architecture;
 use crate::device::free_memory;
 use crate::error::{Error, Result};
-use crate::ops::packed_linear::PackedWeight;
 use crate::params::Layout;
 
 pub use generation::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
@@ -50,16 +48,6 @@ impl From<TooLittleMemory> for Error {
 /// Bytes that the weights of a layout take.
 pub(crate) fn weight_bytes(layout: &Layout, dtype: WeightDtype) -> u64 {
     (layout.len() as u64).saturating_mul(dtype.bytes() as u64)
-}
-
-/// Bytes that packing the weights of a CPU takes beside them: those of a block, or of the output head if it is larger and
-/// cannot be packed in its own memory.
-pub(crate) fn packing_bytes(model: &Architecture, layout: &Layout, dtype: WeightDtype) -> u64 {
-    let head = if PackedWeight::fits_in_place(model.vocab_size) { 0 } else { model.vocab_size * model.hidden_size };
-    // The layers between the embedding and the head.
-    let blocks = layout.layers.iter().skip(1).take(model.num_hidden_layers);
-    let largest = blocks.map(|block| block.len).max().unwrap_or(0).max(head) as u64;
-    largest.saturating_mul(dtype.bytes() as u64)
 }
 
 /// Refuses to read weights that do not fit on the device, or for a CPU into memory and swap space.

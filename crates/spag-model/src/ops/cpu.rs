@@ -75,18 +75,23 @@ fn in_place<R>(tensor: &Tensor, f: impl FnOnce(&mut CpuStorage, Range<usize>) ->
     }
 }
 
-/// Takes the memory of a contiguous f32 CPU tensor, in which its values are the range. Other views of it become empty.
-pub(crate) fn take(tensor: &Tensor) -> Result<(Vec<f32>, Range<usize>)> {
-    in_place(tensor, |storage, range| match storage {
-        CpuStorage::F32(values) => Ok((std::mem::take(values), range)),
+/// Where the values of a contiguous CPU tensor are in its memory.
+pub(crate) fn range(tensor: &Tensor) -> Result<Range<usize>> {
+    span(tensor.layout(), "range")
+}
+
+/// Takes the whole memory of an f32 CPU tensor. All views of that memory become empty.
+pub(crate) fn take(tensor: &Tensor) -> Result<Vec<f32>> {
+    in_place(tensor, |storage, _| match storage {
+        CpuStorage::F32(values) => Ok(std::mem::take(values)),
         _ => bail!("expected f32 values to take"),
     })
 }
 
 /// As [`take`], of a bf16 tensor.
-pub(crate) fn take_bf16(tensor: &Tensor) -> Result<(Vec<bf16>, Range<usize>)> {
-    in_place(tensor, |storage, range| match storage {
-        CpuStorage::BF16(values) => Ok((std::mem::take(values), range)),
+pub(crate) fn take_bf16(tensor: &Tensor) -> Result<Vec<bf16>> {
+    in_place(tensor, |storage, _| match storage {
+        CpuStorage::BF16(values) => Ok(std::mem::take(values)),
         _ => bail!("expected bf16 values to take"),
     })
 }

@@ -1,5 +1,8 @@
 //! Linear layers for generation, with packed weights. A row's result does not depend on the other rows.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use rayon::prelude::*;
@@ -37,26 +40,22 @@ impl PackedWeight {
         }))
     }
 
-    /// As [`PackedWeight::new`], in the memory of `weight` on a CPU if its rows fill whole panels. All other views of that
-    /// memory become empty.
+    /// As [`PackedWeight::new`], for views of one memory: on a CPU in that memory, if the rows of all fill whole panels. All
+    /// views of the memory become empty.
     ///
     /// # Errors
     /// As [`PackedWeight::new`].
-    pub(crate) fn in_place(weight: &Tensor) -> Result<Self> {
-        let extents @ (outputs, _) = weight.dims2()?;
-        if kernels::of(weight.device())?.is_some() || !Self::fits_in_place(outputs) {
-            return Self::new(weight);
+    pub(crate) fn in_place(weights: &[Tensor]) -> Result<Vec<Self>> {
+        let Some(first) = weights.first() else { return Ok(Vec::new()) };
+        let extents = weights.iter().map(Tensor::dims2).collect::<Result<Vec<_>>>()?;
+        if kernels::of(first.device())?.is_some() || !extents.iter().all(|(outputs, _)| Self::fits_in_place(*outputs)) {
+            return weights.iter().map(Self::new).collect();
         }
-        Ok(Self(match weight.dtype() {
-            DType::BF16 => {
-                let (values, range) = cpu::take_bf16(weight)?;
-                Packing::Narrow(Panels::pack_in_place(extents, values, range.start))
-            }
-            _ => {
-                let (values, range) = cpu::take(weight)?;
-                Packing::Wide(Panels::pack_in_place(extents, values, range.start))
-            }
-        }))
+        let ranges = weights.iter().map(cpu::range).collect::<Result<Vec<_>>>()?;
+        Ok(match first.dtype() {
+            DType::BF16 => pack_shared(cpu::take_bf16(first)?, &extents, &ranges, Packing::Narrow),
+            _ => pack_shared(cpu::take(first)?, &extents, &ranges, Packing::Wide),
+        })
     }
 
     /// Whether a weight of `outputs` rows can be packed in its own memory.
@@ -81,6 +80,21 @@ impl PackedWeight {
             Packing::Rows(rows) => rows.dims()[0],
         }
     }
+}
+
+/// Packs the matrices at `ranges` of `values`, in place.
+fn pack_shared<T: Element>(
+    mut values: Vec<T>,
+    extents: &[(usize, usize)],
+    ranges: &[Range<usize>],
+    packing: fn(Panels<T>) -> Packing,
+) -> Vec<PackedWeight> {
+    for (extents, range) in extents.iter().zip(ranges) {
+        Panels::pack_in_place(*extents, &mut values[range.clone()]);
+    }
+    let values = Arc::new(values);
+    let panels = |(extents, range): (&_, &Range<usize>)| Panels::of_packed(*extents, values.clone(), range.start);
+    extents.iter().zip(ranges).map(panels).map(|panels| PackedWeight(packing(panels))).collect()
 }
 
 /// Rows `ids` of the weight, [N, I]: the embedding of a model whose output head is the same matrix.

@@ -3,6 +3,8 @@
 //! A panel holds 64 columns, step by step, so that the innermost loop reads consecutive cache lines, whether there is
 //! one row (bound by memory) or hundreds (bound by arithmetic).
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use super::buffer::Line;
@@ -29,9 +31,8 @@ pub(crate) struct Panels<T> {
 enum Memory<T> {
     /// In memory of their own; the last panel is padded.
     Own(Vec<Line>),
-    /// Where the matrix was, from an element on. Panels may begin in the middle of a cache line, which costs nothing where
-    /// the product waits for memory.
-    InPlace(Vec<T>, usize),
+    /// Where the matrix was, from an element on, beside other matrices. Panels may begin in the middle of a cache line.
+    Shared(Arc<Vec<T>>, usize),
 }
 
 impl<T: Element> Panels<T> {
@@ -53,27 +54,34 @@ impl<T: Element> Panels<T> {
         Self { memory: Memory::Own(lines), k, n }
     }
 
-    /// Whether [`Panels::pack_in_place`] accepts matrices of `n` rows.
+    /// Whether a matrix of `n` rows can be packed by [`Panels::pack_in_place`].
     pub(crate) fn fit_in_place(n: usize) -> bool {
         n.is_multiple_of(COLUMNS)
     }
 
-    /// As [`Panels::pack`], of the matrix that begins at element `start` of `values`, in its own memory. A panel takes the
-    /// place of the rows that it is made of.
+    /// As [`Panels::pack`], in the memory of the matrix, for [`Panels::of_packed`]. A panel takes the place of the rows that
+    /// it is made of.
     ///
     /// # Panics
-    /// If the values are fewer than its extents, or the rows do not fill the last panel.
-    pub(crate) fn pack_in_place((n, k): (usize, usize), mut values: Vec<T>, start: usize) -> Self {
+    /// If the slice is shorter than its extents, or the rows do not fill the last panel.
+    pub(crate) fn pack_in_place((n, k): (usize, usize), values: &mut [T]) {
         assert!(Self::fit_in_place(n), "panels: {n} rows do not fill the last panel");
-        let matrix = &mut values[start..start + n * k];
         if k > 0 {
-            matrix.par_chunks_mut(COLUMNS * k).for_each_init(Vec::new, |rows, panel| {
+            values[..n * k].par_chunks_mut(COLUMNS * k).for_each_init(Vec::new, |rows, panel| {
                 rows.clear();
                 rows.extend_from_slice(panel);
                 T::pack(rows, k, panel);
             });
         }
-        Self { memory: Memory::InPlace(values, start), k, n }
+    }
+
+    /// The panels that [`Panels::pack_in_place`] made of the matrix at `start`.
+    ///
+    /// # Panics
+    /// If the values are fewer than its extents, or the rows do not fill the last panel.
+    pub(crate) fn of_packed((n, k): (usize, usize), values: Arc<Vec<T>>, start: usize) -> Self {
+        assert!(Self::fit_in_place(n) && values.len() >= start + n * k, "panels: the memory is too short");
+        Self { memory: Memory::Shared(values, start), k, n }
     }
 
     /// Row `index` of the matrix that was packed: a column of the panels.
@@ -103,7 +111,7 @@ impl<T: Element> Panels<T> {
         let offset = (panel * self.k + step) * COLUMNS;
         let panels = match &self.memory {
             Memory::Own(lines) => lines.as_ptr().cast::<T>(),
-            Memory::InPlace(values, start) => values.as_ptr().wrapping_add(*start),
+            Memory::Shared(values, start) => values.as_ptr().wrapping_add(*start),
         };
         Right::new(panels.wrapping_add(offset), COLUMNS)
     }

@@ -146,7 +146,9 @@ proptest! {
     ) {
         fn check<T: Element>(m: usize, k: usize, n: usize, before: usize, values: &[T], a: &[f32]) {
             let own = Panels::pack((n, k), &values[before..]);
-            let in_place = Panels::pack_in_place((n, k), values.to_vec(), before);
+            let mut values_in_place = values.to_vec();
+            Panels::pack_in_place((n, k), &mut values_in_place[before..]);
+            let in_place = Panels::of_packed((n, k), values_in_place.into(), before);
             let (mut got, mut want) = (vec![f32::NAN; m * n], vec![f32::NAN; m * n]);
             in_place.product(m, a, &mut got, Start::Zero);
             own.product(m, a, &mut want, Start::Zero);
