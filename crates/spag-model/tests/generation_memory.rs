@@ -16,7 +16,7 @@ static HELD: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
 /// them.
 fn config(family: &str, layers: usize, tied: bool) -> ModelConfig {
     let mut keys = serde_json::json!({
-        "model_type": family, "hidden_size": 256, "intermediate_size": 688, "vocab_size": 12_800,
+        "model_type": family, "hidden_size": 256, "intermediate_size": 704, "vocab_size": 12_800,
         "num_hidden_layers": layers, "num_attention_heads": 4, "max_position_embeddings": 256
     });
     if family == "llama" {

@@ -1,0 +1,115 @@
+//! `spag serve` with the clients that people use: lm-evaluation-harness and the `openai` package.
+//!
+//! The tests need these Python packages and are ignored by default; `-- --ignored` runs them. CLIENTS_PYTHON names the Python
+//! that has them. What lm-evaluation-harness's own backend says of the models was computed with
+//! `clients/lm_eval/evaluate.py hf pretrained=FOLDER,dtype=float32,device=cpu OUT`.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use spag_tests::{Running, copy_folder, find_program, fixture, json, program, root, run};
+
+const NAMES: [&str; 2] = ["python3", "python"];
+
+/// A client's script, with the Python that has the packages.
+fn script(name: &str) -> Command {
+    let mut command = Command::new(find_program(&NAMES, "CLIENTS_PYTHON"));
+    command.arg(root().join("tests/clients").join(name));
+    command
+}
+
+/// Starts a server on a free port. Returns it and its URL.
+fn serve(arguments: impl FnOnce(&mut Command)) -> (Running, String) {
+    let mut command = program("spag");
+    command.args(["serve", "--port", "0"]).stdout(Stdio::piped());
+    arguments(&mut command);
+    let mut server = Running::start(&mut command);
+    let out = server.stdout.take().unwrap();
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line).unwrap();
+    let url = line.split_whitespace().find(|word| word.starts_with("http://"));
+    let url = url.unwrap_or_else(|| panic!("no address in {line:?}")).trim_end_matches(['/', '.', ',']).to_owned();
+    (server, url)
+}
+
+/// Compares two reports: numbers within 1e-4, everything else equal.
+fn compare(found: &Value, expected: &Value, at: &str) {
+    match (found, expected) {
+        (Value::Number(found), Value::Number(expected)) => {
+            let (found, expected) = (found.as_f64().unwrap(), expected.as_f64().unwrap());
+            // Perplexities are exponentials of sums.
+            let limit = if at.contains("perplexity") { 1e-3 * expected } else { 1e-4 * expected.abs().max(1.0) };
+            assert!((found - expected).abs() <= limit, "{at}: {found}, not {expected}");
+        }
+        (Value::Array(found), Value::Array(expected)) => {
+            assert_eq!(found.len(), expected.len(), "{at}");
+            found.iter().zip(expected).enumerate().for_each(|(i, (f, e))| compare(f, e, &format!("{at}[{i}]")));
+        }
+        (Value::Object(found), Value::Object(expected)) => {
+            assert!(found.keys().eq(expected.keys()), "{at}");
+            found.iter().zip(expected.values()).for_each(|((key, f), e)| compare(f, e, &format!("{at}.{key}")));
+        }
+        _ => assert_eq!(found, expected, "{at}"),
+    }
+}
+
+/// Evaluates a model through a server, with several settings of the client.
+fn evaluate(family: &str) {
+    let folder = fixture("families").join(family);
+    let expected = json(root().join(format!("tests/clients/lm_eval/expected/{family}.json")));
+    let (_server, url) = serve(|command| {
+        command.arg(&folder);
+    });
+    let work = tempfile::tempdir().unwrap();
+    let local = format!("tokenizer_backend=huggingface,tokenizer={}", folder.display());
+    for (tokenizer, concurrent, batch) in
+        [("tokenizer_backend=remote", 1, 1), ("tokenizer_backend=remote", 8, 1), (&local, 1, 4), (&local, 8, 4)]
+    {
+        let out = work.path().join("out.json");
+        let arguments =
+            format!("model={family},base_url={url}/v1/completions,max_length=512,num_concurrent={concurrent},{tokenizer}");
+        let mut client = script("lm_eval/evaluate.py");
+        run(client.args(["local-completions", &arguments]).arg(&out).env("BATCH_SIZE", batch.to_string()), 0);
+        compare(&json(&out), &expected, &format!("{family}, {concurrent} at once, {tokenizer}"));
+    }
+}
+
+#[test]
+#[ignore = "needs lm-evaluation-harness"]
+fn lm_eval_agrees_with_its_own_backend_on_llama() {
+    evaluate("llama-linear-rope");
+}
+
+#[test]
+#[ignore = "needs lm-evaluation-harness"]
+fn lm_eval_agrees_with_its_own_backend_on_a_byte_level_tokenizer() {
+    evaluate("qwen2");
+}
+
+/// Gives a folder a chat template.
+fn with_template(folder: &Path) {
+    let path = folder.join("tokenizer_config.json");
+    let mut config = json(&path);
+    config["chat_template"] = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
+        {% if add_generation_prompt %}assistant:{% endif %}"
+        .into();
+    std::fs::write(path, config.to_string()).unwrap();
+}
+
+#[test]
+#[ignore = "needs the Python package openai"]
+fn openai_client_completes_chats_streams_and_fails_as_documented() {
+    let work = tempfile::tempdir().unwrap();
+    let (base, chat, key) = (fixture("families/qwen3"), work.path().join("chat"), work.path().join("key"));
+    copy_folder(&fixture("families/qwen2"), &chat);
+    with_template(&chat);
+    std::fs::write(&key, "a-key\n").unwrap();
+    let (_server, url) = serve(|command| {
+        command.arg("--model").arg(format!("base={}", base.display()));
+        command.arg("--model").arg(format!("chat={}", chat.display())).arg("--api_key_file").arg(&key);
+    });
+    let (out, _) = run(script("openai_client.py").args([&url, "a-key"]), 0);
+    assert_eq!(out.trim(), "ok");
+}
