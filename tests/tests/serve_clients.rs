@@ -68,8 +68,9 @@ fn evaluate(family: &str) {
         [("tokenizer_backend=remote", 1, 1), ("tokenizer_backend=remote", 8, 1), (&local, 1, 4), (&local, 8, 4)]
     {
         let out = work.path().join("out.json");
-        let arguments =
-            format!("model={family},base_url={url}/v1/completions,max_length=512,num_concurrent={concurrent},{tokenizer}");
+        let arguments = format!(
+            "model={family},base_url={url}/v1/completions,max_length=512,num_concurrent={concurrent},{tokenizer}"
+        );
         let mut client = script("lm_eval/evaluate.py");
         run(client.args(["local-completions", &arguments]).arg(&out).env("BATCH_SIZE", batch.to_string()), 0);
         compare(&json(&out), &expected, &format!("{family}, {concurrent} at once, {tokenizer}"));

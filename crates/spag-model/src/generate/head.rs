@@ -40,7 +40,15 @@ impl Head {
 
     /// Logits [N, V] of normed outputs [N, D].
     pub(super) fn forward(&self, normed: &Tensor) -> Result<Tensor> {
-        let logits = packed_linear::forward(normed, &self.weight, None)?;
+        self.scaled(packed_linear::forward(normed, &self.weight, None)?)
+    }
+
+    /// As [`Head::forward`], in f32 for every number format.
+    pub(super) fn forward_f32(&self, normed: &Tensor) -> Result<Tensor> {
+        self.scaled(packed_linear::forward_f32(normed, &self.weight)?)
+    }
+
+    fn scaled(&self, logits: Tensor) -> Result<Tensor> {
         if let Some(lengths) = &self.lengths {
             row_norm::divide_columns(&logits, lengths)?;
         }

@@ -219,7 +219,7 @@ impl ModelRunner {
             let rows = embedding::forward(&rows, x)?;
             let normed = rms_norm::forward(&rows, &self.norm, self.shape.eps)?;
             recycle(rows)?;
-            let logits = packed_linear::forward_f32(&normed, &self.head)?;
+            let logits = self.head.forward_f32(&normed)?;
             recycle(normed)?;
             let within: Vec<ScoreParams> =
                 chunk.iter().enumerate().map(|(row, params)| ScoreParams { row, ..*params }).collect();
