@@ -114,6 +114,24 @@ impl Encoder {
             None => self.plain.decode(&kept.collect::<Vec<_>>(), true),
         }
     }
+
+    /// As [`Encoder::decode`], with the names of special tokens.
+    pub(super) fn decode_with_special(&self, ids: &[u32]) -> tokenizers::Result<String> {
+        let Some(pieces) = &self.pieces else { return self.plain.decode(ids, false) };
+        let mut text = String::new();
+        for run in ids.chunk_by(|a, b| !self.special.contains_key(a) && !self.special.contains_key(b)) {
+            match run {
+                [id] if self.special.contains_key(id) => text.push_str(&self.special[id]),
+                run => text.push_str(&pieces.decode(run.iter().copied())),
+            }
+        }
+        Ok(text)
+    }
+
+    /// Special tokens by id.
+    pub(super) fn special(&self) -> &HashMap<u32, String> {
+        &self.special
+    }
 }
 
 fn run(pipeline: &Pipeline, text: &str) -> tokenizers::Result<Vec<u32>> {

@@ -9,6 +9,7 @@ mod files;
 mod read;
 mod roles;
 mod sentencepiece;
+mod token_text;
 mod vocabulary;
 
 use std::path::{Path, PathBuf};
