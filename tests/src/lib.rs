@@ -1,4 +1,5 @@
-//! Helpers of the tests of all crates: fixtures, the real programs, processes, ranks, ports and an HTTP server.
+//! Helpers of the tests of all crates: fixtures, the real programs, processes, ranks, ports, an HTTP server, and a
+//! client of ours.
 
 mod files;
 mod http;
@@ -6,6 +7,7 @@ mod ports;
 mod process;
 mod programs;
 mod ranks;
+mod serve;
 pub mod torch_archive;
 
 pub use files::{change_tensor, copy_folder, fixture, json, json_lines, root};
@@ -14,3 +16,4 @@ pub use ports::{reserve_port, reserve_two_ports};
 pub use process::{Running, send_signal, wait_until};
 pub use programs::{find_program, play_command, program, run, train_command};
 pub use ranks::{Ended, Ranks};
+pub use serve::{Reply, Serve, long_model};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
 /// The packages of the workspace, from the bottom up. A package depends only on packages above its own line.
-const ORDER: [&str; 18] = [
+const ORDER: [&str; 19] = [
     "spag-tests",
     "spag-io",
     "spag-game",
@@ -16,6 +16,7 @@ const ORDER: [&str; 18] = [
     "spag-selfplay",
     "spag-train",
     "spag-pipeline",
+    "spag-serve",
     "spag-cli",
     "spag-emulator",
     "spag-gpu-check",

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::{arena, bench, data, generate, init_model, launch, make_base, plan, run, show};
+use crate::{arena, bench, data, generate, init_model, launch, make_base, plan, run, serve, show};
 use spag_cli::{Result, flags};
 
 /// Self-play of adversarial language games: play, assign rewards, train, repeat.
@@ -21,6 +21,7 @@ enum Command {
     Arena(Box<arena::ArenaArgs>),
     Show(show::ShowArgs),
     Generate(generate::GenerateArgs),
+    Serve(Box<serve::ServeArgs>),
     #[command(name = "init-model")]
     InitModel(init_model::InitModelArgs),
     #[command(name = "make-base")]
@@ -43,6 +44,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Arena(args) => arena::run(*args),
         Command::Show(args) => show::run(args),
         Command::Generate(args) => generate::run(args),
+        Command::Serve(args) => serve::run(*args),
         Command::InitModel(args) => init_model::run(args),
         Command::MakeBase(args) => make_base::run(args),
         Command::Data(command) => data::run(command),

@@ -10,6 +10,7 @@ mod launch;
 mod make_base;
 mod plan;
 mod run;
+mod serve;
 mod show;
 
 use std::process::ExitCode;

@@ -1,0 +1,150 @@
+//! Answers: the events of sequences in the forms of OpenAI's API, at once or as a stream.
+
+mod chat;
+mod completion;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use spag_model::{Completion, Event, FinishReason, TokenLogProb};
+
+use crate::api::ApiError;
+use crate::engine_thread::{SequenceEvent, Sequences};
+
+pub(crate) use chat::ChatAnswer;
+pub(crate) use completion::CompletionAnswer;
+
+/// The numbers of tokens of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Tokens of all prompts, each counted once.
+    pub(crate) prompt: usize,
+    /// Tokens of all completions.
+    pub(crate) completion: usize,
+    /// Prompt tokens found in the KV cache, over all completions, at most `prompt`.
+    pub(crate) cached: usize,
+}
+
+impl Usage {
+    fn add(&mut self, completion: &Completion) {
+        self.completion += completion.token_ids.len();
+        self.cached += completion.cached_tokens;
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.completion,
+            "total_tokens": self.prompt + self.completion,
+            "prompt_tokens_details": {"cached_tokens": self.cached.min(self.prompt)},
+        })
+    }
+}
+
+/// What all parts of an answer state.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    id: String,
+    created: u64,
+    /// The name by which the client asked for the model.
+    model: String,
+}
+
+impl Head {
+    /// The head of a new answer, whose id begins with `prefix`.
+    pub(crate) fn new(prefix: &str, model: String) -> Self {
+        let id = format!("{prefix}-{:016x}{:016x}", rand::random::<u64>(), rand::random::<u64>());
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Self { id, created, model }
+    }
+
+    fn json(&self, object: &str, choices: Vec<Value>) -> Value {
+        json!({"id": self.id, "object": object, "created": self.created, "model": self.model, "choices": choices})
+    }
+}
+
+/// An answer that is sent piece by piece: each piece is one event of the stream.
+pub(crate) trait StreamedAnswer: Send + 'static {
+    /// What is sent before the first event.
+    fn begin(&mut self, stream: &mut Pieces) -> spag_model::Result<()>;
+
+    /// What is sent for an event of a sequence, which is neither `Finished` nor `Failed`.
+    fn event(&mut self, sequence: usize, event: Event, stream: &mut Pieces) -> spag_model::Result<()>;
+
+    /// What is sent when a sequence has ended.
+    fn finish(&mut self, sequence: usize, completion: &Completion, stream: &mut Pieces);
+
+    /// What is sent after the last sequence.
+    fn end(&mut self, stream: &mut Pieces);
+}
+
+/// Server-sent events that are to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces(String);
+
+impl Pieces {
+    /// Appends an event with JSON.
+    pub(crate) fn push(&mut self, data: &impl Serialize) {
+        // JSON has no line breaks.
+        let data = serde_json::to_string(data).unwrap_or_default();
+        self.0.push_str("data: ");
+        self.0.push_str(&data);
+        self.0.push_str("\n\n");
+    }
+
+    /// Appends the event that ends a stream.
+    pub(crate) fn done(&mut self) {
+        self.0.push_str("data: [DONE]\n\n");
+    }
+
+    /// Takes what was appended.
+    pub(crate) fn take(&mut self) -> String {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// Waits for all completions of a request, in order.
+///
+/// # Errors
+/// One of the sequences fails, or the engine.
+pub(crate) async fn collect(sequences: &mut Sequences, number: usize) -> Result<Vec<Completion>, ApiError> {
+    let mut done: Vec<Option<Completion>> = vec![None; number];
+    let mut left = number;
+    while left > 0 {
+        match sequences.next().await {
+            Some(SequenceEvent::Of(at, Event::Finished(completion))) => {
+                left -= usize::from(done.get_mut(at).is_some_and(|place| place.replace(completion).is_none()));
+            }
+            Some(SequenceEvent::Of(_, Event::Prompt(_) | Event::Token(_))) => {}
+            other => return Err(failure(other)),
+        }
+    }
+    Ok(done.into_iter().flatten().collect())
+}
+
+/// The error of an event that ends a request early.
+pub(crate) fn failure(event: Option<SequenceEvent>) -> ApiError {
+    match event {
+        Some(SequenceEvent::Of(_, Event::Failed(error))) => ApiError::server(error.to_string()),
+        Some(SequenceEvent::Refused(why)) => ApiError::bad(why),
+        Some(SequenceEvent::Fault) | None | Some(SequenceEvent::Of(..)) => {
+            ApiError::server("The engine of this model has failed; the server must be started again")
+        }
+    }
+}
+
+/// `finish_reason`.
+fn finish_reason(finish: FinishReason) -> &'static str {
+    match finish {
+        FinishReason::Length => "length",
+        FinishReason::Eos | FinishReason::StopToken | FinishReason::StopString => "stop",
+    }
+}
+
+/// The log-probabilities of the generated tokens of a completion.
+fn generated(completion: &Completion) -> Vec<TokenLogProb> {
+    let tokens = completion.token_ids.iter().zip(&completion.model_log_probs).enumerate();
+    let top = |at: usize| completion.top_log_probs.get(at).cloned().unwrap_or_default();
+    tokens.map(|(at, (token, log_prob))| TokenLogProb { token: *token, log_prob: *log_prob, top: top(at) }).collect()
+}

@@ -1,0 +1,139 @@
+//! `/v1/chat/completions`: what a request asks for.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use spag_model::{CompletionText, GenerationConfig, LogProbs, Prompt, Request};
+
+use super::completions::{check_length, check_sequences, generation};
+use super::error::ApiError;
+use super::fields::{Fields, Refused};
+use super::sampling::{IGNORED, Settings, is_empty};
+use crate::chat;
+use crate::limits::MAX_TOP;
+use crate::model::ServedModel;
+
+/// A request for answers in a conversation.
+#[derive(Debug)]
+pub(crate) struct ChatJob {
+    /// The tokens of the conversation.
+    pub(crate) prompt: Vec<u32>,
+    pub(crate) settings: Settings,
+    pub(crate) max_tokens: usize,
+    /// Alternatives of each token, if log-probabilities are asked for.
+    pub(crate) log_probs: Option<usize>,
+}
+
+fn never(_: &Value) -> bool {
+    false
+}
+
+fn is_text_only(value: &Value) -> bool {
+    value.as_array().is_some_and(|list| list.iter().all(|kind| kind == "text"))
+}
+
+fn is_no_choice(value: &Value) -> bool {
+    value == "none" || value == "auto"
+}
+
+/// Fields of chats that are not computed.
+const REFUSED: [Refused; 18] = [
+    Refused::new("tools", is_empty, "describe tools in a message"),
+    Refused::new("tool_choice", is_no_choice, "leave it out"),
+    Refused::new("functions", is_empty, "describe functions in a message"),
+    Refused::new("function_call", is_no_choice, "leave it out"),
+    Refused::new("parallel_tool_calls", Value::is_boolean, "leave it out"),
+    Refused::new("modalities", is_text_only, "the answer is text"),
+    Refused::new("audio", never, "the answer is text"),
+    Refused::new("prediction", never, "leave it out"),
+    Refused::new("reasoning_effort", never, "set variables of the template with chat_template_kwargs"),
+    Refused::new("verbosity", never, "leave it out"),
+    Refused::new("web_search_options", never, "leave it out"),
+    Refused::new("chat_template", never, "the template of the model's folder is used"),
+    Refused::new("documents", is_empty, "put documents into a message"),
+    Refused::new("continue_final_message", is_false, "use /v1/completions"),
+    Refused::new("add_special_tokens", is_false, "the template writes special tokens"),
+    Refused::new("best_of", never, "leave it out"),
+    Refused::new("suffix", is_empty, "leave it out"),
+    Refused::new("echo", is_false, "use /v1/completions"),
+];
+
+fn is_false(value: &Value) -> bool {
+    value == &Value::Bool(false)
+}
+
+impl ChatJob {
+    /// Reads a request for a model, and renders its conversation.
+    pub(crate) fn read(mut fields: Fields, model: &ServedModel) -> Result<Self, ApiError> {
+        fields.refuse(&REFUSED)?;
+        let settings = Settings::read(&mut fields, model)?;
+        let log_probs = log_probs(&mut fields)?;
+        let max_tokens = max_tokens(&mut fields)?;
+        let prompt = conversation(&mut fields, model)?;
+        fields.finish(&IGNORED)?;
+        // Without a limit the answer may use all that is left of the context.
+        let max_tokens = max_tokens.unwrap_or_else(|| model.max_length().saturating_sub(prompt.len()).max(1));
+        check_length(prompt.len(), max_tokens, model)?;
+        check_sequences(1, settings.n, model)?;
+        if settings.min_tokens > max_tokens {
+            let problem = format!("{} is more than max_tokens, {max_tokens}", settings.min_tokens);
+            return Err(ApiError::field("min_tokens", problem));
+        }
+        Ok(Self { prompt, settings, max_tokens, log_probs })
+    }
+
+    /// The requests for the engine.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        let log_probs = LogProbs { prompt: None, top: self.log_probs.unwrap_or(0) };
+        let text = CompletionText::Alone;
+        let config = Arc::new(GenerationConfig { log_probs, ..generation(&self.settings, self.max_tokens, text) });
+        let request = |at| Request {
+            prompt: Prompt::Tokens(self.prompt.clone()),
+            seed: self.settings.seed_of(at),
+            config: config.clone(),
+        };
+        (0..self.settings.n).map(request).collect()
+    }
+}
+
+/// The tokens of the conversation in `messages`, with the fields that change what the template writes.
+pub(super) fn conversation(fields: &mut Fields, model: &ServedModel) -> Result<Vec<u32>, ApiError> {
+    let template = model.template()?;
+    let messages = chat::messages(fields.take("messages"))?;
+    let prompts = fields.truth("add_generation_prompt")?.unwrap_or(true);
+    let more = fields.object("chat_template_kwargs")?.unwrap_or_default();
+    let own = ["messages", "tools", "documents", "add_generation_prompt"];
+    if let Some(name) = own.into_iter().find(|name| more.contains_key(*name)) {
+        return Err(ApiError::field("chat_template_kwargs", format_args!("{name} cannot be set here")));
+    }
+    let mut variables = Map::from_iter([("add_generation_prompt".to_owned(), Value::Bool(prompts))]);
+    variables.extend([("tools".to_owned(), Value::Null), ("documents".to_owned(), Value::Null)]);
+    variables.extend(more);
+    let tokens = chat::encode(template, model.tokenizer(), messages, &variables)?;
+    if tokens.is_empty() {
+        return Err(ApiError::field("messages", "the conversation has no tokens"));
+    }
+    Ok(tokens)
+}
+
+fn log_probs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
+    let top = fields.whole("top_logprobs", 0..=MAX_TOP)?;
+    match (fields.truth("logprobs")?.unwrap_or(false), top) {
+        (false, Some(top)) if top > 0 => {
+            Err(ApiError::field("top_logprobs", "it is allowed only with \"logprobs\": true"))
+        }
+        (false, _) => Ok(None),
+        (true, top) => Ok(Some(top.unwrap_or(0))),
+    }
+}
+
+fn max_tokens(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
+    let range = 1..=usize::MAX >> 1;
+    let [new, old] = ["max_completion_tokens", "max_tokens"].map(|name| fields.whole(name, range.clone()));
+    match (new?, old?) {
+        (Some(new), Some(old)) if new != old => {
+            Err(ApiError::field("max_tokens", "it differs from max_completion_tokens; give one of them"))
+        }
+        (new, old) => Ok(new.or(old)),
+    }
+}

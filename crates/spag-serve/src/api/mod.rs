@@ -1,0 +1,19 @@
+//! The API: what requests say, and the forms of answers.
+
+mod chat;
+mod completions;
+mod error;
+mod fields;
+mod log_probs;
+mod prompts;
+mod sampling;
+mod tokens;
+
+pub(crate) use chat::ChatJob;
+pub(crate) use completions::{CompletionJob, Echo};
+pub(crate) use error::{ApiError, json_response};
+pub(crate) use fields::{Fields, shown, whole};
+pub(crate) use log_probs::{ChatLogProb, LegacyBuilder, LegacyLogProbs};
+pub(crate) use prompts::PromptInput;
+pub(crate) use sampling::{Delivery, StreamUsage};
+pub(crate) use tokens::{detokenize, tokenize, tokenizer_info};

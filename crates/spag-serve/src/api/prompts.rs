@@ -1,0 +1,79 @@
+//! The field `prompt` of a completion: one text, a list of texts, the tokens of one prompt, or a list of those.
+
+use serde_json::Value;
+use spag_model::SpecialTokens;
+
+use super::error::ApiError;
+use super::fields::shown;
+use crate::limits::MAX_SEQUENCES;
+use crate::model::ServedModel;
+
+/// A prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PromptInput {
+    /// The text, if the prompt is one.
+    pub(crate) text: Option<String>,
+    /// The tokens, with BOS if the prompt is a text and the tokenizer has one. Not empty.
+    pub(crate) tokens: Vec<u32>,
+}
+
+/// Whether BOS is put before a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bos {
+    Added,
+    Left,
+}
+
+/// The prompts of a request. Texts are encoded as transformers does it; tokens are taken as they are.
+pub(crate) fn prompts(value: Option<Value>, bos: Bos, model: &ServedModel) -> Result<Vec<PromptInput>, ApiError> {
+    let field = |problem: &str| ApiError::field("prompt", problem);
+    let expected = "expected a string, a list of strings, a list of token ids, or a list of lists of token ids";
+    let list = match value {
+        None => return Err(field("it is missing")),
+        Some(Value::String(text)) => return Ok(vec![of_text("prompt", text, bos, model)?]),
+        Some(Value::Array(list)) => list,
+        Some(other) => return Err(field(&format!("{expected}, not {}", shown(&other)))),
+    };
+    match list.first() {
+        None => Err(field("the list is empty")),
+        Some(Value::Number(_)) => Ok(vec![of_tokens("prompt", &list, model)?]),
+        Some(_) if list.len() > MAX_SEQUENCES => {
+            Err(field(&format!("it has {} prompts, more than {MAX_SEQUENCES}; send several requests", list.len())))
+        }
+        Some(_) => {
+            let one = |(at, value): (usize, Value)| match value {
+                Value::String(text) => of_text(&format!("prompt[{at}]"), text, bos, model),
+                Value::Array(ids) => of_tokens(&format!("prompt[{at}]"), &ids, model),
+                other => {
+                    Err(ApiError::field(format!("prompt[{at}]"), format_args!("{expected}, not {}", shown(&other))))
+                }
+            };
+            list.into_iter().enumerate().map(one).collect()
+        }
+    }
+}
+
+fn of_text(at: &str, text: String, bos: Bos, model: &ServedModel) -> Result<PromptInput, ApiError> {
+    let tokenizer = model.tokenizer();
+    let tokens = match bos {
+        Bos::Added => tokenizer.encode_prompt(&text, SpecialTokens::Matched),
+        Bos::Left => tokenizer.encode(&text),
+    };
+    let tokens = tokens.map_err(|error| ApiError::field(at, error))?;
+    if tokens.is_empty() {
+        return Err(ApiError::field(at, "the prompt has no tokens; give at least one"));
+    }
+    Ok(PromptInput { text: Some(text), tokens })
+}
+
+fn of_tokens(at: &str, ids: &[Value], model: &ServedModel) -> Result<PromptInput, ApiError> {
+    let wrong = |place: usize| {
+        let problem = format!("expected token ids from 0 to {}, not {}", model.vocabulary() - 1, shown(&ids[place]));
+        ApiError::field(format!("{at}[{place}]"), problem)
+    };
+    if ids.is_empty() {
+        return Err(ApiError::field(at, "the prompt has no tokens; give at least one"));
+    }
+    let token = |(place, id): (usize, &Value)| model.token(id).ok_or_else(|| wrong(place));
+    Ok(PromptInput { text: None, tokens: ids.iter().enumerate().map(token).collect::<Result<_, _>>()? })
+}

@@ -1,0 +1,227 @@
+//! The fields of a request that say how tokens are chosen, and when a completion ends.
+
+use serde_json::Value;
+use spag_model::Sampling;
+
+use super::error::ApiError;
+use super::fields::{Fields, Refused, shown, whole};
+use crate::limits::{MAX_N, MAX_STOP_BYTES, MAX_STOP_TOKENS, MAX_STOPS};
+use crate::model::ServedModel;
+
+/// What completions and chats have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) n: usize,
+    pub(crate) sampling: Sampling,
+    /// The seed of the request, or a random one.
+    pub(crate) seed: u64,
+    pub(crate) min_tokens: usize,
+    pub(crate) stop_strings: Vec<String>,
+    pub(crate) stop_tokens: Vec<u32>,
+    pub(crate) eos: Eos,
+    pub(crate) delivery: Delivery,
+}
+
+/// What EOS does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Eos {
+    Ends,
+    Ignored,
+}
+
+/// How an answer is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// At once, when it is complete.
+    Whole,
+    /// As server-sent events.
+    Stream(StreamUsage),
+}
+
+/// Whether a stream ends with the numbers of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamUsage {
+    Sent,
+    Left,
+}
+
+/// Fields that change no answer.
+pub(crate) const IGNORED: [&str; 8] = [
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "request_id",
+];
+
+fn is_zero(value: &Value) -> bool {
+    value.as_f64() == Some(0.0)
+}
+
+fn is_one(value: &Value) -> bool {
+    value.as_f64() == Some(1.0)
+}
+
+fn is_false(value: &Value) -> bool {
+    value == &Value::Bool(false)
+}
+
+fn is_true(value: &Value) -> bool {
+    value == &Value::Bool(true)
+}
+
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(object) => object.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+fn never(_: &Value) -> bool {
+    false
+}
+
+fn is_text(value: &Value) -> bool {
+    value.get("type").and_then(Value::as_str) == Some("text")
+}
+
+const LEAVE: &str = "leave it out";
+
+/// Fields of OpenAI and of vLLM that are not computed, in completions and chats.
+const REFUSED: [Refused; 27] = [
+    Refused::new("presence_penalty", is_zero, "leave it out or set it to 0"),
+    Refused::new("frequency_penalty", is_zero, "leave it out or set it to 0"),
+    Refused::new("repetition_penalty", is_one, "leave it out or set it to 1"),
+    Refused::new("length_penalty", is_one, "leave it out or set it to 1"),
+    Refused::new("logit_bias", is_empty, "leave it out"),
+    Refused::new("min_p", is_zero, "use top_p"),
+    Refused::new("typical_p", is_one, "use top_p"),
+    Refused::new("use_beam_search", is_false, LEAVE),
+    Refused::new("early_stopping", is_false, LEAVE),
+    Refused::new("bad_words", is_empty, LEAVE),
+    Refused::new("allowed_token_ids", never, LEAVE),
+    Refused::new("logits_processors", is_empty, LEAVE),
+    Refused::new("truncate_prompt_tokens", never, "shorten the prompt"),
+    Refused::new("prompt_logprobs", never, "use echo and logprobs of /v1/completions"),
+    Refused::new("skip_special_tokens", is_true, "special tokens have no text"),
+    Refused::new("spaces_between_special_tokens", is_true, LEAVE),
+    Refused::new("include_stop_str_in_output", is_false, "the text ends before a stop string"),
+    Refused::new("return_tokens_as_token_ids", is_false, "POST /tokenize gives the ids of a text"),
+    Refused::new("return_token_ids", is_false, "POST /tokenize gives the ids of a text"),
+    Refused::new("response_format", is_text, "the answer is text"),
+    Refused::new("structured_outputs", never, "the answer is text"),
+    Refused::new("guided_json", never, "the answer is text"),
+    Refused::new("guided_regex", never, "the answer is text"),
+    Refused::new("guided_choice", never, "the answer is text"),
+    Refused::new("guided_grammar", never, "the answer is text"),
+    Refused::new("priority", is_zero, "requests are served in the order of their arrival"),
+    Refused::new("thinking_token_budget", never, LEAVE),
+];
+
+impl Settings {
+    /// Reads the fields.
+    pub(crate) fn read(fields: &mut Fields, model: &ServedModel) -> Result<Self, ApiError> {
+        fields.refuse(&REFUSED)?;
+        let delivery = delivery(fields)?;
+        Ok(Self {
+            n: fields.whole("n", 1..=MAX_N)?.unwrap_or(1),
+            sampling: sampling(fields)?,
+            seed: fields.seed("seed")?.unwrap_or_else(rand::random),
+            min_tokens: fields.whole("min_tokens", 0..=model.max_length())?.unwrap_or(0),
+            stop_strings: stop_strings(fields.take("stop"))?,
+            stop_tokens: stop_tokens(fields.take("stop_token_ids"), model)?,
+            eos: if fields.truth("ignore_eos")? == Some(true) { Eos::Ignored } else { Eos::Ends },
+            delivery,
+        })
+    }
+
+    /// The seed of one of the `n` completions of a prompt. It does not depend on the other prompts, so that a prompt of a
+    /// list is completed as it is alone.
+    pub(crate) fn seed_of(&self, completion: usize) -> u64 {
+        // SplitMix64: seeds that differ by 1 must not share completions.
+        let mixed = |n: u64| {
+            let x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            x ^ (x >> 31)
+        };
+        self.seed ^ mixed(completion as u64)
+    }
+}
+
+fn sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
+    /// Below, logits divided by it may be infinite.
+    const LEAST: f64 = 0.0001;
+    let temperature = fields.number("temperature", 0.0..=10_000.0)?.unwrap_or(1.0);
+    let top_p = fields.number("top_p", 1e-9..=1.0)?.filter(|p| *p < 1.0);
+    let top_k = match fields.take("top_k") {
+        Some(value) if value.as_i64() == Some(-1) => None,
+        Some(value) => {
+            let wrong = || ApiError::field("top_k", format_args!("expected -1, 0 or more, not {}", shown(&value)));
+            Some(whole(&value).filter(|k| *k <= 1 << 24).ok_or_else(wrong)?)
+        }
+        None => None,
+    };
+    match temperature {
+        0.0 => Ok(Sampling::Greedy),
+        small if small < LEAST => {
+            Err(ApiError::field("temperature", format_args!("expected 0, which is greedy, or at least {LEAST}")))
+        }
+        temperature => Ok(Sampling::random(temperature, top_k.unwrap_or(0), top_p)),
+    }
+}
+
+fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
+    let stream = fields.truth("stream")?.unwrap_or(false);
+    let Some(options) = fields.object("stream_options")? else {
+        return Ok(if stream { Delivery::Stream(StreamUsage::Left) } else { Delivery::Whole });
+    };
+    if !stream {
+        return Err(ApiError::field("stream_options", "it is allowed only with \"stream\": true"));
+    }
+    let mut options = Fields::new(options);
+    let within = |error: ApiError| error.within("stream_options");
+    let usage = options.truth("include_usage").map_err(within)?.unwrap_or(false);
+    options.refuse(&[Refused::new("continuous_usage_stats", is_false, LEAVE)]).map_err(within)?;
+    options.finish(&["include_obfuscation"]).map_err(within)?;
+    Ok(Delivery::Stream(if usage { StreamUsage::Sent } else { StreamUsage::Left }))
+}
+
+fn stop_strings(value: Option<Value>) -> Result<Vec<String>, ApiError> {
+    let wrong = |what: String| Err(ApiError::field("stop", what));
+    let list = match value {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(list)) => list,
+        Some(one) => vec![one],
+    };
+    if list.len() > MAX_STOPS {
+        return wrong(format!("expected at most {MAX_STOPS} strings, not {}", list.len()));
+    }
+    let mut strings = Vec::with_capacity(list.len());
+    for stop in list {
+        match stop {
+            Value::String(text) if text.is_empty() => {
+                return wrong("a stop string is empty; it would end every completion at once".into());
+            }
+            Value::String(text) if text.len() > MAX_STOP_BYTES => {
+                return wrong(format!("a stop string has {} bytes, more than {MAX_STOP_BYTES}", text.len()));
+            }
+            Value::String(text) => strings.push(text),
+            other => return wrong(format!("expected strings, not {}", shown(&other))),
+        }
+    }
+    Ok(strings)
+}
+
+fn stop_tokens(value: Option<Value>, model: &ServedModel) -> Result<Vec<u32>, ApiError> {
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let expected = format!("expected a list of at most {MAX_STOP_TOKENS} token ids below {}", model.vocabulary());
+    let wrong = || ApiError::field("stop_token_ids", &expected);
+    let list = value.as_array().filter(|list| list.len() <= MAX_STOP_TOKENS).ok_or_else(wrong)?;
+    list.iter().map(|id| model.token(id).ok_or_else(wrong)).collect()
+}

@@ -1,0 +1,68 @@
+//! `/tokenize`, `/detokenize` and `/tokenizer_info`, as clients ask that have no tokenizer of their own.
+
+use serde_json::{Map, Value, json};
+use spag_model::SpecialTokens;
+
+use super::chat::conversation;
+use super::error::ApiError;
+use super::fields::{Fields, shown};
+use crate::chat;
+use crate::model::ServedModel;
+
+/// The tokens of a text, or of a conversation.
+pub(crate) fn tokenize(mut fields: Fields, model: &ServedModel) -> Result<Value, ApiError> {
+    let bos = fields.truth("add_special_tokens")?;
+    let with_texts = fields.truth("return_token_strs")?.unwrap_or(false);
+    let tokens = match fields.text("prompt")? {
+        Some(text) => {
+            let encoded = match bos.unwrap_or(true) {
+                true => model.tokenizer().encode_prompt(&text, SpecialTokens::Matched),
+                false => model.tokenizer().encode(&text),
+            };
+            encoded.map_err(|error| ApiError::field("prompt", error))?
+        }
+        None if !fields.has("messages") => return Err(ApiError::field("prompt", "it is missing")),
+        None => conversation(&mut fields, model)?,
+    };
+    fields.finish(&[])?;
+    let texts: Option<Vec<String>> =
+        with_texts.then(|| tokens.iter().map(|token| model.texts().text(*token)).collect());
+    Ok(json!({"count": tokens.len(), "max_model_len": model.max_length(), "tokens": tokens, "token_strs": texts}))
+}
+
+/// The text of tokens, with the names of special tokens.
+pub(crate) fn detokenize(mut fields: Fields, model: &ServedModel) -> Result<Value, ApiError> {
+    let Some(Value::Array(list)) = fields.take("tokens") else {
+        return Err(ApiError::field("tokens", "expected a list of token ids"));
+    };
+    fields.finish(&[])?;
+    let token = |(at, id): (usize, &Value)| {
+        let problem = || format!("expected token ids from 0 to {}, not {}", model.vocabulary() - 1, shown(id));
+        model.token(id).ok_or_else(|| ApiError::field(format!("tokens[{at}]"), problem()))
+    };
+    let tokens: Vec<u32> = list.iter().enumerate().map(token).collect::<Result<_, _>>()?;
+    let text = model.tokenizer().decode_with_special(&tokens).map_err(|error| ApiError::field("tokens", error))?;
+    Ok(json!({"prompt": text}))
+}
+
+/// The special tokens, the chat template, and what else `tokenizer_config.json` says.
+pub(crate) fn tokenizer_info(model: &ServedModel) -> Value {
+    let tokenizer = model.tokenizer();
+    let config = chat::object(tokenizer.file("tokenizer_config.json"));
+    let map = chat::object(tokenizer.file("special_tokens_map.json"));
+    let special = chat::special_tokens(tokenizer, &config, &map);
+    let mut info: Map<String, Value> = config;
+    for role in ["bos_token", "eos_token", "pad_token", "unk_token"] {
+        info.insert(role.into(), special.get(role).cloned().unwrap_or_default());
+    }
+    info.extend(special);
+    // A BOS that prompts do not begin with is none.
+    if tokenizer.bos().is_none() {
+        info.insert("bos_token".into(), Value::Null);
+    }
+    let template = model.template().ok().map(|template| template.source().to_owned());
+    info.insert("chat_template".into(), template.into());
+    info.insert("max_model_len".into(), model.max_length().into());
+    info.insert("vocab_size".into(), tokenizer.vocab_size().into());
+    info.into()
+}

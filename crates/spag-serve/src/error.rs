@@ -1,0 +1,73 @@
+//! The crate's error type: what keeps a server from starting, or ends it.
+
+use std::io;
+use std::path::PathBuf;
+
+use spag_io::{Classify, ErrorClass};
+
+/// Why a server does not start, or ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] spag_io::Error),
+    /// A model cannot be served.
+    #[error(transparent)]
+    Model(#[from] spag_model::Error),
+    /// A file of keys is unusable.
+    #[error("{path}: {reason}", path = path.display())]
+    Keys {
+        /// The file.
+        path: PathBuf,
+        /// The cause and the remedy.
+        reason: String,
+    },
+    /// A name of a model is unusable.
+    #[error("the name {name:?} of a model: {reason}")]
+    Name {
+        /// The name.
+        name: String,
+        /// The cause.
+        reason: &'static str,
+    },
+    /// An origin for CORS is unusable.
+    #[error("the origin {origin:?} is not `*` or like https://example.org")]
+    Origin {
+        /// The origin.
+        origin: String,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: choose another --host or --port")]
+    Listen {
+        /// Host and port.
+        address: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The system has no more threads, or no signal handlers.
+    #[error("the server cannot be started")]
+    Start(#[source] io::Error),
+    /// An engine failed while requests were served.
+    #[error("the engine of {model:?} failed: {reason}")]
+    Engine {
+        /// The name of the model.
+        model: String,
+        /// The cause.
+        reason: String,
+    },
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::File(error) => error.class(),
+            Self::Model(error) => error.class(),
+            Self::Keys { .. } | Self::Name { .. } | Self::Origin { .. } => ErrorClass::BadInput,
+            Self::Listen { .. } => ErrorClass::BadInput,
+            Self::Start(_) | Self::Engine { .. } => ErrorClass::Failure,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A model that is served, and its names.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use spag_model::{Checkpoint, Engine, EngineConfig, Tokenizer};
+use tokio::sync::watch;
+
+use crate::api::{ApiError, whole};
+use crate::chat::ChatTemplate;
+use crate::engine_thread::EngineHandle;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::metrics::{EngineMetrics, Metrics};
+use crate::token_texts::TokenTexts;
+
+/// Bytes of a name, at most.
+const LONGEST_NAME: usize = 256;
+
+/// A checkpoint to serve.
+pub struct ModelToServe {
+    /// The names by which clients ask for it; the first is the one that answers state.
+    pub names: Vec<String>,
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// The limits of its engine.
+    pub engine: EngineConfig,
+}
+
+/// A model with its engine.
+pub(crate) struct ServedModel {
+    name: String,
+    tokenizer: Tokenizer,
+    texts: TokenTexts,
+    /// The chat template, or why it cannot be used.
+    template: Result<Option<ChatTemplate>, String>,
+    max_length: usize,
+    vocabulary: usize,
+    engine: EngineHandle,
+}
+
+impl ServedModel {
+    fn start(
+        name: &str,
+        model: ModelToServe,
+        metrics: EngineMetrics,
+        limits: &Limits,
+        faulty: watch::Sender<bool>,
+    ) -> Result<Self> {
+        let vocabulary = model.checkpoint.model.config().architecture.vocab_size;
+        let engine = Engine::from_checkpoint(model.checkpoint, model.engine)?;
+        let tokenizer = engine.tokenizer().clone();
+        Ok(Self {
+            name: name.to_owned(),
+            texts: TokenTexts::new(tokenizer.clone(), vocabulary),
+            template: ChatTemplate::of(&tokenizer),
+            tokenizer,
+            max_length: engine.config().max_length,
+            vocabulary,
+            engine: EngineHandle::start(engine, metrics, limits.max_waiting, faulty)?,
+        })
+    }
+
+    /// The first of its names.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    pub(crate) fn texts(&self) -> &TokenTexts {
+        &self.texts
+    }
+
+    /// Tokens of a prompt and its completion, at most.
+    pub(crate) fn max_length(&self) -> usize {
+        self.max_length
+    }
+
+    /// The number of embeddings: each token id is below it.
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    pub(crate) fn engine(&self) -> &EngineHandle {
+        &self.engine
+    }
+
+    /// The chat template.
+    ///
+    /// # Errors
+    /// 400 if there is none that can be used.
+    pub(crate) fn template(&self) -> Result<&ChatTemplate, ApiError> {
+        match &self.template {
+            Ok(Some(template)) => Ok(template),
+            Ok(None) => Err(ApiError::bad(format!(
+                "The model `{}` has no chat template: neither chat_template.jinja nor `chat_template` in \
+                 tokenizer_config.json; use /v1/completions, or add a template to the folder and start the server again",
+                self.name
+            ))),
+            Err(why) => {
+                Err(ApiError::bad(format!("The chat template of this model is unusable: {}", spag_io::quote(why))))
+            }
+        }
+    }
+
+    /// Why the chat template is unusable, if it is.
+    pub(crate) fn template_error(&self) -> Option<&str> {
+        self.template.as_ref().err().map(String::as_str)
+    }
+
+    /// A token id.
+    pub(crate) fn token(&self, value: &Value) -> Option<u32> {
+        whole(value).filter(|id| *id < self.vocabulary).and_then(|id| u32::try_from(id).ok())
+    }
+}
+
+/// All models of a server.
+pub(crate) struct ModelPool {
+    models: Vec<Arc<ServedModel>>,
+    /// Indices by name, in the order in which they are listed.
+    names: Vec<(String, usize)>,
+    by_name: HashMap<String, usize>,
+    created: u64,
+}
+
+impl ModelPool {
+    /// Starts an engine for each model. `faulty` becomes true if one of them fails.
+    ///
+    /// # Errors
+    /// A name is unusable or given twice, or an engine cannot be started.
+    pub(crate) fn start(
+        models: Vec<ModelToServe>,
+        limits: &Limits,
+        faulty: &watch::Sender<bool>,
+    ) -> Result<(Self, Metrics)> {
+        let mut by_name = HashMap::new();
+        let mut names = Vec::new();
+        for (at, model) in models.iter().enumerate() {
+            if model.names.is_empty() {
+                return Err(Error::Name { name: String::new(), reason: "a model needs a name" });
+            }
+            for name in &model.names {
+                check_name(name)?;
+                if by_name.insert(name.clone(), at).is_some() {
+                    return Err(Error::Name { name: name.clone(), reason: "it is given twice" });
+                }
+                names.push((name.clone(), at));
+            }
+        }
+        let first_names: Vec<String> = models.iter().map(|model| model.names[0].clone()).collect();
+        let (metrics, each) = Metrics::new(first_names.iter().map(String::as_str));
+        let models = models.into_iter().zip(each).zip(&first_names);
+        let start = |((model, metrics), name): ((ModelToServe, EngineMetrics), &String)| {
+            ServedModel::start(name, model, metrics, limits, faulty.clone()).map(Arc::new)
+        };
+        let models = models.map(start).collect::<Result<_>>()?;
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Ok((Self { models, names, by_name, created }, metrics))
+    }
+
+    /// The models.
+    pub(crate) fn all(&self) -> &[Arc<ServedModel>] {
+        &self.models
+    }
+
+    /// The model with a name, or the first without one.
+    ///
+    /// # Errors
+    /// 404 if there is no such model.
+    pub(crate) fn get(&self, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
+        let at = match name {
+            None => 0,
+            Some(name) => *self.by_name.get(name).ok_or_else(|| ApiError::no_model(name))?,
+        };
+        self.models.get(at).cloned().ok_or_else(|| ApiError::no_model(name.unwrap_or_default()))
+    }
+
+    /// The entry of a name in `/v1/models`.
+    pub(crate) fn describe(&self, name: &str) -> Result<Value, ApiError> {
+        let model = self.get(Some(name))?;
+        Ok(json!({
+            "id": name,
+            "object": "model",
+            "created": self.created,
+            "owned_by": "spag",
+            "root": model.name(),
+            "parent": null,
+            "max_model_len": model.max_length(),
+        }))
+    }
+
+    /// `/v1/models`.
+    pub(crate) fn list(&self) -> Value {
+        let entries: Vec<Value> = self.names.iter().filter_map(|(name, _)| self.describe(name).ok()).collect();
+        json!({"object": "list", "data": entries})
+    }
+
+    /// The first engine that failed: the model's name and the cause.
+    pub(crate) fn fault(&self) -> Option<(&str, &str)> {
+        self.models.iter().find_map(|model| Some((model.name(), model.engine().fault()?)))
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let wrong = |reason| Err(Error::Name { name: name.to_owned(), reason });
+    if name.is_empty() || name.len() > LONGEST_NAME {
+        return wrong("it has 1 to 256 bytes");
+    }
+    if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return wrong("it has no blanks and no control characters");
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! The routes and what happens to every request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+
+use crate::answer::{ChatAnswer, CompletionAnswer, Head, collect};
+use crate::api::{
+    ApiError, ChatJob, CompletionJob, Delivery, Fields, detokenize, json_response, tokenize, tokenizer_info,
+};
+use crate::auth::ApiKeys;
+use crate::drain::{Busy, Drain};
+use crate::engine_thread::Detail;
+use crate::error::{Error, Result};
+use crate::limits::MAX_HEADER_BYTES;
+use crate::metrics::Metrics;
+use crate::model::{ModelPool, ServedModel};
+use crate::receive::Receiver;
+use crate::stream;
+
+/// What all requests share.
+pub(crate) struct App {
+    pub(crate) pool: ModelPool,
+    pub(crate) metrics: Metrics,
+    pub(crate) keys: Option<ApiKeys>,
+    pub(crate) receiver: Receiver,
+    pub(crate) drain: Drain,
+}
+
+type Shared = State<Arc<App>>;
+type Answered = Result<Response, ApiError>;
+
+const HEALTH: &str = "/health";
+const METRICS: &str = "/metrics";
+/// Paths with one route each.
+const ROUTES: [&str; 9] = [
+    "/v1/completions",
+    "/v1/chat/completions",
+    "/v1/models",
+    HEALTH,
+    "/version",
+    METRICS,
+    "/tokenize",
+    "/detokenize",
+    "/tokenizer_info",
+];
+
+/// The routes of a server.
+///
+/// # Errors
+/// An origin that no browser sends.
+pub(crate) fn router(app: Arc<App>, origins: &[String]) -> Result<Router> {
+    let router = Router::new()
+        .route("/v1/completions", post(completions))
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/models", get(|State(app): Shared| async move { ok(&app.pool.list()) }))
+        .route("/v1/models/{*name}", get(model))
+        .route(HEALTH, get(health))
+        .route("/version", get(|| async { ok(&json!({"version": env!("CARGO_PKG_VERSION")})) }))
+        .route(METRICS, get(metrics))
+        .route("/tokenize", post(|app: Shared, request: Request| about_tokens(app, request, tokenize)))
+        .route("/detokenize", post(|app: Shared, request: Request| about_tokens(app, request, detokenize)))
+        .route("/tokenizer_info", get(info))
+        .fallback(async |request: Request| ApiError::no_route(request.method().as_str(), request.uri().path()))
+        .method_not_allowed_fallback(async |request: Request| {
+            ApiError::wrong_method(request.method().as_str(), request.uri().path())
+        })
+        .layer(from_fn_with_state(app.clone(), admit));
+    let router = match origins {
+        [] => router,
+        origins => router.layer(cors(origins)?),
+    };
+    Ok(router.layer(from_fn_with_state(app.clone(), count)).with_state(app))
+}
+
+fn cors(origins: &[String]) -> Result<CorsLayer> {
+    let allowed = if origins.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        let read = |origin: &String| {
+            let scheme = ["http://", "https://"].iter().any(|scheme| origin.starts_with(scheme));
+            let value = HeaderValue::from_str(origin).ok().filter(|_| scheme && !origin.ends_with('/'));
+            value.ok_or_else(|| Error::Origin { origin: origin.clone() })
+        };
+        AllowOrigin::list(origins.iter().map(read).collect::<Result<Vec<_>>>()?)
+    };
+    let methods = [Method::GET, Method::POST];
+    Ok(CorsLayer::new().allow_origin(allowed).allow_methods(methods).allow_headers(AllowHeaders::mirror_request()))
+}
+
+/// Counts the response to each request.
+async fn count(State(app): Shared, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let route = match ROUTES.iter().find(|route| **route == path) {
+        Some(route) => route,
+        None if path.starts_with("/v1/models/") => "/v1/models/{name}",
+        // Paths that clients make up must not fill the memory.
+        None => "other",
+    };
+    let response = next.run(request).await;
+    app.metrics.count_response(route, response.status().as_u16());
+    response
+}
+
+/// Refuses requests without a key, with too large headers, and all of them while the server ends.
+async fn admit(State(app): Shared, request: Request, next: Next) -> Answered {
+    let path = request.uri().path();
+    let headers = request.headers();
+    let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    if headers.iter().map(size).sum::<usize>() > MAX_HEADER_BYTES {
+        return Err(ApiError::large_headers(MAX_HEADER_BYTES));
+    }
+    let is_allowed = app.keys.as_ref().is_none_or(|keys| keys.allow(headers.get(header::AUTHORIZATION)));
+    if !is_allowed && path != HEALTH {
+        return Err(ApiError::unauthorized());
+    }
+    if app.drain.has_begun() && path != METRICS {
+        return Err(ApiError::unavailable("The server is ending; it accepts no more requests"));
+    }
+    Ok(next.run(request).await)
+}
+
+async fn completions(State(app): Shared, request: Request) -> Answered {
+    let busy = app.drain.enter();
+    let (model, head, job) = read(&app, request, "cmpl", CompletionJob::read).await?;
+    let number = job.prompts.len() * job.settings.n;
+    let delivery = job.settings.delivery;
+    let sequences = match job.is_echo_only() {
+        true => None,
+        false => Some(model.engine().submit(job.requests(), detail(delivery))?),
+    };
+    let answer = CompletionAnswer::new(model, job, head);
+    if delivery != Delivery::Whole {
+        return Ok(stream::respond(answer, sequences, number, busy));
+    }
+    let done = match sequences {
+        Some(mut sequences) => collect(&mut sequences, number).await?,
+        None => Vec::new(),
+    };
+    let body = move || answer.body(&done).map_err(|error| ApiError::server(error.to_string()));
+    Ok(ok(&app.receiver.work(body).await?))
+}
+
+async fn chat(State(app): Shared, request: Request) -> Answered {
+    let busy = app.drain.enter();
+    let (model, head, job) = read(&app, request, "chatcmpl", ChatJob::read).await?;
+    let (number, delivery) = (job.settings.n, job.settings.delivery);
+    let mut sequences = model.engine().submit(job.requests(), detail(delivery))?;
+    let answer = ChatAnswer::new(model, job, head);
+    if delivery != Delivery::Whole {
+        return Ok(stream::respond(answer, Some(sequences), number, busy));
+    }
+    let done = collect(&mut sequences, number).await?;
+    Ok(ok(&app.receiver.work(move || Ok(answer.body(&done))).await?))
+}
+
+fn detail(delivery: Delivery) -> Detail {
+    if delivery == Delivery::Whole { Detail::Completion } else { Detail::Tokens }
+}
+
+/// Receives a request and reads its fields for the model that it names.
+async fn read<J: Send + 'static>(
+    app: &Arc<App>,
+    request: Request,
+    id: &'static str,
+    job: impl FnOnce(Fields, &ServedModel) -> Result<J, ApiError> + Send + 'static,
+) -> Result<(Arc<ServedModel>, Head, J), ApiError> {
+    let received = app.receiver.receive(request).await?;
+    let shared = app.clone();
+    let work = move || {
+        let mut fields = Fields::parse(&received.bytes)?;
+        let name = fields.text("model")?;
+        let model = shared.pool.get(name.as_deref())?;
+        let head = Head::new(id, name.unwrap_or_else(|| model.name().to_owned()));
+        let job = job(fields, &model)?;
+        Ok((model, head, job))
+    };
+    app.receiver.work(work).await
+}
+
+async fn about_tokens(
+    State(app): Shared,
+    request: Request,
+    answer: fn(Fields, &ServedModel) -> Result<Value, ApiError>,
+) -> Answered {
+    let _busy: Busy = app.drain.enter();
+    let (_, _, body) = read(&app, request, "", answer).await?;
+    Ok(ok(&body))
+}
+
+async fn model(State(app): Shared, name: Result<Path<String>, PathRejection>) -> Answered {
+    let Path(name) = name.map_err(|error| ApiError::bad(error.body_text()))?;
+    Ok(ok(&app.pool.describe(&name)?))
+}
+
+async fn info(State(app): Shared, query: Result<Query<HashMap<String, String>>, QueryRejection>) -> Answered {
+    let Query(query) = query.map_err(|error| ApiError::bad(error.body_text()))?;
+    let model = app.pool.get(query.get("model").map(String::as_str))?;
+    Ok(ok(&tokenizer_info(&model)))
+}
+
+async fn health(State(app): Shared) -> Answered {
+    match app.pool.fault() {
+        None => Ok(ok(&json!({"status": "ok"}))),
+        Some((model, _)) => Err(ApiError::unavailable(format!("The engine of the model `{model}` has failed"))),
+    }
+}
+
+async fn metrics(State(app): Shared) -> Answered {
+    let text = app.metrics.text().map_err(|error| ApiError::server(error.to_string()))?;
+    let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+fn ok(body: &Value) -> Response {
+    json_response(StatusCode::OK, body.to_string())
+}

@@ -1,0 +1,233 @@
+//! The server: its socket, its connections, and its end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use spag_io::catch_panic;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+
+use crate::auth::ApiKeys;
+use crate::drain::Drain;
+use crate::error::{Error, Result};
+use crate::limits::{HEADER_BUFFER, Limits, MAX_HEADERS, WORKERS};
+use crate::model::{ModelPool, ModelToServe};
+use crate::receive::Receiver;
+use crate::router::{App, router};
+
+/// Threads of the network, at most. Engines have their own.
+const NETWORK_THREADS: usize = 4;
+/// Pause after the system has refused a connection, for instance because too many files are open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The settings of a server.
+#[derive(Debug)]
+pub struct ServerConfig {
+    /// Name or address to listen on.
+    pub host: String,
+    /// Port to listen on; 0 is any free one.
+    pub port: u16,
+    /// The keys of clients; without them, everybody is served.
+    pub keys: Option<ApiKeys>,
+    /// The limits.
+    pub limits: Limits,
+    /// Origins whose pages may use the server: `*`, or e.g. `https://example.org`.
+    pub cors_origins: Vec<String>,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// After the first SIGTERM or SIGINT, when all requests had ended.
+    Drained,
+    /// At once, by a second signal.
+    Interrupted,
+    /// As [`Ended::Interrupted`]; the second signal was SIGTERM.
+    Terminated,
+}
+
+/// A server that listens. Clients can connect; they are answered once it runs.
+pub struct Server {
+    runtime: Runtime,
+    listener: TcpListener,
+    address: SocketAddr,
+    app: Arc<App>,
+    router: Router,
+    limits: Limits,
+    /// Becomes true if an engine fails.
+    faulty: watch::Receiver<bool>,
+}
+
+impl Server {
+    /// Starts the engines of `models`, of which the first answers requests that name none, and listens.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or a model cannot be served with these settings.
+    pub fn bind(config: ServerConfig, models: Vec<ModelToServe>) -> Result<Self> {
+        let ServerConfig { host, port, keys, limits, cors_origins } = config;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(NETWORK_THREADS);
+        let build = || {
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(threads).max_blocking_threads(WORKERS).enable_io().enable_time().build()
+        };
+        // The library panics if the system has no more threads.
+        let runtime =
+            catch_panic(build).map_err(std::io::Error::other).and_then(|built| built).map_err(Error::Start)?;
+        let listen = |source| Error::Listen { address: format!("{host}:{port}"), source };
+        let listener = runtime.block_on(TcpListener::bind((host.as_str(), port))).map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let (fault, faulty) = watch::channel(false);
+        let (pool, metrics) = ModelPool::start(models, &limits, &fault)?;
+        let app = Arc::new(App { pool, metrics, keys, receiver: Receiver::new(limits), drain: Drain::new() });
+        let router = router(app.clone(), &cors_origins)?;
+        Ok(Self { runtime, listener, address, app, router, limits, faulty })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The names of models whose chat template cannot be used, with the cause.
+    pub fn unusable_templates(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.app.pool.all().iter().filter_map(|model| Some((model.name(), model.template_error()?)))
+    }
+
+    /// Serves until SIGTERM or SIGINT. Then new requests are refused, and the server ends when the others have.
+    /// A second signal ends it at once.
+    ///
+    /// If an engine fails, `on_fault` gets the error at once. The requests of this model fail from then on, and `/health`
+    /// says so; those of other models go on.
+    ///
+    /// # Errors
+    /// Signal handlers cannot be installed, or an engine has failed.
+    pub fn run(self, on_fault: impl FnOnce(Error) + Send + 'static) -> Result<Ended> {
+        let Self { runtime, listener, app, router, limits, mut faulty, .. } = self;
+        let ended = runtime.block_on(async {
+            let mut signals = Signals::new()?;
+            let connections = Connections::new(&app, limits);
+            tokio::spawn(connections.clone().accept(listener, router));
+            let watched = app.clone();
+            tokio::spawn(async move {
+                if faulty.wait_for(|faulty| *faulty).await.is_ok()
+                    && let Some(fault) = fault(&watched)
+                {
+                    on_fault(fault);
+                }
+            });
+            signals.next().await;
+            app.drain.begin();
+            tokio::select! {
+                () = connections.finish(&app.drain) => Ok(Ended::Drained),
+                ended = signals.next() => Ok(ended),
+            }
+        });
+        // Requests that are left, and their engines, end with the process.
+        runtime.shutdown_background();
+        fault(&app).map_or(ended, Err)
+    }
+}
+
+/// The error of an engine that has failed.
+fn fault(app: &App) -> Option<Error> {
+    let (model, reason) = app.pool.fault()?;
+    Some(Error::Engine { model: model.to_owned(), reason: reason.to_owned() })
+}
+
+/// SIGINT and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let install = |kind| signal(kind).map_err(Error::Start);
+        Ok(Self { interrupt: install(SignalKind::interrupt())?, terminate: install(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) -> Ended {
+        tokio::select! {
+            _ = self.interrupt.recv() => Ended::Interrupted,
+            _ = self.terminate.recv() => Ended::Terminated,
+        }
+    }
+}
+
+/// Accepts connections and serves them.
+#[derive(Clone)]
+struct Connections {
+    app: Arc<App>,
+    limits: Limits,
+    graceful: Arc<std::sync::Mutex<Option<GracefulShutdown>>>,
+    places: Arc<Semaphore>,
+}
+
+impl Connections {
+    fn new(app: &Arc<App>, limits: Limits) -> Self {
+        let places = limits.max_connections.min(Semaphore::MAX_PERMITS);
+        Self {
+            app: app.clone(),
+            limits,
+            graceful: Arc::new(std::sync::Mutex::new(Some(GracefulShutdown::new()))),
+            places: Arc::new(Semaphore::new(places)),
+        }
+    }
+
+    async fn accept(self, listener: TcpListener, router: Router) {
+        loop {
+            let Ok(place) = self.places.clone().acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let (this, router) = (self.clone(), router.clone());
+                    tokio::spawn(async move {
+                        this.app.metrics.connections.inc();
+                        this.serve(stream, router).await;
+                        this.app.metrics.connections.dec();
+                        drop(place);
+                    });
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+
+    async fn serve(&self, stream: TcpStream, router: Router) {
+        // Each token is sent at once.
+        let _ = stream.set_nodelay(true);
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.read_timeout)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(HEADER_BUFFER);
+        let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        let watcher = match self.graceful.lock() {
+            Ok(graceful) => graceful.as_ref().map(GracefulShutdown::watcher),
+            Err(_) => None,
+        };
+        // An error is that of a client: it has gone, or what it sends is not HTTP.
+        match watcher {
+            Some(watcher) => drop(watcher.watch(connection).await),
+            None => drop(connection.await),
+        }
+    }
+
+    /// Waits for the requests in progress, and for their answers to be sent.
+    async fn finish(&self, drain: &Drain) {
+        drain.done().await;
+        let graceful = self.graceful.lock().ok().and_then(|mut graceful| graceful.take());
+        if let Some(graceful) = graceful {
+            // A client that does not read must not keep the server.
+            let _ = tokio::time::timeout(self.limits.read_timeout, graceful.shutdown()).await;
+        }
+    }
+}
