@@ -82,6 +82,7 @@ fn packages_do_not_reach_what_they_must_not_use() {
         ("spag-dist", &["spag-game", "spag-model"]),
         ("spag-model", &["spag-game", "spag-dist"]),
         ("spag-selfplay", &["spag-rewards", "spag-train"]),
+        ("spag-serve", &["spag-game", "spag-rewards", "spag-train"]),
         ("spag-play-bin", &["spag-train"]),
         ("spag-assign-rewards-bin", &["spag-train"]),
     ] {

@@ -275,7 +275,7 @@ fn invalid_flags_are_named() {
         (vec![tiny, "--model", "tiny"], "expected NAME=DIR"),
         (vec![tiny, "--model", &format!("tiny-llama={tiny}")], "it is given twice"),
         (vec![tiny, "--served_model_name", "a b"], "no blanks"),
-        (vec![tiny, "--max_model_len", "385"], "384 positions"),
+        (vec![tiny, "--max_length", "385"], "384 positions"),
         (vec![tiny, "--api_key_file", empty.to_str().unwrap()], "it has no key"),
         (vec![tiny, "--api_key_file", "/nonexistent"], "/nonexistent"),
         (vec![tiny, "--host", "256.0.0.1"], "cannot listen on 256.0.0.1"),

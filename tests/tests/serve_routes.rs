@@ -578,5 +578,5 @@ fn two_models_answer_by_their_names() {
     let names: Vec<Value> =
         server.get("/v1/models").ok()["data"].as_array().unwrap().iter().map(|m| m["id"].clone()).collect();
     assert_eq!(names, ["tiny-llama", "second"]);
-    assert_eq!(server.metric("spag_sequences_ended_total", "model=\"second\""), 1.0);
+    assert_eq!(server.metric("spag_sequences_ended_total", "model=\"second\""), 2.0);
 }

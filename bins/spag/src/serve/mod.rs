@@ -30,7 +30,7 @@ pub(crate) struct ServeArgs {
     served_model_name: Vec<String>,
     /// Maximum number of tokens in a prompt and its completion together [default: the positions of the model].
     #[arg(long, value_name = "N", value_parser = flags::whole(1..=1 << 30))]
-    max_model_len: Option<usize>,
+    max_length: Option<usize>,
     #[command(flatten)]
     network: NetworkArgs,
     #[command(flatten)]

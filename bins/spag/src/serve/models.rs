@@ -43,11 +43,11 @@ pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
     let load = |(names, folder): (Vec<String>, &Path)| {
         let checkpoint = args.loading.load(folder)?;
         let positions = checkpoint.model.config().architecture.max_position_embeddings;
-        if let Some(asked) = args.max_model_len.filter(|asked| *asked > positions) {
+        if let Some(asked) = args.max_length.filter(|asked| *asked > positions) {
             let problem = format!("{} has {positions} positions; ask for no more", folder.display());
-            return Err(Error::BadValue { flag: format!("--max_model_len {asked}"), problem });
+            return Err(Error::BadValue { flag: format!("--max_length {asked}"), problem });
         }
-        let engine = engines.config(&checkpoint.model, args.max_model_len.unwrap_or(positions))?;
+        let engine = engines.config(&checkpoint.model, args.max_length.unwrap_or(positions))?;
         Ok(ModelToServe { names, checkpoint, engine })
     };
     folders.into_iter().map(load).collect()
