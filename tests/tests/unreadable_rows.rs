@@ -77,3 +77,28 @@ fn prompt_with_a_token_beyond_the_vocabulary_fails_its_row_only() {
     assert!(err.contains("row 1") && err.contains("the output is left as it is"), "{err}");
     assert_eq!(json_lines(dir.join("out.jsonl")), rows);
 }
+
+#[test]
+fn empty_prompt_fails_its_row_only_if_prompts_do_not_begin_with_a_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    fs::write(dir.join("in.jsonl"), "{\"prompt\": \"\"}\n{\"prompt\": \"a horse\"}\n").unwrap();
+    for (model, code) in [("tiny-llama", 0), ("families/qwen2", 1)] {
+        let mut command = program("spag");
+        command.current_dir(dir).args([
+            "generate",
+            "--input",
+            "in.jsonl",
+            "--output",
+            "out.jsonl",
+            "--max_new_tokens",
+            "4",
+        ]);
+        let (_, err) = run(command.arg("--model").arg(fixture(model)), code);
+        let rows = json_lines(dir.join("out.jsonl"));
+        assert!(rows[1]["text"].is_string(), "{rows:?}");
+        let error = rows[0]["error"].as_str().unwrap_or_default();
+        assert_eq!(error.contains("the prompt has no tokens"), code == 1, "{rows:?}");
+        assert_eq!(err.contains("row 1: generation: the prompt has no tokens"), code == 1, "{err}");
+    }
+}

@@ -19,8 +19,8 @@ use spag_cli::{EngineArgs, Error, LoadArgs, Result, SamplingArgs, TerminalProgre
 
 /// Complete the prompts of a file.
 ///
-/// A prompt that the tokenizer cannot encode fails alone: its line of the output has `error` in place of the completion,
-/// and the exit code is 1.
+/// A prompt that the tokenizer cannot encode, or that has no tokens, fails alone: its line of the output has `error` in place
+/// of the completion, and the exit code is 1.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct GenerateArgs {

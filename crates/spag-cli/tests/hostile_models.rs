@@ -103,4 +103,6 @@ fn model_whose_logits_overflow_is_named_as_bad_input() {
     command.args(["--defender_model_name_or_path", "model", "--output_dir", "out", "--max_new_tokens", "2"]);
     let (_, err) = run(&mut command, 2);
     assert!(err.contains("model: the model's logits are not finite"), "{err}");
+    // A model that fails every prompt is not the fault of a row.
+    assert!(generate(folder.path(), &[]).contains("model: the model's logits are not finite"));
 }
