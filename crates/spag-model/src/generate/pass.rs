@@ -18,6 +18,9 @@ use crate::ops::sample::{self, SampleError, SampleParams, SampledToken, ScorePar
 /// How a request ended.
 type Ended = Result<FinishReason, RequestError>;
 
+/// The most likely tokens of a row with their ln p.
+type LikelyTokens = Vec<(u32, f32)>;
+
 impl Engine {
     /// Runs one forward pass and returns what happened.
     pub(super) fn pass(&mut self) -> Result<Vec<(RequestId, Event)>> {
@@ -184,7 +187,7 @@ fn tops(
     logits: &Tensor,
     ready: &[(usize, &mut Sequence)],
     chosen: &[Result<SampledToken, SampleError>],
-) -> Result<Vec<Option<Vec<(u32, f32)>>>> {
+) -> Result<Vec<Option<LikelyTokens>>> {
     let mut tops = vec![None; chosen.len()];
     let params = |(row, sequence): &(usize, &mut Sequence)| {
         let (top, choice) = (sequence.config.log_probs.top, chosen[*row].ok()?);

@@ -218,12 +218,13 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
         for (i, row) in group.rows.iter().enumerate() {
             sum(i, 1, row, own(row), row.seen, initial);
             let at = (group.first + i) * out_width + head * dim;
-            // SAFETY: row i of the output belongs to this task, here and below.
+            // SAFETY: row i of the output belongs to this task.
             let is_finite = || unsafe { std::slice::from_raw_parts(out.at(at), dim) }.iter().all(|o| o.is_finite());
             if group.rows.len() > 1 && !is_finite() {
                 // A value that only later rows see may be infinite, and zero times that is not zero.
                 sum(i, 1, row, first_page(row)..row.pages.len(), row.seen, Output::Overwrite);
             }
+            // SAFETY: as above.
             for o in unsafe { std::slice::from_raw_parts_mut(out.at(at), dim) } {
                 *o *= inverse[i];
             }
