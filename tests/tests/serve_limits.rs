@@ -58,7 +58,7 @@ fn answers_do_not_depend_on_what_else_is_served() {
     let request = |at: usize| {
         let sampled = json!({"prompt": format!("Word {} of", at % 5), "max_tokens": 8 + at % 7, "temperature": 1.1, "seed": at, "logprobs": 2});
         let greedy = json!({"prompt": [[1, 5 + at, 9], [1, 7]], "max_tokens": 10, "temperature": 0, "echo": true, "logprobs": 1});
-        if at % 2 == 0 { sampled } else { greedy }
+        if at.is_multiple_of(2) { sampled } else { greedy }
     };
     let answer = |at: usize| server.complete(&request(at)).ok()["choices"].to_string();
     let alone: Vec<String> = (0..24).map(answer).collect();
