@@ -121,7 +121,7 @@ fn with_template(folder: &Path) {
 fn openai_client_completes_chats_streams_and_fails_as_documented() {
     let work = tempfile::tempdir().unwrap();
     let (base, chat, key) = (fixture("families/qwen3"), work.path().join("chat"), work.path().join("key"));
-    copy_folder(&fixture("families/qwen2"), &chat);
+    copy_folder(fixture("families/qwen2"), &chat);
     with_template(&chat);
     std::fs::write(&key, "a-key\n").unwrap();
     let (_server, url) = serve(|command| {
