@@ -58,7 +58,9 @@ def completions():
         usage = chunk.usage or usage
         for part in chunk.choices:
             text, finish = text + part.text, part.finish_reason or finish
-    assert text == choice.text and finish == choice.finish_reason and usage == whole.usage
+    assert text == choice.text and finish == choice.finish_reason
+    # What was found in the cache may differ.
+    assert (usage.prompt_tokens, usage.total_tokens) == (whole.usage.prompt_tokens, whole.usage.total_tokens)
 
 
 def chat():
