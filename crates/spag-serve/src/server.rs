@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use spag_io::catch_panic;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
@@ -82,7 +82,7 @@ impl Server {
         let runtime =
             catch_panic(build).map_err(std::io::Error::other).and_then(|built| built).map_err(Error::Start)?;
         let listen = |source| Error::Listen { address: format!("{host}:{port}"), source };
-        let listener = runtime.block_on(TcpListener::bind((host.as_str(), port))).map_err(listen)?;
+        let listener = runtime.block_on(listen_on(&host, port, limits.max_connections)).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let (fault, faulty) = watch::channel(false);
         let (pool, metrics) = ModelPool::start(models, &limits, &fault)?;
@@ -134,6 +134,27 @@ impl Server {
         runtime.shutdown_background();
         fault(&app).map_or(ended, Err)
     }
+}
+
+/// Listens on the first address of a host that can be listened on. `waiting` connections may wait to be accepted: where many
+/// clients come at once, the system drops those beyond it.
+async fn listen_on(host: &str, port: u16, waiting: usize) -> std::io::Result<TcpListener> {
+    let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+    let mut failed = std::io::Error::new(std::io::ErrorKind::NotFound, "the host has no address");
+    for address in lookup_host((host, port)).await? {
+        let open = || {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+            // A server that is started again need not wait for connections of the last one.
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            socket.listen(waiting)
+        };
+        match open() {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 /// The error of an engine that has failed.
