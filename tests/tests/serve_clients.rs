@@ -5,12 +5,11 @@
 //! `clients/lm_eval/evaluate.py hf pretrained=FOLDER,dtype=float32,device=cpu,add_bos_token=False OUT`, with folders whose
 //! `generation_config.json` has no repetition penalty: that backend applies it to greedy texts.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
-use spag_tests::{Running, copy_folder, find_program, fixture, json, program, root, run};
+use spag_tests::{Serve, copy_folder, find_program, fixture, json, root, run};
 
 const NAMES: [&str; 2] = ["python3", "python"];
 
@@ -19,20 +18,6 @@ fn script(name: &str) -> Command {
     let mut command = Command::new(find_program(&NAMES, "CLIENTS_PYTHON"));
     command.arg(root().join("tests/clients").join(name));
     command
-}
-
-/// Starts a server on a free port. Returns it and its URL.
-fn serve(arguments: impl FnOnce(&mut Command)) -> (Running, String) {
-    let mut command = program("spag");
-    command.args(["serve", "--port", "0"]).stdout(Stdio::piped());
-    arguments(&mut command);
-    let mut server = Running::start(&mut command);
-    let out = server.stdout.take().unwrap();
-    let mut line = String::new();
-    BufReader::new(out).read_line(&mut line).unwrap();
-    let url = line.split_whitespace().find(|word| word.starts_with("http://"));
-    let url = url.unwrap_or_else(|| panic!("no address in {line:?}")).trim_end_matches(['/', '.', ',']).to_owned();
-    (server, url)
 }
 
 /// Compares two reports: numbers within 1e-4, everything else equal but for a blank before a text. The client's own backend
@@ -61,9 +46,8 @@ fn compare(found: &Value, expected: &Value, at: &str) {
 /// Evaluates a model through a server, with several settings of the client, each with the expected report.
 fn evaluate(family: &str, settings: &[(&str, &str, usize, usize)]) {
     let folder = fixture("families").join(family);
-    let (_server, url) = serve(|command| {
-        command.arg(&folder);
-    });
+    let server = Serve::start([&folder]);
+    let url = server.url("");
     let work = tempfile::tempdir().unwrap();
     for (expected, tokenizer, concurrent, batch) in settings {
         let expected = json(root().join(format!("tests/clients/lm_eval/expected/{expected}.json")));
@@ -124,10 +108,8 @@ fn openai_client_completes_chats_streams_and_fails_as_documented() {
     copy_folder(fixture("families/qwen2"), &chat);
     with_template(&chat);
     std::fs::write(&key, "a-key\n").unwrap();
-    let (_server, url) = serve(|command| {
-        command.arg("--model").arg(format!("base={}", base.display()));
-        command.arg("--model").arg(format!("chat={}", chat.display())).arg("--api_key_file").arg(&key);
-    });
-    let (out, _) = run(script("openai_client.py").arg(&url).arg("a-key"), 0);
+    let (base, chat) = (format!("base={}", base.display()), format!("chat={}", chat.display()));
+    let server = Serve::start(["--model", &base, "--model", &chat, "--api_key_file", key.to_str().unwrap()]);
+    let (out, _) = run(script("openai_client.py").arg(server.url("")).arg("a-key"), 0);
     assert_eq!(out.trim(), "ok");
 }

@@ -107,7 +107,7 @@ fn slow_readers_do_not_hold_up_others() {
     body["max_tokens"] = 3000.into();
     let mut slow: Vec<TcpStream> = (0..20).map(|_| server.send("/v1/completions", &body)).collect();
     slow.iter_mut().for_each(|stream| read_until(stream, "data: "));
-    // All of them end in the engine, though nobody reads.
+    // The engine completes all of them, although no client reads on.
     let quick = server.complete(&json!({"prompt": "a", "max_tokens": 5}));
     assert_eq!(quick.status, 200);
     wait_until("the engine is done with the slow ones", LIMIT, || {

@@ -10,10 +10,11 @@ use std::thread;
 use std::time::Instant;
 
 use spag_io::catch_panic;
-use spag_model::{Completion, Engine, Event, FinishReason, Generate, GenerationStats, Request, RequestId};
+use spag_model::{Engine, Event, Generate, GenerationStats, Request, RequestId};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::answer::finish_reason;
 use crate::api::ApiError;
 use crate::error::{Error, Result};
 use crate::metrics::EngineMetrics;
@@ -251,7 +252,7 @@ impl Worker {
             }
         }
         let end = match &event {
-            Event::Finished(completion) => Some(end_of(completion)),
+            Event::Finished(completion) => Some(finish_reason(completion.finish)),
             Event::Failed(_) => Some("error"),
             Event::Prompt(_) | Event::Token(_) => None,
         };
@@ -304,12 +305,5 @@ impl Worker {
                 let _ = submission.events.send(SequenceEvent::Fault);
             }
         }
-    }
-}
-
-fn end_of(completion: &Completion) -> &'static str {
-    match completion.finish {
-        FinishReason::Length => "length",
-        FinishReason::Eos | FinishReason::StopToken | FinishReason::StopString => "stop",
     }
 }

@@ -135,7 +135,7 @@ pub(crate) fn failure(event: Option<SequenceEvent>) -> ApiError {
 }
 
 /// `finish_reason`.
-fn finish_reason(finish: FinishReason) -> &'static str {
+pub(crate) fn finish_reason(finish: FinishReason) -> &'static str {
     match finish {
         FinishReason::Length => "length",
         FinishReason::Eos | FinishReason::StopToken | FinishReason::StopString => "stop",

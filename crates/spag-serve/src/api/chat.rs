@@ -8,7 +8,7 @@ use spag_model::{CompletionText, GenerationConfig, LogProbs, Prompt, Request};
 use super::completions::{check_length, check_sequences, generation};
 use super::error::ApiError;
 use super::fields::{Fields, Refused};
-use super::sampling::{IGNORED, Settings, is_empty};
+use super::sampling::{IGNORED, Settings, is_empty, never};
 use crate::chat;
 use crate::limits::MAX_TOP;
 use crate::model::ServedModel;
@@ -22,10 +22,6 @@ pub(crate) struct ChatJob {
     pub(crate) max_tokens: usize,
     /// Alternatives of each token, if log-probabilities are asked for.
     pub(crate) log_probs: Option<usize>,
-}
-
-fn never(_: &Value) -> bool {
-    false
 }
 
 fn is_text_only(value: &Value) -> bool {

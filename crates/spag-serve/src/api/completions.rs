@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use spag_model::{
-    CompletionText, EosRule, GenerationConfig, LogProbs, Overflow, Prompt, PromptRange, Request, Streamed,
-};
+use spag_model::{CompletionText, GenerationConfig, LogProbs, Overflow, Prompt, PromptRange, Request, Streamed};
 
 use super::error::ApiError;
 use super::fields::{Fields, Refused, whole};
 use super::prompts::{Bos, PromptInput, prompts};
-use super::sampling::{Delivery, Eos, IGNORED, Settings, is_empty};
+use super::sampling::{Delivery, IGNORED, Settings, is_empty};
 use crate::limits::{MAX_SEQUENCES, MAX_TOP};
 use crate::model::ServedModel;
 
@@ -96,7 +94,7 @@ pub(super) fn generation(settings: &Settings, max_tokens: usize, text: Completio
         sampling: settings.sampling,
         stop_tokens: settings.stop_tokens.clone(),
         stop_strings: settings.stop_strings.clone(),
-        eos: if settings.eos == Eos::Ignored { EosRule::Ignored } else { EosRule::Ends },
+        eos: settings.eos,
         overflow: Overflow::Refuse,
         text,
         stream: if settings.delivery == Delivery::Whole { Streamed::No } else { Streamed::Text },

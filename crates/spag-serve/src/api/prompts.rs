@@ -54,12 +54,7 @@ pub(crate) fn prompts(value: Option<Value>, bos: Bos, model: &ServedModel) -> Re
 }
 
 fn of_text(at: &str, text: String, bos: Bos, model: &ServedModel) -> Result<PromptInput, ApiError> {
-    let tokenizer = model.tokenizer();
-    let tokens = match bos {
-        Bos::Added => tokenizer.encode_prompt(&text, SpecialTokens::Matched),
-        Bos::Left => tokenizer.encode(&text),
-    };
-    let tokens = tokens.map_err(|error| ApiError::field(at, error))?;
+    let tokens = encode(&text, bos, model).map_err(|error| ApiError::field(at, error))?;
     if tokens.is_empty() {
         return Err(ApiError::field(at, "the prompt has no tokens; give at least one"));
     }
@@ -67,13 +62,25 @@ fn of_text(at: &str, text: String, bos: Bos, model: &ServedModel) -> Result<Prom
 }
 
 fn of_tokens(at: &str, ids: &[Value], model: &ServedModel) -> Result<PromptInput, ApiError> {
-    let wrong = |place: usize| {
-        let problem = format!("expected token ids from 0 to {}, not {}", model.vocabulary() - 1, shown(&ids[place]));
-        ApiError::field(format!("{at}[{place}]"), problem)
-    };
     if ids.is_empty() {
         return Err(ApiError::field(at, "the prompt has no tokens; give at least one"));
     }
-    let token = |(place, id): (usize, &Value)| model.token(id).ok_or_else(|| wrong(place));
-    Ok(PromptInput { text: None, tokens: ids.iter().enumerate().map(token).collect::<Result<_, _>>()? })
+    Ok(PromptInput { text: None, tokens: token_ids(at, ids, model)? })
+}
+
+/// The token ids of the list at `at`.
+pub(super) fn token_ids(at: &str, ids: &[Value], model: &ServedModel) -> Result<Vec<u32>, ApiError> {
+    let token = |(place, id): (usize, &Value)| {
+        let problem = || format!("expected token ids from 0 to {}, not {}", model.vocabulary() - 1, shown(id));
+        model.token(id).ok_or_else(|| ApiError::field(format!("{at}[{place}]"), problem()))
+    };
+    ids.iter().enumerate().map(token).collect()
+}
+
+/// The tokens of a text. The texts of special tokens in it are those tokens.
+pub(super) fn encode(text: &str, bos: Bos, model: &ServedModel) -> spag_model::Result<Vec<u32>> {
+    match bos {
+        Bos::Added => model.tokenizer().encode_prompt(text, SpecialTokens::Matched),
+        Bos::Left => model.tokenizer().encode(text),
+    }
 }

@@ -1,7 +1,7 @@
 //! The fields of a request that say how tokens are chosen, and when a completion ends.
 
 use serde_json::Value;
-use spag_model::Sampling;
+use spag_model::{EosRule, Sampling};
 
 use super::error::ApiError;
 use super::fields::{Fields, Refused, shown, whole};
@@ -18,15 +18,8 @@ pub(crate) struct Settings {
     pub(crate) min_tokens: usize,
     pub(crate) stop_strings: Vec<String>,
     pub(crate) stop_tokens: Vec<u32>,
-    pub(crate) eos: Eos,
+    pub(crate) eos: EosRule,
     pub(crate) delivery: Delivery,
-}
-
-/// What EOS does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Eos {
-    Ends,
-    Ignored,
 }
 
 /// How an answer is sent.
@@ -82,7 +75,7 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn never(_: &Value) -> bool {
+pub(super) fn never(_: &Value) -> bool {
     false
 }
 
@@ -135,7 +128,7 @@ impl Settings {
             min_tokens: fields.whole("min_tokens", 0..=model.max_length())?.unwrap_or(0),
             stop_strings: stop_strings(fields.take("stop"))?,
             stop_tokens: stop_tokens(fields.take("stop_token_ids"), model)?,
-            eos: if fields.truth("ignore_eos")? == Some(true) { Eos::Ignored } else { Eos::Ends },
+            eos: if fields.truth("ignore_eos")? == Some(true) { EosRule::Ignored } else { EosRule::Ends },
             delivery,
         })
     }

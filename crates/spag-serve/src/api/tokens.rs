@@ -1,11 +1,11 @@
 //! `/tokenize`, `/detokenize` and `/tokenizer_info`, as clients ask that have no tokenizer of their own.
 
 use serde_json::{Map, Value, json};
-use spag_model::SpecialTokens;
 
 use super::chat::conversation;
 use super::error::ApiError;
-use super::fields::{Fields, shown};
+use super::fields::Fields;
+use super::prompts::{Bos, encode, token_ids};
 use crate::chat;
 use crate::model::ServedModel;
 
@@ -15,11 +15,8 @@ pub(crate) fn tokenize(mut fields: Fields, model: &ServedModel) -> Result<Value,
     let with_texts = fields.truth("return_token_strs")?.unwrap_or(false);
     let tokens = match fields.text("prompt")? {
         Some(text) => {
-            let encoded = match bos.unwrap_or(true) {
-                true => model.tokenizer().encode_prompt(&text, SpecialTokens::Matched),
-                false => model.tokenizer().encode(&text),
-            };
-            encoded.map_err(|error| ApiError::field("prompt", error))?
+            let bos = if bos == Some(false) { Bos::Left } else { Bos::Added };
+            encode(&text, bos, model).map_err(|error| ApiError::field("prompt", error))?
         }
         None if !fields.has("messages") => return Err(ApiError::field("prompt", "it is missing")),
         None => conversation(&mut fields, model)?,
@@ -36,11 +33,7 @@ pub(crate) fn detokenize(mut fields: Fields, model: &ServedModel) -> Result<Valu
         return Err(ApiError::field("tokens", "expected a list of token ids"));
     };
     fields.finish(&[])?;
-    let token = |(at, id): (usize, &Value)| {
-        let problem = || format!("expected token ids from 0 to {}, not {}", model.vocabulary() - 1, shown(id));
-        model.token(id).ok_or_else(|| ApiError::field(format!("tokens[{at}]"), problem()))
-    };
-    let tokens: Vec<u32> = list.iter().enumerate().map(token).collect::<Result<_, _>>()?;
+    let tokens = token_ids("tokens", &list, model)?;
     let text = model.tokenizer().decode_with_special(&tokens).map_err(|error| ApiError::field("tokens", error))?;
     Ok(json!({"prompt": text}))
 }
