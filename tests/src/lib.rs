@@ -7,6 +7,7 @@ mod ports;
 mod process;
 mod programs;
 mod ranks;
+mod reports;
 mod serve;
 pub mod torch_archive;
 
@@ -16,4 +17,5 @@ pub use ports::{reserve_port, reserve_two_ports};
 pub use process::{Running, send_signal, wait_until};
 pub use programs::{find_program, play_command, program, run, train_command};
 pub use ranks::{Ended, Ranks};
+pub use reports::assert_reports_agree;
 pub use serve::{Reply, Serve, long_model};

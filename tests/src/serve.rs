@@ -1,9 +1,9 @@
-//! `spag serve` as a process, and a client of it.
+//! `spag serve` or `spag watch` as a process, and a client of it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -68,16 +68,35 @@ impl Reply {
 impl Serve {
     /// Starts `spag serve` with these arguments and waits until it listens.
     pub fn start<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        Self::start_on(0, arguments)
+    }
+
+    /// As [`Serve::start`], on a port; 0 is any free one.
+    pub fn start_on<S: AsRef<std::ffi::OsStr>>(port: u16, arguments: impl IntoIterator<Item = S>) -> Self {
         let mut command = program("spag");
-        command.arg("serve").args(arguments).args(["--port", "0"]);
+        command.arg("serve").args(arguments).args(["--port", &port.to_string()]);
+        Self::start_command(&mut command)
+    }
+
+    /// Starts `spag watch` of a run folder on a free port.
+    pub fn watch(run_dir: &Path) -> Self {
+        Self::start_command(program("spag").arg("watch").arg(run_dir).args(["--port", "0"]))
+    }
+
+    /// A client of a server that another process runs beside its own work.
+    pub fn of(process: Running, address: SocketAddr) -> Self {
+        let config =
+            ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(Duration::from_secs(120)));
+        Self { process, address, agent: config.build().into() }
+    }
+
+    /// Starts a command that serves, and waits until it says where.
+    pub fn start_command(command: &mut Command) -> Self {
         let mut process = Running::start(command.stdout(Stdio::piped()));
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim_end().strip_prefix("listening on http://").and_then(|address| address.parse().ok());
-        let address = address.unwrap_or_else(|| panic!("the server says {line:?}"));
-        let config =
-            ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(Duration::from_secs(120)));
-        Self { process, address, agent: config.build().into() }
+        Self::of(process, address.unwrap_or_else(|| panic!("the server says {line:?}")))
     }
 
     /// The address that it listens on.
@@ -126,6 +145,13 @@ impl Serve {
     /// `POST /v1/chat/completions`.
     pub fn chat(&self, body: &Value) -> Reply {
         self.post("/v1/chat/completions", body)
+    }
+
+    /// Whether no sequence runs or waits, and no page is in use.
+    pub fn is_idle(&self) -> bool {
+        ["spag_sequences_running", "spag_sequences_waiting", "spag_kv_pages_used"]
+            .iter()
+            .all(|name| self.metric(name, "") == 0.0)
     }
 
     /// The sum of a metric over all models, of samples whose labels contain `label`.

@@ -61,6 +61,7 @@ fn inputs() -> &'static Path {
             ("games = 1440", "games = 24"),
             ("games = 600", "games = 4"),
             ("self_play_games = 300", "self_play_games = 4"),
+            ("tasks = \"tiny\" ", "limit = 2\ntasks = \"tiny\" "),
         ] {
             assert!(settings.contains(old), "configs/tiny.toml has changed: {old}");
             settings = settings.replace(old, new);
@@ -192,6 +193,13 @@ fn rewards_and_prompts_survive_disk_errors() {
                     --outcomes_path out/outcomes.jsonl",
         again: "",
         is_result: |file| file.starts_with("out/"),
+        stride: 1,
+    });
+    survives_disk_errors(&Case {
+        arguments: "spag eval --model model --names m --tasks tiny --limit 2 --output_dir out",
+        again: "",
+        // Answers are recorded in the order in which they come.
+        is_result: |file| file.starts_with("out/") && !file.contains("record_") && file != "out/lock",
         stride: 1,
     });
     survives_disk_errors(&Case {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
 /// The packages of the workspace, from the bottom up. A package depends only on packages above its own line.
-const ORDER: [&str; 19] = [
+const ORDER: [&str; 21] = [
     "spag-tests",
     "spag-io",
     "spag-game",
@@ -15,8 +15,10 @@ const ORDER: [&str; 19] = [
     "spag-model",
     "spag-selfplay",
     "spag-train",
+    "spag-eval",
     "spag-pipeline",
     "spag-serve",
+    "spag-page",
     "spag-cli",
     "spag-emulator",
     "spag-gpu-check",
@@ -82,7 +84,9 @@ fn packages_do_not_reach_what_they_must_not_use() {
         ("spag-dist", &["spag-game", "spag-model"]),
         ("spag-model", &["spag-game", "spag-dist"]),
         ("spag-selfplay", &["spag-rewards", "spag-train"]),
+        ("spag-eval", &["spag-rewards", "spag-train"]),
         ("spag-serve", &["spag-game", "spag-rewards", "spag-train"]),
+        ("spag-page", &["spag-rewards", "spag-train"]),
         ("spag-play-bin", &["spag-train"]),
         ("spag-assign-rewards-bin", &["spag-train"]),
     ] {

@@ -59,6 +59,7 @@ fn programs_without_threads_end_with_one_line() {
         ("spag", &["make-base", &base, "--set", "output_dir=base"]),
         ("spag", &["arena", "--words", words, "--players", &first, second]),
         ("spag", &["generate", "--model", &model, "--input", "in.jsonl", "--output", "out.jsonl"]),
+        ("spag", &["eval", "--model", &model, "--tasks", "tiny", "--output_dir", "out"]),
         ("spag", &["bench", "train", "--model_name_or_path", &model]),
         ("spag", &["bench", "play", "--model", &model]),
         ("spag", &["init-model", "--config", &config, "--output_dir", "model"]),

@@ -1,15 +1,14 @@
 //! `spag serve` with the clients that people use: lm-evaluation-harness and the `openai` package.
 //!
-//! The tests need these Python packages and are ignored by default; `-- --ignored` runs them. CLIENTS_PYTHON names the Python
-//! that has them. What lm-evaluation-harness's own backend says of the models was computed with
+//! The tests need these packages and are ignored by default; `-- --ignored` runs them. CLIENTS_PYTHON names the Python that has
+//! those of Python, NODE_PATH the folder of those of npm. What lm-evaluation-harness's own backend says of the models was computed with
 //! `clients/lm_eval/evaluate.py hf pretrained=FOLDER,dtype=float32,device=cpu,add_bos_token=False OUT`, with folders whose
 //! `generation_config.json` has no repetition penalty: that backend applies it to greedy texts.
 
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
-use spag_tests::{Serve, copy_folder, find_program, fixture, json, root, run};
+use spag_tests::{Serve, assert_reports_agree, copy_folder, find_program, fixture, json, root, run};
 
 const NAMES: [&str; 2] = ["python3", "python"];
 
@@ -18,29 +17,6 @@ fn script(name: &str) -> Command {
     let mut command = Command::new(find_program(&NAMES, "CLIENTS_PYTHON"));
     command.arg(root().join("tests/clients").join(name));
     command
-}
-
-/// Compares two reports: numbers within 1e-4, everything else equal but for a blank before a text. The client's own backend
-/// decodes a completion alone, and SentencePiece then drops it.
-fn compare(found: &Value, expected: &Value, at: &str) {
-    match (found, expected) {
-        (Value::Number(found), Value::Number(expected)) => {
-            let (found, expected) = (found.as_f64().unwrap(), expected.as_f64().unwrap());
-            // Perplexities are exponentials of sums.
-            let limit = if at.contains("perplexity") { 1e-3 * expected } else { 1e-4 * expected.abs().max(1.0) };
-            assert!((found - expected).abs() <= limit, "{at}: {found}, not {expected}");
-        }
-        (Value::Array(found), Value::Array(expected)) => {
-            assert_eq!(found.len(), expected.len(), "{at}");
-            found.iter().zip(expected).enumerate().for_each(|(i, (f, e))| compare(f, e, &format!("{at}[{i}]")));
-        }
-        (Value::Object(found), Value::Object(expected)) => {
-            assert!(found.keys().eq(expected.keys()), "{at}");
-            found.iter().zip(expected.values()).for_each(|((key, f), e)| compare(f, e, &format!("{at}.{key}")));
-        }
-        (Value::String(found), Value::String(expected)) => assert_eq!(found.trim_start(), expected, "{at}"),
-        _ => assert_eq!(found, expected, "{at}"),
-    }
 }
 
 /// Evaluates a model through a server, with several settings of the client, each with the expected report.
@@ -64,7 +40,10 @@ fn evaluate(family: &str, settings: &[(&str, &str, usize, usize)]) {
         );
         let mut client = script("lm_eval/evaluate.py");
         run(client.args(["local-completions", &arguments]).arg(&out).env("BATCH_SIZE", batch.to_string()), 0);
-        compare(&json(&out), &expected, &format!("{family}, {concurrent} at once, {tokenizer}"));
+        // The client's own backend decodes a completion alone, and SentencePiece then drops the blank before it.
+        let same_text = |found: &str, expected: &str| found.trim_start() == expected;
+        let at = format!("{family}, {concurrent} at once, {tokenizer}");
+        assert_reports_agree(&json(&out), &expected, &at, same_text);
     }
 }
 
@@ -100,9 +79,8 @@ fn with_template(folder: &Path) {
     std::fs::write(path, config.to_string()).unwrap();
 }
 
-#[test]
-#[ignore = "needs the Python package openai"]
-fn openai_client_completes_chats_streams_and_fails_as_documented() {
+/// Runs a client of the `openai` package against a server of two models, one with a chat template, that asks for a key.
+fn use_openai(client: &mut Command) {
     let work = tempfile::tempdir().unwrap();
     let (base, chat, key) = (fixture("families/qwen3"), work.path().join("chat"), work.path().join("key"));
     copy_folder(fixture("families/qwen2"), &chat);
@@ -110,6 +88,18 @@ fn openai_client_completes_chats_streams_and_fails_as_documented() {
     std::fs::write(&key, "a-key\n").unwrap();
     let (base, chat) = (format!("base={}", base.display()), format!("chat={}", chat.display()));
     let server = Serve::start(["--model", &base, "--model", &chat, "--api_key_file", key.to_str().unwrap()]);
-    let (out, _) = run(script("openai_client.py").arg(server.url("")).arg("a-key"), 0);
+    let (out, _) = run(client.arg(server.url("")).arg("a-key"), 0);
     assert_eq!(out.trim(), "ok");
+}
+
+#[test]
+#[ignore = "needs the Python package openai"]
+fn openai_client_completes_chats_streams_and_fails_as_documented() {
+    use_openai(&mut script("openai_client.py"));
+}
+
+#[test]
+#[ignore = "needs the npm package openai"]
+fn openai_client_of_node_completes_chats_streams_and_fails_as_documented() {
+    use_openai(Command::new("node").arg(root().join("tests/clients/openai_client.cjs")));
 }

@@ -46,12 +46,6 @@ fn read_until(stream: &mut TcpStream, text: &str) {
     }
 }
 
-fn is_idle(server: &Serve) -> bool {
-    ["spag_sequences_running", "spag_sequences_waiting", "spag_kv_pages_used"]
-        .iter()
-        .all(|name| server.metric(name, "") == 0.0)
-}
-
 #[test]
 fn answers_do_not_depend_on_what_else_is_served() {
     let server = serve(&["--per_device_eval_batch_size", "6"]);
@@ -77,7 +71,7 @@ fn answers_do_not_depend_on_what_else_is_served() {
     let unseeded = json!({"prompt": "a", "max_tokens": 30, "temperature": 2, "ignore_eos": true});
     let texts: Vec<Value> = (0..2).map(|_| server.complete(&unseeded).ok()["choices"][0]["text"].clone()).collect();
     assert_ne!(texts[0], texts[1]);
-    wait_until("the server is idle", LIMIT, || is_idle(&server));
+    wait_until("the server is idle", LIMIT, || server.is_idle());
 }
 
 #[test]
@@ -95,7 +89,7 @@ fn clients_that_go_free_their_pages() {
     streams.push(server.send("/v1/completions", &whole));
     wait_until("the last one has arrived", LIMIT, || server.metric("spag_sequences_waiting", "") == 9.0);
     drop(streams);
-    wait_until("no page is used", LIMIT, || is_idle(&server));
+    wait_until("no page is used", LIMIT, || server.is_idle());
     assert_eq!(server.metric("spag_sequences_ended_total", "reason=\"abort\""), 13.0);
     assert_eq!(server.complete(&json!({"prompt": "a", "max_tokens": 3})).status, 200);
 }
@@ -111,7 +105,7 @@ fn slow_readers_do_not_hold_up_others() {
     let quick = server.complete(&json!({"prompt": "a", "max_tokens": 5}));
     assert_eq!(quick.status, 200);
     wait_until("the engine is done with the slow ones", LIMIT, || {
-        server.metric("spag_sequences_ended_total", "reason=\"length\"") == 21.0 && is_idle(&server)
+        server.metric("spag_sequences_ended_total", "reason=\"length\"") == 21.0 && server.is_idle()
     });
     for mut stream in slow {
         read_until(&mut stream, "data: [DONE]");
@@ -235,7 +229,7 @@ fn requests_have_limits_of_size_and_time() {
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
     }
     assert_eq!(server.get("/health").status, 200);
-    wait_until("torn requests leave nothing", LIMIT, || is_idle(&server));
+    wait_until("torn requests leave nothing", LIMIT, || server.is_idle());
 }
 
 #[test]

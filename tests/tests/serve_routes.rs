@@ -102,7 +102,7 @@ fn every_route_answers() {
         assert!(reply.status == 400 && reply.error().contains(said), "{reply:?}");
     }
 
-    for (method, path) in [("GET", "/nothing"), ("GET", "/"), ("GET", "/v1"), ("GET", "/health/")] {
+    for (method, path) in [("GET", "/nothing"), ("GET", "/page"), ("GET", "/v1"), ("GET", "/health/")] {
         let reply = server.get(path);
         assert!(reply.status == 404 && reply.error().contains(&format!("{method} {path}")), "{reply:?}");
     }
@@ -110,6 +110,9 @@ fn every_route_answers() {
     assert!(wrong.error().contains("GET /v1/completions"));
     assert_eq!((wrong.status, wrong.header("allow")), (405, Some("POST")));
     assert_eq!(server.post("/v1/models", &json!({})).status, 405);
+    assert_eq!(server.get("/").header("content-type"), Some("text/html; charset=utf-8"));
+    let posted = server.post("/", &json!({}));
+    assert!(posted.status == 405 && posted.error().contains("POST /"), "{posted:?}");
     let cors = server.get_with("/health", &[("origin", "https://example.org")]);
     assert_eq!(cors.header("access-control-allow-origin"), None);
 

@@ -19,6 +19,7 @@ fn small_run(dir: &Path) -> Command {
         "self_play.games=120",
         "evaluation.games=40",
         "evaluation.self_play_games=20",
+        "benchmarks.limit=40",
     ] {
         command.args(["--set", setting]);
     }

@@ -1,9 +1,9 @@
 //! The `spag-play` program: two players, or one against itself, on a list of target words.
 
+mod context;
 mod error;
 mod observer;
 mod play;
-mod players;
 
 use std::process::ExitCode;
 

@@ -14,19 +14,16 @@ use spag_game::Role;
 use spag_io::Progress;
 use spag_selfplay::{Ending, JobObserver, SoFar};
 
-use crate::players::TokenCounts;
-
 /// Shows finished games and stops the run at a signal.
 pub(crate) struct PlayObserver<'a> {
     pub(crate) progress: &'a mut dyn Progress,
     pub(crate) interrupts: &'a Interrupts,
-    pub(crate) tokens: &'a TokenCounts,
     pub(crate) started: Instant,
 }
 
 impl JobObserver for PlayObserver<'_> {
     fn game_ended(&mut self, so_far: SoFar<'_>) {
-        let rate = self.tokens.sum() as f64 / self.started.elapsed().as_secs_f64().max(1e-9);
+        let rate = so_far.new_tokens as f64 / self.started.elapsed().as_secs_f64().max(1e-9);
         self.progress.advance(so_far.finished + so_far.failed, &note(so_far, rate));
     }
 
@@ -103,7 +100,7 @@ mod tests {
             episode.push(Role::Defender, reply);
             stats.add(&episode).unwrap();
         }
-        let mut so_far = SoFar { stats: &stats, finished: 4, failed: 0 };
+        let mut so_far = SoFar { stats: &stats, finished: 4, failed: 0, new_tokens: 0 };
         assert_eq!(note(so_far, 99.6), "100 tokens/s  attacker 2, defender 1, broken 0, tied 1");
         so_far.failed = 3;
         assert_eq!(note(so_far, 0.0), "0 tokens/s  attacker 2, defender 1, broken 0, tied 1, failed 3");

@@ -7,15 +7,17 @@ use std::{
 };
 
 use clap::Parser;
-use spag_dist::{JoinOptions, LaunchEnv};
+use spag_dist::LaunchEnv;
 use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, WordList};
 use spag_io::{PlayedGames, Progress, Provenance};
-use spag_selfplay::{EndpointKeys, Finished, OpenJob, PlayJob, Played, PlayerSpec, RunFiles, RunStats, limits};
+use spag_selfplay::{
+    EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerPair, PlayerSpec, Ranks, games_per_word, limits,
+};
 
 use crate::{
+    context::check_context,
     error::PlayError,
     observer::{Interrupts, PlayObserver},
-    players::{Players, TokenCounts},
 };
 use spag_cli::{
     Error, GameArgs, LineEvery, PlayerArgs, PlayerParser, Result, TaskType, TerminalProgress, TokenSource, exit,
@@ -34,7 +36,8 @@ use spag_cli::{
 #[command(name = "spag-play", version, rename_all = "snake_case", max_term_width = 110)]
 pub(crate) struct PlayArgs {
     /// The attacker: a checkpoint (a Hugging Face folder) or an endpoint (openai:http://HOST:PORT/v1#MODEL, with the key
-    /// in OPENAI_API_KEY; with its own in another variable: openai:NAME_API_KEY@http://…).
+    /// in OPENAI_API_KEY; with its own in another variable: openai:NAME_API_KEY@http://…; several servers of one model:
+    /// openai:http://A:8000/v1,http://B:8000/v1#MODEL).
     #[arg(long, value_name = "PLAYER", value_parser = PlayerParser, help_heading = "Players")]
     attacker_model_name_or_path: PlayerSpec,
     /// The defender: a checkpoint or an endpoint. The same one as the attacker means self-play.
@@ -102,33 +105,25 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     if env.rank == 0 {
         check_models(args, &prompts, &made)?;
     }
-    let mut job = job(args, words, &prompts, env)?.open()?;
-    if env.world_size > 1 {
-        // Before models are loaded, which may take longer than the join timeout.
-        job.join(env, &JoinOptions::detect()?)?;
-    }
+    let mut job = job(args, &words, &prompts, env)?.open()?;
     let total = job.total();
     if env.rank == 0 && job.recorded() > 0 {
         let (done, folder) = (job.recorded(), args.output_dir.display());
         exit::note(format_args!("note: {done} of {total} games are in {folder} already; only the others are played"));
     }
-    let mut run =
-        RunStats { rank: env.rank, world_size: env.world_size, played: Played::default(), players: Vec::new() };
-    if job.missing().is_empty() {
-        job.report_all_finished()?;
-    } else {
-        let mut players = Players::open(&args.players, attacker, defender, &keys, env.local_size)?;
+    if job.recorded() < total {
+        let mut players = args.players.open_pair(attacker, defender, &keys, env.local_size)?;
         let max_length = args.players.sampling.max_length();
-        let notes = players.check_context(&prompts, &longest, args.games.taboo_max_turns, max_length)?;
+        let notes = check_context(&players, &prompts, &longest, args.games.taboo_max_turns, max_length)?;
         if env.rank == 0 {
             notes.iter().for_each(|note| exit::note(format_args!("note: {note}")));
         }
-        run.played = play_missing(args, env, &mut job, &mut players, &prompts, &interrupts).inspect_err(|_| {
+        play_missing(args, env, &mut job, &mut players, &prompts, &interrupts).inspect_err(|_| {
             let done = job.recorded();
             exit::note(format_args!("note: {done} of {total} games are played; the same command plays the others"));
         })?;
-        run.players = players.work();
     }
+    let run = job.run_stats();
     if let Some(signal) = interrupts.caught().filter(|_| run.played.stopped) {
         let done = job.recorded();
         // The signal decides the exit code, whatever becomes of the output.
@@ -136,10 +131,9 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
         let rest = format!("{done} of {total} games are played, the same command plays the others");
         return Err(Error::Stopped { signal, message: format!("stopped by {signal}; {rest}") });
     }
-    let reasons = job.failed_path().to_owned();
     match job.finish(&run)? {
         Finished::ByRankZero => exit::say(&run),
-        Finished::Written { results, stats, missing, lost } => {
+        Finished::Written { results, stats, missing, failed: reasons, lost } => {
             made.write_of(&results)?;
             exit::say(format_args!("{} games in {}\n{stats}\n{run}", stats.counts().games(), results.display()))?;
             match lost.into_iter().next() {
@@ -158,21 +152,20 @@ fn play_missing(
     args: &PlayArgs,
     env: &LaunchEnv,
     job: &mut OpenJob,
-    players: &mut Players,
+    players: &mut PlayerPair,
     prompts: &PromptSet,
     interrupts: &Interrupts,
-) -> Result<Played> {
+) -> Result<()> {
     let every = args.logging_steps.map_or(LineEvery::Seconds(10), |games| LineEvery::Units(games as u64));
     let (what, mut progress) = match env.world_size {
         1 => ("games".to_owned(), TerminalProgress::new(every)),
         _ => (format!("rank {}: games", env.rank), TerminalProgress::log(every)),
     };
     progress.begin(&what, job.missing().len() as u64);
-    let tokens = TokenCounts::default();
-    let mut observer = PlayObserver { progress: &mut progress, interrupts, tokens: &tokens, started: Instant::now() };
-    let played = players.play(job, prompts, &tokens, &mut observer)?;
+    let mut observer = PlayObserver { progress: &mut progress, interrupts, started: Instant::now() };
+    job.play_pair(players, prompts, &mut observer)?;
     progress.end();
-    Ok(played)
+    Ok(())
 }
 
 /// The first game in a file of failed games, with its word and the reason. `None` if there is no such file: other ranks
@@ -206,17 +199,14 @@ fn check_models(args: &PlayArgs, prompts: &PromptSet, made: &Provenance) -> Resu
 }
 
 /// The job that the flags describe.
-fn job(args: &PlayArgs, words: Vec<String>, prompts: &PromptSet, env: &LaunchEnv) -> Result<PlayJob> {
+fn job(args: &PlayArgs, words: &[String], prompts: &PromptSet, env: &LaunchEnv) -> Result<PlayJob> {
+    let sampling = &args.players.sampling;
     Ok(PlayJob {
-        words,
-        games_per_word: args.games_per_word,
-        max_turns: args.games.taboo_max_turns,
-        seed: args.players.sampling.seed,
+        games: games_per_word(words, args.games_per_word, args.games.taboo_max_turns, sampling.seed)?,
         players: players(args, prompts)?,
         play: PlayConfig { after_decision: args.after_decision(), ..args.games.play_config() },
-        files: RunFiles::new(&args.output_dir, stem(args)),
-        rank: env.rank,
-        world_size: env.world_size,
+        files: JobFiles::with_results(&args.output_dir, stem(args)),
+        ranks: Ranks::Launched(env.clone()),
     })
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::{arena, bench, data, generate, init_model, launch, make_base, plan, run, serve, show};
+use crate::{arena, bench, data, eval, generate, init_model, launch, make_base, plan, run, serve, show, watch};
 use spag_cli::{Result, flags};
 
 /// Self-play of adversarial language games: play, assign rewards, train, repeat.
@@ -18,8 +18,10 @@ pub(crate) struct SpagArgs {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::RunArgs),
+    Watch(watch::WatchArgs),
     Arena(Box<arena::ArenaArgs>),
     Show(show::ShowArgs),
+    Eval(Box<eval::EvalArgs>),
     Generate(generate::GenerateArgs),
     Serve(Box<serve::ServeArgs>),
     #[command(name = "init-model")]
@@ -41,8 +43,10 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let args: SpagArgs = flags::parse(args)?;
     match args.command {
         Command::Run(args) => run::run(args),
+        Command::Watch(args) => watch::run(args),
         Command::Arena(args) => arena::run(*args),
         Command::Show(args) => show::run(args),
+        Command::Eval(args) => eval::run(*args),
         Command::Generate(args) => generate::run(args),
         Command::Serve(args) => serve::run(*args),
         Command::InitModel(args) => init_model::run(args),

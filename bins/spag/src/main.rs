@@ -4,6 +4,7 @@ mod arena;
 mod bench;
 mod commands;
 mod data;
+mod eval;
 mod generate;
 mod init_model;
 mod launch;
@@ -12,6 +13,7 @@ mod plan;
 mod run;
 mod serve;
 mod show;
+mod watch;
 
 use std::process::ExitCode;
 

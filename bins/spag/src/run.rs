@@ -6,8 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_io::Silent;
-use spag_pipeline::{RunConfig, render_text};
+use spag_pipeline::{Ended, RunConfig, render_text};
 
+use crate::plan::plan_of_run;
+use crate::watch::{self, OwnPage};
 use spag_cli::{Result, TerminalProgress, exit, prompts, threads};
 
 /// Run the whole loop: imitation, rounds of self-play and training, evaluation, report.
@@ -24,19 +26,33 @@ pub(crate) struct RunArgs {
     /// Override a setting, e.g. --set train.learning_rate=1e-3. May be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Print stages, memory, tokens, hours and disk, and start nothing.
+    #[arg(long)]
+    plan: bool,
+    /// Serve the page of `spag watch` on 127.0.0.1 while the run works, on PORT [default port: 8010]. 0 is any free one.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = watch::PORT)]
+    watch: Option<u16>,
 }
 
 pub(crate) fn run(args: RunArgs) -> Result<()> {
     let env = LaunchEnv::detect()?;
     let mut config = RunConfig::load(&args.config, &args.set)?;
     config.prompts = config.prompts.or_else(prompts::from_environment);
+    if args.plan {
+        return if env.rank == 0 { exit::say(plan_of_run(&config)?.trim_end()) } else { Ok(()) };
+    }
     threads::start()?;
+    let port = args.watch.filter(|_| env.rank == 0);
+    let _page = port.map(|port| OwnPage::start(&config.run_dir, port)).transpose()?;
     // A stage that runs on one rank may take long. Heartbeats detect lost ranks.
     let options = JoinOptions { collective_timeout: Duration::from_secs(24 * 3600), ..JoinOptions::detect()? };
     let group = spag_dist::join_on(&env, &options, config.device.open(env.local_rank)?.device())?;
-    let report = match env.rank {
+    let Ended { report, stopped } = match env.rank {
         0 => spag_pipeline::run_on(&config, &env, group, &mut TerminalProgress::default())?,
         _ => spag_pipeline::run_on(&config, &env, group, &mut Silent)?,
     };
-    report.map_or(Ok(()), |report| exit::say(render_text(&report).trim_end()))
+    if let Some(report) = report {
+        exit::say(render_text(&report).trim_end())?;
+    }
+    stopped.map_or(Ok(()), |stopped| Err(stopped.into()))
 }

@@ -1,7 +1,7 @@
 //! The flags of the generation engine.
 
 use clap::Args;
-use spag_model::{EngineConfig, MemoryBudget, Model, ModelConfig, PrefixSharing};
+use spag_model::{EngineConfig, EngineSettings, MemoryBudget, Model, ModelConfig, PrefixSharing};
 
 use crate::{Result, flags};
 
@@ -57,24 +57,14 @@ impl EngineArgs {
 
     /// [`EngineArgs::config`] within `memory`, unless flags set the size.
     fn config_within(&self, model: &ModelConfig, max_length: usize, memory: MemoryBudget) -> EngineConfig {
-        let memory = memory.split(self.engines);
-        let running = self
-            .per_device_eval_batch_size
-            .unwrap_or_else(|| EngineConfig::max_running_that_fit(model, max_length, memory));
-        let mut config = EngineConfig::with_max_length(model, running, max_length, memory);
-        if let Some(size) = self.page_size {
-            let tokens = config.pages.saturating_mul(config.page_size);
-            config.pages = (tokens / size).max(max_length.div_ceil(size));
-            config.page_size = size;
-        }
-        if let Some(gib) = self.kv_cache_gib {
-            let token = EngineConfig::bytes_per_token(model, memory.bytes_per_value);
-            let page = config.page_size.saturating_mul(token);
-            config.pages = ((gib * 1024f64.powi(3)) as usize / page.max(1)).max(1);
-        }
-        config.max_step_tokens = self.max_step_tokens.unwrap_or(config.max_step_tokens);
-        config.prefix_sharing = if self.prefix_sharing { PrefixSharing::On } else { PrefixSharing::Off };
-        config
+        let settings = EngineSettings {
+            max_running: self.per_device_eval_batch_size,
+            kv_cache_gib: self.kv_cache_gib,
+            page_size: self.page_size,
+            max_step_tokens: self.max_step_tokens,
+            prefix_sharing: if self.prefix_sharing { PrefixSharing::On } else { PrefixSharing::Off },
+        };
+        settings.config(model, max_length, memory.split(self.engines))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     borrow::Cow,
-    fmt::Write as _,
     io::{self, Write as _},
     panic::{self, PanicHookInfo},
     process::ExitCode,
@@ -103,7 +102,7 @@ fn report(error: &Error) -> ExitCode {
         // Only of programs that stream what they read, as `spag show | head`; they have nothing else to do.
         Error::Stdout(closed) if closed.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
         Error::Stopped { .. } => note(error),
-        error => note(format_args!("error: {}", chain(error))),
+        error => note(format_args!("error: {}", spag_io::error_chain(error))),
     }
     ExitCode::from(Parent::detect().exit_code(error))
 }
@@ -126,20 +125,6 @@ fn report_flags(flags: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(flags.exit_code()).unwrap_or(BAD_INPUT))
 }
 
-/// An error and its causes in one line. Skips a cause whose message is part of the text already.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let message = error.to_string();
-        if !text.contains(&message) {
-            let _ = write!(text, ": {message}");
-        }
-        cause = error.source();
-    }
-    text
-}
-
 fn report_panic(info: &PanicHookInfo<'_>) {
     let payload = info.payload();
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -151,21 +136,6 @@ fn report_panic(info: &PanicHookInfo<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("{text}")]
-    struct Layer {
-        text: &'static str,
-        source: Option<Box<Layer>>,
-    }
-
-    #[test]
-    fn chain_contains_each_cause_once() {
-        let inner = Layer { text: "line 3: expected a comma", source: None };
-        let middle = Layer { text: "a.json: line 3: expected a comma", source: Some(Box::new(inner)) };
-        let outer = Layer { text: "cannot read the episodes", source: Some(Box::new(middle)) };
-        assert_eq!(chain(&outer), "cannot read the episodes: a.json: line 3: expected a comma");
-    }
 
     fn code(error: impl Into<Error>) -> u8 {
         Parent::Launcher.exit_code(&error.into())

@@ -37,7 +37,7 @@ pub use error::{Error, Result};
 #[cfg(feature = "models")]
 pub use game_args::GameArgs;
 #[cfg(feature = "models")]
-pub use players::{AnyPlayer, PlayerArgs, PlayerParser};
+pub use players::{PlayerArgs, PlayerParser};
 pub use progress::{LineEvery, TerminalProgress};
 #[cfg(feature = "models")]
 pub use sampling::{SamplingArgs, TaskType, TokenSource, fit_max_length};

@@ -1,24 +1,19 @@
 //! Players from flags: a checkpoint or an endpoint.
 
-use std::{
-    ffi::OsStr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{ffi::OsStr, time::Duration};
 
 use clap::{
     Arg, Args, Command,
     builder::TypedValueParser,
     error::{Error as FlagError, ErrorKind},
 };
-use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
-use spag_model::{GenerationStats, Sampling, WeightDtype};
+use spag_model::{Sampling, WeightDtype};
 use spag_selfplay::{
-    ContextBudget, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, ModelPlayer, PlayerSpec, PlayerWork,
+    AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, ModelPlayer, PlayerPair, PlayerSpec,
     checkpoint_fingerprint, limits,
 };
 
-use crate::{Error, Result, device_args::LoadArgs, engine_args::EngineArgs, flags, sampling::SamplingArgs};
+use crate::{Error, Result, device_args::LoadArgs, engine_args::EngineArgs, exit, flags, sampling::SamplingArgs};
 
 /// The flags of programs that play.
 #[derive(Clone, Debug, Args)]
@@ -40,10 +35,11 @@ pub struct PlayerArgs {
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
 struct EndpointArgs {
-    /// Maximum number of concurrent requests to an endpoint, at most 1024.
+    /// Maximum number of concurrent requests to an endpoint, at most 1024; in a pool, to each of its URLs.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = flags::whole(limits::REQUESTS_IN_FLIGHT), help_heading = "Endpoints")]
     requests_in_flight: usize,
-    /// Rate limit: requests to an endpoint per minute, from 0.01 to 1000000 [default: unlimited].
+    /// Rate limit: requests to an endpoint per minute, from 0.01 to 1000000; in a pool, to each of its URLs
+    /// [default: unlimited].
     #[arg(long, value_name = "X", value_parser = flags::within(limits::REQUESTS_PER_MINUTE), help_heading = "Endpoints")]
     requests_per_minute: Option<f64>,
     /// Timeout in seconds of one attempt of a request to an endpoint, from 0.001 to 86400 (a day).
@@ -73,21 +69,6 @@ impl TypedValueParser for PlayerParser {
     }
 }
 
-/// A player of either kind.
-pub enum AnyPlayer {
-    /// A checkpoint.
-    Model {
-        /// The engine and its open turns.
-        player: Box<ModelPlayer>,
-        /// Games that it plays at a time.
-        games: usize,
-        /// The folder of the checkpoint.
-        folder: PathBuf,
-    },
-    /// An endpoint, and the number of its concurrent requests.
-    Endpoint(Box<EndpointPlayer>, usize),
-}
-
 impl PlayerArgs {
     /// The same flags for one of `engines` engines that share the memory of this machine.
     pub fn among(&self, engines: usize) -> Self {
@@ -110,10 +91,29 @@ impl PlayerArgs {
             }
             PlayerSpec::Endpoint(endpoint) => {
                 let config = EndpointConfig { key: keys.of(endpoint), ..self.endpoint_config()? };
-                let at_a_time = config.in_flight;
-                Ok(AnyPlayer::Endpoint(Box::new(EndpointPlayer::new(endpoint.clone(), config)?), at_a_time))
+                Ok(AnyPlayer::Endpoint(Box::new(EndpointPlayer::new(endpoint.clone(), config)?)))
             }
         }
+    }
+
+    /// Opens the players of both seats; for self-play one player is opened once. `processes` on this machine share its
+    /// memory.
+    ///
+    /// # Errors
+    /// As [`PlayerArgs::open`].
+    pub fn open_pair(
+        &self,
+        attacker: &PlayerSpec,
+        defender: &PlayerSpec,
+        keys: &EndpointKeys,
+        processes: usize,
+    ) -> Result<PlayerPair> {
+        if attacker == defender {
+            return Ok(PlayerPair::self_play(self.among(processes).open(attacker, keys)?));
+        }
+        let engines = [attacker, defender].iter().filter(|spec| matches!(spec, PlayerSpec::Model(_))).count();
+        let args = self.among(engines * processes);
+        Ok(PlayerPair::versus(args.open(attacker, keys)?, args.open(defender, keys)?))
     }
 
     /// Describes the player in records of games: everything that can change an utterance.
@@ -158,64 +158,8 @@ impl PlayerArgs {
             in_flight: self.endpoint.requests_in_flight,
             requests_per_minute: self.endpoint.requests_per_minute,
             timeout,
+            report: |line| exit::note(format_args!("note: {line}")),
             ..EndpointConfig::default()
         })
-    }
-}
-
-impl AnyPlayer {
-    /// The number of games that the player plays concurrently.
-    pub fn games_at_a_time(&self) -> usize {
-        match self {
-            Self::Model { games, .. } | Self::Endpoint(_, games) => *games,
-        }
-    }
-
-    /// The statistics of the engine of a checkpoint.
-    pub fn generation(&self) -> Option<GenerationStats> {
-        match self {
-            Self::Model { player, .. } => Some(player.stats()),
-            Self::Endpoint(..) => None,
-        }
-    }
-
-    /// The statistics of requests to an endpoint.
-    pub fn requests(&self) -> Option<EndpointStats> {
-        match self {
-            Self::Model { .. } => None,
-            Self::Endpoint(player, _) => Some(player.stats()),
-        }
-    }
-
-    /// The statistics of the engine or of the requests.
-    pub fn work(&self) -> Option<PlayerWork> {
-        self.generation().map(PlayerWork::Engine).or_else(|| self.requests().map(PlayerWork::Endpoint))
-    }
-
-    /// The folder of a checkpoint and the space that a prompt leaves in its context. `None` for an endpoint.
-    ///
-    /// # Errors
-    /// The prompt cannot be tokenized.
-    pub fn context_budget(&self, prompt: &str) -> Result<Option<(&Path, ContextBudget)>> {
-        match self {
-            Self::Model { player, folder, .. } => Ok(Some((folder, player.context_budget(prompt)?))),
-            Self::Endpoint(..) => Ok(None),
-        }
-    }
-}
-
-impl Player for AnyPlayer {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-        match self {
-            Self::Model { player, .. } => player.submit(turn),
-            Self::Endpoint(player, _) => player.submit(turn),
-        }
-    }
-
-    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
-        match self {
-            Self::Model { player, .. } => player.poll(mode),
-            Self::Endpoint(player, _) => player.poll(mode),
-        }
     }
 }

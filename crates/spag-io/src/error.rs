@@ -128,9 +128,38 @@ impl Classify for io::Error {
     }
 }
 
+/// An error and its causes in one line. Skips a cause whose message is part of the text already.
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Layer {
+        text: &'static str,
+        source: Option<Box<Layer>>,
+    }
+
+    #[test]
+    fn a_chain_has_each_cause_once() {
+        let inner = Layer { text: "line 3: expected a comma", source: None };
+        let middle = Layer { text: "a.json: line 3: expected a comma", source: Some(Box::new(inner)) };
+        let outer = Layer { text: "cannot read the episodes", source: Some(Box::new(middle)) };
+        assert_eq!(error_chain(&outer), "cannot read the episodes: a.json: line 3: expected a comma");
+    }
 
     #[test]
     fn missing_file_is_bad_input_and_full_disk_is_failure() {

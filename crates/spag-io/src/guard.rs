@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
 thread_local! {
     /// Calls of [`catch_panic`] that this thread is in.
@@ -51,6 +52,36 @@ pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     outcome.map_err(|payload| {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a message".into())
+    })
+}
+
+/// Stack that every thread of the programs has free.
+const USUAL_STACK: usize = 1 << 20;
+/// Stack that a call needs beside that of the text's levels.
+const OWN_STACK: usize = 256 << 10;
+
+/// As [`catch_panic`], for a parser that calls itself for each level of a text, with `stack` bytes for the levels. More than
+/// every thread has is that of a new thread.
+///
+/// # Errors
+/// The message of the panic, or no thread with this stack can be started.
+///
+/// ```
+/// fn depth(text: &[u8]) -> usize {
+///     text.split_first().map_or(0, |(_, rest)| 1 + depth(rest))
+/// }
+/// let text = vec![b'('; 300_000];
+/// assert_eq!(spag_io::catch_panic_with_stack(text.len() << 10, || depth(&text)), Ok(300_000));
+/// ```
+pub fn catch_panic_with_stack<T: Send>(stack: usize, call: impl FnOnce() -> T + Send) -> Result<T, String> {
+    if stack <= USUAL_STACK {
+        return catch_panic(call);
+    }
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().stack_size(stack.saturating_add(OWN_STACK));
+        let running = builder.spawn_scoped(scope, || catch_panic(call));
+        let running = running.map_err(|error| format!("a thread with a stack of {stack} bytes: {error}"))?;
+        running.join().unwrap_or_else(|_| Err("a panic without a message".into()))
     })
 }
 

@@ -52,12 +52,13 @@ pub use config::{Architecture, Biases, HeadNorm, ModelConfig, OutputHead, Positi
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};
 pub use generate::{
-    Completion, CompletionText, Engine, EngineConfig, EngineLoad, EosRule, Event, FinishReason, Generate,
-    GenerationConfig, GenerationStats, GenerationTimes, LogProbs, MemoryBudget, Overflow, PrefixSharing, Prompt,
-    PromptRange, Request, RequestError, RequestId, Streamed, TokenEvent,
+    Completion, CompletionText, Engine, EngineConfig, EngineLoad, EngineSettings, EosRule, Event, FinishReason,
+    Generate, GenerationConfig, GenerationStats, GenerationTimes, LogProbs, MemoryBudget, Overflow, PrefixSharing,
+    Prompt, PromptRange, Request, RequestError, RequestId, Streamed, TokenEvent,
 };
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs, TooLittleMemory};
 pub use model::{Activations, Forward, Model, Network, SavedElements};
+pub use ops::product::cpu_kernels;
 pub use ops::sample::{Sampling, TokenLogProb};
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, View, WeightSource};

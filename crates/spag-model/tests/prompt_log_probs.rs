@@ -167,13 +167,18 @@ fn scoring_alone_computes_the_prompt_and_nothing_else() {
     assert_eq!((done.token_ids.len(), done.finish, done.text.as_str()), (0, FinishReason::Length, ""));
     assert_eq!(done.prompt_log_probs.unwrap().len(), case.input_ids.len());
     let stats = engine.stats();
-    assert_eq!((stats.computed_tokens as usize, stats.requests), (case.input_ids.len(), 1));
+    // The last token is predicted and not seen.
+    assert_eq!((stats.computed_tokens as usize, stats.requests), (case.input_ids.len() - 1, 1));
     // A prompt of one token has nothing to score.
     let one = Request { prompt: vec![5].into(), ..request(scored(PromptRange::All, 2, 0)) };
     assert_eq!(engine.generate(vec![one]).unwrap()[0].prompt_log_probs, Some(vec![None]));
-    // The longest prompt leaves no room for a token.
-    let longest = Request { prompt: vec![5; 512].into(), ..request(scored(PromptRange::All, 0, 0)) };
-    assert_eq!(engine.generate(vec![longest]).unwrap()[0].prompt_log_probs.as_ref().unwrap().len(), 512);
+    // The longest prompt leaves no room for a token, and its last one takes none.
+    for (given, scored_tokens) in [(512, 512), (513, 513), (514, 513)] {
+        let longest = Request { prompt: vec![5; given].into(), ..request(scored(PromptRange::All, 0, 0)) };
+        let done = engine.generate(vec![longest]).unwrap().remove(0);
+        assert_eq!(done.prompt_log_probs.unwrap().len(), scored_tokens);
+        assert_eq!(done.truncated_tokens, given - scored_tokens);
+    }
 }
 
 /// Positions before the range come from the cache; those in it are computed, although they are cached.

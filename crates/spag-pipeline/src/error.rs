@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use spag_io::{Classify, ErrorClass};
+use spag_io::{Classify, ErrorClass, format_gib};
 use thiserror::Error;
 
 /// What a fallible function of this crate returns.
@@ -107,13 +107,51 @@ pub enum Error {
         message: String,
     },
 
-    /// A stage has no training samples, since no game was won.
-    #[error("stage {stage}: no game of {} was won, so there are no samples to train on", .episodes.display())]
-    NothingToLearn {
+    /// A run stopped before its last stage, since there is nothing to learn from a round or a rule says so.
+    #[error("stage {stage} stopped the run: {reason}; its games are in {}", .file.display())]
+    Stopped {
         /// The stage's name.
         stage: String,
+        /// What is wrong with its games.
+        reason: String,
         /// The games.
-        episodes: PathBuf,
+        file: PathBuf,
+    },
+
+    /// The command of `self_play.prepare` failed.
+    #[error("self_play.prepare: {program}: {problem}")]
+    Prepare {
+        /// The program.
+        program: String,
+        /// How it ended, or why it did not start.
+        problem: String,
+    },
+
+    /// The disk of the run folder is too small for the files of the run.
+    #[error(
+        "{}: the run will write about {} more, but {} are free; choose another run_dir, or fewer checkpoints \
+         (save_total_limit, save_steps)",
+        .path.display(), format_gib(*.needed), format_gib(*.free)
+    )]
+    TooLittleDisk {
+        /// The run folder.
+        path: PathBuf,
+        /// Bytes that are still to be written.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+
+    /// A stage lacks a file of an earlier stage.
+    #[error(
+        "stage {stage} reads {}, which is missing; if an earlier stage made it, delete that stage's done.json to make it again",
+        .path.display()
+    )]
+    MissingStageInput {
+        /// The stage's name.
+        stage: String,
+        /// The missing file or folder.
+        path: PathBuf,
     },
 
     /// Games of a stage failed.
@@ -162,6 +200,10 @@ pub enum Error {
     #[error(transparent)]
     Train(#[from] spag_train::Error),
 
+    /// An error of the benchmarks.
+    #[error(transparent)]
+    Eval(#[from] spag_eval::Error),
+
     /// An error of the lexicon.
     #[error(transparent)]
     World(#[from] spag_world::Error),
@@ -199,9 +241,12 @@ impl Classify for Error {
             Self::SelfPlay(error) => error.class(),
             Self::Dist(error) => error.class(),
             Self::Train(error) => error.class(),
+            Self::Eval(error) => error.class(),
             Self::World(error) => error.class(),
             Self::RunLocked { .. }
-            | Self::NothingToLearn { .. }
+            | Self::Prepare { .. }
+            | Self::TooLittleDisk { .. }
+            | Self::Stopped { .. }
             | Self::GamesFailed { .. }
             | Self::Tokenizer { .. } => ErrorClass::Failure,
             Self::UnknownSetting { .. }
@@ -210,6 +255,7 @@ impl Classify for Error {
             | Self::BadSetting { .. }
             | Self::MissingInput { .. }
             | Self::RunDiffers { .. }
+            | Self::MissingStageInput { .. }
             | Self::DamagedRun { .. } => ErrorClass::BadInput,
         }
     }

@@ -32,13 +32,14 @@ mod base;
 
 pub use base::{BaseReport, make_base};
 pub use config::{
-    BaseConfig, DocumentSettings, EvaluationSettings, ImitationSettings, ProbeSettings, RewardSettings, RunConfig,
-    SelfPlaySettings, SftSettings, ShapeSettings, TokenizerSettings, read_toml,
+    BaseConfig, BenchmarkSettings, DocumentSettings, EvaluationSettings, HardwareSettings, ImitationSettings,
+    ImitationSource, JobSettings, ProbeSettings, RewardSettings, RunConfig, SelfPlaySettings, SftSettings, SftShare,
+    ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole, WordSettings, read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;
 pub use report::{
-    LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds, render_html,
-    render_text,
+    HeldOut, LossCurve, LossPoint, Match, NamedPlay, Report, Round, RoundGames, RoundTraining, SamplePair, ShownGame,
+    ShownUtterance, StageSeconds, render_html, render_text,
 };
-pub use run::{run, run_on};
+pub use run::{DiskPlan, Ended, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run, run, run_on};

@@ -31,21 +31,22 @@ pub struct PlayStats {
     /// Mean number of turns up to the deciding utterance, each utterance being half a turn
     /// ([`GameCounts::mean_turns`]); 0 without games.
     pub mean_turns: f64,
-    /// True clues among the attackers' clues, according to the lexicon. Clues of one game are not independent, so the
+    /// True clues among the attackers' clues, according to the lexicon; of none without the small world. Clues of one game are not independent, so the
     /// interval is somewhat too narrow.
     pub true_clues: Rate,
 }
 
 impl PlayStats {
     /// Judges games and computes their statistics.
-    pub(crate) fn new(episodes: &[Episode], judge: JudgeKind, lexicon: &Lexicon) -> Result<Self> {
+    pub(crate) fn new(episodes: &[Episode], judge: JudgeKind, lexicon: Option<&Lexicon>) -> Result<Self> {
         let (mut counts, mut clues, mut true_clues) = (GameCounts::default(), 0, 0);
         for episode in episodes {
             let (ending, length) = ending(episode, judge)?;
             counts.add(ending, length);
-            let truth = spag_world::clue_truth(lexicon, episode);
-            clues += truth.clues;
-            true_clues += truth.true_clues;
+            if let Some(truth) = lexicon.map(|lexicon| spag_world::clue_truth(lexicon, episode)) {
+                clues += truth.clues;
+                true_clues += truth.true_clues;
+            }
         }
         Ok(Self {
             games: counts.games(),
@@ -89,7 +90,7 @@ mod tests {
             &["Say tiger."],
             &["Hello.", "Well."],
         ];
-        let stats = PlayStats::new(&games.map(game), JudgeKind::Paper, &lexicon()).unwrap();
+        let stats = PlayStats::new(&games.map(game), JudgeKind::Paper, Some(&lexicon())).unwrap();
         assert_eq!((stats.games, stats.tie.count), (4, 1));
         assert_eq!((stats.attacker_win, stats.defender_win), (Rate::new(1, 3), Rate::new(2, 3)));
         // 2 + 1 + ½ + 1 turns; a tiger has stripes, is dangerous and jumps well, but eats no grass.
@@ -117,7 +118,7 @@ mod tests {
         let mut summary = GameStats::new(JudgeKind::Paper);
         episodes.iter().for_each(|episode| summary.add(episode).unwrap());
         let summary = serde_json::to_value(&summary).unwrap();
-        let report = PlayStats::new(&episodes, JudgeKind::Paper, &lexicon()).unwrap();
+        let report = PlayStats::new(&episodes, JudgeKind::Paper, Some(&lexicon())).unwrap();
         assert_eq!(summary["mean_turns"].as_f64(), Some(report.mean_turns));
         assert!(episodes.iter().any(|episode| episode.history.len() % 2 == 1), "some games end with a half turn");
     }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use spag_pipeline::{BaseConfig, Error, RunConfig};
+use spag_pipeline::{BaseConfig, Error, RunConfig, SftShare, Whole};
 use spag_rewards::RewardNorm;
-use spag_train::TrainMethod;
+use spag_train::{Placement, TrainMethod, ZeroStage};
 use tempfile::TempDir;
 
 /// A folder with `configs/` and `data/tiny-llama/`, as in the repository.
@@ -80,7 +80,7 @@ fn unknown_key_error_has_line_and_nearest_key() {
 
     // Without a similar key, all known keys are listed.
     let text = message("[sft]\nxyzzyx = 1\n", &[]);
-    assert!(text.contains("unknown setting `xyzzyx`; known here: share"), "{text}");
+    assert!(text.contains("unknown setting `xyzzyx`; known here: file, share"), "{text}");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn file_extends_another_but_not_itself() {
     let repository = Repository::new();
     repository.config("below.toml", "seed = 3\n[self_play]\ngames = 10\ntemperature = 0.7\n");
     let config = repository.load("extends = \"below.toml\"\n[self_play]\ngames = 20\n", &[]).unwrap();
-    assert_eq!((config.seed, config.self_play.games, config.self_play.temperature), (3, 20, 0.7));
+    assert_eq!((config.seed, config.self_play.games, config.self_play.temperature), (3, Some(20), 0.7));
 
     let loops = repository.load("extends = \"a.toml\"\n", &[]).unwrap_err();
     assert!(matches!(loops, Error::ExtendsItself { .. }), "{loops}");
@@ -154,8 +154,8 @@ fn inputs_are_found_beside_the_folder_of_the_configuration() {
     let repository = Repository::new();
     let config = repository.load("base_model = \"data/tiny-llama\"\n", &[]).unwrap();
     assert!(config.base_model.ends_with("data/tiny-llama") && config.base_model.is_dir());
-    let said = repository.load("words = \"data/no-words.txt\"\n", &[]).unwrap_err().to_string();
-    assert!(said.contains("setting `words`") && said.matches("data/no-words.txt").count() == 2, "{said}");
+    let said = repository.load("[words]\nfile = \"data/no-words.txt\"\n", &[]).unwrap_err().to_string();
+    assert!(said.contains("setting `words.file`") && said.matches("data/no-words.txt").count() == 2, "{said}");
 }
 
 #[test]
@@ -175,7 +175,54 @@ fn invalid_value_is_reported_with_the_layer_that_it_is_from() {
     assert!(said.contains("below.toml: setting `self_play.games`: expected a whole number of at least 1"), "{said}");
     let said = load(&above, &["self_play.games=2", "max_turns=0"]).unwrap_err().to_string();
     assert!(said.contains("--set max_turns=0: setting `max_turns`") && said.contains("not 0"), "{said}");
-    assert_eq!(load(&above, &["self_play.games=2"]).unwrap().self_play.games, 2, "a higher layer mends it");
+    assert_eq!(load(&above, &["self_play.games=2"]).unwrap().self_play.games, Some(2), "a higher layer mends it");
+}
+
+#[test]
+fn training_takes_the_flags_of_spag_train() {
+    let repository = Repository::new();
+    let text =
+        "[train]\nzero_stage = 3\nlearning_rate = 1e-3\noffload_param = \"cpu\"\n[imitation.train]\nbf16 = true\n";
+    let config = repository.load(text, &["train.offload_optimizer=none"]).unwrap();
+    let (train, imitation) = (&config.train, &config.imitation.train);
+    assert_eq!((train.job.zero_stage, train.learning_rate), (Some(ZeroStage::Parameters), 1e-3));
+    assert_eq!(
+        (train.job.offload_param, train.job.offload_optimizer),
+        (Some(Placement::Host), Some(Placement::Device))
+    );
+    assert!(imitation.bf16 && imitation.job.zero_stage.is_none());
+    let said = message("[train]\nmax_length = 3\nzero_stage = 7\n", &[]);
+    assert!(said.contains("a.toml, line 3") && said.contains("unknown ZeRO stage 7"), "{said}");
+    let said = message("[train]\nmax_length = 3\nbf16 = \"yes\"\n", &[]);
+    assert!(said.contains("a.toml, line 3") && said.contains("bf16 = \"yes\""), "{said}");
+    let said = message("[train]\nmax_length = 3\nzero_stge = 1\n", &[]);
+    assert!(said.contains("a.toml, line 3: unknown setting `zero_stge`; did you mean `zero_stage`?"), "{said}");
+    let said = message("[train]\ndeepspeed = \"configs/none.json\"\n", &[]);
+    assert!(said.contains("setting `train.deepspeed`") && said.contains("not found"), "{said}");
+}
+
+#[test]
+fn sources_need_what_they_read() {
+    for (text, part) in [
+        ("[imitation]\nsource = \"games\"", "setting `imitation.file`: the source \"games\" needs a file"),
+        ("[imitation]\nsource = \"samples\"", "setting `imitation.file`: the source \"samples\" needs a file"),
+        ("[imitation]\nfile = \"data\"", "setting `imitation.file`: the source \"scripted\" reads no file"),
+        ("[imitation]\nsource = \"endpoint\"", "setting `imitation.player`"),
+        ("[imitation]\nsource = \"endpoint\"\nplayer = \"data\"", "expected an endpoint"),
+        ("[imitation]\nsource = \"gpt\"", "line 2"),
+        ("[sft]\nshare = \"whole\"", "setting `sft.share`: \"whole\" needs sft.file"),
+        ("[sft]\nshare = \"half\"", "a number of SFT samples per game sample, or \"whole\""),
+        ("[words]\nholdout = 1.0", "setting `words.holdout`"),
+        ("words = \"words.txt\"", "expected a table: [words] with file ="),
+        ("[stop_when]\nties = 1.5", "setting `stop_when.ties`"),
+        ("[self_play]\ndtype = \"f16\"", "expected auto, f32 or bf16"),
+    ] {
+        let said = message(text, &[]);
+        assert!(said.contains(part), "{text}: {said}");
+    }
+    let whole = Repository::new().load("[sft]\nfile = \"data/tiny-llama\"\nshare = \"whole\"", &[]).unwrap();
+    assert_eq!(whole.sft.share, SftShare::All(Whole::File));
+    assert!(whole.uses_small_world(), "it has no words of its own");
 }
 
 #[test]

@@ -52,6 +52,9 @@ const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\n      → attacker wins\n  
 fn hostile() -> Report {
     let mut report = made_up(6);
     report.run_dir = HOSTILE.to_owned();
+    report.stopped = Some(HOSTILE.to_owned());
+    report.warnings = vec![HOSTILE.to_owned()];
+    report.training_games.iter_mut().for_each(|named| named.name = HOSTILE.to_owned());
     for pair in &mut report.samples {
         pair.target_word = HOSTILE.to_owned();
         for game in [&mut pair.before, &mut pair.after] {
@@ -70,7 +73,7 @@ fn hostile() -> Report {
 fn texts_of_players_stay_on_their_line_and_drive_no_terminal() {
     let (plain, text) = (render_text(&made_up(6)), render_text(&hostile()));
     assert_eq!(spag_io::escape_table(&text), text, "nothing is left to escape");
-    assert_eq!(text.lines().count(), plain.lines().count() + 1, "one more file and no forged row");
+    assert_eq!(text.lines().count(), plain.lines().count() + 5, "a file, a reason, a warning");
     assert!(text.contains("\\u{1b}]0;owned\\u{7}") && text.contains("\\u{202e}txet\\u{200b}"), "{text}");
 }
 

@@ -37,7 +37,8 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<Value>> {
                 continue;
             }
             let name = path.strip_prefix(folder).unwrap().display().to_string();
-            if ["lock", "report.html", "report.txt", "config.resolved.toml"].contains(&name.as_str()) {
+            let is_of_this_process = name == "lock" || name.starts_with("status/");
+            if is_of_this_process || ["report.html", "report.txt", "config.resolved.toml"].contains(&name.as_str()) {
                 continue;
             }
             let bytes = fs::read(&path).unwrap();
@@ -265,7 +266,7 @@ fn words_missing_in_the_lexicon_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let words = root.path().join("words.txt");
     fs::write(&words, "tiger\nunicorn\n").unwrap();
-    let config = run_config(&root.path().join("words"), &[&format!("words={}", words.display())]);
+    let config = run_config(&root.path().join("words"), &[&format!("words.file={}", words.display())]);
     let said = run(&config, &mut Silent).unwrap_err().to_string();
     assert!(said.contains("\"unicorn\""), "{said}");
 }
@@ -282,4 +283,40 @@ fn base_model_is_reproducible() {
     for file in ["tokenizer.json", "tokenizer_config.json", "config.json", "model.safetensors"] {
         assert!(fs::read(first.join(file)).unwrap() == fs::read(second.join(file)).unwrap(), "{file} differs");
     }
+}
+
+#[test]
+fn benchmarks_of_every_model_are_in_the_report_and_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = run_config(&folder.path().join("run"), &[]);
+    let before = run(&plain, &mut Silent).unwrap();
+    let old = contents(&plain.run_dir);
+    // A finished run gets them later.
+    let config = run_config(&plain.run_dir, &["benchmarks.tasks=tiny", "benchmarks.limit=8"]);
+    let report = run(&config, &mut Silent).unwrap();
+    let names: Vec<&str> = report.benchmarks.iter().map(|model| model.name.as_str()).collect();
+    assert_eq!(names, ["base", "IM", "SPAG-1"]);
+    assert!(
+        report.benchmarks.iter().all(|model| model.tasks.len() == 5 && model.tasks.iter().all(|task| task.rows == 8))
+    );
+    let page = fs::read_to_string(config.run_dir.join("report.html")).unwrap();
+    let text = fs::read_to_string(config.run_dir.join("report.txt")).unwrap();
+    assert_eq!((page.matches("<polygon").count(), page.matches("id=\"benchmarks\"").count()), (3, 1));
+    assert!(text.contains("\nBenchmarks") && text.contains("two steps"), "{text}");
+    // Everything else stays as it was.
+    let (mut expected, mut rest) = (before.clone(), report.clone());
+    (expected.stages, rest.stages) = (Vec::new(), Vec::new());
+    rest.benchmarks.clear();
+    rest.files.retain(|(path, _)| path != "benchmarks");
+    assert_eq!(rest, expected);
+    let mut new = contents(&config.run_dir);
+    new.retain(|name, _| !name.starts_with("benchmarks") && !["report.json", "stages.json"].contains(&name.as_str()));
+    assert!(new.iter().all(|(name, values)| old.get(name) == Some(values)) && new.len() + 2 == old.len());
+    // Nothing is computed again.
+    let results = fs::read(config.run_dir.join("benchmarks/SPAG-1/results.json")).unwrap();
+    let record = config.run_dir.join("benchmarks/SPAG-1/record_tiny_facts.jsonl");
+    let lines = fs::read_to_string(&record).unwrap();
+    assert_eq!(run(&config, &mut Silent).unwrap().benchmarks, report.benchmarks);
+    assert_eq!(fs::read(config.run_dir.join("benchmarks/SPAG-1/results.json")).unwrap(), results);
+    assert_eq!(fs::read_to_string(&record).unwrap(), lines);
 }

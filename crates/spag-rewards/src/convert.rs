@@ -8,7 +8,7 @@ use spag_io::RowReader;
 
 use crate::credit::winner_samples;
 use crate::sample_file::{Layout, RowWriter};
-use crate::{CreditSummary, Error, Result, RoleWeights};
+use crate::{CreditSummary, Error, Result, RoleWeights, Sample};
 
 /// A row of an Alpaca file. Other keys are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -119,6 +119,34 @@ pub fn convert_alpaca(input: impl AsRef<Path>, output: impl AsRef<Path>, templat
     Ok(rows)
 }
 
+/// A row of general text.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a row with `prompt` and `target`, or an Alpaca row with `instruction`, `input` and `output`"
+)]
+enum SftRow {
+    Sample(Sample),
+    Alpaca(AlpacaRow),
+}
+
+/// Reads demonstrations: rows with a prompt and a target, or Alpaca rows, which `template` makes prompts of. Rows of both kinds
+/// may be mixed.
+///
+/// # Errors
+/// The file cannot be read, or a row is of neither kind.
+pub fn read_sft_samples(path: impl AsRef<Path>, template: &AlpacaTemplate) -> Result<Vec<Sample>> {
+    let rows = RowReader::<SftRow>::open_with_rows(path.as_ref())?;
+    let sample = |row| match row {
+        SftRow::Sample(sample) => Sample::into_sft(sample),
+        SftRow::Alpaca(row) => {
+            let Demonstration { prompt, target } = template.apply(&row);
+            Sample::sft(prompt, target)
+        }
+    };
+    rows.map(|row| Ok(sample(row?.1))).collect()
+}
+
 /// Turns the utterances of winners, up to the deciding one, into samples to imitate, with reward and weight 1.
 ///
 /// Queries are worded as by [`assign_rewards`](crate::assign_rewards). Reads one episode at a time.
@@ -188,6 +216,21 @@ mod tests {
         let (with, without) = (template.apply(&row("do", "this")).prompt, template.apply(&row("do", "")).prompt);
         assert!(with.contains("do") && with.contains("this") && without.contains("do"));
         assert!(![with, without].iter().any(|prompt| prompt.contains(['{', '}'])));
+    }
+
+    #[test]
+    fn general_texts_are_alpaca_rows_or_demonstrations() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("texts.json");
+        let rows = r#"[{"instruction": "Add", "input": "1 1", "output": "2"}, {"prompt": "2+2=", "target": "4", "weight": 3}]"#;
+        fs::write(&path, rows).unwrap();
+        let read = read_sft_samples(&path, &AlpacaTemplate::default()).unwrap();
+        assert!(read[0].query.contains("Add") && read[0].query.contains("1 1"), "{read:?}");
+        assert_eq!(read[0].target, "2");
+        assert_eq!(read[1], Sample::sft("2+2=", "4"));
+        fs::write(&path, r#"[{"instruction": "Add"}]"#).unwrap();
+        let said = read_sft_samples(&path, &AlpacaTemplate::default()).unwrap_err().to_string();
+        assert!(said.contains("row 1") && said.contains("`prompt` and `target`"), "{said}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod sample_file;
 mod summary;
 
 pub use config::{CreditConfig, RewardNorm};
-pub use convert::{AlpacaRow, AlpacaTemplate, Demonstration, convert_alpaca, convert_imitation};
+pub use convert::{AlpacaRow, AlpacaTemplate, Demonstration, convert_alpaca, convert_imitation, read_sft_samples};
 pub use credit::{AssignedRewards, assign_rewards};
 pub use error::{Error, Result};
 pub use files::{AssignJob, assign_rewards_in_files};

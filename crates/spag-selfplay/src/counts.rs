@@ -15,6 +15,8 @@ pub struct GameCounts {
     endings: [usize; Ending::ALL.len()],
     /// Utterances of all games up to the deciding ones.
     utterances: usize,
+    /// Games that the defender's first utterance decided by a guess.
+    early_guesses: usize,
     /// Games in which a player gave no utterance. They count in no rate.
     pub failed: usize,
 }
@@ -24,6 +26,9 @@ impl GameCounts {
     pub fn add(&mut self, ending: Ending, history_length: usize) {
         self.endings[ending.index()] += 1;
         self.utterances += history_length;
+        // The attacker speaks first. A guess always decides, so a game has at most one.
+        let is_guess = matches!(ending, Ending::RightGuess | Ending::WrongGuess);
+        self.early_guesses += usize::from(is_guess && history_length == 2);
     }
 
     /// Finished games.
@@ -59,6 +64,17 @@ impl GameCounts {
         Rate::new(self.ended(ending), self.games())
     }
 
+    /// Games in which the defender's first utterance is a guess, right or wrong. A game that the attacker's first utterance
+    /// decides, by a broken rule, has none.
+    pub fn early_guesses(&self) -> usize {
+        self.early_guesses
+    }
+
+    /// Early guesses among all finished games, ties included.
+    pub fn early_guess_rate(&self) -> Rate {
+        Rate::new(self.early_guesses, self.games())
+    }
+
     /// Mean number of turns up to the deciding utterance; `None` without games.
     pub fn mean_turns(&self) -> Option<f64> {
         let games = self.games();
@@ -69,6 +85,7 @@ impl GameCounts {
     pub(crate) fn plus(mut self, other: Self) -> Self {
         self.endings.iter_mut().zip(other.endings).for_each(|(count, more)| *count += more);
         self.utterances += other.utterances;
+        self.early_guesses += other.early_guesses;
         self.failed += other.failed;
         self
     }
@@ -76,7 +93,10 @@ impl GameCounts {
 
 #[cfg(test)]
 mod tests {
+    use spag_game::{Episode, JudgeKind};
+
     use super::*;
+    use crate::ending::ending;
 
     #[test]
     fn broken_rules_are_the_attackers_loss_and_ties_are_not_decided() {
@@ -91,5 +111,30 @@ mod tests {
         assert_eq!(counts.ending_rate(Ending::Tie), Rate::new(4, 14));
         assert_eq!(counts.plus(counts).win_rate(Role::Attacker), Rate::new(10, 20));
         assert_eq!(GameCounts::default().mean_turns(), None);
+    }
+
+    #[test]
+    fn early_guesses_are_the_defenders_first_utterance() {
+        let game = |said: &[&str]| {
+            let mut episode = Episode::new("tiger", 5);
+            said.iter().for_each(|text| episode.push(episode.next_role(), *text));
+            episode
+        };
+        let mut counts = GameCounts::default();
+        for (said, early) in [
+            (&["It has stripes.", "I know the word! It is tiger!"][..], 1),
+            (&["It has stripes.", "I know the word! It is zebra!"], 2),
+            // Too late, no guess, decided before, and after the decision.
+            (&["Hello.", "Well.", "It has stripes.", "I know the word! It is tiger!"], 2),
+            (&["Hello.", "Maybe you mean the tiger."], 2),
+            (&["My tiger has stripes.", "I know the word! It is tiger!"], 2),
+            (&["Hello.", "Well."], 2),
+        ] {
+            let (ending, length) = ending(&game(said), JudgeKind::Paper).unwrap();
+            counts.add(ending, length);
+            assert_eq!(counts.early_guesses(), early, "{said:?}");
+        }
+        assert_eq!(counts.early_guess_rate(), Rate::new(2, 6));
+        assert_eq!(counts.plus(counts).early_guess_rate(), Rate::new(4, 12));
     }
 }

@@ -43,13 +43,22 @@ impl Ending {
     }
 
     /// The name in files.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::RightGuess => "right_guess",
             Self::WrongGuess => "wrong_guess",
             Self::SaidUnknowingly => "said_unknowingly",
             Self::BrokenRule => "broken_rule",
             Self::Tie => "tie",
+        }
+    }
+
+    /// The winner. A broken rule is the attacker's loss, unlike in [`Outcome::winner`].
+    pub fn winner(self) -> Option<Role> {
+        match self {
+            Self::RightGuess | Self::BrokenRule => Some(Role::Defender),
+            Self::WrongGuess | Self::SaidUnknowingly => Some(Role::Attacker),
+            Self::Tie => None,
         }
     }
 

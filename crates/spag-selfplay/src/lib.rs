@@ -8,7 +8,7 @@
 //!
 //! # fn main() -> spag_selfplay::Result<()> {
 //! let PlayerSpec::Endpoint(spec) = "openai:http://localhost:8000/v1#llama-2-7b".parse()? else { panic!() };
-//! assert_eq!((spec.base_url.as_str(), spec.model.as_str()), ("http://localhost:8000/v1", "llama-2-7b"));
+//! assert_eq!((spec.servers.urls(), spec.model.as_str()), (&["http://localhost:8000/v1".to_owned()][..], "llama-2-7b"));
 //! assert_eq!(spec.style, PromptStyle::Chat);
 //! assert!(matches!("runs/tiny/im/model".parse()?, PlayerSpec::Model(_)));
 //! # Ok(())
@@ -22,6 +22,8 @@ mod digest;
 mod endpoint;
 mod model_player;
 mod player_spec;
+mod players;
+mod servers;
 
 // ── Runs ──
 mod job;
@@ -42,11 +44,15 @@ pub use digest::{checkpoint_fingerprint, content_digest};
 pub use ending::{Ending, ending};
 pub use endpoint::{ApiKey, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, PromptStyle, RetryConfig};
 pub use error::{Error, Result};
-pub use game_stats::GameStats;
-pub use job::{Finished, JobObserver, OpenJob, PlayJob, Played, PlayerWork, RunFiles, RunStats, SoFar, game_specs};
+pub use game_stats::{GameStats, SpeechStats};
+pub use job::{
+    Finished, JobFiles, JobObserver, OpenJob, PlayJob, Played, PlayerWork, Ranks, RunStats, SoFar, game_specs,
+    games_on_cycled_words, games_per_word,
+};
 pub use model_player::{ContextBudget, ModelPlayer};
 pub use player_spec::{EndpointSpec, PlayerSpec};
+pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};
-pub use shared_games::play_shared;
+pub use servers::Servers;
 pub use text_table::text_table;
 pub use timing::{Timing, TimingConfig, time_play};

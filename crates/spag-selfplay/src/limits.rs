@@ -13,9 +13,9 @@ pub const TURNS: RangeInclusive<usize> = 1..=1000;
 pub const FAILED_IN_A_ROW: RangeInclusive<usize> = 1..=1_000_000;
 /// Games that run concurrently.
 pub const GAMES_IN_FLIGHT: RangeInclusive<usize> = 1..=65_536;
-/// Concurrent requests to an endpoint; each takes a thread.
+/// Concurrent requests to a URL of an endpoint; each takes a thread.
 pub const REQUESTS_IN_FLIGHT: RangeInclusive<usize> = 1..=1024;
-/// Requests to an endpoint per minute.
+/// Requests to a URL of an endpoint per minute.
 pub const REQUESTS_PER_MINUTE: RangeInclusive<f64> = 0.01..=1e6;
 /// Seconds of one attempt of a request.
 pub const REQUEST_TIMEOUT: RangeInclusive<f64> = 0.001..=86_400.0;

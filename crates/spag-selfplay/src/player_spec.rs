@@ -4,10 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use ureq::http::Uri;
-
 use crate::endpoint::PromptStyle;
 use crate::error::{Error, Result};
+use crate::servers::{self, Servers};
 
 /// Longest name of a model in bytes.
 const LONGEST_MODEL: usize = 500;
@@ -17,7 +16,8 @@ const LONGEST_VARIABLE: usize = 100;
 /// A checkpoint or an endpoint.
 ///
 /// Parsed from and displayed as `FOLDER`, `openai:http://HOST:PORT/v1#MODEL` or
-/// `openai-completions:http://HOST:PORT/v1#MODEL`; `https:` is allowed too. The environment variable with an endpoint's
+/// `openai-completions:http://HOST:PORT/v1#MODEL`; `https:` is allowed too. Several servers with the same model are a pool:
+/// `openai:http://A:8000/v1,http://B:8000/v1#MODEL`. The environment variable with an endpoint's
 /// own key comes before the address: `openai:NAME_API_KEY@https://HOST/v1#MODEL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlayerSpec {
@@ -27,11 +27,11 @@ pub enum PlayerSpec {
     Endpoint(EndpointSpec),
 }
 
-/// A model behind a server with the OpenAI protocol.
+/// A model behind a server, or a pool of servers, with the OpenAI protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointSpec {
-    /// The URL before `/chat/completions`, without a final slash: `http://localhost:8000/v1`.
-    pub base_url: String,
+    /// The servers that have the model.
+    pub servers: Servers,
     /// The server's name of the model.
     pub model: String,
     /// The format of prompts.
@@ -41,20 +41,15 @@ pub struct EndpointSpec {
 }
 
 impl EndpointSpec {
-    /// The endpoint without the variable of its key, which does not change utterances: for records of games.
+    /// What identifies the endpoint in records of games: neither the variable of its key, which does not change
+    /// utterances, nor the URLs of a pool.
     pub fn address(&self) -> String {
-        format!("{}{}#{}", self.style.scheme(), self.base_url, self.model)
+        format!("{}{}#{}", self.style.scheme(), self.servers.recorded(), self.model)
     }
 
-    /// Scheme, host and port: where a key is sent to.
-    pub(crate) fn host(&self) -> String {
-        let uri: Option<Uri> = self.base_url.parse().ok();
-        let part = |uri: &Uri| {
-            let scheme = uri.scheme_str()?.to_lowercase();
-            let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
-            Some(format!("{scheme}://{}:{port}", uri.host()?.to_lowercase()))
-        };
-        uri.as_ref().and_then(part).unwrap_or_else(|| self.base_url.clone())
+    /// Scheme, host and port of each URL: where a key is sent to.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = String> {
+        self.servers.urls().iter().map(|url| servers::host(url))
     }
 }
 
@@ -93,25 +88,7 @@ fn endpoint(text: &str, style: PromptStyle) -> Result<EndpointSpec, &'static str
     if model.chars().any(char::is_control) || model.len() > LONGEST_MODEL {
         return Err("the model's name after the # is longer than 500 bytes or has a control character");
     }
-    let base_url = url.trim_end_matches('/');
-    let uri: Uri = url.parse().map_err(|_| "the address before the # is not a URL")?;
-    if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err("the address must start with http:// or https://");
-    }
-    let authority = uri.authority().map_or("", |authority| authority.as_str());
-    if authority.contains('@') {
-        return Err(
-            "the address must not contain a password; put the key into the variable OPENAI_API_KEY, or into another one that \
-             the player names: openai:NAME_API_KEY@http://…",
-        );
-    }
-    if uri.host().is_none_or(str::is_empty) || uri.query().is_some() {
-        return Err("the address must be a host with a path, without a query");
-    }
-    if base_url.ends_with("/completions") {
-        return Err("the address must end before /chat/completions or /completions, which are added");
-    }
-    Ok(EndpointSpec { base_url: base_url.to_owned(), model: model.to_owned(), style, key_variable })
+    Ok(EndpointSpec { servers: Servers::parse(url)?, model: model.to_owned(), style, key_variable })
 }
 
 /// The name of a variable with a key. Its ending keeps other secrets of the environment from being sent.
@@ -125,8 +102,8 @@ fn key_variable(name: &str) -> Result<String, &'static str> {
 }
 
 fn bad(text: &str, problem: &'static str) -> Error {
-    let syntax =
-        "an endpoint is written openai:http://HOST:PORT/v1#MODEL or openai:NAME_API_KEY@http://HOST:PORT/v1#MODEL";
+    let syntax = "an endpoint is written openai:http://HOST:PORT/v1#MODEL or openai:NAME_API_KEY@http://HOST:PORT/v1#MODEL, with \
+         commas between several URLs";
     Error::BadPlayer { text: without_password(text), problem, syntax }
 }
 
@@ -159,8 +136,8 @@ impl fmt::Display for EndpointSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.style.scheme();
         match &self.key_variable {
-            Some(variable) => write!(f, "{scheme}{variable}@{}#{}", self.base_url, self.model),
-            None => f.write_str(&self.address()),
+            Some(variable) => write!(f, "{scheme}{variable}@{}#{}", self.servers, self.model),
+            None => write!(f, "{scheme}{}#{}", self.servers, self.model),
         }
     }
 }
@@ -172,7 +149,7 @@ mod tests {
     #[test]
     fn hosts_are_compared_by_scheme_name_and_port() {
         let host = |text: &str| match text.parse().unwrap() {
-            PlayerSpec::Endpoint(spec) => spec.host(),
+            PlayerSpec::Endpoint(spec) => spec.hosts().collect::<Vec<_>>(),
             PlayerSpec::Model(_) => panic!("{text}"),
         };
         assert_eq!(host("openai:https://A.example/v1#m"), host("openai-completions:https://a.example:443/v2#n"));
@@ -189,6 +166,9 @@ mod tests {
             "openai-completions:http://[::1]:8080/v1#m",
             "openai:OPENAI_API_KEY@https://a/v1#m@2",
             "openai-completions:GROQ_2_API_KEY@http://a/v1#m",
+            "openai:http://a:8000/v1,http://b:8000/v1#m",
+            "openai-completions:A_API_KEY@https://a/v1,https://b/v1,https://c/v1#m",
+            "openai:http://a/v1,#m",
             "runs/tiny/im/model",
             "./openai:odd",
         ] {
@@ -198,6 +178,21 @@ mod tests {
         }
         let slash: PlayerSpec = "openai:http://a/v1/#m".parse().unwrap();
         assert_eq!(slash.to_string(), "openai:http://a/v1#m");
+        let spaces: PlayerSpec = "openai:http://a/v1/, http://b/v1#m".parse().unwrap();
+        assert_eq!(spaces.to_string(), "openai:http://a/v1,http://b/v1#m");
+    }
+
+    #[test]
+    fn records_name_a_single_server_but_not_those_of_a_pool() {
+        let address = |text: &str| match text.parse().unwrap() {
+            PlayerSpec::Endpoint(spec) => spec.address(),
+            PlayerSpec::Model(_) => panic!("{text}"),
+        };
+        assert_eq!(address("openai:A_API_KEY@http://a/v1#m"), "openai:http://a/v1#m");
+        for pool in ["http://a/v1,http://b/v1", "http://c/v1,", "A_API_KEY@http://b/v1,http://c/v1,http://d/v1"] {
+            assert_eq!(address(&format!("openai:{pool}#m")), "openai:pool#m");
+        }
+        assert_ne!(address("openai:http://a/v1,#m"), address("openai:http://a/v1,#n"));
     }
 
     #[test]
@@ -212,18 +207,26 @@ mod tests {
             ("openai:http://a b/v1#m", "URL"),
             ("openai:http://a/v1?key=1#m", "query"),
             ("openai:http://a/v1/chat/completions#m", "which are added"),
+            ("openai:http://a/v1,b/v1#m", "http://"),
+            ("openai:http://a/v1,http://b/v1,#m", "not a URL"),
+            ("openai:http://a/v1,http://b/v1,http://a/v1/#m", "twice"),
             ("openai-chat:http://a/v1#m", "openai-completions:"),
             ("http://a/v1#m", "must start with openai:"),
         ] {
             let said = text.parse::<PlayerSpec>().unwrap_err().to_string();
             assert!(said.contains(part), "{text}: {said}");
         }
+        let many: Vec<String> = (0..65).map(|port| format!("http://a:{port}/v1")).collect();
+        let said = format!("openai:{}#m", many.join(",")).parse::<PlayerSpec>().unwrap_err().to_string();
+        assert!(said.contains("at most 64 URLs"), "{said}");
         let long = format!("openai:http://a/v1#{}", "m".repeat(501));
         for text in ["openai:http://a/v1#a\nb", &long] {
             assert!(text.parse::<PlayerSpec>().unwrap_err().to_string().contains("control character"));
         }
         for text in [
             "openai:sk-secret@http://a/v1#m",
+            "openai:sk-secret@http://a/v1,http://b/v1#m",
+            "openai:http://a/v1,http://me:secret@b/v1#m",
             "openai:AWS_SECRET_ACCESS_KEY_secret@http://a/v1#m",
             "openai:secret_API_KEY@http://a/v1#m",
             "IM=openai-completions:sk-secret@https://a/v1#m",
@@ -231,7 +234,7 @@ mod tests {
             let said = text.parse::<PlayerSpec>().map_err(|error| error.to_string());
             let said = said.err().unwrap_or_else(|| without_password(text));
             assert!(!said.contains("secret"), "{said}");
-            assert!(said.contains("NAME_API_KEY, not a key") || text.starts_with("IM"), "{said}");
+            assert!(said.contains("NAME_API_KEY") || text.starts_with("IM"), "{said}");
         }
         assert!("openai:PATH@http://a/v1#m".parse::<PlayerSpec>().is_err());
         let said = "openai:http://me:secret@a/v1#m".parse::<PlayerSpec>().unwrap_err().to_string();

@@ -14,7 +14,7 @@ use crate::error::Result;
 ///
 /// # Errors
 /// As [`play_games`], or the queue is lost.
-pub fn play_shared(
+pub(crate) fn play_shared(
     queue: &Queue,
     missing: Vec<GameSpec>,
     mut seats: Seats<'_>,

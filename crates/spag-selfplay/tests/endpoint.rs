@@ -11,7 +11,7 @@ use spag_game::{
     CollectedGames, Episode, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, Player,
     PromptSet, Role, ScriptedPlayer, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes,
 };
-use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig};
+use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, Servers};
 use spag_tests::{Answer, Received, Server, reserve_port};
 
 fn config() -> EndpointConfig {
@@ -20,13 +20,14 @@ fn config() -> EndpointConfig {
         max_tokens: 32,
         in_flight: 4,
         timeout: Duration::from_secs(20),
-        retry: RetryConfig { base: ms(2), cap: ms(8), retry_after_cap: ms(300), tries: 4 },
+        retry: RetryConfig { base: ms(2), cap: ms(8), retry_after_cap: ms(300), tries: 4, rest: ms(50) },
         ..EndpointConfig::default()
     }
 }
 
 fn player(base_url: String, style: PromptStyle, config: EndpointConfig) -> EndpointPlayer {
-    EndpointPlayer::new(EndpointSpec { base_url, model: "org/model-7b".into(), style, key_variable: None }, config)
+    let servers = Servers::One(base_url);
+    EndpointPlayer::new(EndpointSpec { servers, model: "org/model-7b".into(), style, key_variable: None }, config)
         .unwrap()
 }
 
@@ -399,7 +400,7 @@ fn requests_keep_the_maximum_rate() {
 #[test]
 fn invalid_settings_are_refused() {
     let spec = EndpointSpec {
-        base_url: "http://a/v1".into(),
+        servers: Servers::One("http://a/v1".into()),
         model: "m".into(),
         style: PromptStyle::Chat,
         key_variable: None,

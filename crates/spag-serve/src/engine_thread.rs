@@ -1,7 +1,8 @@
 //! The thread of an engine: requests come in over a channel, events go out over one channel per request.
 //!
 //! The thread never waits for a client. Channels of events are unbounded, but an HTTP request has at most as many events as
-//! tokens, so that a slow reader holds memory and nothing else. Without open sequences the thread sleeps.
+//! tokens, and keeps its places in the queue until its answer is sent: a slow reader holds memory and its places, nothing else.
+//! Without open sequences the thread sleeps.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -50,13 +51,12 @@ struct Submission {
     detail: Detail,
     events: UnboundedSender<SequenceEvent>,
     arrived: Instant,
-    places: OwnedSemaphorePermit,
 }
 
 /// The way to an engine's thread.
 pub(crate) struct EngineHandle {
     commands: Sender<Command>,
-    /// Places of sequences, running and waiting.
+    /// Places of sequences: running, waiting, and those whose answers are being sent.
     places: Arc<Semaphore>,
     capacity: usize,
     fault: Arc<OnceLock<String>>,
@@ -68,6 +68,8 @@ pub(crate) struct Sequences {
     events: UnboundedReceiver<SequenceEvent>,
     group: u64,
     abort: Sender<Command>,
+    /// Held until the answer is sent, so that answers that nobody reads are as few as sequences that wait.
+    _places: OwnedSemaphorePermit,
 }
 
 impl Drop for Sequences {
@@ -146,15 +148,15 @@ impl EngineHandle {
         let number = u32::try_from(requests.len()).unwrap_or(u32::MAX);
         let Ok(places) = self.places.clone().try_acquire_many_owned(number) else {
             return Err(ApiError::busy(format!(
-                "The queue of this model is full ({} sequences run or wait); try again later",
+                "The queue of this model is full ({} sequences run, wait or are being sent); try again later",
                 self.capacity - self.places.available_permits()
             )));
         };
         let (sender, events) = unbounded_channel();
         let group = self.groups.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let submission = Submission { group, requests, detail, events: sender, arrived: Instant::now(), places };
+        let submission = Submission { group, requests, detail, events: sender, arrived: Instant::now() };
         self.commands.send(Command::Submit(submission)).map_err(|_| failed())?;
-        Ok(Sequences { events, group, abort: self.commands.clone() })
+        Ok(Sequences { events, group, abort: self.commands.clone(), _places: places })
     }
 }
 
@@ -167,7 +169,6 @@ struct Open {
     events: UnboundedSender<SequenceEvent>,
     arrived: Instant,
     last_token: Option<Instant>,
-    _place: Option<OwnedSemaphorePermit>,
 }
 
 struct Worker {
@@ -212,7 +213,7 @@ impl Worker {
     }
 
     fn submit(&mut self, submission: Submission) {
-        let Submission { group, requests, detail, events, arrived, mut places } = submission;
+        let Submission { group, requests, detail, events, arrived } = submission;
         // The client may have gone while the command was under way.
         if events.is_closed() {
             return;
@@ -220,8 +221,7 @@ impl Worker {
         for (index, request) in requests.into_iter().enumerate() {
             match self.engine.submit(request) {
                 Ok(id) => {
-                    let (events, place) = (events.clone(), places.split(1));
-                    let open = Open { group, index, detail, events, arrived, last_token: None, _place: place };
+                    let open = Open { group, index, detail, events: events.clone(), arrived, last_token: None };
                     self.open.insert(id, open);
                     self.groups.entry(group).or_default().push(id);
                 }

@@ -36,8 +36,14 @@ pub enum Error {
         /// The origin.
         origin: String,
     },
+    /// An added route has the path of another one.
+    #[error("two routes have the path {path:?}")]
+    Route {
+        /// The path.
+        path: &'static str,
+    },
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: choose another --host or --port")]
+    #[error("cannot listen on {address}: choose another host or port")]
     Listen {
         /// Host and port.
         address: String,
@@ -67,7 +73,7 @@ impl Classify for Error {
             Self::Model(error) => error.class(),
             Self::Keys { .. } | Self::Name { .. } | Self::Origin { .. } => ErrorClass::BadInput,
             Self::Listen { .. } => ErrorClass::BadInput,
-            Self::Start(_) | Self::Engine { .. } => ErrorClass::Failure,
+            Self::Route { .. } | Self::Start(_) | Self::Engine { .. } => ErrorClass::Failure,
         }
     }
 }

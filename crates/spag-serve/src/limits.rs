@@ -12,6 +12,8 @@ pub struct Limits {
     pub max_body_bytes: usize,
     /// Time for a client to send the headers of a request, and again its body.
     pub read_timeout: Duration,
+    /// Time for a client to take any part of what is sent to it. Then its connection is closed and its sequences end.
+    pub write_timeout: Duration,
     /// Open connections, at most. Others wait until one is closed.
     pub max_connections: usize,
 }
@@ -21,19 +23,20 @@ impl Limits {
     pub const WAITING: RangeInclusive<usize> = 0..=1 << 20;
     /// Values of [`Limits::max_body_bytes`] in MiB.
     pub const BODY_MIB: RangeInclusive<usize> = 1..=1024;
-    /// Values of [`Limits::read_timeout`] in seconds.
-    pub const READ_TIMEOUT: RangeInclusive<f64> = 0.01..=86_400.0;
+    /// Values of [`Limits::read_timeout`] and [`Limits::write_timeout`] in seconds.
+    pub const TIMEOUT: RangeInclusive<f64> = 0.01..=86_400.0;
     /// Values of [`Limits::max_connections`].
     pub const CONNECTIONS: RangeInclusive<usize> = 1..=1 << 20;
 }
 
 impl Default for Limits {
-    /// 1,024 waiting sequences, 8 MiB, 30 seconds, 4,096 connections.
+    /// 1,024 waiting sequences, 8 MiB, 30 and 60 seconds, 4,096 connections.
     fn default() -> Self {
         Self {
             max_waiting: 1024,
             max_body_bytes: 8 << 20,
             read_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(60),
             max_connections: 4096,
         }
     }

@@ -1,6 +1,6 @@
 //! The routes and what happens to every request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::Router;
@@ -21,6 +21,7 @@ use crate::auth::ApiKeys;
 use crate::drain::{Busy, Drain};
 use crate::engine_thread::Detail;
 use crate::error::{Error, Result};
+use crate::extension::Routes;
 use crate::limits::MAX_HEADER_BYTES;
 use crate::metrics::Metrics;
 use crate::model::{ModelPool, ServedModel};
@@ -54,32 +55,66 @@ const ROUTES: [&str; 9] = [
     "/tokenizer_info",
 ];
 
-/// The routes of a server.
+/// The app, and the paths of added routes.
+struct Gate {
+    app: Arc<App>,
+    /// Added paths.
+    added: Vec<&'static str>,
+    /// Those of them that need no key.
+    open: Vec<&'static str>,
+}
+
+/// Whether a server has the routes of OpenAI's API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Api {
+    /// It has models to answer them.
+    Served,
+    /// It has no models.
+    Absent,
+}
+
+/// The routes of a server, and those that a program adds.
 ///
 /// # Errors
-/// An origin that no browser sends.
-pub(crate) fn router(app: Arc<App>, origins: &[String]) -> Result<Router> {
+/// An origin that no browser sends, or two routes with one path.
+pub(crate) fn router(app: Arc<App>, api: Api, origins: &[String], routes: Routes) -> Result<Router> {
+    let gate = Arc::new(Gate { app: app.clone(), added: routes.paths(), open: routes.open() });
+    let mut paths: HashSet<&str> = ROUTES.into();
+    if let Some(path) = gate.added.iter().find(|path| !paths.insert(path)) {
+        return Err(Error::Route { path });
+    }
     let router = Router::new()
-        .route("/v1/completions", post(completions))
-        .route("/v1/chat/completions", post(chat))
-        .route("/v1/models", get(|State(app): Shared| async move { ok(&app.pool.list()) }))
-        .route("/v1/models/{*name}", get(model))
         .route(HEALTH, get(health))
         .route("/version", get(|| async { ok(&json!({"version": env!("CARGO_PKG_VERSION")})) }))
-        .route(METRICS, get(metrics))
-        .route("/tokenize", post(|app: Shared, request: Request| about_tokens(app, request, tokenize)))
-        .route("/detokenize", post(|app: Shared, request: Request| about_tokens(app, request, detokenize)))
-        .route("/tokenizer_info", get(info))
+        .route(METRICS, get(metrics));
+    let router = match api {
+        Api::Served => of_models(router),
+        Api::Absent => router,
+    };
+    let router = routes
+        .add_to(router)
         .fallback(async |request: Request| ApiError::no_route(request.method().as_str(), request.uri().path()))
         .method_not_allowed_fallback(async |request: Request| {
             ApiError::wrong_method(request.method().as_str(), request.uri().path())
         })
-        .layer(from_fn_with_state(app.clone(), admit));
+        .layer(from_fn_with_state(gate.clone(), admit));
     let router = match origins {
         [] => router,
         origins => router.layer(cors(origins)?),
     };
-    Ok(router.layer(from_fn_with_state(app.clone(), count)).with_state(app))
+    Ok(router.layer(from_fn_with_state(gate, count)).with_state(app))
+}
+
+/// Adds the routes that need a model.
+fn of_models(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    router
+        .route("/v1/completions", post(completions))
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/models", get(|State(app): Shared| async move { ok(&app.pool.list()) }))
+        .route("/v1/models/{*name}", get(model))
+        .route("/tokenize", post(|app: Shared, request: Request| about_tokens(app, request, tokenize)))
+        .route("/detokenize", post(|app: Shared, request: Request| about_tokens(app, request, detokenize)))
+        .route("/tokenizer_info", get(info))
 }
 
 fn cors(origins: &[String]) -> Result<CorsLayer> {
@@ -98,21 +133,22 @@ fn cors(origins: &[String]) -> Result<CorsLayer> {
 }
 
 /// Counts the response to each request.
-async fn count(State(app): Shared, request: Request, next: Next) -> Response {
+async fn count(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let route = match ROUTES.iter().find(|route| **route == path) {
+    let route = match ROUTES.iter().chain(&gate.added).find(|route| **route == path) {
         Some(route) => route,
         None if path.starts_with("/v1/models/") => "/v1/models/{name}",
         // Paths that clients make up must not fill the memory.
         None => "other",
     };
     let response = next.run(request).await;
-    app.metrics.count_response(route, response.status().as_u16());
+    gate.app.metrics.count_response(route, response.status().as_u16());
     response
 }
 
 /// Refuses requests without a key, with too large headers, and all of them while the server ends.
-async fn admit(State(app): Shared, request: Request, next: Next) -> Answered {
+async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Answered {
+    let app = &gate.app;
     let path = request.uri().path();
     let headers = request.headers();
     let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
@@ -120,7 +156,7 @@ async fn admit(State(app): Shared, request: Request, next: Next) -> Answered {
         return Err(ApiError::large_headers(MAX_HEADER_BYTES));
     }
     let is_allowed = app.keys.as_ref().is_none_or(|keys| keys.allow(headers.get(header::AUTHORIZATION)));
-    if !is_allowed && path != HEALTH {
+    if !is_allowed && path != HEALTH && !gate.open.contains(&path) {
         return Err(ApiError::unauthorized());
     }
     if app.drain.has_begun() && path != METRICS {
@@ -146,8 +182,7 @@ async fn completions(State(app): Shared, request: Request) -> Answered {
         Some(mut sequences) => collect(&mut sequences, number).await?,
         None => Vec::new(),
     };
-    let body = move || answer.body(&done).map_err(|error| ApiError::server(error.to_string()));
-    Ok(ok(&app.receiver.work(body).await?))
+    Ok(json_response(StatusCode::OK, app.receiver.work(move || answer.body(&done)).await?))
 }
 
 async fn chat(State(app): Shared, request: Request) -> Answered {
@@ -160,7 +195,7 @@ async fn chat(State(app): Shared, request: Request) -> Answered {
         return Ok(stream::respond(answer, Some(sequences), number, busy));
     }
     let done = collect(&mut sequences, number).await?;
-    Ok(ok(&app.receiver.work(move || Ok(answer.body(&done))).await?))
+    Ok(json_response(StatusCode::OK, app.receiver.work(move || answer.body(&done)).await?))
 }
 
 fn detail(delivery: Delivery) -> Detail {

@@ -14,14 +14,16 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
+use tokio_io_timeout::TimeoutStream;
 
 use crate::auth::ApiKeys;
 use crate::drain::Drain;
 use crate::error::{Error, Result};
+use crate::extension::{Routes, Services};
 use crate::limits::{HEADER_BUFFER, Limits, MAX_HEADERS, WORKERS};
 use crate::model::{ModelPool, ModelToServe};
 use crate::receive::Receiver;
-use crate::router::{App, router};
+use crate::router::{Api, App, router};
 
 /// Threads of the network, at most. Engines have their own.
 const NETWORK_THREADS: usize = 4;
@@ -72,8 +74,37 @@ impl Server {
     /// # Errors
     /// The address cannot be listened on, or a model cannot be served with these settings.
     pub fn bind(config: ServerConfig, models: Vec<ModelToServe>) -> Result<Self> {
+        Self::bind_with(config, models, |_| Routes::new())
+    }
+
+    /// As [`Server::bind`], with the routes that `add` returns beside its own.
+    ///
+    /// # Errors
+    /// As [`Server::bind`], or an added route has the path of another one.
+    pub fn bind_with(
+        config: ServerConfig,
+        models: Vec<ModelToServe>,
+        add: impl FnOnce(Services) -> Routes,
+    ) -> Result<Self> {
+        Self::bind_api(config, Api::Served, models, add)
+    }
+
+    /// Listens without models. It has the routes that `add` returns, `/health`, `/version` and `/metrics`.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or an added route has the path of another one.
+    pub fn bind_site(config: ServerConfig, add: impl FnOnce(Services) -> Routes) -> Result<Self> {
+        Self::bind_api(config, Api::Absent, Vec::new(), add)
+    }
+
+    fn bind_api(
+        config: ServerConfig,
+        api: Api,
+        models: Vec<ModelToServe>,
+        add: impl FnOnce(Services) -> Routes,
+    ) -> Result<Self> {
         let ServerConfig { host, port, keys, limits, cors_origins } = config;
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(NETWORK_THREADS);
+        let threads = (std::thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, NETWORK_THREADS);
         let build = || {
             let mut builder = Builder::new_multi_thread();
             builder.worker_threads(threads).max_blocking_threads(WORKERS).enable_io().enable_time().build()
@@ -87,7 +118,7 @@ impl Server {
         let (fault, faulty) = watch::channel(false);
         let (pool, metrics) = ModelPool::start(models, &limits, &fault)?;
         let app = Arc::new(App { pool, metrics, keys, receiver: Receiver::new(limits), drain: Drain::new() });
-        let router = router(app.clone(), &cors_origins)?;
+        let router = router(app.clone(), api, &cors_origins, add(Services::new(app.clone())))?;
         Ok(Self { runtime, listener, address, app, router, limits, faulty })
     }
 
@@ -133,6 +164,35 @@ impl Server {
         // Requests that are left, and their engines, end with the process.
         runtime.shutdown_background();
         fault(&app).map_or(ended, Err)
+    }
+
+    /// Serves until the result is dropped, on threads of its own. Signals are left to the program.
+    pub fn start(self) -> Background {
+        let Self { runtime, listener, address, app, router, limits, .. } = self;
+        runtime.spawn(Connections::new(&app, limits).accept(listener, router));
+        Background { address, runtime: Some(runtime) }
+    }
+}
+
+/// A server that serves beside other work of its process, which keeps the signals. Dropped, it ends at once.
+pub struct Background {
+    address: SocketAddr,
+    /// `None` after the end.
+    runtime: Option<Runtime>,
+}
+
+impl Background {
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -230,7 +290,10 @@ impl Connections {
             .header_read_timeout(self.limits.read_timeout)
             .max_headers(MAX_HEADERS)
             .max_buf_size(HEADER_BUFFER);
-        let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(self.limits.write_timeout));
+        let stream = TokioIo::new(Box::pin(stream));
+        let connection = builder.serve_connection(stream, TowerToHyperService::new(router));
         let watcher = match self.graceful.lock() {
             Ok(graceful) => graceful.as_ref().map(GracefulShutdown::watcher),
             Err(_) => None,

@@ -109,7 +109,7 @@ impl<A: StreamedAnswer + Unpin> hyper::body::Body for EventBody<A> {
             this.state = State::Ended;
         }
         match stream.take() {
-            text if !text.is_empty() => Poll::Ready(Some(Ok(Frame::data(Bytes::from(text))))),
+            bytes if !bytes.is_empty() => Poll::Ready(Some(Ok(Frame::data(Bytes::from(bytes))))),
             _ if this.state == State::Ended => Poll::Ready(None),
             _ => {
                 // The channel wakes this task if it was found empty.

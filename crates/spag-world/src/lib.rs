@@ -27,4 +27,4 @@ pub use error::{Error, Result};
 pub use lexicon::{ClueTruth, Entry, Lexicon, clue_truth};
 pub use players::{ScriptedAttacker, ScriptedDefender};
 pub use probes::{Probe, attacker_clue_probe, naming_probe, qa_probe};
-pub use texts::{HEDGES, SMALL_TALK, guess};
+pub use texts::{HEDGES, SMALL_TALK, article, guess};

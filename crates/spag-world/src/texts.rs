@@ -28,7 +28,7 @@ pub const HEDGES: [&str; 6] = [
 ];
 
 /// "a" or "an" before a word.
-pub(crate) fn article(word: &str) -> &'static str {
+pub fn article(word: &str) -> &'static str {
     if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
 

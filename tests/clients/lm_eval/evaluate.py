@@ -2,6 +2,7 @@
 
     python evaluate.py hf pretrained=FOLDER,dtype=float32 OUT.json
     python evaluate.py local-completions model=NAME,base_url=URL/v1/completions,... OUT.json
+    python evaluate.py hf pretrained=FOLDER,dtype=float32 OUT.json spag_letters spag_examples spag_blank
 
 The output has, for each task, `results` (metrics) and `answers`: of multiple choice a list of [log-likelihood, is greedy] for
 each row, of rolling log-likelihoods a number, of generation a text.
@@ -33,24 +34,26 @@ def plain(response):
 
 def main():
     backend, arguments, out = sys.argv[1:4]
+    tasks = sys.argv[4:] or TASKS
     # The data files of the tasks are named relative to their folder.
     out = pathlib.Path(out).resolve()
     os.chdir(pathlib.Path(__file__).parent / "tasks")
     found = simple_evaluate(
         model=backend,
         model_args=arguments,
-        tasks=TASKS,
+        tasks=tasks,
         task_manager=TaskManager(include_path=".", include_defaults=False),
         batch_size=int(os.environ.get("BATCH_SIZE", "1")),
         log_samples=True,
-        bootstrap_iters=0,
+        # Standard errors of means are not resampled; without this they are left out.
+        bootstrap_iters=int(os.environ.get("BOOTSTRAP_ITERS", "0")),
         random_seed=0,
         numpy_random_seed=0,
         torch_random_seed=0,
         fewshot_random_seed=0,
     )
     report = {}
-    for task in TASKS:
+    for task in tasks:
         samples = sorted(found["samples"][task], key=lambda sample: sample["doc_id"])
         answers = [plain([response[0] for response in sample["resps"]]) for sample in samples]
         metrics = {name: value for name, value in found["results"][task].items() if isinstance(value, float)}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use spag_dist::queue::{Assignment, Queue};
 use spag_dist::{JoinOptions, LaunchEnv};
 use spag_game::{CollectedGames, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
-use spag_selfplay::{EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig};
+use spag_selfplay::{EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, Servers};
 use spag_tests::reserve_port;
 
 use crate::harness::Target;
@@ -78,11 +78,16 @@ fn endpoint_replies() {
             max_tokens: 8,
             in_flight: 1,
             timeout: ms(500),
-            retry: RetryConfig { base: ms(1), cap: ms(2), retry_after_cap: ms(2), tries: 2 },
+            retry: RetryConfig { base: ms(1), cap: ms(2), retry_after_cap: ms(2), tries: 2, rest: ms(2) },
             ..EndpointConfig::default()
         };
         let base_url = format!("http://{address}/v1");
-        let spec = EndpointSpec { base_url, model: "m".into(), style: PromptStyle::Chat, key_variable: None };
+        let spec = EndpointSpec {
+            servers: Servers::One(base_url),
+            model: "m".into(),
+            style: PromptStyle::Chat,
+            key_variable: None,
+        };
         let mut player = EndpointPlayer::new(spec, config).unwrap();
         let games = [GameSpec { game: 0, target_word: "tea".into(), max_turns: 1, seed: game_seed(5, 0) }];
         let mut sink = CollectedGames::default();

@@ -3,6 +3,7 @@
 use std::fs;
 use std::num::NonZeroUsize;
 
+use spag_eval::load_tasks;
 use spag_game::{EpisodeReader, JudgeKind, PromptSet, judge_episode, read_episodes, read_words, word_forms};
 use spag_io::JsonlAppender;
 use spag_pipeline::{BaseConfig, RunConfig};
@@ -59,6 +60,61 @@ fn samples() {
         let _ = read_samples(&input);
         let _ = convert_alpaca(&input, &out, &template);
         let _ = AlpacaTemplate::load(&input);
+    });
+}
+
+const ROWS: &str = r#"{"q": "Is it?", "c": ["yes", "no", "caf\u00e9"], "a": 2, "t": {"x": [1, 2.5, null]}}
+{"q": "{{q}} {% raw %}", "c": ["a", "b"], "a": "B", "t": {"x": ["\ud83d\ude00"]}}
+{"q": "", "c": ["a", "b"], "a": "0", "t": {"x": []}}
+"#;
+
+const TASKS: &str = r#"[[task]]
+name = "a"
+file = "rows.jsonl"
+replace = [["yes", "no"]]
+prompt = "{% for x in t.x %}{{x}}{% endfor %} {{q.strip()}}\n"
+choices = "{{c}}"
+answer = "a"
+metrics = ["acc", "mrr"]
+few_shot = { number = 1, seed = 7, order = "random", delimiter = "\n" }
+[[task]]
+name = "b"
+subtasks = ["x", "y"]
+file = "rows.jsonl"
+description = "{{subtask}}"
+prompt = "q"
+target = "{{c[0]}}"
+until = ["x"]
+filter = { name = "f", regex = '(a)|(b+)', select = -1 }
+exact_match = { ignore = ['\.$'], ignore_case = true }
+"#;
+
+#[test]
+fn tasks_of_an_evaluation() {
+    let target = Target::new("eval_tasks", vec![TASKS.into()]);
+    fs::write(target.folder().join("rows.jsonl"), ROWS).unwrap();
+    let input = target.folder().join("input");
+    target.run(|_| {
+        for task in load_tasks(&input, None, Some(2)).iter().flatten() {
+            assert!(task.rows() <= 2 && !task.name().is_empty());
+        }
+    });
+}
+
+#[test]
+fn rows_of_an_evaluation() {
+    let csv = b"q,c,a\n\"a, b\",x,0\n\"c\nd\",y,1\n".to_vec();
+    let target = Target::new("eval_rows", vec![ROWS.into(), csv]);
+    let folder = target.folder().to_owned();
+    fs::write(folder.join("lines.toml"), TASKS.replace("rows.jsonl", "input")).unwrap();
+    let choices = "choices = [\"{{c}}\", \"{{q}}\"]\nanswer = \"a\"\nprompt = \"q\"\n";
+    fs::write(folder.join("csv.toml"), format!("[[task]]\nname = \"a\"\nfile = \"rows.csv\"\n{choices}")).unwrap();
+    target.run(|bytes| {
+        fs::write(folder.join("rows.csv"), bytes).unwrap();
+        for tasks in ["lines.toml", "csv.toml"] {
+            let loaded = load_tasks(&folder.join(tasks), None, None);
+            assert!(loaded.is_err() || loaded.unwrap().iter().all(|task| task.rows() > 0));
+        }
     });
 }
 

@@ -1,25 +1,25 @@
 //! `spag arena`: every two of several players play each other in both roles; prints win rates and ratings.
 
-mod sink;
+mod bar;
 mod table;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
-use spag_game::{GameRecord, GameSpec, PlayConfig, PromptSet, WordList, play_games};
+use spag_game::{GameSpec, PromptSet, WordList};
 use spag_io::{Progress, write_atomically};
 use spag_model::ModelConfig;
 use spag_selfplay::{
-    EndpointKeys, GameCounts, PlayerSpec,
+    EndpointKeys, Finished, GameCounts, JobFiles, OpenJob, PlayJob, PlayerSpec, Ranks,
     arena::{
         ArenaSettings, ArenaTable, NamedPlayer, Pairing, SelfPlay, check_files, check_players, pairings, player_index,
         record_file, render_csv, render_json, render_text,
     },
-    ending, game_specs, limits,
+    games_on_cycled_words, limits,
 };
 
-use sink::{ArenaSink, Bar};
+use bar::{Bar, PairingBar};
 use spag_cli::{Error, GameArgs, PlayerArgs, Result, TerminalProgress, TokenSource, exit, flags, threads};
 use table::{Table, Work};
 
@@ -33,7 +33,8 @@ use table::{Table, Work};
 pub(crate) struct ArenaArgs {
     /// Players with unique names. PLAYER is a checkpoint (a Hugging Face folder) or an endpoint
     /// (openai:http://HOST:PORT/v1#MODEL, with the key in OPENAI_API_KEY; with its own in another
-    /// variable: openai:NAME_API_KEY@http://…).
+    /// variable: openai:NAME_API_KEY@http://…; several servers of one model:
+    /// openai:http://A:8000/v1,http://B:8000/v1#MODEL).
     #[arg(long, value_name = "NAME=PLAYER", num_args = 1.., required = true, help_heading = "Players")]
     players: Vec<String>,
     /// Each player also plays against itself.
@@ -123,13 +124,13 @@ impl<'a> Arena<'a> {
         });
         spag_cli::prompts::check_models(&folders.collect::<Vec<_>>(), &prompts, None)?;
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
-        let games =
-            game_specs(words.iter().cycle().take(args.games), args.rules.taboo_max_turns, args.playing.sampling.seed);
+        let (max_turns, seed) = (args.rules.taboo_max_turns, args.playing.sampling.seed);
+        let games = games_on_cycled_words(&words, args.games, max_turns, seed);
         Ok(Self { args, players, described, pairings, games, prompts, keys })
     }
 
-    /// Opens the record of a pairing with its finished games.
-    fn record(&self, pairing: Pairing) -> Result<GameRecord> {
+    /// Opens the games of a pairing.
+    fn open(&self, pairing: Pairing) -> Result<OpenJob> {
         let path = self.args.output_dir.join(record_file(&self.players, pairing));
         let who = |player: usize| self.described.get(player).map_or("", String::as_str);
         let seated = [pairing.attacker, pairing.defender].into_iter().filter_map(|player| self.players.get(player));
@@ -141,7 +142,14 @@ impl<'a> Arena<'a> {
             self.args.rules.describe(source, &self.prompts),
             self.args.playing.sampling.describe(source)
         );
-        Ok(GameRecord::open(path, self.games.clone(), players)?)
+        let job = PlayJob {
+            games: self.games.clone(),
+            players,
+            play: self.args.rules.play_config(),
+            files: JobFiles::records_only(path),
+            ranks: Ranks::Single,
+        };
+        Ok(job.open()?)
     }
 
     /// Plays the missing games of all pairings and counts the endings of all games.
@@ -149,7 +157,7 @@ impl<'a> Arena<'a> {
         // Opens all records before the first game, so that a record of other players is reported at once.
         let mut done = 0;
         for pairing in &self.pairings {
-            done += self.record(*pairing)?.episodes().len();
+            done += self.open(*pairing)?.recorded();
         }
         let total = self.games.len() * self.pairings.len();
         if done > 0 {
@@ -185,21 +193,20 @@ impl<'a> Arena<'a> {
     }
 
     fn play_pairing(&self, pairing: Pairing, table: &mut Table<'_>, bar: &mut Bar<'_>) -> Result<GameCounts> {
-        let mut record = self.record(pairing)?;
-        let missing = record.missing();
-        if !missing.is_empty() {
-            let mut sink = ArenaSink::new(&mut record, bar, self.name(pairing));
-            table.seat(pairing, |seats, games_in_flight| {
-                let config = PlayConfig { games_in_flight, ..self.args.rules.play_config() };
-                Ok(play_games(missing, seats, &self.prompts, &config, &mut sink)?)
+        let mut job = self.open(pairing)?;
+        if job.recorded() < job.total() {
+            let mut observer = PairingBar { bar, name: self.name(pairing) };
+            table.seat(pairing, |players| {
+                job.play_pair(players, &self.prompts, &mut observer)?;
+                Ok(())
             })?;
         }
-        // Counts the record, so that a resumed arena has the same results.
+        let run = job.run_stats();
+        // The statistics of the record, so that a resumed arena has the same results.
         let mut counts = GameCounts::default();
-        counts.failed = record.missing().len();
-        for episode in record.episodes() {
-            let (ending, length) = ending(episode, self.args.rules.judge)?;
-            counts.add(ending, length);
+        if let Finished::Written { stats, missing, .. } = job.finish(&run)? {
+            counts = *stats.counts();
+            counts.failed = missing;
         }
         Ok(counts)
     }

@@ -1,10 +1,9 @@
 //! The players in memory: at most two.
 
-use spag_game::Seats;
-use spag_selfplay::EndpointKeys;
 use spag_selfplay::arena::{NamedPlayer, Pairing};
+use spag_selfplay::{AnyPlayer, EndpointKeys, PlayerPair};
 
-use spag_cli::{AnyPlayer, PlayerArgs, Result};
+use spag_cli::{PlayerArgs, Result};
 
 /// The players of the current pairing.
 ///
@@ -25,22 +24,21 @@ impl<'a> Table<'a> {
         Self { args, players, keys, seated: Vec::new(), work: Work::default() }
     }
 
-    /// Loads the players of a pairing and calls `play` with them and the number of concurrent games.
+    /// Loads the players of a pairing and calls `play` with them.
     ///
     /// After an error the players are dropped, as they may have open turns.
-    pub(super) fn seat(&mut self, pairing: Pairing, play: impl FnOnce(Seats<'_>, usize) -> Result<()>) -> Result<()> {
+    pub(super) fn seat(&mut self, pairing: Pairing, play: impl FnOnce(&mut PlayerPair) -> Result<()>) -> Result<()> {
         // Frees memory before another player is loaded.
         self.seated.retain(|(player, _)| [pairing.attacker, pairing.defender].contains(player));
-        let mut attacker = self.take(pairing.attacker)?;
-        let mut defender = if pairing.attacker == pairing.defender { None } else { Some(self.take(pairing.defender)?) };
-        let before = Work::by(&attacker, defender.as_ref());
-        let games = defender.iter().fold(attacker.games_at_a_time(), |games, d| games.min(d.games_at_a_time()));
-        let seats = match &mut defender {
-            None => Seats::SelfPlay(&mut attacker),
-            Some(defender) => Seats::Versus { attacker: &mut attacker, defender },
+        let attacker = self.take(pairing.attacker)?;
+        let mut pair = match pairing.attacker == pairing.defender {
+            true => PlayerPair::self_play(attacker),
+            false => PlayerPair::versus(attacker, self.take(pairing.defender)?),
         };
-        play(seats, games)?;
-        self.work.add_since(before, Work::by(&attacker, defender.as_ref()));
+        let before = Work::by(&pair);
+        play(&mut pair)?;
+        self.work.add_since(before, Work::by(&pair));
+        let (attacker, defender) = pair.into_players();
         self.seated.push((pairing.attacker, attacker));
         self.seated.extend(defender.map(|defender| (pairing.defender, defender)));
         Ok(())
@@ -73,11 +71,11 @@ pub(super) struct Work {
 
 impl Work {
     /// The work of these players since they were loaded.
-    fn by(attacker: &AnyPlayer, defender: Option<&AnyPlayer>) -> Self {
-        let players = || std::iter::once(attacker).chain(defender);
-        let truncated_prompts = players().filter_map(AnyPlayer::generation).map(|stats| stats.truncated_prompts).sum();
+    fn by(players: &PlayerPair) -> Self {
+        let truncated_prompts =
+            players.iter().filter_map(AnyPlayer::generation).map(|stats| stats.truncated_prompts).sum();
         let mut all = Self { truncated_prompts, ..Self::default() };
-        for stats in players().filter_map(AnyPlayer::requests) {
+        for stats in players.iter().filter_map(AnyPlayer::requests) {
             all.requests += stats.requests;
             all.retries += stats.retries;
         }

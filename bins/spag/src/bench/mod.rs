@@ -1,5 +1,6 @@
-//! `spag bench`: measures the speed of training and of self-play.
+//! `spag bench`: measures the speed of training, generation and self-play.
 
+mod generate;
 mod play;
 mod ranks;
 mod train;
@@ -10,12 +11,14 @@ use clap::Subcommand;
 
 use spag_cli::{Result, threads};
 
-/// Measure the speed of a model on this machine and print one line of JSON.
+/// Measure the speed of a model on this machine and print a line of JSON.
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub(crate) enum BenchCommand {
     /// Time training steps on random tokens: forward, backward, clipping at 1.0, AdamW.
     Train(train::TrainArgs),
+    /// Time prompts and their completions: a line for each batch size.
+    Generate(generate::GenerateArgs),
     /// Time games of a model against itself, with utterances of a fixed length.
     Play(play::PlayArgs),
 }
@@ -24,6 +27,7 @@ pub(super) fn run(command: BenchCommand) -> Result<()> {
     threads::start()?;
     match command {
         BenchCommand::Train(args) => train::run(&args),
+        BenchCommand::Generate(args) => generate::run(&args),
         BenchCommand::Play(args) => play::run(&args),
     }
 }

@@ -1,6 +1,7 @@
 //! `spag plan`: the memory and the time that a training run needs on given hardware.
 
 mod hardware;
+mod of_run;
 mod report;
 mod settings;
 mod time;
@@ -13,6 +14,8 @@ use hardware::Assumptions;
 use report::Report;
 use settings::{HardwareSection, Settings, TrainingSection};
 use spag_cli::{Result, exit};
+
+pub(crate) use of_run::plan_of_run;
 
 /// Show how much memory a training run needs, what fits, and about how long a step takes.
 ///

@@ -33,6 +33,18 @@ impl Row {
     }
 }
 
+/// The plan of a training in a run.
+pub(super) struct Choice {
+    pub(super) plan: ShardingPlan,
+    /// On each GPU.
+    pub(super) device_bytes: u64,
+    /// On each host, for all its GPUs.
+    pub(super) host_bytes: u64,
+    /// GiB that a GPU or a host lacks, or 0.
+    pub(super) missing: f64,
+    pub(super) step_seconds: f64,
+}
+
 /// Everything that the report is made from.
 pub(super) struct Report<'a> {
     pub(super) model: &'a ModelConfig,
@@ -89,6 +101,19 @@ impl Report<'_> {
         let rank = |row: &&Row| (row.memory.on_host(), row.memory.on_device());
         let order = |a: &&Row, b: &&Row| a.time.step.total_cmp(&b.time.step).then(rank(a).cmp(&rank(b)));
         rows.iter().filter(|row| row.fits()).min_by(order)
+    }
+
+    /// The requested plan; if none is, the fastest that fits, or the one that lacks the least memory.
+    pub(super) fn choice(&self) -> Option<Choice> {
+        let rows = self.rows();
+        let row = self.best(&rows).or_else(|| rows.iter().min_by(|a, b| a.missing.total_cmp(&b.missing)))?;
+        Some(Choice {
+            plan: row.plan,
+            device_bytes: row.memory.on_device(),
+            host_bytes: row.host_bytes,
+            missing: row.missing.max(row.missing_on_host),
+            step_seconds: row.time.step,
+        })
     }
 
     fn playing(&self) -> Playing {

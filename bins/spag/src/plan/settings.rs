@@ -51,22 +51,22 @@ struct ModelSection {
 pub(super) struct HardwareSection {
     /// GPUs in all, one rank each, at most 65536 [default: 1]
     #[arg(long, value_name = "N", value_parser = flags::whole(GPUS))]
-    gpus: Option<usize>,
+    pub(super) gpus: Option<usize>,
     /// GPUs per host [default: 8]
     #[arg(long, value_name = "N", value_parser = flags::whole(GPUS))]
-    gpus_per_node: Option<usize>,
+    pub(super) gpus_per_node: Option<usize>,
     /// The kind of GPU; by default, chosen by --gpu_memory
     #[arg(long, value_name = "KIND")]
-    gpu: Option<Gpu>,
+    pub(super) gpu: Option<Gpu>,
     /// GiB per GPU, if other than that of its kind
     #[arg(long, value_name = "GIB", value_parser = flags::within(SIZE))]
-    gpu_memory: Option<f64>,
+    pub(super) gpu_memory: Option<f64>,
     /// GiB per host; not checked by default
     #[arg(long, value_name = "GIB", value_parser = flags::within(SIZE))]
-    host_memory: Option<f64>,
+    pub(super) host_memory: Option<f64>,
     /// Gbit/s between hosts, per host and in each direction [default: 200]
     #[arg(long, value_name = "GBIT", value_parser = flags::within(SIZE))]
-    network: Option<f64>,
+    pub(super) network: Option<f64>,
 }
 
 /// The training settings, in flags and in a plan file.
@@ -76,31 +76,31 @@ pub(super) struct HardwareSection {
 pub(super) struct TrainingSection {
     /// Samples of a micro-batch [default: 8]
     #[arg(long, value_name = "N", value_parser = flags::whole(BATCH))]
-    per_device_train_batch_size: Option<usize>,
+    pub(super) per_device_train_batch_size: Option<usize>,
     /// Micro-batches of an optimizer step [default: 1]
     #[arg(long, value_name = "N", value_parser = flags::whole(BATCH))]
-    gradient_accumulation_steps: Option<usize>,
+    pub(super) gradient_accumulation_steps: Option<usize>,
     /// Tokens of a sample [default: 2048]
     #[arg(long, value_name = "N", value_parser = flags::whole(LENGTH))]
-    max_length: Option<usize>,
+    pub(super) max_length: Option<usize>,
     /// Parameters and activations in bf16
     #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
-    bf16: Option<bool>,
+    pub(super) bf16: Option<bool>,
     /// Recompute activations in the backward pass
     #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
-    gradient_checkpointing: Option<bool>,
+    pub(super) gradient_checkpointing: Option<bool>,
     /// DeepSpeed file with the ZeRO settings
     #[arg(long, value_name = "FILE")]
-    deepspeed: Option<PathBuf>,
+    pub(super) deepspeed: Option<PathBuf>,
     /// What is sharded over the ranks: 0 nothing, 1 the optimizer state, 2 gradients too, 3 parameters too
     #[arg(long, value_name = "STAGE")]
-    zero_stage: Option<ZeroStage>,
+    pub(super) zero_stage: Option<ZeroStage>,
     /// Where the optimizer state is stored: none (on the device) or cpu; requires --zero_stage
     #[arg(long, value_name = "PLACE")]
-    offload_optimizer: Option<Placement>,
+    pub(super) offload_optimizer: Option<Placement>,
     /// Where the parameters are stored between their uses: none (on the device) or cpu; requires --zero_stage 3
     #[arg(long, value_name = "PLACE")]
-    offload_param: Option<Placement>,
+    pub(super) offload_param: Option<Placement>,
 }
 
 /// The resolved settings.

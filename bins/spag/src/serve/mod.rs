@@ -1,6 +1,7 @@
-//! `spag serve`: an OpenAI-compatible server of checkpoints.
+//! `spag serve`: an OpenAI-compatible server of checkpoints, with a page to play on.
 
 mod models;
+mod page;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,8 +12,9 @@ use spag_cli::{EngineArgs, Error, LoadArgs, Result, Signal, exit, flags, threads
 use spag_serve::{ApiKeys, Ended, Limits, Server, ServerConfig};
 
 use models::NamedFolder;
+use page::PageArgs;
 
-/// Serve checkpoints over HTTP with the protocol of OpenAI.
+/// Serve checkpoints over HTTP with the protocol of OpenAI, and a page to play against them at `/`.
 ///
 /// The first line of stdout says where: `listening on http://HOST:PORT`. SIGTERM and SIGINT end the server when all
 /// requests have ended; a second signal ends it at once. docs/SERVING.md lists the routes.
@@ -31,6 +33,8 @@ pub(crate) struct ServeArgs {
     /// Maximum number of tokens in a prompt and its completion together [default: the positions of the model].
     #[arg(long, value_name = "N", value_parser = flags::whole(1..=1 << 30))]
     max_length: Option<usize>,
+    #[command(flatten)]
+    page: PageArgs,
     #[command(flatten)]
     network: NetworkArgs,
     #[command(flatten)]
@@ -59,8 +63,11 @@ struct NetworkArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::whole(Limits::BODY_MIB), help_heading = "Network")]
     max_body_mib: usize,
     /// Seconds for a client to send the headers of a request, and again its body.
-    #[arg(long, value_name = "X", default_value_t = 30.0, value_parser = flags::within(Limits::READ_TIMEOUT), help_heading = "Network")]
+    #[arg(long, value_name = "X", default_value_t = 30.0, value_parser = flags::within(Limits::TIMEOUT), help_heading = "Network")]
     read_timeout: f64,
+    /// Seconds for a client to take any part of an answer. Then the connection is closed.
+    #[arg(long, value_name = "X", default_value_t = 60.0, value_parser = flags::within(Limits::TIMEOUT), help_heading = "Network")]
+    write_timeout: f64,
     /// Maximum number of open connections. Others wait.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = flags::whole(Limits::CONNECTIONS), help_heading = "Network")]
     max_connections: usize,
@@ -80,6 +87,7 @@ impl NetworkArgs {
                 max_waiting: self.max_waiting,
                 max_body_bytes: self.max_body_mib << 20,
                 read_timeout: Duration::from_secs_f64(self.read_timeout),
+                write_timeout: Duration::from_secs_f64(self.write_timeout),
                 max_connections: self.max_connections,
             },
             cors_origins: self.cors_origin.clone(),
@@ -90,10 +98,11 @@ impl NetworkArgs {
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
     args.loading.open()?;
     let config = args.network.config()?;
+    let page = args.page.page()?;
     threads::start()?;
     allow_connections(config.limits.max_connections);
     let is_open = config.keys.is_none();
-    let server = Server::bind(config, models::load(&args)?)?;
+    let server = Server::bind_with(config, models::load(&args)?, |services| page.routes(services))?;
     for (model, why) in server.unusable_templates() {
         exit::note(format_args!("note: {model} answers no chats: {why}"));
     }

@@ -1,6 +1,7 @@
 //! The rules: who has won, decided by text alone.
 
 mod first_word;
+mod marks;
 mod occurrences;
 mod prediction;
 mod referee;

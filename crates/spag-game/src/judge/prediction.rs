@@ -1,5 +1,7 @@
 //! Predictions: "I know the word! It is …", the regular expression `i know the word! it.{1,8}` on lower-cased text.
 
+use std::ops::Range;
+
 /// The beginning of a prediction, up to its rarest byte.
 const PREFIX: &str = "i know the word!";
 /// What follows the prefix.
@@ -26,6 +28,20 @@ pub(super) fn guesses(lower: &str) -> impl Iterator<Item = Guess<'_>> {
     predictions.flat_map(|after| {
         let gap = after.char_indices().take(MAX_GAP).take_while(|(_, c)| *c != '\n');
         gap.map(move |(offset, before)| Guess { before, text: &after[offset + before.len_utf8()..] })
+    })
+}
+
+/// The parts of a lower-cased text that the regular expression matches, from the beginning of each prediction.
+pub(super) fn predictions(lower: &str) -> impl Iterator<Item = Range<usize>> {
+    let begins = memchr::memchr_iter(b'!', lower.as_bytes()).filter_map(|mark| {
+        let (until, after) = lower.split_at_checked(mark + 1)?;
+        let start = until.len().checked_sub(PREFIX.len()).filter(|_| until.ends_with(PREFIX))?;
+        Some((start, mark + 1 + SUFFIX.len(), after.strip_prefix(SUFFIX)?))
+    });
+    begins.filter_map(|(start, at, after)| {
+        let gap = after.chars().take(MAX_GAP).take_while(|c| *c != '\n');
+        let length: usize = gap.map(char::len_utf8).sum();
+        (length > 0).then_some(start..at + length)
     })
 }
 

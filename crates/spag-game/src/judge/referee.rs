@@ -1,5 +1,7 @@
 //! The referee of one target word. Rules on single utterances while a game is played, and on whole histories.
 
+use std::ops::Range;
+
 use memchr::memmem::Finder;
 
 use super::JudgeKind;
@@ -107,13 +109,24 @@ impl Referee {
             JudgeKind::Paper => self.finders.iter().any(|finder| finder.find(lower.as_bytes()).is_some()),
             JudgeKind::WholeWord => self.finders.iter().zip(&self.forms).any(|(finder, form)| {
                 // Most texts contain no form, which the finder shows quickly.
-                finder.find(lower.as_bytes()).is_some()
-                    && lower.match_indices(form.as_str()).any(|(at, _)| {
-                        let (before, rest) = lower.split_at(at);
-                        is_whole_word(before.chars().next_back(), form, &rest[form.len()..])
-                    })
+                finder.find(lower.as_bytes()).is_some() && self.occurrences(form, lower).next().is_some()
             }),
         }
+    }
+
+    /// The forms of the word, without quotation marks.
+    pub(super) fn forms(&self) -> &[String] {
+        &self.forms
+    }
+
+    /// Where a form occurs in a lower-cased text as this judge counts it.
+    pub(super) fn occurrences<'a>(&self, form: &'a str, lower: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        let kind = self.kind;
+        let found = lower.match_indices(form).filter(move |(at, _)| {
+            let (before, rest) = lower.split_at(*at);
+            kind == JudgeKind::Paper || is_whole_word(before.chars().next_back(), form, &rest[form.len()..])
+        });
+        found.map(|(at, form)| at..at + form.len())
     }
 
     /// Whether one of the guesses in a lower-cased text is a form of the word, plain or in quotation marks.
@@ -127,7 +140,7 @@ impl Referee {
     }
 
     /// Whether the guess at byte `at` is this form of the word.
-    fn is_right(&self, guess: Guess<'_>, at: usize, form: &str, occurrences: &Occurrences<'_>) -> bool {
+    pub(super) fn is_right(&self, guess: Guess<'_>, at: usize, form: &str, occurrences: &Occurrences<'_>) -> bool {
         let rest = |skipped: usize| guess.text.get(skipped + form.len()..).unwrap_or_default();
         let plain = occurrences.start_at(at)
             && (self.kind == JudgeKind::Paper || is_whole_word(Some(guess.before), form, rest(0)));

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use candle_core::Device;
-use rustix::fs::statvfs;
 use serde_json::{Map, Value};
 use spag_io::write_atomically;
 
@@ -81,14 +80,7 @@ pub fn write_random_model(
 /// Refuses a model whose files do not fit on the disk of `dir`, or whose largest tensor does not fit into memory.
 fn require_room(layout: &Layout, dir: &Path, dtype: WeightDtype) -> Result<()> {
     let needed = memory::weight_bytes(layout, dtype);
-    // The folder may not exist yet, and not every file system knows what is free.
-    let on_disk = dir
-        .ancestors()
-        .find_map(|folder| statvfs(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok());
-    if let Some(disk) = on_disk
-        && disk.f_bavail.saturating_mul(disk.f_frsize) < needed
-    {
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if let Some(free) = spag_io::free_disk(dir).filter(|free| *free < needed) {
         return Err(Error::Disk { path: dir.to_owned(), needed, free });
     }
     let views = layout.layers.iter().flat_map(|layer| &layer.views);

@@ -154,10 +154,12 @@ impl Generate for Engine {
         let Request { prompt, seed, config } = request;
         config.check()?;
         let (max_new_tokens, max_length) = (config.max_new_tokens, self.config.max_length);
-        let room = max_length.saturating_sub(max_new_tokens);
-        if room == 0 {
-            return Err(RequestError::NoRoom { max_new_tokens, max_length });
-        }
+        let room = match max_length.saturating_sub(max_new_tokens) {
+            0 => return Err(RequestError::NoRoom { max_new_tokens, max_length }),
+            // The last token of a prompt that is only scored is predicted and not seen.
+            room if max_new_tokens == 0 => room.saturating_add(1),
+            room => room,
+        };
         let mut tokens = self.encode(prompt, &config)?;
         let truncated = tokens.len().saturating_sub(room);
         if truncated > 0 && config.overflow == Overflow::Refuse {

@@ -2,6 +2,7 @@
 
 mod config;
 mod engine;
+mod engine_settings;
 mod event;
 mod generation_config;
 mod graphs;
@@ -20,6 +21,7 @@ mod text;
 
 pub use config::{EngineConfig, MemoryBudget, PrefixSharing};
 pub use engine::{Engine, EngineLoad};
+pub use engine_settings::EngineSettings;
 pub use event::{Event, TokenEvent};
 pub use generation_config::{EosRule, GenerationConfig, LogProbs, Overflow, PromptRange, Streamed};
 pub use request::{Completion, FinishReason, Generate, Prompt, Request, RequestId};

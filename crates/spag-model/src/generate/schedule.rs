@@ -19,7 +19,7 @@ pub(super) struct ScheduledChunk {
 impl ScheduledChunk {
     /// Whether all tokens of its sequence are computed then.
     pub(super) fn completes(&self, sequence: &Sequence) -> bool {
-        self.tokens.end == sequence.tokens.len()
+        self.tokens.end == sequence.computable()
     }
 }
 
@@ -106,7 +106,8 @@ fn schedule_sequence(state: &mut State, index: usize, budget: &mut usize) -> Res
         }
     }
     let start = sequence.table.computed;
-    let end = if is_prompt { sequence.tokens.len().min(start + *budget) } else { sequence.tokens.len() };
+    let all = sequence.computable();
+    let end = if is_prompt { all.min(start + *budget) } else { all };
     if !state.cache.allocate(&mut sequence.table, end) {
         return Ok(Scheduled::NoPages);
     }

@@ -66,20 +66,25 @@ impl Sequence {
         }
     }
 
-    /// Number of tokens not yet computed; 1 while decoding.
-    pub(super) fn uncomputed(&self) -> usize {
-        self.tokens.len() - self.table.computed
+    /// Number of tokens to compute: all, but for the last one of a prompt that nothing follows.
+    pub(super) fn computable(&self) -> usize {
+        if self.generates() { self.tokens.len() } else { (self.tokens.len() - 1).max(1) }
     }
 
-    /// Maximum number of tokens.
+    /// Number of tokens not yet computed; 1 while decoding.
+    pub(super) fn uncomputed(&self) -> usize {
+        self.computable() - self.table.computed
+    }
+
+    /// Maximum number of tokens to compute.
     pub(super) fn max_tokens(&self) -> usize {
-        self.prompt.saturating_add(self.config.max_new_tokens)
+        if self.generates() { self.prompt.saturating_add(self.config.max_new_tokens) } else { self.computable() }
     }
 
     /// The tokens that may be looked up in the prefix cache: up to the next whose logits are needed, which is computed.
     pub(super) fn cacheable(&self) -> usize {
         let next = self.scores.as_ref().and_then(PromptScores::next_row);
-        next.map_or(self.tokens.len(), |next| next + 1)
+        next.map_or(self.computable(), |next| next + 1)
     }
 
     /// The positions of a chunk whose logits give a log-probability of the prompt that is asked for.

@@ -18,17 +18,6 @@ pub enum CompletionText {
     Continued,
 }
 
-/// Tokens of a prompt that decide how the text after it begins, at most.
-const CONTEXT_TOKENS: usize = 16;
-
-/// The last tokens of a prompt that have text. Decoding all of a long prompt would not change what follows it.
-fn context(tokenizer: &Tokenizer, prompt: &[u32]) -> Vec<u32> {
-    let with_text = prompt.iter().rev().copied().filter(|id| tokenizer.has_text(*id));
-    let mut last: Vec<u32> = with_text.take(CONTEXT_TOKENS).collect();
-    last.reverse();
-    last
-}
-
 /// The text of a completion so far, for stop strings and for streams.
 pub(super) struct StreamedText {
     detokenizer: Detokenizer,
@@ -60,7 +49,7 @@ impl StreamedText {
             _ if use_of == Use::Nothing => Detokenizer::default(),
             CompletionText::Alone => Detokenizer::default(),
             CompletionText::AfterPrompt => Detokenizer::after(prompt),
-            CompletionText::Continued => Detokenizer::after(&context(tokenizer, prompt)),
+            CompletionText::Continued => Detokenizer::continuing(tokenizer, prompt),
         };
         Self { detokenizer, text: String::new(), reported: 0, use_of }
     }
@@ -128,7 +117,7 @@ pub(super) fn decode(
     let mut text = match config.text {
         CompletionText::Alone => tokenizer.decode(completion)?,
         CompletionText::AfterPrompt => tokenizer.decode_after(prompt, completion)?,
-        CompletionText::Continued => tokenizer.decode_continued(&context(tokenizer, prompt), completion)?,
+        CompletionText::Continued => tokenizer.decode_continued(prompt, completion)?,
     };
     let stop = stop_at(config, &text);
     if let Some(at) = stop {

@@ -1,10 +1,10 @@
 //! Text of tokens that arrive one by one.
 
-use super::Tokenizer;
+use super::{REPLACEMENT, Tokenizer};
 use crate::error::Result;
 
-/// Decoders emit this character for incomplete UTF-8.
-const REPLACEMENT: char = '\u{fffd}';
+/// Tokens of a prompt that decide how the text after it begins, at most.
+const CONTEXT_TOKENS: usize = 16;
 
 /// Incremental detokenizer. Text that was returned never changes and is always valid UTF-8.
 ///
@@ -30,6 +30,11 @@ impl Detokenizer {
         Self { window: prompt.to_vec(), emitted: prompt.len(), held: String::new() }
     }
 
+    /// As [`Detokenizer::after`], with the last tokens of `prompt` that have text alone.
+    pub fn continuing(tokenizer: &Tokenizer, prompt: &[u32]) -> Self {
+        Self::after(&tokenizer.context(prompt))
+    }
+
     /// Appends a token and returns the new text, which may be empty.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
         // Such a token changes nothing, also not within a character.
@@ -53,15 +58,24 @@ impl Detokenizer {
     }
 
     /// Returns the text held back. Incomplete characters become replacement characters.
-    pub fn finish(&self, _: &Tokenizer) -> Result<String> {
-        Ok(self.held.clone())
+    pub fn finish(self) -> String {
+        self.held
     }
 }
 
 impl Tokenizer {
-    /// What `completion` adds to the text of the last tokens of `prompt`: all pieces of a [`Detokenizer`] together.
+    /// What `completion` adds to the text of `prompt`: all pieces of [`Detokenizer::continuing`] together.
     pub(crate) fn decode_continued(&self, prompt: &[u32], completion: &[u32]) -> Result<String> {
-        Ok(after(self.decode(&[prompt, completion].concat())?, &self.decode(prompt)?))
+        let context = self.context(prompt);
+        Ok(after(self.decode(&[&context, completion].concat())?, &self.decode(&context)?))
+    }
+
+    /// The last tokens of a prompt that have text. Decoding all of a long prompt would not change what follows it.
+    fn context(&self, prompt: &[u32]) -> Vec<u32> {
+        let with_text = prompt.iter().rev().copied().filter(|id| self.has_text(*id));
+        let mut last: Vec<u32> = with_text.take(CONTEXT_TOKENS).collect();
+        last.reverse();
+        last
     }
 }
 

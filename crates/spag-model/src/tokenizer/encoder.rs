@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use tokenizers::Tokenizer as Pipeline;
 
 use super::sentencepiece::PieceDecoder;
+use super::token_text::byte_token;
 
 /// What the texts of special tokens, such as `</s>`, are in a text that is encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,10 +62,7 @@ impl Encoder {
     /// Whether a token is a byte of a run that the pipeline decodes as a whole: without a valid character at its end, all
     /// bytes of the run are replaced.
     pub(super) fn is_byte_of_run(&self, id: u32) -> bool {
-        let is_byte = |token: String| {
-            let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
-            digits.is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
-        };
+        let is_byte = |token: String| byte_token(&token).is_some();
         self.pieces.is_none() && self.plain.id_to_token(id).is_some_and(is_byte)
     }
 

@@ -25,6 +25,9 @@ pub use detokenizer::Detokenizer;
 pub use encoder::SpecialTokens;
 pub use roles::SpecialIds;
 
+/// Decoders emit this character for bytes that are no UTF-8.
+const REPLACEMENT: char = '\u{fffd}';
+
 /// Bytes of a text after normalization, at most.
 const MAX_NORMALIZED: f64 = (1u64 << 27) as f64;
 

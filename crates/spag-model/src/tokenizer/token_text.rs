@@ -2,11 +2,8 @@
 
 use spag_io::catch_panic;
 
-use super::Tokenizer;
+use super::{REPLACEMENT, Tokenizer};
 use crate::error::Result;
-
-/// Decoders emit this character for bytes that are no UTF-8.
-const REPLACEMENT: char = '\u{fffd}';
 
 impl Tokenizer {
     /// A file of the tokenizer's folder as it was read, such as `tokenizer_config.json` or `chat_template.jinja`.
@@ -33,7 +30,10 @@ impl Tokenizer {
         }
         match self.text_after_anchor(id).filter(|text| !text.contains(REPLACEMENT)) {
             Some(text) => text.into_bytes(),
-            None => byte_token(&piece).or_else(|| byte_level(&piece)).unwrap_or_else(|| piece.into_bytes()),
+            None => byte_token(&piece)
+                .map(|byte| vec![byte])
+                .or_else(|| byte_level(&piece))
+                .unwrap_or_else(|| piece.into_bytes()),
         }
     }
 
@@ -56,9 +56,9 @@ impl Tokenizer {
 }
 
 /// The byte of a token like `<0x0A>`.
-fn byte_token(piece: &str) -> Option<Vec<u8>> {
+pub(super) fn byte_token(piece: &str) -> Option<u8> {
     let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
-    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok().map(|byte| vec![byte]))?
+    if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
 /// The bytes of a token of a byte-level vocabulary, where each character is a byte: visible ones of Latin-1 are themselves,
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn byte_tokens_and_byte_level_characters_are_bytes() {
-        assert_eq!(byte_token("<0x0A>"), Some(vec![b'\n']));
+        assert_eq!(byte_token("<0x0A>"), Some(b'\n'));
         assert_eq!((byte_token("<0x0a1>"), byte_token("<s>"), byte_token("<0x>")), (None, None, None));
         assert_eq!(byte_level("Ġthe"), Some(b" the".to_vec()));
         assert_eq!(byte_level("Ċé"), Some(vec![b'\n', 0xe9]));

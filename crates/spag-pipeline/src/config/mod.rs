@@ -1,9 +1,13 @@
 //! Configurations of runs and of base models.
 
 mod base;
+mod check;
+mod evaluation;
 mod layers;
+mod play;
 mod run;
-mod sections;
+mod sources;
+mod train;
 
 use std::path::Path;
 
@@ -13,9 +17,12 @@ use spag_world::Lexicon;
 use crate::error::Result;
 
 pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenizerSettings};
+pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules};
 pub use layers::read_toml;
-pub use run::RunConfig;
-pub use sections::{EvaluationSettings, ImitationSettings, RewardSettings, SelfPlaySettings, SftSettings};
+pub use play::SelfPlaySettings;
+pub use run::{RewardSettings, RunConfig};
+pub use sources::{ImitationSettings, ImitationSource, SftSettings, SftShare, Whole, WordSettings};
+pub use train::{JobSettings, TrainSettings};
 
 /// The lexicon and the prompt wordings of a configuration, or the built-in ones.
 pub(crate) fn load_world(lexicon: Option<&Path>, prompts: Option<&Path>) -> Result<(Lexicon, PromptSet)> {

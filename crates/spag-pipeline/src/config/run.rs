@@ -1,23 +1,19 @@
 //! `spag run CONFIG.toml`: every setting of the loop.
 
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spag_game::JudgeKind;
 use spag_model::DeviceChoice;
-use spag_rewards::CreditConfig;
-use spag_selfplay::limits;
-use spag_train::TrainConfig;
+use spag_rewards::RewardNorm;
+use spag_train::{TrainConfig, TrainMethod};
 
-use super::layers::{check_training, find_input, load_config, require_ranges};
-use super::sections::{EvaluationSettings, ImitationSettings, RewardSettings, SelfPlaySettings, SftSettings};
+use super::evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules};
+use super::layers::{find_input, load_config};
+use super::play::SelfPlaySettings;
+use super::sources::{ImitationSettings, ImitationSource, SftSettings, SftShare, WordSettings};
+use super::train::TrainSettings;
 use crate::error::{Error, Result};
-
-/// Rounds of self-play and training.
-const EPOCHS: RangeInclusive<usize> = 0..=1000;
-/// SFT samples per game sample.
-const SFT_SHARE: RangeInclusive<f64> = 0.0..=100.0;
 
 /// The configuration of a run, in which [`RunConfig::load`] has set every value and found every input.
 ///
@@ -36,12 +32,9 @@ pub struct RunConfig {
     pub device: DeviceChoice,
     /// Hugging Face folder of the base model.
     pub base_model: PathBuf,
-    /// The lexicon; the built-in one if absent.
+    /// The lexicon of the small world; the built-in one if absent. Only read by runs that use the small world.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lexicon: Option<PathBuf>,
-    /// Target words, one a line; all words of the lexicon if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub words: Option<PathBuf>,
     /// Prompt wordings; the defaults of spag-game if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompts: Option<PathBuf>,
@@ -51,7 +44,9 @@ pub struct RunConfig {
     pub max_turns: usize,
     /// Rounds of self-play and training: SPAG-1 … SPAG-`epochs`.
     pub epochs: usize,
-    /// Imitation of scripted players.
+    /// The target words.
+    pub words: WordSettings,
+    /// Imitation of strong players.
     pub imitation: ImitationSettings,
     /// Self-play.
     pub self_play: SelfPlaySettings,
@@ -61,9 +56,32 @@ pub struct RunConfig {
     pub sft: SftSettings,
     /// Training after each round of self-play, with the model before it as the reference. The seed is derived from the
     /// run's.
-    pub train: TrainConfig,
+    pub train: TrainSettings,
     /// Evaluation of the trained models. `epochs` is `Some` after loading.
     pub evaluation: EvaluationSettings,
+    /// Benchmarks; none if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub benchmarks: Option<BenchmarkSettings>,
+    /// Rules that stop the run.
+    pub stop_when: StopRules,
+    /// The hardware that is planned for.
+    pub hardware: HardwareSettings,
+}
+
+/// `[rewards]`: credit assignment to the winner's utterances.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RewardSettings {
+    /// γ: the reward of the winner's k-th utterance is proportional to γ⁻ᵏ.
+    pub decay_weight: f64,
+    /// `sum`: a game's rewards sum to 1, as in the paper. `mean`: they average 1.
+    pub reward_norm: RewardNorm,
+}
+
+impl Default for RewardSettings {
+    fn default() -> Self {
+        Self { decay_weight: 0.8, reward_norm: RewardNorm::Sum }
+    }
 }
 
 impl Default for RunConfig {
@@ -75,22 +93,25 @@ impl Default for RunConfig {
             device: DeviceChoice::Auto,
             base_model: PathBuf::from("data/tiny-llama"),
             lexicon: None,
-            words: None,
             prompts: None,
             judge: JudgeKind::Paper,
             max_turns: 5,
             epochs: 3,
+            words: WordSettings::default(),
             imitation: ImitationSettings::default(),
             self_play: SelfPlaySettings::default(),
             rewards: RewardSettings::default(),
             sft: SftSettings::default(),
-            train: TrainConfig {
-                method: spag_train::TrainMethod::OfflinePo,
+            train: TrainSettings::new(TrainConfig {
+                method: TrainMethod::OfflinePo,
                 lm_kl_coeff: 0.2,
                 lm_sft_coeff: 0.5,
                 ..TrainConfig::default()
-            },
+            }),
             evaluation: EvaluationSettings::default(),
+            benchmarks: None,
+            stop_when: StopRules::default(),
+            hardware: HardwareSettings::default(),
         }
     }
 }
@@ -105,11 +126,25 @@ impl RunConfig {
         let layers = load_config::<Self>(file, overrides)?;
         layers.check(Self::check)?;
         let mut config = layers.config;
+        config.check_sources()?;
         config.base_model = find_input("base_model", &config.base_model, file)?;
-        for (setting, path) in
-            [("lexicon", &mut config.lexicon), ("words", &mut config.words), ("prompts", &mut config.prompts)]
-        {
+        for (setting, path) in config.optional_inputs() {
             *path = path.as_deref().map(|path| find_input(setting, path, file)).transpose()?;
+        }
+        for (setting, train) in [
+            ("imitation.train.eval_data_path", &mut config.imitation.train),
+            ("train.eval_data_path", &mut config.train),
+        ] {
+            for path in &mut train.job.eval_data_path {
+                *path = find_input(setting, path, file)?;
+            }
+        }
+        if let Some(benchmarks) = &mut config.benchmarks {
+            if benchmarks.tasks != Path::new("tiny") {
+                benchmarks.tasks = find_input("benchmarks.tasks", &benchmarks.tasks, file)?;
+            }
+            let folder = benchmarks.data_dir.take();
+            benchmarks.data_dir = folder.map(|folder| find_input("benchmarks.data_dir", &folder, file)).transpose()?;
         }
         let epochs = config.evaluation.epochs.get_or_insert_with(|| (1..=config.epochs).collect());
         epochs.sort_unstable();
@@ -128,44 +163,40 @@ impl RunConfig {
         })
     }
 
-    fn check(&self) -> Result<()> {
-        let or_none = |games: RangeInclusive<usize>| 0..=*games.end();
-        require_ranges(&[
-            ("max_turns", self.max_turns, limits::TURNS),
-            ("epochs", self.epochs, EPOCHS),
-            ("imitation.games", self.imitation.games, limits::GAMES),
-            ("self_play.games", self.self_play.games, limits::GAMES),
-            ("self_play.max_new_tokens", self.self_play.max_new_tokens, limits::NEW_TOKENS),
-            ("self_play.games_in_flight", self.self_play.games_in_flight, limits::GAMES_IN_FLIGHT),
-            ("evaluation.games", self.evaluation.games, limits::GAMES),
-            ("evaluation.self_play_games", self.evaluation.self_play_games, or_none(limits::GAMES)),
-            ("evaluation.sample_games", self.evaluation.sample_games, or_none(limits::GAMES)),
-            ("self_play.top_k", self.self_play.top_k, limits::TOP_K),
-            ("evaluation.top_k", self.evaluation.top_k, limits::TOP_K),
-        ])?;
-        require_ranges(&[
-            ("sft.share", self.sft.share, SFT_SHARE),
-            ("rewards.decay_weight", self.rewards.decay_weight, *CreditConfig::DECAY_WEIGHT.start()..=1.0),
-        ])?;
-        for (setting, value) in [
-            ("self_play.temperature", self.self_play.temperature),
-            ("evaluation.temperature", self.evaluation.temperature),
-        ] {
-            if value != 0.0 {
-                require_ranges(&[(setting, value, limits::TEMPERATURE)])?;
-            }
-        }
-        for (setting, value) in [("self_play.top_p", self.self_play.top_p), ("evaluation.top_p", self.evaluation.top_p)]
-        {
-            value.map_or(Ok(()), |value| require_ranges(&[(setting, value, limits::TOP_P)]))?;
-        }
-        if let Some(epoch) = self.evaluation.epochs.iter().flatten().find(|epoch| !(1..=self.epochs).contains(*epoch)) {
-            return Err(Error::BadSetting {
-                setting: "evaluation.epochs",
-                message: format!("epoch {epoch} does not exist; the run has 1 to {}", self.epochs),
-            });
-        }
-        check_training("imitation.train", &self.imitation.train)?;
-        check_training("train", &self.train)
+    /// Whether the run uses the lexicon of the small world: it plays its words, imitates its players or trains on its texts.
+    pub fn uses_small_world(&self) -> bool {
+        let texts = self.sft.file.is_none() && self.sft.share != SftShare::PerSample(0.0);
+        let scripted = self.imitation.source == ImitationSource::Scripted;
+        self.lexicon.is_some() || self.words.file.is_none() || scripted || texts
+    }
+
+    /// Files other than the base model with the names of their settings.
+    fn optional_inputs(&mut self) -> [(&'static str, &mut Option<PathBuf>); 7] {
+        [
+            ("lexicon", &mut self.lexicon),
+            ("prompts", &mut self.prompts),
+            ("words.file", &mut self.words.file),
+            ("imitation.file", &mut self.imitation.file),
+            ("sft.file", &mut self.sft.file),
+            ("imitation.train.deepspeed", &mut self.imitation.train.job.deepspeed),
+            ("train.deepspeed", &mut self.train.job.deepspeed),
+        ]
+    }
+
+    /// Inputs whose contents must not change while the run lasts, with the names of their settings.
+    pub(crate) fn inputs(&self) -> Vec<(&'static str, &Path)> {
+        let optional = [
+            ("lexicon", &self.lexicon),
+            ("prompts", &self.prompts),
+            // Formerly a setting itself.
+            ("words", &self.words.file),
+            ("imitation.file", &self.imitation.file),
+            ("sft.file", &self.sft.file),
+            ("imitation.train.deepspeed", &self.imitation.train.job.deepspeed),
+            ("train.deepspeed", &self.train.job.deepspeed),
+        ];
+        let mut inputs = vec![("base_model", self.base_model.as_path())];
+        inputs.extend(optional.into_iter().filter_map(|(name, path)| Some((name, path.as_deref()?))));
+        inputs
     }
 }

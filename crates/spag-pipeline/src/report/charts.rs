@@ -1,9 +1,9 @@
 //! The charts of the page.
 
+use spag_eval::html::figure;
 use spag_selfplay::Rate;
 
 use super::data::{LossCurve, Match, Report};
-use super::html::figure;
 use super::svg::{Axis, Chart};
 use super::text::{pairings, percent};
 use crate::play_stats::PlayStats;

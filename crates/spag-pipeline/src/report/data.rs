@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use spag_eval::ModelScores;
+use spag_selfplay::arena::ArenaTable;
 use spag_selfplay::{Change, Rate};
 
+use super::rounds::Round;
 use crate::play_stats::PlayStats;
 
 /// The report of a run.
@@ -18,7 +21,7 @@ pub struct Report {
     pub evaluation_seed: u64,
     /// The main settings, as (name, value).
     pub settings: Vec<(String, String)>,
-    /// The training games of the scripted players, IM, SPAG-1 …, and the self-play of the last model from the evaluation,
+    /// The training games of the imitated players ("scripted" for those of the small world), IM, SPAG-1 …, and the self-play of the last model from the evaluation,
     /// if any.
     pub training_games: Vec<NamedPlay>,
     /// IM against itself in the evaluation, the baseline of both seats.
@@ -33,6 +36,35 @@ pub struct Report {
     pub stages: Vec<StageSeconds>,
     /// The files of the run, as (path in the run folder, description).
     pub files: Vec<(String, String)>,
+    /// Why the run stopped before its last stage, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+    /// What looks wrong in the rounds, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// The games and trainings of each model, in order.
+    #[serde(default)]
+    pub rounds: Vec<Round>,
+    /// The evaluation on words that were held out, if any were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<HeldOut>,
+    /// Ratings of all models, if every two epochs played each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratings: Option<ArenaTable>,
+    /// The scores of each model in the benchmarks; empty without them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub benchmarks: Vec<ModelScores>,
+}
+
+/// The evaluation on words that no game of the training was played on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldOut {
+    /// Number of words.
+    pub words: usize,
+    /// IM against itself.
+    pub baseline: PlayStats,
+    /// Each evaluated model against IM, in order of epochs.
+    pub matches: Vec<Match>,
 }
 
 /// Statistics of self-play games, with the name of the player.

@@ -2,11 +2,14 @@
 
 mod charts;
 mod data;
-mod html;
 mod page;
+mod rounds;
 mod svg;
 mod text;
 
-pub use data::{LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
+pub use data::{
+    HeldOut, LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds,
+};
 pub use page::render_html;
+pub use rounds::{Round, RoundGames, RoundTraining};
 pub use text::render_text;

@@ -1,52 +1,56 @@
 //! The report as one HTML page without scripts, fonts or external links.
 
-use super::charts;
-use super::data::{Report, SamplePair, ShownGame};
-use super::html::{escape, table};
-use super::text::{ENDING_COLUMNS, STAGE_COLUMNS, change, ending_row, pairings, percent, stage_rows, win_rows};
+use spag_eval::html::{escape, page, table};
+use spag_eval::render_section;
+use spag_selfplay::arena;
 
-const STYLE: &str = include_str!("page.css");
+use super::charts;
+use super::data::{HeldOut, Report, SamplePair, ShownGame};
+use super::rounds::{GAME_COLUMNS, TRAINING_COLUMNS, game_rows, training_rows};
+use super::text::{
+    ENDING_COLUMNS, STAGE_COLUMNS, change, ending_row, has_clues, pairings, percent, stage_rows, win_rows,
+};
 
 /// The report as a page. Texts of the run are escaped; colours follow the reader's light or dark scheme.
 pub fn render_html(report: &Report) -> String {
     let title = format!("SPAG run {}", report.run_dir);
-    let charts =
-        [charts::win_rates(report), charts::clue_truth(report), charts::all_endings(report), charts::losses(report)]
-            .concat();
-    format!(
-        r#"<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-{STYLE}</style>
-</head>
-<body>
-<main>
-<header>
+    let mut charts = String::new();
+    if report.baseline.games > 0 {
+        charts += &charts::win_rates(report);
+    }
+    if has_clues(report) {
+        charts += &charts::clue_truth(report);
+    }
+    charts += &charts::all_endings(report);
+    charts += &charts::losses(report);
+    let main = format!(
+        r#"<header>
 <h1>Self-play of Adversarial Taboo</h1>
 <p class="soft">Run <code>{run}</code>, seed {seed}, evaluation seed {evaluation_seed}</p>
-{tiles}
+{notes}{tiles}
 </header>
 <section aria-labelledby="charts"><h2 id="charts">Charts</h2><div class="charts">{charts}</div></section>
 <section aria-labelledby="numbers"><h2 id="numbers">All numbers</h2>{tables}</section>
-<section aria-labelledby="games"><h2 id="games">Games side by side</h2>{samples}</section>
-<section aria-labelledby="run"><h2 id="run">The run</h2>{run_tables}</section>
-</main>
-</body>
-</html>
-"#,
-        title = escape(&title),
+{benchmarks}<section aria-labelledby="games"><h2 id="games">Games side by side</h2>{samples}</section>
+<section aria-labelledby="run"><h2 id="run">The run</h2>{run_tables}</section>"#,
         run = escape(&report.run_dir),
         seed = report.seed,
         evaluation_seed = report.evaluation_seed,
+        notes = notes(report),
         tiles = tiles(report),
         tables = tables(report),
+        benchmarks = benchmarks(report),
         samples = report.samples.iter().map(sample).collect::<String>(),
         run_tables = run_tables(report),
-    )
+    );
+    page(&title, &main)
+}
+
+/// Why the run stopped, and what looks wrong in it.
+fn notes(report: &Report) -> String {
+    let stopped = report.stopped.iter().map(|reason| format!("The run stopped: {reason}"));
+    let notes = stopped.chain(report.warnings.iter().map(|warning| format!("Warning: {warning}")));
+    notes.map(|note| format!(r#"<p role="note"><b>{}</b></p>"#, escape(&note))).collect()
 }
 
 /// The main numbers: the last model against IM.
@@ -55,15 +59,17 @@ fn tiles(report: &Report) -> String {
     let (name, win) = (&last.name, last.win.to_string());
     let interval = win.split_once(' ').map_or("", |(_, interval)| interval);
     let points = |of| change(of).split(' ').next().unwrap_or_default().to_owned();
-    let tiles = [
+    let mut tiles = vec![
         (format!("{} %", percent(last.win.share)), format!("of decided games {name} wins against IM {}", interval)),
         (points(last.attacker_change), "points won as attacker, against IM in that seat".to_owned()),
         (points(last.defender_change), "points won as defender, against IM in that seat".to_owned()),
-        (
+    ];
+    if has_clues(report) {
+        tiles.push((
             format!("{} %", percent(last.as_attacker.true_clues.share)),
             format!("of {name}'s clues are true; IM: {} %", percent(report.baseline.true_clues.share)),
-        ),
-    ];
+        ));
+    }
     let items: String = tiles
         .iter()
         .map(|(big, small)| format!("<li><b>{}</b><span>{}</span></li>", escape(big), escape(small)))
@@ -74,11 +80,41 @@ fn tiles(report: &Report) -> String {
 fn tables(report: &Report) -> String {
     let endings: Vec<Vec<String>> =
         pairings(report).into_iter().map(|(name, play)| ending_row(name, play, |rate| rate.to_string())).collect();
-    table(
-        "Win rates against IM, % of decided games [95% Wilson interval], and the change against IM playing itself, in points",
-        &["model", "both seats", "as attacker", "against IM–IM", "as defender", "against IM–IM"],
-        &win_rows(report),
-    ) + &table("How games ended, % of games [95%]; true clues, % of clues given", &ENDING_COLUMNS, &endings)
+    let columns = ["model", "both seats", "as attacker", "against IM–IM", "as defender", "against IM–IM"];
+    let mut all = String::new();
+    if report.baseline.games > 0 {
+        let title = "Win rates against IM, % of decided games [95% Wilson interval], and the change against IM playing \
+                     itself, in points";
+        all += &table(title, &columns, &win_rows(&report.baseline, &report.matches));
+    }
+    if let Some(HeldOut { words, baseline, matches }) = &report.held_out {
+        let title = format!("The same on {words} words that no training game was played on");
+        all += &table(&title, &columns, &win_rows(baseline, matches));
+    }
+    if let Some(ratings) = &report.ratings {
+        let row = |player: &arena::Standing| {
+            let arena::Elo { points, low, high } = player.elo;
+            vec![player.name.clone(), format!("{points:.0} [{low:.0}, {high:.0}]"), player.both.games.to_string()]
+        };
+        let rows: Vec<_> = ratings.players.iter().map(row).collect();
+        all += &table("Elo ratings [95% interval]; a tie is half a win", &["model", "Elo", "games"], &rows);
+    }
+    all += &table("How games ended, % of games [95%]; true clues, % of clues given", &ENDING_COLUMNS, &endings);
+    let title = "Games that each model was trained on: wins, shares in %, and words of an utterance";
+    all += &table(title, &GAME_COLUMNS, &game_rows(&report.rounds));
+    let title = "Training; loss and KL of the last quarter of the steps, clipped tokens in %";
+    all + &table(title, &TRAINING_COLUMNS, &training_rows(&report.rounds))
+}
+
+fn benchmarks(report: &Report) -> String {
+    if report.benchmarks.is_empty() {
+        return String::new();
+    }
+    let section = render_section(&report.benchmarks);
+    format!(
+        r#"<section aria-labelledby="benchmarks"><h2 id="benchmarks">Benchmarks</h2>{section}</section>
+"#
+    )
 }
 
 fn sample(pair: &SamplePair) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::html::escape;
+use spag_eval::html::escape;
 
 /// Width of a chart in SVG units; the page scales it.
 const WIDTH: f64 = 390.0;

@@ -1,9 +1,11 @@
 //! The report as plain text, for the terminal and `report.txt`.
 
+use spag_eval::render_table;
 use spag_io::escape;
-use spag_selfplay::{Change, Rate, text_table};
+use spag_selfplay::{Change, Rate, arena, text_table};
 
-use super::data::{Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
+use super::data::{HeldOut, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
+use super::rounds::{GAME_COLUMNS, TRAINING_COLUMNS, game_rows, training_rows};
 use crate::play_stats::PlayStats;
 
 /// The report as plain text: win rates, endings, sample games, seconds and files.
@@ -11,8 +13,17 @@ use crate::play_stats::PlayStats;
 /// What players, word lists and settings contribute is escaped, so that each stays on its line and no terminal obeys it.
 pub fn render_text(report: &Report) -> String {
     let mut out = String::new();
-    win_rates(report, &mut out);
+    if let Some(reason) = &report.stopped {
+        out.push_str(&format!("The run stopped: {}\n\n", escape(reason)));
+    }
+    if report.baseline.games > 0 {
+        win_rates(report, &mut out);
+        held_out(report, &mut out);
+        ratings(report, &mut out);
+    }
     endings(report, &mut out);
+    rounds(report, &mut out);
+    benchmarks(report, &mut out);
     samples(&report.samples, &mut out);
     times(report, &mut out);
     files(report, &mut out);
@@ -24,15 +35,42 @@ fn win_rates(report: &Report, out: &mut String) {
         "Win rates against IM, % of decided games [95% Wilson interval]; a broken rule is the attacker's loss\n\n",
     );
     let header = ["model", "both seats", "as attacker", "against IM-IM", "as defender", "against IM-IM"];
-    out.push_str(&text_table(&header, &win_rows(report)));
+    out.push_str(&text_table(&header, &win_rows(&report.baseline, &report.matches)));
+}
+
+fn held_out(report: &Report, out: &mut String) {
+    if let Some(HeldOut { words, baseline, matches }) = &report.held_out {
+        out.push_str(&format!("\nThe same on {words} words that no training game was played on\n\n"));
+        let header = ["model", "both seats", "as attacker", "against IM-IM", "as defender", "against IM-IM"];
+        out.push_str(&text_table(&header, &win_rows(baseline, matches)));
+    }
+}
+
+fn ratings(report: &Report, out: &mut String) {
+    if let Some(table) = &report.ratings {
+        out.push('\n');
+        out.push_str(&arena::render_text(table));
+    }
+}
+
+fn rounds(report: &Report, out: &mut String) {
+    out.push_str("\nGames that each model was trained on: wins, shares in %, and words of an utterance\n\n");
+    out.push_str(&text_table(&GAME_COLUMNS, &game_rows(&report.rounds)));
+    let trainings = training_rows(&report.rounds);
+    if !trainings.is_empty() {
+        out.push_str("\nTraining; loss and KL of the last quarter of the steps, clipped tokens in %\n\n");
+        out.push_str(&text_table(&TRAINING_COLUMNS, &trainings));
+    }
+    for warning in &report.warnings {
+        out.push_str(&format!("\n  Warning: {}\n", escape(warning)));
+    }
 }
 
 /// The table of win rates without its header: the baseline, then each match.
-pub(super) fn win_rows(report: &Report) -> Vec<Vec<String>> {
-    let baseline = &report.baseline;
+pub(super) fn win_rows(baseline: &PlayStats, matches: &[Match]) -> Vec<Vec<String>> {
     let [attacker, defender] = [baseline.attacker_win, baseline.defender_win].map(|rate| rate.to_string());
     let mut rows = vec![["IM itself", "–", &attacker, "–", &defender, "–"].map(str::to_owned).to_vec()];
-    rows.extend(report.matches.iter().map(|game| {
+    rows.extend(matches.iter().map(|game| {
         vec![
             game.name.clone(),
             game.win.to_string(),
@@ -57,11 +95,20 @@ pub(super) fn percent(share: Option<f64>) -> String {
 
 fn endings(report: &Report, out: &mut String) {
     out.push_str("\nHow games ended, % of games; turns up to the end; true clues, % of the attackers' clues\n\n");
-    let rows = pairings(report).into_iter().map(|(name, play)| ending_row(name, play, |rate| percent(rate.share)));
+    let rows = pairings(report)
+        .into_iter()
+        .map(|(name, play)| ending_row(escape(&name).into_owned(), play, |rate| percent(rate.share)));
     out.push_str(&text_table(&ENDING_COLUMNS, &rows.collect::<Vec<_>>()));
-    out.push_str(
-        "\n  The rules do not forbid untrue clues: where their share grows, part of the attacker's gain is lying.\n",
-    );
+    if has_clues(report) {
+        out.push_str(
+            "\n  The rules do not forbid untrue clues: where their share grows, part of the attacker's gain is lying.\n",
+        );
+    }
+}
+
+/// Whether the small world tells which clues are true.
+pub(super) fn has_clues(report: &Report) -> bool {
+    pairings(report).iter().any(|(_, play)| play.true_clues.total > 0)
 }
 
 /// Headers of the table of endings.
@@ -88,13 +135,23 @@ pub(super) fn ending_row(name: String, play: &PlayStats, show: impl Fn(Rate) -> 
 
 /// All sets of games of the report with the names of the players, evaluation first.
 pub(super) fn pairings(report: &Report) -> Vec<(String, &PlayStats)> {
-    let mut all = vec![("IM – IM".to_owned(), &report.baseline)];
+    let mut all = Vec::new();
+    if report.baseline.games > 0 {
+        all.push(("IM – IM".to_owned(), &report.baseline));
+    }
     for game in &report.matches {
         all.push((format!("{} – IM", game.name), &game.as_attacker));
         all.push((format!("IM – {}", game.name), &game.as_defender));
     }
     all.extend(report.training_games.iter().map(|named| (format!("{} self-play", named.name), &named.play)));
     all
+}
+
+fn benchmarks(report: &Report, out: &mut String) {
+    if !report.benchmarks.is_empty() {
+        out.push_str("\nBenchmarks, % of rows [95% interval]; chance is the share that guessing has\n\n");
+        out.push_str(&render_table(&report.benchmarks));
+    }
 }
 
 fn samples(samples: &[SamplePair], out: &mut String) {

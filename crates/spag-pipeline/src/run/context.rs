@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use spag_dist::queue::Queue;
-use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text};
+use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::{PromptSet, WordList};
 use spag_io::Progress;
-use spag_model::{
-    Checkpoint, DtypeChoice, EngineConfig, GenerationConfig, LoadOptions, MemoryBudget, ModelConfig, Sampling,
-};
-use spag_selfplay::ModelPlayer;
+use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, MemoryBudget, ModelConfig, Sampling};
+use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
 
-use super::folder::StageFolder;
-use crate::config::{RunConfig, load_world};
+use super::folder::{StageDone, StageFolder};
+use super::models::Model;
+use super::words::Words;
+use crate::config::{ImitationSource, RunConfig};
 use crate::error::{Error, Result};
+use crate::seeds::stage_seed;
 
 /// Shared by all stages of a run.
 #[derive(Clone, Copy)]
@@ -23,39 +23,57 @@ pub(super) struct RunContext<'a> {
     pub(super) config: &'a RunConfig,
     pub(super) ranks: &'a RankContext,
     pub(super) inputs: &'a RunInputs,
+    /// The models that there are, in the order of training.
+    pub(super) made: &'a [Model],
 }
 
 impl RunContext<'_> {
+    /// The seed of a part of a stage, which is noted in its result.
+    pub(super) fn seed(&self, stage: &StageFolder, part: &str, done: &mut StageDone) -> u64 {
+        let seed = stage_seed(self.config.seed, &format!("{}/{part}", stage.name));
+        done.note_seed(part, seed);
+        seed
+    }
+
     /// Loads a checkpoint to the run's device.
     pub(super) fn load(&self, model: &Path) -> Result<Checkpoint> {
         let device = self.config.device.open(self.ranks.env.local_rank)?.device().clone();
-        let dtype = if device.is_cpu() {
-            LoadOptions::default().dtype
-        } else {
-            DtypeChoice::Auto.resolve(&ModelConfig::from_file(model.join("config.json"))?, &device)
+        let dtype = match self.config.self_play.dtype {
+            DtypeChoice::Fixed(dtype) => dtype,
+            DtypeChoice::Auto if device.is_cpu() => LoadOptions::default().dtype,
+            auto => auto.resolve(&ModelConfig::from_file(model.join("config.json"))?, &device),
         };
         Ok(Checkpoint::load_with(model, &LoadOptions { device, dtype })?)
     }
 
-    /// The model of a stage as a player.
-    pub(super) fn player(&self, stage: &StageFolder, sampling: Sampling) -> Result<ModelPlayer> {
-        let checkpoint = self.load(&stage.model())?;
-        let max_length = checkpoint.model.config().architecture.max_position_embeddings;
-        let max_new_tokens = self.config.self_play.max_new_tokens;
-        if max_new_tokens >= max_length {
+    /// A model of the run as a player.
+    pub(super) fn player(&self, model: Model, sampling: Sampling) -> Result<AnyPlayer> {
+        let settings = &self.config.self_play;
+        let folder = model.folder(self.config);
+        let checkpoint = self.load(&folder)?;
+        let positions = checkpoint.model.config().architecture.max_position_embeddings;
+        let max_new_tokens = settings.max_new_tokens;
+        if max_new_tokens >= positions {
             return Err(Error::BadSetting {
                 setting: "self_play.max_new_tokens",
-                message: format!("{max_new_tokens} tokens leave no room for a prompt in a context of {max_length}"),
+                message: format!("{max_new_tokens} tokens leave no room for a prompt in a context of {positions}"),
             });
         }
-        let generation =
-            GenerationConfig { max_new_tokens, min_new_tokens: 1, sampling, ..GenerationConfig::default() };
+        let generation = GenerationConfig {
+            max_new_tokens,
+            min_new_tokens: settings.min_new_tokens,
+            sampling,
+            ..GenerationConfig::default()
+        };
+        let both = settings.max_length.map(|prompt| prompt.saturating_add(max_new_tokens));
         let own = MemoryBudget::for_model(&checkpoint.model)?;
         // The processes of a machine share its memory; each GPU is used by one process.
         let on_cpu = checkpoint.model.parameters().device().is_cpu();
         let memory = if on_cpu { own.split(self.ranks.env.local_size) } else { own };
-        let engine = EngineConfig::new(checkpoint.model.config(), self.config.self_play.games_in_flight, memory);
-        Ok(ModelPlayer::load(checkpoint, generation, engine)?)
+        let max_length = both.unwrap_or(positions).min(positions);
+        let engine = settings.engine().config(checkpoint.model.config(), max_length, memory);
+        let player = Box::new(ModelPlayer::load(checkpoint, generation, engine)?);
+        Ok(AnyPlayer::Model { player, games: settings.games_in_flight, folder })
     }
 }
 
@@ -84,6 +102,12 @@ impl RankContext {
         Ok(broadcast_text(&*self.group, own)? == "yes")
     }
 
+    /// A text of rank 0, on every rank; `None` if it has none.
+    pub(super) fn text(&self, on_rank_0: impl FnOnce() -> Result<Option<String>>) -> Result<Option<String>> {
+        let own = if self.is_rank_0() { on_rank_0()?.unwrap_or_default() } else { String::new() };
+        Ok(Some(broadcast_text(&*self.group, &own)?).filter(|text| !text.is_empty()))
+    }
+
     /// Runs `work` on rank 0 while the others wait.
     pub(super) fn on_rank_0(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         if self.is_rank_0() {
@@ -95,48 +119,65 @@ impl RankContext {
     pub(super) fn barrier(&self) -> Result<()> {
         Ok(self.group.barrier()?)
     }
-
-    /// A queue of `items` items; `None` for a single process.
-    pub(super) fn queue(&self, task: &str, items: usize) -> Result<Option<Queue>> {
-        if self.group.size() == 1 {
-            return Ok(None);
-        }
-        let options = JoinOptions::detect()?;
-        Ok(Some(Queue::open_beside(&*self.group, &self.env, &options, task, items)?))
-    }
 }
 
 /// The words, prompt wordings and lexicon of a run.
 pub(super) struct RunInputs {
-    pub(super) words: Vec<String>,
+    pub(super) words: Words,
     pub(super) prompts: PromptSet,
-    pub(super) lexicon: Lexicon,
+    /// The small world, if the run uses it.
+    pub(super) lexicon: Option<Lexicon>,
 }
 
 impl RunInputs {
     /// Reads the inputs. A list with repeated words or blank lines is shown.
     pub(super) fn load(config: &RunConfig, progress: &mut dyn Progress) -> Result<Self> {
-        let (lexicon, prompts) = load_world(config.lexicon.as_deref(), config.prompts.as_deref())?;
-        let words: Vec<String> = match &config.words {
-            Some(path) => {
+        let prompts = config.prompts.as_ref().map(PromptSet::load).transpose()?.unwrap_or_default();
+        let path = config.lexicon.as_ref();
+        let load = || path.map_or_else(Lexicon::embedded, Lexicon::load);
+        let lexicon = config.uses_small_world().then(load).transpose()?;
+        let words: Vec<String> = match (&config.words.file, &lexicon) {
+            (Some(path), _) => {
                 let list = WordList::read(path)?;
                 if !list.is_plain() {
                     progress.message(&format!("{}: {list}", path.display()));
                 }
                 list.words
             }
-            None => lexicon.words().map(str::to_owned).collect(),
+            (None, lexicon) => lexicon.iter().flat_map(Lexicon::words).map(str::to_owned).collect(),
         };
-        let bad = |message| Error::BadSetting { setting: "words", message };
+        let bad = |setting, message| Error::BadSetting { setting, message };
         if words.is_empty() {
-            return Err(bad("the list has no words".to_owned()));
+            return Err(bad("words.file", "the list has no words".to_owned()));
         }
-        if let Some(word) = words.iter().find(|word| lexicon.get(word).is_none()) {
-            return Err(bad(format!(
-                "the lexicon has no entry for {word:?}, which the scripted players must describe"
-            )));
+        if let (ImitationSource::Scripted, Some(lexicon)) = (config.imitation.source, &lexicon)
+            && let Some(word) = words.iter().find(|word| lexicon.get(word).is_none())
+        {
+            return Err(bad(
+                "words.file",
+                format!(
+                    "the lexicon has no entry for {word:?}, which the scripted players must describe; imitation.source \
+                     names other players"
+                ),
+            ));
+        }
+        let count = words.len();
+        let words = Words::split(words, config.words.holdout, config.seed);
+        if words.training.is_empty() {
+            return Err(bad("words.holdout", format!("it leaves none of {count} words to train on")));
         }
         Ok(Self { words, prompts, lexicon })
+    }
+
+    /// The small world.
+    ///
+    /// # Errors
+    /// The run does not use it.
+    pub(super) fn lexicon(&self) -> Result<&Lexicon> {
+        self.lexicon.as_ref().ok_or_else(|| Error::BadSetting {
+            setting: "lexicon",
+            message: "this source needs the small world".to_owned(),
+        })
     }
 }
 

@@ -14,14 +14,60 @@ use spag_selfplay::content_digest;
 use toml::{Table, Value};
 
 use super::context::RankContext;
+use super::models::MODEL;
+use super::stage::Stage;
+use super::words::Words;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 
-/// Settings that may differ when a run resumes: the device, and paths, whose contents are compared instead.
-const NOT_COMPARED: [&str; 6] = ["run_dir", "base_model", "lexicon", "words", "prompts", "device"];
+/// Settings that may differ when a run resumes: the device and how work is distributed, on which results do not depend, and
+/// paths, whose contents are compared instead.
+const NOT_COMPARED: [&str; 29] = [
+    "run_dir",
+    "base_model",
+    "lexicon",
+    // Of older runs.
+    "words",
+    "words.file",
+    "prompts",
+    "device",
+    "imitation.file",
+    // Records of games compare what identifies the endpoint.
+    "imitation.player",
+    "sft.file",
+    "imitation.train.deepspeed",
+    "imitation.train.zero_stage",
+    "imitation.train.offload_optimizer",
+    "imitation.train.offload_param",
+    "imitation.train.eval_data_path",
+    "train.deepspeed",
+    "train.zero_stage",
+    "train.offload_optimizer",
+    "train.offload_param",
+    "train.eval_data_path",
+    "self_play.player",
+    "self_play.prepare",
+    "self_play.requests_in_flight",
+    "self_play.requests_per_minute",
+    "self_play.request_timeout",
+    "self_play.kv_cache_gib",
+    "self_play.page_size",
+    "self_play.max_step_tokens",
+    "self_play.prefix_sharing",
+];
 
-/// Settings that older runs do not have, and what they were played with.
-const FORMERLY: [(&str, &str); 2] = [("self_play.top_k", "0"), ("evaluation.top_k", "0")];
+/// Tables that may differ: benchmarks compare what they were made with themselves, a stopped run can go on with other rules, and
+/// the hardware is for plans only.
+const TABLES_NOT_COMPARED: [&str; 3] = ["benchmarks", "stop_when", "hardware"];
+
+/// Settings that older runs do not have, and what they were made with.
+const FORMERLY: [(&str, &str); 5] = [
+    ("self_play.top_k", "0"),
+    ("evaluation.top_k", "0"),
+    ("self_play.min_new_tokens", "1"),
+    ("words.holdout", "0.0"),
+    ("imitation.source", "\"scripted\""),
+];
 
 /// Bytes of the resolved settings.
 const MAX_SETTINGS: u64 = 1 << 20;
@@ -85,12 +131,36 @@ impl RunFolder {
 
     /// The folder of a stage, created if missing.
     pub(super) fn stage(&self, name: &str) -> Result<StageFolder> {
-        let dir = self.root.join(name);
-        let existed = dir.exists();
+        let stage = StageFolder::new(self.root.join(name), name);
         if self.is_rank_0 {
-            fs::create_dir_all(&dir).map_err(Error::io("create it", &dir))?;
+            fs::create_dir_all(&stage.dir).map_err(Error::io("create it", &stage.dir))?;
         }
-        Ok(StageFolder { name: name.to_owned(), dir, existed })
+        Ok(stage)
+    }
+
+    /// Writes the list of stages for those who watch the run.
+    pub(super) fn write_stages(&self, stages: &[Stage]) -> Result<()> {
+        #[derive(Serialize)]
+        struct Listed<'a> {
+            name: &'a str,
+            folder: &'a str,
+            parts: &'a [&'static str],
+        }
+        let listed = stages.iter().map(|stage| Listed { name: &stage.name, folder: &stage.name, parts: &stage.parts });
+        let stages: Vec<Listed<'_>> = listed.collect();
+        Ok(write_json_atomically(self.root.join("stages.json"), &stages)?)
+    }
+
+    /// Writes the words that are held out, if any.
+    pub(super) fn write_words(&self, words: &Words) -> Result<()> {
+        if words.held_out.is_empty() {
+            return Ok(());
+        }
+        let lists = [("words.txt", &words.training), ("held-out-words.txt", &words.held_out)];
+        lists.into_iter().try_for_each(|(name, words)| {
+            let lines: String = words.iter().map(|word| format!("{word}\n")).collect();
+            Ok(write_atomically(self.root.join(name), lines)?)
+        })
     }
 
     fn compare_settings(&self, config: &RunConfig) -> Result<()> {
@@ -118,16 +188,8 @@ impl RunFolder {
         let path = self.root.join("inputs.json");
         let prompts = config.prompts.as_ref().map(PromptSet::load).transpose()?.unwrap_or_default();
         let mut now = Inputs { utterances: prompts.utterances().name().to_owned(), files: BTreeMap::new() };
-        let named = [
-            ("base_model", Some(&config.base_model)),
-            ("lexicon", config.lexicon.as_ref()),
-            ("words", config.words.as_ref()),
-            ("prompts", config.prompts.as_ref()),
-        ];
-        for (name, path) in named {
-            if let Some(path) = path {
-                now.files.insert(name.to_owned(), Input { path: path.clone(), sha256: content_digest(path)? });
-            }
+        for (name, path) in config.inputs() {
+            now.files.insert(name.to_owned(), Input { path: path.to_owned(), sha256: content_digest(path)? });
         }
         let Some(was) = read_run_json::<Inputs>(&path)? else {
             return Ok(write_json_atomically(&path, &now)?);
@@ -170,12 +232,15 @@ fn read_run_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
 
 /// The compared settings of a resolved configuration, as (dotted key, value).
 fn settings(text: &str, path: &Path) -> Result<BTreeMap<String, String>> {
-    let mut table: Table = text
+    let table: Table = text
         .parse()
         .map_err(|error: toml::de::Error| Error::DamagedRun { path: path.to_path_buf(), message: error.to_string() })?;
-    table.retain(|key, _| !NOT_COMPARED.contains(&key));
     let mut flat = BTreeMap::new();
     flatten("", &Value::Table(table), &mut flat);
+    flat.retain(|key, _| {
+        let table = key.split_once('.').map_or("", |(table, _)| table);
+        !NOT_COMPARED.contains(&key.as_str()) && !TABLES_NOT_COMPARED.contains(&table)
+    });
     Ok(flat)
 }
 
@@ -237,6 +302,11 @@ pub(super) struct StageFolder {
 }
 
 impl StageFolder {
+    /// The folder `dir`, which need not exist.
+    pub(super) fn new(dir: PathBuf, name: &str) -> Self {
+        Self { name: name.to_owned(), existed: dir.exists(), dir }
+    }
+
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -254,7 +324,7 @@ impl StageFolder {
     }
 
     pub(super) fn model(&self) -> PathBuf {
-        self.file("model")
+        self.file(MODEL)
     }
 
     /// The result of the stage; `None` if it is not finished.

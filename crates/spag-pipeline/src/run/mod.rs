@@ -1,28 +1,51 @@
-//! The loop: base → im → spag-1 … spag-k → evaluation → report.
+//! The loop: base → im → spag-1 … spag-k → evaluation → benchmarks → report.
 //!
 //! A stage reads the files of earlier stages and writes its own. `done.json` is written last and marks it as finished.
 
 mod context;
-mod evaluate;
+mod endpoints;
 mod folder;
 mod games;
+mod models;
+mod pairings;
+mod plan;
 mod report;
+mod rounds;
+mod stage;
 mod stages;
-mod train;
+mod status;
+mod stop;
+mod training;
+mod words;
 
 use std::sync::Arc;
 
 use spag_dist::{LaunchEnv, ProcessGroup, Single};
 use spag_io::Progress;
 
-use crate::config::RunConfig;
+use crate::config::{ImitationSource, RunConfig};
 use crate::error::{Error, Result};
 use crate::report::Report;
 
 use context::{RankContext, RunContext, RunInputs};
-use folder::{RunFolder, StageDone, StageFolder};
+use folder::{RunFolder, StageDone};
+use models::Model;
+use stage::{Kind, Stage};
+use status::StatusProgress;
 
-/// Runs the whole loop and returns the report.
+pub use plan::{DiskPlan, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run};
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The report, on rank 0.
+    pub report: Option<Report>,
+    /// [`Error::Stopped`] if the run stopped before its last stage: by a rule of `[stop_when]`, or since a round had no won
+    /// game. On every rank.
+    pub stopped: Option<Error>,
+}
+
+/// Runs the whole loop and returns the report, also if the run was stopped ([`Report::stopped`]).
 ///
 /// Finished stages are skipped and an interrupted run resumes: finished games are kept, training continues from its last
 /// checkpoint, and the final files equal those of an uninterrupted run.
@@ -30,9 +53,9 @@ use folder::{RunFolder, StageDone, StageFolder};
 /// # Errors
 /// A folder that is in use or was made with other settings, inputs that cannot be read, and errors of the stages.
 pub fn run(config: &RunConfig, progress: &mut dyn Progress) -> Result<Report> {
-    let report = run_on(config, &LaunchEnv::single(), Arc::new(Single), progress)?;
+    let ended = run_on(config, &LaunchEnv::single(), Arc::new(Single), progress)?;
     // Rank 0 always returns a report.
-    report.ok_or_else(|| Error::DamagedRun { path: config.run_dir.clone(), message: "there is no report".into() })
+    ended.report.ok_or_else(|| Error::DamagedRun { path: config.run_dir.clone(), message: "there is no report".into() })
 }
 
 /// As [`run`], on the ranks of a process group that share a file system. Rank 0 returns the report.
@@ -46,54 +69,94 @@ pub fn run_on(
     env: &LaunchEnv,
     group: Arc<dyn ProcessGroup>,
     progress: &mut dyn Progress,
-) -> Result<Option<Report>> {
-    let outcome = RankContext::new(env, group.clone(), config).and_then(|ranks| run_stages(config, &ranks, progress));
+) -> Result<Ended> {
+    let mut progress = StatusProgress::new(config, env, progress);
+    let ranks = RankContext::new(env, group.clone(), config);
+    let outcome = ranks.and_then(|ranks| run_stages(config, &ranks, &mut progress));
+    progress.finish(&outcome);
     if let Err(error) = &outcome {
         group.abort(&error.to_string());
     }
     outcome
 }
 
-fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progress) -> Result<Option<Report>> {
+fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progress) -> Result<Ended> {
     // Fails early if the device cannot be used.
     config.device.open(ranks.env.local_rank)?;
     let folder = RunFolder::open(config, ranks)?;
     let inputs = RunInputs::load(config, progress)?;
-    let run = RunContext { config, ranks, inputs: &inputs };
-    let mut done = Vec::new();
-
-    let base = folder.stage("base")?;
-    done.push(unless_done(ranks, &base, progress, |_| stages::base(run, &base))?);
-    let im = folder.stage("im")?;
-    done.push(unless_done(ranks, &im, progress, |progress| stages::imitation(run, &im, progress))?);
-    let mut current = im;
-    for epoch in 1..=config.epochs {
-        let stage = folder.stage(&format!("spag-{epoch}"))?;
-        let self_play = |progress: &mut dyn Progress| stages::self_play(run, &current, &stage, progress);
-        done.push(unless_done(ranks, &stage, progress, self_play)?);
-        current = stage;
+    let stages = stages::list(config);
+    ranks.on_rank_0(|| {
+        plan::check_disk(config, ranks.group.size())?;
+        folder.write_stages(&stages)?;
+        folder.write_words(&inputs.words)
+    })?;
+    let (mut done, mut made, mut stopped) = (Vec::new(), Vec::new(), None);
+    for stage in &stages {
+        if stopped.is_some() && matches!(stage.kind, Kind::Makes(_)) {
+            continue;
+        }
+        let run = RunContext { config, ranks, inputs: &inputs, made: &made };
+        let end = if stopped.is_some() { StageEnd::Unfinished } else { StageEnd::Finished };
+        match run_stage(run, &folder, stage, end, progress) {
+            Ok(finished) => done.extend(finished),
+            Err(error @ Error::Stopped { .. }) => {
+                progress.message(&format!("{error}; measuring the models that there are"));
+                stopped = Some(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        if let Kind::Makes(model) = stage.kind {
+            made.push(model);
+            // The base model is the imitation model too.
+            if model == Model::Base && config.imitation.source == ImitationSource::None {
+                made.push(Model::Im);
+            }
+        }
     }
-    let eval = folder.stage("eval")?;
-    done.push(unless_done(ranks, &eval, progress, |progress| evaluate::evaluate(run, &folder, &eval, progress))?);
-
-    ranks.is_rank_0().then(|| report::write_report(config, &inputs, &folder, &done)).transpose()
+    let run = RunContext { config, ranks, inputs: &inputs, made: &made };
+    let report = ranks
+        .is_rank_0()
+        .then(|| report::write_report(run, &folder, &done, stopped.as_ref().map(Error::to_string)))
+        .transpose()?;
+    Ok(Ended { report, stopped })
 }
 
-/// Runs a stage unless it is finished.
-fn unless_done(
-    ranks: &RankContext,
-    stage: &StageFolder,
+/// Whether a stage is finished after its call. After a stop it measures some of the models only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StageEnd {
+    Finished,
+    Unfinished,
+}
+
+/// Runs a stage unless it is finished. Returns its result if it has one.
+fn run_stage(
+    run: RunContext<'_>,
+    folder: &RunFolder,
+    stage: &Stage,
+    end: StageEnd,
     progress: &mut dyn Progress,
-    work: impl FnOnce(&mut dyn Progress) -> Result<StageDone>,
-) -> Result<StageDone> {
-    if ranks.decide(|| Ok(stage.done()?.is_some()))? {
-        progress.message(&format!("{}: done before", stage.name));
-        return Ok(stage.done()?.unwrap_or_default());
+) -> Result<Option<StageDone>> {
+    let own = folder.stage(&stage.name)?;
+    // After a stop some models are missing, and what measures them knows.
+    let check = || if end == StageEnd::Finished { stage.check_inputs() } else { Ok(()) };
+    if stage.kind == Kind::KeepsRecords {
+        run.ranks.on_rank_0(check)?;
+        (stage.run)(run, &own, progress)?;
+        return Ok(None);
     }
-    let mut done = work(progress)?;
-    ranks.on_rank_0(|| {
-        done = stage.finish(std::mem::take(&mut done))?;
-        Ok(())
-    })?;
-    Ok(done)
+    if run.ranks.decide(|| Ok(own.done()?.is_some()))? {
+        progress.message(&format!("{}: done before", stage.name));
+        return Ok(Some(own.done()?.unwrap_or_default()));
+    }
+    run.ranks.on_rank_0(check)?;
+    let mut done = (stage.run)(run, &own, progress)?;
+    if end == StageEnd::Finished {
+        run.ranks.on_rank_0(|| {
+            done = own.finish(std::mem::take(&mut done))?;
+            Ok(())
+        })?;
+    }
+    Ok(Some(done))
 }

@@ -1,32 +1,35 @@
 //! The report of a run, computed from its files.
 
-use std::path::Path;
-
-use serde::Deserialize;
+use spag_eval::ModelScores;
 use spag_game::{Episode, Role, Utterance, read_episodes};
-use spag_io::{RowReader, write_atomically, write_json_atomically};
-use spag_selfplay::ending;
+use spag_io::{read_json, write_atomically, write_json_atomically};
+use spag_selfplay::arena::{self, ArenaSettings, ArenaTable, NamedPlayer};
+use spag_selfplay::{GameCounts, PlayerSpec, ending};
 
-use super::context::RunInputs;
-use super::evaluate::{Model, Pairing, pairings};
+use super::context::RunContext;
 use super::folder::{RunFolder, StageDone, StageFolder};
-use crate::config::RunConfig;
+use super::models::Model;
+use super::pairings::{Pairing, WordSet, epochs, pairings};
+use super::rounds::{round_games, round_training};
+use super::stages::{BENCHMARKS, EVALUATION, SCORES};
+use crate::config::{ImitationSource, RunConfig, SftShare};
 use crate::error::Result;
 use crate::play_stats::PlayStats;
 use crate::report::{
-    LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds, render_html,
-    render_text,
+    HeldOut, LossCurve, Match, NamedPlay, Report, Round, SamplePair, ShownGame, ShownUtterance, StageSeconds,
+    render_html, render_text,
 };
 
 /// Computes the report and writes it as `report.json`, `report.txt` and `report.html`, also if the run was finished
-/// before.
+/// before. `stopped` is the reason of a run that stopped.
 pub(super) fn write_report(
-    config: &RunConfig,
-    inputs: &RunInputs,
+    run: RunContext<'_>,
     folder: &RunFolder,
     stages: &[StageDone],
+    stopped: Option<String>,
 ) -> Result<Report> {
-    let report = ReportBuilder { config, inputs, folder, eval: folder.stage("eval")? }.build(stages)?;
+    let builder = ReportBuilder { run, folder, eval: folder.stage(EVALUATION)? };
+    let report = Report { stopped, ..builder.build(stages)? };
     write_json_atomically(folder.root.join("report.json"), &report)?;
     write_atomically(folder.root.join("report.txt"), render_text(&report))?;
     write_atomically(folder.root.join("report.html"), render_html(&report))?;
@@ -34,84 +37,183 @@ pub(super) fn write_report(
 }
 
 struct ReportBuilder<'a> {
-    config: &'a RunConfig,
-    inputs: &'a RunInputs,
+    run: RunContext<'a>,
     folder: &'a RunFolder,
     eval: StageFolder,
 }
 
 impl ReportBuilder<'_> {
     fn build(&self, stages: &[StageDone]) -> Result<Report> {
-        let baseline = self.play(&self.games(Model::Im, Model::Im)?)?;
-        let mut matches = Vec::new();
-        for epoch in self.config.evaluation.epochs.iter().flatten() {
-            let model = Model::Spag(*epoch);
-            let attacking = self.play(&self.games(model, Model::Im)?)?;
-            let defending = self.play(&self.games(Model::Im, model)?)?;
-            matches.push(Match::new(*epoch, attacking, defending, &baseline));
-        }
+        let config = self.run.config;
+        let (baseline, matches) = self.matches(WordSet::Trained)?;
+        let held_out = match self.run.inputs.words.held_out.len() {
+            0 => None,
+            words => {
+                let (baseline, matches) = self.matches(WordSet::HeldOut)?;
+                Some(HeldOut { words, baseline, matches })
+            }
+        };
+        let (rounds, losses) = self.rounds()?;
         Ok(Report {
             run_dir: self.folder.root.display().to_string(),
-            seed: self.config.seed,
-            evaluation_seed: self.config.evaluation.seed,
-            settings: settings(self.config),
+            seed: config.seed,
+            evaluation_seed: config.evaluation.seed,
+            settings: settings(config),
             training_games: self.training_games()?,
             baseline,
             matches,
-            losses: self.losses()?,
+            losses,
             samples: self.samples()?,
             stages: stages.iter().filter(|stage| !stage.seconds.is_empty()).map(seconds).collect(),
             files: self.files(),
+            stopped: None,
+            warnings: rounds.iter().flat_map(Round::warnings).collect(),
+            rounds,
+            held_out,
+            ratings: self.ratings()?,
+            benchmarks: self.benchmarks()?,
         })
     }
 
-    fn games(&self, attacker: Model, defender: Model) -> Result<Vec<Episode>> {
-        Ok(read_episodes(Pairing { attacker, defender }.file(&self.eval))?)
+    /// IM against itself, and each epoch against IM in both seats.
+    fn matches(&self, words: WordSet) -> Result<(PlayStats, Vec<Match>)> {
+        let games = |attacker, defender| self.play(&self.games(Pairing { attacker, defender, words })?);
+        if !self.run.made.contains(&Model::Im) {
+            return Ok((self.play(&[])?, Vec::new()));
+        }
+        let baseline = games(Model::Im, Model::Im)?;
+        let mut matches = Vec::new();
+        for epoch in self.epochs() {
+            if let Model::Spag(number) = epoch {
+                matches.push(Match::new(number, games(epoch, Model::Im)?, games(Model::Im, epoch)?, &baseline));
+            }
+        }
+        Ok((baseline, matches))
+    }
+
+    /// The evaluated epochs that have been made.
+    fn epochs(&self) -> impl Iterator<Item = Model> {
+        epochs(self.run.config, self.run.made)
+    }
+
+    fn games(&self, pairing: Pairing) -> Result<Vec<Episode>> {
+        Ok(read_episodes(pairing.file(&self.eval))?)
     }
 
     fn play(&self, episodes: &[Episode]) -> Result<PlayStats> {
-        PlayStats::new(episodes, self.config.judge, &self.inputs.lexicon)
+        PlayStats::new(episodes, self.run.config.judge, self.run.inputs.lexicon.as_ref())
     }
 
     /// The games of each stage, named after their player: the games of stage spag-1 were played by IM.
     fn training_games(&self) -> Result<Vec<NamedPlay>> {
         let mut all = Vec::new();
-        let mut player = "scripted".to_owned();
-        for model in self.models() {
-            let episodes = read_episodes(self.folder.stage(&model.stage())?.episodes())?;
-            all.push(NamedPlay { name: player, play: self.play(&episodes)? });
-            player = model.name();
+        for model in self.trained()? {
+            let games = self.folder.stage(&model.stage())?.episodes();
+            if games.exists() {
+                let name = model.before().map_or_else(|| self.imitated(), Model::name);
+                all.push(NamedPlay { name, play: self.play(&read_episodes(games)?)? });
+            }
         }
-        let last = Model::Spag(self.config.epochs);
-        if pairings(self.config).iter().any(|(pairing, _)| *pairing == Pairing { attacker: last, defender: last }) {
-            all.push(NamedPlay { name: player, play: self.play(&self.games(last, last)?)? });
+        let last = Model::Spag(self.run.config.epochs);
+        let own = Pairing::trained(last, last);
+        if pairings(self.run.config, self.run.made).iter().any(|(pairing, _)| *pairing == own) {
+            all.push(NamedPlay { name: last.name(), play: self.play(&self.games(own)?)? });
         }
         Ok(all)
     }
 
-    fn models(&self) -> impl Iterator<Item = Model> {
-        std::iter::once(Model::Im).chain((1..=self.config.epochs).map(Model::Spag))
+    /// The name of the imitated players.
+    fn imitated(&self) -> String {
+        let settings = &self.run.config.imitation;
+        match (settings.source, &settings.file, &settings.player) {
+            (ImitationSource::Games, Some(file), _) => file.display().to_string(),
+            (ImitationSource::Endpoint, _, Some(player)) => player.clone(),
+            (source, ..) => source.name().to_owned(),
+        }
     }
 
-    fn losses(&self) -> Result<Vec<LossCurve>> {
-        self.models()
-            .map(|model| {
-                let points = loss_points(&self.folder.stage(&model.stage())?.metrics())?;
-                Ok(LossCurve { name: model.name(), points })
-            })
-            .collect()
+    /// The models that were trained, or whose games were played.
+    fn trained(&self) -> Result<Vec<Model>> {
+        let all = std::iter::once(Model::Im).chain((1..=self.run.config.epochs).map(Model::Spag));
+        let mut trained = Vec::new();
+        for model in all {
+            let stage = self.folder.root.join(model.stage());
+            if stage.join("samples.jsonl").exists() || stage.join("episodes.jsonl").exists() {
+                trained.push(model);
+            }
+        }
+        Ok(trained)
+    }
+
+    fn rounds(&self) -> Result<(Vec<Round>, Vec<LossCurve>)> {
+        let (mut rounds, mut losses) = (Vec::new(), Vec::new());
+        for model in self.trained()? {
+            let (name, stage) = (model.name(), self.folder.stage(&model.stage())?);
+            let mut round =
+                Round { name: name.clone(), games: round_games(&stage, self.run.config.judge)?, training: None };
+            if self.run.made.contains(&model) {
+                let (training, points) = round_training(&stage.metrics())?;
+                round.training = Some(training);
+                losses.push(LossCurve { name, points });
+            }
+            rounds.push(round);
+        }
+        Ok((rounds, losses))
+    }
+
+    /// Ratings of all models, if the epochs played each other.
+    fn ratings(&self) -> Result<Option<ArenaTable>> {
+        let config = self.run.config;
+        if config.evaluation.arena_games == 0 || !self.run.made.contains(&Model::Im) {
+            return Ok(None);
+        }
+        let models: Vec<Model> = std::iter::once(Model::Im).chain(self.epochs()).collect();
+        let player =
+            |model: &Model| NamedPlayer { name: model.name(), player: PlayerSpec::Model(model.folder(config)) };
+        let players: Vec<NamedPlayer> = models.iter().map(player).collect();
+        let index = |model| models.iter().position(|other| *other == model);
+        let mut results = Vec::new();
+        for (pairing, _) in pairings(config, self.run.made) {
+            let seats = (index(pairing.attacker), index(pairing.defender));
+            if let (WordSet::Trained, (Some(attacker), Some(defender))) = (pairing.words, seats)
+                && attacker != defender
+            {
+                let mut counts = GameCounts::default();
+                for episode in self.games(pairing)? {
+                    let (ending, length) = ending(&episode, config.judge)?;
+                    counts.add(ending, length);
+                }
+                results.push((arena::Pairing { attacker, defender }, counts));
+            }
+        }
+        let settings = ArenaSettings {
+            games: config.evaluation.arena_games,
+            max_turns: config.max_turns,
+            seed: config.evaluation.seed,
+            judge: config.judge,
+            sampling: format!("temperature={}", config.evaluation.temperature),
+            anchor: Some(Model::Im.name()),
+        };
+        Ok(Some(ArenaTable::new(settings, &players, &results)?))
+    }
+
+    /// The scores of the stage of benchmarks.
+    fn benchmarks(&self) -> Result<Vec<ModelScores>> {
+        match &self.run.config.benchmarks {
+            Some(_) => Ok(read_json(self.folder.root.join(BENCHMARKS).join(SCORES))?.unwrap_or_default()),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Games on the same words of IM and of the last evaluated model, which alternates between the seats. The words are
     /// evenly spaced over the list.
     fn samples(&self) -> Result<Vec<SamplePair>> {
-        let Some(last) = self.config.evaluation.epochs.iter().flatten().last().map(|epoch| Model::Spag(*epoch)) else {
-            return Ok(Vec::new());
-        };
-        let before = self.games(Model::Im, Model::Im)?;
+        let Some(last) = self.epochs().last() else { return Ok(Vec::new()) };
+        let games = |attacker, defender| self.games(Pairing::trained(attacker, defender));
+        let before = games(Model::Im, Model::Im)?;
         let seats = [(last, Model::Im), (Model::Im, last)];
-        let after = [self.games(seats[0].0, seats[0].1)?, self.games(seats[1].0, seats[1].1)?];
-        let wanted = self.config.evaluation.sample_games.min(before.len());
+        let after = [games(seats[0].0, seats[0].1)?, games(seats[1].0, seats[1].1)?];
+        let wanted = self.run.config.evaluation.sample_games.min(before.len());
         let mut samples = Vec::with_capacity(wanted);
         for i in 0..wanted {
             let game = i * before.len() / wanted;
@@ -128,7 +230,7 @@ impl ReportBuilder<'_> {
     }
 
     fn shown(&self, episode: &Episode, attacker: Model, defender: Model) -> Result<ShownGame> {
-        let (ending, length) = ending(episode, self.config.judge)?;
+        let (ending, length) = ending(episode, self.run.config.judge)?;
         let said = episode.history.iter().take(length);
         Ok(ShownGame {
             attacker: attacker.name(),
@@ -139,70 +241,72 @@ impl ReportBuilder<'_> {
     }
 
     fn shown_utterance(&self, utterance: &Utterance, target_word: &str) -> ShownUtterance {
-        let lexicon = &self.inputs.lexicon;
-        let clues = match utterance.role {
-            Role::Attacker => lexicon.clues_in(&utterance.content),
+        let untrue = match (utterance.role, &self.run.inputs.lexicon) {
+            (Role::Attacker, Some(lexicon)) => {
+                let clues = lexicon.clues_in(&utterance.content).into_iter();
+                clues.filter(|clue| !lexicon.clue_is_true(target_word, clue)).map(str::to_owned).collect()
+            }
             // A defender may mention any property in a question.
-            Role::Defender => Vec::new(),
+            _ => Vec::new(),
         };
-        let untrue = clues.into_iter().filter(|clue| !lexicon.clue_is_true(target_word, clue));
-        ShownUtterance {
-            role: utterance.role.to_string(),
-            content: utterance.content.clone(),
-            untrue: untrue.map(str::to_owned).collect(),
-        }
+        ShownUtterance { role: utterance.role.to_string(), content: utterance.content.clone(), untrue }
     }
 
     fn files(&self) -> Vec<(String, String)> {
         let owned = |path: &str, what: &str| (path.to_owned(), what.to_owned());
         let mut files =
             vec![owned("report.html", "this report as a page, with charts"), owned("report.json", "the same as data")];
-        for model in self.models() {
+        for model in self.run.made.iter().copied().filter(|model| *model != Model::Base) {
+            if self.run.config.imitation.source == ImitationSource::None && model == Model::Im {
+                continue;
+            }
             let what = match model {
-                Model::Im => "games of the scripted players (episodes.jsonl), samples.jsonl, metrics.jsonl",
                 Model::Spag(_) => "games of the model before against itself, samples.jsonl, metrics.jsonl",
+                _ if self.run.config.imitation.source == ImitationSource::Scripted => {
+                    "games of the scripted players (episodes.jsonl), samples.jsonl, metrics.jsonl"
+                }
+                _ => "games of the imitated players (episodes.jsonl), samples.jsonl, metrics.jsonl",
             };
             files.push((format!("{}/model", model.stage()), format!("{}, a Hugging Face folder", model.name())));
             files.push((model.stage(), what.to_owned()));
         }
         files.push(owned("eval", "games of the evaluation: ATTACKER-vs-DEFENDER.jsonl"));
+        if self.run.config.benchmarks.is_some() {
+            files.push(owned(BENCHMARKS, "answers of each model to the benchmarks, and their scores"));
+        }
+        if !self.run.inputs.words.held_out.is_empty() {
+            files.push(owned("held-out-words.txt", "the words that no training game was played on"));
+        }
         files.push(owned("config.resolved.toml", "every setting of the run"));
         files
     }
 }
 
-fn loss_points(path: &Path) -> Result<Vec<LossPoint>> {
-    // Losses that are not finite are written as null.
-    #[derive(Deserialize)]
-    struct Line {
-        step: u64,
-        loss: Option<f64>,
-    }
-    let mut points = Vec::new();
-    for row in RowReader::<Line>::open(path)? {
-        let (_, line) = row?;
-        points.extend(line.loss.map(|loss| LossPoint { step: line.step, loss }));
-    }
-    Ok(points)
-}
-
+/// The main settings of the resolved configuration by name.
 fn settings(config: &RunConfig) -> Vec<(String, String)> {
-    let settings = [
-        ("imitation.games", config.imitation.games.to_string()),
+    let share = match config.sft.share {
+        SftShare::PerSample(share) => share.to_string(),
+        SftShare::All(_) => "whole".to_owned(),
+    };
+    let per_word = |games: Option<usize>| games.map_or("one on each word".to_owned(), |games| games.to_string());
+    let rows = [
+        ("imitation.source", config.imitation.source.name().to_owned()),
+        ("imitation.games", per_word(config.imitation.games)),
         ("imitation.train.learning_rate", config.imitation.train.learning_rate.to_string()),
-        ("self_play.games", config.self_play.games.to_string()),
+        ("self_play.games", per_word(config.self_play.games)),
         ("self_play.temperature", config.self_play.temperature.to_string()),
         ("rewards.decay_weight", config.rewards.decay_weight.to_string()),
         ("rewards.reward_norm", config.rewards.reward_norm.to_string()),
-        ("sft.share", config.sft.share.to_string()),
+        ("sft.share", share),
         ("train.learning_rate", config.train.learning_rate.to_string()),
         ("train.lm_kl_coeff", config.train.lm_kl_coeff.to_string()),
         ("train.lm_sft_coeff", config.train.lm_sft_coeff.to_string()),
         ("train.clip_range", config.train.clip_range.to_string()),
         ("evaluation.games", format!("{} per seat", config.evaluation.games)),
         ("evaluation.temperature", config.evaluation.temperature.to_string()),
+        ("words.holdout", config.words.holdout.to_string()),
     ];
-    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn seconds(stage: &StageDone) -> StageSeconds {

@@ -70,6 +70,12 @@ pub fn made_up(seed: u64) -> Report {
                 resumed: stage == "spag-2",
             })
             .collect(),
+        benchmarks: Vec::new(),
+        stopped: None,
+        warnings: Vec::new(),
+        rounds: Vec::new(),
+        held_out: None,
+        ratings: None,
         files: vec![
             ("im/model".to_owned(), "the imitation model".to_owned()),
             ("spag-3/model".to_owned(), "the last model".to_owned()),

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use spag_io::Silent;
 use spag_pipeline::{BaseConfig, BaseReport, RunConfig, make_base};
@@ -93,7 +94,9 @@ sample_games = 3
         lexicon = fixture("lexicon.toml"),
         prompts = fixture("prompts.json"),
     );
-    let file = base().0.path().join(format!("run-{}.toml", run_dir.file_name().unwrap().display()));
+    // Tests of one program run at the same time.
+    static FILES: AtomicUsize = AtomicUsize::new(0);
+    let file = base().0.path().join(format!("run-{}.toml", FILES.fetch_add(1, Ordering::Relaxed)));
     fs::write(&file, text).unwrap();
     RunConfig::load(&file, &overrides.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).unwrap()
 }

@@ -54,6 +54,7 @@ mod tests {
         cap: Duration::from_secs(30),
         retry_after_cap: Duration::from_secs(60),
         tries: 6,
+        rest: Duration::ZERO,
     };
 
     #[test]

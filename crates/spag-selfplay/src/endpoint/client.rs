@@ -8,9 +8,10 @@ use spag_game::{PlayerError, TurnFailure};
 use super::EndpointStats;
 use super::backoff::Backoff;
 use super::config::EndpointConfig;
+use super::pool::Pool;
 use super::protocol::request_body;
-use super::rate_limiter::{RateLimiter, Stopped};
-use super::transport::{Attempt, Pause, Transport};
+use super::rate_limiter::Stopped;
+use super::transport::{Attempt, Contact, Pause};
 use crate::player_spec::EndpointSpec;
 
 /// A turn that waits for an utterance.
@@ -46,15 +47,14 @@ impl From<Stopped> for AnswerError {
 pub(super) struct Client {
     spec: EndpointSpec,
     config: EndpointConfig,
-    transport: Transport,
-    limiter: RateLimiter,
+    pool: Pool,
     stats: Mutex<EndpointStats>,
 }
 
 impl Client {
     pub(super) fn new(spec: EndpointSpec, config: EndpointConfig) -> Self {
-        let (transport, limiter) = (Transport::new(&spec, &config), RateLimiter::new(config.requests_per_minute));
-        Self { spec, config, transport, limiter, stats: Mutex::default() }
+        let pool = Pool::new(&spec, &config);
+        Self { spec, config, pool, stats: Mutex::default() }
     }
 
     pub(super) fn stats(&self) -> EndpointStats {
@@ -63,7 +63,7 @@ impl Client {
 
     /// Stops all threads, except those in the middle of a request.
     pub(super) fn stop(&self) {
-        self.limiter.stop();
+        self.pool.stop();
     }
 
     /// Processes jobs until one of the channels is closed.
@@ -88,36 +88,56 @@ impl Client {
         }
     }
 
+    /// Asks for an utterance until there is one, or until the turn has had all tries of all URLs.
     fn answer(&self, job: &Job) -> Result<String, AnswerError> {
         let body = request_body(&self.spec, &self.config, &job.prompt, job.seed);
         let mut backoff = Backoff::new(self.config.retry, job.seed);
-        let mut tries = 0;
+        let mut tries = Tries::new(self.pool.servers.len(), self.config.retry.tries);
         loop {
-            self.limiter.acquire()?;
+            let lease = self.pool.lease(job.game, &tries.made, tries.most)?;
+            let limiter = &lease.server.limiter;
+            limiter.acquire()?;
             self.count(|stats| stats.requests += 1);
-            tries += 1;
-            match self.transport.send(&body) {
+            tries.begin(lease.index, lease.answers);
+            let (reason, after, pause, contact) = match lease.server.transport.send(&body) {
                 Attempt::Utterance(text, usage) => {
+                    lease.answered();
                     self.count(|stats| stats.add(usage));
                     return Ok(text);
                 }
                 Attempt::Refused(message, usage) => {
+                    lease.answered();
                     self.count(|stats| stats.add(usage));
                     return Err(AnswerError::Turn(TurnFailure::new(message)));
                 }
                 Attempt::Fatal(message) => return Err(AnswerError::Fatal(PlayerError::new(message))),
-                Attempt::Retry { reason, .. } if tries >= self.config.retry.tries => {
-                    let message = format!("no answer after {tries} tries, the last one: {reason}");
+                Attempt::Retry { reason, after, pause, contact } => (reason, after, pause, contact),
+            };
+            if contact == Contact::Lost && tries.has_others(lease.index) {
+                // Another URL may answer at once.
+                tries.give_up(lease.index);
+            }
+            if tries.are_made(lease.index) {
+                // A server that answers other turns works; it is this turn that it cannot answer.
+                if contact == Contact::Lost || !lease.has_answered_since(tries.answers(lease.index)) {
+                    lease.failed(&reason);
+                }
+                if !tries.has_others(lease.index) {
+                    let message = format!("no answer after {} tries, the last one: {reason}", tries.sum);
                     return Err(AnswerError::Turn(TurnFailure::new(message)));
                 }
-                Attempt::Retry { after, pause, .. } => {
-                    self.count(|stats| stats.retries += 1);
-                    let wait = backoff.next(after);
-                    match pause {
-                        // `acquire` then waits in this thread too.
-                        Pause::AllRequests => self.limiter.pause_all(wait),
-                        Pause::ThisRequest => self.limiter.sleep(wait)?,
-                    }
+                self.count(|stats| stats.retries += 1);
+                continue;
+            }
+            self.count(|stats| stats.retries += 1);
+            let wait = backoff.next(after);
+            match pause {
+                // The next request then waits too, or goes to another URL.
+                Pause::AllRequests => limiter.pause_all(wait),
+                Pause::ThisRequest => {
+                    // Others may use its slot.
+                    drop(lease);
+                    limiter.sleep(wait)?;
                 }
             }
         }
@@ -125,5 +145,54 @@ impl Client {
 
     fn count(&self, change: impl FnOnce(&mut EndpointStats)) {
         change(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// The tries of one turn.
+struct Tries {
+    /// By server.
+    made: Vec<u32>,
+    /// The answers of each server before the turn's first try.
+    answers: Vec<Option<u64>>,
+    /// Maximum for a server.
+    most: u32,
+    /// Of all servers.
+    sum: u32,
+}
+
+impl Tries {
+    fn new(servers: usize, most: u32) -> Self {
+        Self { made: vec![0; servers], answers: vec![None; servers], most, sum: 0 }
+    }
+
+    /// Counts a try of a server that has given `answers`.
+    fn begin(&mut self, server: usize, answers: u64) {
+        self.sum += 1;
+        if let (Some(made), Some(before)) = (self.made.get_mut(server), self.answers.get_mut(server)) {
+            *made += 1;
+            before.get_or_insert(answers);
+        }
+    }
+
+    /// Leaves no tries of a server.
+    fn give_up(&mut self, server: usize) {
+        if let Some(made) = self.made.get_mut(server) {
+            *made = self.most;
+        }
+    }
+
+    /// Whether all tries of a server are made.
+    fn are_made(&self, server: usize) -> bool {
+        self.made.get(server).is_none_or(|made| *made >= self.most)
+    }
+
+    /// Whether tries of another server are left.
+    fn has_others(&self, server: usize) -> bool {
+        self.made.iter().enumerate().any(|(other, made)| other != server && *made < self.most)
+    }
+
+    /// The answers of a server before the first try.
+    fn answers(&self, server: usize) -> u64 {
+        self.answers.get(server).copied().flatten().unwrap_or_default()
     }
 }

@@ -17,16 +17,18 @@ pub struct EndpointConfig {
     pub temperature: f64,
     /// Nucleus sampling: draw from the likeliest tokens with this total probability.
     pub top_p: Option<f64>,
-    /// Maximum concurrent requests, each in a thread.
+    /// Maximum concurrent requests to a URL, each in a thread.
     pub in_flight: usize,
     /// Timeout of one try, including the answer.
     pub timeout: Duration,
-    /// Maximum requests per minute, including retries; unlimited if `None`.
+    /// Maximum requests per minute to a URL, including retries; unlimited if `None`.
     pub requests_per_minute: Option<f64>,
     /// When a request is retried.
     pub retry: RetryConfig,
     /// Sent as `Authorization: Bearer …`.
     pub key: Option<ApiKey>,
+    /// Receives a line when a URL of a pool fails, and when it answers again. Called from any thread.
+    pub report: fn(&str),
 }
 
 /// When a request without a usable answer is retried: exponential back-off with full jitter, that is, after a random time
@@ -39,18 +41,22 @@ pub struct RetryConfig {
     pub cap: Duration,
     /// Upper limit of a wait that the server asks for (`Retry-After`).
     pub retry_after_cap: Duration,
-    /// Maximum tries, including the first.
+    /// Maximum tries of a URL, including the first.
     pub tries: u32,
+    /// How long a failed URL of a pool gets no turns. One turn then tries it again.
+    pub rest: Duration,
 }
 
 impl Default for RetryConfig {
-    /// Six tries, half a second doubling up to 30 seconds, and up to two minutes if the server asks for it.
+    /// Six tries, half a second doubling up to 30 seconds, and up to two minutes if the server asks for it. A failed URL of
+    /// a pool is tried again after 30 seconds.
     fn default() -> Self {
         Self {
             base: Duration::from_millis(500),
             cap: Duration::from_secs(30),
             retry_after_cap: Duration::from_secs(120),
             tries: 6,
+            rest: Duration::from_secs(30),
         }
     }
 }
@@ -67,6 +73,7 @@ impl Default for EndpointConfig {
             requests_per_minute: None,
             retry: RetryConfig::default(),
             key: None,
+            report: |_| {},
         }
     }
 }
@@ -80,7 +87,8 @@ impl EndpointConfig {
 
     pub(super) fn check(&self) -> Result<()> {
         let positive = |x: f64| x.is_finite() && x > 0.0;
-        let waits_are_short = self.retry.cap <= LONGEST && self.retry.retry_after_cap <= LONGEST;
+        let waits = [self.retry.cap, self.retry.retry_after_cap, self.retry.rest];
+        let waits_are_short = waits.iter().all(|wait| *wait <= LONGEST);
         let temperature_is_valid = self.temperature.is_finite() && self.temperature >= 0.0;
         for (setting, is_valid, problem) in [
             ("max_tokens", self.max_tokens > 0, "must be at least 1"),

@@ -1,12 +1,14 @@
 //! Which key is sent to which endpoint of a run.
 
+use std::collections::BTreeSet;
+
 use super::key::{ApiKey, COMMON_VARIABLE};
 use crate::error::{Error, Result};
 use crate::player_spec::{EndpointSpec, PlayerSpec};
 
 /// The keys of the endpoints of a run.
 ///
-/// An endpoint that names a variable gets its key and no other. `OPENAI_API_KEY` is the key of the others if all
+/// An endpoint that names a variable gets its key, at all of its URLs, and no other. `OPENAI_API_KEY` is the key of the others if all
 /// endpoints of the run are on one host; with several hosts it is sent to none, since a key must not reach a server that
 /// it is not meant for.
 ///
@@ -48,7 +50,8 @@ impl EndpointKeys {
                 PlayerSpec::Model(_) => None,
             })
             .collect();
-        let is_one_host = endpoints.windows(2).all(|pair| pair[0].host() == pair[1].host());
+        let hosts: BTreeSet<String> = endpoints.iter().flat_map(|endpoint| endpoint.hosts()).collect();
+        let is_one_host = hosts.len() <= 1;
         let mut all = Self::default();
         for endpoint in endpoints {
             let key = match &endpoint.key_variable {
@@ -59,8 +62,9 @@ impl EndpointKeys {
                 None => lookup(COMMON_VARIABLE)?,
             };
             let is_withheld = endpoint.key_variable.is_none() && !is_one_host && key.is_some();
-            if is_withheld && !all.without.contains(&endpoint.base_url) {
-                all.without.push(endpoint.base_url.clone());
+            let urls = endpoint.servers.to_string();
+            if is_withheld && !all.without.contains(&urls) {
+                all.without.push(urls);
             }
             all.keys.push((endpoint.clone(), key.filter(|_| !is_withheld)));
         }
@@ -112,12 +116,19 @@ mod tests {
         assert_eq!(keys(&one).unwrap(), (vec![common(), common()], 0));
         let two = ["openai:http://a/v1#m", "openai:http://a:81/v1#m", "openai:http://a/v1#n"];
         assert_eq!(keys(&two).unwrap(), (vec![None, None, None], 2));
+        // A pool on one host, and on two.
+        assert_eq!(keys(&["openai:http://a/v1,http://a/v2#m"]).unwrap(), (vec![common()], 0));
+        assert_eq!(keys(&["openai:http://a/v1,http://b/v1#m"]).unwrap(), (vec![None], 1));
     }
 
     #[test]
     fn named_key_is_sent_to_its_endpoint_only() {
         let named = |name: &str| Some(format!("Bearer key-of-{name}"));
-        let players = ["openai:A_API_KEY@http://a/v1#m", "openai:OPENAI_API_KEY@http://b/v1#m", "openai:http://c/v1#m"];
+        let players = [
+            "openai:A_API_KEY@http://a/v1,http://d/v1#m",
+            "openai:OPENAI_API_KEY@http://b/v1#m",
+            "openai:http://c/v1#m",
+        ];
         assert_eq!(keys(&players).unwrap(), (vec![named("A_API_KEY"), named("OPENAI_API_KEY"), None], 1));
         let said = keys(&["openai:UNSET_API_KEY@http://a/v1#m"]).unwrap_err().to_string();
         assert!(said.contains("UNSET_API_KEY") && said.contains("http://a/v1#m"), "{said}");

@@ -5,8 +5,10 @@ mod client;
 mod config;
 mod key;
 mod keys;
+mod pool;
 mod protocol;
 mod rate_limiter;
+mod scheduler;
 mod transport;
 
 use std::fmt;
@@ -30,7 +32,7 @@ use protocol::Usage;
 /// The longest wait of a poll, so that signals are noticed.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// The work of an endpoint.
+/// The work of an endpoint, of all its URLs together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointStats {
     /// Requests sent, including retries.
@@ -52,10 +54,14 @@ impl EndpointStats {
     }
 }
 
-/// A model behind any OpenAI-compatible server.
+/// A model behind any OpenAI-compatible server, or a pool of servers.
 ///
 /// Threads take turns from a queue, send requests and retry them. A turn that fails permanently (context too long, content
 /// filter, no answer) fails its game. An error that every turn would meet (refused key, unknown model) ends the run.
+///
+/// In a pool, each turn goes to the URL with the fewest open turns, and preferably to the one that had the game before. If a
+/// URL cannot be reached, or gives no utterance after all tries, its turns go to the others; it is tried again after
+/// [`RetryConfig::rest`]. A turn fails if it fails at all URLs.
 ///
 /// Each request has a seed derived from its turn, so a server that honours seeds is reproducible. Dropping the player does
 /// not wait for requests in flight.
@@ -78,6 +84,7 @@ pub struct EndpointPlayer {
     jobs: Sender<Job>,
     answers: Receiver<Answer>,
     open: usize,
+    requests_in_flight: usize,
 }
 
 impl EndpointPlayer {
@@ -87,7 +94,8 @@ impl EndpointPlayer {
     /// An invalid setting, or a thread that cannot be started.
     pub fn new(spec: EndpointSpec, config: EndpointConfig) -> Result<Self> {
         config.check()?;
-        let in_flight = config.in_flight;
+        // Waiting threads cost little, and slots of a failed URL are left unused.
+        let in_flight = config.in_flight * spec.servers.urls().len();
         let client = Arc::new(Client::new(spec, config));
         let (jobs, waiting) = channel();
         let (done, answers) = channel();
@@ -99,7 +107,12 @@ impl EndpointPlayer {
                 .spawn(move || client.work(&waiting, &done))
                 .map_err(|source| Error::Threads { wanted: in_flight, source })?;
         }
-        Ok(Self { client, jobs, answers, open: 0 })
+        Ok(Self { client, jobs, answers, open: 0, requests_in_flight: in_flight })
+    }
+
+    /// Maximum concurrent requests.
+    pub fn requests_in_flight(&self) -> usize {
+        self.requests_in_flight
     }
 
     /// The work so far.

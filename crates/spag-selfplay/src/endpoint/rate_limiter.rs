@@ -44,6 +44,11 @@ impl RateLimiter {
         }
     }
 
+    /// Whether requests wait because of [`RateLimiter::pause_all`].
+    pub(super) fn is_paused(&self) -> bool {
+        self.lock().paused_until.is_some_and(|until| until > Instant::now())
+    }
+
     /// Pauses all requests for `pause` from now on. A longer pause in progress is kept.
     pub(super) fn pause_all(&self, pause: Duration) {
         let mut state = self.lock();
@@ -141,7 +146,9 @@ mod tests {
         let began = Instant::now();
         limiter.acquire().unwrap();
         assert!(began.elapsed() >= Duration::from_millis(38));
+        assert!(!limiter.is_paused());
         limiter.pause_all(Duration::from_secs(3600));
+        assert!(limiter.is_paused());
         std::thread::scope(|scope| {
             let waiting = [scope.spawn(|| limiter.acquire()), scope.spawn(|| limiter.sleep(Duration::from_secs(3600)))];
             std::thread::sleep(Duration::from_millis(5));

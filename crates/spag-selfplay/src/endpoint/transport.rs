@@ -9,7 +9,6 @@ use super::backoff::retry_after;
 use super::config::EndpointConfig;
 use super::key::ApiKey;
 use super::protocol::{Content, PromptStyle, Usage, excerpt, read_answer, server_message};
-use crate::player_spec::EndpointSpec;
 
 /// Maximum size of an answer in bytes.
 const LONGEST_ANSWER: u64 = 16 << 20;
@@ -29,6 +28,7 @@ pub(super) enum Attempt {
         /// The wait that the server asks for.
         after: Option<Duration>,
         pause: Pause,
+        contact: Contact,
     },
 }
 
@@ -40,7 +40,16 @@ pub(super) enum Pause {
     AllRequests,
 }
 
-/// The HTTP client of one endpoint.
+/// Whether there is a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contact {
+    /// It has answered, though not with an utterance.
+    Made,
+    /// No connection, or no whole answer in time.
+    Lost,
+}
+
+/// The HTTP client of one URL.
 pub(super) struct Transport {
     agent: Agent,
     url: String,
@@ -50,7 +59,7 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    pub(super) fn new(spec: &EndpointSpec, config: &EndpointConfig) -> Self {
+    pub(super) fn new(base_url: &str, style: PromptStyle, config: &EndpointConfig) -> Self {
         let mut agent = Agent::config_builder()
             .timeout_global(Some(config.timeout))
             .http_status_as_error(false)
@@ -60,15 +69,15 @@ impl Transport {
             .max_idle_connections(config.in_flight)
             .max_idle_connections_per_host(config.in_flight)
             .user_agent(concat!("spag/", env!("CARGO_PKG_VERSION")));
-        if is_local(&spec.base_url) {
+        if is_local(base_url) {
             // Proxies of the environment are for other machines.
             agent = agent.proxy(None);
         }
         Self {
             agent: agent.build().into(),
-            url: format!("{}{}", spec.base_url, spec.style.path()),
-            base_url: spec.base_url.clone(),
-            style: spec.style,
+            url: format!("{base_url}{}", style.path()),
+            base_url: base_url.to_owned(),
+            style,
             key: config.key.clone(),
         }
     }
@@ -88,15 +97,22 @@ impl Transport {
         let message = || server_message(&bytes, key);
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let after = header(header::RETRY_AFTER).and_then(|value| retry_after(value, SystemTime::now()));
-        let retry =
-            |pause| Attempt::Retry { reason: format!("{} says {status}: {}", self.url, message()), after, pause };
+        let retry = |pause| Attempt::Retry {
+            reason: format!("{} says {status}: {}", self.url, message()),
+            after,
+            pause,
+            contact: Contact::Made,
+        };
         match status.as_u16() {
             200..=299 => match read_answer(self.style, &bytes, key) {
                 (Content::Text(text), usage) => Attempt::Utterance(text, usage),
                 (Content::NoText(reason), usage) => Attempt::Refused(reason, usage),
-                (Content::Invalid(reason), _) => {
-                    Attempt::Retry { reason: format!("{}: {reason}", self.url), after, pause: Pause::ThisRequest }
-                }
+                (Content::Invalid(reason), _) => Attempt::Retry {
+                    reason: format!("{}: {reason}", self.url),
+                    after,
+                    pause: Pause::ThisRequest,
+                    contact: Contact::Made,
+                },
             },
             300..=399 => Attempt::Fatal(format!(
                 "{} redirects to {}; use that address instead",
@@ -134,7 +150,7 @@ impl Transport {
         match error {
             ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => Attempt::Fatal(reason),
             ureq::Error::BodyExceedsLimit(_) => Attempt::Refused(reason, Usage::default()),
-            _ => Attempt::Retry { reason, after: None, pause: Pause::ThisRequest },
+            _ => Attempt::Retry { reason, after: None, pause: Pause::ThisRequest, contact: Contact::Lost },
         }
     }
 }

@@ -13,7 +13,8 @@ use spag_game::{Episode, JudgeKind, Role};
 use crate::counts::GameCounts;
 use crate::ending::{Ending, ending};
 use ngrams::NGrams;
-use speech::{Speech, SpeechStats};
+use speech::Speech;
+pub use speech::SpeechStats;
 
 /// Width of the column of names, in characters.
 const NAMES: usize = 52;
@@ -95,7 +96,7 @@ impl GameStats {
     }
 
     /// The utterances of one role.
-    fn speech(&self, role: Role) -> SpeechStats {
+    pub fn speech(&self, role: Role) -> SpeechStats {
         let speech = match role {
             Role::Attacker => self.attacker,
             Role::Defender => self.defender,
@@ -104,7 +105,7 @@ impl GameStats {
     }
 
     /// The utterances of both roles.
-    fn all_speech(&self) -> SpeechStats {
+    pub fn all_speech(&self) -> SpeechStats {
         self.attacker.plus(self.defender).stats(self.words.share(), self.pairs.share())
     }
 
@@ -264,6 +265,8 @@ mod tests {
                 distinct_2: Some(9.0 / 15.0),
             }
         );
+        assert_eq!(stats.speech(Role::Attacker).empty_share(), Some(1.0 / 6.0));
+        assert_eq!(stats.speech(Role::Defender).repeated_share(), Some(1.0 / 5.0));
         let overall = stats.all_speech();
         assert_eq!((overall.utterances, overall.empty, overall.repeated), (11, 1, 1));
         // it is hot. white. milk go on i know the word! tea! milk! is.
@@ -289,6 +292,7 @@ mod tests {
             (stats.counts().games(), stats.counts().mean_turns(), stats.all_speech().distinct_1),
             (0, None, None)
         );
+        assert_eq!((stats.all_speech().empty_share(), stats.counts().early_guess_rate().total), (None, 0));
         let json = serde_json::to_value(&stats).unwrap();
         assert_eq!(json["outcomes"]["tied game"], json!({"games": 0, "share": 0.0}));
         assert_eq!(json["utterances"]["attacker"]["mean_words"], Value::Null);

@@ -37,21 +37,39 @@ impl Speech {
     }
 }
 
-/// Statistics of the utterances of one role or of both. Means and shares are `None` without utterances.
+/// Statistics of the utterances of one role or of both, up to the deciding ones. Means and shares are `None` without
+/// utterances.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct SpeechStats {
+#[non_exhaustive]
+pub struct SpeechStats {
     /// Utterances.
-    pub(super) utterances: u64,
+    pub utterances: u64,
     /// Utterances of white space only.
-    pub(super) empty: u64,
+    pub empty: u64,
     /// Utterances equal to an earlier one of the same game, by either role.
-    pub(super) repeated: u64,
+    pub repeated: u64,
     /// Words of an utterance, separated by white space.
-    pub(super) mean_words: Option<f64>,
+    pub mean_words: Option<f64>,
     /// Characters of an utterance.
-    pub(super) mean_characters: Option<f64>,
+    pub mean_characters: Option<f64>,
     /// Distinct words over all words, in lower case.
-    pub(super) distinct_1: Option<f64>,
+    pub distinct_1: Option<f64>,
     /// Distinct pairs of neighbouring words over all such pairs.
-    pub(super) distinct_2: Option<f64>,
+    pub distinct_2: Option<f64>,
+}
+
+impl SpeechStats {
+    /// Empty utterances over all, 0–1.
+    pub fn empty_share(&self) -> Option<f64> {
+        self.share(self.empty)
+    }
+
+    /// Repeated utterances over all, 0–1.
+    pub fn repeated_share(&self) -> Option<f64> {
+        self.share(self.repeated)
+    }
+
+    fn share(&self, count: u64) -> Option<f64> {
+        (self.utterances > 0).then(|| count as f64 / self.utterances as f64)
+    }
 }

@@ -1,74 +1,82 @@
-//! A resumable run of self-play in one or several processes, from words to results.
+//! One way to play many games: a resumable job in one or several processes, from words to results.
 
 mod files;
+mod finish;
+mod games;
 mod open;
+mod ranks;
+mod recorder;
 mod run_stats;
 
-pub use files::RunFiles;
-pub use open::{Finished, JobObserver, OpenJob, SoFar};
+pub use files::JobFiles;
+pub use finish::Finished;
+pub use games::{game_specs, games_on_cycled_words, games_per_word};
+pub use open::OpenJob;
+pub use ranks::Ranks;
+pub use recorder::{JobObserver, SoFar};
 pub use run_stats::{Played, PlayerWork, RunStats};
 
-use spag_game::{GameSpec, PlayConfig, game_seed};
+use spag_game::{GameSpec, PlayConfig};
 
 use crate::error::Result;
 
-/// Games to be played on a list of words, and the files that they are written to.
+/// Games to be played, the processes that share them, and the files that they are written to.
 ///
 /// All processes of a run have the same job except for the rank. Rank 0 hands out the games and writes the results. Each
 /// process appends its games to its own record and reads the records of all ranks, including ranks of earlier launches,
 /// so that no finished game is played again.
+///
+/// ```
+/// use spag_game::{PlayConfig, PromptSet, Seats, ScriptedPlayer};
+/// use spag_selfplay::{Finished, JobFiles, JobObserver, PlayJob, Ranks, SoFar, games_per_word};
+///
+/// struct Silent;
+/// impl JobObserver for Silent {
+///     fn game_ended(&mut self, _: SoFar<'_>) {}
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let mut job = PlayJob {
+///     games: games_per_word(&["tea".to_owned(), "bear".to_owned()], 3, 5, 42)?,
+///     players: "attacker=script; defender=script".to_owned(),
+///     play: PlayConfig::default(),
+///     files: JobFiles::ordered(folder.path().join("episodes.jsonl")),
+///     ranks: Ranks::Single,
+/// }
+/// .open()?;
+/// if job.recorded() < job.total() {
+///     let mut player = ScriptedPlayer::lines(["It is hot.", "I know the word! It is tea!"]);
+///     job.play(Seats::SelfPlay(&mut player), &PromptSet::default(), 64, &mut Silent)?;
+/// }
+/// let run = job.run_stats();
+/// let Finished::Written { stats, missing: 0, .. } = job.finish(&run)? else { panic!() };
+/// assert_eq!((stats.counts().games(), run.played.finished), (6, 6));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct PlayJob {
-    /// Target words.
-    pub words: Vec<String>,
-    /// Games per word.
-    pub games_per_word: usize,
-    /// Maximum turns of a game.
-    pub max_turns: usize,
-    /// The seed from which the seeds of the games are derived.
-    pub seed: u64,
+    /// The games, numbered from 0: [`games_per_word`], [`games_on_cycled_words`] or [`game_specs`].
+    pub games: Vec<GameSpec>,
     /// The players and their settings, as noted in a [`GameRecord`](spag_game::GameRecord).
     pub players: String,
     /// The judge and the limits of a run. The number of games in flight is an argument of [`OpenJob::play`].
     pub play: PlayConfig,
     /// The files of the run.
-    pub files: RunFiles,
-    /// The rank of this process.
-    pub rank: usize,
-    /// The number of processes.
-    pub world_size: usize,
+    pub files: JobFiles,
+    /// The processes that share the games.
+    pub ranks: Ranks,
 }
 
 impl PlayJob {
-    /// All games of the run, in the order of the words.
-    pub fn specs(&self) -> Vec<GameSpec> {
-        let words = self.words.iter().flat_map(|word| std::iter::repeat_n(word, self.games_per_word));
-        game_specs(words, self.max_turns, self.seed)
-    }
-
-    /// Opens the record of this process, and reads the games that it and others have played.
+    /// Opens the record of this process, reads the games that it and others have played, and joins the other ranks. All
+    /// ranks open the job before they load models, which may take longer than the join timeout.
     ///
     /// # Errors
-    /// A file that cannot be read or written, that another process writes to, or that has games of another run.
+    /// A file that cannot be read or written, that another process writes to, or that has games of another run; rank 0
+    /// cannot be reached, or a rank has another job.
     pub fn open(self) -> Result<OpenJob> {
         OpenJob::open(self)
     }
-}
-
-/// One game per word. The seed of a game depends only on `seed` and the number of the game.
-///
-/// ```
-/// let words = ["tea".to_owned(), "bear".to_owned()];
-/// let games = spag_selfplay::game_specs(words.iter().cycle().take(3), 5, 9);
-/// assert_eq!((games[2].game, games[2].target_word.as_str()), (2, "tea"));
-/// assert_eq!(games[2].seed, spag_game::game_seed(9, 2));
-/// ```
-pub fn game_specs<'a>(words: impl Iterator<Item = &'a String>, max_turns: usize, seed: u64) -> Vec<GameSpec> {
-    let spec = |(game, word): (usize, &String)| GameSpec {
-        game,
-        target_word: word.clone(),
-        max_turns,
-        seed: game_seed(seed, game),
-    };
-    words.enumerate().map(spec).collect()
 }

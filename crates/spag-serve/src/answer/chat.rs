@@ -2,12 +2,61 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use spag_model::{Completion, Event, TokenEvent};
 
-use super::{Head, Pieces, StreamedAnswer, Usage, finish_reason, generated};
-use crate::api::{ChatJob, ChatLogProb, Delivery, StreamUsage};
+use super::{Head, Pieces, StreamedAnswer, Usage, UsageField, finish_reason, generated, json_text};
+use crate::api::{ApiError, ChatJob, ChatLogProb, Delivery, StreamUsage};
 use crate::model::ServedModel;
+
+const OBJECT: &str = "chat.completion";
+const PIECE: &str = "chat.completion.chunk";
+
+/// A whole answer as it is sent.
+#[derive(Debug, Serialize)]
+struct Choice<'a> {
+    index: usize,
+    message: Message<'a>,
+    logprobs: Option<LogProbs>,
+    finish_reason: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: &'a str,
+    /// Always null: models of a folder have no refusals of their own.
+    refusal: (),
+}
+
+/// A piece of an answer as it is sent.
+#[derive(Debug, Serialize)]
+struct ChoicePiece<'a> {
+    index: usize,
+    delta: Delta<'a>,
+    logprobs: Option<LogProbs>,
+    finish_reason: Option<&'static str>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Delta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct LogProbs {
+    content: Vec<ChatLogProb>,
+    refusal: (),
+}
+
+impl LogProbs {
+    fn of(content: Vec<ChatLogProb>) -> Self {
+        Self { content, refusal: () }
+    }
+}
 
 /// An answer in a conversation.
 pub(crate) struct ChatAnswer {
@@ -25,57 +74,48 @@ impl ChatAnswer {
     }
 
     /// The whole body.
-    pub(crate) fn body(mut self, completions: &[Completion]) -> Value {
+    ///
+    /// # Errors
+    /// It cannot be written as JSON.
+    pub(crate) fn body(mut self, completions: &[Completion]) -> Result<String, ApiError> {
         let mut choices = Vec::with_capacity(completions.len());
         for (index, completion) in completions.iter().enumerate() {
             self.usage.add(completion);
             let log_probs = self.job.log_probs.map(|top| {
                 let tokens = generated(completion);
-                tokens.iter().map(|token| ChatLogProb::new(&self.model, token, top)).collect::<Vec<_>>()
+                LogProbs::of(tokens.iter().map(|token| ChatLogProb::new(&self.model, token, top)).collect())
             });
-            choices.push(json!({
-                "index": index,
-                "message": {"role": "assistant", "content": completion.text, "refusal": null},
-                "logprobs": log_probs.map(|content| json!({"content": content, "refusal": null})),
-                "finish_reason": finish_reason(completion.finish),
-            }));
+            choices.push(Choice {
+                index,
+                message: Message { role: "assistant", content: &completion.text, refusal: () },
+                logprobs: log_probs,
+                finish_reason: finish_reason(completion.finish),
+            });
         }
-        let mut body = self.head.json("chat.completion", choices);
-        body["usage"] = self.usage.json();
-        body
+        json_text(&self.head.body(OBJECT, &choices, UsageField::Of(self.usage.body())))
     }
 
-    fn piece(&self, index: usize, delta: Value, log_probs: Option<Vec<ChatLogProb>>, finish: Option<&str>) -> Value {
-        let choice = json!({
-            "index": index,
-            "delta": delta,
-            "logprobs": log_probs.map(|content| json!({"content": content, "refusal": null})),
-            "finish_reason": finish,
-        });
-        self.with_usage(self.head.json("chat.completion.chunk", vec![choice]), Value::Null)
-    }
-
-    fn with_usage(&self, mut piece: Value, usage: Value) -> Value {
-        if self.job.settings.delivery == Delivery::Stream(StreamUsage::Sent) {
-            piece["usage"] = usage;
-        }
-        piece
+    fn push_piece(&self, choice: ChoicePiece<'_>, stream: &mut Pieces) {
+        stream.push(&self.head.body(PIECE, &[choice], UsageField::of_piece(self.job.settings.delivery)));
     }
 }
 
 impl StreamedAnswer for ChatAnswer {
     fn begin(&mut self, stream: &mut Pieces) -> spag_model::Result<()> {
         for index in 0..self.job.settings.n {
-            stream.push(&self.piece(index, json!({"role": "assistant", "content": ""}), None, None));
+            let delta = Delta { role: Some("assistant"), content: Some("") };
+            self.push_piece(ChoicePiece { index, delta, logprobs: None, finish_reason: None }, stream);
         }
         Ok(())
     }
 
     fn event(&mut self, sequence: usize, event: Event, stream: &mut Pieces) -> spag_model::Result<()> {
         if let Event::Token(TokenEvent { token, text }) = event {
-            let log_probs = self.job.log_probs.map(|top| vec![ChatLogProb::new(&self.model, &token, top)]);
-            if !text.is_empty() || log_probs.is_some() {
-                stream.push(&self.piece(sequence, json!({"content": text}), log_probs, None));
+            let log_probs = |top| LogProbs::of(vec![ChatLogProb::new(&self.model, &token, top)]);
+            let logprobs = self.job.log_probs.map(log_probs);
+            if !text.is_empty() || logprobs.is_some() {
+                let delta = Delta { content: Some(&text), ..Delta::default() };
+                self.push_piece(ChoicePiece { index: sequence, delta, logprobs, finish_reason: None }, stream);
             }
         }
         Ok(())
@@ -83,12 +123,16 @@ impl StreamedAnswer for ChatAnswer {
 
     fn finish(&mut self, sequence: usize, completion: &Completion, stream: &mut Pieces) {
         self.usage.add(completion);
-        stream.push(&self.piece(sequence, json!({}), None, Some(finish_reason(completion.finish))));
+        let finish_reason = Some(finish_reason(completion.finish));
+        self.push_piece(
+            ChoicePiece { index: sequence, delta: Delta::default(), logprobs: None, finish_reason },
+            stream,
+        );
     }
 
     fn end(&mut self, stream: &mut Pieces) {
         if self.job.settings.delivery == Delivery::Stream(StreamUsage::Sent) {
-            stream.push(&self.with_usage(self.head.json("chat.completion.chunk", Vec::new()), self.usage.json()));
+            stream.push(&self.head.body::<ChoicePiece<'_>>(PIECE, &[], UsageField::Of(self.usage.body())));
         }
         stream.done();
     }

@@ -2,15 +2,23 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use spag_model::{Completion, Detokenizer, Event, TokenEvent, TokenLogProb};
 
-use super::{Head, Pieces, StreamedAnswer, Usage, finish_reason, generated};
-use crate::api::{CompletionJob, Delivery, Echo, LegacyBuilder, LegacyLogProbs, StreamUsage};
+use super::{Head, Pieces, StreamedAnswer, Usage, UsageField, finish_reason, generated, json_text};
+use crate::api::{ApiError, CompletionJob, Delivery, Echo, LegacyBuilder, LegacyLogProbs, StreamUsage};
 use crate::model::ServedModel;
 
-/// Tokens of a prompt that decide how the text after it begins, at most.
-const CONTEXT_TOKENS: usize = 16;
+const OBJECT: &str = "text_completion";
+
+/// A completion, or a piece of one, as it is sent.
+#[derive(Debug, Serialize)]
+struct Choice {
+    index: usize,
+    text: String,
+    logprobs: Option<LegacyLogProbs>,
+    finish_reason: Option<&'static str>,
+}
 
 /// An answer to a request for completions.
 pub(crate) struct CompletionAnswer {
@@ -36,7 +44,12 @@ impl CompletionAnswer {
     ///
     /// # Errors
     /// The tokenizer cannot decode a prompt or a token.
-    pub(crate) fn body(mut self, completions: &[Completion]) -> spag_model::Result<Value> {
+    pub(crate) fn body(mut self, completions: &[Completion]) -> Result<String, ApiError> {
+        let choices = self.choices(completions).map_err(|error| ApiError::server(error.to_string()))?;
+        json_text(&self.head.body(OBJECT, &choices, UsageField::Of(self.usage.body())))
+    }
+
+    fn choices(&mut self, completions: &[Completion]) -> spag_model::Result<Vec<Choice>> {
         let mut choices = Vec::with_capacity(self.builders.len());
         for at in 0..self.builders.len() {
             let mut text = self.echoed(at)?;
@@ -56,11 +69,9 @@ impl CompletionAnswer {
                     log_probs = Some(lists);
                 }
             }
-            choices.push(choice(at, &text, log_probs, Some(finish)));
+            choices.push(Choice { index: at, text, logprobs: log_probs, finish_reason: Some(finish) });
         }
-        let mut body = self.head.json("text_completion", choices);
-        body["usage"] = self.usage.json();
-        Ok(body)
+        Ok(choices)
     }
 
     fn prompt_of(&self, sequence: usize) -> &crate::api::PromptInput {
@@ -81,7 +92,7 @@ impl CompletionAnswer {
         let tokens = &self.prompt_of(sequence).tokens;
         let detokenizer = match self.job.echo {
             Echo::Prompt => Detokenizer::default(),
-            Echo::Nothing => Detokenizer::after(&tokens[tokens.len().saturating_sub(CONTEXT_TOKENS)..]),
+            Echo::Nothing => Detokenizer::continuing(self.model.tokenizer(), tokens),
         };
         self.job.log_probs.map(|top| LegacyBuilder::new(detokenizer, top))
     }
@@ -110,15 +121,8 @@ impl CompletionAnswer {
         each.try_for_each(|(token, chosen)| self.push(sequence, token, chosen.as_ref(), into))
     }
 
-    fn piece(&self, choice: Value) -> Value {
-        self.with_usage(self.head.json("text_completion", vec![choice]), Value::Null)
-    }
-
-    fn with_usage(&self, mut piece: Value, usage: Value) -> Value {
-        if self.job.settings.delivery == Delivery::Stream(StreamUsage::Sent) {
-            piece["usage"] = usage;
-        }
-        piece
+    fn push_piece(&self, choice: Choice, stream: &mut Pieces) {
+        stream.push(&self.head.body(OBJECT, &[choice], UsageField::of_piece(self.job.settings.delivery)));
     }
 }
 
@@ -128,7 +132,8 @@ impl StreamedAnswer for CompletionAnswer {
         if self.job.echo == Echo::Prompt && self.job.log_probs.is_none() {
             for at in 0..self.builders.len() {
                 let finish = self.job.is_echo_only().then_some("length");
-                stream.push(&self.piece(choice(at, &self.echoed(at)?, None, finish)));
+                let text = self.echoed(at)?;
+                self.push_piece(Choice { index: at, text, logprobs: None, finish_reason: finish }, stream);
             }
         }
         Ok(())
@@ -147,26 +152,23 @@ impl StreamedAnswer for CompletionAnswer {
             }
             Event::Finished(_) | Event::Failed(_) => return Ok(()),
         };
-        let log_probs = self.job.log_probs.map(|_| lists);
-        if !text.is_empty() || log_probs.is_some() {
-            stream.push(&self.piece(choice(sequence, &text, log_probs, None)));
+        let logprobs = self.job.log_probs.map(|_| lists);
+        if !text.is_empty() || logprobs.is_some() {
+            self.push_piece(Choice { index: sequence, text, logprobs, finish_reason: None }, stream);
         }
         Ok(())
     }
 
     fn finish(&mut self, sequence: usize, completion: &Completion, stream: &mut Pieces) {
         self.usage.add(completion);
-        stream.push(&self.piece(choice(sequence, "", None, Some(finish_reason(completion.finish)))));
+        let finish_reason = Some(finish_reason(completion.finish));
+        self.push_piece(Choice { index: sequence, text: String::new(), logprobs: None, finish_reason }, stream);
     }
 
     fn end(&mut self, stream: &mut Pieces) {
         if self.job.settings.delivery == Delivery::Stream(StreamUsage::Sent) {
-            stream.push(&self.with_usage(self.head.json("text_completion", Vec::new()), self.usage.json()));
+            stream.push(&self.head.body::<Choice>(OBJECT, &[], UsageField::Of(self.usage.body())));
         }
         stream.done();
     }
-}
-
-fn choice(index: usize, text: &str, log_probs: Option<LegacyLogProbs>, finish: Option<&str>) -> Value {
-    json!({"index": index, "text": text, "logprobs": log_probs, "finish_reason": finish})
 }

@@ -6,10 +6,9 @@ mod completion;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use serde_json::{Value, json};
 use spag_model::{Completion, Event, FinishReason, TokenLogProb};
 
-use crate::api::ApiError;
+use crate::api::{ApiError, Delivery, StreamUsage};
 use crate::engine_thread::{SequenceEvent, Sequences};
 
 pub(crate) use chat::ChatAnswer;
@@ -32,14 +31,28 @@ impl Usage {
         self.cached += completion.cached_tokens;
     }
 
-    fn json(&self) -> Value {
-        json!({
-            "prompt_tokens": self.prompt,
-            "completion_tokens": self.completion,
-            "total_tokens": self.prompt + self.completion,
-            "prompt_tokens_details": {"cached_tokens": self.cached.min(self.prompt)},
-        })
+    fn body(&self) -> UsageBody {
+        UsageBody {
+            prompt_tokens: self.prompt,
+            completion_tokens: self.completion,
+            total_tokens: self.prompt + self.completion,
+            prompt_tokens_details: PromptDetails { cached_tokens: self.cached.min(self.prompt) },
+        }
     }
+}
+
+/// [`Usage`] as it is sent.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct UsageBody {
+    prompt_tokens: usize,
+    completion_tokens: usize,
+    total_tokens: usize,
+    prompt_tokens_details: PromptDetails,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct PromptDetails {
+    cached_tokens: usize,
 }
 
 /// What all parts of an answer state.
@@ -59,9 +72,47 @@ impl Head {
         Self { id, created, model }
     }
 
-    fn json(&self, object: &str, choices: Vec<Value>) -> Value {
-        json!({"id": self.id, "object": object, "created": self.created, "model": self.model, "choices": choices})
+    fn body<'a, C>(&'a self, object: &'static str, choices: &'a [C], usage: UsageField) -> Body<'a, C> {
+        Body { id: &self.id, object, created: self.created, model: &self.model, choices, usage }
     }
+}
+
+/// An answer, or a piece of one, as it is sent. It borrows its texts, since a busy server sends thousands of pieces a second.
+#[derive(Debug, Serialize)]
+struct Body<'a, C> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    choices: &'a [C],
+    #[serde(skip_serializing_if = "UsageField::is_absent")]
+    usage: UsageField,
+}
+
+/// The field `usage`.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+enum UsageField {
+    Absent,
+    /// Of all pieces but the last, if the last has it.
+    Null,
+    Of(UsageBody),
+}
+
+impl UsageField {
+    fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// That of a piece before the last.
+    fn of_piece(delivery: Delivery) -> Self {
+        if delivery == Delivery::Stream(StreamUsage::Sent) { Self::Null } else { Self::Absent }
+    }
+}
+
+/// The text of a whole answer.
+fn json_text(body: &impl Serialize) -> Result<String, ApiError> {
+    serde_json::to_string(body).map_err(|error| ApiError::server(error.to_string()))
 }
 
 /// An answer that is sent piece by piece: each piece is one event of the stream.
@@ -81,25 +132,24 @@ pub(crate) trait StreamedAnswer: Send + 'static {
 
 /// Server-sent events that are to be written.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces(String);
+pub(crate) struct Pieces(Vec<u8>);
 
 impl Pieces {
     /// Appends an event with JSON.
     pub(crate) fn push(&mut self, data: &impl Serialize) {
-        // JSON has no line breaks.
-        let data = serde_json::to_string(data).unwrap_or_default();
-        self.0.push_str("data: ");
-        self.0.push_str(&data);
-        self.0.push_str("\n\n");
+        self.0.extend_from_slice(b"data: ");
+        // JSON has no line breaks. Memory takes all that is written, and the keys of our bodies are texts.
+        let _ = serde_json::to_writer(&mut self.0, data);
+        self.0.extend_from_slice(b"\n\n");
     }
 
     /// Appends the event that ends a stream.
     pub(crate) fn done(&mut self) {
-        self.0.push_str("data: [DONE]\n\n");
+        self.0.extend_from_slice(b"data: [DONE]\n\n");
     }
 
     /// Takes what was appended.
-    pub(crate) fn take(&mut self) -> String {
+    pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// An error of a request: a status, and a body `{"error": {"message", "type", "param", "code"}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ApiError {
+pub struct ApiError {
     pub(crate) status: StatusCode,
     kind: &'static str,
     pub(crate) message: String,
@@ -22,12 +22,12 @@ impl ApiError {
     }
 
     /// 400: the request cannot be served as it is.
-    pub(crate) fn bad(message: impl Into<String>) -> Self {
+    pub fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
     }
 
     /// 400 because of one field.
-    pub(crate) fn field(param: impl Into<String>, problem: impl std::fmt::Display) -> Self {
+    pub fn field(param: impl Into<String>, problem: impl std::fmt::Display) -> Self {
         let param = param.into();
         Self { param: Some(param.clone()), ..Self::bad(format!("{param}: {problem}")) }
     }
@@ -76,6 +76,11 @@ impl ApiError {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message)
     }
 
+    /// 404: a thing that a request names does not exist.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "invalid_request_error", message)
+    }
+
     /// 404: no such model.
     pub(crate) fn no_model(name: &str) -> Self {
         let message =
@@ -121,12 +126,12 @@ impl ApiError {
     }
 
     /// 500: a fault of the server or the model.
-    pub(crate) fn server(message: impl Into<String>) -> Self {
+    pub fn server(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
     }
 
     /// The body.
-    pub(crate) fn body(&self) -> Value {
+    pub fn body(&self) -> Value {
         json!({"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}})
     }
 }

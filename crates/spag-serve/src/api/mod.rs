@@ -11,7 +11,8 @@ mod tokens;
 
 pub(crate) use chat::ChatJob;
 pub(crate) use completions::{CompletionJob, Echo};
-pub(crate) use error::{ApiError, json_response};
+pub use error::ApiError;
+pub(crate) use error::json_response;
 pub(crate) use fields::{Fields, shown, whole};
 pub(crate) use log_probs::{ChatLogProb, LegacyBuilder, LegacyLogProbs};
 pub(crate) use prompts::PromptInput;

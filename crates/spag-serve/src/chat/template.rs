@@ -6,13 +6,18 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 use serde_json::{Map, Value as Json};
-use spag_io::{catch_panic, quote};
+use spag_io::{catch_panic, catch_panic_with_stack, error_chain, quote};
 use spag_model::Tokenizer;
 
 use super::json;
 
 /// The work of a rendering, in minijinja's units: some seconds, or some 600 MB of text.
 const FUEL: u64 = 10_000_000;
+/// Bytes of a template. The compiler's time grows with the square of a chain's length: this one takes some seconds at most.
+const MAX_BYTES: usize = 1 << 15;
+/// Stack for a byte of a template. The compiler calls itself for each link of a chain such as `a / b / c`, which takes 700 bytes
+/// at most.
+const STACK_PER_BYTE: usize = 1 << 10;
 /// The name of the template within its environment.
 const NAME: &str = "chat_template";
 
@@ -83,9 +88,12 @@ impl ChatTemplate {
         environment.add_filter("tojson", to_json);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
+        if source.len() > MAX_BYTES {
+            return Err(format!("it is longer than {MAX_BYTES} bytes"));
+        }
         let adapted = without_generation_tags(&source);
-        catch_panic(|| environment.add_template_owned(NAME, adapted))
-            .and_then(|added| added.map_err(|error| describe(&error)))?;
+        catch_panic_with_stack(source.len() * STACK_PER_BYTE, || environment.add_template_owned(NAME, adapted))
+            .and_then(|added| added.map_err(|error| error_chain(&error)))?;
         Ok(Self { source, environment, special_tokens })
     }
 
@@ -104,7 +112,7 @@ impl ChatTemplate {
         });
         match rendered {
             Ok(Ok(text)) => Ok(text),
-            Ok(Err(error)) => Err(raised(&error).unwrap_or_else(|| RenderError::Failed(describe(&error)))),
+            Ok(Err(error)) => Err(raised(&error).unwrap_or_else(|| RenderError::Failed(error_chain(&error)))),
             Err(panic) => Err(RenderError::Failed(panic)),
         }
     }
@@ -220,17 +228,6 @@ fn to_json(value: &Value, indent: Option<Value>, options: Kwargs) -> Result<Valu
     json::dumps(&value, style).map(Value::from_safe_string).map_err(|error| invalid(format!("tojson: {error}")))
 }
 
-/// An error with its causes, in one line.
-fn describe(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -240,6 +237,18 @@ mod tests {
     fn render(source: &str, messages: Json) -> Result<String, RenderError> {
         let template = ChatTemplate::new(source.into(), Map::new()).unwrap();
         template.render(messages.as_array().unwrap(), &Map::new())
+    }
+
+    #[test]
+    fn long_chains_do_not_exhaust_the_stack() {
+        let compiled = |source: String| ChatTemplate::new(source, Map::new());
+        for link in ["/a", ".a", "|e", "()", "[0]", "~a", " if a else a"] {
+            _ = compiled(format!("{{{{ a{} }}}}", link.repeat(30_000 / link.len())));
+        }
+        _ = compiled(format!("{{{{ {}a }}}}", "-".repeat(12_000)));
+        let elif = compiled(format!("{{% if a %}}{}{{% endif %}}b", "{%elif a%}".repeat(3_000))).unwrap();
+        assert_eq!(elif.render(&[], &Map::new()), Ok("b".to_owned()));
+        assert!(compiled("{{ a }}".repeat(1 << 16)).err().unwrap().contains("longer than 32768 bytes"));
     }
 
     #[test]

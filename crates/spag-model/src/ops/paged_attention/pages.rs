@@ -1,9 +1,12 @@
 //! Writes keys and values into pages, and copies parts of pages.
 
+use std::ops::Range;
+
 use candle_core::{Result, Tensor, bail};
+use rayon::prelude::*;
 
 use super::plan::Way;
-use super::{PageShape, Plan, check, device};
+use super::{PageShape, Plan, Span, check, device};
 use crate::kernels;
 use crate::ops::cpu;
 
@@ -13,39 +16,92 @@ use crate::ops::cpu;
 /// Shapes that do not match the plan, or tensors that are not contiguous f32 (kernels also accept bf16).
 pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Result<()> {
     check(qkv, keys, values, plan)?;
-    let shape = plan.shape;
-    let spans = match &plan.way {
-        Way::Cpu { spans, .. } => spans,
+    let pieces = match &plan.way {
+        Way::Cpu { pieces, .. } => pieces,
         Way::Device(tables) => {
             let Some(kernels) = kernels::of(qkv.device())? else { bail!("paged attention: a plan for another device") };
             return device::append(&*kernels, qkv, (keys, values), tables, plan);
         }
     };
-    let (dim, size) = (shape.heads.dim, shape.tokens);
-    let (query, kv) = (shape.query_size(), shape.kv_size());
     cpu::read(qkv, |qkv| {
         cpu::update(keys, |keys| {
             cpu::update(values, |values| {
-                for span in spans {
-                    for row in span.rows.clone() {
-                        let position = span.position + row - span.rows.start;
-                        let page = span.pages[position / size] as usize * shape.elements();
-                        let slot = position % size;
-                        let row = &qkv[row * shape.joined() + query..(row + 1) * shape.joined()];
-                        let columns = keys[page..page + shape.elements()].chunks_exact_mut(size);
-                        for (column, key) in columns.zip(&row[..kv]) {
-                            column[slot] = *key;
-                        }
-                        let heads = values[page..page + shape.elements()].chunks_exact_mut(size * dim);
-                        for (head, value) in heads.zip(row[kv..].chunks_exact(dim)) {
-                            head[slot * dim..(slot + 1) * dim].copy_from_slice(value);
-                        }
-                    }
-                }
+                let pages = by_page(pieces, keys, values, plan.shape.elements());
+                // Each element of a key is in another cache line of its page: threads share the waiting.
+                let least = (PART / plan.shape.kv_size()).max(1);
+                pages.into_par_iter().with_min_len(least).for_each(|(pieces, keys, values)| {
+                    pieces.iter().for_each(|piece| write(piece, qkv, keys, values, plan.shape));
+                });
                 Ok(())
             })
         })
     })
+}
+
+/// Elements of keys that a thread writes, at least.
+const PART: usize = 2048;
+
+/// Rows of a span that lie in one page.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    page: usize,
+    /// Where the first row goes in the page.
+    slot: usize,
+    rows: Range<usize>,
+}
+
+/// The pieces of checked spans, by page.
+pub(super) fn pieces(spans: &[Span<'_>], size: usize) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(spans.len());
+    for span in spans {
+        let mut rows = span.rows.clone();
+        while !rows.is_empty() {
+            let position = span.position + rows.start - span.rows.start;
+            let slot = position % size;
+            let end = rows.end.min(rows.start + size - slot);
+            pieces.push(Piece { page: span.pages[position / size] as usize, slot, rows: rows.start..end });
+            rows.start = end;
+        }
+    }
+    pieces.sort_by_key(|piece| piece.page);
+    pieces
+}
+
+/// The pages that are written, each with its pieces, keys and values.
+fn by_page<'a>(
+    pieces: &'a [Piece],
+    mut keys: &'a mut [f32],
+    mut values: &'a mut [f32],
+    elements: usize,
+) -> Vec<(&'a [Piece], &'a mut [f32], &'a mut [f32])> {
+    let mut begin = 0;
+    let mut take = |pieces: &'a [Piece]| {
+        let page = pieces[0].page;
+        let skipped = (page - begin) * elements;
+        begin = page + 1;
+        let cut = |from: &mut &'a mut [f32]| {
+            let (page, rest) = std::mem::take(from)[skipped..].split_at_mut(elements);
+            *from = rest;
+            page
+        };
+        (pieces, cut(&mut keys), cut(&mut values))
+    };
+    pieces.chunk_by(|a, b| a.page == b.page).map(&mut take).collect()
+}
+
+/// Writes the rows of a piece into its page.
+fn write(piece: &Piece, qkv: &[f32], keys: &mut [f32], values: &mut [f32], shape: PageShape) {
+    let (dim, size) = (shape.heads.dim, shape.tokens);
+    let (query, kv) = (shape.query_size(), shape.kv_size());
+    for (slot, row) in (piece.slot..).zip(piece.rows.clone()) {
+        let row = &qkv[row * shape.joined() + query..(row + 1) * shape.joined()];
+        for (column, key) in keys.chunks_exact_mut(size).zip(&row[..kv]) {
+            column[slot] = *key;
+        }
+        for (head, value) in values.chunks_exact_mut(size * dim).zip(row[kv..].chunks_exact(dim)) {
+            head[slot * dim..(slot + 1) * dim].copy_from_slice(value);
+        }
+    }
 }
 
 /// Copies the first `tokens` tokens of page `from` to page `to`, in place.

@@ -3,11 +3,12 @@
 use candle_core::{Result, Tensor, bail};
 
 use super::forward::{Group, groups};
+use super::pages::{Piece, pieces};
 use super::tables::Tables;
 use super::{PageShape, Span};
 use crate::kernels::{self, Kernels};
 
-/// The validated spans of a batch, and what all layers share: row groups on a CPU, uploaded tables on a device.
+/// The validated spans of a batch, and what all layers share: rows by group and by page on a CPU, uploaded tables on a device.
 pub struct Plan<'a> {
     pub(super) rows: usize,
     /// Number of pages.
@@ -18,7 +19,7 @@ pub struct Plan<'a> {
 
 /// Data of the CPU version or of the kernels.
 pub(super) enum Way<'a> {
-    Cpu { spans: Vec<Span<'a>>, groups: Vec<Group<'a>> },
+    Cpu { pieces: Vec<Piece>, groups: Vec<Group<'a>> },
     Device(Tables),
 }
 
@@ -50,7 +51,7 @@ impl<'a> Plan<'a> {
         }
         let way = match kernels::of(pages.device())? {
             Some(kernels) => Way::Device(Tables::new(&*kernels, spans, pages, shape)?),
-            None => Way::Cpu { spans: spans.to_vec(), groups: groups(spans, shape.tokens) },
+            None => Way::Cpu { pieces: pieces(spans, shape.tokens), groups: groups(spans, shape.tokens) },
         };
         Ok(Self { rows, pages: count, shape, way })
     }

@@ -133,6 +133,11 @@ pub(crate) fn wide() -> bool {
     }
 }
 
+/// The kernels that this processor computes products and attention with: `avx512`, or `portable`.
+pub fn cpu_kernels() -> &'static str {
+    if wide() { "avx512" } else { "portable" }
+}
+
 /// `to[columns, width]` = the transpose of the row-major `[rows, columns]` matrix `from` with row stride `stride`.
 /// Columns from `rows` to `width`, a multiple of [`LANES`], are zero.
 ///

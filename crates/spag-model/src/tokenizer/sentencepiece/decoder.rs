@@ -2,10 +2,8 @@
 
 use serde_json::Value;
 
+use super::super::REPLACEMENT;
 use super::{BLANK, Kind, PieceModel};
-
-/// What takes the place of a byte that is not part of a character.
-const REPLACEMENT: char = '\u{fffd}';
 
 /// Decodes ids as SentencePiece does.
 pub(in crate::tokenizer) struct PieceDecoder {

@@ -1,0 +1,101 @@
+//! `spag eval`: scores checkpoints on benchmarks.
+
+mod names;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+use spag_cli::{EngineArgs, LoadArgs, Result, TerminalProgress, exit, flags, threads};
+use spag_eval::{
+    AskSettings, BosRule, Evaluation, ModelResults, ModelScores, OpenModel, load_tasks, render_page, render_table,
+};
+use spag_io::{Progress, write_atomically, write_json_atomically};
+use spag_model::Engine;
+use spag_selfplay::limits;
+
+/// Rows of a task that can be asked for.
+const ROWS: std::ops::RangeInclusive<usize> = 1..=1 << 40;
+
+/// Score checkpoints on benchmarks, as lm-evaluation-harness does, without Python.
+///
+/// Tasks are multiple choices, likelihoods and generated answers over local JSONL and CSV files (docs/EVALUATION.md). Models are
+/// evaluated one after another. The same command resumes an interrupted evaluation. The output folder has results.json and
+/// report.html of all models, and for each model its results.json in the shape of lm-evaluation-harness, and each row with its
+/// answer.
+#[derive(Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct EvalArgs {
+    /// The checkpoints: Hugging Face folders.
+    #[arg(long, value_name = "DIR", num_args = 1.., required = true)]
+    model: Vec<PathBuf>,
+    /// The tasks: a TOML file such as configs/tasks/paper.toml, or `tiny` for the built-in tasks of the small world.
+    #[arg(long, value_name = "FILE")]
+    tasks: PathBuf,
+    /// Output folder.
+    #[arg(long, value_name = "DIR")]
+    output_dir: PathBuf,
+    /// Folder of the tasks' data [default: the folder of the tasks' file].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// The first N rows of each task only.
+    #[arg(long, value_name = "N", value_parser = flags::whole(ROWS))]
+    limit: Option<usize>,
+    /// Names of the checkpoints in the results, in their order [default: the names of the folders; of a folder `model`, that of
+    /// the folder above].
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    names: Vec<String>,
+    /// Begin every text with BOS, if the tokenizer has one: True or False. lm-evaluation-harness's backend `hf` does so if the
+    /// tokenizer's own files say so.
+    #[arg(long, value_name = "BOOL", default_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set)]
+    add_bos_token: bool,
+    /// Maximum number of tokens in a text. A longer one loses its beginning [default: the positions of the model].
+    #[arg(long, value_name = "N", value_parser = flags::whole(limits::LENGTH))]
+    max_length: Option<usize>,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    loading: LoadArgs,
+}
+
+pub(crate) fn run(args: EvalArgs) -> Result<()> {
+    let device = args.loading.open()?;
+    threads::start()?;
+    let names = names::of(&args.model, &args.names)?;
+    let tasks = load_tasks(&args.tasks, args.data_dir.as_deref(), args.limit)?;
+    let evaluation = Evaluation::open(&args.output_dir, tasks)?;
+    evaluation.check_models(names.iter().map(String::as_str))?;
+    let bos = if args.add_bos_token { BosRule::IfKnown } else { BosRule::Never };
+    let kind = if device.device().is_cpu() { "cpu" } else { "gpu" };
+    let open = |(name, folder): (&String, &PathBuf)| {
+        let arithmetic = format!("{} on {kind}", args.loading.dtype(folder)?);
+        let settings = AskSettings { bos, max_length: args.max_length, arithmetic };
+        Ok(evaluation.model(name, folder, &settings)?)
+    };
+    // All records are opened first, so that a wrong one is found before hours of work.
+    let models: Vec<OpenModel<'_>> = names.iter().zip(&args.model).map(open).collect::<Result<_>>()?;
+    let mut progress = TerminalProgress::default();
+    let mut results = Vec::with_capacity(models.len());
+    for (mut model, (name, folder)) in models.into_iter().zip(names.iter().zip(&args.model)) {
+        if model.missing() == 0 {
+            progress.message(&format!("{}: done before", spag_io::quote(name)));
+        } else {
+            let checkpoint = args.loading.load(folder)?;
+            let config = args.engine.config(&checkpoint.model, model.max_length())?;
+            model.ask(&mut Engine::from_checkpoint(checkpoint, config)?, &mut progress)?;
+        }
+        results.push(model.finish()?);
+    }
+    write(&args.output_dir, &results)?;
+    let scores: Vec<ModelScores> = results.into_iter().map(|model| model.scores).collect();
+    exit::say(render_table(&scores).trim_end())
+}
+
+/// Writes what compares the models.
+fn write(folder: &std::path::Path, results: &[ModelResults]) -> Result<()> {
+    let models: Map<String, Value> =
+        results.iter().map(|model| (model.scores.name.clone(), model.json.clone())).collect();
+    write_json_atomically(folder.join("results.json"), &json!({ "models": models }))?;
+    let scores: Vec<ModelScores> = results.iter().map(|model| model.scores.clone()).collect();
+    Ok(write_atomically(folder.join("report.html"), render_page(&scores))?)
+}

@@ -1,0 +1,47 @@
+//! The names of checkpoints in results.
+
+use std::path::{Path, PathBuf};
+
+use spag_cli::{Error, Result};
+
+/// The names given, or those of the folders.
+pub(super) fn of(folders: &[PathBuf], given: &[String]) -> Result<Vec<String>> {
+    if given.is_empty() {
+        return folders.iter().map(|folder| of_folder(folder)).collect();
+    }
+    if given.len() != folders.len() {
+        let problem = format!("there are {} checkpoints and {} names; give one each", folders.len(), given.len());
+        return Err(Error::BadValue { flag: "--names".into(), problem });
+    }
+    Ok(given.to_vec())
+}
+
+/// The name of a folder, also if it is written as `.`. Characters that do not fit become `_`.
+fn of_folder(folder: &Path) -> Result<String> {
+    let path = folder.canonicalize().map_err(spag_io::Error::io(folder))?;
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let own = name(&path).unwrap_or_else(|| "model".into());
+    let above = path.parent().and_then(name).filter(|_| own == "model");
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let fitting: String = above.unwrap_or(own).chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    Ok(fitting.trim_start_matches('.').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_of_a_run_are_named_after_their_stages() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let folders = [make("im/model"), make("spag-1/model"), make("a model")];
+        assert_eq!(of(&folders, &[]).unwrap(), ["im", "spag-1", "a_model"]);
+        assert!(of(&folders, &["x".into()]).is_err());
+        assert_eq!(of(&folders[..1], &["x".into()]).unwrap(), ["x"]);
+    }
+}

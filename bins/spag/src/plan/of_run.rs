@@ -1,0 +1,300 @@
+//! `spag run --plan`: stages, memory, tokens, hours and disk of a run.
+
+use std::fmt::Write as _;
+
+use clap::ValueEnum;
+use spag_io::{escape, folder_size, format_gib, free_disk, gib};
+use spag_model::{DtypeChoice, GenerationMemory, Layout, ModelConfig, WeightDtype};
+use spag_pipeline::{HardwareSettings, PlannedTraining, RunConfig, RunPlan, SAMPLES_PER_GAME, plan_run};
+use spag_selfplay::text_table;
+use spag_train::{Placement, RankMemory, ShardingPlan};
+
+use super::PlanArgs;
+use super::hardware::{Assumptions, Gpu};
+use super::report::{Choice, Report};
+use super::settings::{HardwareSection, Settings, TrainingSection};
+use spag_cli::{Error, Result};
+
+/// Utterances of a game: an assumption.
+const UTTERANCES: f64 = 6.0;
+/// Tokens of an utterance, if the maximum is not lower: an assumption.
+const UTTERANCE_TOKENS: usize = 50;
+/// Tokens of a game when half of it is played, with its rules: an assumption.
+const CONTEXT: f64 = 700.0;
+
+/// The text of `spag run --plan`.
+///
+/// # Errors
+/// Inputs that cannot be read, or settings of the hardware or of sharding that contradict each other.
+pub(crate) fn plan_of_run(config: &RunConfig) -> Result<String> {
+    let gpu = gpu(&config.hardware)?;
+    let ranks = config.hardware.gpus.unwrap_or(1);
+    let plan = plan_run(config, ranks)?;
+    let model = ModelConfig::from_file(config.base_model.join("config.json"))?;
+    let planner = Planner { config, model: &model, gpu, ranks };
+    let mut out = planner.head(&plan);
+    out.push_str(&planner.stages(&plan)?);
+    out.push_str(&planner.memory(&plan)?);
+    out.push_str(&disk(config, &plan));
+    out.push_str(&planner.assumptions());
+    Ok(out)
+}
+
+/// The kind of GPU; `None` is a CPU.
+fn gpu(hardware: &HardwareSettings) -> Result<Option<Gpu>> {
+    match hardware.gpu.as_deref() {
+        None | Some("cpu") => Ok(None),
+        Some(name) => Gpu::from_str(name, true).map(Some).map_err(|_| Error::BadValue {
+            flag: format!("hardware.gpu = \"{name}\""),
+            problem: "expected a100-40, a100-80, h100, h200 or cpu".into(),
+        }),
+    }
+}
+
+struct Planner<'a> {
+    config: &'a RunConfig,
+    model: &'a ModelConfig,
+    gpu: Option<Gpu>,
+    ranks: usize,
+}
+
+impl Planner<'_> {
+    fn head(&self, plan: &RunPlan) -> String {
+        let device = self.gpu.map_or("CPU", |gpu| gpu.figures().name);
+        let held_out = if plan.held_out > 0 { format!(", {} held out", plan.held_out) } else { String::new() };
+        format!(
+            "{}: {:.1} million parameters, {} × {device}\n{} words to train on{held_out}\n\n",
+            escape(&self.config.base_model.display().to_string()),
+            Layout::new(&self.model.architecture).len() as f64 / 1e6,
+            self.ranks,
+            plan.words,
+        )
+    }
+
+    /// The table of stages. Hours of training are upper bounds, those of playing lower bounds.
+    fn stages(&self, plan: &RunPlan) -> Result<String> {
+        let header = [
+            "stage",
+            "parts",
+            "games",
+            "samples",
+            "steps",
+            "Mtokens played",
+            "Mtokens trained",
+            "h play ≥",
+            "h train ≤",
+        ];
+        let (mut rows, mut played, mut trained) = (Vec::new(), 0.0, 0.0);
+        for stage in &plan.stages {
+            let count = |count: usize| if count > 0 { count.to_string() } else { "–".to_owned() };
+            let training = stage.training.as_ref();
+            let tokens = stage.games as f64 * UTTERANCES * self.utterance_tokens();
+            let most = training.map(|training| training.samples as f64 * training.settings.max_length as f64);
+            let (play, train) = (self.hours_of_play(tokens), self.hours_of_training(training)?);
+            played += play.unwrap_or(0.0);
+            trained += train.unwrap_or(0.0);
+            rows.push(vec![
+                stage.name.clone(),
+                stage.parts.join(", "),
+                count(stage.games),
+                training.map_or("–".to_owned(), |training| count(training.samples)),
+                training.map_or("–".to_owned(), |training| count(training.steps)),
+                number(Some(tokens / 1e6).filter(|tokens| *tokens > 0.0)),
+                number(most.map(|tokens| tokens / 1e6)),
+                number(play.filter(|hours| *hours > 0.0)),
+                number(train),
+            ]);
+        }
+        if self.gpu.is_some() {
+            let mut total = vec!["together".to_owned()];
+            total.extend(std::iter::repeat_n(String::new(), 6));
+            total.extend([number(Some(played)), number(Some(trained))]);
+            rows.push(total);
+        }
+        Ok(text_table(&header, &rows))
+    }
+
+    fn utterance_tokens(&self) -> f64 {
+        self.config.self_play.max_new_tokens.min(UTTERANCE_TOKENS) as f64
+    }
+
+    /// A roofline: each step reads all weights and the keys and values of all games.
+    fn hours_of_play(&self, tokens: f64) -> Option<f64> {
+        let figures = self.gpu?.figures();
+        let assumed = Assumptions::new(self.network());
+        let dtype = self.playing_dtype();
+        let games = self.config.self_play.games_in_flight as f64;
+        let weights = Layout::new(&self.model.architecture).len() as f64 * dtype.bytes() as f64;
+        let cached = games * CONTEXT * GenerationMemory::per_token(self.model, dtype) as f64;
+        let step = (weights + cached) / (figures.memory_bytes * assumed.memory_share);
+        Some(tokens / (games / step * self.ranks as f64) / 3600.0)
+    }
+
+    /// The number format of playing: on a GPU bf16 unless f32 was asked for.
+    fn playing_dtype(&self) -> WeightDtype {
+        match (self.config.self_play.dtype, self.gpu) {
+            (DtypeChoice::Fixed(dtype), _) => dtype,
+            (DtypeChoice::Auto, Some(_)) => WeightDtype::Bf16,
+            (DtypeChoice::Auto, None) => WeightDtype::F32,
+        }
+    }
+
+    fn network(&self) -> f64 {
+        self.config.hardware.network.unwrap_or(200.0)
+    }
+
+    fn hours_of_training(&self, training: Option<&PlannedTraining>) -> Result<Option<f64>> {
+        let Some(training) = training else { return Ok(None) };
+        let choice = self.choice(training)?;
+        Ok(choice.map(|choice| training.steps as f64 * choice.step_seconds / 3600.0))
+    }
+
+    /// The plan of a training on the GPUs; `None` on a CPU.
+    fn choice(&self, training: &PlannedTraining) -> Result<Option<Choice>> {
+        let Some(gpu) = self.gpu else { return Ok(None) };
+        let (hardware, settings) = (&self.config.hardware, &training.settings);
+        let job = &settings.job;
+        let args = PlanArgs {
+            config: None,
+            model_name_or_path: Some(self.config.base_model.clone()),
+            hardware: HardwareSection {
+                gpus: hardware.gpus,
+                gpus_per_node: hardware.gpus_per_node,
+                gpu: Some(gpu),
+                gpu_memory: hardware.gpu_memory,
+                host_memory: hardware.host_memory,
+                network: hardware.network,
+            },
+            training: TrainingSection {
+                per_device_train_batch_size: Some(settings.per_device_train_batch_size),
+                gradient_accumulation_steps: Some(settings.gradient_accumulation_steps),
+                max_length: Some(settings.max_length),
+                bf16: Some(settings.bf16),
+                gradient_checkpointing: Some(settings.gradient_checkpointing),
+                deepspeed: job.deepspeed.clone(),
+                zero_stage: job.zero_stage,
+                offload_optimizer: job.zero_stage.and(job.offload_optimizer),
+                offload_param: job.zero_stage.and(job.offload_param),
+            },
+            json: false,
+        };
+        let (settings, model) = Settings::new(args)?;
+        let report = Report {
+            model: &model,
+            settings: &settings,
+            gpu: settings.gpu.figures(),
+            assumed: Assumptions::new(settings.network),
+        };
+        Ok(report.choice())
+    }
+
+    /// What a rank needs to train and to play.
+    fn memory(&self, plan: &RunPlan) -> Result<String> {
+        let mut out = String::from("\nMemory of each rank\n\n");
+        let mut seen = Vec::new();
+        for stage in &plan.stages {
+            let Some(training) = &stage.training else { continue };
+            if seen.contains(&&training.settings) {
+                continue;
+            }
+            seen.push(&training.settings);
+            let text = match self.choice(training)? {
+                Some(Choice { plan, device_bytes, host_bytes, missing, .. }) => {
+                    let lacks = if missing > 0.0 {
+                        format!("; {missing:.2} GiB ARE MISSING, see `spag plan` for what helps")
+                    } else {
+                        String::new()
+                    };
+                    format!(
+                        "{} on each GPU, {} on each host with {}{lacks}",
+                        format_gib(device_bytes),
+                        format_gib(host_bytes),
+                        plan.flags()
+                    )
+                }
+                None => {
+                    let plan = ShardingPlan {
+                        stage: training.settings.job.zero_stage.unwrap_or_default(),
+                        optimizer: Placement::Device,
+                        parameters: Placement::Device,
+                    };
+                    let memory = RankMemory::on_cpu(self.model, &training.settings, plan, self.ranks);
+                    format_gib(memory.on_device())
+                }
+            };
+            let _ = writeln!(out, "  training {:<12} {text}", stage.name);
+        }
+        let dtype = self.playing_dtype();
+        let parameters = Layout::new(&self.model.architecture).len() as u64;
+        let settings = &self.config.self_play;
+        let positions = self.model.architecture.max_position_embeddings;
+        let both = settings.max_length.map_or(positions, |prompt| (prompt + settings.max_new_tokens).min(positions));
+        let cache = (settings.games_in_flight * both) as u64 * GenerationMemory::per_token(self.model, dtype);
+        let _ = writeln!(
+            out,
+            "  playing               weights {}, KV cache up to {} for {} games of {both} tokens; more games than fit wait",
+            format_gib(parameters * dtype.bytes() as u64),
+            format_gib(cache),
+            settings.games_in_flight,
+        );
+        let _ = writeln!(
+            out,
+            "  evaluation            two models: weights {}",
+            format_gib(2 * parameters * dtype.bytes() as u64)
+        );
+        Ok(out)
+    }
+
+    fn assumptions(&self) -> String {
+        let mut out = format!(
+            "\nassumed: {SAMPLES_PER_GAME} samples and {UTTERANCES:.0} utterances of {:.0} tokens a game\n",
+            self.utterance_tokens()
+        );
+        match self.gpu {
+            Some(_) => {
+                let assumed = Assumptions::new(self.network());
+                let _ = writeln!(
+                    out,
+                    "assumed: every sample has max_length tokens, {:.0}% of the FLOP/s and {:.0}% of the memory bandwidth are \
+                     reached\nhours of playing are a bound by memory bandwidth at {CONTEXT:.0} tokens of context, without prompts; \
+                     benchmarks are not counted",
+                    100.0 * assumed.flops_share,
+                    100.0 * assumed.memory_share
+                );
+            }
+            None => out.push_str(
+                "hours on a CPU are not estimated: `spag bench train` and `spag bench play` measure this machine; hardware.gpu \
+                 plans for GPUs\n",
+            ),
+        }
+        out
+    }
+}
+
+fn disk(config: &RunConfig, plan: &RunPlan) -> String {
+    let disk = &plan.disk;
+    let existing = folder_size(&config.run_dir);
+    let free = free_disk(&config.run_dir);
+    let needed = disk.total().saturating_sub(existing);
+    let verdict = match free {
+        Some(free) if free < needed => format!("TOO LITTLE: {} are free", format_gib(free)),
+        Some(free) => format!("{:.0} GiB are free", gib(free)),
+        None => "the file system does not tell what is free".to_owned(),
+    };
+    format!(
+        "\nDisk in {}: models {}, checkpoints {}, games, samples and caches {}; {} are there already; {verdict}\n",
+        escape(&config.run_dir.display().to_string()),
+        format_gib(disk.models),
+        format_gib(disk.checkpoints),
+        format_gib(disk.texts),
+        format_gib(existing.min(disk.total())),
+    )
+}
+
+fn number(value: Option<f64>) -> String {
+    match value {
+        None => "–".to_owned(),
+        Some(value) if value < 0.1 => format!("{value:.3}"),
+        Some(value) => format!("{value:.1}"),
+    }
+}

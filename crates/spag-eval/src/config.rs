@@ -1,0 +1,404 @@
+//! Files of tasks: `[[task]]` tables.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use spag_io::{quote, read_text};
+
+use crate::error::{Error, Result};
+use crate::metric::Metric;
+
+/// Bytes of a file of tasks, at most.
+const MAX_BYTES: u64 = 1 << 22;
+/// Tokens of a generated answer that a task can ask for.
+const NEW_TOKENS: std::ops::RangeInclusive<usize> = 1..=1 << 20;
+/// Few-shot examples that a task can ask for.
+const SHOTS: std::ops::RangeInclusive<usize> = 0..=1000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TasksFile {
+    task: Vec<TaskConfig>,
+}
+
+/// One `[[task]]`. Texts marked as templates are Jinja over the fields of a row; a text without braces names a field.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TaskConfig {
+    /// The name in results and in names of files.
+    pub name: String,
+    /// The name in tables; the name if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
+    /// The group, whose score is the mean over the rows of its tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Makes one task of each of these: `NAME_SUBTASK`, in the group `NAME`. Templates know it as `subtask`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subtasks: Vec<String>,
+    /// The data: JSONL, a JSON list, or CSV if the name ends in `.csv`. A template over `subtask`.
+    pub file: String,
+    /// The names of the columns of a CSV file whose first line does not have them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
+    /// Replacements in all texts of a row, in order: `["from", "to"]`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replace: Vec<(String, String)>,
+    /// A template of the text before the examples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// A file with that text, which loses white space at its end. A template over `subtask`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description_file: Option<String>,
+    /// A template of the prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// The answers of a multiple choice: a list of templates, or a template of a list. With `continuation`, the texts before
+    /// it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub choices: Option<Listed>,
+    /// Names of the choices that `answer` may use, as `choices`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Listed>,
+    /// A template of the right choice: a number from 0, a label, the text of a choice, or a letter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// A template of a text whose likelihood is computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continuation: Option<String>,
+    /// A template of the expected answer, of an answer that is generated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// A template of a text whose perplexity is computed, without a prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Strings that end a generated answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub until: Vec<String>,
+    /// The most tokens of a generated answer; 256 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_new_tokens: Option<usize>,
+    /// What is between a prompt and an answer; a blank if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_delimiter: Option<String>,
+    /// Examples before the prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub few_shot: Option<FewShotConfig>,
+    /// What is taken from a generated answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<FilterConfig>,
+    /// How a generated answer is compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact_match: Option<ExactMatchConfig>,
+    /// The metrics, the main one first; those of the kind of task if absent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+}
+
+/// Texts: a template of each, or one of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "a text or a list of texts")]
+pub enum Listed {
+    /// A field that holds a list, or `{{ an expression }}` whose value is one.
+    One(String),
+    /// A template of each text.
+    Each(Vec<String>),
+}
+
+/// `[task.few_shot]`: examples before the prompt, each a prompt with its answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FewShotConfig {
+    /// The number of examples.
+    pub number: usize,
+    /// The data; a template over `subtask`. Without file and rows, examples are other rows of the task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The examples themselves, instead of a file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<serde_json::Map<String, serde_json::Value>>,
+    /// Which examples.
+    pub order: ShotOrder,
+    /// Seed of the order `random`.
+    pub seed: u64,
+    /// What follows each example.
+    pub delimiter: String,
+}
+
+impl Default for FewShotConfig {
+    fn default() -> Self {
+        Self {
+            number: 0,
+            file: None,
+            rows: Vec::new(),
+            order: ShotOrder::Random,
+            seed: 1234,
+            delimiter: "\n\n".to_owned(),
+        }
+    }
+}
+
+/// Which few-shot examples a row has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShotOrder {
+    /// Other ones for each row, those that lm-evaluation-harness draws with the same seed.
+    #[default]
+    Random,
+    /// The first ones.
+    First,
+}
+
+/// `[task.filter]`: what is taken from a generated answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilterConfig {
+    /// Its name in the results.
+    pub name: String,
+    /// A regular expression. Its first group, or all that it matches, is taken.
+    pub regex: String,
+    /// Which match is taken: 0 the first, -1 the last.
+    #[serde(default)]
+    pub select: i64,
+    /// The answer without a match.
+    #[serde(default = "invalid")]
+    pub fallback: String,
+}
+
+fn invalid() -> String {
+    "[invalid]".to_owned()
+}
+
+/// `[task.exact_match]`: what is ignored when a generated answer is compared with the expected one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExactMatchConfig {
+    /// Regular expressions whose matches are removed from both.
+    pub ignore: Vec<String>,
+    /// Capital letters are the same as small ones.
+    pub ignore_case: bool,
+    /// ASCII punctuation is removed.
+    pub ignore_punctuation: bool,
+    /// Digits are removed.
+    pub ignore_numbers: bool,
+}
+
+/// What a task asks of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The likelihood of each choice after the prompt.
+    Choice,
+    /// The likelihood of one continuation after each choice.
+    Partial,
+    /// The likelihood of one continuation.
+    Continuation,
+    /// A generated answer.
+    Generated,
+    /// The likelihood of a text.
+    Rolling,
+}
+
+impl Kind {
+    /// The name of the output type in lm-evaluation-harness.
+    pub(crate) fn output_type(self) -> &'static str {
+        match self {
+            Self::Choice | Self::Partial => "multiple_choice",
+            Self::Continuation => "loglikelihood",
+            Self::Generated => "generate_until",
+            Self::Rolling => "loglikelihood_rolling",
+        }
+    }
+
+    /// The metrics of a task that names none.
+    fn metrics(self) -> &'static [Metric] {
+        match self {
+            Self::Choice => &[Metric::Acc, Metric::AccNorm],
+            Self::Partial => &[Metric::Acc],
+            Self::Continuation => &[Metric::Perplexity, Metric::Acc],
+            Self::Generated => &[Metric::ExactMatch],
+            Self::Rolling => &[Metric::WordPerplexity, Metric::BytePerplexity, Metric::BitsPerByte],
+        }
+    }
+
+    /// All metrics that it can have.
+    fn known_metrics(self) -> &'static [Metric] {
+        match self {
+            Self::Choice | Self::Partial => {
+                &[Metric::Acc, Metric::AccNorm, Metric::AccBytes, Metric::RecallAt1, Metric::RecallAt2, Metric::Mrr]
+            }
+            other => other.metrics(),
+        }
+    }
+
+    /// The keys that it needs, and those that it may have beside `name`, `file` and others that all have.
+    fn keys(self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self {
+            Self::Choice => (&["prompt", "choices", "answer"], &["labels", "few_shot", "target_delimiter"]),
+            Self::Partial => (&["choices", "continuation", "answer"], &["labels", "few_shot", "target_delimiter"]),
+            Self::Continuation => (&["prompt", "continuation"], &["few_shot", "target_delimiter"]),
+            Self::Generated => (
+                &["prompt", "target"],
+                &["until", "max_new_tokens", "few_shot", "filter", "exact_match", "target_delimiter"],
+            ),
+            Self::Rolling => (&["text"], &[]),
+        }
+    }
+}
+
+impl TaskConfig {
+    /// Reads the tasks of a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not TOML of this shape, or has a task that lacks a key or has one that does not belong to
+    /// its kind. The error names the line or the task.
+    pub(crate) fn read(path: &Path) -> Result<Vec<Self>> {
+        let text = read_text(path, MAX_BYTES)?;
+        let file: TasksFile = toml::from_str(&text).map_err(|error| {
+            let line = error.span().and_then(|span| text.get(..span.start)).map(|before| before.matches('\n').count());
+            let place = line.map_or(String::new(), |line| format!("line {}: ", line + 1));
+            Error::tasks(path, format!("{place}{}", quote(error.message())))
+        })?;
+        if file.task.is_empty() {
+            return Err(Error::tasks(path, "there are no tasks; add a [[task]]"));
+        }
+        file.task.iter().try_for_each(|task| task.check(path))?;
+        Ok(file.task)
+    }
+
+    /// What the task asks of a model; `None` if it does not say.
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        match () {
+            () if self.text.is_some() => Some(Kind::Rolling),
+            () if self.target.is_some() => Some(Kind::Generated),
+            () if self.choices.is_some() && self.continuation.is_some() => Some(Kind::Partial),
+            () if self.choices.is_some() => Some(Kind::Choice),
+            () if self.continuation.is_some() => Some(Kind::Continuation),
+            () => None,
+        }
+    }
+
+    /// The metrics, the main one first.
+    pub(crate) fn metrics(&self) -> &[Metric] {
+        match self.kind() {
+            Some(kind) if self.metrics.is_empty() => kind.metrics(),
+            _ => &self.metrics,
+        }
+    }
+
+    pub(crate) fn target_delimiter(&self) -> &str {
+        self.target_delimiter.as_deref().unwrap_or(" ")
+    }
+
+    fn check(&self, path: &Path) -> Result<()> {
+        let wrong = |what: String| Err(Error::tasks(path, format!("task `{}`: {what}", quote(&self.name))));
+        if self.name.is_empty() {
+            return Err(Error::tasks(path, "a task has no name"));
+        }
+        if self.file.is_empty() {
+            return wrong("it has no file".into());
+        }
+        let Some(kind) = self.kind() else {
+            return wrong("it needs `choices` and `answer`, or `continuation`, or `target`, or `text`".into());
+        };
+        let set: [(&str, bool); 13] = [
+            ("prompt", self.prompt.is_some()),
+            ("choices", self.choices.is_some()),
+            ("labels", self.labels.is_some()),
+            ("answer", self.answer.is_some()),
+            ("continuation", self.continuation.is_some()),
+            ("target", self.target.is_some()),
+            ("text", self.text.is_some()),
+            ("until", !self.until.is_empty()),
+            ("max_new_tokens", self.max_new_tokens.is_some()),
+            ("target_delimiter", self.target_delimiter.is_some()),
+            ("few_shot", self.few_shot.is_some()),
+            ("filter", self.filter.is_some()),
+            ("exact_match", self.exact_match.is_some()),
+        ];
+        let (needed, allowed) = kind.keys();
+        let is_set = |key: &&str| set.iter().any(|(name, set)| name == key && *set);
+        let what = kind.output_type();
+        if let Some(key) = needed.iter().find(|key| !is_set(key)) {
+            return wrong(format!("a task with {} needs `{key}`", listed(needed.iter().filter(|key| is_set(key)))));
+        }
+        let foreign = set.iter().find(|(key, set)| *set && !needed.contains(key) && !allowed.contains(key));
+        if let Some((key, _)) = foreign {
+            return wrong(format!("`{key}` does not belong to a task of the kind {what}"));
+        }
+        if let Some(metric) = self.metrics.iter().find(|metric| !kind.known_metrics().contains(metric)) {
+            let known = listed(kind.known_metrics());
+            return wrong(format!("`{metric}` is no metric of the kind {what}; there are {known}"));
+        }
+        if self.description.is_some() && self.description_file.is_some() {
+            return wrong("it has `description` and `description_file`; give one".into());
+        }
+        let tokens = self.max_new_tokens.unwrap_or(1);
+        if !NEW_TOKENS.contains(&tokens) {
+            return wrong(format!("max_new_tokens is {tokens}; it must be from 1 to {}", NEW_TOKENS.end()));
+        }
+        if self.until.iter().any(String::is_empty) {
+            return wrong("a string in `until` is empty; it would end every answer at once".into());
+        }
+        if let Some(Listed::Each(each)) = &self.choices
+            && each.len() < 2
+        {
+            return wrong(format!("it has {} choices; there must be at least 2", each.len()));
+        }
+        if let Some(shots) = &self.few_shot {
+            if shots.file.is_some() && !shots.rows.is_empty() {
+                return wrong("few_shot has `file` and `rows`; give one".into());
+            }
+            if !SHOTS.contains(&shots.number) {
+                return wrong(format!("few_shot.number is {}; it must be at most {}", shots.number, SHOTS.end()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn listed<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|item| format!("`{item}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<TaskConfig>> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tasks.toml");
+        std::fs::write(&path, text).unwrap();
+        TaskConfig::read(&path)
+    }
+
+    #[test]
+    fn invalid_tasks_are_refused_with_the_task_or_the_line() {
+        let base = "[[task]]\nname = 'a'\nfile = 'a.jsonl'\n";
+        for (rest, said) in [
+            ("prompt = 'q'\n", "needs `choices` and `answer`"),
+            ("prompt = 'q'\nchoices = 'c'\n", "needs `answer`"),
+            ("prompt = 'q'\nchoices = ['c']\nanswer = '0'\n", "at least 2"),
+            ("prompt = 'q'\nchoices = 'c'\nanswer = 'a'\nuntil = ['x']\n", "`until` does not belong"),
+            ("prompt = 'q'\ntarget = 't'\nmetrics = ['acc']\n", "`acc` is no metric"),
+            ("prompt = 'q'\ntarget = 't'\nmetrics = ['accuracy']\n", "line 6"),
+            ("prompt = 'q'\ntarget = 't'\nmax_new_tokens = 0\n", "max_new_tokens is 0"),
+            ("text = 't'\nprompt = 'q'\n", "`prompt` does not belong"),
+            ("promt = 'q'\n", "line 4: unknown field `promt`"),
+            ("prompt = 'q'\ntarget = 't'\n[task.few_shot]\nnumber = 2000\n", "few_shot.number is 2000"),
+            ("prompt = 'q'\ntarget = 't'\n[task.few_shot]\nnumber = -1\n", "line 7"),
+        ] {
+            let error = read(&format!("{base}{rest}")).unwrap_err().to_string();
+            assert!(error.contains(said), "{rest}: {error}");
+        }
+        assert!(read("task = []").unwrap_err().to_string().contains("no tasks"));
+        assert!(read("[[task]]\nfile = 'a'\n").unwrap_err().to_string().contains("no name"));
+    }
+
+    #[test]
+    fn kinds_have_the_metrics_of_lm_evaluation_harness() {
+        let of = |text: &str| read(&format!("[[task]]\nname = 'a'\nfile = 'a'\n{text}")).unwrap()[0].metrics().to_vec();
+        assert_eq!(of("prompt = 'q'\nchoices = 'c'\nanswer = 'a'"), [Metric::Acc, Metric::AccNorm]);
+        assert_eq!(of("prompt = 'q'\ntarget = 'c'"), [Metric::ExactMatch]);
+        assert_eq!(of("choices = 'c'\nanswer = 'a'\ncontinuation = 'b'\nmetrics = ['mrr']"), [Metric::Mrr]);
+    }
+}

@@ -1,0 +1,180 @@
+//! An evaluation in a folder: models one after another, resumable at every row.
+
+use std::path::{Path, PathBuf};
+
+use spag_io::{FileLock, Progress};
+use spag_model::{Engine, ModelConfig};
+use spag_selfplay::checkpoint_fingerprint;
+
+use crate::error::{Error, Result};
+use crate::record::{Made, Record};
+use crate::results::ModelResults;
+use crate::scoring::Scorer;
+use crate::task::Task;
+
+/// Whether texts begin with BOS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BosRule {
+    /// If the tokenizer has one, as in generation.
+    #[default]
+    IfKnown,
+    /// Never.
+    Never,
+}
+
+/// How a model is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AskSettings {
+    /// Whether texts begin with BOS.
+    pub bos: BosRule,
+    /// The most tokens that a model sees; its positions if absent.
+    pub max_length: Option<usize>,
+    /// The number format of the weights and the kind of device, which a record notes.
+    pub arithmetic: String,
+}
+
+/// An evaluation of models on tasks, in a folder that this process has locked.
+///
+/// Each model has a folder with a record of its answers to each task, which grows row by row. The same evaluation later answers
+/// only the rows that are missing, and writes the same results.
+#[derive(Debug)]
+pub struct Evaluation {
+    folder: PathBuf,
+    tasks: Vec<Task>,
+    /// Held for as long as records may be written.
+    _lock: FileLock,
+}
+
+/// A model in an evaluation, with its records open.
+#[derive(Debug)]
+pub struct OpenModel<'a> {
+    name: String,
+    model: PathBuf,
+    folder: PathBuf,
+    tasks: &'a [Task],
+    records: Vec<Record>,
+    settings: AskSettings,
+    max_length: usize,
+}
+
+impl Evaluation {
+    /// Opens an evaluation in `folder`, which is created if missing.
+    ///
+    /// # Errors
+    /// Two tasks of one name, a name that cannot be that of a file, or a folder that cannot be written or is in use.
+    pub fn open(folder: &Path, tasks: Vec<Task>) -> Result<Self> {
+        check_names("task", tasks.iter().map(Task::name))?;
+        let lock = FileLock::try_acquire(folder.join("lock"))?;
+        Ok(Self { folder: folder.to_owned(), tasks, _lock: lock })
+    }
+
+    /// The tasks, in order.
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// Checks the names of models.
+    ///
+    /// # Errors
+    /// Two equal names, or one that cannot be that of a folder.
+    pub fn check_models<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+        check_names("model", names)
+    }
+
+    /// Opens the records of the model in the folder `model`.
+    ///
+    /// # Errors
+    /// A model that cannot be read, or a record that cannot be written or is of another model, task or data.
+    pub fn model(&self, name: &str, model: &Path, settings: &AskSettings) -> Result<OpenModel<'_>> {
+        let positions = ModelConfig::from_file(model.join("config.json"))?.architecture.max_position_embeddings;
+        let max_length = settings.max_length.unwrap_or(positions).min(positions);
+        let fingerprint = checkpoint_fingerprint(model)?;
+        let folder = self.folder.join(name);
+        let record = |task: &Task| {
+            let made = Made {
+                model: fingerprint.clone(),
+                settings: task.settings.clone(),
+                rows: task.items.iter().map(|item| item.digest.clone()).collect(),
+                max_length,
+                bos: settings.bos == BosRule::IfKnown,
+                arithmetic: settings.arithmetic.clone(),
+            };
+            Record::open(&folder.join(format!("record_{}.jsonl", task.name())), &made)
+        };
+        let records = self.tasks.iter().map(record).collect::<Result<_>>()?;
+        Ok(OpenModel {
+            name: name.to_owned(),
+            model: model.to_owned(),
+            folder: folder.clone(),
+            tasks: &self.tasks,
+            records,
+            settings: settings.clone(),
+            max_length,
+        })
+    }
+}
+
+impl OpenModel<'_> {
+    /// The rows that it has not answered.
+    pub fn missing(&self) -> usize {
+        self.records.iter().map(|record| record.missing().count()).sum()
+    }
+
+    /// The most tokens that it sees, for which an engine is to be made.
+    pub fn max_length(&self) -> usize {
+        self.max_length
+    }
+
+    /// Answers the missing rows with an engine of this model. Every answer is on disk before the next step.
+    ///
+    /// # Errors
+    /// A row that cannot be asked, a fault of the engine, or a record that cannot be written. Answers so far are kept.
+    pub fn ask(&mut self, engine: &mut Engine, progress: &mut dyn Progress) -> Result<()> {
+        let bos = engine.tokenizer().bos().filter(|_| self.settings.bos == BosRule::IfKnown);
+        let name = self.name.clone();
+        Scorer { tasks: self.tasks, records: &mut self.records, engine, bos }.run(&name, progress)
+    }
+
+    /// Closes the records and writes the model's `results.json` and samples.
+    ///
+    /// # Errors
+    /// A row without an answer, or a file that cannot be written.
+    pub fn finish(self) -> Result<ModelResults> {
+        let answers = self.records.into_iter().map(Record::finish).collect::<Result<Vec<_>>>()?;
+        let results = ModelResults::new(&self.name, &self.model, self.tasks, &answers, &self.settings, self.max_length);
+        results.write(&self.folder, self.tasks, &answers)?;
+        Ok(results)
+    }
+}
+
+/// Checks that names are different and can be parts of file names.
+fn check_names<'a>(what: &'static str, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    let mut known: Vec<String> = Vec::new();
+    for name in names {
+        let wrong = |reason: &str| Err(Error::Name { what, name: name.to_owned(), reason: reason.to_owned() });
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
+        if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.chars().all(fits) {
+            return wrong("a name has up to 100 letters, digits, `-`, `_` and `.`, and does not begin with `.`");
+        }
+        // Some file systems do not tell capital letters from small ones.
+        let lower = name.to_lowercase();
+        if known.contains(&lower) {
+            return wrong("it is used twice");
+        }
+        known.push(lower);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_names;
+
+    #[test]
+    fn names_are_those_of_files_and_different() {
+        assert!(check_names("task", ["a", "b-1.x_y"]).is_ok());
+        for names in [vec!["a", "A"], vec![""], vec!["../x"], vec![".x"], vec!["a b"], vec!["é"]] {
+            assert!(check_names("task", names.iter().copied()).is_err(), "{names:?}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Evaluates checkpoints on benchmarks: multiple choice, likelihoods and generated answers, scored as
+//! lm-evaluation-harness scores them. No HTTP, no training.
+#![doc = include_str!("../README.md")]
+
+mod error;
+
+// ── Tasks ──
+mod answer_text;
+mod config;
+mod few_shot;
+mod python_random;
+mod rows;
+mod task;
+mod template;
+mod tiny;
+
+// ── Asking a model ──
+mod encode;
+mod evaluation;
+mod record;
+mod scoring;
+
+// ── Results ──
+pub mod html;
+mod metric;
+mod report;
+mod results;
+mod sample;
+
+pub use config::{ExactMatchConfig, FewShotConfig, FilterConfig, Listed, ShotOrder, TaskConfig};
+pub use error::{Error, Result};
+pub use evaluation::{AskSettings, BosRule, Evaluation, OpenModel};
+pub use metric::{Metric, Value};
+pub use report::{radar, render_page, render_section, render_table};
+pub use results::{MetricScore, ModelResults, ModelScores, TaskScore};
+pub use task::{Task, load_tasks};

@@ -1,0 +1,82 @@
+//! Rows with their answers: the score of each metric, and the line of a file of samples.
+
+use serde_json::{Value as Json, json};
+
+use crate::metric::{Metric, choice_score, words};
+use crate::record::Answered;
+use crate::task::{Item, Question, Task};
+
+/// A score with its weight in a weighted mean.
+pub(crate) type RowScore = (f64, f64);
+
+/// The score of a row in each metric of the task.
+pub(crate) fn scores(task: &Task, item: &Item, answer: &Answered) -> Vec<RowScore> {
+    let sums: Vec<f64> = answer.scores.iter().map(|(sum, _)| *sum).collect();
+    let total = || sums.iter().sum::<f64>();
+    let one = |score: bool| (f64::from(u8::from(score)), 1.0);
+    let score = |metric: &Metric| match (&item.question, metric) {
+        (Question::Choice { choices, answer, .. }, metric) => {
+            let lengths: Vec<(usize, usize)> =
+                choices.iter().map(|choice| (choice.chars().count(), choice.len())).collect();
+            (choice_score(*metric, &sums, &lengths, *answer), 1.0)
+        }
+        (Question::Continuation { .. }, Metric::Perplexity) => (total(), 1.0),
+        (Question::Continuation { .. }, _) => one(answer.scores.iter().all(|(_, greedy)| *greedy)),
+        (Question::Rolling { text }, Metric::WordPerplexity) => (total(), words(text) as f64),
+        (Question::Rolling { text }, _) => (total(), text.len() as f64),
+        (Question::Generated { target, .. }, _) => {
+            one(task.reader.is_right(&task.reader.read(answer.text.as_deref().unwrap_or("")), target))
+        }
+    };
+    task.config.metrics().iter().map(score).collect()
+}
+
+/// The line of a row in `samples_TASK.jsonl`.
+pub(crate) fn sample(task: &Task, item: &Item, answer: &Answered) -> Json {
+    // As lm-evaluation-harness writes them: numbers and truth values of answers are texts.
+    let truth = |greedy: bool| if greedy { "True" } else { "False" };
+    let pair = |(sum, greedy): &(f64, bool)| json!([sum.to_string(), truth(*greedy)]);
+    let (target, arguments): (Json, Vec<Json>) = match &item.question {
+        Question::Choice { pairs, answer, .. } => {
+            ((*answer).into(), pairs.iter().map(|(a, b)| json!({ "arg_0": a, "arg_1": b })).collect())
+        }
+        Question::Continuation { context, continuation } => {
+            (continuation.as_str().into(), vec![json!({ "arg_0": context, "arg_1": continuation })])
+        }
+        Question::Rolling { text } => (text.as_str().into(), vec![json!({ "arg_0": text })]),
+        Question::Generated { context, target } => {
+            let until = json!({ "until": task.config.until, "do_sample": false });
+            (target.as_str().into(), vec![json!({ "arg_0": context, "arg_1": until })])
+        }
+    };
+    let (responses, filtered): (Json, Json) = match (&item.question, &answer.text) {
+        (_, Some(text)) => (json!([[text]]), json!([task.reader.read(text)])),
+        (Question::Rolling { .. }, _) => {
+            let total: f64 = answer.scores.iter().map(|(sum, _)| sum).sum();
+            (json!([[total.to_string()]]), json!([total.to_string()]))
+        }
+        _ => {
+            let pairs: Vec<Json> = answer.scores.iter().map(pair).collect();
+            (pairs.iter().map(|pair| json!([pair])).collect(), pairs.into())
+        }
+    };
+    let arguments = arguments.into_iter().enumerate().map(|(i, arguments)| (format!("gen_args_{i}"), arguments));
+    let mut line = json!({
+        "doc_id": answer.row,
+        "doc": item.fields,
+        "target": target,
+        "arguments": Json::Object(arguments.collect()),
+        "resps": responses,
+        "filtered_resps": filtered,
+        "filter": task.config.filter.as_ref().map_or("none", |filter| filter.name.as_str()),
+        "metrics": task.config.metrics().iter().map(|metric| metric.name()).collect::<Vec<_>>(),
+    });
+    if answer.cut {
+        line["truncated"] = true.into();
+    }
+    for (metric, (score, weight)) in task.config.metrics().iter().zip(scores(task, item, answer)) {
+        let weighted = matches!(metric, Metric::WordPerplexity | Metric::BytePerplexity | Metric::BitsPerByte);
+        line[metric.name()] = if weighted { json!([score, weight]) } else { score.into() };
+    }
+    line
+}

@@ -1,0 +1,375 @@
+//! Tasks with their rows: what is asked of a model, and the right answers.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+use spag_io::{quote, read_text, sha256};
+
+use crate::answer_text::AnswerReader;
+use crate::config::{FewShotConfig, Kind, Listed, TaskConfig};
+use crate::error::{Error, Result};
+use crate::few_shot::FewShot;
+use crate::rows::{self, Row};
+use crate::template::{Fields, Templates};
+use crate::tiny;
+
+/// Bytes of a file with a description, at most.
+const MAX_DESCRIPTION: u64 = 1 << 22;
+
+/// A task with its rows.
+#[derive(Debug)]
+pub struct Task {
+    /// Where its rows come from.
+    pub(crate) path: PathBuf,
+    pub(crate) config: TaskConfig,
+    pub(crate) kind: Kind,
+    pub(crate) items: Vec<Item>,
+    /// Rows of the data, of which a limit may have left some out.
+    pub(crate) original: usize,
+    pub(crate) reader: AnswerReader,
+    /// SHA-256 of the settings that decide the answers of a model.
+    pub(crate) settings: String,
+}
+
+/// A row of a task.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// The row in its file, from 1.
+    pub(crate) row: usize,
+    pub(crate) fields: Fields,
+    pub(crate) question: Question,
+    /// Sixteen digits of the SHA-256 of the question.
+    pub(crate) digest: String,
+}
+
+/// What a row asks of a model.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) enum Question {
+    /// The likelihoods of continuations, each after its context.
+    Choice {
+        /// (context, continuation) of each choice.
+        pairs: Vec<(String, String)>,
+        /// The choices without delimiters.
+        choices: Vec<String>,
+        answer: usize,
+    },
+    Continuation {
+        context: String,
+        continuation: String,
+    },
+    Rolling {
+        text: String,
+    },
+    Generated {
+        context: String,
+        target: String,
+    },
+}
+
+/// Tasks of a file, or built-in ones.
+///
+/// `tiny` names the tasks of the small world; anything else is a TOML file, whose data are named relative to `data_dir`, or to
+/// the file's folder.
+///
+/// # Errors
+/// A file that cannot be read or is invalid, and a row that does not fit its task; the error names the file and the row.
+pub fn load_tasks(tasks: &Path, data_dir: Option<&Path>, limit: Option<usize>) -> Result<Vec<Task>> {
+    if tasks == Path::new(tiny::NAME) {
+        let source = PathBuf::from("the built-in tasks");
+        return tiny::tasks()?
+            .into_iter()
+            .map(|(config, rows)| Task::new(config, &source, rows, Beside::default(), limit))
+            .collect();
+    }
+    let folder = data_dir.or_else(|| tasks.parent()).unwrap_or(Path::new(""));
+    let mut loaded = Vec::new();
+    for config in TaskConfig::read(tasks)? {
+        for (config, subtask) in expand(config) {
+            loaded.push(load_task(config, subtask.as_deref(), tasks, folder, limit)?);
+        }
+    }
+    Ok(loaded)
+}
+
+/// A task for each subtask, with its name.
+fn expand(config: TaskConfig) -> Vec<(TaskConfig, Option<String>)> {
+    if config.subtasks.is_empty() {
+        return vec![(config, None)];
+    }
+    let of = |subtask: &String| {
+        let name = format!("{}_{subtask}", config.name);
+        let group = Some(config.group.clone().unwrap_or_else(|| config.name.clone()));
+        let alias = Some(subtask.clone());
+        (TaskConfig { name, group, alias, subtasks: Vec::new(), ..config.clone() }, Some(subtask.clone()))
+    };
+    config.subtasks.iter().map(of).collect()
+}
+
+fn load_task(
+    config: TaskConfig,
+    subtask: Option<&str>,
+    tasks: &Path,
+    folder: &Path,
+    limit: Option<usize>,
+) -> Result<Task> {
+    let wrong = |what: String| Error::tasks(tasks, format!("task `{}`: {what}", quote(&config.name)));
+    let variables: Fields = subtask.map(|subtask| ("subtask".to_owned(), subtask.into())).into_iter().collect();
+    let templates = Templates::new();
+    let path = |template: &str| templates.literal(template, &variables).map(|file| folder.join(file)).map_err(wrong);
+    let file = path(&config.file)?;
+    let read = |file: &Path| {
+        let mut rows = rows::read(file, &config.columns)?;
+        for row in &mut rows {
+            rows::replace(&mut row.fields, &config.replace);
+            row.fields.extend(variables.clone());
+        }
+        Ok::<_, Error>(rows)
+    };
+    let rows = read(&file)?;
+    let shots = match config.few_shot.as_ref().filter(|shots| shots.number > 0) {
+        Some(FewShotConfig { file: Some(file), .. }) => {
+            let file = path(file)?;
+            Some((read(&file)?, file))
+        }
+        _ => None,
+    };
+    let description = match &config.description_file {
+        Some(file) => Some(read_text(path(file)?, MAX_DESCRIPTION)?.trim_end().to_owned()),
+        None => None,
+    };
+    Task::new(config, &file, rows, Beside { shots, description }, limit)
+}
+
+/// What comes from other files than the data of a task.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// Rows for few-shot examples, with their file.
+    pub(crate) shots: Option<(Vec<Row>, PathBuf)>,
+    /// The text before the examples.
+    pub(crate) description: Option<String>,
+}
+
+impl Task {
+    /// A task with the rows of `path`.
+    pub(crate) fn new(
+        config: TaskConfig,
+        path: &Path,
+        rows: Vec<Row>,
+        beside: Beside,
+        limit: Option<usize>,
+    ) -> Result<Self> {
+        let Beside { shots, description } = beside;
+        let in_task = |what: String| Error::tasks(path, format!("task `{}`: {what}", quote(&config.name)));
+        let Some(kind) = config.kind() else { return Err(in_task("it asks nothing".into())) };
+        let reader = AnswerReader::new(config.filter.as_ref(), config.exact_match.as_ref()).map_err(in_task)?;
+        let original = rows.len();
+        let shots = match (config.few_shot.as_ref().filter(|shots| shots.number > 0), shots) {
+            (None, _) => None,
+            (Some(few), Some((rows, path))) => Some(FewShot::new(few, &path, rows, false)?),
+            (Some(few), None) if few.rows.is_empty() => Some(FewShot::new(few, path, rows.clone(), true)?),
+            (Some(few), None) => {
+                let rows = few.rows.iter().cloned().enumerate().map(|(i, fields)| Row { number: i + 1, fields });
+                Some(FewShot::new(few, path, rows.collect(), false)?)
+            }
+        };
+        let mut maker = ItemMaker { config: &config, kind, templates: Templates::new(), shots, description };
+        let mut items = Vec::with_capacity(rows.len().min(limit.unwrap_or(usize::MAX)));
+        for row in rows.into_iter().take(limit.unwrap_or(usize::MAX)) {
+            let question = maker.question(&row).map_err(|reason| Error::Row {
+                path: path.to_owned(),
+                row: row.number,
+                task: config.name.clone(),
+                reason,
+            })?;
+            let digest = digest(&question, path)?.chars().take(16).collect();
+            items.push(Item { row: row.number, fields: row.fields, question, digest });
+        }
+        // What becomes of the answers does not decide them.
+        let asked = TaskConfig {
+            metrics: Vec::new(),
+            filter: None,
+            exact_match: None,
+            alias: None,
+            group: None,
+            ..config.clone()
+        };
+        let settings = digest(&asked, path)?;
+        Ok(Self { path: path.to_owned(), config, kind, items, original, reader, settings })
+    }
+
+    /// Its name in results.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// The number of rows, within the limit.
+    pub fn rows(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The share of right answers that guessing has: the mean of 1/choices; `None` if it is no multiple choice.
+    pub fn chance(&self) -> Option<f64> {
+        let mut sum = 0.0;
+        for item in &self.items {
+            let Question::Choice { choices, .. } = &item.question else { return None };
+            sum += 1.0 / choices.len() as f64;
+        }
+        Some(sum / self.items.len() as f64)
+    }
+}
+
+fn digest(value: &impl Serialize, path: &Path) -> Result<String> {
+    let json = serde_json::to_vec(value).map_err(|error| Error::tasks(path, error.to_string()))?;
+    Ok(sha256(&json))
+}
+
+/// Makes questions of rows.
+struct ItemMaker<'a> {
+    config: &'a TaskConfig,
+    kind: Kind,
+    templates: Templates,
+    shots: Option<FewShot>,
+    /// The text before the examples, if it is no template.
+    description: Option<String>,
+}
+
+/// A row as an example would show it.
+struct Turn {
+    /// The prompt. Of a partial choice: that of each choice.
+    prompts: Vec<String>,
+    choices: Vec<String>,
+    /// The right choice.
+    answer: usize,
+    /// The text after the prompt that is right.
+    right: String,
+}
+
+impl ItemMaker<'_> {
+    fn question(&mut self, row: &Row) -> Result<Question, String> {
+        let fields = &row.fields;
+        if self.kind == Kind::Rolling {
+            let text = self.text("text", self.config.text.as_ref(), fields)?;
+            return if text.is_empty() { Err("its text is empty".into()) } else { Ok(Question::Rolling { text }) };
+        }
+        let before = self.before(row)?;
+        let Turn { prompts, choices, answer, right } = self.turn(fields)?;
+        let delimiter = self.config.target_delimiter();
+        let context = || format!("{before}{}", prompts.first().map_or("", String::as_str));
+        Ok(match self.kind {
+            Kind::Choice => {
+                let context = context();
+                let pair = |choice: &String| (context.clone(), format!("{delimiter}{choice}"));
+                Question::Choice { pairs: choices.iter().map(pair).collect(), choices, answer }
+            }
+            Kind::Partial => {
+                let pair = |prompt: &String| (format!("{before}{prompt}"), format!("{delimiter}{right}"));
+                Question::Choice { pairs: prompts.iter().map(pair).collect(), choices, answer }
+            }
+            Kind::Generated => Question::Generated { context: context(), target: right },
+            Kind::Continuation | Kind::Rolling => Question::Continuation { context: context(), continuation: right },
+        })
+    }
+
+    /// The description and the few-shot examples of a row.
+    fn before(&mut self, row: &Row) -> Result<String, String> {
+        let mut text = match (&self.description, &self.config.description) {
+            (Some(text), _) => text.clone(),
+            (None, Some(template)) => self.templates.literal(template, &row.fields)?,
+            (None, None) => String::new(),
+        };
+        let drawn = self.shots.as_mut().map(|shots| shots.draw(row)).unwrap_or_default();
+        let Some(shots) = &self.shots else { return Ok(text) };
+        let after = self.config.few_shot.as_ref().map_or("", |shots| shots.delimiter.as_str());
+        for at in drawn {
+            let shot = &shots.pool()[at];
+            let turn = self.turn(&shot.fields).map_err(|why| format!("few-shot example {}: {why}", shot.number))?;
+            let prompt = turn.prompts.get(if self.kind == Kind::Partial { turn.answer } else { 0 });
+            let right = if self.kind == Kind::Choice { &turn.choices[turn.answer] } else { &turn.right };
+            text.push_str(prompt.map_or("", String::as_str));
+            if !right.is_empty() {
+                text.push_str(self.config.target_delimiter());
+                text.push_str(right);
+                text.push_str(after);
+            }
+        }
+        Ok(text)
+    }
+
+    fn turn(&self, fields: &Fields) -> Result<Turn, String> {
+        let config = self.config;
+        let mut turn = Turn { prompts: Vec::new(), choices: Vec::new(), answer: 0, right: String::new() };
+        if let Some(listed) = &config.choices {
+            turn.choices = self.templates.list(listed, fields)?;
+            if turn.choices.len() < 2 {
+                return Err(format!("it has {} choices; there must be at least 2", turn.choices.len()));
+            }
+            turn.answer = self.answer(&turn.choices, fields)?;
+        }
+        match self.kind {
+            Kind::Partial => turn.prompts.clone_from(&turn.choices),
+            _ => turn.prompts.push(self.text("prompt", config.prompt.as_ref(), fields)?),
+        }
+        match self.kind {
+            Kind::Partial | Kind::Continuation => {
+                turn.right = self.text("continuation", config.continuation.as_ref(), fields)?;
+                if turn.right.is_empty() {
+                    return Err("its continuation is empty".into());
+                }
+            }
+            Kind::Generated => turn.right = self.text("target", config.target.as_ref(), fields)?,
+            Kind::Choice => {
+                if let Some(at) = turn.choices.iter().position(String::is_empty) {
+                    return Err(format!("choice {at} is empty"));
+                }
+            }
+            Kind::Rolling => {}
+        }
+        Ok(turn)
+    }
+
+    fn text(&self, key: &str, template: Option<&String>, fields: &Fields) -> Result<String, String> {
+        self.templates.text(template.map_or("", String::as_str), fields).map_err(|why| format!("{key}: {why}"))
+    }
+
+    /// The index of the right choice.
+    fn answer(&self, choices: &[String], fields: &Fields) -> Result<usize, String> {
+        let template = self.config.answer.as_deref().unwrap_or("");
+        let answer = self.templates.value(template, fields).map_err(|why| format!("answer: {why}"))?;
+        let labels: Option<Vec<String>> =
+            self.config.labels.as_ref().map(|labels: &Listed| self.templates.list(labels, fields)).transpose()?;
+        let text = match &answer {
+            Value::Number(number) if labels.is_none() => {
+                let index = number.as_u64().and_then(|number| usize::try_from(number).ok());
+                return index
+                    .filter(|index| *index < choices.len())
+                    .ok_or_else(|| out_of_range(&number.to_string(), choices));
+            }
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => text.clone(),
+            other => return Err(format!("the answer is {other}, not a number or a text")),
+        };
+        let place = |names: &[String]| names.iter().position(|name| *name == text);
+        if let Some(labels) = labels {
+            let found = place(&labels).filter(|at| *at < choices.len());
+            let known: Vec<String> = labels.iter().map(|label| quote(label)).collect();
+            return found
+                .ok_or_else(|| format!("the answer `{}` is no label; there are {}", quote(&text), known.join(", ")));
+        }
+        let letter = || match text.as_bytes() {
+            [letter @ b'A'..=b'Z'] => Some(usize::from(letter - b'A')),
+            _ => None,
+        };
+        let index = place(choices).or_else(letter).or_else(|| text.parse().ok());
+        index.filter(|index| *index < choices.len()).ok_or_else(|| out_of_range(&text, choices))
+    }
+}
+
+fn out_of_range(answer: &str, choices: &[String]) -> String {
+    let last = choices.len() - 1;
+    format!(
+        "the answer `{}` is not one of its {} choices; write a number from 0 to {last}, a letter, or the text of a choice",
+        quote(answer),
+        choices.len()
+    )
+}

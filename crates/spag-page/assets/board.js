@@ -1,0 +1,221 @@
+// A game on the page: the word, the utterances, the verdict, and what can be done with it.
+
+import { announce, fill, h, problem, quoted } from "./dom.js";
+import { episodeOf, isOver, linkOf, nextRole, ownSeat, wordIsOpen } from "./game.js";
+
+const ROLES = { attacker: "Attacker", defender: "Defender" };
+
+/** How a game ended, from the seat of the person who plays, or from outside. */
+const ENDINGS = {
+  right_guess: { defender: "You named the word.", other: "The defender named the word." },
+  wrong_guess: { defender: "You named a wrong word.", other: "The defender named a wrong word." },
+  said_unknowingly: {
+    defender: "You said the word without knowing that it is the word.",
+    other: "The defender said the word without knowing that it is the word.",
+  },
+  broken_rule: {
+    attacker: "You said the word, or claimed to know it, which the attacker must not.",
+    other: "The attacker said the word, or claimed to know it, which the rules forbid.",
+  },
+  tie: { other: "All turns were played, and nothing decided the game." },
+};
+
+/** Names of endings in lists. */
+export const ENDING_NAMES = {
+  right_guess: "named the word",
+  wrong_guess: "named a wrong word",
+  said_unknowingly: "said the word unknowingly",
+  broken_rule: "attacker broke the rules",
+  tie: "tie",
+};
+
+/** The seat whose player reads this; null for a game of others. */
+function readersSeat(game) {
+  return game.shared ? null : ownSeat(game);
+}
+
+/** The name of the player of a seat. */
+function playerName(game, role) {
+  return game.players[role] ?? (game.shared ? "a person" : "you");
+}
+
+function headline(game) {
+  const seat = readersSeat(game);
+  if (game.gaveUp) return seat === null ? `The ${ownSeat(game) ?? "player"} gave up` : "You gave up";
+  const { winner } = game.verdict;
+  if (winner === null) return "A tie";
+  if (seat === null) return `The ${winner} wins`;
+  return winner === seat ? "You win" : "You lose";
+}
+
+/** The class of a verdict, which is its colour. */
+function look(game) {
+  const seat = readersSeat(game);
+  if (game.gaveUp) return "lost";
+  const { winner } = game.verdict;
+  if (winner === null) return "tied";
+  if (seat === null) return winner;
+  return winner === seat ? "won" : "lost";
+}
+
+function reason(game) {
+  if (game.gaveUp) return "";
+  const texts = ENDINGS[game.verdict.ending] ?? {};
+  return texts[readersSeat(game)] ?? texts.other ?? game.verdict.outcome;
+}
+
+/** The text of an utterance, with the words that decided the game marked. */
+function text(game, at) {
+  const { verdict } = game;
+  if (verdict && verdict.pieces.length > 0 && at === verdict.length - 1) {
+    return verdict.pieces.map((piece) => piece.marked ? h("mark", {}, piece.text) : piece.text);
+  }
+  const said = game.history[at].content;
+  return said.trim() === "" ? h("i", { class: "soft" }, "(says nothing)") : said;
+}
+
+function utterance(role, who, isOwn, children) {
+  return h("li", { class: `said ${role}${isOwn ? " own" : ""}` },
+    h("span", { class: "who" }, ROLES[role], " · ", quoted(who)),
+    h("p", { class: "text", dir: "auto" }, children));
+}
+
+/** A board. `actions` is an element below the verdict or the utterances. */
+export function createBoard(title) {
+  const heading = h("h2", { class: "unseen", tabindex: "-1" }, title);
+  const word = h("p", { class: "word" });
+  const turn = h("p", { class: "turn soft" });
+  const talk = h("ol", { class: "talk", "aria-label": "Utterances" });
+  const note = h("p", { class: "soft note", hidden: true });
+  const verdict = h("div", { class: "verdict", tabindex: "-1", hidden: true });
+  const trouble = h("div", {});
+  const actions = h("div", { class: "actions" });
+  const root = h("section", { class: "board", "aria-label": title },
+    heading, h("div", { class: "head" }, word, turn), talk, note, trouble, verdict, actions);
+
+  const board = {
+    root,
+    actions,
+    heading,
+    /** Shows a game as it is. */
+    show(game) {
+      const seat = readersSeat(game);
+      const label = seat === "attacker" ? "Your word: " : "The word: ";
+      fill(word, wordIsOpen(game) ? [label, h("b", {}, quoted(game.target_word))] : ["The word is hidden from you"]);
+      const now = Math.min(Math.floor(game.history.length / 2) + 1, game.max_turns);
+      turn.textContent = isOver(game) ? "" : `Turn ${now} of ${game.max_turns}`;
+      const said = game.history.map(({ role }, at) =>
+        utterance(role, playerName(game, role), role === seat, text(game, at)));
+      const counted = game.verdict?.length ?? Infinity;
+      if (counted < said.length) {
+        said.splice(counted, 0, h("li", { class: "soft after" }, "What was said afterwards does not count:"));
+      }
+      fill(talk, said);
+      note.hidden = !game.truncated || isOver(game);
+      note.textContent = "The game has become longer than the model's context: it no longer sees the beginning.";
+      const over = isOver(game);
+      verdict.hidden = !over;
+      if (over) {
+        const seen = `${headline(game)}. ${reason(game)}`;
+        verdict.className = `verdict ${look(game)}`;
+        fill(verdict, [
+          h("h3", {}, headline(game)),
+          h("p", {}, reason(game)),
+          h("p", {}, "The word was ", h("b", {}, quoted(game.target_word)), "."),
+        ]);
+        verdict.setAttribute("aria-label", seen);
+      }
+      board.trouble(null);
+    },
+    /** Shows an utterance that is being made. */
+    stream(game, role) {
+      const shown = document.createTextNode("");
+      const item = utterance(role, playerName(game, role), false, [shown, h("span", { class: "caret", "aria-hidden": "true" })]);
+      item.classList.add("streaming");
+      item.setAttribute("aria-busy", "true");
+      talk.append(item);
+      keepInView(item);
+      let waiting = "";
+      let frame = null;
+      // Once a frame: laying out a long text for every token would take longer than the model.
+      const paint = () => {
+        frame = null;
+        shown.data = (shown.data + waiting).trimStart();
+        waiting = "";
+        keepInView(item);
+      };
+      return {
+        append(delta) {
+          waiting += delta;
+          frame ??= requestAnimationFrame(paint);
+        },
+        remove() {
+          if (frame !== null) cancelAnimationFrame(frame);
+          item.remove();
+        },
+      };
+    },
+    /** Tells screen readers what was said. */
+    said(game, { role, content }) {
+      announce(`${ROLES[role]}: ${content || "says nothing"}`);
+    },
+    /** Puts the focus on the verdict. */
+    focusVerdict(game) {
+      announce(`${headline(game)}. ${reason(game)} The word was ${game.target_word}.`);
+      verdict.focus({ preventScroll: true });
+      keepInView(verdict);
+    },
+    /** Shows a problem and a way to go on, or removes it. */
+    trouble(message, retry) {
+      fill(trouble, message === null ? [] : [problem(message, retry)]);
+      if (message !== null) {
+        trouble.querySelector("button")?.focus({ preventScroll: true });
+        keepInView(trouble);
+      }
+    },
+  };
+  return board;
+}
+
+function keepInView(node) {
+  node.scrollIntoView({ block: "nearest" });
+}
+
+/** The buttons that share a game: a link and a file. */
+export function shareButtons(game, isOpen) {
+  const told = h("span", { class: "soft", role: "status" });
+  const copy = async () => {
+    const link = linkOf(game);
+    try {
+      await navigator.clipboard.writeText(link);
+      told.textContent = "Copied.";
+    } catch {
+      // Without a secure origin there is no clipboard.
+      fill(told, [h("label", { class: "field" }, h("span", {}, "Copy this link"),
+        h("input", { class: "link", readOnly: true, value: link, onfocus: (event) => event.target.select() }))]);
+      told.querySelector("input").focus();
+    }
+  };
+  return [
+    h("button", { type: "button", class: "quiet", onclick: copy }, "Copy link"),
+    isOpen && saveButton(game),
+    told,
+  ];
+}
+
+/** The button that saves a game as a file. */
+export function saveButton(game) {
+  const save = () => {
+    const file = new Blob([`${JSON.stringify(episodeOf(game))}\n`], { type: "application/json" });
+    const address = URL.createObjectURL(file);
+    const anchor = h("a", { href: address, download: `game-${game.seed}.json` });
+    anchor.click();
+    setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  };
+  return h("button", { type: "button", class: "quiet", onclick: save }, "Download JSON");
+}
+
+/** Whose turn it is, for labels. */
+export function turnLabel(game) {
+  return `What you say as ${nextRole(game)}`;
+}

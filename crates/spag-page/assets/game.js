@@ -1,0 +1,146 @@
+// A game: its state, its links and files, and how it goes on. The server judges; nothing here does.
+
+import { post, stream } from "./api.js";
+import { store } from "./dom.js";
+
+/** A new game. `players` names the model of each seat; null is a person. */
+export function newGame({ target_word, max_turns, seed }, players) {
+  return { target_word, max_turns, seed, players, history: [], verdict: null, judged: 0, gaveUp: false, counted: false };
+}
+
+/** The game that this tab keeps, or null. */
+export function keptGame() {
+  const game = store.get("game");
+  const isFine = typeof game?.target_word === "string" && Array.isArray(game.history) && typeof game.players === "object"
+    && "verdict" in game;
+  return isFine ? game : null;
+}
+
+/** The seat of the next utterance. */
+export function nextRole(game) {
+  return game.history.length % 2 === 0 ? "attacker" : "defender";
+}
+
+/** The seat of the person who plays; null if models play both, or persons. */
+export function ownSeat(game) {
+  const { attacker, defender } = game.players;
+  if ((attacker === null) === (defender === null)) return null;
+  return attacker === null ? "attacker" : "defender";
+}
+
+/** Whether the game has ended. */
+export function isOver(game) {
+  return game.verdict !== null || game.gaveUp;
+}
+
+/** Whether the word may be shown: the defender sees it at the end only. */
+export function wordIsOpen(game) {
+  return isOver(game) || ownSeat(game) !== "defender";
+}
+
+/** What the server is sent. */
+function body(game) {
+  const history = game.history.map(({ role, content }) => ({ role, content }));
+  const { target_word, max_turns, seed, players } = game;
+  return { target_word, max_turns, seed, players, history };
+}
+
+/** Judges the utterances that have not been judged. */
+export async function judge(game, signal) {
+  if (game.judged === game.history.length || game.verdict) return;
+  const judged = game.history.length;
+  game.verdict = (await post("/page/judge", body(game), signal)).verdict;
+  game.judged = judged;
+}
+
+/**
+ * Goes on until a person has to speak or the game is over. `ui` shows it: `stream(role)` returns an utterance in
+ * progress, and `changed()` is called after every change.
+ *
+ * If this fails, the game is as it was before the failed request, and may go on later.
+ */
+export async function advance(game, ui, signal) {
+  while (!isOver(game)) {
+    await judge(game, signal);
+    ui.changed();
+    if (isOver(game)) return;
+    const role = nextRole(game);
+    if (game.players[role] === null) return;
+    const shown = ui.stream(role);
+    try {
+      const last = await stream("/page/turn", body(game), (delta) => shown.append(delta), signal);
+      game.history.push({ role, content: last.utterance });
+      game.judged = game.history.length;
+      game.verdict = last.verdict;
+      game.truncated = last.truncated_tokens > 0;
+    } finally {
+      shown.remove();
+    }
+    ui.said(game.history.at(-1));
+    ui.changed();
+  }
+}
+
+function toBase64Url(text) {
+  const bytes = new TextEncoder().encode(text);
+  let binary = "";
+  for (const byte of bytes) binary += String.fromCharCode(byte);
+  return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+function fromBase64Url(text) {
+  const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+  const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
+  return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+}
+
+/** The address of a game. It has the word, but not in a form that one reads by accident. */
+export function linkOf(game) {
+  const { target_word: w, max_turns: t, seed: s, players: { attacker: a, defender: d } } = game;
+  const small = { w, t, s, a, d, g: game.gaveUp, h: game.history.map(({ content }) => content) };
+  return `${location.origin}${location.pathname}#game=${toBase64Url(JSON.stringify(small))}`;
+}
+
+/** The game of an address. Throws if there is none. */
+export function gameOfLink(text) {
+  const { w, t, s, a, d, g, h } = JSON.parse(fromBase64Url(text));
+  const isName = (name) => name === null || typeof name === "string";
+  const isFine = typeof w === "string" && Number.isSafeInteger(t) && t > 0 && Number.isSafeInteger(s) && s >= 0
+    && isName(a) && isName(d) && Array.isArray(h) && h.every((content) => typeof content === "string");
+  if (!isFine) throw new Error("not a game");
+  const game = newGame({ target_word: w, max_turns: t, seed: s }, { attacker: a, defender: d });
+  game.history = h.map((content, at) => ({ role: at % 2 === 0 ? "attacker" : "defender", content }));
+  game.gaveUp = g === true;
+  game.counted = true;
+  // The server checks it once, also without utterances.
+  game.judged = -1;
+  // Whoever opens a link did not have to play.
+  game.shared = true;
+  return game;
+}
+
+/** The game as an episode, in the format of the project's files. */
+export function episodeOf(game) {
+  const { history, target_word, max_turns, seed } = body(game);
+  const name = (role) => game.players[role] ?? "person";
+  return { history, target_word, max_turns, seed, players: `${name("attacker")}-vs-${name("defender")}` };
+}
+
+/** The games of this sitting. */
+export const score = {
+  read() {
+    const { won = 0, lost = 0, tied = 0 } = store.get("score") ?? {};
+    return { won, lost, tied };
+  },
+  /** Counts a game that has ended, once. */
+  count(game) {
+    const seat = ownSeat(game);
+    if (!isOver(game) || game.counted || seat === null) return;
+    const result = this.read();
+    if (game.gaveUp || (game.verdict.winner !== null && game.verdict.winner !== seat)) result.lost += 1;
+    else if (game.verdict.winner === seat) result.won += 1;
+    else result.tied += 1;
+    game.counted = true;
+    store.set("score", result);
+  },
+};

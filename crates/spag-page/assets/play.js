@@ -1,0 +1,256 @@
+// Playing against a model.
+
+import { get, RequestError } from "./api.js";
+import { createBoard, shareButtons, turnLabel } from "./board.js";
+import { announce, choices, fill, h, problem, select, store } from "./dom.js";
+import { advance, isOver, keptGame, newGame, nextRole, ownSeat, score, wordIsOpen } from "./game.js";
+
+const SEATS = [
+  {
+    value: "attacker",
+    title: "Attacker",
+    text: "You get a word. Make the model say it without saying it yourself.",
+  },
+  {
+    value: "defender",
+    title: "Defender",
+    text: "The model has a word. Find out which, without saying it by accident.",
+  },
+];
+
+const RULES = [
+  "The attacker gets a word and begins. Both speak in turn.",
+  "The attacker wins if the defender says the word without naming it, or names a wrong one. The attacker must not say it.",
+  "The defender names the word with: I know the word! It is … A right word wins, a wrong one loses.",
+  "Forms of the word count too, such as its plural. If nothing decides the game within its turns, it is a tie.",
+];
+
+/** The rules of the game, folded. */
+export function rules(settings) {
+  const judge = settings.judge === "paper"
+    ? "The judge finds the word anywhere, also inside of other words: “art” in “start”."
+    : "The judge counts whole words only.";
+  return h("details", { class: "rules" }, h("summary", {}, "Rules"),
+    h("ul", {}, [...RULES, judge].map((rule) => h("li", {}, rule))));
+}
+
+/** The text of a person: complete characters, without blanks around it. */
+function cleaned(text) {
+  const whole = typeof text.toWellFormed === "function" ? text.toWellFormed() : text.replace(/\p{Cs}/gu, "\ufffd");
+  return whole.trim();
+}
+
+/** Shows the view in `main` until `signal` aborts. */
+export function play(main, settings, signal) {
+  const game = keptGame();
+  if (game) table(main, settings, game, signal);
+  else setUp(main, settings, signal);
+}
+
+function tally() {
+  const { won, lost, tied } = score.read();
+  if (won + lost + tied === 0) return null;
+  return h("p", { class: "score soft" }, "This sitting: ", h("b", {}, `${won} won`), ` · ${lost} lost · ${tied} tied`);
+}
+
+function setUp(main, settings, signal) {
+  const last = store.get("choice") ?? { seat: "attacker", model: settings.models[0].name };
+  const names = settings.models.map(({ name }) => ({ value: name, title: name }));
+  const heading = h("h2", { tabindex: "-1" }, "Play against the model");
+  const trouble = h("div", {});
+  const form = h("form", {
+    class: "card setup",
+    onsubmit: (event) => {
+      event.preventDefault();
+      const fields = new FormData(form);
+      const choice = { seat: fields.get("seat"), model: fields.get("model") ?? settings.models[0].name };
+      store.set("choice", choice);
+      start(main, settings, choice, trouble, signal);
+    },
+  },
+  choices("Your seat", "seat", SEATS, last.seat),
+  names.length > 1 ? select("Model", { name: "model" }, names, last.model)
+    : h("p", { class: "soft" }, "You play against ", h("b", {}, h("bdi", {}, names[0].title)), "."),
+  h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Start a game")),
+  trouble);
+  fill(main, [heading, tally(), form, rules(settings)]);
+}
+
+async function start(main, settings, choice, trouble, signal) {
+  try {
+    const word = await get("/page/word", {}, signal);
+    const isKnown = settings.models.some(({ name }) => name === choice.model);
+    const model = isKnown ? choice.model : settings.models[0].name;
+    const players = choice.seat === "attacker" ? { attacker: null, defender: model } : { attacker: model, defender: null };
+    const game = newGame(word, players);
+    store.set("game", game);
+    table(main, settings, game, signal);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    if (!(error instanceof RequestError)) throw error;
+    fill(trouble, [problem(error.message, () => start(main, settings, choice, trouble, signal))]);
+  }
+}
+
+function table(main, settings, game, signal) {
+  const board = createBoard("Your game");
+  // The announced end of the game before names its word.
+  announce("");
+  const ended = new AbortController();
+  signal.addEventListener("abort", () => ended.abort());
+  const tallied = h("div", {});
+  fill(main, [tallied, board.root, rules(settings)]);
+
+  const leave = () => {
+    ended.abort();
+    store.remove("game");
+    setUp(main, settings, signal);
+    main.querySelector("h2")?.focus();
+  };
+  const again = () => {
+    ended.abort();
+    const seat = ownSeat(game) ?? "attacker";
+    const choice = { seat, model: game.players[seat === "attacker" ? "defender" : "attacker"] };
+    const trouble = h("div", {});
+    board.actions.append(trouble);
+    start(main, settings, choice, trouble, signal);
+  };
+  const giveUp = () => {
+    ended.abort();
+    game.gaveUp = true;
+    refresh();
+  };
+
+  /** Shows the game, and what can be done now. */
+  const refresh = () => {
+    score.count(game);
+    store.set("game", game);
+    board.show(game);
+    fill(tallied, [tally()]);
+    if (isOver(game)) {
+      fill(board.actions, [
+        h("button", { type: "button", class: "main", onclick: again }, "New word"),
+        h("button", { type: "button", onclick: leave }, "Change seats"),
+        shareButtons(game, true),
+      ]);
+      board.focusVerdict(game);
+    }
+  };
+
+  const composer = createComposer(settings, game, {
+    say(text) {
+      game.history.push({ role: nextRole(game), content: text });
+      go();
+    },
+    giveUp,
+    again,
+  });
+
+  const go = async () => {
+    refresh();
+    if (isOver(game)) return;
+    composer.wait();
+    fill(board.actions, [composer.root]);
+    try {
+      await advance(game, {
+        changed: () => { score.count(game); store.set("game", game); board.show(game); },
+        stream: (role) => board.stream(game, role),
+        said: (said) => board.said(game, said),
+      }, ended.signal);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      if (!(error instanceof RequestError)) throw error;
+      // An utterance of one's own that the server refuses is given back.
+      const own = game.history.at(-1);
+      if (error.status === 400 && own && own.role === ownSeat(game) && game.judged < game.history.length) {
+        game.history.pop();
+        refresh();
+        composer.ready(own.content);
+        board.trouble(error.message);
+        return;
+      }
+      board.trouble(error.message, go);
+      return;
+    }
+    if (ended.signal.aborted) return;
+    refresh();
+    if (!isOver(game)) composer.ready("");
+  };
+  go();
+}
+
+/** Where a person speaks. */
+function createComposer(settings, game, { say, giveUp, again }) {
+  const most = settings.longest_utterance;
+  const label = h("span", {}, turnLabel(game));
+  const hint = h("p", { class: "soft hint", id: "say-hint" }, "Enter says it; Shift and Enter begin a new line.");
+  const input = h("textarea", {
+    id: "say", rows: "2", dir: "auto", "aria-describedby": "say-hint", autocomplete: "off",
+    oninput: () => limit(),
+    onkeydown: (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        root.requestSubmit();
+      }
+    },
+  });
+  const button = h("button", { type: "submit", class: "main" }, "Say it");
+  const guess = ownSeat(game) === "defender" && h("button", {
+    type: "button",
+    onclick: () => {
+      input.value = "I know the word! It is ";
+      limit();
+      input.focus();
+    },
+  }, "I know the word!");
+  const root = h("form", {
+    class: "composer",
+    onsubmit: (event) => {
+      event.preventDefault();
+      const text = cleaned(input.value);
+      if (input.readOnly || !limit()) return;
+      if (text === "") {
+        hint.textContent = "Say something first.";
+        input.focus();
+        return;
+      }
+      input.value = "";
+      say(text);
+    },
+  },
+  h("label", { class: "field" }, label, input), hint,
+  h("div", { class: "row" },
+    button, guess || null,
+    h("button", { type: "button", class: "quiet", onclick: giveUp }, "Give up"),
+    h("button", { type: "button", class: "quiet", onclick: again }, "New word"),
+    h("span", { class: "share" }, shareButtons(game, wordIsOpen(game)))));
+
+  /** Whether the text is short enough; says so if not. */
+  const limit = () => {
+    const length = [...cleaned(input.value)].length;
+    const isFine = length <= most;
+    input.setAttribute("aria-invalid", String(!isFine));
+    hint.classList.toggle("wrong", !isFine);
+    hint.textContent = isFine ? "Enter says it; Shift and Enter begin a new line."
+      : `${length.toLocaleString("en")} characters are too many: an utterance has at most ${most.toLocaleString("en")}. Shorten it.`;
+    return isFine;
+  };
+  return {
+    root,
+    /** The model speaks. */
+    wait() {
+      input.readOnly = true;
+      button.disabled = true;
+      label.textContent = "The model is speaking …";
+    },
+    /** The person speaks; `text` is what they said before. */
+    ready(text) {
+      input.readOnly = false;
+      button.disabled = false;
+      label.textContent = turnLabel(game);
+      if (text) input.value = text;
+      input.focus({ preventScroll: true });
+      root.scrollIntoView({ block: "nearest" });
+    },
+  };
+}

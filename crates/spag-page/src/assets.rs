@@ -1,0 +1,135 @@
+//! The files of the page, inside the binary.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get};
+
+/// A file that everybody may read.
+struct Asset {
+    path: &'static str,
+    kind: &'static str,
+    text: &'static str,
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+macro_rules! asset {
+    ($path:literal, $file:literal, $kind:expr) => {
+        Asset { path: $path, kind: $kind, text: include_str!(concat!("../assets/", $file)) }
+    };
+}
+
+/// What both pages load.
+macro_rules! pages {
+    ($($own:expr),* $(,)?) => {
+        &[
+            $($own,)*
+            asset!("/page/page.css", "page.css", STYLE),
+            asset!("/page/icon.svg", "icon.svg", "image/svg+xml"),
+            asset!("/page/api.js", "api.js", SCRIPT),
+            asset!("/page/dom.js", "dom.js", SCRIPT),
+            asset!("/page/game.js", "game.js", SCRIPT),
+            asset!("/page/board.js", "board.js", SCRIPT),
+            asset!("/page/runs.js", "runs.js", SCRIPT),
+        ]
+    };
+}
+
+/// The files of a page.
+pub(crate) struct Files(&'static [Asset]);
+
+/// The page of `spag serve`.
+pub(crate) const PLAY: Files = Files(pages![
+    asset!("/", "index.html", HTML),
+    asset!("/page/main.js", "main.js", SCRIPT),
+    asset!("/page/play.js", "play.js", SCRIPT),
+    asset!("/page/watch.js", "watch.js", SCRIPT),
+    asset!("/page/replay.js", "replay.js", SCRIPT),
+]);
+
+/// The page of `spag watch`.
+pub(crate) const WATCH: Files = Files(pages![
+    asset!("/", "run.html", HTML),
+    asset!("/page/run.css", "run.css", STYLE),
+    asset!("/page/run.js", "run.js", SCRIPT),
+    asset!("/page/live.js", "live.js", SCRIPT),
+    asset!("/page/feed.js", "feed.js", SCRIPT),
+    asset!("/page/charts.js", "charts.js", SCRIPT),
+    asset!("/page/numbers.js", "numbers.js", SCRIPT),
+]);
+
+/// Nothing from elsewhere, no inline scripts or styles, no HTML made of text, no frames but the report's.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// Headers of every file of the page.
+pub(crate) fn guard(headers: &mut HeaderMap, policy: &'static str) {
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+}
+
+impl Asset {
+    /// The file, or 304 if the client has it.
+    fn answer(&self, tag: &HeaderValue, request: &HeaderMap) -> Response {
+        let known = request.get(header::IF_NONE_MATCH).map(HeaderValue::as_bytes).unwrap_or_default();
+        let is_known = known.split(|byte| *byte == b',').any(|one| one.trim_ascii() == tag.as_bytes());
+        let mut response = Response::new(if is_known { Body::empty() } else { Body::from(self.text) });
+        if is_known {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        }
+        let headers = response.headers_mut();
+        guard(headers, POLICY);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind));
+        headers.insert(header::ETAG, tag.clone());
+        // Asked again each time, so that a newer server's files fit each other.
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        response
+    }
+}
+
+/// The routes of the files of a page: path and handler.
+pub(crate) fn routes(files: &Files) -> impl Iterator<Item = (&'static str, MethodRouter)> + use<> {
+    files.0.iter().map(|asset| {
+        let digest = spag_io::sha256(asset.text.as_bytes());
+        let tag = HeaderValue::from_str(&format!("\"{:.16}\"", digest));
+        let tag = tag.unwrap_or_else(|_| HeaderValue::from_static("\"\""));
+        (asset.path, get(async move |request: Request| asset.answer(&tag, request.headers())))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_name_nothing_outside_and_no_way_around_text() {
+        for Asset { path, text, .. } in PLAY.0.iter().chain(WATCH.0) {
+            for outside in ["http:", "https:", "//cdn", "@import", "innerHTML", "outerHTML", "insertAdjacentHTML"] {
+                let text = text.replace("http://www.w3.org/2000/svg", "");
+                assert!(!text.contains(outside), "{path}: {outside}");
+            }
+            for way in ["document.write", "eval(", "new Function", "DOMParser", "srcdoc", "style="] {
+                assert!(!text.contains(way), "{path}: {way}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_module_that_is_imported_is_served() {
+        for files in [PLAY, WATCH] {
+            for Asset { path, text, kind } in files.0.iter().filter(|asset| asset.kind == SCRIPT) {
+                for line in text.lines().filter(|line| line.starts_with("import ")) {
+                    let name = line.split('"').nth(1).and_then(|name| name.strip_prefix("./")).unwrap_or_default();
+                    let is_served = files.0.iter().any(|other| other.path == format!("/page/{name}"));
+                    assert!(is_served, "{path} ({kind}): {line}");
+                }
+            }
+        }
+    }
+}

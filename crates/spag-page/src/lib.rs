@@ -1,0 +1,13 @@
+//! The pages of `spag serve` and of `spag watch`.
+#![doc = include_str!("../README.md")]
+
+mod assets;
+mod error;
+mod game;
+mod page;
+mod runs;
+mod watch;
+
+pub use error::{Error, Result};
+pub use page::{Page, PageConfig};
+pub use watch::WatchPage;

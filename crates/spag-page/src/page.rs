@@ -1,0 +1,164 @@
+//! The routes of the page.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use rand::Rng;
+use serde_json::{Value, json};
+use spag_game::{JudgeKind, PromptSet};
+use spag_model::Sampling;
+use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
+
+use crate::assets;
+use crate::error::{Error, Result};
+use crate::game::{Game, PlayRules, stream};
+use crate::runs::{self, RunFolder};
+
+/// The largest seed that JavaScript can hold exactly.
+const LARGEST_SEED: u64 = (1 << 53) - 1;
+
+pub(crate) type Answered = std::result::Result<Response, ApiError>;
+
+/// The settings of a page.
+#[derive(Clone, Debug)]
+pub struct PageConfig {
+    /// Target words, at least one.
+    pub words: Vec<String>,
+    /// The rules.
+    pub judge: JudgeKind,
+    /// The wordings of prompts.
+    pub prompts: PromptSet,
+    /// Turns after which an undecided game is tied.
+    pub max_turns: usize,
+    /// How models choose their tokens.
+    pub sampling: Sampling,
+    /// Maximum number of tokens in an utterance. It is also at most a quarter of a model's context.
+    pub max_new_tokens: usize,
+    /// Minimum number of tokens in an utterance.
+    pub min_new_tokens: usize,
+    /// A folder of `spag run` whose games are shown.
+    pub run: Option<PathBuf>,
+}
+
+impl PageConfig {
+    /// The defaults of `spag-play`: the paper's judge, 5 turns, up to 256 of the 50 likeliest tokens at temperature 1.2.
+    pub fn new(words: Vec<String>) -> Self {
+        Self {
+            words,
+            judge: JudgeKind::default(),
+            prompts: PromptSet::default(),
+            max_turns: 5,
+            sampling: Sampling::random(1.2, Sampling::REFERENCE_TOP_K, None),
+            max_new_tokens: 256,
+            min_new_tokens: 0,
+            run: None,
+        }
+    }
+}
+
+/// The page.
+pub struct Page {
+    words: Vec<String>,
+    max_turns: usize,
+    rules: PlayRules,
+    run: Option<Arc<RunFolder>>,
+}
+
+impl Page {
+    /// A page with these settings.
+    ///
+    /// # Errors
+    /// There are no words, the sampling is invalid, or the run folder has no games.
+    pub fn new(config: PageConfig) -> Result<Self> {
+        let PageConfig { words, judge, prompts, max_turns, sampling, max_new_tokens, min_new_tokens, run } = config;
+        if words.is_empty() {
+            return Err(Error::NoWords);
+        }
+        sampling.check()?;
+        let run = run.map(|folder| RunFolder::open(folder, judge).map(Arc::new)).transpose()?;
+        let rules = PlayRules { judge, prompts, sampling, max_new_tokens, min_new_tokens };
+        Ok(Self { words, max_turns, rules, run })
+    }
+
+    /// The routes of the page, for [`Server::bind_with`](spag_serve::Server::bind_with).
+    pub fn routes(self, services: Services) -> Routes {
+        let (run, site) = (self.run.clone(), Arc::new(Site { page: self, services: services.clone() }));
+        let mut routes = Routes::new();
+        for (path, handler) in assets::routes(&assets::PLAY) {
+            routes = routes.route(path, Access::Everybody, handler);
+        }
+        let of = |site: &Arc<Site>| site.clone();
+        let (settings, word, judge, turn) = (of(&site), of(&site), of(&site), site);
+        routes = routes
+            .route("/page/settings", Access::Key, get(async move || json_response(&settings.settings())))
+            .route("/page/word", Access::Key, get(async move || json_response(&word.word())))
+            .route("/page/judge", Access::Key, post(async move |request: Request| judge.judge(request).await))
+            .route("/page/turn", Access::Key, post(async move |request: Request| turn.turn(request).await));
+        runs::add_routes(routes, run, services)
+    }
+}
+
+pub(crate) fn json_response(body: &Value) -> Response {
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // Games and settings are of this moment.
+    let cache = (header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    ([kind, cache], body.to_string()).into_response()
+}
+
+/// The page on a server.
+struct Site {
+    page: Page,
+    services: Services,
+}
+
+impl Site {
+    fn settings(&self) -> Value {
+        let model = |model: &ModelHandle| json!({"name": model.name(), "max_new_tokens": self.page.rules.utterance_tokens(model)});
+        json!({
+            "models": self.services.models().iter().map(model).collect::<Vec<_>>(),
+            "max_turns": self.page.max_turns,
+            "judge": self.page.rules.judge,
+            "words": self.page.words.len(),
+            "run": self.page.run.as_ref().map(|run| run.name()),
+            "longest_utterance": crate::game::SAID_BY_PERSON,
+        })
+    }
+
+    /// A word, and the seed of a game.
+    fn word(&self) -> Value {
+        let mut rng = rand::rng();
+        let word = self.page.words.get(rng.random_range(0..self.page.words.len()));
+        json!({"target_word": word, "max_turns": self.page.max_turns, "seed": rng.random_range(0..=LARGEST_SEED)})
+    }
+
+    async fn judge(self: Arc<Self>, request: Request) -> Answered {
+        let judge = self.page.rules.judge;
+        let verdict = self.services.receive(request, move |body| Ok(Game::read(body)?.judge(judge)?.json()));
+        Ok(json_response(&json!({"verdict": verdict.await?})))
+    }
+
+    async fn turn(self: Arc<Self>, request: Request) -> Answered {
+        let site = self.clone();
+        let work = move |body: &[u8]| {
+            let game = Game::read(body)?;
+            if game.judge(site.page.rules.judge)?.is_over() {
+                return Err(ApiError::bad("The game is over; begin a new one"));
+            }
+            let role = game.episode.next_role();
+            let Some(name) = game.model(role) else {
+                let problem = format!("a person plays this seat; /page/turn is for models, of which {role} has none");
+                return Err(ApiError::field(format!("players.{role}"), problem));
+            };
+            let model = site.services.model(name)?;
+            let (turn, preview) = site.page.rules.request(&game, &model)?;
+            Ok((game, model, turn, preview))
+        };
+        let (game, model, turn, preview) = self.services.receive(request, work).await?;
+        let generation = self.services.generate(&model, turn)?;
+        Ok(stream(game, self.page.rules.judge, model, generation, preview))
+    }
+}

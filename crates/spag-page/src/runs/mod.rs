@@ -1,0 +1,285 @@
+//! The games and the report of a run folder.
+//!
+//! Files are listed and read when they are asked for, so that a run in progress can be watched. A request names a file as
+//! it is in the list; nothing else can be opened.
+
+mod files;
+mod index;
+mod report;
+mod routes;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use spag_game::{Episode, JudgeKind, Role};
+use spag_io::{abridge, read_text};
+use spag_selfplay::Ending;
+use spag_serve::ApiError;
+
+use crate::error::{Error, Result};
+use crate::game::Judged;
+use files::GameFile;
+use index::{Entry, GameIndex};
+use report::Tickets;
+
+pub(crate) use routes::{AnyQuery, add_routes, read as read_query};
+
+/// Bytes of the resolved settings of a run.
+const MAX_SETTINGS: u64 = 1 << 20;
+/// Games on a page.
+const PER_PAGE: usize = 25;
+/// Bytes of an utterance that are shown.
+const SHOWN: usize = 50_000;
+/// Bytes of an utterance in a list.
+const EXCERPT: usize = 160;
+
+/// A folder of `spag run`.
+pub(crate) struct RunFolder {
+    root: PathBuf,
+    judge: JudgeKind,
+    /// What was read of files that have not changed since.
+    indices: Mutex<HashMap<String, Arc<GameIndex>>>,
+    tickets: Tickets,
+}
+
+/// Which games are listed. Empty texts hold for every game.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ListQuery {
+    /// A file of the list.
+    file: String,
+    /// The name of an ending, or `failed`.
+    ending: String,
+    /// `attacker`, `defender` or `none`.
+    winner: String,
+    /// A part of the target word. Case does not matter.
+    word: String,
+    /// From 1.
+    page: Option<usize>,
+}
+
+/// One game.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GameQuery {
+    file: String,
+    /// Its 1-based line.
+    row: usize,
+}
+
+/// The report, for somebody with a ticket.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReportQuery {
+    ticket: String,
+}
+
+impl RunFolder {
+    /// Opens a folder. Games are judged as in its settings, or with `judge` if it has none.
+    ///
+    /// # Errors
+    /// It is not a folder, or has no file of games.
+    pub(crate) fn open(root: PathBuf, judge: JudgeKind) -> Result<Self> {
+        let wrong = |reason: String| Err(Error::Run { path: root.clone(), reason });
+        match files::list(&root) {
+            Err(error) => return wrong(error.to_string()),
+            Ok(files) if files.is_empty() => {
+                return wrong(
+                    "it has no games; name a folder of `spag run`, with STAGE/episodes.jsonl or eval/*.jsonl".into(),
+                );
+            }
+            Ok(_) => {}
+        }
+        let judge = settings_judge(&root).unwrap_or(judge);
+        Ok(Self::of_run(root, judge))
+    }
+
+    /// As [`RunFolder::open`], of a run that may not have begun.
+    pub(crate) fn of_run(root: PathBuf, judge: JudgeKind) -> Self {
+        Self { root, judge, indices: Mutex::default(), tickets: Tickets::default() }
+    }
+
+    /// The judge of the run.
+    pub(crate) fn judge(&self) -> JudgeKind {
+        settings_judge(&self.root).unwrap_or(self.judge)
+    }
+
+    /// The folder.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether there is a report.
+    pub(crate) fn has_report(&self) -> bool {
+        report::exists(&self.root)
+    }
+
+    /// The name of the folder.
+    pub(crate) fn name(&self) -> String {
+        let path = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    }
+
+    /// The files of games, and whether there is a report.
+    pub(crate) fn list(&self) -> std::result::Result<Value, ApiError> {
+        let files = files::list(&self.root).map_err(|error| self.gone(&error))?;
+        let file = |file: &GameFile| json!({"file": file.file, "group": file.group, "title": file.title});
+        Ok(json!({
+            "name": self.name(),
+            "judge": self.judge(),
+            "files": files.iter().map(file).collect::<Vec<_>>(),
+            "report": self.has_report(),
+        }))
+    }
+
+    /// A page of the games of a file that meet all conditions.
+    pub(crate) fn games(&self, query: &ListQuery) -> std::result::Result<Value, ApiError> {
+        let filter = Filter::read(query)?;
+        let (path, index) = self.index(&query.file)?;
+        let matching: Vec<&Entry> = index.games.iter().filter(|entry| filter.wants(entry)).collect();
+        let pages = matching.len().div_ceil(PER_PAGE).max(1);
+        let page = query.page.unwrap_or(1).clamp(1, pages);
+        let shown = matching.iter().skip((page - 1) * PER_PAGE).take(PER_PAGE);
+        let games = shown.map(|entry| Ok(row_json(entry, &index::read(&path, entry)?)));
+        let games = games.collect::<std::result::Result<Vec<_>, ApiError>>()?;
+        let endings = Ending::ALL.map(|ending| {
+            let count = index.games.iter().filter(|entry| entry.ending == Some(ending)).count();
+            json!({"ending": ending.name(), "winner": ending.winner(), "games": count})
+        });
+        Ok(json!({
+            "games": games,
+            "page": page,
+            "pages": pages,
+            "matching": matching.len(),
+            "total": index.games.len(),
+            "endings": endings,
+            "failed": index.games.iter().filter(|entry| entry.ending.is_none()).count(),
+            "unreadable": index.unreadable,
+            "unreadable_rows": index.reasons.iter().map(|(row, why)| json!({"row": row, "reason": why})).collect::<Vec<_>>(),
+            "cut_after": index.cut.then_some(index::MAX_GAMES),
+        }))
+    }
+
+    /// A whole game with its verdict.
+    pub(crate) fn game(&self, query: &GameQuery) -> std::result::Result<Value, ApiError> {
+        let (path, index) = self.index(&query.file)?;
+        let entry = index.games.iter().find(|entry| entry.row == query.row);
+        let entry = entry.ok_or_else(|| ApiError::not_found(format!("This file has no game in row {}", query.row)))?;
+        let episode = index::read(&path, entry)?;
+        let judged = Judged::of(&episode, self.judge()).map_err(|error| ApiError::bad(error.to_string()))?;
+        let mut body = row_json(entry, &episode);
+        body["history"] = history_json(&episode, SHOWN);
+        body["max_turns"] = episode.max_turns.into();
+        // A failed game has no outcome, though it is over.
+        body["verdict"] = if entry.ending.is_some() { judged.final_json() } else { Value::Null };
+        Ok(body)
+    }
+
+    /// A ticket for the report.
+    pub(crate) fn ticket(&self) -> Value {
+        json!({"ticket": self.tickets.issue()})
+    }
+
+    /// The report as a page of its own.
+    pub(crate) fn report(&self, query: &ReportQuery) -> std::result::Result<Response, ApiError> {
+        match self.tickets.holds(&query.ticket) {
+            true => report::answer(&self.root),
+            false => Err(ApiError::bad("The ticket has expired; open the report again")),
+        }
+    }
+
+    fn gone(&self, error: &std::io::Error) -> ApiError {
+        ApiError::server(format!("The run folder cannot be read: {}", spag_io::quote(&error.to_string())))
+    }
+
+    /// A file of the list, and the index of its games.
+    fn index(&self, name: &str) -> std::result::Result<(PathBuf, Arc<GameIndex>), ApiError> {
+        let files = files::list(&self.root).map_err(|error| self.gone(&error))?;
+        let Some(file) = files.into_iter().find(|file| file.file == name) else {
+            let problem = format!("this run has no games in {}", spag_io::quote(name));
+            return Err(ApiError::field("file", problem));
+        };
+        let path = self.root.join(&file.file);
+        let unreadable = |error: std::io::Error| {
+            ApiError::server(format!("{}: {}", spag_io::quote(name), spag_io::quote(&error.to_string())))
+        };
+        let version = index::version(&path).map_err(unreadable)?;
+        let known = || self.indices.lock().ok()?.get(name).filter(|index| index.version == version).cloned();
+        if let Some(index) = known() {
+            return Ok((path, index));
+        }
+        let index = Arc::new(GameIndex::build(&path, version, self.judge()).map_err(unreadable)?);
+        if let Ok(mut indices) = self.indices.lock() {
+            indices.insert(name.to_owned(), index.clone());
+        }
+        Ok((path, index))
+    }
+}
+
+/// The judge in the settings of a run, if they can be read.
+fn settings_judge(root: &Path) -> Option<JudgeKind> {
+    let settings: toml::Table = read_text(root.join("config.resolved.toml"), MAX_SETTINGS).ok()?.parse().ok()?;
+    settings.get("judge")?.as_str()?.parse().ok()
+}
+
+/// What a list shows of a game.
+fn row_json(entry: &Entry, episode: &Episode) -> Value {
+    let text = |key: &str| episode.extra.get(key).and_then(Value::as_str).map(|text| abridge(text, EXCERPT));
+    let last = episode.history.get(entry.length.saturating_sub(1)).map_or("", |said| said.content.as_str());
+    json!({
+        "row": entry.row,
+        "game": episode.extra.get("game").and_then(Value::as_u64),
+        "target_word": abridge(&episode.target_word, EXCERPT),
+        "players": text("players"),
+        "ending": entry.ending.map(Ending::name),
+        "winner": entry.ending.and_then(Ending::winner),
+        "length": entry.length,
+        "last": abridge(last, EXCERPT),
+        "failure": text("reason"),
+    })
+}
+
+/// The utterances of a game, each of about `limit` bytes at most.
+pub(crate) fn history_json(episode: &Episode, limit: usize) -> Value {
+    let said = |said: &spag_game::Utterance| json!({"role": said.role, "content": abridge(&said.content, limit)});
+    episode.history.iter().map(said).collect()
+}
+
+/// The conditions of a list.
+struct Filter {
+    ending: Option<Option<Ending>>,
+    winner: Option<Option<Role>>,
+    word: String,
+}
+
+impl Filter {
+    fn read(query: &ListQuery) -> std::result::Result<Self, ApiError> {
+        let names = || Ending::ALL.map(Ending::name).join(", ");
+        let ending = match query.ending.as_str() {
+            "" => None,
+            "failed" => Some(None),
+            name => match Ending::ALL.into_iter().find(|ending| ending.name() == name) {
+                Some(ending) => Some(Some(ending)),
+                None => return Err(ApiError::field("ending", format!("expected one of {}, failed", names()))),
+            },
+        };
+        let winner = match query.winner.as_str() {
+            "" => None,
+            "attacker" => Some(Some(Role::Attacker)),
+            "defender" => Some(Some(Role::Defender)),
+            "none" => Some(None),
+            _ => return Err(ApiError::field("winner", "expected attacker, defender or none")),
+        };
+        Ok(Self { ending, winner, word: query.word.trim().to_lowercase() })
+    }
+
+    fn wants(&self, entry: &Entry) -> bool {
+        self.ending.is_none_or(|ending| entry.ending == ending)
+            && self.winner.is_none_or(|winner| entry.ending.and_then(Ending::winner) == winner)
+            && (self.word.is_empty() || entry.word.contains(&self.word))
+    }
+}

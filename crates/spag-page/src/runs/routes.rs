@@ -1,0 +1,79 @@
+//! The routes of a run's games and of its report.
+
+use std::sync::Arc;
+
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
+use axum::routing::get;
+use serde_json::Value;
+use spag_serve::{Access, ApiError, Routes, Services};
+
+use super::{GameQuery, ListQuery, ReportQuery, RunFolder};
+use crate::page::{Answered, json_response};
+
+/// The parameters of a request, or why they cannot be read.
+pub(crate) type AnyQuery<T> = Result<Query<T>, QueryRejection>;
+
+/// The parameters of a request.
+///
+/// # Errors
+/// 400 with the cause.
+pub(crate) fn read<T>(query: AnyQuery<T>) -> Result<T, ApiError> {
+    query.map(|Query(query)| query).map_err(|error| ApiError::bad(spag_io::quote(&error.body_text())))
+}
+
+/// Adds the routes of a run folder. Without one, they answer that there is none.
+pub(crate) fn add_routes(routes: Routes, run: Option<Arc<RunFolder>>, services: Services) -> Routes {
+    let shown = Arc::new(Shown { run, services });
+    let of = |shown: &Arc<Shown>| shown.clone();
+    let (run, games, game, ticket, report) = (of(&shown), of(&shown), of(&shown), of(&shown), shown);
+    routes
+        .route("/page/run", Access::Key, get(async move || run.json(|run| run.list()).await))
+        .route(
+            "/page/run/games",
+            Access::Key,
+            get(async move |query: AnyQuery<ListQuery>| {
+                let query = read(query)?;
+                games.json(move |run| run.games(&query)).await
+            }),
+        )
+        .route(
+            "/page/run/game",
+            Access::Key,
+            get(async move |query: AnyQuery<GameQuery>| {
+                let query = read(query)?;
+                game.json(move |run| run.game(&query)).await
+            }),
+        )
+        .route("/page/run/ticket", Access::Key, get(async move || ticket.json(|run| Ok(run.ticket())).await))
+        // An element of the page cannot send a key: it has a ticket instead.
+        .route(
+            "/page/run/report",
+            Access::Everybody,
+            get(async move |query: AnyQuery<ReportQuery>| {
+                let query = read(query)?;
+                report.answer(move |run| run.report(&query)).await
+            }),
+        )
+}
+
+/// The run that a server shows.
+struct Shown {
+    run: Option<Arc<RunFolder>>,
+    services: Services,
+}
+
+impl Shown {
+    async fn answer(&self, work: impl FnOnce(&RunFolder) -> Answered + Send + 'static) -> Answered {
+        let run = self.run.clone();
+        let work = move || match &run {
+            Some(run) => work(run),
+            None => Err(ApiError::not_found("This server shows no run; start it with --run FOLDER")),
+        };
+        self.services.work(work).await
+    }
+
+    async fn json(&self, work: impl FnOnce(&RunFolder) -> Result<Value, ApiError> + Send + 'static) -> Answered {
+        self.answer(move |run| Ok(json_response(&work(run)?))).await
+    }
+}

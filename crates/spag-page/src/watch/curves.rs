@@ -1,0 +1,178 @@
+//! The curves of a stage's training: every number of its `metrics.jsonl`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+
+use super::follow::{Follower, Found, Line};
+
+/// Points of a curve, at most twice as many. Of a longer one, every second is kept, or every fourth and so on.
+const POINTS: usize = 250;
+/// Curves of a stage.
+const MOST: usize = 40;
+/// Bytes of a curve's name.
+const NAME: usize = 64;
+
+/// Numbers by step.
+#[derive(Debug, Default)]
+struct Curve {
+    points: Vec<(f64, f64)>,
+    /// The last point, which may not be among them.
+    last: Option<(f64, f64)>,
+    /// One of so many points is kept.
+    every: usize,
+    /// Points so far.
+    seen: usize,
+}
+
+impl Curve {
+    fn add(&mut self, step: f64, value: f64) {
+        self.every = self.every.max(1);
+        if self.seen.is_multiple_of(self.every) {
+            self.points.push((step, value));
+        }
+        self.seen += 1;
+        self.last = Some((step, value));
+        if self.points.len() >= 2 * POINTS {
+            let mut at = 0;
+            self.points.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            self.every *= 2;
+        }
+    }
+
+    fn json(&self) -> Vec<[f64; 2]> {
+        let mut points = self.points.clone();
+        points.extend(self.last.filter(|last| points.last() != Some(last)));
+        points.into_iter().map(|(step, value)| [step, value]).collect()
+    }
+}
+
+/// The curves of a stage.
+#[derive(Debug)]
+pub(super) struct Curves {
+    follower: Follower,
+    curves: BTreeMap<String, Curve>,
+    /// Changes with the curves.
+    version: u64,
+    /// The last line about training.
+    last: Map<String, Value>,
+    unreadable: usize,
+}
+
+impl Curves {
+    pub(super) fn new(metrics: PathBuf) -> Self {
+        Self { follower: Follower::new(metrics), curves: BTreeMap::new(), version: 0, last: Map::new(), unreadable: 0 }
+    }
+
+    /// Reads new lines.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn update(&mut self, deadline: Instant) -> io::Result<Found> {
+        let mut follower = std::mem::replace(&mut self.follower, Follower::new(PathBuf::new()));
+        let mut found = follower.read(deadline, |line| self.add(&line));
+        if matches!(found, Ok(Found::Restarted)) {
+            follower.restart();
+            *self = Self { version: self.version + 1, ..Self::new(PathBuf::new()) };
+            found = follower.read(deadline, |line| self.add(&line));
+        }
+        self.follower = follower;
+        found
+    }
+
+    fn add(&mut self, line: &Line<'_>) {
+        let row = match line {
+            Line::Whole(text, _) if text.trim_ascii().is_empty() => return,
+            Line::Whole(text, _) => serde_json::from_slice::<Map<String, Value>>(text).ok(),
+            Line::TooLong => None,
+        };
+        let step = |row: &Map<String, Value>| row.get("step").and_then(Value::as_f64);
+        let Some((step, row)) = row.and_then(|row| Some((step(&row)?, row))) else {
+            self.unreadable += 1;
+            return;
+        };
+        self.version += 1;
+        let numbers = row.iter().filter(|(name, _)| *name != "step" && name.len() <= NAME);
+        for (name, value) in numbers.filter_map(|(name, value)| Some((name, value.as_f64()?))) {
+            if self.curves.len() < MOST || self.curves.contains_key(name) {
+                self.curves.entry(name.clone()).or_default().add(step, value);
+            }
+        }
+        if row.contains_key("loss") {
+            self.last = row;
+        }
+    }
+
+    /// A number of the last line about training.
+    pub(super) fn last(&self, name: &str) -> Option<f64> {
+        self.last.get(name)?.as_f64()
+    }
+
+    /// What changes with the curves; `None` if there are none.
+    pub(super) fn version(&self) -> Option<u64> {
+        (!self.curves.is_empty()).then_some(self.version)
+    }
+
+    /// All curves by name, as lists of [step, value].
+    pub(super) fn json(&self) -> Value {
+        let curves: Map<String, Value> =
+            self.curves.iter().map(|(name, curve)| (name.clone(), json!(curve.json()))).collect();
+        json!({"version": self.version, "curves": curves, "unreadable": self.unreadable})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn update(curves: &mut Curves) -> Value {
+        curves.update(Instant::now() + Duration::from_secs(60)).unwrap();
+        curves.json()
+    }
+
+    #[test]
+    fn numbers_become_curves_and_other_lines_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let mut curves = Curves::new(path.clone());
+        assert_eq!((update(&mut curves)["curves"].clone(), curves.version()), (json!({}), None));
+        let lines = [
+            r#"{"step": 1, "loss": 2.5, "kl": null, "note": "<b>"}"#,
+            r#"{"step": 2, "loss": 2.0, "kl": 0.1}"#,
+            r#"{"step": 2, "eval_loss": 3.0}"#,
+            r#"{"loss": 1}"#,
+            "nonsense",
+            r#"{"step": 3, "lo"#,
+        ];
+        fs::write(&path, lines.join("\n")).unwrap();
+        let read = update(&mut curves);
+        let want = json!({"loss": [[1.0, 2.5], [2.0, 2.0]], "kl": [[2.0, 0.1]], "eval_loss": [[2.0, 3.0]]});
+        assert_eq!((&read["curves"], &read["unreadable"]), (&want, &json!(2)));
+        assert_eq!((curves.last("loss"), curves.last("kl"), curves.last("x")), (Some(2.0), Some(0.1), None));
+        // A resumed training writes the file anew, without the steps that it takes again.
+        let version = curves.version();
+        fs::write(folder.path().join("new"), "{\"step\": 1, \"loss\": 2.5}\n").unwrap();
+        fs::rename(folder.path().join("new"), &path).unwrap();
+        assert_eq!(update(&mut curves)["curves"], json!({"loss": [[1.0, 2.5]]}));
+        assert!(curves.version() > version);
+    }
+
+    #[test]
+    fn long_curves_keep_their_ends_and_a_bounded_number_of_points() {
+        let mut curve = Curve::default();
+        (0..100_001).for_each(|step| curve.add(f64::from(step), 1.0));
+        let points = curve.json();
+        assert!((POINTS..=2 * POINTS).contains(&points.len()), "{}", points.len());
+        assert_eq!((points[0][0], points[points.len() - 1][0]), (0.0, 100_000.0));
+        assert!(points.windows(2).all(|pair| pair[0][0] < pair[1][0]));
+    }
+}

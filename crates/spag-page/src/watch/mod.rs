@@ -1,0 +1,153 @@
+//! The page of `spag watch`: a run while it works, and after.
+//!
+//! It reads the files of the run folder and writes none, takes no lock, and needs no model. Files are read when a page asks,
+//! from where the last reading ended.
+
+mod curves;
+mod feed;
+mod follow;
+mod games;
+mod ranks;
+mod stages;
+mod view;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::routing::get;
+use serde::Deserialize;
+use spag_game::JudgeKind;
+use spag_serve::{Access, ApiError, Routes, Services};
+
+use crate::assets;
+use crate::error::{Error, Result};
+use crate::page::{Answered, json_response};
+use crate::runs::{self, AnyQuery, RunFolder, read_query};
+use view::View;
+
+/// A page that asked within this time is open.
+const OPEN: Duration = Duration::from_secs(5);
+
+/// The page of a run.
+#[derive(Clone)]
+pub struct WatchPage(Arc<Watched>);
+
+struct Watched {
+    run: Arc<RunFolder>,
+    view: Mutex<View>,
+    /// When a page got the state of the run.
+    answered: Mutex<Option<Instant>>,
+}
+
+/// The state of the run, with games from a number on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LiveQuery {
+    /// The epoch of the last answer.
+    epoch: Option<u64>,
+    /// The first game that the page does not have.
+    from: u64,
+}
+
+/// The curves of a stage.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CurvesQuery {
+    /// Its folder.
+    stage: String,
+}
+
+impl WatchPage {
+    /// The page of a run that has begun.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or is not one of `spag run`.
+    pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
+        let root = root.into();
+        let wrong = |reason: String| Err(Error::Run { path: root.clone(), reason });
+        match std::fs::read_dir(&root) {
+            Err(error) => return wrong(format!("{error}; name the run_dir of a run")),
+            Ok(mut entries) => {
+                if entries.next().is_some() && !root.join("config.resolved.toml").exists() {
+                    return wrong("it has no config.resolved.toml; name the run_dir of a run of `spag run`".into());
+                }
+            }
+        }
+        Ok(Self::of_run(root))
+    }
+
+    /// As [`WatchPage::open`], of a folder that may not exist yet.
+    pub fn of_run(root: impl Into<PathBuf>) -> Self {
+        // The judge of a run is in its settings. Without them there are no games.
+        let run = Arc::new(RunFolder::of_run(root.into(), JudgeKind::default()));
+        let view = Mutex::new(View::new(&run));
+        Self(Arc::new(Watched { run, view, answered: Mutex::new(None) }))
+    }
+
+    /// The routes of the page, for [`Server::bind_site`](spag_serve::Server::bind_site).
+    pub fn routes(&self, services: Services) -> Routes {
+        let mut routes = Routes::new();
+        for (path, handler) in assets::routes(&assets::WATCH) {
+            routes = routes.route(path, Access::Everybody, handler);
+        }
+        let (live, live_services) = (self.0.clone(), services.clone());
+        let (curves, curves_services) = (self.0.clone(), services.clone());
+        routes = routes
+            .route(
+                "/page/live",
+                Access::Key,
+                get(async move |query: AnyQuery<LiveQuery>| {
+                    let query = read_query(query)?;
+                    let watched = live.clone();
+                    live_services.work(move || watched.live(&query)).await
+                }),
+            )
+            .route(
+                "/page/live/curves",
+                Access::Key,
+                get(async move |query: AnyQuery<CurvesQuery>| {
+                    let query = read_query(query)?;
+                    let watched = curves.clone();
+                    curves_services.work(move || watched.curves(&query)).await
+                }),
+            );
+        runs::add_routes(routes, Some(self.0.run.clone()), services)
+    }
+
+    /// Waits until an open page has got the state as it is now, `most` at most. Without an open page, it returns at once.
+    pub fn wait_for_open_page(&self, most: Duration) {
+        let now = Instant::now();
+        let answered = || *lock(&self.0.answered);
+        if answered().is_none_or(|answered| now - answered > OPEN) {
+            return;
+        }
+        lock(&self.0.view).expire();
+        while answered().is_none_or(|answered| answered <= now) && now.elapsed() < most {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watched {
+    fn live(&self, query: &LiveQuery) -> Answered {
+        let began = Instant::now();
+        let mut view = lock(&self.view);
+        view.update(&self.run);
+        let body = view.json(&self.run, query.epoch, query.from);
+        drop(view);
+        *lock(&self.answered) = Some(began);
+        Ok(json_response(&body))
+    }
+
+    fn curves(&self, query: &CurvesQuery) -> Answered {
+        match lock(&self.view).curves(&query.stage) {
+            Some(body) => Ok(json_response(&body)),
+            None => Err(ApiError::field("stage", format!("this run has no stage {}", spag_io::quote(&query.stage)))),
+        }
+    }
+}

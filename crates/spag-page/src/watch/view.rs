@@ -1,0 +1,259 @@
+//! What is known of a run: read from its files when it is asked for, and only what is new in them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Value, json};
+use spag_io::quote;
+
+use super::curves::Curves;
+use super::follow::{Found, identity};
+use super::games::Games;
+use super::ranks::{Life, Ranks};
+use super::stages::{Done, Stage, stages};
+use crate::runs::RunFolder;
+
+/// Time between two readings of the files, however many pages ask.
+const PAUSE: Duration = Duration::from_millis(300);
+/// Time of one reading. A long file is read in several.
+const READING: Duration = Duration::from_millis(300);
+/// Problems that are shown.
+const MOST_PROBLEMS: usize = 5;
+
+/// Which run a folder holds: another one has other settings.
+type RunIdentity = ((u64, u64), Option<SystemTime>);
+
+/// A stage with what its files say.
+struct StageView {
+    stage: Stage,
+    done: Option<Done>,
+    has_begun: bool,
+}
+
+/// The state of a run as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunState {
+    /// There are no stages yet.
+    Waiting,
+    Running,
+    /// It works, but its first rank has written nothing for long.
+    Silent,
+    Finished,
+    /// A rule of the run stopped it.
+    Stopped,
+    Failed,
+    /// Its processes are gone.
+    Interrupted,
+    /// No process has said what it does: a run of an earlier version, or one that loads its first model.
+    Unknown,
+}
+
+impl RunState {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Silent => "silent",
+            Self::Finished => "finished",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What is known of a run.
+pub(super) struct View {
+    /// Changes if the folder gets another run.
+    epoch: u64,
+    run: Option<RunIdentity>,
+    read: Option<Instant>,
+    stages: Vec<StageView>,
+    ranks: Ranks,
+    games: Games,
+    /// By the folder of the stage.
+    curves: BTreeMap<String, Curves>,
+    is_behind: bool,
+    problems: Vec<String>,
+}
+
+impl View {
+    pub(super) fn new(folder: &RunFolder) -> Self {
+        Self {
+            epoch: 0,
+            run: None,
+            read: None,
+            stages: Vec::new(),
+            ranks: Ranks::default(),
+            games: Games::new(folder.judge()),
+            curves: BTreeMap::new(),
+            is_behind: false,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Lets the next request read the files again at once.
+    pub(super) fn expire(&mut self) {
+        self.read = None;
+    }
+
+    /// Reads what is new, unless it was read a moment ago.
+    pub(super) fn update(&mut self, folder: &RunFolder) {
+        if self.read.is_some_and(|read| read.elapsed() < PAUSE) {
+            return;
+        }
+        let root = folder.root();
+        self.problems.clear();
+        let subfolders = match subfolders(root) {
+            Ok(names) => names,
+            Err(error) => {
+                let what = "The run folder cannot be read. It may have been deleted or moved";
+                self.problems.push(format!("{what}: {} ({error})", quote(&root.display().to_string())));
+                return;
+            }
+        };
+        self.begin_anew_if_changed(folder);
+        self.stages = stages(root)
+            .into_iter()
+            .map(|stage| StageView { done: stage.done(root), has_begun: stage.has_begun(root), stage })
+            .collect();
+        self.ranks.update(root);
+        let deadline = Instant::now() + READING;
+        self.is_behind = false;
+        for StageView { stage, .. } in &self.stages {
+            let curves = self.curves.entry(stage.folder.clone());
+            match curves.or_insert_with(|| Curves::new(stage.metrics(root))).update(deadline) {
+                Ok(found) => self.is_behind |= found == Found::More,
+                Err(error) => self.problems.push(format!("{}/metrics.jsonl: {error}", stage.folder)),
+            }
+        }
+        let listed: Vec<&str> = self.stages.iter().map(|one| one.stage.folder.as_str()).collect();
+        let others = subfolders.iter().map(String::as_str).filter(|name| !listed.contains(name));
+        let folders = listed.iter().copied().chain(others);
+        self.is_behind |= self.games.update(root, folders, deadline, &mut self.problems);
+        self.problems.truncate(MOST_PROBLEMS);
+        self.read = Some(Instant::now());
+    }
+
+    /// Forgets everything if the folder holds another run than before.
+    fn begin_anew_if_changed(&mut self, folder: &RunFolder) {
+        let found = fs::metadata(folder.root().join("config.resolved.toml")).ok();
+        let run = found.map(|found| (identity(&found), found.modified().ok()));
+        if run != self.run {
+            self.epoch += 1;
+            self.run = run;
+            self.curves.clear();
+            self.games.forget(folder.judge());
+        }
+    }
+
+    fn state(&self, has_report: bool) -> RunState {
+        let all_done = || self.stages.iter().all(|one| one.done.is_some() || one.stage.name == "benchmarks");
+        if self.ranks.all().iter().any(|rank| rank.life == Life::Failed) {
+            return RunState::Failed;
+        }
+        match self.ranks.first().map(|rank| rank.life) {
+            Some(Life::Finished) => RunState::Finished,
+            Some(Life::Stopped) => RunState::Stopped,
+            Some(Life::Running) => RunState::Running,
+            Some(Life::Silent) => RunState::Silent,
+            Some(Life::Gone | Life::Failed) => RunState::Interrupted,
+            None if self.stages.is_empty() => RunState::Waiting,
+            None if has_report && all_done() => RunState::Finished,
+            None => RunState::Unknown,
+        }
+    }
+
+    /// Everything but curves, with games from number `from` on.
+    pub(super) fn json(&self, folder: &RunFolder, epoch: Option<u64>, from: u64) -> Value {
+        let has_report = folder.has_report();
+        let state = self.state(has_report);
+        let from = if epoch == Some(self.epoch) { from } else { 0 };
+        let first = self.ranks.first();
+        json!({
+            "epoch": self.epoch,
+            "name": folder.name(),
+            "folder": quote(&folder.root().display().to_string()),
+            "state": state.name(),
+            "stage": first.map(|rank| quote(&rank.status.stage)),
+            "report": has_report,
+            "is_behind": self.is_behind,
+            "problems": self.problems.iter().map(|problem| quote(problem)).collect::<Vec<_>>(),
+            "stages": self.stages_json(state),
+            "ranks": self.ranks.json(),
+            "sets": self.games.json(),
+            "games": self.games.newest(from),
+            "next_game": self.games.feed.next(),
+        })
+    }
+
+    fn stages_json(&self, state: RunState) -> Vec<Value> {
+        let is_working = matches!(state, RunState::Running | RunState::Silent);
+        let current =
+            self.ranks.first().and_then(|rank| self.stages.iter().position(|one| one.stage.name == rank.status.stage));
+        let stage_json = |(at, one): (usize, &StageView)| {
+            let name = match &one.done {
+                Some(_) => "done",
+                None if state == RunState::Finished => "done",
+                // Stages that measure go on after a stop, and are not finished by it.
+                None if state == RunState::Stopped => {
+                    if one.has_begun {
+                        "stopped"
+                    } else {
+                        "left out"
+                    }
+                }
+                None if current == Some(at) && is_working => "running",
+                None if current == Some(at) || (one.has_begun && !is_working) => "interrupted",
+                // A stage that leaves no `done.json` and is passed.
+                None if one.has_begun && current.is_some_and(|current| at < current) => "done",
+                None if one.has_begun => "running",
+                None => "waiting",
+            };
+            let curves = self.curves.get(&one.stage.folder);
+            let last = |number: &str| curves.and_then(|curves| curves.last(number));
+            let done = one.done.as_ref();
+            json!({
+                "name": quote(&one.stage.name),
+                "folder": one.stage.folder,
+                "parts": one.stage.parts,
+                "state": name,
+                "seconds": done.and_then(Done::total),
+                "seconds_by_part": done.map(|done| &done.seconds),
+                "counts": done.map(|done| &done.counts),
+                "resumed": done.is_some_and(|done| done.resumed),
+                "expected_seconds": self.expected_seconds(&one.stage),
+                "metrics": curves.and_then(Curves::version),
+                "tokens_per_second": last("tokens_per_second"),
+                "peak_memory_gib": last("peak_memory_gib"),
+            })
+        };
+        self.stages.iter().enumerate().map(stage_json).collect()
+    }
+
+    /// The seconds that the last finished stage of the same kind took.
+    fn expected_seconds(&self, stage: &Stage) -> Option<f64> {
+        let alike = self.stages.iter().rev().filter(|one| one.stage.kind() == stage.kind());
+        alike.filter_map(|one| one.done.as_ref()).find(|done| !done.resumed).and_then(Done::total)
+    }
+
+    /// The curves of the stage in a folder.
+    pub(super) fn curves(&self, folder: &str) -> Option<Value> {
+        self.curves.get(folder).map(Curves::json)
+    }
+}
+
+/// The names of folders in a folder, as far as they are text, sorted.
+///
+/// # Errors
+/// The folder cannot be read.
+fn subfolders(root: &Path) -> std::io::Result<Vec<String>> {
+    let entries = fs::read_dir(root)?.flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut names: Vec<String> = folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    Ok(names)
+}

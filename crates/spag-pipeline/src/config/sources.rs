@@ -1,0 +1,180 @@
+//! Where words, imitation samples and general texts come from.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use spag_selfplay::PlayerSpec;
+use spag_train::{TrainConfig, TrainMethod};
+
+use super::train::TrainSettings;
+
+/// `[words]`: the target words.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table: [words] with file = \"FILE\", holdout = SHARE")]
+pub struct WordSettings {
+    /// Target words or phrases, one a line; all words of the lexicon if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// Share of the words that are never played before the evaluation, 0 to below 1. They are drawn with the run's seed.
+    pub holdout: f64,
+}
+
+/// Where the samples of the imitation stage come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImitationSource {
+    /// Games of the scripted players of the small world, played now.
+    #[default]
+    Scripted,
+    /// A file of episodes, such as the paper's games of GPT-4.
+    Games,
+    /// A file of samples, such as the reference's `train_imitation_gpt4.json`.
+    Samples,
+    /// Games that a model behind an endpoint plays now against itself.
+    Endpoint,
+    /// None: the base model is an imitation model already.
+    None,
+}
+
+impl ImitationSource {
+    /// The name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scripted => "scripted",
+            Self::Games => "games",
+            Self::Samples => "samples",
+            Self::Endpoint => "endpoint",
+            Self::None => "none",
+        }
+    }
+
+    /// Whether the stage plays games.
+    pub fn plays(self) -> bool {
+        matches!(self, Self::Scripted | Self::Endpoint)
+    }
+}
+
+/// `[imitation]`: training on games of strong players.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ImitationSettings {
+    /// Where the samples come from.
+    pub source: ImitationSource,
+    /// The episodes or samples of the sources `games` and `samples`: a JSON list or JSONL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// Who plays both seats for the source `endpoint`, as on command lines: `openai:URL#MODEL`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub player: Option<String>,
+    /// Games that are played; words are cycled. One on each word if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub games: Option<usize>,
+    /// Temperature of the endpoint.
+    #[serde(skip_serializing_if = "is_default_temperature")]
+    pub temperature: f64,
+    /// Nucleus of the endpoint; its own default if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// Maximum tokens of the endpoint's utterances.
+    #[serde(skip_serializing_if = "is_default_length")]
+    pub max_new_tokens: usize,
+    /// Training of the base model, which is also the reference model. The seed is derived from the run's.
+    pub train: TrainSettings,
+}
+
+/// Temperature of an endpoint that plays games to imitate.
+const TEMPERATURE: f64 = 1.0;
+/// Tokens of its utterances, as in the reference.
+const NEW_TOKENS: usize = 256;
+
+fn is_default_temperature(value: &f64) -> bool {
+    *value == TEMPERATURE
+}
+
+fn is_default_length(value: &usize) -> bool {
+    *value == NEW_TOKENS
+}
+
+impl Default for ImitationSettings {
+    fn default() -> Self {
+        let train = TrainConfig { method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default() };
+        Self {
+            source: ImitationSource::default(),
+            file: None,
+            player: None,
+            games: None,
+            temperature: TEMPERATURE,
+            top_p: None,
+            max_new_tokens: NEW_TOKENS,
+            train: TrainSettings::new(train),
+        }
+    }
+}
+
+impl ImitationSettings {
+    /// Checks that the source has what it reads.
+    ///
+    /// # Errors
+    /// The setting and what is wrong with it.
+    pub(super) fn check_source(&self) -> Result<(), (&'static str, String)> {
+        let source = self.source.name();
+        let reads_file = matches!(self.source, ImitationSource::Games | ImitationSource::Samples);
+        match (&self.file, &self.player) {
+            (None, _) if reads_file => Err(("imitation.file", format!("the source \"{source}\" needs a file"))),
+            (Some(_), _) if !reads_file => Err(("imitation.file", format!("the source \"{source}\" reads no file"))),
+            (_, None) if self.source == ImitationSource::Endpoint => {
+                Err(("imitation.player", "the source \"endpoint\" needs a player, openai:URL#MODEL".to_owned()))
+            }
+            (_, Some(player)) => check_endpoint("imitation.player", player),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks that a player is an endpoint.
+///
+/// # Errors
+/// The setting and what is wrong with it.
+pub(super) fn check_endpoint(setting: &'static str, player: &str) -> Result<(), (&'static str, String)> {
+    match player.parse() {
+        Ok(PlayerSpec::Endpoint(_)) => Ok(()),
+        Ok(PlayerSpec::Model(_)) => Err((setting, "expected an endpoint, openai:URL#MODEL, not a folder".to_owned())),
+        Err(error) => Err((setting, error.to_string())),
+    }
+}
+
+/// `[sft]`: general questions and answers among the samples, against forgetting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SftSettings {
+    /// Rows with `prompt` and `target`, or Alpaca rows (`instruction`, `input`, `output`): a JSON list or JSONL. Texts of the
+    /// small world if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// How many of them there are among the samples.
+    pub share: SftShare,
+}
+
+/// How many SFT samples are added to the samples of games.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a number of SFT samples per game sample, or \"whole\"")]
+pub enum SftShare {
+    /// SFT samples per game sample; 0.25 makes a fifth of all samples SFT.
+    PerSample(f64),
+    /// The whole file, as in the reference.
+    All(Whole),
+}
+
+/// The text `whole`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Whole {
+    /// All rows of a file.
+    #[serde(rename = "whole")]
+    File,
+}
+
+impl Default for SftSettings {
+    fn default() -> Self {
+        Self { file: None, share: SftShare::PerSample(0.25) }
+    }
+}

@@ -1,0 +1,83 @@
+//! Players behind endpoints: those that are imitated, and servers of the current model that play its games.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use spag_game::Role;
+use spag_io::{Progress, quote};
+use spag_model::Sampling;
+use spag_selfplay::{
+    AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointSpec, EndpointStats, PlayerPair, PlayerSpec,
+};
+
+use super::context::RunContext;
+use super::models::Model;
+use crate::error::{Error, Result};
+
+/// What stands for the name of the current model in `self_play.player`.
+const STAGE: &str = "{stage}";
+
+/// The endpoint of a setting, as on command lines.
+pub(super) fn parse_endpoint(setting: &'static str, text: &str) -> Result<EndpointSpec> {
+    match text.parse()? {
+        PlayerSpec::Endpoint(endpoint) => Ok(endpoint),
+        PlayerSpec::Model(_) => {
+            Err(Error::BadSetting { setting, message: "expected an endpoint, openai:URL#MODEL".to_owned() })
+        }
+    }
+}
+
+/// Opens an endpoint. The key is of the environment.
+pub(super) fn open_endpoint(endpoint: EndpointSpec, config: EndpointConfig) -> Result<AnyPlayer> {
+    let keys = EndpointKeys::from_env([&PlayerSpec::Endpoint(endpoint.clone())])?;
+    let config = EndpointConfig { key: keys.of(&endpoint), ..config };
+    Ok(AnyPlayer::Endpoint(Box::new(EndpointPlayer::new(endpoint, config)?)))
+}
+
+/// Servers of the current model as its player, after the command of `self_play.prepare`, which may start or reload them.
+pub(super) fn served(
+    run: RunContext<'_>,
+    text: &str,
+    current: Model,
+    progress: &mut dyn Progress,
+) -> Result<AnyPlayer> {
+    let settings = &run.config.self_play;
+    run.ranks.on_rank_0(|| match settings.prepare.split_first() {
+        Some((program, arguments)) => {
+            progress.message(&format!("{}: {}", current.stage(), quote(&settings.prepare.join(" "))));
+            prepare(run, program, arguments, current)
+        }
+        None => Ok(()),
+    })?;
+    let (temperature, top_p) = match settings.sampling() {
+        Sampling::Greedy => (0.0, None),
+        Sampling::Random { temperature, top_p, .. } => (temperature, top_p),
+    };
+    let default = EndpointConfig::default();
+    let config = EndpointConfig {
+        max_tokens: settings.max_new_tokens,
+        temperature,
+        top_p,
+        in_flight: settings.requests_in_flight.unwrap_or(default.in_flight),
+        requests_per_minute: settings.requests_per_minute,
+        timeout: settings.request_timeout.map_or(default.timeout, Duration::from_secs_f64),
+        ..default
+    };
+    open_endpoint(parse_endpoint("self_play.player", &text.replace(STAGE, &current.stage()))?, config)
+}
+
+/// Runs the command with the model's name and folder in its environment.
+fn prepare(run: RunContext<'_>, program: &str, arguments: &[String], current: Model) -> Result<()> {
+    let mut command = Command::new(program);
+    command.args(arguments).env("SPAG_MODEL_NAME", current.stage()).env("SPAG_MODEL_DIR", current.folder(run.config));
+    // Standard output has the report.
+    let failed = |problem: String| Error::Prepare { program: program.to_owned(), problem };
+    let status =
+        command.stdin(Stdio::null()).stdout(Stdio::null()).status().map_err(|error| failed(error.to_string()))?;
+    if status.success() { Ok(()) } else { Err(failed(status.to_string())) }
+}
+
+/// Requests and tokens of endpoints since they were opened.
+pub(super) fn cost(players: &PlayerPair) -> EndpointStats {
+    players.player(Role::Attacker).requests().unwrap_or_default()
+}

@@ -1,0 +1,195 @@
+//! A run before anything starts: its stages, games, samples, steps and files.
+
+use std::path::PathBuf;
+
+use spag_game::read_episodes;
+use spag_io::{Silent, folder_size, free_disk};
+use spag_model::{Layout, ModelConfig};
+use spag_rewards::{AlpacaTemplate, read_samples, read_sft_samples};
+use spag_train::{IntervalStrategy, TrainConfig};
+
+use super::context::RunInputs;
+use super::models::{self, Model};
+use super::pairings::pairings;
+use super::stage::{Kind, Stage};
+use super::stages;
+use crate::config::{ImitationSource, RunConfig, SftShare, TrainSettings};
+use crate::error::{Error, Result};
+
+/// Samples of a game on average: an assumption. GPT-4's games and the first round of a run with LLaMA-2-7B have about as many.
+pub const SAMPLES_PER_GAME: usize = 2;
+/// Bytes of a game in files: an assumption.
+const GAME_BYTES: u64 = 2 << 10;
+/// Bytes of a sample in files: an assumption.
+const SAMPLE_BYTES: u64 = 4 << 10;
+/// Bytes of AdamW's two moments per parameter in a checkpoint.
+const MOMENT_BYTES: u64 = 8;
+/// Bytes of a master weight per parameter in a checkpoint, beside weights of 16 bits.
+const MASTER_BYTES: u64 = 4;
+
+/// What a run will do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunPlan {
+    /// Target words of the training games.
+    pub words: usize,
+    /// Target words that are held out.
+    pub held_out: usize,
+    /// The stages in order.
+    pub stages: Vec<PlannedStage>,
+    /// The files that it writes.
+    pub disk: DiskPlan,
+}
+
+/// A stage that a run will have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedStage {
+    /// The name, which is also that of its folder in the run folder.
+    pub name: String,
+    /// What it does in order: play, credit, train, score.
+    pub parts: Vec<&'static str>,
+    /// Files and folders that it reads.
+    pub inputs: Vec<PathBuf>,
+    /// Files and folders that it makes.
+    pub outputs: Vec<PathBuf>,
+    /// Games that it plays.
+    pub games: usize,
+    /// Its training.
+    pub training: Option<PlannedTraining>,
+}
+
+/// A training that a run will have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedTraining {
+    /// Samples: those of a file are counted, those of games are [`SAMPLES_PER_GAME`] for each.
+    pub samples: usize,
+    /// Optimizer steps for them.
+    pub steps: usize,
+    /// Its settings.
+    pub settings: TrainSettings,
+}
+
+/// Bytes that a run writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskPlan {
+    /// Finished models.
+    pub models: u64,
+    /// Checkpoints that are kept, and one that is being written.
+    pub checkpoints: u64,
+    /// Games, samples and ℓ_ref.
+    pub texts: u64,
+}
+
+impl DiskPlan {
+    /// All files.
+    pub fn total(&self) -> u64 {
+        self.models.saturating_add(self.checkpoints).saturating_add(self.texts)
+    }
+}
+
+/// Plans a run on `ranks` ranks. Reads the words and counts the rows of samples, games and texts; loads no model.
+///
+/// # Errors
+/// Inputs that cannot be read.
+pub fn plan_run(config: &RunConfig, ranks: usize) -> Result<RunPlan> {
+    let inputs = RunInputs::load(config, &mut Silent)?;
+    let model = ModelConfig::from_file(config.base_model.join("config.json"))?;
+    let parameters = Layout::new(&model.architecture).len() as u64;
+    let words = inputs.words.training.len();
+    let sft_rows = match &config.sft.file {
+        Some(file) => read_sft_samples(file, &AlpacaTemplate::default())?.len(),
+        None => 0,
+    };
+    let mut disk = DiskPlan::default();
+    let mut planned = Vec::new();
+    for stage in stages::list(config) {
+        let (games, training) = match stage.kind {
+            Kind::Makes(Model::Base) => (0, None),
+            Kind::Makes(Model::Im) => imitation(config, words, ranks)?,
+            Kind::Makes(Model::Spag(_)) => {
+                let games = config.self_play.games.unwrap_or(words);
+                let samples = games.saturating_mul(SAMPLES_PER_GAME);
+                let sft = match config.sft.share {
+                    SftShare::PerSample(share) => (share * samples as f64).round() as usize,
+                    SftShare::All(_) => sft_rows,
+                };
+                (games, Some(training(&config.train, samples.saturating_add(sft), ranks)))
+            }
+            Kind::Measures => {
+                let made: Vec<Model> = models::all(config).collect();
+                (pairings(config, &made).into_iter().map(|(_, games)| games).sum(), None)
+            }
+            Kind::KeepsRecords => (0, None),
+        };
+        disk.texts += games as u64 * GAME_BYTES;
+        if let Some(training) = &training {
+            let written = Written::by(training, parameters);
+            disk.models += written.model;
+            disk.checkpoints += written.kept;
+            disk.texts += training.samples as u64 * (SAMPLE_BYTES + 4 * training.settings.max_length as u64);
+        }
+        let Stage { name, parts, inputs, outputs, .. } = stage;
+        planned.push(PlannedStage { name, parts, inputs, outputs, games, training });
+    }
+    let next = planned.iter().filter_map(|stage| stage.training.as_ref()).map(|t| Written::by(t, parameters).next);
+    disk.checkpoints += next.max().unwrap_or(0);
+    Ok(RunPlan { words, held_out: inputs.words.held_out.len(), stages: planned, disk })
+}
+
+/// The games and the training of the imitation stage.
+fn imitation(config: &RunConfig, words: usize, ranks: usize) -> Result<(usize, Option<PlannedTraining>)> {
+    let settings = &config.imitation;
+    let (played, samples) = match (settings.source, &settings.file) {
+        (ImitationSource::Samples, Some(file)) => (0, read_samples(file)?.len()),
+        (ImitationSource::Games, Some(file)) => (0, read_episodes(file)?.len().saturating_mul(SAMPLES_PER_GAME)),
+        _ => {
+            let games = settings.games.unwrap_or(words);
+            (games, games.saturating_mul(SAMPLES_PER_GAME))
+        }
+    };
+    Ok((played, Some(training(&settings.train, samples, ranks))))
+}
+
+fn training(settings: &TrainSettings, samples: usize, ranks: usize) -> PlannedTraining {
+    let TrainConfig { per_device_train_batch_size, gradient_accumulation_steps, num_train_epochs, max_steps, .. } =
+        settings.config;
+    let batch = per_device_train_batch_size.saturating_mul(gradient_accumulation_steps).saturating_mul(ranks).max(1);
+    let steps = max_steps.unwrap_or_else(|| (samples.div_ceil(batch) as f64 * num_train_epochs).ceil() as usize);
+    PlannedTraining { samples, steps, settings: settings.clone() }
+}
+
+/// Bytes that a training writes.
+struct Written {
+    model: u64,
+    /// Checkpoints that are kept.
+    kept: u64,
+    /// A checkpoint beside those that are kept, while it is written.
+    next: u64,
+}
+
+impl Written {
+    fn by(training: &PlannedTraining, parameters: u64) -> Self {
+        let config = &training.settings.config;
+        let model = parameters * config.dtype().bytes() as u64;
+        let master = if config.bf16 { MASTER_BYTES } else { 0 };
+        let checkpoint = model + parameters * (MOMENT_BYTES + master);
+        let count = match config.save_strategy {
+            IntervalStrategy::No => 0,
+            IntervalStrategy::Epoch => config.num_train_epochs.ceil() as u64,
+            IntervalStrategy::Steps => (training.steps / config.save_steps.max(1)) as u64,
+        };
+        let kept = config.save_total_limit.map_or(count, |limit| count.min(limit as u64));
+        Self { model, kept: kept * checkpoint, next: if kept < count { checkpoint } else { 0 } }
+    }
+}
+
+/// Checks that the files of a run fit on its disk beside what the run folder has.
+///
+/// # Errors
+/// [`Error::TooLittleDisk`], or inputs that cannot be read.
+pub(super) fn check_disk(config: &RunConfig, ranks: usize) -> Result<()> {
+    let needed = plan_run(config, ranks)?.disk.total().saturating_sub(folder_size(&config.run_dir));
+    match free_disk(&config.run_dir) {
+        Some(free) if free < needed => Err(Error::TooLittleDisk { path: config.run_dir.clone(), needed, free }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,76 @@
+//! Statistics of the rounds of training, from their files.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use spag_game::{EpisodeReader, JudgeKind, Role};
+use spag_io::RowReader;
+use spag_selfplay::{Ending, GameStats, Rate};
+
+use super::folder::StageFolder;
+use crate::error::Result;
+use crate::report::{LossPoint, RoundGames, RoundTraining};
+
+/// The games of a stage; `None` without a file of games.
+pub(super) fn round_games(stage: &StageFolder, judge: JudgeKind) -> Result<Option<RoundGames>> {
+    let path = stage.episodes();
+    if !path.exists() {
+        return Ok(None);
+    }
+    let mut stats = GameStats::new(judge);
+    for row in EpisodeReader::open(&path)? {
+        stats.add(&row?.1)?;
+    }
+    let counts = *stats.counts();
+    let (attacker, defender, both) = (stats.speech(Role::Attacker), stats.speech(Role::Defender), stats.all_speech());
+    let utterances = usize::try_from(both.utterances).unwrap_or(usize::MAX);
+    let of_utterances = |count: u64| Rate::new(usize::try_from(count).unwrap_or(usize::MAX), utterances);
+    Ok(Some(RoundGames {
+        games: counts.games(),
+        attacker_wins: counts.win_rate(Role::Attacker),
+        defender_wins: counts.win_rate(Role::Defender),
+        ties: counts.ending_rate(Ending::Tie),
+        early_guesses: counts.early_guess_rate(),
+        empty_utterances: of_utterances(both.empty),
+        repeated_utterances: of_utterances(both.repeated),
+        attacker_words: attacker.mean_words,
+        defender_words: defender.mean_words,
+        distinct_1: both.distinct_1,
+        distinct_2: both.distinct_2,
+    }))
+}
+
+/// A line of `metrics.jsonl`. Numbers that are not finite are written as null.
+#[derive(Deserialize)]
+struct Line {
+    step: u64,
+    loss: Option<f64>,
+    kl: Option<f64>,
+    importance_ratio_mean: Option<f64>,
+    importance_ratio_max: Option<f64>,
+    clipped_fraction: Option<f64>,
+    grad_norm: Option<f64>,
+}
+
+/// The training of a stage and its losses by step.
+pub(super) fn round_training(metrics: &Path) -> Result<(RoundTraining, Vec<LossPoint>)> {
+    let lines: Vec<Line> = RowReader::<Line>::open(metrics)?.map(|row| Ok(row?.1)).collect::<Result<_>>()?;
+    let end = &lines[lines.len() - lines.len().div_ceil(4)..];
+    let largest = |of: fn(&Line) -> Option<f64>| lines.iter().filter_map(of).reduce(f64::max);
+    let training = RoundTraining {
+        steps: lines.last().map_or(0, |line| line.step),
+        loss: mean(end, |line| line.loss),
+        kl: mean(end, |line| line.kl),
+        importance_ratio_mean: mean(&lines, |line| line.importance_ratio_mean),
+        importance_ratio_max: largest(|line| line.importance_ratio_max),
+        clipped_fraction: mean(&lines, |line| line.clipped_fraction),
+        grad_norm_max: largest(|line| line.grad_norm),
+    };
+    let points = lines.iter().filter_map(|line| Some(LossPoint { step: line.step, loss: line.loss? }));
+    Ok((training, points.collect()))
+}
+
+fn mean(lines: &[Line], of: impl Fn(&Line) -> Option<f64>) -> Option<f64> {
+    let values: Vec<f64> = lines.iter().filter_map(of).collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}

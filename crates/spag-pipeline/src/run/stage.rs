@@ -1,0 +1,64 @@
+//! A stage of a run: what it reads, what it makes, and how.
+
+use std::path::PathBuf;
+
+use spag_io::Progress;
+
+use super::context::RunContext;
+use super::folder::{StageDone, StageFolder};
+use super::models::Model;
+use crate::error::{Error, Result};
+
+/// A stage of a run. Its files are in the folder of its name.
+pub(super) struct Stage {
+    /// The name, which is also that of its folder.
+    pub(super) name: String,
+    /// What it does in order, in the words of the report's table of seconds.
+    pub(super) parts: Vec<&'static str>,
+    /// Files and folders that it reads. They are there before it runs: given by the user, or made by an earlier stage.
+    pub(super) inputs: Vec<PathBuf>,
+    /// Files and folders that it makes for later stages and for people.
+    pub(super) outputs: Vec<PathBuf>,
+    /// When it runs, and what later stages may expect of it.
+    pub(super) kind: Kind,
+    /// Makes the outputs. Called on all ranks; resumes what an earlier call has left.
+    pub(super) run: RunStage,
+}
+
+/// The work of a stage.
+pub(super) type RunStage = Box<dyn Fn(RunContext<'_>, &StageFolder, &mut dyn Progress) -> Result<StageDone>>;
+
+/// When a stage runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It makes this model. Runs once; not after the run was stopped.
+    Makes(Model),
+    /// It measures the models that there are, after a stop too. Runs once for all models.
+    Measures,
+    /// As `Measures`, but its own records tell what is missing, so that it is called by every run.
+    KeepsRecords,
+}
+
+impl Stage {
+    /// A stage that makes a model and reads nothing so far.
+    pub(super) fn making(model: Model, run: RunStage) -> Self {
+        let name = model.stage();
+        Self { name, parts: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), kind: Kind::Makes(model), run }
+    }
+
+    /// Checks that the inputs are there.
+    ///
+    /// # Errors
+    /// [`Error::MissingStageInput`].
+    pub(super) fn check_inputs(&self) -> Result<()> {
+        match self.inputs.iter().find(|path| !path.exists()) {
+            Some(path) => Err(Error::MissingStageInput { stage: self.name.clone(), path: path.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// A stage that measures models.
+    pub(super) fn measuring(name: &str, kind: Kind, run: RunStage) -> Self {
+        Self { name: name.to_owned(), parts: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), kind, run }
+    }
+}

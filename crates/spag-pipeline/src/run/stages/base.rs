@@ -1,0 +1,29 @@
+//! Checks that the base model can be loaded, and writes a note of its path. The model is not copied.
+
+use spag_io::write_atomically;
+
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::run::context::RunContext;
+use crate::run::folder::{StageDone, StageFolder};
+use crate::run::models::Model;
+use crate::run::stage::Stage;
+
+/// The note of the model's path.
+const NOTE: &str = "where.txt";
+
+pub(super) fn stage(config: &RunConfig) -> Stage {
+    let stage = Stage::making(Model::Base, Box::new(|run, stage, _| base(run, stage)));
+    let note = config.run_dir.join(&stage.name).join(NOTE);
+    Stage { inputs: vec![config.base_model.clone()], outputs: vec![note], ..stage }
+}
+
+fn base(run: RunContext<'_>, stage: &StageFolder) -> Result<StageDone> {
+    let model = &run.config.base_model;
+    run.ranks.on_rank_0(|| {
+        run.load(model)?;
+        let note = format!("The base model of this run is {}; inputs.json has its fingerprint.\n", model.display());
+        Ok(write_atomically(stage.file(NOTE), note)?)
+    })?;
+    Ok(StageDone::default())
+}

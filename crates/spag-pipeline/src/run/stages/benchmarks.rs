@@ -1,0 +1,80 @@
+//! Benchmarks of the base model, the imitation model and the model of each epoch.
+
+use std::path::{Path, PathBuf};
+
+use spag_eval::{AskSettings, Evaluation, ModelScores, load_tasks};
+use spag_io::{Progress, write_json_atomically};
+use spag_model::{DtypeChoice, Engine, EngineConfig, MemoryBudget, ModelConfig, WeightDtype};
+
+use crate::config::{BenchmarkSettings, ImitationSource, RunConfig};
+use crate::error::Result;
+use crate::run::context::{RunContext, StageProgress};
+use crate::run::folder::{StageDone, StageFolder};
+use crate::run::models::{self, Model};
+use crate::run::stage::{Kind, Stage};
+
+/// The name of the stage.
+pub(in crate::run) const FOLDER: &str = "benchmarks";
+/// The scores of all models, for the report.
+pub(in crate::run) const SCORES: &str = "scores.json";
+
+pub(super) fn stage(config: &RunConfig, settings: &BenchmarkSettings) -> Stage {
+    let stage = Stage::measuring(FOLDER, Kind::KeepsRecords, Box::new(benchmarks));
+    let mut inputs: Vec<PathBuf> =
+        scored(config, &models::all(config).collect::<Vec<_>>()).into_iter().map(|(_, folder)| folder).collect();
+    inputs.extend((settings.tasks != Path::new("tiny")).then(|| settings.tasks.clone()));
+    Stage { inputs, outputs: vec![config.run_dir.join(FOLDER)], parts: vec!["score"], ..stage }
+}
+
+/// Scores all models on rank 0. Answers of an earlier call are kept.
+fn benchmarks(run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
+    if let Some(settings) = &run.config.benchmarks {
+        run.ranks.on_rank_0(|| {
+            let scores = evaluate_models(run, settings, progress)?;
+            Ok(write_json_atomically(stage.file(SCORES), &scores)?)
+        })?;
+    }
+    Ok(StageDone::default())
+}
+
+fn evaluate_models(
+    run: RunContext<'_>,
+    settings: &BenchmarkSettings,
+    progress: &mut dyn Progress,
+) -> Result<Vec<ModelScores>> {
+    let tasks = load_tasks(&settings.tasks, settings.data_dir.as_deref(), settings.limit)?;
+    let evaluation = Evaluation::open(&run.config.run_dir.join(FOLDER), tasks)?;
+    let mut progress = StageProgress { stage: FOLDER, inner: progress };
+    let mut scores = Vec::new();
+    for (name, model) in scored(run.config, run.made) {
+        let mut open = evaluation.model(&name, &model, &ask_settings(run, &model)?)?;
+        if open.missing() > 0 {
+            let checkpoint = run.load(&model)?;
+            let memory = MemoryBudget::for_model(&checkpoint.model)?;
+            let config = checkpoint.model.config();
+            let running = EngineConfig::max_running_that_fit(config, open.max_length(), memory);
+            let engine = EngineConfig::with_max_length(config, running, open.max_length(), memory);
+            open.ask(&mut Engine::from_checkpoint(checkpoint, engine)?, &mut progress)?;
+        }
+        scores.push(open.finish()?.scores);
+    }
+    Ok(scores)
+}
+
+/// The models with their names, in the order of training. A base model that is an imitation model is one of them.
+fn scored(config: &RunConfig, made: &[Model]) -> Vec<(String, PathBuf)> {
+    let twice = config.imitation.source == ImitationSource::None;
+    let models = made.iter().filter(|model| !(twice && **model == Model::Im));
+    models.map(|model| (model.name(), model.folder(config))).collect()
+}
+
+fn ask_settings(run: RunContext<'_>, model: &Path) -> Result<AskSettings> {
+    let device = run.config.device.open(run.ranks.env.local_rank)?.device().clone();
+    let dtype = if device.is_cpu() {
+        WeightDtype::F32
+    } else {
+        DtypeChoice::Auto.resolve(&ModelConfig::from_file(model.join("config.json"))?, &device)
+    };
+    let kind = if device.is_cpu() { "cpu" } else { "gpu" };
+    Ok(AskSettings { arithmetic: format!("{dtype} on {kind}"), ..AskSettings::default() })
+}

@@ -1,0 +1,67 @@
+//! Evaluation: the trained models against the imitation model and each other, on words of the training and others.
+
+use std::fs;
+
+use spag_io::Progress;
+use spag_selfplay::PlayerPair;
+
+use crate::config::RunConfig;
+use crate::error::{Error, Result};
+use crate::run::context::{RunContext, StageProgress};
+use crate::run::folder::{StageDone, StageFolder};
+use crate::run::games::GameSet;
+use crate::run::models::{self, Model};
+use crate::run::pairings::{WordSet, pairings};
+use crate::run::stage::{Kind, Stage};
+use crate::seeds::stage_seed;
+
+/// The name of the stage.
+pub(in crate::run) const EVALUATION: &str = "eval";
+
+pub(super) fn stage(config: &RunConfig) -> Stage {
+    let stage = Stage::measuring(EVALUATION, Kind::Measures, Box::new(evaluate));
+    let folder = StageFolder::new(config.run_dir.join(EVALUATION), EVALUATION);
+    let made: Vec<Model> = models::all(config).collect();
+    let pairings = pairings(config, &made);
+    let mut inputs: Vec<_> = made
+        .iter()
+        .filter(|model| pairings.iter().any(|(pairing, _)| [pairing.attacker, pairing.defender].contains(model)))
+        .map(|model| model.folder(config))
+        .collect();
+    inputs.dedup();
+    let outputs = pairings.into_iter().map(|(pairing, _)| pairing.file(&folder)).collect();
+    Stage { inputs, outputs, parts: vec!["play"], ..stage }
+}
+
+/// Plays the missing games of every pairing.
+fn evaluate(run: RunContext<'_>, eval: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
+    let mut done = StageDone::default();
+    let mut total = 0;
+    for (pairing, count) in pairings(run.config, run.made) {
+        let name = pairing.name();
+        let seed = stage_seed(run.config.evaluation.seed, &name);
+        done.note_seed(&name, seed);
+        let folder = pairing.words.folder(eval);
+        run.ranks.on_rank_0(|| fs::create_dir_all(&folder).map_err(Error::io("create it", &folder)))?;
+        let (words, held_out) = match pairing.words {
+            WordSet::Trained => (&run.inputs.words.training, ""),
+            WordSet::HeldOut => (&run.inputs.words.held_out, ", words held out"),
+        };
+        let set = GameSet { path: pairing.file(eval), words, count, seed, players: name };
+        set.complete(run, &mut done, |games| {
+            let stage = format!("eval: {} – {}{held_out}", pairing.attacker.name(), pairing.defender.name());
+            let mut progress = StageProgress { stage: &stage, inner: &mut *progress };
+            let player = |model: Model| run.player(model, run.config.evaluation.sampling());
+            let attacker = player(pairing.attacker)?;
+            let mut players = if pairing.attacker == pairing.defender {
+                PlayerPair::self_play(attacker)
+            } else {
+                PlayerPair::versus(attacker, player(pairing.defender)?)
+            };
+            games.play_pair(&mut players, &mut progress)
+        })?;
+        total += count;
+    }
+    done.note_count("games", total);
+    Ok(done)
+}

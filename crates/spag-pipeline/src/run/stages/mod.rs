@@ -1,0 +1,41 @@
+//! The stages of the loop, a file each. A new stage is a file here and a line in [`list`].
+
+mod base;
+mod benchmarks;
+mod evaluation;
+mod imitation;
+mod self_play;
+
+use super::context::RunContext;
+use super::folder::{StageDone, StageFolder};
+use super::games::GameSet;
+use super::stage::Stage;
+use crate::config::{ImitationSource, RunConfig};
+
+pub(super) use benchmarks::{FOLDER as BENCHMARKS, SCORES};
+pub(super) use evaluation::EVALUATION;
+
+/// The stages of a run in order: base → im → spag-1 … spag-k → eval → benchmarks.
+pub(super) fn list(config: &RunConfig) -> Vec<Stage> {
+    let mut stages = vec![base::stage(config)];
+    if config.imitation.source != ImitationSource::None {
+        stages.push(imitation::stage(config));
+    }
+    stages.extend((1..=config.epochs).map(|epoch| self_play::stage(config, epoch)));
+    stages.push(evaluation::stage(config));
+    stages.extend(config.benchmarks.as_ref().map(|benchmarks| benchmarks::stage(config, benchmarks)));
+    stages
+}
+
+/// The games of a stage on the words of the training, in its file of episodes.
+fn stage_games<'a>(
+    run: RunContext<'a>,
+    stage: &StageFolder,
+    count: Option<usize>,
+    players: String,
+    done: &mut StageDone,
+) -> GameSet<'a> {
+    let words = &run.inputs.words.training;
+    let seed = run.seed(stage, "play", done);
+    GameSet { path: stage.episodes(), words, count: count.unwrap_or(words.len()), seed, players }
+}

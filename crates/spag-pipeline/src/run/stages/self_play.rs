@@ -1,0 +1,68 @@
+//! A round of self-play: the model before plays against itself and is trained on the winners' utterances.
+
+use spag_game::read_episodes;
+use spag_io::Progress;
+use spag_rewards::{CreditConfig, Sample, assign_rewards, write_samples};
+use spag_selfplay::PlayerPair;
+
+use super::stage_games;
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::run::context::{RunContext, StageProgress};
+use crate::run::endpoints::served;
+use crate::run::folder::{StageDone, StageFolder};
+use crate::run::models::Model;
+use crate::run::stage::Stage;
+use crate::run::stop::stop_if_asked;
+use crate::run::training::{sft_samples, train, write_provenance};
+
+pub(super) fn stage(config: &RunConfig, epoch: usize) -> Stage {
+    let model = Model::Spag(epoch);
+    let before = model.before().unwrap_or(Model::Im);
+    let stage = Stage::making(model, Box::new(move |run, stage, progress| round(run, before, stage, progress)));
+    let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
+    let mut inputs = vec![before.folder(config)];
+    inputs.extend(config.sft.file.clone());
+    let outputs = vec![folder.episodes(), folder.samples(), model.folder(config)];
+    Stage { inputs, outputs, parts: vec!["play", "credit", "train"], ..stage }
+}
+
+fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
+    let mut done = StageDone::default();
+    let settings = &run.config.self_play;
+    stage_games(run, stage, settings.games, current.stage(), &mut done).complete(run, &mut done, |games| {
+        let player = match &settings.player {
+            Some(player) => served(run, player, current, progress)?,
+            None => run.player(current, settings.sampling())?,
+        };
+        let mut players = PlayerPair::self_play(player);
+        games.play_pair(&mut players, &mut StageProgress { stage: &stage.name, inner: &mut *progress })
+    })?;
+    stop_if_asked(run, stage)?;
+    let (wordings, sft) = (run.seed(stage, "wordings", &mut done), run.seed(stage, "sft", &mut done));
+    done.timed("credit", || {
+        run.ranks.on_rank_0(|| {
+            write_samples(stage.samples(), &samples(run, stage, wordings, sft)?)?;
+            write_provenance(run, stage)
+        })
+    })?;
+    train(run, &run.config.train, current, stage, &mut done, progress)?;
+    Ok(done)
+}
+
+/// The winners' utterances with rewards and weights, followed by SFT samples.
+fn samples(run: RunContext<'_>, stage: &StageFolder, wordings: u64, sft: u64) -> Result<Vec<Sample>> {
+    let RunContext { config, inputs, .. } = run;
+    let credit = CreditConfig {
+        decay_weight: config.rewards.decay_weight,
+        norm: config.rewards.reward_norm,
+        judge: config.judge,
+        seed: wordings,
+    };
+    let mut samples = assign_rewards(&read_episodes(stage.episodes())?, &inputs.prompts, &credit)?.samples;
+    // Without a won game there is nothing to learn, whatever texts there are.
+    if !samples.is_empty() {
+        samples.extend(sft_samples(run, samples.len(), sft)?);
+    }
+    Ok(samples)
+}

@@ -1,0 +1,40 @@
+//! Rules that stop a run before it trains on games that went wrong.
+
+use super::context::RunContext;
+use super::folder::StageFolder;
+use super::rounds::round_games;
+use crate::config::StopRules;
+use crate::error::{Error, Result};
+use crate::report::RoundGames;
+
+/// Stops the run if the games of a stage break a rule of `[stop_when]`. All ranks agree.
+///
+/// # Errors
+/// [`Error::Stopped`] with the rule.
+pub(super) fn stop_if_asked(run: RunContext<'_>, stage: &StageFolder) -> Result<()> {
+    let rules = &run.config.stop_when;
+    let reason = run.ranks.text(|| {
+        let games = if *rules == StopRules::default() { None } else { round_games(stage, run.config.judge)? };
+        Ok(games.and_then(|games| broken_rule(rules, &games)))
+    })?;
+    match reason {
+        Some(reason) => Err(Error::Stopped { stage: stage.name.clone(), reason, file: stage.episodes() }),
+        None => Ok(()),
+    }
+}
+
+/// The first rule that games break, with its value and theirs.
+fn broken_rule(rules: &StopRules, games: &RoundGames) -> Option<String> {
+    let shares = [
+        ("empty_utterances", rules.empty_utterances, games.empty_utterances),
+        ("repeated_utterances", rules.repeated_utterances, games.repeated_utterances),
+        ("attacker_wins", rules.attacker_wins, games.attacker_wins),
+        ("defender_wins", rules.defender_wins, games.defender_wins),
+        ("early_guesses", rules.early_guesses, games.early_guesses),
+        ("ties", rules.ties, games.ties),
+    ];
+    shares.into_iter().find_map(|(name, limit, rate)| {
+        let (limit, share) = (limit?, rate.share?);
+        (share > limit).then(|| format!("{name} is {share:.3}, more than stop_when.{name} = {limit}"))
+    })
+}

@@ -1,0 +1,99 @@
+//! From the samples of a stage to its model.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use spag_io::{Progress, Provenance};
+use spag_rewards::{AlpacaTemplate, Sample, read_samples, read_sft_samples};
+use spag_train::{IntervalStrategy, Start, TrainConfig, TrainJob};
+
+use super::context::{RunContext, StageProgress};
+use super::folder::{StageDone, StageFolder};
+use super::models::Model;
+use crate::config::{SftShare, TrainSettings};
+use crate::error::{Error, Result};
+
+/// Trains `from` on the samples of a stage, and saves it as the stage's model. The reference model is the model before the
+/// first step.
+///
+/// # Errors
+/// [`Error::Stopped`] without samples.
+pub(super) fn train(
+    run: RunContext<'_>,
+    settings: &TrainSettings,
+    from: Model,
+    stage: &StageFolder,
+    done: &mut StageDone,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let seed = run.seed(stage, "train", done);
+    let count = read_samples(stage.samples())?.len();
+    if count == 0 {
+        let reason = "no game was won, so there are no samples to train on".to_owned();
+        return Err(Error::Stopped { stage: stage.name.clone(), reason, file: stage.episodes() });
+    }
+    let given = &settings.job;
+    let mut config = TrainConfig { seed, ..settings.config.clone() };
+    if !given.eval_data_path.is_empty() && config.evaluation_strategy == IntervalStrategy::No {
+        config.evaluation_strategy = IntervalStrategy::Epoch;
+    }
+    let new = TrainJob::new(from.folder(run.config), stage.samples(), &stage.dir, config);
+    let job = TrainJob {
+        model_dir: Some(stage.model()),
+        start: Start::Latest,
+        device: run.config.device,
+        eval_data_path: given.eval_data_path.clone(),
+        deepspeed: given.deepspeed.clone(),
+        zero_stage: given.zero_stage,
+        offload_optimizer: given.offload_optimizer,
+        offload_param: given.offload_param.unwrap_or_default(),
+        ..new
+    };
+    let steps = done.timed("train", || {
+        let mut progress = StageProgress { stage: &stage.name, inner: progress };
+        Ok(spag_train::run_on(&job, &run.ranks.env, run.ranks.group.clone(), &mut progress)?.steps)
+    })?;
+    done.note_count("samples", count);
+    done.note_count("steps", steps);
+    Ok(())
+}
+
+/// Records what the samples of a stage are made from.
+pub(super) fn write_provenance(run: RunContext<'_>, stage: &StageFolder) -> Result<()> {
+    let played = Provenance::read_of(stage.episodes())?.unwrap_or_default();
+    let wordings = vec![run.inputs.prompts.wordings().clone()];
+    Ok(Provenance { wordings, games: played.games }.write_of(stage.samples())?)
+}
+
+/// SFT samples beside `count` samples of games, drawn with `seed`: of the file, or texts of the small world. A file that has
+/// fewer rows is used again in another order.
+pub(super) fn sft_samples(run: RunContext<'_>, count: usize, seed: u64) -> Result<Vec<Sample>> {
+    let wanted = |share: f64| (share * count as f64).round() as usize;
+    let settings = &run.config.sft;
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    match (&settings.file, settings.share) {
+        (None, SftShare::PerSample(share)) => {
+            let (wanted, mut samples) = (wanted(share), Vec::new());
+            if wanted > 0 {
+                let lexicon = run.inputs.lexicon()?;
+                samples.extend((0..wanted).map(|_| {
+                    let (question, answer) = spag_world::general_qa(lexicon, &mut rng);
+                    Sample::sft(question, answer)
+                }));
+            }
+            Ok(samples)
+        }
+        (None, SftShare::All(_)) => Ok(Vec::new()),
+        (Some(file), SftShare::All(_)) => Ok(read_sft_samples(file, &AlpacaTemplate::default())?),
+        (Some(file), SftShare::PerSample(share)) => {
+            let rows = read_sft_samples(file, &AlpacaTemplate::default())?;
+            let (wanted, mut samples) = (wanted(share), Vec::new());
+            while samples.len() < wanted && !rows.is_empty() {
+                let mut order: Vec<&Sample> = rows.iter().collect();
+                order.shuffle(&mut rng);
+                samples.extend(order.into_iter().take(wanted - samples.len()).cloned());
+            }
+            Ok(samples)
+        }
+    }
+}

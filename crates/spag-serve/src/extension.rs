@@ -1,0 +1,158 @@
+//! Routes that a program adds to a server, and what their handlers may use of it.
+//!
+//! An added route is admitted like the server's own: keys, sizes of headers and bodies, the end of the server, metrics and
+//! the form of errors are the same.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::extract::Request;
+use axum::routing::MethodRouter;
+use spag_model::{Event, Tokenizer};
+
+use crate::answer::failure;
+use crate::api::ApiError;
+use crate::drain::Busy;
+use crate::engine_thread::{Detail, SequenceEvent, Sequences};
+use crate::model::ServedModel;
+use crate::router::App;
+
+/// Who may use an added route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Clients with a key, if the server has keys.
+    Key,
+    /// Everybody. For files that hold nothing of the server's data.
+    Everybody,
+}
+
+/// Routes to add, each with a path of its own and without parameters in it.
+#[derive(Debug, Default)]
+pub struct Routes(Vec<(&'static str, Access, MethodRouter)>);
+
+impl Routes {
+    /// No routes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a route.
+    #[must_use]
+    pub fn route(mut self, path: &'static str, access: Access, methods: MethodRouter) -> Self {
+        self.0.push((path, access, methods));
+        self
+    }
+
+    /// The paths that everybody may use.
+    pub(crate) fn open(&self) -> Vec<&'static str> {
+        self.0.iter().filter(|(_, access, _)| *access == Access::Everybody).map(|(path, ..)| *path).collect()
+    }
+
+    /// All paths.
+    pub(crate) fn paths(&self) -> Vec<&'static str> {
+        self.0.iter().map(|(path, ..)| *path).collect()
+    }
+
+    pub(crate) fn add_to(self, router: Router<Arc<App>>) -> Router<Arc<App>> {
+        self.0.into_iter().fold(router, |router, (path, _, methods)| router.route(path, methods.with_state(())))
+    }
+}
+
+/// What handlers of added routes may use of a server.
+#[derive(Clone)]
+pub struct Services(Arc<App>);
+
+/// A model of the server.
+#[derive(Clone)]
+pub struct ModelHandle(Arc<ServedModel>);
+
+impl Services {
+    pub(crate) fn new(app: Arc<App>) -> Self {
+        Self(app)
+    }
+
+    /// All models; the first answers requests that name none.
+    pub fn models(&self) -> Vec<ModelHandle> {
+        self.0.pool.all().iter().cloned().map(ModelHandle).collect()
+    }
+
+    /// The model with a name.
+    ///
+    /// # Errors
+    /// 404 if there is none.
+    pub fn model(&self, name: &str) -> Result<ModelHandle, ApiError> {
+        self.0.pool.get(Some(name)).map(ModelHandle)
+    }
+
+    /// Receives the body of a request within the server's limits, and works on it as [`Services::work`] does.
+    ///
+    /// # Errors
+    /// The body cannot be received, is not JSON by its header, or `read` refuses it.
+    pub async fn receive<T: Send + 'static>(
+        &self,
+        request: Request,
+        read: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let _busy = self.0.drain.enter();
+        let received = self.0.receiver.receive(request).await?;
+        self.0.receiver.work(move || read(&received.bytes)).await
+    }
+
+    /// Runs `work` outside of the threads of the network, a few at once. A panic in it is an error of this request.
+    ///
+    /// # Errors
+    /// That of `work`.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let _busy = self.0.drain.enter();
+        self.0.receiver.work(work).await
+    }
+
+    /// Hands a request to the engine of a model.
+    ///
+    /// # Errors
+    /// The queue is full, or the engine has failed.
+    pub fn generate(&self, model: &ModelHandle, request: spag_model::Request) -> Result<Generation, ApiError> {
+        let sequences = model.0.engine().submit(vec![request], Detail::Tokens)?;
+        Ok(Generation { sequences, _busy: self.0.drain.enter() })
+    }
+}
+
+impl ModelHandle {
+    /// The first of its names.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Its tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        self.0.tokenizer()
+    }
+
+    /// Tokens of a prompt and its completion, at most.
+    pub fn max_length(&self) -> usize {
+        self.0.max_length()
+    }
+}
+
+/// A request that an engine works on. Dropped, it is aborted. The server does not end before it is dropped.
+pub struct Generation {
+    sequences: Sequences,
+    _busy: Busy,
+}
+
+impl Generation {
+    /// The next event. `Finished` is the last one.
+    ///
+    /// # Errors
+    /// The request failed, or the engine. There are no more events then.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Event, ApiError>> {
+        self.sequences.poll_next(context).map(|event| match event {
+            Some(SequenceEvent::Of(_, event @ (Event::Prompt(_) | Event::Token(_) | Event::Finished(_)))) => Ok(event),
+            other => Err(failure(other)),
+        })
+    }
+}

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Makes the pictures of the README from a finished run, with headless Chromium.
+
+    python3 scripts/make-pictures.py RUN [--radar REPORT] [--game FILE:ROW] [--spag target/release/spag]
+
+docs/page.png is a game of RUN on the page of `spag serve`: by default the first evaluation game of the last model as defender
+that it wins after three turns. docs/radar.png is the radar plot in REPORT, by default RUN/report.html. Each is a PNG of less
+than 300 KB. Needs Chromium (CHROMIUM names another one than that on PATH).
+"""
+import argparse
+import base64
+import html.parser
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIMIT = 300_000
+NAMES = ["chromium", "chromium-browser", "google-chrome"]
+
+
+def chromium():
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    return found or sys.exit("install Chromium, or set CHROMIUM to its path")
+
+
+def shoot(url, size, to):
+    """A picture of an address. Twice as many pixels as the page has, for sharp text."""
+    with tempfile.TemporaryDirectory() as profile:
+        command = [
+            chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1.5",
+            f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}", "--virtual-time-budget=10000",
+            f"--screenshot={to}", url,
+        ]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+    if to.stat().st_size >= LIMIT:
+        sys.exit(f"{to} has {to.stat().st_size} bytes, more than {LIMIT}; choose a shorter game")
+    print(f"{to.relative_to(ROOT)}: {to.stat().st_size} bytes")
+
+
+def choose(run):
+    """The file and the row of a game that shows the rules."""
+    files = sorted(run.glob("eval/im-vs-spag-*.jsonl"))
+    if not files:
+        sys.exit(f"{run} has no eval/im-vs-spag-*.jsonl; name a finished run, or --game FILE:ROW")
+    rows = enumerate(map(json.loads, files[-1].read_text().splitlines()), 1)
+    for row, game in rows:
+        said = [one["content"] for one in game["history"]]
+        ends = said and f"I know the word! It is {game['target_word']}" in said[-1]
+        if ends and len(said) == 6 and len(set(said)) == len(said):
+            return f"{files[-1].relative_to(run)}:{row}"
+    sys.exit(f"{files[-1]} has no game that fits; choose one with --game FILE:ROW")
+
+
+def page(run, spag, game):
+    models = sorted(run.glob("spag-*/model")) or sys.exit(f"{run} has no spag-N/model")
+    file, _, row = (game or choose(run)).rpartition(":")
+    episode = json.loads((run / file).read_text().splitlines()[int(row) - 1])
+    attacker, _, defender = pathlib.Path(file).stem.partition("-vs-")
+    link = {
+        "w": episode["target_word"], "t": episode["max_turns"], "s": 0, "a": attacker or "model", "d": defender or "model",
+        "g": False, "h": [one["content"] for one in episode["history"]],
+    }
+    link = base64.urlsafe_b64encode(json.dumps(link).encode()).decode().rstrip("=")
+    server = subprocess.Popen([spag, "serve", models[-1], "--run", run, "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        address = server.stdout.readline().removeprefix("listening on ").strip()
+        shoot(f"{address}/#game={link}", (900, 470 + 73 * len(episode["history"])), ROOT / "docs/page.png")
+    finally:
+        server.terminate()
+        server.wait()
+
+
+class Radar(html.parser.HTMLParser):
+    """Finds the figure of a page with the radar plot, as its source."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.lines = [0]
+        for line in text.splitlines(keepends=True):
+            self.lines.append(self.lines[-1] + len(line))
+        self.begin, self.found = None, None
+        self.text = text
+        self.feed(text)
+
+    def at(self):
+        line, column = self.getpos()
+        return self.lines[line - 1] + column
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "figure":
+            self.begin = self.at()
+
+    def handle_endtag(self, tag):
+        if tag == "figure" and self.begin is not None:
+            figure = self.text[self.begin:self.at()] + "</figure>"
+            if self.found is None and re.search("radar|Tasks and models", figure, re.IGNORECASE):
+                self.found = figure
+            self.begin = None
+
+
+def radar(report):
+    text = report.read_text()
+    figure = Radar(text).found
+    if figure is None:
+        sys.exit(f"{report} has no radar plot; make one with `spag eval` or `spag run`, and name its report with --radar")
+    styles = "".join(re.findall(r"<style>.*?</style>", text, re.DOTALL))
+    # The plot alone, in the light colours of the report.
+    alone = f"<!DOCTYPE html><meta charset=utf-8>{styles}<style>body{{padding:12px}}figure{{border:0}}</style>{figure}"
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "radar.html"
+        file.write_text(alone)
+        shoot(file.as_uri(), (720, 650), ROOT / "docs/radar.png")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=pathlib.Path, metavar="RUN")
+    parser.add_argument("--radar", type=pathlib.Path, metavar="REPORT")
+    parser.add_argument("--game", metavar="FILE:ROW")
+    parser.add_argument("--spag", type=pathlib.Path, default=ROOT / "target/release/spag")
+    args = parser.parse_args()
+    page(args.run, args.spag, args.game)
+    radar(args.radar or args.run / "report.html")
+
+
+if __name__ == "__main__":
+    main()

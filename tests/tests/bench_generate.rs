@@ -1,0 +1,31 @@
+//! `spag bench generate`: a line of JSON for each batch size.
+
+use serde_json::Value;
+use spag_tests::{program, run};
+
+const MODEL: [&str; 4] = ["bench", "generate", "--model", "data/tiny-llama"];
+
+#[test]
+fn every_batch_size_has_its_speeds_on_a_line() {
+    let mut command = program("spag");
+    command.args(MODEL).args(["--prompt", "40", "--new_tokens", "6", "--batch", "1,3", "--rounds", "1"]);
+    let (out, _) = run(&mut command, 0);
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let batches: Vec<u64> = lines.iter().map(|line| line["batch"].as_u64().unwrap()).collect();
+    assert_eq!(batches, [1, 3]);
+    for line in &lines {
+        for speed in ["prefill_tokens_per_s", "decode_tokens_per_s", "peak_gib"] {
+            assert!(line[speed].as_f64().is_some_and(|value| value > 0.0), "{speed}: {line}");
+        }
+        assert!(["avx512", "portable", "cuda"].contains(&line["kernels"].as_str().unwrap()), "{line}");
+        assert_eq!((&line["prompt"], &line["new_tokens"]), (&40.into(), &6.into()));
+    }
+}
+
+#[test]
+fn prompts_beyond_the_positions_and_single_tokens_are_refused() {
+    let (_, err) = run(program("spag").args(MODEL).args(["--prompt", "380"]), 2);
+    assert!(err.contains("--prompt 380: with --new_tokens 64 it is longer than the 384 positions"), "{err}");
+    let (_, err) = run(program("spag").args(MODEL).args(["--new_tokens", "1"]), 2);
+    assert!(err.contains("--new_tokens"), "{err}");
+}

@@ -1,0 +1,95 @@
+//! The page of `spag watch` in the browser, beside a real run.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use spag_tests::{Running, Serve, program, wait_until};
+
+use crate::browser::Browser;
+
+/// A small run of the loop in `dir`.
+fn small_run(dir: &Path) -> Command {
+    let mut command = program("spag");
+    command.args(["run", "configs/tiny.toml"]);
+    for setting in [
+        &format!("run_dir={}", dir.display()),
+        "epochs=1",
+        "imitation.games=400",
+        "self_play.games=360",
+        "evaluation.games=60",
+        "evaluation.self_play_games=20",
+        "benchmarks.limit=40",
+    ] {
+        command.args(["--set", setting]);
+    }
+    command
+}
+
+/// The number of games that have ended, by the page's table of win rates.
+const ENDED: &str = "[...document.querySelectorAll('[aria-label=\"Win rates\"] tbody tr')]\
+                     .reduce((sum, row) => sum + Number(row.cells[1].textContent.replaceAll(',', '')), 0)";
+const STATE: &str = "document.querySelector('.state .badge').textContent";
+
+#[test]
+#[ignore = "needs Chromium"]
+fn run_is_watched_from_its_own_process_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let mut command = small_run(&dir);
+    let mut process = Running::start(command.args(["--watch=0"]).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut terminal = BufReader::new(process.stderr.take().unwrap()).lines();
+    let line = terminal.next().unwrap().unwrap();
+    let address = line.strip_prefix("the run can be watched on http://").unwrap().to_owned();
+    let terminal = std::thread::spawn(move || terminal.map(Result::unwrap).collect::<Vec<_>>());
+    let browser = Browser::start();
+    browser.open(&format!("http://{address}/"));
+    browser.wait(&format!("{STATE} === 'running'"));
+    browser.wait("document.querySelector('.doing').textContent.match(/^(im|spag-1): /)");
+    browser.wait(&format!("{ENDED} > 0"));
+    browser.wait("document.querySelector('.feed > li .verdict:not([hidden])')");
+    let ended = browser.eval(ENDED).as_u64().unwrap();
+    browser.wait(&format!("{ENDED} > {ended}"));
+    browser.wait("document.querySelector('.chart figcaption') && document.querySelectorAll('path.line').length > 2");
+    browser.shoot("watch-run");
+    // The page sees the end, though the server ends with the run.
+    browser.wait(&format!("{STATE} === 'finished'"));
+    assert_eq!(browser.eval(ENDED), 400 + 360 + 3 * 60 + 20);
+    browser.wait("!document.querySelector('.state a[href=\"#runs?report\"]').hidden");
+    assert!(process.wait_for(Duration::from_secs(60)).unwrap().success());
+    // The terminal says everything too.
+    let mut report = String::new();
+    process.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+    assert_eq!(report.trim_end(), std::fs::read_to_string(dir.join("report.txt")).unwrap().trim_end());
+    let lines = terminal.join().unwrap();
+    assert!(lines.iter().any(|line| line.starts_with("spag-1: training: ")), "{lines:?}");
+    browser.wait_text("The server does not answer");
+    browser.end(&["net::ERR"]);
+}
+
+#[test]
+#[ignore = "needs Chromium"]
+fn interrupted_run_is_watched_and_taken_up_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let run = Running::start_quietly(&mut small_run(&dir));
+    wait_until("the run begins", Duration::from_secs(120), || dir.join("config.resolved.toml").exists());
+    let server = Serve::watch(&dir);
+    let browser = Browser::start();
+    browser.open(&server.url("/"));
+    browser.wait("document.querySelector('.doing').textContent.startsWith('spag-1: ')");
+    drop(run);
+    browser.wait(&format!("{STATE} === 'interrupted'"));
+    browser.wait_text("its process is gone");
+    let stages = browser.texts("[aria-label=Stages] .badge");
+    assert_eq!(stages[..3], ["done", "done", "interrupted"]);
+    let mut again = Running::start_quietly(&mut small_run(&dir));
+    browser.wait(&format!("{STATE} === 'running'"));
+    browser.wait(&format!("{STATE} === 'finished'"));
+    assert!(again.wait_for(Duration::from_secs(60)).unwrap().success());
+    assert_eq!(browser.eval(ENDED), 400 + 360 + 3 * 60 + 20);
+    browser.press("Open the report");
+    browser.wait("document.querySelector('iframe')");
+    browser.end(&["Blocked script execution", "violates the following Content Security Policy"]);
+}

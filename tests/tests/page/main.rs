@@ -1,0 +1,17 @@
+//! The pages of `spag serve` and `spag watch`: their routes, and the pages themselves in headless Chromium.
+//!
+//! The tests with a browser are ignored by default; `-- --ignored` runs them. They need Chromium and chromedriver of the same
+//! version; CHROMIUM and CHROMEDRIVER name others than those on PATH.
+
+mod browser;
+mod browser_games;
+mod browser_hostile;
+mod browser_runs;
+mod browser_server;
+mod browser_views;
+mod browser_watch;
+mod browser_watch_run;
+mod models;
+mod routes;
+mod run_routes;
+mod watch_routes;
