@@ -15,7 +15,7 @@ pub use files::{change_tensor, copy_folder, fixture, json, json_lines, root};
 pub use http::{Answer, Received, Server};
 pub use ports::{reserve_port, reserve_two_ports};
 pub use process::{Running, send_signal, wait_until};
-pub use programs::{find_program, play_command, program, run, train_command};
+pub use programs::{find_program, play_command, program, run, run_tiny, train_command};
 pub use ranks::{Ended, Ranks};
 pub use reports::assert_reports_agree;
 pub use serve::{Reply, Serve, long_model};

@@ -100,3 +100,14 @@ pub fn run(command: &mut Command, code: i32) -> (String, String) {
     assert!(!err.contains("panicked"), "{command:?} panicked:\n{err}");
     (out, err)
 }
+
+/// `spag run configs/tiny.toml` with one epoch, few games of the last model against itself and few rows of the benchmarks, in the
+/// run folder `dir`, and further settings (`key=value`).
+pub fn run_tiny(dir: &Path, settings: &[&str]) -> Command {
+    let mut command = program("spag");
+    command.args(["run", "configs/tiny.toml", "--set", &format!("run_dir={}", dir.display())]);
+    for setting in ["epochs=1", "evaluation.self_play_games=20", "benchmarks.limit=40"].iter().chain(settings) {
+        command.args(["--set", setting]);
+    }
+    command
+}

@@ -6,24 +6,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use candle_core::{Device, Tensor};
-use spag_tests::{Running, program, run};
+use spag_tests::{Running, program, run, run_tiny};
 
 /// A small run of the loop in `dir`.
 fn small_run(dir: &Path) -> Command {
-    let mut command = program("spag");
-    command.args(["run", "configs/tiny.toml"]);
-    for setting in [
-        &format!("run_dir={}", dir.display()),
-        "epochs=1",
-        "imitation.games=160",
-        "self_play.games=120",
-        "evaluation.games=40",
-        "evaluation.self_play_games=20",
-        "benchmarks.limit=40",
-    ] {
-        command.args(["--set", setting]);
-    }
-    command
+    run_tiny(dir, &["imitation.games=160", "self_play.games=120", "evaluation.games=40"])
 }
 
 /// The files below `dir` that must not depend on interruptions, with their contents.

@@ -4,7 +4,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value as Rendered};
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use serde_json::{Map, Value};
-use spag_io::{catch_panic_with_stack, error_chain, quote};
+use spag_io::{catch_template_panic, error_chain, quote};
 
 use crate::config::Listed;
 
@@ -13,11 +13,6 @@ pub(crate) type Fields = Map<String, Value>;
 
 /// The work of a rendering, in minijinja's units.
 const FUEL: u64 = 10_000_000;
-/// Bytes of a template. The compiler's time grows with the square of a chain's length: this one takes some seconds at most.
-const MAX_BYTES: usize = 1 << 15;
-/// Stack for a byte of a template. The compiler calls itself for each link of a chain such as `a / b / c`, which takes 700 bytes
-/// at most.
-const STACK_PER_BYTE: usize = 1 << 10;
 
 /// Renders templates. Errors are texts that say what is wrong.
 pub(crate) struct Templates {
@@ -59,11 +54,8 @@ impl Templates {
         if !template.contains('{') {
             return Err(format!("there is no field `{}`; {}", quote(template), known(fields)));
         }
-        if template.len() > MAX_BYTES {
-            return Err(format!("the template `{}` is longer than {MAX_BYTES} bytes", quote(template)));
-        }
         let variables = Rendered::from(Serde(fields));
-        let rendered = catch_panic_with_stack(template.len() * STACK_PER_BYTE, || match expression(template) {
+        let rendered = catch_template_panic(template, || match expression(template) {
             Some(expression) => {
                 let value = self.environment.compile_expression(expression)?.eval(variables)?;
                 if value.is_undefined() {

@@ -60,20 +60,35 @@ const USUAL_STACK: usize = 1 << 20;
 /// Stack that a call needs beside that of the text's levels.
 const OWN_STACK: usize = 256 << 10;
 
-/// As [`catch_panic`], for a parser that calls itself for each level of a text, with `stack` bytes for the levels. More than
-/// every thread has is that of a new thread.
+/// Bytes of a template. Its compiler's time grows with the square of a chain's length: this one takes some seconds at most.
+const MAX_TEMPLATE: usize = 1 << 15;
+/// Stack for a byte of a template. Its compiler calls itself for each link of a chain such as `a / b / c`, which takes 700
+/// bytes at most.
+const STACK_PER_BYTE: usize = 1 << 10;
+
+/// As [`catch_panic`], for what compiles a Jinja template in `call`: with stack for each of the template's bytes.
 ///
 /// # Errors
-/// The message of the panic, or no thread with this stack can be started.
+/// The template has more than 32 KiB, the message of the panic, or no thread with this stack can be started.
 ///
 /// ```
 /// fn depth(text: &[u8]) -> usize {
 ///     text.split_first().map_or(0, |(_, rest)| 1 + depth(rest))
 /// }
-/// let text = vec![b'('; 300_000];
-/// assert_eq!(spag_io::catch_panic_with_stack(text.len() << 10, || depth(&text)), Ok(300_000));
+/// let template = "(".repeat(32_000);
+/// assert_eq!(spag_io::catch_template_panic(&template, || depth(template.as_bytes())), Ok(32_000));
+/// let longer = "(".repeat(33_000);
+/// assert!(spag_io::catch_template_panic(&longer, || ()).is_err_and(|why| why.contains("32768 bytes")));
 /// ```
-pub fn catch_panic_with_stack<T: Send>(stack: usize, call: impl FnOnce() -> T + Send) -> Result<T, String> {
+pub fn catch_template_panic<T: Send>(template: &str, call: impl FnOnce() -> T + Send) -> Result<T, String> {
+    if template.len() > MAX_TEMPLATE {
+        return Err(format!("it is longer than {MAX_TEMPLATE} bytes"));
+    }
+    catch_panic_with_stack(template.len() * STACK_PER_BYTE, call)
+}
+
+/// As [`catch_panic`], with `stack` bytes. More than every thread has is that of a new thread.
+fn catch_panic_with_stack<T: Send>(stack: usize, call: impl FnOnce() -> T + Send) -> Result<T, String> {
     if stack <= USUAL_STACK {
         return catch_panic(call);
     }

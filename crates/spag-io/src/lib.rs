@@ -26,7 +26,7 @@ pub use atomic::{AtomicFile, read_json, sync_folder, write_atomically, write_jso
 pub use digest::{hex, sha256, sha256_file};
 pub use display::{abridge, escape, escape_lines, escape_table, quote};
 pub use error::{Classify, Error, ErrorClass, Result, error_chain};
-pub use guard::{catch_panic, catch_panic_with_stack, is_panic_caught};
+pub use guard::{catch_panic, catch_template_panic, is_panic_caught};
 pub use jsonl::{JsonlAppender, read_complete_lines};
 pub use leftovers::remove_unlocked_files;
 pub use lock::FileLock;

@@ -39,16 +39,24 @@ pub struct PlayStats {
 impl PlayStats {
     /// Judges games and computes their statistics.
     pub(crate) fn new(episodes: &[Episode], judge: JudgeKind, lexicon: Option<&Lexicon>) -> Result<Self> {
-        let (mut counts, mut clues, mut true_clues) = (GameCounts::default(), 0, 0);
+        let mut counts = GameCounts::default();
         for episode in episodes {
             let (ending, length) = ending(episode, judge)?;
             counts.add(ending, length);
-            if let Some(truth) = lexicon.map(|lexicon| spag_world::clue_truth(lexicon, episode)) {
+        }
+        Ok(Self::of_judged(&counts, episodes, lexicon))
+    }
+
+    /// The statistics of games whose `counts` are known.
+    pub(crate) fn of_judged(counts: &GameCounts, episodes: &[Episode], lexicon: Option<&Lexicon>) -> Self {
+        let (mut clues, mut true_clues) = (0, 0);
+        if let Some(lexicon) = lexicon {
+            for truth in episodes.iter().map(|episode| spag_world::clue_truth(lexicon, episode)) {
                 clues += truth.clues;
                 true_clues += truth.true_clues;
             }
         }
-        Ok(Self {
+        Self {
             games: counts.games(),
             attacker_win: counts.win_rate(Role::Attacker),
             defender_win: counts.win_rate(Role::Defender),
@@ -59,7 +67,7 @@ impl PlayStats {
             tie: counts.ending_rate(Ending::Tie),
             mean_turns: counts.mean_turns().unwrap_or(0.0),
             true_clues: Rate::new(true_clues, clues),
-        })
+        }
     }
 }
 

@@ -75,6 +75,11 @@ impl GameCounts {
         Rate::new(self.early_guesses, self.games())
     }
 
+    /// Utterances of all games up to the deciding ones.
+    pub fn utterances(&self) -> usize {
+        self.utterances
+    }
+
     /// Mean number of turns up to the deciding utterance; `None` without games.
     pub fn mean_turns(&self) -> Option<f64> {
         let games = self.games();

@@ -54,5 +54,5 @@ pub use player_spec::{EndpointSpec, PlayerSpec};
 pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};
 pub use servers::Servers;
-pub use text_table::text_table;
+pub use text_table::{number_or_dash, text_table};
 pub use timing::{Timing, TimingConfig, time_play};

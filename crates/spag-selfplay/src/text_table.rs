@@ -27,6 +27,11 @@ pub fn text_table(header: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
+/// A number with `digits` decimals, or a dash for `None`.
+pub fn number_or_dash(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::text_table;

@@ -127,13 +127,12 @@ fn timed<E: From<Error>>(
     let mut trainer = Trainer::with_state(&network, state, &dataset, &config)?;
     trainer.timed_steps(timing.warmup)?;
     let before = trainer.group().traffic();
-    let mut seconds = trainer.timed_steps(timing.steps)?;
+    let seconds = trainer.timed_steps(timing.steps)?;
     let after = trainer.group().traffic();
-    seconds.sort_by(f64::total_cmp);
     let steps = timing.steps as u64;
     Ok(StepTiming {
         parameters: network.layout().len(),
-        seconds: median(&seconds) + if with_reference { reference_seconds } else { 0.0 },
+        seconds: median(seconds).unwrap_or(f64::NAN) + if with_reference { reference_seconds } else { 0.0 },
         reference_seconds,
         loss: trainer.position().last_loss.unwrap_or(f64::NAN),
         traffic: Traffic {
@@ -175,7 +174,9 @@ fn dataset(timing: &TimingConfig, ranks: usize) -> Dataset {
     Dataset { samples, ..Dataset::default() }
 }
 
-fn median(sorted: &[f64]) -> f64 {
-    let middle = sorted.len() / 2;
-    if sorted.len().is_multiple_of(2) { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] }
+/// The median of some numbers, of an even count the mean of the middle two; `None` without numbers.
+pub fn median(mut numbers: Vec<f64>) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    let upper = *numbers.get(numbers.len() / 2)?;
+    Some(if numbers.len().is_multiple_of(2) { (numbers[numbers.len() / 2 - 1] + upper) / 2.0 } else { upper })
 }

@@ -5,26 +5,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use spag_tests::{Running, Serve, program, wait_until};
+use spag_tests::{Running, Serve, run_tiny, wait_until};
 
 use crate::browser::Browser;
 
 /// A small run of the loop in `dir`.
 fn small_run(dir: &Path) -> Command {
-    let mut command = program("spag");
-    command.args(["run", "configs/tiny.toml"]);
-    for setting in [
-        &format!("run_dir={}", dir.display()),
-        "epochs=1",
-        "imitation.games=400",
-        "self_play.games=360",
-        "evaluation.games=60",
-        "evaluation.self_play_games=20",
-        "benchmarks.limit=40",
-    ] {
-        command.args(["--set", setting]);
-    }
-    command
+    run_tiny(dir, &["imitation.games=400", "self_play.games=360", "evaluation.games=60"])
 }
 
 /// The number of games that have ended, by the page's table of win rates.

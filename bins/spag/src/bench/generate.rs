@@ -14,7 +14,7 @@ use spag_model::{
     Request, Streamed, cpu_kernels,
 };
 use spag_selfplay::limits;
-use spag_train::peak_memory_of;
+use spag_train::{median, peak_memory_of};
 
 use super::{BATCH, STEPS, round};
 use spag_cli::{Error, LoadArgs, Result, exit, flags, threads};
@@ -117,6 +117,8 @@ fn measure(args: &GenerateArgs, mut engine: Engine, batch: usize) -> Result<Spee
             decode.push(times.later as f64 / (times.last - times.first).as_secs_f64().max(1e-9));
         }
     }
+    // There is a round at least.
+    let median = |speeds| median(speeds).unwrap_or(f64::NAN);
     Ok(Speed { prefill: median(prefill), decode: median(decode) })
 }
 
@@ -157,10 +159,4 @@ fn generate(engine: &mut Engine, prompts: Vec<Vec<u32>>, new_tokens: usize) -> R
         }
     }
     Ok(Times { first, last: Instant::now(), later })
-}
-
-/// The middle of some numbers; of an even count the upper one.
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or_default()
 }

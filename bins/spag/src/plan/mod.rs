@@ -10,7 +10,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use hardware::Assumptions;
 use report::Report;
 use settings::{HardwareSection, Settings, TrainingSection};
 use spag_cli::{Result, exit};
@@ -41,12 +40,7 @@ pub(crate) struct PlanArgs {
 pub(crate) fn run(args: PlanArgs) -> Result<()> {
     let json = args.json;
     let (settings, model) = Settings::new(args)?;
-    let report = Report {
-        model: &model,
-        settings: &settings,
-        gpu: settings.gpu.figures(),
-        assumed: Assumptions::new(settings.network),
-    };
+    let report = Report::new(&model, &settings);
     if json {
         return exit::say(format_args!("{:#}", report.json()));
     }

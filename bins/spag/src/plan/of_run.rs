@@ -179,13 +179,7 @@ impl Planner<'_> {
             json: false,
         };
         let (settings, model) = Settings::new(args)?;
-        let report = Report {
-            model: &model,
-            settings: &settings,
-            gpu: settings.gpu.figures(),
-            assumed: Assumptions::new(settings.network),
-        };
-        Ok(report.choice())
+        Ok(Report::new(&model, &settings).choice())
     }
 
     /// What a rank needs to train and to play.

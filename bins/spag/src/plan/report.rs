@@ -47,10 +47,10 @@ pub(super) struct Choice {
 
 /// Everything that the report is made from.
 pub(super) struct Report<'a> {
-    pub(super) model: &'a ModelConfig,
-    pub(super) settings: &'a Settings,
-    pub(super) gpu: Figures,
-    pub(super) assumed: Assumptions,
+    model: &'a ModelConfig,
+    settings: &'a Settings,
+    gpu: Figures,
+    assumed: Assumptions,
 }
 
 #[derive(Serialize)]
@@ -62,7 +62,12 @@ struct Playing {
     games: u64,
 }
 
-impl Report<'_> {
+impl<'a> Report<'a> {
+    pub(super) fn new(model: &'a ModelConfig, settings: &'a Settings) -> Self {
+        let assumed = Assumptions::new(settings.network);
+        Self { model, settings, gpu: settings.gpu.figures(), assumed }
+    }
+
     fn usable(&self) -> f64 {
         (self.settings.gpu_memory - self.assumed.driver_gib).max(0.0)
     }

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use serde_json::{Value, json};
 use spag_game::{Episode, JudgeKind, RefereeCache, Role};
-use spag_selfplay::Ending;
+use spag_selfplay::{Ending, GameCounts};
 
 use super::feed::Feed;
 use super::follow::{Follower, Found, Line};
@@ -19,31 +19,6 @@ const NUMBERED: usize = 1 << 20;
 const POINTS: usize = 200;
 /// Files of games.
 const MOST_SETS: usize = 500;
-
-/// How many games ended how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
-    games: usize,
-    attacker: usize,
-    defender: usize,
-    utterances: usize,
-    endings: [usize; Ending::ALL.len()],
-}
-
-impl Tally {
-    fn add(&mut self, ending: Ending, utterances: usize) {
-        self.games += 1;
-        self.utterances += utterances;
-        match ending.winner() {
-            Some(Role::Attacker) => self.attacker += 1,
-            Some(Role::Defender) => self.defender += 1,
-            None => {}
-        }
-        if let Some(at) = Ending::ALL.iter().position(|one| *one == ending) {
-            self.endings[at] += 1;
-        }
-    }
-}
 
 /// The games of one file, and of the files of further ranks beside it while they are played.
 struct GameSet {
@@ -60,10 +35,10 @@ struct GameSet {
     known: HashSet<u64>,
     /// Games that the feed had before the files were read again.
     shown: HashSet<u64>,
-    tally: Tally,
-    /// Tallies after some of the games.
-    course: Vec<Tally>,
-    /// One tally in so many games.
+    counts: GameCounts,
+    /// Counts after some of the games.
+    course: Vec<GameCounts>,
+    /// They are kept once in so many games.
     every: usize,
     unreadable: usize,
 }
@@ -88,7 +63,7 @@ impl GameSet {
             failures: 0,
             known: HashSet::new(),
             shown: HashSet::new(),
-            tally: Tally::default(),
+            counts: GameCounts::default(),
             course: Vec::new(),
             every: 1,
             unreadable: 0,
@@ -113,7 +88,7 @@ impl GameSet {
         if found.contains(&Found::Restarted) {
             // The finished file replaces those of the ranks; or a stage begins again.
             self.shown.extend(self.known.drain());
-            (self.tally, self.course, self.every, self.unreadable) = (Tally::default(), Vec::new(), 1, 0);
+            (self.counts, self.course, self.every, self.unreadable) = (GameCounts::default(), Vec::new(), 1, 0);
             self.followers.values_mut().for_each(Follower::restart);
             found = self.read(deadline, referees, feed)?;
         }
@@ -163,33 +138,34 @@ impl GameSet {
         if self.known.len() < NUMBERED && !self.known.insert(number) {
             return None;
         }
-        self.tally.add(ending, length);
-        if self.tally.games.is_multiple_of(self.every) {
-            self.course.push(self.tally);
+        self.counts.add(ending, length);
+        if self.counts.games().is_multiple_of(self.every) {
+            self.course.push(self.counts);
         }
         if self.course.len() >= 2 * POINTS {
             self.every *= 2;
             let every = self.every;
-            self.course.retain(|tally| tally.games.is_multiple_of(every));
+            self.course.retain(|counts| counts.games().is_multiple_of(every));
         }
         Some((number, episode))
     }
 
     /// Counts and the course of the win rates.
     fn json(&self) -> Value {
-        let course = self.course.iter().chain((self.course.last() != Some(&self.tally)).then_some(&self.tally));
-        let course = course.filter(|tally| tally.games > 0);
-        let point = |tally: &Tally| [tally.games, tally.attacker, tally.defender];
-        let endings = Ending::ALL.iter().zip(self.tally.endings);
+        let counts = &self.counts;
+        let course = self.course.iter().chain((self.course.last() != Some(counts)).then_some(counts));
+        let course = course.filter(|counts| counts.games() > 0);
+        let point = |counts: &GameCounts| [counts.games(), counts.wins(Role::Attacker), counts.wins(Role::Defender)];
+        let endings = Ending::ALL.map(|ending| json!({"ending": ending.name(), "games": counts.ended(ending)}));
         json!({
             "file": self.file,
             "folder": self.folder,
             "title": self.title,
-            "games": self.tally.games,
-            "attacker": self.tally.attacker,
-            "defender": self.tally.defender,
-            "utterances": self.tally.utterances,
-            "endings": endings.map(|(ending, games)| json!({"ending": ending.name(), "games": games})).collect::<Vec<_>>(),
+            "games": counts.games(),
+            "attacker": counts.wins(Role::Attacker),
+            "defender": counts.wins(Role::Defender),
+            "utterances": counts.utterances(),
+            "endings": endings,
             "failed": self.failures,
             "unreadable": self.unreadable,
             "course": course.map(point).collect::<Vec<_>>(),

@@ -19,7 +19,7 @@ use spag_selfplay::Rate;
 use spag_train::{Record, TrainConfig, train_samples};
 use spag_world::Lexicon;
 
-use crate::config::{BaseConfig, ShapeSettings, load_world};
+use crate::config::{BaseConfig, ShapeSettings, load_lexicon, load_prompts};
 use crate::error::Result;
 use crate::seeds::stage_seed;
 
@@ -68,7 +68,8 @@ pub struct BaseReport {
 pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<BaseReport> {
     check::output(&config.output_dir)?;
     check::memory(config)?;
-    let (lexicon, prompts) = load_world(config.lexicon.as_deref(), config.prompts.as_deref())?;
+    let lexicon = load_lexicon(config.lexicon.as_deref())?;
+    let prompts = load_prompts(config.prompts.as_deref())?;
     let folder = AtomicFolder::create(&config.output_dir)?;
     let start = Instant::now();
     let documents = documents(config, &lexicon, &prompts, progress);

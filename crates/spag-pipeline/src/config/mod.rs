@@ -24,9 +24,12 @@ pub use run::{RewardSettings, RunConfig};
 pub use sources::{ImitationSettings, ImitationSource, SftSettings, SftShare, Whole, WordSettings};
 pub use train::{JobSettings, TrainSettings};
 
-/// The lexicon and the prompt wordings of a configuration, or the built-in ones.
-pub(crate) fn load_world(lexicon: Option<&Path>, prompts: Option<&Path>) -> Result<(Lexicon, PromptSet)> {
-    let lexicon = lexicon.map_or_else(Lexicon::embedded, Lexicon::load)?;
-    let prompts = prompts.map(PromptSet::load).transpose()?.unwrap_or_default();
-    Ok((lexicon, prompts))
+/// The lexicon of a configuration, or the built-in one.
+pub(crate) fn load_lexicon(path: Option<&Path>) -> Result<Lexicon> {
+    Ok(path.map_or_else(Lexicon::embedded, Lexicon::load)?)
+}
+
+/// The prompt wordings of a configuration, or the built-in ones.
+pub(crate) fn load_prompts(path: Option<&Path>) -> Result<PromptSet> {
+    Ok(path.map(PromptSet::load).transpose()?.unwrap_or_default())
 }

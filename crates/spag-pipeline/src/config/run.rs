@@ -183,20 +183,14 @@ impl RunConfig {
         ]
     }
 
-    /// Inputs whose contents must not change while the run lasts, with the names of their settings.
-    pub(crate) fn inputs(&self) -> Vec<(&'static str, &Path)> {
-        let optional = [
-            ("lexicon", &self.lexicon),
-            ("prompts", &self.prompts),
+    /// Inputs whose contents must not change while the run lasts, with the names that the run folder has for them.
+    pub(crate) fn inputs(&self) -> Vec<(&'static str, PathBuf)> {
+        let mut inputs = vec![("base_model", self.base_model.clone())];
+        for (setting, path) in self.clone().optional_inputs() {
             // Formerly a setting itself.
-            ("words", &self.words.file),
-            ("imitation.file", &self.imitation.file),
-            ("sft.file", &self.sft.file),
-            ("imitation.train.deepspeed", &self.imitation.train.job.deepspeed),
-            ("train.deepspeed", &self.train.job.deepspeed),
-        ];
-        let mut inputs = vec![("base_model", self.base_model.as_path())];
-        inputs.extend(optional.into_iter().filter_map(|(name, path)| Some((name, path.as_deref()?))));
+            let name = if setting == "words.file" { "words" } else { setting };
+            inputs.extend(path.take().map(|path| (name, path)));
+        }
         inputs
     }
 }

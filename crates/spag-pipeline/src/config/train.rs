@@ -41,6 +41,12 @@ pub struct JobSettings {
     pub eval_data_path: Vec<PathBuf>,
 }
 
+impl JobSettings {
+    /// The keys in a table of settings.
+    pub(crate) const KEYS: [&str; 5] =
+        ["deepspeed", "zero_stage", "offload_optimizer", "offload_param", "eval_data_path"];
+}
+
 impl TrainSettings {
     /// `config` with the defaults of the others.
     pub fn new(config: TrainConfig) -> Self {
@@ -109,9 +115,6 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutJob<'_, A> {
     }
 }
 
-/// The keys of [`JobSettings`], as serde lists known keys.
-const OWN_KEYS: &str = ", `deepspeed`, `zero_stage`, `offload_optimizer`, `offload_param`, `eval_data_path`";
-
 /// A key of [`JobSettings`], or another one as its reader has read it.
 enum Key<T> {
     Deepspeed,
@@ -143,7 +146,10 @@ impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for KeySeed<'_, K> {
                 let seed = self.other.take().ok_or_else(|| D::Error::custom("a key was read twice"))?;
                 let other: StrDeserializer<'_, D::Error> = other.into_deserializer();
                 // The list of known keys in serde's message lacks those that are read here.
-                let unknown = |error: D::Error| D::Error::custom(format!("{}{OWN_KEYS}", error.to_string().trim_end()));
+                let unknown = |error: D::Error| {
+                    let own = JobSettings::KEYS.map(|key| format!(", `{key}`")).concat();
+                    D::Error::custom(format!("{}{own}", error.to_string().trim_end()))
+                };
                 Key::Other(seed.deserialize(other).map_err(unknown)?)
             }
         })

@@ -6,9 +6,10 @@ use spag_selfplay::arena;
 
 use super::charts;
 use super::data::{HeldOut, Report, SamplePair, ShownGame};
-use super::rounds::{GAME_COLUMNS, TRAINING_COLUMNS, game_rows, training_rows};
+use super::rounds::{GAME_COLUMNS, GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_rows, training_rows};
 use super::text::{
-    ENDING_COLUMNS, STAGE_COLUMNS, change, ending_row, has_clues, pairings, percent, stage_rows, win_rows,
+    ENDING_COLUMNS, STAGE_COLUMNS, WIN_COLUMNS, change, ending_row, has_clues, held_out_title, pairings, percent,
+    stage_rows, win_rows,
 };
 
 /// The report as a page. Texts of the run are escaped; colours follow the reader's light or dark scheme.
@@ -80,16 +81,14 @@ fn tiles(report: &Report) -> String {
 fn tables(report: &Report) -> String {
     let endings: Vec<Vec<String>> =
         pairings(report).into_iter().map(|(name, play)| ending_row(name, play, |rate| rate.to_string())).collect();
-    let columns = ["model", "both seats", "as attacker", "against IM–IM", "as defender", "against IM–IM"];
     let mut all = String::new();
     if report.baseline.games > 0 {
         let title = "Win rates against IM, % of decided games [95% Wilson interval], and the change against IM playing \
                      itself, in points";
-        all += &table(title, &columns, &win_rows(&report.baseline, &report.matches));
+        all += &table(title, &WIN_COLUMNS, &win_rows(&report.baseline, &report.matches));
     }
     if let Some(HeldOut { words, baseline, matches }) = &report.held_out {
-        let title = format!("The same on {words} words that no training game was played on");
-        all += &table(&title, &columns, &win_rows(baseline, matches));
+        all += &table(&held_out_title(*words), &WIN_COLUMNS, &win_rows(baseline, matches));
     }
     if let Some(ratings) = &report.ratings {
         let row = |player: &arena::Standing| {
@@ -100,10 +99,8 @@ fn tables(report: &Report) -> String {
         all += &table("Elo ratings [95% interval]; a tie is half a win", &["model", "Elo", "games"], &rows);
     }
     all += &table("How games ended, % of games [95%]; true clues, % of clues given", &ENDING_COLUMNS, &endings);
-    let title = "Games that each model was trained on: wins, shares in %, and words of an utterance";
-    all += &table(title, &GAME_COLUMNS, &game_rows(&report.rounds));
-    let title = "Training; loss and KL of the last quarter of the steps, clipped tokens in %";
-    all + &table(title, &TRAINING_COLUMNS, &training_rows(&report.rounds))
+    all += &table(GAME_TITLE, &GAME_COLUMNS, &game_rows(&report.rounds));
+    all + &table(TRAINING_TITLE, &TRAINING_COLUMNS, &training_rows(&report.rounds))
 }
 
 fn benchmarks(report: &Report) -> String {

@@ -1,7 +1,7 @@
 //! The rounds of training: what players said and how training went, so that a run that goes wrong is seen.
 
 use serde::{Deserialize, Serialize};
-use spag_selfplay::Rate;
+use spag_selfplay::{Rate, number_or_dash};
 
 /// The games that a model was trained on, and its training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,6 +97,12 @@ impl Round {
     }
 }
 
+/// The title of the table of games.
+pub(super) const GAME_TITLE: &str =
+    "Games that each model was trained on: wins, shares in %, and words of an utterance";
+/// The title of the table of trainings.
+pub(super) const TRAINING_TITLE: &str = "Training; loss and KL of the last quarter of the steps, clipped tokens in %";
+
 /// Headers of the table of games.
 pub(super) const GAME_COLUMNS: [&str; 10] = [
     "trained on",
@@ -124,8 +130,8 @@ pub(super) fn game_rows(rounds: &[Round]) -> Vec<Vec<String>> {
         let mut row = vec![round.name.clone(), games.games.to_string()];
         row.push(format!("{} : {}", games.attacker_wins.count, games.defender_wins.count));
         row.extend(shares.map(percent));
-        row.extend([games.attacker_words, games.defender_words].map(|words| number(words, 1)));
-        row.push(format!("{}, {}", number(games.distinct_1, 3), number(games.distinct_2, 3)));
+        row.extend([games.attacker_words, games.defender_words].map(|words| number_or_dash(words, 1)));
+        row.push(format!("{}, {}", number_or_dash(games.distinct_1, 3), number_or_dash(games.distinct_2, 3)));
         Some(row)
     };
     rounds.iter().filter_map(row).collect()
@@ -136,16 +142,14 @@ pub(super) fn training_rows(rounds: &[Round]) -> Vec<Vec<String>> {
     let row = |round: &Round| {
         let training = round.training.as_ref()?;
         let mut row = vec![round.name.clone(), training.steps.to_string()];
-        row.extend([training.loss, training.kl].map(|value| number(value, 4)));
-        row.extend([training.importance_ratio_mean, training.importance_ratio_max].map(|value| number(value, 3)));
-        row.extend([super::text::percent(training.clipped_fraction), number(training.grad_norm_max, 2)]);
+        row.extend([training.loss, training.kl].map(|value| number_or_dash(value, 4)));
+        row.extend(
+            [training.importance_ratio_mean, training.importance_ratio_max].map(|value| number_or_dash(value, 3)),
+        );
+        row.extend([super::text::percent(training.clipped_fraction), number_or_dash(training.grad_norm_max, 2)]);
         Some(row)
     };
     rounds.iter().filter_map(row).collect()
-}
-
-fn number(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use spag_io::escape;
 use spag_selfplay::{Change, Rate, arena, text_table};
 
 use super::data::{HeldOut, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
-use super::rounds::{GAME_COLUMNS, TRAINING_COLUMNS, game_rows, training_rows};
+use super::rounds::{GAME_COLUMNS, GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_rows, training_rows};
 use crate::play_stats::PlayStats;
 
 /// The report as plain text: win rates, endings, sample games, seconds and files.
@@ -34,16 +34,19 @@ fn win_rates(report: &Report, out: &mut String) {
     out.push_str(
         "Win rates against IM, % of decided games [95% Wilson interval]; a broken rule is the attacker's loss\n\n",
     );
-    let header = ["model", "both seats", "as attacker", "against IM-IM", "as defender", "against IM-IM"];
-    out.push_str(&text_table(&header, &win_rows(&report.baseline, &report.matches)));
+    out.push_str(&text_table(&WIN_COLUMNS, &win_rows(&report.baseline, &report.matches)));
 }
 
 fn held_out(report: &Report, out: &mut String) {
     if let Some(HeldOut { words, baseline, matches }) = &report.held_out {
-        out.push_str(&format!("\nThe same on {words} words that no training game was played on\n\n"));
-        let header = ["model", "both seats", "as attacker", "against IM-IM", "as defender", "against IM-IM"];
-        out.push_str(&text_table(&header, &win_rows(baseline, matches)));
+        out.push_str(&format!("\n{}\n\n", held_out_title(*words)));
+        out.push_str(&text_table(&WIN_COLUMNS, &win_rows(baseline, matches)));
     }
+}
+
+/// The title of the table of win rates on held-out words.
+pub(super) fn held_out_title(words: usize) -> String {
+    format!("The same on {words} words that no training game was played on")
 }
 
 fn ratings(report: &Report, out: &mut String) {
@@ -54,17 +57,21 @@ fn ratings(report: &Report, out: &mut String) {
 }
 
 fn rounds(report: &Report, out: &mut String) {
-    out.push_str("\nGames that each model was trained on: wins, shares in %, and words of an utterance\n\n");
+    out.push_str(&format!("\n{GAME_TITLE}\n\n"));
     out.push_str(&text_table(&GAME_COLUMNS, &game_rows(&report.rounds)));
     let trainings = training_rows(&report.rounds);
     if !trainings.is_empty() {
-        out.push_str("\nTraining; loss and KL of the last quarter of the steps, clipped tokens in %\n\n");
+        out.push_str(&format!("\n{TRAINING_TITLE}\n\n"));
         out.push_str(&text_table(&TRAINING_COLUMNS, &trainings));
     }
     for warning in &report.warnings {
         out.push_str(&format!("\n  Warning: {}\n", escape(warning)));
     }
 }
+
+/// Headers of the table of win rates.
+pub(super) const WIN_COLUMNS: [&str; 6] =
+    ["model", "both seats", "as attacker", "against IM-IM", "as defender", "against IM-IM"];
 
 /// The table of win rates without its header: the baseline, then each match.
 pub(super) fn win_rows(baseline: &PlayStats, matches: &[Match]) -> Vec<Vec<String>> {

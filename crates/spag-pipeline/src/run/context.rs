@@ -13,7 +13,7 @@ use spag_world::Lexicon;
 use super::folder::{StageDone, StageFolder};
 use super::models::Model;
 use super::words::Words;
-use crate::config::{ImitationSource, RunConfig};
+use crate::config::{ImitationSource, RunConfig, load_lexicon, load_prompts};
 use crate::error::{Error, Result};
 use crate::seeds::stage_seed;
 
@@ -132,10 +132,8 @@ pub(super) struct RunInputs {
 impl RunInputs {
     /// Reads the inputs. A list with repeated words or blank lines is shown.
     pub(super) fn load(config: &RunConfig, progress: &mut dyn Progress) -> Result<Self> {
-        let prompts = config.prompts.as_ref().map(PromptSet::load).transpose()?.unwrap_or_default();
-        let path = config.lexicon.as_ref();
-        let load = || path.map_or_else(Lexicon::embedded, Lexicon::load);
-        let lexicon = config.uses_small_world().then(load).transpose()?;
+        let prompts = load_prompts(config.prompts.as_deref())?;
+        let lexicon = config.uses_small_world().then(|| load_lexicon(config.lexicon.as_deref())).transpose()?;
         let words: Vec<String> = match (&config.words.file, &lexicon) {
             (Some(path), _) => {
                 let list = WordList::read(path)?;

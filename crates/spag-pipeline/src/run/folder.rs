@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use spag_game::{PromptSet, UtteranceRule};
+use spag_game::UtteranceRule;
 use spag_io::{FileLock, read_json, read_text, write_atomically, write_json_atomically};
 use spag_selfplay::content_digest;
 use toml::{Table, Value};
@@ -17,12 +17,12 @@ use super::context::RankContext;
 use super::models::MODEL;
 use super::stage::Stage;
 use super::words::Words;
-use crate::config::RunConfig;
+use crate::config::{JobSettings, RunConfig, load_prompts};
 use crate::error::{Error, Result};
 
 /// Settings that may differ when a run resumes: the device and how work is distributed, on which results do not depend, and
-/// paths, whose contents are compared instead.
-const NOT_COMPARED: [&str; 29] = [
+/// paths, whose contents are compared instead. [`JobSettings`] are others.
+const NOT_COMPARED: [&str; 19] = [
     "run_dir",
     "base_model",
     "lexicon",
@@ -35,16 +35,6 @@ const NOT_COMPARED: [&str; 29] = [
     // Records of games compare what identifies the endpoint.
     "imitation.player",
     "sft.file",
-    "imitation.train.deepspeed",
-    "imitation.train.zero_stage",
-    "imitation.train.offload_optimizer",
-    "imitation.train.offload_param",
-    "imitation.train.eval_data_path",
-    "train.deepspeed",
-    "train.zero_stage",
-    "train.offload_optimizer",
-    "train.offload_param",
-    "train.eval_data_path",
     "self_play.player",
     "self_play.prepare",
     "self_play.requests_in_flight",
@@ -186,10 +176,10 @@ impl RunFolder {
 
     fn compare_inputs(&self, config: &RunConfig) -> Result<()> {
         let path = self.root.join("inputs.json");
-        let prompts = config.prompts.as_ref().map(PromptSet::load).transpose()?.unwrap_or_default();
+        let prompts = load_prompts(config.prompts.as_deref())?;
         let mut now = Inputs { utterances: prompts.utterances().name().to_owned(), files: BTreeMap::new() };
         for (name, path) in config.inputs() {
-            now.files.insert(name.to_owned(), Input { path: path.to_owned(), sha256: content_digest(path)? });
+            now.files.insert(name.to_owned(), Input { sha256: content_digest(&path)?, path });
         }
         let Some(was) = read_run_json::<Inputs>(&path)? else {
             return Ok(write_json_atomically(&path, &now)?);
@@ -237,11 +227,17 @@ fn settings(text: &str, path: &Path) -> Result<BTreeMap<String, String>> {
         .map_err(|error: toml::de::Error| Error::DamagedRun { path: path.to_path_buf(), message: error.to_string() })?;
     let mut flat = BTreeMap::new();
     flatten("", &Value::Table(table), &mut flat);
-    flat.retain(|key, _| {
-        let table = key.split_once('.').map_or("", |(table, _)| table);
-        !NOT_COMPARED.contains(&key.as_str()) && !TABLES_NOT_COMPARED.contains(&table)
-    });
+    flat.retain(|key, _| is_compared(key));
     Ok(flat)
+}
+
+fn is_compared(key: &str) -> bool {
+    let table = key.split_once('.').map_or("", |(table, _)| table);
+    let is_of_job = match key.rsplit_once('.') {
+        Some(("train" | "imitation.train", key)) => JobSettings::KEYS.contains(&key),
+        _ => false,
+    };
+    !is_of_job && !NOT_COMPARED.contains(&key) && !TABLES_NOT_COMPARED.contains(&table)
 }
 
 fn flatten(prefix: &str, value: &Value, flat: &mut BTreeMap<String, String>) {

@@ -87,7 +87,7 @@ fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progre
     let inputs = RunInputs::load(config, progress)?;
     let stages = stages::list(config);
     ranks.on_rank_0(|| {
-        plan::check_disk(config, ranks.group.size())?;
+        plan::check_disk(config, &inputs, ranks.group.size())?;
         folder.write_stages(&stages)?;
         folder.write_words(&inputs.words)
     })?;

@@ -91,7 +91,11 @@ impl DiskPlan {
 /// # Errors
 /// Inputs that cannot be read.
 pub fn plan_run(config: &RunConfig, ranks: usize) -> Result<RunPlan> {
-    let inputs = RunInputs::load(config, &mut Silent)?;
+    plan_with(config, &RunInputs::load(config, &mut Silent)?, ranks)
+}
+
+/// As [`plan_run`], for inputs that have been read.
+fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<RunPlan> {
     let model = ModelConfig::from_file(config.base_model.join("config.json"))?;
     let parameters = Layout::new(&model.architecture).len() as u64;
     let words = inputs.words.training.len();
@@ -186,8 +190,8 @@ impl Written {
 ///
 /// # Errors
 /// [`Error::TooLittleDisk`], or inputs that cannot be read.
-pub(super) fn check_disk(config: &RunConfig, ranks: usize) -> Result<()> {
-    let needed = plan_run(config, ranks)?.disk.total().saturating_sub(folder_size(&config.run_dir));
+pub(super) fn check_disk(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<()> {
+    let needed = plan_with(config, inputs, ranks)?.disk.total().saturating_sub(folder_size(&config.run_dir));
     match free_disk(&config.run_dir) {
         Some(free) if free < needed => Err(Error::TooLittleDisk { path: config.run_dir.clone(), needed, free }),
         _ => Ok(()),

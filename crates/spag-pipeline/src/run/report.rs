@@ -4,7 +4,7 @@ use spag_eval::ModelScores;
 use spag_game::{Episode, Role, Utterance, read_episodes};
 use spag_io::{read_json, write_atomically, write_json_atomically};
 use spag_selfplay::arena::{self, ArenaSettings, ArenaTable, NamedPlayer};
-use spag_selfplay::{GameCounts, PlayerSpec, ending};
+use spag_selfplay::{GameCounts, GameStats, PlayerSpec, ending};
 
 use super::context::RunContext;
 use super::folder::{RunFolder, StageDone, StageFolder};
@@ -42,6 +42,15 @@ struct ReportBuilder<'a> {
     eval: StageFolder,
 }
 
+/// What the stages say of the models that they train.
+#[derive(Default)]
+struct Trained {
+    /// The games of each stage, named after their player.
+    games: Vec<NamedPlay>,
+    rounds: Vec<Round>,
+    losses: Vec<LossCurve>,
+}
+
 impl ReportBuilder<'_> {
     fn build(&self, stages: &[StageDone]) -> Result<Report> {
         let config = self.run.config;
@@ -53,13 +62,14 @@ impl ReportBuilder<'_> {
                 Some(HeldOut { words, baseline, matches })
             }
         };
-        let (rounds, losses) = self.rounds()?;
+        let Trained { mut games, rounds, losses } = self.trained()?;
+        games.extend(self.last_own_games()?);
         Ok(Report {
             run_dir: self.folder.root.display().to_string(),
             seed: config.seed,
             evaluation_seed: config.evaluation.seed,
             settings: settings(config),
-            training_games: self.training_games()?,
+            training_games: games,
             baseline,
             matches,
             losses,
@@ -104,22 +114,44 @@ impl ReportBuilder<'_> {
         PlayStats::new(episodes, self.run.config.judge, self.run.inputs.lexicon.as_ref())
     }
 
-    /// The games of each stage, named after their player: the games of stage spag-1 were played by IM.
-    fn training_games(&self) -> Result<Vec<NamedPlay>> {
-        let mut all = Vec::new();
-        for model in self.trained()? {
-            let games = self.folder.stage(&model.stage())?.episodes();
-            if games.exists() {
-                let name = model.before().map_or_else(|| self.imitated(), Model::name);
-                all.push(NamedPlay { name, play: self.play(&read_episodes(games)?)? });
+    /// What the stages that have games or samples say of the models that they train. The games of stage spag-1 were played
+    /// by IM.
+    fn trained(&self) -> Result<Trained> {
+        let mut trained = Trained::default();
+        for model in std::iter::once(Model::Im).chain((1..=self.run.config.epochs).map(Model::Spag)) {
+            let stage = self.folder.root.join(model.stage());
+            if !stage.join("samples.jsonl").exists() && !stage.join("episodes.jsonl").exists() {
+                continue;
             }
+            let (name, stage) = (model.name(), self.folder.stage(&model.stage())?);
+            let mut round = Round { name: name.clone(), games: None, training: None };
+            if stage.episodes().exists() {
+                let episodes = read_episodes(stage.episodes())?;
+                let mut stats = GameStats::new(self.run.config.judge);
+                episodes.iter().try_for_each(|episode| stats.add(episode))?;
+                let play = PlayStats::of_judged(stats.counts(), &episodes, self.run.inputs.lexicon.as_ref());
+                let player = model.before().map_or_else(|| self.imitated(), Model::name);
+                trained.games.push(NamedPlay { name: player, play });
+                round.games = Some(round_games(&stats));
+            }
+            if self.run.made.contains(&model) {
+                let (training, points) = round_training(&stage.metrics())?;
+                round.training = Some(training);
+                trained.losses.push(LossCurve { name, points });
+            }
+            trained.rounds.push(round);
         }
+        Ok(trained)
+    }
+
+    /// The games of the last model against itself, which no model was trained on.
+    fn last_own_games(&self) -> Result<Option<NamedPlay>> {
         let last = Model::Spag(self.run.config.epochs);
         let own = Pairing::trained(last, last);
-        if pairings(self.run.config, self.run.made).iter().any(|(pairing, _)| *pairing == own) {
-            all.push(NamedPlay { name: last.name(), play: self.play(&self.games(own)?)? });
+        if pairings(self.run.config, self.run.made).iter().all(|(pairing, _)| *pairing != own) {
+            return Ok(None);
         }
-        Ok(all)
+        Ok(Some(NamedPlay { name: last.name(), play: self.play(&self.games(own)?)? }))
     }
 
     /// The name of the imitated players.
@@ -130,35 +162,6 @@ impl ReportBuilder<'_> {
             (ImitationSource::Endpoint, _, Some(player)) => player.clone(),
             (source, ..) => source.name().to_owned(),
         }
-    }
-
-    /// The models that were trained, or whose games were played.
-    fn trained(&self) -> Result<Vec<Model>> {
-        let all = std::iter::once(Model::Im).chain((1..=self.run.config.epochs).map(Model::Spag));
-        let mut trained = Vec::new();
-        for model in all {
-            let stage = self.folder.root.join(model.stage());
-            if stage.join("samples.jsonl").exists() || stage.join("episodes.jsonl").exists() {
-                trained.push(model);
-            }
-        }
-        Ok(trained)
-    }
-
-    fn rounds(&self) -> Result<(Vec<Round>, Vec<LossCurve>)> {
-        let (mut rounds, mut losses) = (Vec::new(), Vec::new());
-        for model in self.trained()? {
-            let (name, stage) = (model.name(), self.folder.stage(&model.stage())?);
-            let mut round =
-                Round { name: name.clone(), games: round_games(&stage, self.run.config.judge)?, training: None };
-            if self.run.made.contains(&model) {
-                let (training, points) = round_training(&stage.metrics())?;
-                round.training = Some(training);
-                losses.push(LossCurve { name, points });
-            }
-            rounds.push(round);
-        }
-        Ok((rounds, losses))
     }
 
     /// Ratings of all models, if the epochs played each other.

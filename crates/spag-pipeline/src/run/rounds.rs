@@ -3,29 +3,20 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use spag_game::{EpisodeReader, JudgeKind, Role};
+use spag_game::Role;
 use spag_io::RowReader;
 use spag_selfplay::{Ending, GameStats, Rate};
 
-use super::folder::StageFolder;
 use crate::error::Result;
 use crate::report::{LossPoint, RoundGames, RoundTraining};
 
-/// The games of a stage; `None` without a file of games.
-pub(super) fn round_games(stage: &StageFolder, judge: JudgeKind) -> Result<Option<RoundGames>> {
-    let path = stage.episodes();
-    if !path.exists() {
-        return Ok(None);
-    }
-    let mut stats = GameStats::new(judge);
-    for row in EpisodeReader::open(&path)? {
-        stats.add(&row?.1)?;
-    }
+/// The statistics of games.
+pub(super) fn round_games(stats: &GameStats) -> RoundGames {
     let counts = *stats.counts();
     let (attacker, defender, both) = (stats.speech(Role::Attacker), stats.speech(Role::Defender), stats.all_speech());
     let utterances = usize::try_from(both.utterances).unwrap_or(usize::MAX);
     let of_utterances = |count: u64| Rate::new(usize::try_from(count).unwrap_or(usize::MAX), utterances);
-    Ok(Some(RoundGames {
+    RoundGames {
         games: counts.games(),
         attacker_wins: counts.win_rate(Role::Attacker),
         defender_wins: counts.win_rate(Role::Defender),
@@ -37,7 +28,7 @@ pub(super) fn round_games(stage: &StageFolder, judge: JudgeKind) -> Result<Optio
         defender_words: defender.mean_words,
         distinct_1: both.distinct_1,
         distinct_2: both.distinct_2,
-    }))
+    }
 }
 
 /// A line of `metrics.jsonl`. Numbers that are not finite are written as null.

@@ -9,6 +9,7 @@ use std::{fs, process};
 use spag_dist::LaunchEnv;
 use spag_io::{Progress, RankState, RankStatus, abridge, error_chain, write_json_atomically};
 use spag_model::{OpenDevice, peak_device_memory};
+use spag_train::ProcessMemory;
 
 use super::Ended;
 use crate::config::RunConfig;
@@ -185,7 +186,8 @@ impl Board {
         let status = {
             let mut state = self.lock();
             state.status.updated = now();
-            (state.status.resident_bytes, state.status.peak_bytes) = memory();
+            let memory = ProcessMemory::of_this_process();
+            (state.status.resident_bytes, state.status.peak_bytes) = (memory.resident, memory.peak);
             let device = self.device.as_ref().map(OpenDevice::device);
             state.status.gpu_peak_bytes = device.and_then(|device| peak_device_memory(device).ok().flatten());
             state.status.clone()
@@ -197,17 +199,6 @@ impl Board {
 /// Seconds since 1970.
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
-}
-
-/// Memory of this process and its peak, in bytes; `None` on systems other than Linux.
-fn memory() -> (Option<u64>, Option<u64>) {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let bytes = |key: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-        let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-        Some(kib * 1024)
-    };
-    (bytes("VmRSS:"), bytes("VmHWM:"))
 }
 
 #[cfg(test)]

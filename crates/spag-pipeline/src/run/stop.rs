@@ -1,5 +1,8 @@
 //! Rules that stop a run before it trains on games that went wrong.
 
+use spag_game::EpisodeReader;
+use spag_selfplay::GameStats;
+
 use super::context::RunContext;
 use super::folder::StageFolder;
 use super::rounds::round_games;
@@ -14,8 +17,14 @@ use crate::report::RoundGames;
 pub(super) fn stop_if_asked(run: RunContext<'_>, stage: &StageFolder) -> Result<()> {
     let rules = &run.config.stop_when;
     let reason = run.ranks.text(|| {
-        let games = if *rules == StopRules::default() { None } else { round_games(stage, run.config.judge)? };
-        Ok(games.and_then(|games| broken_rule(rules, &games)))
+        if *rules == StopRules::default() || !stage.episodes().exists() {
+            return Ok(None);
+        }
+        let mut stats = GameStats::new(run.config.judge);
+        for row in EpisodeReader::open(stage.episodes())? {
+            stats.add(&row?.1)?;
+        }
+        Ok(broken_rule(rules, &round_games(&stats)))
     })?;
     match reason {
         Some(reason) => Err(Error::Stopped { stage: stage.name.clone(), reason, file: stage.episodes() }),

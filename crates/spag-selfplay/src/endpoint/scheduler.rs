@@ -113,7 +113,7 @@ impl Scheduler {
     }
 }
 
-/// The server that each game had last. Games from long ago are forgotten, since nobody tells when a game ends.
+/// The server that each game had last. Games from long ago are forgotten, since a server is not told when a game ends.
 #[derive(Default)]
 struct Homes {
     recent: HashMap<usize, usize>,

@@ -12,6 +12,7 @@ use spag_game::{Episode, JudgeKind, Role};
 
 use crate::counts::GameCounts;
 use crate::ending::{Ending, ending};
+use crate::text_table::number_or_dash;
 use ngrams::NGrams;
 use speech::Speech;
 pub use speech::SpeechStats;
@@ -160,7 +161,7 @@ impl fmt::Display for GameStats {
                 }
             }
         }
-        let turns = number(self.counts.mean_turns(), 2);
+        let turns = number_or_dash(self.counts.mean_turns(), 2);
         write!(
             f,
             "  {:<width$}{turns:>9}\n  {:<13}{:>10} {:>8} {:>9} {:>8} {:>11} {:>11} {:>11}",
@@ -183,19 +184,14 @@ impl fmt::Display for GameStats {
                 speech.utterances,
                 speech.empty,
                 speech.repeated,
-                number(speech.mean_words, 1),
-                number(speech.mean_characters, 1),
-                number(speech.distinct_1, 3),
-                number(speech.distinct_2, 3)
+                number_or_dash(speech.mean_words, 1),
+                number_or_dash(speech.mean_characters, 1),
+                number_or_dash(speech.distinct_1, 3),
+                number_or_dash(speech.distinct_2, 3)
             )?;
         }
         Ok(())
     }
-}
-
-/// A number, or a dash for `None`.
-fn number(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }
 
 #[cfg(test)]

@@ -6,18 +6,13 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 use serde_json::{Map, Value as Json};
-use spag_io::{catch_panic, catch_panic_with_stack, error_chain, quote};
+use spag_io::{catch_panic, catch_template_panic, error_chain, quote};
 use spag_model::Tokenizer;
 
 use super::json;
 
 /// The work of a rendering, in minijinja's units: some seconds, or some 600 MB of text.
 const FUEL: u64 = 10_000_000;
-/// Bytes of a template. The compiler's time grows with the square of a chain's length: this one takes some seconds at most.
-const MAX_BYTES: usize = 1 << 15;
-/// Stack for a byte of a template. The compiler calls itself for each link of a chain such as `a / b / c`, which takes 700 bytes
-/// at most.
-const STACK_PER_BYTE: usize = 1 << 10;
 /// The name of the template within its environment.
 const NAME: &str = "chat_template";
 
@@ -88,11 +83,8 @@ impl ChatTemplate {
         environment.add_filter("tojson", to_json);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
-        if source.len() > MAX_BYTES {
-            return Err(format!("it is longer than {MAX_BYTES} bytes"));
-        }
         let adapted = without_generation_tags(&source);
-        catch_panic_with_stack(source.len() * STACK_PER_BYTE, || environment.add_template_owned(NAME, adapted))
+        catch_template_panic(&source, || environment.add_template_owned(NAME, adapted))
             .and_then(|added| added.map_err(|error| error_chain(&error)))?;
         Ok(Self { source, environment, special_tokens })
     }

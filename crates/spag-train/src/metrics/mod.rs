@@ -5,7 +5,7 @@ mod memory;
 mod metric;
 mod record;
 
-pub use memory::peak_memory_of;
+pub use memory::{ProcessMemory, peak_memory_of};
 pub use metric::{Metric, MetricValues, Reduction};
 pub use record::{EvalRecord, Record};
 
