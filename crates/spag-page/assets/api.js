@@ -1,6 +1,7 @@
 // Requests to the server. Each error says what happened; a request can always be sent again.
 
 import { store } from "./dom.js";
+import { askForKey } from "./key.js";
 
 /** Why a request failed. `status` is 0 if there was no answer. */
 export class RequestError extends Error {
@@ -17,34 +18,13 @@ let key = store.get("key");
 let asking = null;
 
 /** Asks for a key; one dialog for all requests that wait for it. */
-function askForKey(refused) {
-  if (asking) return asking;
-  const dialog = document.getElementById("key-dialog");
-  const form = document.getElementById("key-form");
-  const input = document.getElementById("key");
-  const cancel = document.getElementById("key-cancel");
-  document.getElementById("key-problem").hidden = !refused;
-  input.value = "";
-  asking = new Promise((resolve, reject) => {
-    const listening = new AbortController();
-    const listen = (node, name, handle) => node.addEventListener(name, handle, { signal: listening.signal });
-    listen(form, "submit", (event) => {
-      event.preventDefault();
-      key = input.value.trim();
-      store.set("key", key);
-      dialog.close("given");
-    });
-    listen(cancel, "click", () => dialog.close("cancelled"));
-    listen(dialog, "close", () => {
-      listening.abort();
-      asking = null;
-      if (dialog.returnValue === "given") resolve();
-      else reject(new RequestError(401, "Without a key this server answers nothing."));
-    });
+function newKey(refused) {
+  asking ??= askForKey(refused).then((given) => {
+    asking = null;
+    if (!given) throw new RequestError(401, "Without a key this server answers nothing.");
+    key = given;
+    store.set("key", key);
   });
-  dialog.returnValue = "cancelled";
-  dialog.showModal();
-  input.focus();
   return asking;
 }
 
@@ -70,7 +50,7 @@ async function send(path, options) {
     }
     if (response.status === 401) {
       // Another request may have asked for a key meanwhile.
-      if (key === used) await askForKey(Boolean(used));
+      if (key === used) await newKey(Boolean(used));
       continue;
     }
     if (!response.ok) throw new RequestError(response.status, await explain(response));

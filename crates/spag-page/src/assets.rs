@@ -32,6 +32,8 @@ macro_rules! pages {
             asset!("/page/icon.svg", "icon.svg", "image/svg+xml"),
             asset!("/page/api.js", "api.js", SCRIPT),
             asset!("/page/dom.js", "dom.js", SCRIPT),
+            asset!("/page/key.js", "key.js", SCRIPT),
+            asset!("/page/views.js", "views.js", SCRIPT),
             asset!("/page/game.js", "game.js", SCRIPT),
             asset!("/page/board.js", "board.js", SCRIPT),
             asset!("/page/runs.js", "runs.js", SCRIPT),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use spag_serve::{Access, ApiError, Routes, Services};
 
@@ -25,26 +26,11 @@ pub(crate) fn read<T>(query: AnyQuery<T>) -> Result<T, ApiError> {
 /// Adds the routes of a run folder. Without one, they answer that there is none.
 pub(crate) fn add_routes(routes: Routes, run: Option<Arc<RunFolder>>, services: Services) -> Routes {
     let shown = Arc::new(Shown { run, services });
-    let of = |shown: &Arc<Shown>| shown.clone();
-    let (run, games, game, ticket, report) = (of(&shown), of(&shown), of(&shown), of(&shown), shown);
+    let (run, ticket, report) = (shown.clone(), shown.clone(), shown.clone());
     routes
         .route("/page/run", Access::Key, get(async move || run.json(|run| run.list()).await))
-        .route(
-            "/page/run/games",
-            Access::Key,
-            get(async move |query: AnyQuery<ListQuery>| {
-                let query = read(query)?;
-                games.json(move |run| run.games(&query)).await
-            }),
-        )
-        .route(
-            "/page/run/game",
-            Access::Key,
-            get(async move |query: AnyQuery<GameQuery>| {
-                let query = read(query)?;
-                game.json(move |run| run.game(&query)).await
-            }),
-        )
+        .route("/page/run/games", Access::Key, json_of(&shown, RunFolder::games))
+        .route("/page/run/game", Access::Key, json_of(&shown, RunFolder::game))
         .route("/page/run/ticket", Access::Key, get(async move || ticket.json(|run| Ok(run.ticket())).await))
         // An element of the page cannot send a key: it has a ticket instead.
         .route(
@@ -55,6 +41,18 @@ pub(crate) fn add_routes(routes: Routes, run: Option<Arc<RunFolder>>, services: 
                 report.answer(move |run| run.report(&query)).await
             }),
         )
+}
+
+/// Answers a query in JSON.
+fn json_of<Q>(shown: &Arc<Shown>, answer: fn(&RunFolder, &Q) -> Result<Value, ApiError>) -> MethodRouter
+where
+    Q: DeserializeOwned + Send + 'static,
+{
+    let shown = shown.clone();
+    get(async move |query: AnyQuery<Q>| {
+        let query = read(query)?;
+        shown.json(move |run| answer(run, &query)).await
+    })
 }
 
 /// The run that a server shows.
