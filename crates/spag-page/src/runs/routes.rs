@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use spag_serve::{Access, ApiError, Routes, Services};
 
-use super::{GameQuery, ListQuery, ReportQuery, RunFolder};
+use super::{ReportQuery, RunFolder};
 use crate::page::{Answered, json_response};
 
 /// The parameters of a request, or why they cannot be read.
