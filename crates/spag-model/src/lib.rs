@@ -58,7 +58,7 @@ pub use generate::{
 };
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs, TooLittleMemory};
 pub use model::{Activations, Forward, Model, Network, SavedElements};
-pub use ops::product::cpu_kernels;
+pub use ops::product::CpuPath;
 pub use ops::sample::{Sampling, TokenLogProb};
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, View, WeightSource};

@@ -3,9 +3,9 @@
 use candle_core::Device;
 use cap::Cap;
 use spag_model::{
-    Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, GenerationMemory,
-    GenerationMemorySettings, Layout, LoadOptions, MemoryBudget, ModelConfig, PromptLogProbs, Request, WeightDtype,
-    WriteOptions, load_tokenizer, write_random_model,
+    Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, GenerationMemory, GenerationMemorySettings, Layout,
+    LoadOptions, MemoryBudget, ModelConfig, PromptLogProbs, Request, WeightDtype, WriteOptions, load_tokenizer,
+    write_random_model,
 };
 use spag_tests::fixture;
 
@@ -28,7 +28,7 @@ fn config(family: &str, layers: usize, tied: bool) -> ModelConfig {
 
 /// Loads the model of a folder and generates. Returns the highest mark above what was held before, less what an engine plans
 /// for its pages and one pass: it tries to allocate that much before it begins.
-fn taken(folder: &std::path::Path, dtype: WeightDtype) -> (usize, Vec<Completion>) {
+fn taken(folder: &std::path::Path, dtype: WeightDtype) -> usize {
     let (before, mark) = (HELD.allocated(), HELD.max_allocated());
     let checkpoint = Checkpoint::load_with(folder, &LoadOptions { device: Device::Cpu, dtype }).unwrap();
     let model = checkpoint.model.config().clone();
@@ -45,9 +45,9 @@ fn taken(folder: &std::path::Path, dtype: WeightDtype) -> (usize, Vec<Completion
     let mut engine = Engine::from_checkpoint(checkpoint, engine).unwrap();
     let config = GenerationConfig { max_new_tokens: 8, min_new_tokens: 8, ..GenerationConfig::default() };
     let request = Request { prompt: "The horse".into(), seed: 1, config: config.into() };
-    let completions = engine.generate(vec![request]).unwrap();
+    engine.generate(vec![request]).unwrap();
     assert!(HELD.max_allocated() > mark, "the highest mark is that of an earlier model");
-    (HELD.max_allocated() - before - planned, completions)
+    HELD.max_allocated() - before - planned
 }
 
 /// In one test: the highest mark is that of the process's life, so smaller models come first.
@@ -56,7 +56,6 @@ fn weights_are_held_once() {
     let tokenizer = load_tokenizer(fixture("tiny-llama")).unwrap();
     let (tied, plain, normalised) =
         (config("llama", 14, true), config("llama", 14, false), config("baichuan", 20, false));
-    let mut outputs: Vec<(&ModelConfig, Vec<Completion>)> = Vec::new();
     for (config, dtype) in [
         (&tied, WeightDtype::Bf16),
         (&normalised, WeightDtype::Bf16),
@@ -66,17 +65,10 @@ fn weights_are_held_once() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         write_random_model(config, 1, Some(&tokenizer), folder.path(), WriteOptions::new(WeightDtype::Bf16)).unwrap();
-        let (taken, completions) = taken(folder.path(), dtype);
+        let taken = taken(folder.path(), dtype);
         let weights = Layout::new(&config.architecture).len() * dtype.bytes();
         let head = config.architecture.head;
         eprintln!("{dtype}, {head:?}: {taken} bytes for weights of {weights}: {:.3}", taken as f64 / weights as f64);
         assert!(taken as f64 <= 1.15 * weights as f64, "{taken} bytes for weights of {weights} in {dtype}, {head:?}");
-        // bf16 weights are widened, which is exact, and everything else is f32.
-        if let Some((_, narrow)) = outputs.iter().find(|(other, _)| *other == config) {
-            assert_eq!(*narrow, completions);
-            let bits = |c: &Completion| c.model_log_probs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(&narrow[0]), bits(&completions[0]));
-        }
-        outputs.push((config, completions));
     }
 }

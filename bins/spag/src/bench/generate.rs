@@ -10,8 +10,8 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use spag_io::gib;
 use spag_model::{
-    Engine, EngineConfig, EngineSettings, EosRule, Event, Generate, GenerationConfig, MemoryBudget, PrefixSharing,
-    Request, Streamed, cpu_kernels,
+    CpuPath, Engine, EngineConfig, EngineSettings, EosRule, Event, Generate, GenerationConfig, MemoryBudget,
+    PrefixSharing, Request, Streamed,
 };
 use spag_selfplay::limits;
 use spag_train::{median, peak_memory_of};
@@ -89,7 +89,7 @@ fn case(args: &GenerateArgs, batch: usize) -> Result<()> {
         "new_tokens": args.new_tokens,
         "peak_gib": peak_memory_of(&device).map(|bytes| round(gib(bytes), 2)),
         "kv_cache_gib": round(gib((engine.pages * engine.page_size * token_bytes) as u64), 2),
-        "kernels": if device.is_cpu() { cpu_kernels() } else { "cuda" },
+        "kernels": if device.is_cpu() { CpuPath::selected()?.name() } else { "cuda" },
         "dtype": dtype.to_string(),
         "device": args.loading.open()?.to_string(),
         "checkpoint": args.model,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::memory::{available_memory, total_memory};
+use crate::ops::product::CpuPath;
 
 /// A user's choice of the device: `auto`, `cpu`, `cuda` or `cuda:N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,17 +32,17 @@ impl DeviceChoice {
     /// [`Error::Device`] with the cause and the remedy.
     pub fn open(self, local_rank: usize) -> Result<OpenDevice> {
         match self {
-            Self::Cpu => Ok(OpenDevice::cpu()),
+            Self::Cpu => open_cpu(),
             #[cfg(feature = "cuda")]
             Self::Cuda(index) => cuda::open(self, index, local_rank),
             #[cfg(feature = "cuda")]
                         Self::Auto if cuda::any_device() => cuda::open(self, None, local_rank),
             #[cfg(feature = "cuda")]
-            Self::Auto => Ok(OpenDevice::cpu()),
+            Self::Auto => open_cpu(),
             #[cfg(not(feature = "cuda"))]
             Self::Auto => {
                 let _ = local_rank;
-                Ok(OpenDevice::cpu())
+                open_cpu()
             }
             #[cfg(not(feature = "cuda"))]
             Self::Cuda(_) => Err(self.refused(
@@ -54,6 +55,12 @@ impl DeviceChoice {
     fn refused(self, reason: impl Into<String>) -> Error {
         Error::Device { device: self.to_string(), reason: reason.into() }
     }
+}
+
+/// The CPU, if its kernels can be chosen.
+fn open_cpu() -> Result<OpenDevice> {
+    CpuPath::selected()?;
+    Ok(OpenDevice::cpu())
 }
 
 impl std::fmt::Display for DeviceChoice {

@@ -1,4 +1,6 @@
 //! Linear layers for generation, with packed weights. A row's result does not depend on the other rows.
+//!
+//! On a CPU a bf16 weight makes the product one of bf16: activations are rounded to bf16, and sums and the output are f32.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,8 +9,8 @@ use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use rayon::prelude::*;
 
-use super::product::{Element, Panels, Start};
-use super::{cpu, embedding, matmul, pool};
+use super::product::{CpuPath, NarrowPanels, Panels, Rows, Start, Widened};
+use super::{cpu, embedding, matmul, pool, product};
 use crate::kernels;
 
 /// Packed weights of a linear layer, or of several layers with the same input.
@@ -16,9 +18,9 @@ pub struct PackedWeight(Packing);
 
 enum Packing {
     /// Packed for the CPU.
-    Wide(Panels<f32>),
-    /// Packed for the CPU, which widens the weights as it multiplies.
-    Narrow(Panels<bf16>),
+    Wide(Panels<Widened<f32>>),
+    /// Packed for products in bf16 on the CPU.
+    Narrow(NarrowPanels),
     /// For kernels: [O, I], sharing the weight's memory.
     Rows(Tensor),
 }
@@ -34,8 +36,9 @@ impl PackedWeight {
             return Ok(Self(Packing::Rows(weight.clone())));
         }
         let extents = (outputs, inputs);
+        let narrow = |values: &[bf16]| NarrowPanels::pack(CpuPath::current(), extents, values);
         Ok(Self(match weight.dtype() {
-            DType::BF16 => Packing::Narrow(cpu::read_bf16(weight, |values| Ok(Panels::pack(extents, values)))?),
+            DType::BF16 => Packing::Narrow(cpu::read_bf16(weight, |values| Ok(narrow(values)))?),
             _ => Packing::Wide(cpu::read(weight, |values| Ok(Panels::pack(extents, values)))?),
         }))
     }
@@ -52,15 +55,26 @@ impl PackedWeight {
             return weights.iter().map(Self::new).collect();
         }
         let ranges = weights.iter().map(cpu::range).collect::<Result<Vec<_>>>()?;
+        let path = CpuPath::current();
         Ok(match first.dtype() {
-            DType::BF16 => pack_shared(cpu::take_bf16(first)?, &extents, &ranges, Packing::Narrow),
-            _ => pack_shared(cpu::take(first)?, &extents, &ranges, Packing::Wide),
+            DType::BF16 => pack_shared(
+                cpu::take_bf16(first)?,
+                (&extents, &ranges),
+                |extents, values| NarrowPanels::pack_in_place(path, extents, values),
+                |extents, values, start| Packing::Narrow(NarrowPanels::of_packed(path, extents, values, start)),
+            ),
+            _ => pack_shared(
+                cpu::take(first)?,
+                (&extents, &ranges),
+                Panels::<Widened<f32>>::pack_in_place,
+                |extents, values, start| Packing::Wide(Panels::of_packed(extents, values, start)),
+            ),
         })
     }
 
     /// Whether a weight of `outputs` rows can be packed in its own memory.
     pub(crate) fn fits_in_place(outputs: usize) -> bool {
-        Panels::<f32>::fit_in_place(outputs)
+        product::fit_in_place(outputs)
     }
 
     /// Input size.
@@ -82,19 +96,19 @@ impl PackedWeight {
     }
 }
 
-/// Packs the matrices at `ranges` of `values`, in place.
-fn pack_shared<T: Element>(
+/// Packs matrices of `values`, which have these extents and are at these ranges, in place.
+fn pack_shared<T>(
     mut values: Vec<T>,
-    extents: &[(usize, usize)],
-    ranges: &[Range<usize>],
-    packing: fn(Panels<T>) -> Packing,
+    (extents, ranges): (&[(usize, usize)], &[Range<usize>]),
+    pack: impl Fn((usize, usize), &mut [T]),
+    packing: impl Fn((usize, usize), Arc<Vec<T>>, usize) -> Packing,
 ) -> Vec<PackedWeight> {
     for (extents, range) in extents.iter().zip(ranges) {
-        Panels::pack_in_place(*extents, &mut values[range.clone()]);
+        pack(*extents, &mut values[range.clone()]);
     }
     let values = Arc::new(values);
-    let panels = |(extents, range): (&_, &Range<usize>)| Panels::of_packed(*extents, values.clone(), range.start);
-    extents.iter().zip(ranges).map(panels).map(|panels| PackedWeight(packing(panels))).collect()
+    let packing = |(extents, range): (&_, &Range<usize>)| packing(*extents, values.clone(), range.start);
+    extents.iter().zip(ranges).map(packing).map(PackedWeight).collect()
 }
 
 /// Rows `ids` of the weight, [N, I]: the embedding of a model whose output head is the same matrix.
@@ -102,19 +116,21 @@ fn pack_shared<T: Element>(
 /// # Errors
 /// A row outside the weight.
 pub fn rows(ids: &[u32], w: &PackedWeight) -> Result<Tensor> {
-    fn gather<T: Element>(ids: &[u32], panels: &Panels<T>) -> Result<Tensor> {
-        if let Some(id) = ids.iter().find(|id| **id as usize >= panels.n()) {
-            bail!("embedding: token {id} is outside the vocabulary of {}", panels.n());
-        }
-        let mut x = pool::values(ids.len() * panels.k());
-        x.par_chunks_mut(panels.k().max(1)).zip(ids).for_each(|(x, id)| panels.unpack_row(*id as usize, x));
-        cpu::tensor(x, (ids.len(), panels.k()))
-    }
     match &w.0 {
-        Packing::Wide(panels) => gather(ids, panels),
-        Packing::Narrow(panels) => gather(ids, panels),
+        Packing::Wide(panels) => gather(ids, (panels.n(), panels.k()), |id, row| panels.unpack_row(id, row)),
+        Packing::Narrow(panels) => gather(ids, (panels.n(), panels.k()), |id, row| panels.unpack_row(id, row)),
         Packing::Rows(rows) => embedding::forward(ids, rows),
     }
+}
+
+/// Rows of a matrix `[n, k]` on the host.
+fn gather(ids: &[u32], (n, k): (usize, usize), unpack: impl Fn(usize, &mut [f32]) + Sync) -> Result<Tensor> {
+    if let Some(id) = ids.iter().find(|id| **id as usize >= n) {
+        bail!("embedding: token {id} is outside the vocabulary of {n}");
+    }
+    let mut x = pool::values(ids.len() * k);
+    x.par_chunks_mut(k.max(1)).zip(ids).for_each(|(x, id)| unpack(*id as usize, x));
+    cpu::tensor(x, (ids.len(), k))
 }
 
 /// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O].
@@ -128,8 +144,10 @@ pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>) -> Resul
         bail!("packed linear: x is [{n}, {i}], the weight takes {}", w.inputs());
     }
     match (&w.0, residual) {
-        (Packing::Wide(panels), _) => on_host(x, panels, residual),
-        (Packing::Narrow(panels), _) => on_host(x, panels, residual),
+        (Packing::Wide(panels), _) => on_host(x, panels.n(), residual, |x, y, start| {
+            panels.product(n, Rows { values: x, stride: i }, y, start);
+        }),
+        (Packing::Narrow(panels), _) => on_host(x, panels.n(), residual, |x, y, start| panels.product(n, x, y, start)),
         (Packing::Rows(rows), None) => matmul::linear(x, rows),
         (Packing::Rows(rows), Some(residual)) => matmul::linear_add(residual, x, rows),
     }
@@ -148,15 +166,21 @@ pub fn forward_f32(x: &Tensor, w: &PackedWeight) -> Result<Tensor> {
     }
 }
 
-fn on_host<T: Element>(x: &Tensor, panels: &Panels<T>, residual: Option<&Tensor>) -> Result<Tensor> {
+/// A product on the host, [N, `columns`].
+fn on_host(
+    x: &Tensor,
+    columns: usize,
+    residual: Option<&Tensor>,
+    product: impl Fn(&[f32], &mut [f32], Start<'_>),
+) -> Result<Tensor> {
     if kernels::of(x.device())?.is_some() {
         bail!("packed linear: the weight was packed for the CPU");
     }
-    let (rows, columns) = (x.dims()[0], panels.n());
+    let rows = x.dims()[0];
     let mut y = pool::values(rows * columns);
     match residual {
         None => cpu::read(x, |x| {
-            panels.product(rows, x, &mut y, Start::Zero);
+            product(x, &mut y, Start::Zero);
             Ok(())
         })?,
         Some(residual) => {
@@ -165,7 +189,7 @@ fn on_host<T: Element>(x: &Tensor, panels: &Panels<T>, residual: Option<&Tensor>
             }
             cpu::read(residual, |residual| {
                 cpu::read(x, |x| {
-                    panels.product(rows, x, &mut y, Start::Of(residual));
+                    product(x, &mut y, Start::Of(residual));
                     Ok(())
                 })
             })?;

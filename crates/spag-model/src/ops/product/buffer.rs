@@ -32,6 +32,10 @@ impl Buffer {
         Self(lines)
     }
 
+    pub(crate) fn as_ptr(&self) -> *const f32 {
+        self.0.as_ptr().cast()
+    }
+
     pub(crate) fn as_mut_ptr(&mut self) -> *mut f32 {
         self.0.as_mut_ptr().cast()
     }

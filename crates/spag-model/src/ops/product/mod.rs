@@ -1,19 +1,34 @@
-//! f32 matrix products: the tiles of attention, and the products of linear layers.
+//! Matrix products: the tiles of attention, and the products of linear layers.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod buffer;
+#[cfg(target_arch = "x86_64")]
+mod dot;
 mod element;
+mod format;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod large;
+mod memory;
+mod narrow;
 #[cfg(target_arch = "x86_64")]
 mod pack;
+#[cfg(target_arch = "x86_64")]
+mod pairs;
 mod panels;
+mod path;
+mod round;
 #[cfg(test)]
 mod tests;
 mod tile;
 
 pub(crate) use buffer::{Buffer, LANES};
 pub(crate) use element::Element;
-pub(crate) use panels::Panels;
+pub(crate) use format::{Format, Widened};
+pub(crate) use memory::fit_in_place;
+pub(crate) use narrow::NarrowPanels;
+pub(crate) use panels::{Panels, Rows};
+pub use path::CpuPath;
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 
 /// Whether a product overwrites its output or is added to it.
@@ -45,8 +60,8 @@ pub(crate) enum Side {
 
 /// The left operand: element (i, k) is at `i * row + k * self.k`.
 #[derive(Clone, Copy)]
-pub(crate) struct Left {
-    pub(crate) at: *const f32,
+pub(crate) struct Left<T = f32> {
+    pub(crate) at: *const T,
     pub(crate) row: usize,
     pub(crate) k: usize,
 }
@@ -120,22 +135,10 @@ fn grid(tiles: usize, panels: usize, parts: usize) -> (usize, usize) {
         .unwrap_or((1, 1))
 }
 
-/// Whether the processor supports AVX-512.
+/// Whether the process computes with AVX-512.
 #[inline]
 pub(crate) fn wide() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        std::arch::is_x86_feature_detected!("avx512f")
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        false
-    }
-}
-
-/// The kernels that this processor computes products and attention with: `avx512`, or `portable`.
-pub fn cpu_kernels() -> &'static str {
-    if wide() { "avx512" } else { "portable" }
+    CpuPath::current() >= CpuPath::Avx512
 }
 
 /// `to[columns, width]` = the transpose of the row-major `[rows, columns]` matrix `from` with row stride `stride`.
@@ -157,8 +160,11 @@ pub(crate) unsafe fn transpose(
     }
     for column in 0..columns {
         for row in 0..width {
-            // SAFETY: guaranteed by the caller.
-            unsafe { *to.add(column * width + row) = if row < rows { *from.add(row * stride + column) } else { 0.0 } }
+            // SAFETY: guaranteed by the caller. Pairs of bf16 may lie anywhere.
+            unsafe {
+                let value = if row < rows { from.add(row * stride + column).read_unaligned() } else { 0.0 };
+                to.add(column * width + row).write_unaligned(value);
+            }
         }
     }
 }

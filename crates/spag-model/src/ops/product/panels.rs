@@ -3,60 +3,49 @@
 //! A panel holds 64 columns, step by step, so that the innermost loop reads consecutive cache lines, whether there is
 //! one row (bound by memory) or hundreds (bound by arithmetic).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::buffer::Line;
-use super::tile::{COLUMNS, ROWS, tile};
-use super::{Element, Left, Next, Output, PARTS, Right, Start, Target};
+use super::memory::Memory;
+use super::tile::COLUMNS;
+use super::{Element, Format, Left, Next, Output, PARTS, Right, Start, Target};
 use crate::ops::cpu::SharedMut;
 
-/// Maximum steps of a sum between updates of the output. The blocks of a sum do not depend on the number of rows or
-/// threads, so a row of the result depends only on its own values.
-const DEPTH: usize = 128;
 /// Prefetch distance in cache lines for few rows: the latency of memory.
 const AHEAD: usize = 96;
 /// Smaller products run on the calling thread: waking another takes longer.
 const SMALL: usize = 1 << 18;
 
 /// A packed matrix [k, n].
-pub(crate) struct Panels<T> {
-    memory: Memory<T>,
+pub(crate) struct Panels<F: Format> {
+    memory: Memory<F::Weight>,
     k: usize,
     n: usize,
 }
 
-/// Where the panels are.
-enum Memory<T> {
-    /// In memory of their own; the last panel is padded.
-    Own(Vec<Line>),
-    /// Where the matrix was, from an element on, beside other matrices. Panels may begin in the middle of a cache line.
-    Shared(Arc<Vec<T>>, usize),
+/// A left operand: rows that begin every `stride` elements, as [`Format::tile`] reads them.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a, T> {
+    pub(crate) values: &'a [T],
+    pub(crate) stride: usize,
 }
 
-impl<T: Element> Panels<T> {
+/// A product of a packed matrix.
+struct Product<'a, A> {
+    a: Rows<'a, A>,
+    c: SharedMut,
+    start: Start<'a>,
+}
+
+impl<F: Format> Panels<F> {
     /// Packs the transpose of a row-major matrix `[n, k]`.
     ///
     /// # Panics
     /// If the slice is shorter than its extents.
-    pub(crate) fn pack((n, k): (usize, usize), values: &[T]) -> Self {
-        let values = &values[..n * k];
-        let of_panel = k * COLUMNS / T::PER_LINE;
-        let mut lines = vec![Line::ZERO; n.div_ceil(COLUMNS) * of_panel];
-        if k > 0 {
-            lines.par_chunks_mut(of_panel).zip(values.par_chunks(COLUMNS * k)).for_each(|(lines, rows)| {
-                // SAFETY: any bits are elements, and the lines hold k steps of `COLUMNS` of them.
-                let panel = unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<T>(), k * COLUMNS) };
-                T::pack(rows, k, panel);
-            });
-        }
-        Self { memory: Memory::Own(lines), k, n }
-    }
-
-    /// Whether a matrix of `n` rows can be packed by [`Panels::pack_in_place`].
-    pub(crate) fn fit_in_place(n: usize) -> bool {
-        n.is_multiple_of(COLUMNS)
+    pub(crate) fn pack((n, k): (usize, usize), values: &[F::Weight]) -> Self {
+        Self { memory: Memory::packed((n, k), values, F::pack), k, n }
     }
 
     /// As [`Panels::pack`], in the memory of the matrix, for [`Panels::of_packed`]. A panel takes the place of the rows that
@@ -64,24 +53,16 @@ impl<T: Element> Panels<T> {
     ///
     /// # Panics
     /// If the slice is shorter than its extents, or the rows do not fill the last panel.
-    pub(crate) fn pack_in_place((n, k): (usize, usize), values: &mut [T]) {
-        assert!(Self::fit_in_place(n), "panels: {n} rows do not fill the last panel");
-        if k > 0 {
-            values[..n * k].par_chunks_mut(COLUMNS * k).for_each_init(Vec::new, |rows, panel| {
-                rows.clear();
-                rows.extend_from_slice(panel);
-                T::pack(rows, k, panel);
-            });
-        }
+    pub(crate) fn pack_in_place(extents: (usize, usize), values: &mut [F::Weight]) {
+        Memory::pack_in_place(extents, values, F::pack);
     }
 
     /// The panels that [`Panels::pack_in_place`] made of the matrix at `start`.
     ///
     /// # Panics
     /// If the values are fewer than its extents, or the rows do not fill the last panel.
-    pub(crate) fn of_packed((n, k): (usize, usize), values: Arc<Vec<T>>, start: usize) -> Self {
-        assert!(Self::fit_in_place(n) && values.len() >= start + n * k, "panels: the memory is too short");
-        Self { memory: Memory::Shared(values, start), k, n }
+    pub(crate) fn of_packed((n, k): (usize, usize), values: Arc<Vec<F::Weight>>, start: usize) -> Self {
+        Self { memory: Memory::shared((n, k), values, start), k, n }
     }
 
     /// Row `index` of the matrix that was packed: a column of the panels.
@@ -90,10 +71,10 @@ impl<T: Element> Panels<T> {
     /// If the matrix has no such row, or `row` is not as long as one.
     pub(crate) fn unpack_row(&self, index: usize, row: &mut [f32]) {
         assert!(index < self.n && row.len() == self.k, "panels: row out of range");
-        let start = self.at(index / COLUMNS, 0).at.wrapping_add(index % COLUMNS);
+        let panel = self.at(index / COLUMNS, 0).at;
         for (step, value) in row.iter_mut().enumerate() {
             // SAFETY: `step` is below k, and the panel has `COLUMNS` elements a step.
-            *value = unsafe { *start.add(step * COLUMNS) }.widen();
+            *value = unsafe { *panel.add(F::index(self.k, step, index % COLUMNS)) }.widen();
         }
     }
 
@@ -107,27 +88,25 @@ impl<T: Element> Panels<T> {
         self.n
     }
 
-    fn at(&self, panel: usize, step: usize) -> Right<T> {
+    /// A panel from a step on, which is a multiple of `F::STEPS`.
+    fn at(&self, panel: usize, step: usize) -> Right<F::Weight> {
         let offset = (panel * self.k + step) * COLUMNS;
-        let panels = match &self.memory {
-            Memory::Own(lines) => lines.as_ptr().cast::<T>(),
-            Memory::Shared(values, start) => values.as_ptr().wrapping_add(*start),
-        };
-        Right::new(panels.wrapping_add(offset), COLUMNS)
+        Right::new(self.memory.as_ptr().wrapping_add(offset), COLUMNS)
     }
 
     /// `c[m, n] = start + a[m, k]·self`.
     ///
     /// # Panics
-    /// If a slice is shorter than its extents.
-    pub(crate) fn product(&self, m: usize, a: &[f32], c: &mut [f32], start: Start<'_>) {
+    /// If a slice is shorter than its extents, or a row of `a` than [`Format::tile`] reads.
+    pub(crate) fn product(&self, m: usize, a: Rows<'_, F::Activation>, c: &mut [f32], start: Start<'_>) {
         let (k, n) = (self.k, self.n);
         assert!(!matches!(start, Start::Of(base) if base.len() < m * n), "panels: the base is too short");
-        assert!(a.len() >= m * k && c.len() >= m * n, "panels: a side is too short");
-        let (tiles, panels) = (m.div_ceil(ROWS), n.div_ceil(COLUMNS));
-        let c = SharedMut::new(c);
+        assert!(a.values.len() >= m * a.stride && c.len() >= m * n, "panels: a side is too short");
+        assert!(a.stride >= k.next_multiple_of(F::STEPS), "panels: the rows are too short");
+        let (tiles, panels) = (m.div_ceil(F::ROWS), n.div_ceil(COLUMNS));
+        let product = Product { a, c: SharedMut::new(c), start };
         // SAFETY: the extents were checked; parts are disjoint.
-        let run = |rows, panels| unsafe { self.part((m, a), rows, panels, c, start) };
+        let run = |rows, panels| unsafe { self.part(&product, rows, panels) };
         if (m + 4) * k * n < SMALL {
             return run(0..m, 0..panels);
         }
@@ -138,7 +117,7 @@ impl<T: Element> Panels<T> {
         (0..down * across).into_par_iter().with_max_len(1).for_each(|task| {
             let (i, j) = (task / across, task % across);
             run(
-                tiles * i / down * ROWS..(tiles * (i + 1) / down * ROWS).min(m),
+                tiles * i / down * F::ROWS..(tiles * (i + 1) / down * F::ROWS).min(m),
                 panels * j / across..panels * (j + 1) / across,
             );
         });
@@ -146,25 +125,20 @@ impl<T: Element> Panels<T> {
 
     /// # Safety
     /// The slices must have the extents, and nothing else may use the part's elements of `c`.
-    unsafe fn part(
-        &self,
-        (m, a): (usize, &[f32]),
-        rows: std::ops::Range<usize>,
-        panels: std::ops::Range<usize>,
-        c: SharedMut,
-        start: Start<'_>,
-    ) {
+    unsafe fn part(&self, product: &Product<'_, F::Activation>, rows: Range<usize>, panels: Range<usize>) {
         let (k, n) = (self.k, self.n);
-        debug_assert!(rows.end <= m);
-        let depth = k.div_ceil(k.div_ceil(DEPTH).max(1));
-        let tiles = rows.len().div_ceil(ROWS);
+        let Product { a, c, start } = product;
+        // Follows from k alone, so that a row of the result depends only on its own values.
+        let depth = k.div_ceil(k.div_ceil(F::DEPTH).max(1)).next_multiple_of(F::STEPS);
+        let tiles = rows.len().div_ceil(F::ROWS);
         // With at least this many row tiles, the prefetch of the next panel is spread over them; otherwise the first tile
         // prefetches for itself.
-        let spread = COLUMNS / T::PER_LINE;
+        let spread = COLUMNS / F::Weight::PER_LINE;
+        let mut format = F::begin();
         for panel in panels.clone() {
             for step in (0..k.max(1)).step_by(depth.max(1)) {
                 let steps = depth.min(k - step);
-                let output = if step == 0 && start == Start::Zero { Output::Overwrite } else { Output::Accumulate };
+                let output = if step == 0 && *start == Start::Zero { Output::Overwrite } else { Output::Accumulate };
                 // The same panel's next steps, or the next panel.
                 let after = if step + depth < k {
                     self.at(panel, step + depth).at
@@ -172,24 +146,25 @@ impl<T: Element> Panels<T> {
                     self.at((panel + 1).min(panels.end - 1), 0).at
                 };
                 let right = self.at(panel, step);
-                for (index, row) in rows.clone().step_by(ROWS).enumerate() {
-                    let left = Left { at: a.as_ptr().wrapping_add(row * k + step), row: k, k: 1 };
+                for (index, row) in rows.clone().step_by(F::ROWS).enumerate() {
+                    let at = a.values.as_ptr().wrapping_add(row * a.stride + step);
+                    let left = Left { at, row: a.stride, k: 1 };
                     let offset = row * n + panel * COLUMNS;
                     let mut target = Target::new(c.at(offset), n);
                     if let (0, Start::Of(base)) = (step, start) {
                         target.base = base.as_ptr().wrapping_add(offset);
                     }
                     let next = match index {
-                        0 if tiles < spread => Next::Stream(right.at.wrapping_add(AHEAD * T::PER_LINE)),
+                        0 if tiles < spread => Next::Stream(right.at.wrapping_add(AHEAD * F::Weight::PER_LINE)),
                         // Each of the first tiles prefetches one of a step's cache lines.
                         _ if index < spread && tiles >= spread => {
-                            Next::Spread(after.wrapping_add(index * steps * T::PER_LINE))
+                            Next::Spread(after.wrapping_add(index * steps * F::Weight::PER_LINE))
                         }
                         _ => Next::Unknown,
                     };
-                    let extents = (ROWS.min(rows.end - row), steps, COLUMNS.min(n - panel * COLUMNS));
+                    let extents = (F::ROWS.min(rows.end - row), steps, COLUMNS.min(n - panel * COLUMNS));
                     // SAFETY: the tile is inside the extents guaranteed by the caller.
-                    unsafe { tile(extents, left, right.then(next), target, output) }
+                    unsafe { format.tile(extents, left, right.then(next), target, output) }
                 }
             }
         }

@@ -1,5 +1,10 @@
 //! Tiles and large products against sums in f64, and the AVX-512 path against the portable one.
 
+mod emulation;
+mod narrow;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod tile_emulator;
+
 use half::bf16;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
@@ -7,6 +12,16 @@ use rand_chacha::ChaCha8Rng;
 
 use super::tile::portable;
 use super::*;
+
+/// Whether a test can compute on a path: with instructions of the processor, or with emulated tiles.
+fn can_run(path: CpuPath) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if path == CpuPath::Amx && CpuPath::Avx512.is_available() && !path.is_available() {
+        tile_emulator::install();
+        return true;
+    }
+    path.is_available()
+}
 
 fn random(len: usize, seed: u64) -> Vec<f32> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -120,11 +135,13 @@ proptest! {
         let narrow: Vec<bf16> = random(n * k, seed).into_iter().map(bf16::from_f32).collect();
         let wide: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
         let (a, base) = (random(m * k, seed + 1), random(m * n, seed + 2));
-        let (of_narrow, of_wide) = (Panels::pack((n, k), &narrow), Panels::pack((n, k), &wide));
+        let (of_narrow, of_wide) =
+            (Panels::<Widened<bf16>>::pack((n, k), &narrow), Panels::<Widened<f32>>::pack((n, k), &wide));
+        let a = Rows { values: &a, stride: k };
         for start in [Start::Zero, Start::Output, Start::Of(&base)] {
             let (mut got, mut want) = (base.clone(), base.clone());
-            of_narrow.product(m, &a, &mut got, start);
-            of_wide.product(m, &a, &mut want, start);
+            of_narrow.product(m, a, &mut got, start);
+            of_wide.product(m, a, &mut want, start);
             assert!(got.iter().zip(&want).all(|(got, want)| got.to_bits() == want.to_bits()));
         }
         for (index, row) in wide.chunks_exact(k.max(1)).enumerate() {
@@ -145,10 +162,11 @@ proptest! {
         seed in 0u64..1000,
     ) {
         fn check<T: Element>(m: usize, k: usize, n: usize, before: usize, values: &[T], a: &[f32]) {
-            let own = Panels::pack((n, k), &values[before..]);
+            let a = Rows { values: a, stride: k };
+            let own = Panels::<Widened<T>>::pack((n, k), &values[before..]);
             let mut values_in_place = values.to_vec();
-            Panels::pack_in_place((n, k), &mut values_in_place[before..]);
-            let in_place = Panels::of_packed((n, k), values_in_place.into(), before);
+            Panels::<Widened<T>>::pack_in_place((n, k), &mut values_in_place[before..]);
+            let in_place = Panels::<Widened<T>>::of_packed((n, k), values_in_place.into(), before);
             let (mut got, mut want) = (vec![f32::NAN; m * n], vec![f32::NAN; m * n]);
             in_place.product(m, a, &mut got, Start::Zero);
             own.product(m, a, &mut want, Start::Zero);

@@ -1,0 +1,158 @@
+//! The instructions on tile registers.
+//!
+//! Registers 0 to 3 hold sums. The compiler knows no tile registers and uses none, so they keep their values between two
+//! of these functions on one thread.
+
+use std::arch::asm;
+
+use half::bf16;
+
+use super::{COLUMNS, TILE_ROWS};
+
+/// Bytes of a step's pairs in a panel: the distance of rows of a right operand.
+const PANEL_ROW: usize = 2 * COLUMNS * size_of::<bf16>();
+
+/// The rows of the left operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Shape {
+    /// In one tile, 4.
+    One(u8),
+    /// In a full tile, 4, and in tile 5.
+    Two(u8),
+}
+
+impl Shape {
+    /// The shape for `m` rows, 1 to 32.
+    pub(super) fn of(m: usize) -> Self {
+        if m <= TILE_ROWS { Self::One(m as u8) } else { Self::Two((m - TILE_ROWS) as u8) }
+    }
+}
+
+/// The memory that `LDTILECFG` reads.
+#[repr(C, align(64))]
+pub(super) struct Config {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+impl Config {
+    /// All tiles have rows of 64 bytes.
+    pub(super) fn new(shape: Shape) -> Self {
+        let full = TILE_ROWS as u8;
+        let used = match shape {
+            Shape::One(rows) => [rows, rows, rows, rows, rows, full, full, full],
+            Shape::Two(rows) => [full, full, rows, rows, full, rows, full, full],
+        };
+        let (mut row_bytes, mut rows) = ([0; 16], [0; 16]);
+        row_bytes[..used.len()].fill(64);
+        rows[..used.len()].copy_from_slice(&used);
+        Self { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
+    }
+
+    /// Configures the tiles of this thread, with zeros in all of them.
+    ///
+    /// # Safety
+    /// The processor must have tiles that the process may use.
+    pub(super) unsafe fn load(&self) {
+        // SAFETY: guaranteed by the caller; 64 bytes are read.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) self, options(nostack, preserves_flags, readonly)) }
+    }
+}
+
+/// Frees the tiles of this thread, so that the system need not save them.
+///
+/// # Safety
+/// As [`Config::load`].
+pub(super) unsafe fn release() {
+    // SAFETY: guaranteed by the caller.
+    unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) }
+}
+
+/// Zeroes the sums.
+///
+/// # Safety
+/// The tiles must be configured.
+pub(super) unsafe fn zero() {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, preserves_flags));
+    }
+}
+
+/// Adds the products of a block: the rows of tile 4 by 64 columns.
+///
+/// # Safety
+/// The shape must be [`Shape::One`]; `a` must have its rows, `row` elements apart, and `b` a block of a panel.
+pub(super) unsafe fn add_one_by_four(a: *const bf16, row: usize, b: *const bf16) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        asm!(
+            "tileloadd tmm4, [{a} + {a_row}*1]",
+            "tileloadd tmm5, [{b} + {b_row}*1]",
+            "tdpbf16ps tmm0, tmm4, tmm5",
+            "tileloadd tmm6, [{b} + {b_row}*1 + 64]",
+            "tdpbf16ps tmm1, tmm4, tmm6",
+            "tileloadd tmm7, [{b} + {b_row}*1 + 128]",
+            "tdpbf16ps tmm2, tmm4, tmm7",
+            "tileloadd tmm5, [{b} + {b_row}*1 + 192]",
+            "tdpbf16ps tmm3, tmm4, tmm5",
+            a = in(reg) a,
+            a_row = in(reg) row * size_of::<bf16>(),
+            b = in(reg) b,
+            b_row = in(reg) PANEL_ROW,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+}
+
+/// Adds the products of a block: the rows of tiles 4 and 5 by 32 columns.
+///
+/// # Safety
+/// The shape must be [`Shape::Two`]; each `a` must have the rows of its tile, `row` elements apart, and `b` 32 columns of a
+/// block of a panel.
+pub(super) unsafe fn add_two_by_two(a: [*const bf16; 2], row: usize, b: *const bf16) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        asm!(
+            "tileloadd tmm4, [{upper} + {a_row}*1]",
+            "tileloadd tmm6, [{b} + {b_row}*1]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm7, [{b} + {b_row}*1 + 64]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tileloadd tmm5, [{lower} + {a_row}*1]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            upper = in(reg) a[0],
+            lower = in(reg) a[1],
+            a_row = in(reg) row * size_of::<bf16>(),
+            b = in(reg) b,
+            b_row = in(reg) PANEL_ROW,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+}
+
+/// Stores the sums, with rows of 64 floats.
+///
+/// # Safety
+/// The rows of the tiles must be writable at the addresses.
+pub(super) unsafe fn store(to: [*mut f32; 4]) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        asm!(
+            "tilestored [{0} + {row}*1], tmm0",
+            "tilestored [{1} + {row}*1], tmm1",
+            "tilestored [{2} + {row}*1], tmm2",
+            "tilestored [{3} + {row}*1], tmm3",
+            in(reg) to[0],
+            in(reg) to[1],
+            in(reg) to[2],
+            in(reg) to[3],
+            row = in(reg) COLUMNS * size_of::<f32>(),
+            options(nostack, preserves_flags)
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! How weights are packed, and the innermost product on them.
+
+use super::{COLUMNS, Element, Left, Output, ROWS, Right, Target, tile};
+
+/// A format of packed weights and its arithmetic. A value is the state of a thread that computes with it.
+pub(crate) trait Format: Sized + 'static {
+    /// Elements of weights.
+    type Weight: Element;
+    /// Elements of activations.
+    type Activation: Copy + Sync;
+
+    /// Rows of a full tile.
+    const ROWS: usize;
+    /// Maximum steps of a sum between updates of the output: a block of a panel stays in a cache.
+    const DEPTH: usize;
+    /// Blocks of a sum, except the last, have a multiple of these steps.
+    const STEPS: usize;
+
+    /// Begins to compute on this thread.
+    fn begin() -> Self;
+
+    /// Writes row-major rows, at most [`COLUMNS`] of `k` elements each, to a panel.
+    fn pack(rows: &[Self::Weight], k: usize, panel: &mut [Self::Weight]);
+
+    /// Index of an element of a panel of `k` steps.
+    fn index(k: usize, step: usize, column: usize) -> usize;
+
+    /// `c[m, n] = [c +] a[m, k]·b[k, n]` with m ≤ `ROWS` and n ≤ [`COLUMNS`]. The steps of `b` begin at a multiple of
+    /// `STEPS` of a panel, and are a multiple of it or the rest of the panel.
+    ///
+    /// # Safety
+    /// The processor must have the format's kernels. All elements within the extents must be readable (`a`, `b`) or
+    /// exclusively owned (`c`); of `b` all columns of the panel, and of a row of `a` steps up to the next multiple of
+    /// `STEPS`, those beyond k being zero.
+    unsafe fn tile(
+        &mut self,
+        extents: (usize, usize, usize),
+        a: Left<Self::Activation>,
+        b: Right<Self::Weight>,
+        c: Target,
+        output: Output,
+    );
+}
+
+/// Weights that are widened to f32 as they are read, and activations in f32: chains of fused multiply-adds.
+pub(crate) struct Widened<T>(std::marker::PhantomData<T>);
+
+impl<T: Element> Format for Widened<T> {
+    type Weight = T;
+    type Activation = f32;
+
+    const ROWS: usize = ROWS;
+    const DEPTH: usize = 128;
+    const STEPS: usize = 1;
+
+    fn begin() -> Self {
+        Self(std::marker::PhantomData)
+    }
+
+    fn pack(rows: &[T], k: usize, panel: &mut [T]) {
+        T::pack(rows, k, panel);
+    }
+
+    fn index(_: usize, step: usize, column: usize) -> usize {
+        step * COLUMNS + column
+    }
+
+    #[inline]
+    unsafe fn tile(&mut self, extents: (usize, usize, usize), a: Left, b: Right<T>, c: Target, output: Output) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { tile(extents, a, b, c, output) }
+    }
+}
