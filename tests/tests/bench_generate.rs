@@ -17,7 +17,8 @@ fn every_batch_size_has_its_speeds_on_a_line() {
         for speed in ["prefill_tokens_per_s", "decode_tokens_per_s", "peak_gib"] {
             assert!(line[speed].as_f64().is_some_and(|value| value > 0.0), "{speed}: {line}");
         }
-        assert!(["avx512", "portable", "cuda"].contains(&line["kernels"].as_str().unwrap()), "{line}");
+        let kernels = ["portable", "avx512", "avx512bf16", "amx", "cuda"];
+        assert!(kernels.contains(&line["kernels"].as_str().unwrap()), "{line}");
         assert_eq!((&line["prompt"], &line["new_tokens"]), (&40.into(), &6.into()));
     }
 }
@@ -28,4 +29,21 @@ fn prompts_beyond_the_positions_and_single_tokens_are_refused() {
     assert!(err.contains("--prompt 380: with --new_tokens 64 it is longer than the 384 positions"), "{err}");
     let (_, err) = run(program("spag").args(MODEL).args(["--new_tokens", "1"]), 2);
     assert!(err.contains("--new_tokens"), "{err}");
+}
+
+#[test]
+fn a_variable_forces_the_kernels() {
+    for dtype in ["f32", "bf16"] {
+        let mut command = program("spag");
+        command.args(MODEL).args(["--prompt", "10", "--new_tokens", "2", "--batch", "2", "--rounds", "1"]);
+        let (out, _) = run(command.args(["--device", "cpu", "--dtype", dtype]).env("SPAG_CPU", "portable"), 0);
+        let line: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(line["kernels"], "portable");
+    }
+    let mut command = program("spag");
+    let (_, err) = run(command.args(MODEL).args(["--device", "cpu"]).env("SPAG_CPU", "mmx"), 2);
+    assert!(
+        err.contains("SPAG_CPU=mmx: expected portable, avx512, avx512bf16 or amx; this processor has portable"),
+        "{err}"
+    );
 }

@@ -63,9 +63,9 @@ impl Format for Pairs {
 unsafe fn kernel<const M: usize>(k: usize, a: Left<bf16>, b: Right<bf16>, c: Target, n: usize, output: Output) {
     let mut sums = [[_mm512_setzero_ps(); REGISTERS]; M];
     let (mut next, advance, lines) = match b.next {
-        Next::Unknown => (b.at, 0, 1),
+        Next::Unknown => (b.at, 0, 0),
         Next::Stream(next) => (next, 2 * COLUMNS, REGISTERS),
-        Next::Spread(next) => (next, 2 * bf16::PER_LINE, 1),
+        Next::Spread(next) => (next, 2 * bf16::PER_LINE, 2),
     };
     // SAFETY: rows below M, all columns of a panel and steps below k, of which the last may lack a partner.
     unsafe {
