@@ -85,7 +85,9 @@ fn linear(c: &mut Criterion) {
             op(&mut group, name("forward"), flops(count), || matmul::linear(&x, &w));
             op(&mut group, name("forward onto residual"), flops(count), || matmul::linear_add(&residual, &x, &w));
             op(&mut group, name("backward input"), flops(count), || matmul::linear_backward_input(&[(&dy, &w)]));
-            op(&mut group, name("backward weight"), flops(count), || matmul::linear_backward_weight(&dy, &x, &w));
+            op(&mut group, name("backward weight"), flops(count), || {
+                matmul::linear_backward_weight(&dy, &x, &w, matmul::Arithmetic::F32)
+            });
         }
     }
     group.finish();

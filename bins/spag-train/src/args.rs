@@ -143,7 +143,7 @@ pub(crate) struct TrainArgs {
     /// Delete the checkpoints in --output_dir and start from scratch.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = flags::truth, help_heading = "Output")]
     pub(super) overwrite_output_dir: bool,
-    /// Parameters in bf16, in memory and in files, with f32 master weights. Arithmetic on a CPU is always f32.
+    /// Parameters in bf16, in memory and in files, with f32 master weights. Products are computed in bf16 with f32 sums.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = flags::truth, help_heading = "Output")]
     pub(super) bf16: bool,
 

@@ -19,7 +19,7 @@ fn linear() {
     for (n, i, o) in [(5, 7, 3), (1, 4, 9), (17, 16, 33)] {
         let (x, w, g) = (random((n, i), &mut rng), random((o, i), &mut rng), random((n, o), &mut rng));
         let dw = ones(&[o, i]);
-        matmul::linear_backward_weight(&g, &x, &dw).unwrap();
+        matmul::linear_backward_weight(&g, &x, &dw, matmul::Arithmetic::F32).unwrap();
         let dx = matmul::linear_backward_input(&[(&g, &w)]).unwrap();
         differences(&x, &dx, |x| scalar(&matmul::linear(x, &w).unwrap(), &g), "dx");
         differences(&w, &minus_ones(&dw), |w| scalar(&matmul::linear(&x, w).unwrap(), &g), "dw");

@@ -96,7 +96,9 @@ fn products(bench: &mut Bench<'_>) -> Result<()> {
     let flops = Floor::Flops(2.0 * (n * d * f) as f64);
     bench.time("linear 4096×4096 → 11008", flops, || matmul::linear(&x, &w).map(drop))?;
     bench.time("linear backward, input", flops, || matmul::linear_backward_input(&[(&y, &w)]).map(drop))?;
-    bench.time("linear backward, weight, added in f32", flops, || matmul::linear_backward_weight(&y, &x, &dw))
+    bench.time("linear backward, weight, added in f32", flops, || {
+        matmul::linear_backward_weight(&y, &x, &dw, matmul::Arithmetic::F32)
+    })
 }
 
 fn attention(bench: &mut Bench<'_>) -> Result<()> {

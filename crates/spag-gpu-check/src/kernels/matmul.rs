@@ -2,7 +2,7 @@
 //! rounding to bf16, once per layer for sums over layers.
 
 use candle_core::DType;
-use spag_model::ops::matmul;
+use spag_model::ops::matmul::{self, Arithmetic};
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};
@@ -26,8 +26,8 @@ pub(super) fn check(place: &Place) {
             let want = matmul::linear_backward_input(&[(&dy, &w), (&residual, &other_w)]).unwrap();
             close(&dx, &want, tolerance(dtype), "dx");
             let (hdw, want) = (place.put(&dw, DType::F32).unwrap(), dw.copy().unwrap());
-            place.run(|| matmul::linear_backward_weight(&hdy, &hx, &hdw)).unwrap();
-            matmul::linear_backward_weight(&dy, &x, &want).unwrap();
+            place.run(|| matmul::linear_backward_weight(&hdy, &hx, &hdw, Arithmetic::F32)).unwrap();
+            matmul::linear_backward_weight(&dy, &x, &want, Arithmetic::F32).unwrap();
             close(&hdw, &want, 2e-5, "dw");
         }
     }

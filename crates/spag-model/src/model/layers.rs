@@ -66,13 +66,16 @@ impl<'a> Head<'a> {
         let norm = last.part(layout, Part::FinalNorm)?;
         if tied {
             let first = Unsharded::new(weights, 0, next)?;
-            let matrix = first.part(layout, Part::Embedding)?;
+            let matrix = required(layout, &first.buffer, 0, Part::Embedding)?;
             return Ok(Self { norm, matrix, stored: None, _layers: vec![last, first] });
         }
-        let stored = last.part(layout, Part::Head)?;
+        let matrix = required(layout, &last.buffer, last.index, Part::Head)?;
         let (matrix, stored) = match head {
-            OutputHead::Normalised => (row_norm::forward(&stored)?, Some(stored)),
-            OutputHead::Plain | OutputHead::Tied => (stored, None),
+            OutputHead::Normalised => {
+                let stored = computable(&matrix)?;
+                (row_norm::forward(&stored)?.to_dtype(matrix.dtype())?, Some(stored))
+            }
+            OutputHead::Plain | OutputHead::Tied => (matrix, None),
         };
         Ok(Self { norm, matrix, stored, _layers: vec![last] })
     }

@@ -172,11 +172,11 @@ pub(super) fn backward(
     // In place: gate and up become their gradients, the gradient of the activated values these values.
     let activated = linear_backward_input(&[(&dy, &w.down.weight)])?;
     swiglu::backward(&gate, &up, &activated)?;
-    grads.down.accumulate(&dy, &activated)?;
+    w.down.accumulate(&grads.down, &dy, &activated)?;
     recycle(activated)?;
     let normed = rms_norm::forward(&middle, &w.mlp_norm, shape.eps)?;
-    grads.gate.accumulate(&gate, &normed)?;
-    grads.up.accumulate(&up, &normed)?;
+    w.gate.accumulate(&grads.gate, &gate, &normed)?;
+    w.up.accumulate(&grads.up, &up, &normed)?;
     recycle(normed)?;
     let dnormed = linear_backward_input(&[(&gate, &w.gate.weight), (&up, &w.up.weight)])?;
     recycle(gate)?;
@@ -186,13 +186,13 @@ pub(super) fn backward(
         recycle(tensor)?;
     }
 
-    grads.o.accumulate(&dmiddle, &attended)?;
+    w.o.accumulate(&grads.o, &dmiddle, &attended)?;
     let dattended = linear_backward_input(&[(&dmiddle, &w.o.weight)])?;
     let [dq, dk, dv] = heads_backward(heads, attended, dattended, w, grads, shape, layer)?;
     let normed = rms_norm::forward(&input, &w.attention_norm, shape.eps)?;
-    grads.q.accumulate(&dq, &normed)?;
-    grads.k.accumulate(&dk, &normed)?;
-    grads.v.accumulate(&dv, &normed)?;
+    w.q.accumulate(&grads.q, &dq, &normed)?;
+    w.k.accumulate(&grads.k, &dk, &normed)?;
+    w.v.accumulate(&grads.v, &dv, &normed)?;
     recycle(normed)?;
     let dnormed = linear_backward_input(&[(&dq, &w.q.weight), (&dk, &w.k.weight), (&dv, &w.v.weight)])?;
     for tensor in [dq, dk, dv] {

@@ -5,7 +5,7 @@ use candle_core::{Result, Tensor};
 use crate::error::Error;
 use crate::ops::bias;
 use crate::ops::cast::computable;
-use crate::ops::matmul::{linear, linear_add, linear_backward_weight};
+use crate::ops::matmul::{Arithmetic, linear, linear_add, linear_backward_weight};
 use crate::params::{Layout, Part};
 
 /// A linear layer: y = x·Wᵀ, plus a bias if it has one.
@@ -32,10 +32,10 @@ impl Linear {
         Ok(y)
     }
 
-    /// Adds the gradients of weight and bias to this layer's tensors, which are gradients.
-    pub(super) fn accumulate(&self, dy: &Tensor, x: &Tensor) -> Result<()> {
-        linear_backward_weight(dy, x, &self.weight)?;
-        match &self.bias {
+    /// Adds the gradients of weight and bias to `gradients`' tensors.
+    pub(super) fn accumulate(&self, gradients: &Self, dy: &Tensor, x: &Tensor) -> Result<()> {
+        linear_backward_weight(dy, x, &gradients.weight, Arithmetic::of(&self.weight))?;
+        match &gradients.bias {
             Some(dbias) => bias::backward(dy, dbias),
             None => Ok(()),
         }
@@ -63,7 +63,7 @@ impl BlockWeights {
         if part == Part::AttentionNorm { &self.attention_norm } else { &self.mlp_norm }
     }
 
-    /// Views of a layer's buffer. On a CPU, bf16 weights are converted to f32.
+    /// Views of a layer's buffer. On a CPU, bf16 norms and biases are converted to f32.
     pub(super) fn of(buffer: &Tensor, layout: &Layout, layer: usize) -> crate::Result<Self> {
         let part = |part: Part| match layout.part(buffer, layer, part)? {
             Some(tensor) => Ok::<_, Error>(Some(computable(&tensor)?)),
@@ -72,7 +72,12 @@ impl BlockWeights {
         let required = |name: Part| {
             part(name)?.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {name:?}")))
         };
-        let linear = |weight: Part, bias: Part| Ok::<_, Error>(Linear { weight: required(weight)?, bias: part(bias)? });
+        let linear = |weight: Part, bias: Part| {
+            Ok::<_, Error>(Linear {
+                weight: super::layers::required(layout, buffer, layer, weight)?,
+                bias: part(bias)?,
+            })
+        };
         Ok(Self {
             attention_norm: required(Part::AttentionNorm)?,
             q: linear(Part::Query, Part::QueryBias)?,

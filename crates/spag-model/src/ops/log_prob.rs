@@ -185,7 +185,7 @@ fn rows_backward(
             });
             Ok(())
         })?;
-        matmul::linear_backward_weight(&logits, &x, dhead)?;
+        matmul::linear_backward_weight(&logits, &x, dhead, matmul::Arithmetic::of(head))?;
         dhidden.push(matmul::linear_backward_input(&[(&logits, head)])?);
         recycle(logits)?;
     }

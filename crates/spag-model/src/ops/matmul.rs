@@ -3,12 +3,37 @@
 //! candle's `matmul` cannot accumulate into an existing tensor; accumulation saves a pass over memory.
 
 pub(super) use candle_core::{DType, Result, Tensor, bail};
+use half::slice::HalfFloatSliceExt;
 
+use super::product::{CpuPath, RightOperand, RoundedWide, Side, Start, wide};
 #[cfg(target_arch = "x86_64")]
-use super::product::large;
-use super::product::{Side, Start, wide};
+use super::product::{large, narrowed};
 use super::{cpu, pool};
 use crate::kernels::{self, Accumulate, Gemm, Kernels, Operand, Orientation};
+
+/// The number format of a product's operands on a CPU; sums are f32. Kernels multiply what the tensors have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Operands as they are.
+    F32,
+    /// Operands rounded to bf16, nearest even.
+    Bf16,
+}
+
+/// Bytes for an element of the left operand of products in bf16 on a CPU: in both orders in bf16, or in one in f32.
+pub const PACKED_LEFT_BYTES: u64 = 4;
+
+/// Bytes for an element of the right operand of a product in bf16 on this CPU, while it is computed.
+pub fn packed_right_bytes() -> u64 {
+    if CpuPath::current() >= CpuPath::Avx512Bf16 { 2 } else { 4 }
+}
+
+impl Arithmetic {
+    /// The arithmetic of a layer with this weight.
+    pub fn of(weight: &Tensor) -> Self {
+        if weight.dtype() == DType::BF16 { Self::Bf16 } else { Self::F32 }
+    }
+}
 
 /// Product of slices with bounds checks: `c[m,n] = start + a[m,k]·b[k,n]`.
 pub(super) fn product(
@@ -70,6 +95,43 @@ pub(super) fn library_product(
     }
 }
 
+/// `c[m,n] = start + a[m,k]·b[k,n]` with operands rounded to bf16.
+fn product_bf16(
+    (m, k, n): (usize, usize, usize),
+    c: &mut [f32],
+    start: Start<'_>,
+    a: (&[f32], Side),
+    b: RightOperand<'_>,
+) -> Result<()> {
+    let length = match b {
+        RightOperand::Activations(values) => values.len(),
+        RightOperand::Weights(values, _) => values.len(),
+    };
+    if c.len() < m * n || a.0.len() < m * k || length < k * n {
+        bail!("matmul: {m}×{k} by {k}×{n} does not fit slices of {}, {length} and {}", a.0.len(), c.len());
+    }
+    #[cfg(target_arch = "x86_64")]
+    if CpuPath::current() >= CpuPath::Avx512Bf16 {
+        narrowed::product((m, k, n), a, b, c, start);
+        return Ok(());
+    }
+    let rounded = RoundedWide::new(&a.0[..m * k]);
+    let a = (rounded.values(), a.1);
+    match b {
+        RightOperand::Activations(values) => {
+            let rounded = RoundedWide::new(&values[..k * n]);
+            product((m, k, n), c, start, a, (rounded.values(), Side::Rows))
+        }
+        RightOperand::Weights(values, side) => {
+            let mut wide = pool::values(k * n);
+            values[..k * n].convert_to_f32_slice(&mut wide);
+            product((m, k, n), c, start, a, (&wide, side))?;
+            pool::give(wide);
+            Ok(())
+        }
+    }
+}
+
 /// Row and column strides of an operand with `rows` rows and `columns` columns.
 fn strides(side: Side, rows: usize, columns: usize) -> (isize, isize) {
     match side {
@@ -81,7 +143,7 @@ fn strides(side: Side, rows: usize, columns: usize) -> (isize, isize) {
 /// y = x·Wᵀ. `x` [N, I], `w` [O, I] → [N, O].
 ///
 /// # Errors
-/// Mismatched shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
+/// Mismatched shapes, or tensors that are not contiguous f32; weights can be bf16 (kernels accept bf16 for all).
 pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     if let Some(kernels) = kernels::of(x.device())? {
         return launch_linear(&*kernels, x, w, x.dtype());
@@ -106,14 +168,19 @@ fn linear_from(start: Start<'_>, x: &Tensor, w: &Tensor) -> Result<Tensor> {
         bail!("linear: x is [{n}, {i}], w is [{o}, {wi}]");
     }
     let mut y = pool::values(n * o);
-    cpu::read(x, |x| cpu::read(w, |w| product((n, i, o), &mut y, start, (x, Side::Rows), (w, Side::Columns))))?;
+    cpu::read(x, |x| match Arithmetic::of(w) {
+        Arithmetic::F32 => cpu::read(w, |w| product((n, i, o), &mut y, start, (x, Side::Rows), (w, Side::Columns))),
+        Arithmetic::Bf16 => cpu::read_bf16(w, |w| {
+            product_bf16((n, i, o), &mut y, start, (x, Side::Rows), RightOperand::Weights(w, Side::Columns))
+        }),
+    })?;
     cpu::tensor(y, (n, o))
 }
 
 /// dx = Σ dyᵢ·Wᵢ over layers with the same input. Each `dy` [N, O], `w` [O, I] → [N, I].
 ///
 /// # Errors
-/// Mismatched shapes, no layers, or tensors that are not contiguous f32.
+/// Mismatched shapes, no layers, or tensors that are not contiguous f32; weights can be bf16.
 pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
     let Some((dy, w)) = layers.first() else { bail!("linear backward: no layers") };
     let (n, i) = (dy.dim(0)?, w.dim(1)?);
@@ -129,16 +196,21 @@ pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
             bail!("linear backward: dy is [{dn}, {o}], w is [{wo}, {wi}], expected [{n}, _] and [_, {i}]");
         }
         let start = if index == 0 { Start::Zero } else { Start::Output };
-        cpu::read(dy, |dy| cpu::read(w, |w| product((n, o, i), &mut dx, start, (dy, Side::Rows), (w, Side::Rows))))?;
+        cpu::read(dy, |dy| match Arithmetic::of(w) {
+            Arithmetic::F32 => cpu::read(w, |w| product((n, o, i), &mut dx, start, (dy, Side::Rows), (w, Side::Rows))),
+            Arithmetic::Bf16 => cpu::read_bf16(w, |w| {
+                product_bf16((n, o, i), &mut dx, start, (dy, Side::Rows), RightOperand::Weights(w, Side::Rows))
+            }),
+        })?;
     }
     cpu::tensor(dx, (n, i))
 }
 
-/// dW += dyᵀ·x, in place. `dy` [N, O], `x` [N, I], `dw` [O, I].
+/// dW += dyᵀ·x, in place. `dy` [N, O], `x` [N, I], `dw` [O, I]. On a CPU all are f32, and multiplied in `arithmetic`.
 ///
 /// # Errors
 /// Mismatched shapes, or tensors that are not contiguous f32.
-pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor) -> Result<()> {
+pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor, arithmetic: Arithmetic) -> Result<()> {
     let ((n, o), (xn, i)) = (dy.dims2()?, x.dims2()?);
     if xn != n || dw.dims() != [o, i] {
         bail!("linear backward: dy is [{n}, {o}], x is [{xn}, {i}], dw is {:?}", dw.dims());
@@ -148,7 +220,13 @@ pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor) -> Result<()
     }
     cpu::read(dy, |dy| {
         cpu::read(x, |x| {
-            cpu::update(dw, |dw| product((o, n, i), dw, Start::Output, (dy, Side::Columns), (x, Side::Rows)))
+            cpu::update(dw, |dw| match arithmetic {
+                Arithmetic::F32 => product((o, n, i), dw, Start::Output, (dy, Side::Columns), (x, Side::Rows)),
+                Arithmetic::Bf16 => {
+                    let x = RightOperand::Activations(x);
+                    product_bf16((o, n, i), dw, Start::Output, (dy, Side::Columns), x)
+                }
+            })
         })
     })
 }

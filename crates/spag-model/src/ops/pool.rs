@@ -76,6 +76,11 @@ pub(crate) fn values(len: usize) -> Vec<f32> {
     }
 }
 
+/// Returns a buffer to the current pool.
+pub(crate) fn give(buffer: Vec<f32>) {
+    CURRENT.with_borrow(|pool| pool.as_ref().map(|pool| pool.give(buffer)));
+}
+
 /// Returns a tensor's memory to the current pool. All other views of it become empty.
 ///
 /// # Errors
@@ -88,8 +93,7 @@ pub(crate) fn recycle(tensor: Tensor) -> Result<()> {
         }
         fn cpu_fwd(&self, storage: &mut CpuStorage, _: &Layout) -> Result<()> {
             if let CpuStorage::F32(values) = storage {
-                let values = std::mem::take(values);
-                CURRENT.with_borrow(|pool| pool.as_ref().map(|pool| pool.give(values)));
+                give(std::mem::take(values));
             }
             Ok(())
         }

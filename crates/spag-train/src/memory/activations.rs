@@ -3,7 +3,8 @@
 //! Legend: n tokens of a micro-batch, d hidden size, f feed-forward size, q query size, kv key/value size, v vocabulary.
 
 use spag_model::ops::log_prob::{DEVICE_CHUNK_ELEMENTS, KEEP_ELEMENTS, chunk_rows};
-use spag_model::{Activations, Architecture, LayerLayout, Layout, ModelConfig, OutputHead, SavedElements, WeightDtype};
+use spag_model::ops::matmul::{PACKED_LEFT_BYTES, packed_right_bytes};
+use spag_model::{Activations, Architecture, ModelConfig, OutputHead, SavedElements, WeightDtype};
 
 use crate::config::TrainConfig;
 
@@ -62,7 +63,7 @@ impl StepMemory {
     /// On a CPU, freed tensors stay in a pool for the next micro-batch and are reused by size. Tensors of different
     /// sizes therefore add up, even if they are needed at different times.
     pub(super) fn on_cpu(model: &ModelConfig, config: &TrainConfig) -> Self {
-        let (layout, n) = (Layout::new(&model.architecture), tokens(config) as u64);
+        let n = tokens(config) as u64;
         let Sizes { d, f, q, kv, v, blocks, saved, raw } = Sizes::of(&model.architecture);
         let lse = 4 * n * saved.sums as u64;
         let read_again = 4 * n * saved.activations as u64;
@@ -82,17 +83,23 @@ impl StepMemory {
             // The row gradients of all chunks are concatenated at the end.
             (n.min(chunk_rows(v as usize) as u64) * v, input)
         };
-        // Layers in bf16 are widened for use.
-        let widened = |layer: Option<&LayerLayout>| match config.dtype() {
+        // Products in bf16 pack their operands. The largest left operands are the gradients of a chunk of logits, whose memory is
+        // kept for the next micro-batch.
+        let chunk = n.min(chunk_rows(v as usize) as u64) * v;
+        let packed = |left: u64, right: u64| match config.dtype() {
             WeightDtype::F32 => 0,
-            WeightDtype::Bf16 => 4 * layer.map_or(0, |layer| layer.len as u64),
+            WeightDtype::Bf16 => PACKED_LEFT_BYTES * left + packed_right_bytes() * right,
         };
-        let head = if model.architecture.is_tied() { layout.layers.first() } else { layout.layers.last() };
-        let normalised = normalised_head(&model.architecture, size_of::<f32>() as u64);
+        // In bf16 the stored rows are widened, and the normalised ones rounded.
+        let elements = match config.dtype() {
+            WeightDtype::F32 => size_of::<f32>(),
+            WeightDtype::Bf16 => 2 * size_of::<f32>(),
+        };
+        let normalised = normalised_head(&model.architecture, elements as u64);
         Self {
             kept,
-            block: tensors + 4 * logits + widened(layout.layers.get(1)),
-            head: tensors + 4 * logits + pieces + widened(head) + normalised,
+            block: tensors + 4 * logits + packed(chunk, d * f + n * (d + f)),
+            head: tensors + 4 * logits + pieces + packed(chunk, v * d + n * d) + normalised,
             allowance: 0,
         }
     }

@@ -109,7 +109,7 @@ pub(super) fn backward(
             ],
         })?;
         drop(logits);
-        matmul::linear_backward_weight(&gradients, &x, dhead)?;
+        matmul::linear_backward_weight(&gradients, &x, dhead, matmul::Arithmetic::of(head))?;
         matmul::launch_backward_input_into(kernels, &[(&gradients, head)], &dhidden.narrow(0, start, rows)?)?;
     }
     Ok(dhidden)

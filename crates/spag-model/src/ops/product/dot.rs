@@ -112,7 +112,7 @@ unsafe fn add_products<const M: usize>(
 ) {
     for (i, sums) in sums.iter_mut().enumerate() {
         // SAFETY: guaranteed by the caller.
-        let pair = unsafe { a.at.add(i * a.row + step).cast::<i32>().read_unaligned() };
+        let pair = unsafe { a.at.add(i * a.row + step * a.k).cast::<i32>().read_unaligned() };
         let pair = bf16_pairs(_mm512_set1_epi32(pair));
         for (sum, column) in sums.iter_mut().zip(columns) {
             *sum = _mm512_dpbf16_ps(*sum, pair, bf16_pairs(column));

@@ -21,6 +21,9 @@ pub(super) enum Memory<T> {
     Own(Vec<Line>),
     /// Where the matrix was, from an element on, beside other matrices. Panels may begin in the middle of a cache line.
     Shared(Arc<Vec<T>>, usize),
+    /// In memory of the pool, for one product.
+    #[cfg(target_arch = "x86_64")]
+    Pooled(Vec<f32>),
 }
 
 impl<T: Element> Memory<T> {
@@ -67,11 +70,24 @@ impl<T: Element> Memory<T> {
         Self::Shared(values, start)
     }
 
+    /// Elements from the first panel on.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Own(lines) => lines.len() * T::PER_LINE,
+            Self::Shared(values, start) => values.len().saturating_sub(*start),
+            #[cfg(target_arch = "x86_64")]
+            Self::Pooled(values) => values.len() * size_of::<f32>() / size_of::<T>(),
+        }
+    }
+
     /// The first element of the first panel.
     pub(super) fn as_ptr(&self) -> *const T {
         match self {
             Self::Own(lines) => lines.as_ptr().cast(),
             Self::Shared(values, start) => values.as_ptr().wrapping_add(*start),
+            #[cfg(target_arch = "x86_64")]
+            Self::Pooled(values) => values.as_ptr().cast(),
         }
     }
 }

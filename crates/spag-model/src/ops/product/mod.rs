@@ -12,6 +12,8 @@ pub(crate) mod large;
 mod memory;
 mod narrow;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod narrowed;
+#[cfg(target_arch = "x86_64")]
 mod pack;
 #[cfg(target_arch = "x86_64")]
 mod pairs;
@@ -22,6 +24,8 @@ mod round;
 mod tests;
 mod tile;
 
+use half::bf16;
+
 pub(crate) use buffer::{Buffer, LANES};
 pub(crate) use element::Element;
 pub(crate) use format::{Format, Widened};
@@ -29,6 +33,7 @@ pub(crate) use memory::fit_in_place;
 pub(crate) use narrow::NarrowPanels;
 pub(crate) use panels::{Panels, Rows};
 pub use path::CpuPath;
+pub(crate) use round::RoundedWide;
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 
 /// Whether a product overwrites its output or is added to it.
@@ -56,6 +61,15 @@ pub(crate) enum Side {
     Rows,
     /// Column-major.
     Columns,
+}
+
+/// The right operand of a product in bf16.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RightOperand<'a> {
+    /// Activations, row-major [k, n].
+    Activations(&'a [f32]),
+    /// Weights [k, n] in an order.
+    Weights(&'a [bf16], Side),
 }
 
 /// The left operand: element (i, k) is at `i * row + k * self.k`.

@@ -32,14 +32,39 @@ pub(crate) struct Rows<'a, T> {
     pub(crate) stride: usize,
 }
 
+/// A left operand whose element (i, k) is at `i * row + k * self.k`, for k that are multiples of [`Format::STEPS`]; those in
+/// between follow.
+#[derive(Clone, Copy)]
+pub(super) struct Strided<'a, T> {
+    pub(super) values: &'a [T],
+    pub(super) row: usize,
+    pub(super) k: usize,
+}
+
 /// A product of a packed matrix.
 struct Product<'a, A> {
-    a: Rows<'a, A>,
+    a: Strided<'a, A>,
     c: SharedMut,
     start: Start<'a>,
 }
 
 impl<F: Format> Panels<F> {
+    /// The panels in memory that they were written to.
+    ///
+    /// # Panics
+    /// If it is shorter than the panels.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn of_memory(n: usize, k: usize, memory: Memory<F::Weight>) -> Self {
+        assert!(memory.len() >= n.next_multiple_of(COLUMNS) * k, "panels: the memory is too short");
+        Self { memory, k, n }
+    }
+
+    /// The memory of the panels.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn into_memory(self) -> Memory<F::Weight> {
+        self.memory
+    }
+
     /// Packs the transpose of a row-major matrix `[n, k]`.
     ///
     /// # Panics
@@ -99,10 +124,20 @@ impl<F: Format> Panels<F> {
     /// # Panics
     /// If a slice is shorter than its extents, or a row of `a` than [`Format::tile`] reads.
     pub(crate) fn product(&self, m: usize, a: Rows<'_, F::Activation>, c: &mut [f32], start: Start<'_>) {
+        assert!(a.values.len() >= m * a.stride, "panels: a side is too short");
+        assert!(a.stride >= self.k.next_multiple_of(F::STEPS), "panels: the rows are too short");
+        // SAFETY: the rows were checked.
+        unsafe { self.product_of(m, Strided { values: a.values, row: a.stride, k: 1 }, c, start) }
+    }
+
+    /// As [`Panels::product`].
+    ///
+    /// # Safety
+    /// `a` must have m rows with the steps that [`Format::tile`] reads.
+    pub(super) unsafe fn product_of(&self, m: usize, a: Strided<'_, F::Activation>, c: &mut [f32], start: Start<'_>) {
         let (k, n) = (self.k, self.n);
         assert!(!matches!(start, Start::Of(base) if base.len() < m * n), "panels: the base is too short");
-        assert!(a.values.len() >= m * a.stride && c.len() >= m * n, "panels: a side is too short");
-        assert!(a.stride >= k.next_multiple_of(F::STEPS), "panels: the rows are too short");
+        assert!(c.len() >= m * n, "panels: a side is too short");
         let (tiles, panels) = (m.div_ceil(F::ROWS), n.div_ceil(COLUMNS));
         let product = Product { a, c: SharedMut::new(c), start };
         // SAFETY: the extents were checked; parts are disjoint.
@@ -147,8 +182,8 @@ impl<F: Format> Panels<F> {
                 };
                 let right = self.at(panel, step);
                 for (index, row) in rows.clone().step_by(F::ROWS).enumerate() {
-                    let at = a.values.as_ptr().wrapping_add(row * a.stride + step);
-                    let left = Left { at, row: a.stride, k: 1 };
+                    let at = a.values.as_ptr().wrapping_add(row * a.row + step * a.k);
+                    let left = Left { at, row: a.row, k: a.k };
                     let offset = row * n + panel * COLUMNS;
                     let mut target = Target::new(c.at(offset), n);
                     if let (0, Start::Of(base)) = (step, start) {

@@ -9,8 +9,8 @@ const VARIABLE: &str = "SPAG_CPU";
 
 /// Kernels of a CPU. Each path has those of the paths before it, and computes with the last that apply.
 ///
-/// Products of f32 have the same bits on all paths with AVX-512. Products of bf16 weights are rounded differently on each
-/// path; on every one, a row depends neither on the other rows nor on the number of threads.
+/// Products of f32 have the same bits on all paths with AVX-512. Products of bf16 weights are rounded in their own way by
+/// AVX512-BF16 and by AMX; on every path, a row depends neither on the other rows nor on the number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CpuPath {
     /// Loops that the compiler vectorizes (with AVX2 if the processor has it), and the `gemm` crate.
@@ -19,7 +19,7 @@ pub enum CpuPath {
     Avx512,
     /// AVX512-BF16: dot products of pairs of bf16.
     Avx512Bf16,
-    /// AMX-BF16: products of tiles of bf16.
+    /// AMX-BF16: products of tiles of bf16. Used only if it is asked for ([`CpuPath::is_on_request`]).
     Amx,
 }
 
@@ -61,7 +61,13 @@ impl CpuPath {
         }
     }
 
-    /// The path of this process: the one that `SPAG_CPU` names, or the fastest available one.
+    /// Whether the path is used only if `SPAG_CPU` names it. The kernels of tiles have run in an emulator of their
+    /// instructions, and not on a processor.
+    pub fn is_on_request(self) -> bool {
+        self == Self::Amx
+    }
+
+    /// The path of this process: the one that `SPAG_CPU` names, or the fastest available one that is not on request.
     ///
     /// # Errors
     /// `SPAG_CPU` names a path that does not exist or that the processor does not have.
@@ -99,7 +105,7 @@ fn choose(asked: &str, is_available: impl Fn(CpuPath) -> bool) -> Choice {
     if let Some(path) = CpuPath::ALL.into_iter().find(|path| path.name() == asked && is_available(*path)) {
         return Choice { path, problem: None };
     }
-    let path = from_fastest.find(|path| is_available(*path)).unwrap_or(CpuPath::Portable);
+    let path = from_fastest.find(|path| is_available(*path) && !path.is_on_request()).unwrap_or(CpuPath::Portable);
     if asked.is_empty() {
         return Choice { path, problem: None };
     }
@@ -142,6 +148,8 @@ mod tests {
             problem.unwrap(),
             "SPAG_CPU=AVX512: expected portable, avx512, avx512bf16 or amx; this processor has portable, avx512 and avx512bf16"
         );
+        assert_eq!(choose("", |_| true).path, CpuPath::Avx512Bf16, "tiles are on request");
+        assert_eq!(choose("amx", |_| true).path, CpuPath::Amx);
         let problem = choose("avx512", has(&[CpuPath::Portable])).problem;
         assert_eq!(problem.unwrap(), "SPAG_CPU=avx512: this processor has portable");
     }

@@ -17,7 +17,7 @@ const ALIGN: usize = 32;
 
 /// The bits of the bf16 nearest to `x`, ties to even. NaN stays NaN, and numbers beyond the largest become infinite.
 #[inline(always)]
-fn nearest(x: f32) -> u16 {
+pub(super) fn nearest(x: f32) -> u16 {
     let bits = x.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
     (if x.is_nan() { bits | 0x0040_0000 } else { rounded } >> 16) as u16
@@ -69,14 +69,14 @@ impl Rounded {
 }
 
 /// Rounds to bf16, in f32.
-pub(super) struct RoundedWide {
+pub(crate) struct RoundedWide {
     buffer: Buffer,
     len: usize,
 }
 
 impl RoundedWide {
     /// Rounds `a`.
-    pub(super) fn new(a: &[f32]) -> Self {
+    pub(crate) fn new(a: &[f32]) -> Self {
         let mut buffer = Buffer::new(a.len());
         // SAFETY: the buffer has as many floats.
         let rounded = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), a.len()) };
@@ -91,7 +91,7 @@ impl RoundedWide {
     }
 
     /// The values.
-    pub(super) fn values(&self) -> &[f32] {
+    pub(crate) fn values(&self) -> &[f32] {
         // SAFETY: as in `new`, which has written every element.
         unsafe { std::slice::from_raw_parts(self.buffer.as_ptr(), self.len) }
     }

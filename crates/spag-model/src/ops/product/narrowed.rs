@@ -1,0 +1,168 @@
+//! Products in bf16 for training: both operands are rounded to bf16 and packed for each product, and sums are f32.
+//!
+//! For AVX512-BF16. The left operand is packed in rows, or in rows of pairs if it is column-major; the right one in panels.
+
+use half::bf16;
+use rayon::prelude::*;
+
+use super::dot::Pairs;
+use super::memory::Memory;
+use super::panels::Strided;
+use super::round::{Rounded, nearest};
+use super::tile::COLUMNS;
+use super::{Format, Panels, RightOperand, Side, Start};
+use crate::ops::{pool, simd};
+
+/// Elements per task when a left operand is packed.
+const CHUNK: usize = 1 << 15;
+
+/// A number that is multiplied as bf16.
+pub(crate) trait Narrowed: Copy + Send + Sync + 'static {
+    /// The bits of the nearest bf16, ties to even.
+    fn bits(self) -> u16;
+}
+
+impl Narrowed for f32 {
+    #[inline(always)]
+    fn bits(self) -> u16 {
+        nearest(self)
+    }
+}
+
+impl Narrowed for bf16 {
+    #[inline(always)]
+    fn bits(self) -> u16 {
+        self.to_bits()
+    }
+}
+
+/// `c[m, n] = start + a[m, k]·b[k, n]`. The processor must have AVX512-BF16.
+///
+/// # Panics
+/// If a slice is shorter than its extents.
+pub(crate) fn product(
+    (m, k, n): (usize, usize, usize),
+    (a, side): (&[f32], Side),
+    b: RightOperand<'_>,
+    c: &mut [f32],
+    start: Start<'_>,
+) {
+    assert!(a.len() >= m * k, "product: the left side is too short");
+    let panels = packed((k, n), b);
+    match side {
+        Side::Rows => panels.product(m, Rounded::new((m, k), a).rows(), c, start),
+        Side::Columns => {
+            let pairs = Interleaved::new((k, m), a);
+            // SAFETY: every two steps have a row of m pairs, the last of which may lack its second elements.
+            unsafe { panels.product_of(m, Strided { values: pairs.values(), row: 2, k: m }, c, start) }
+        }
+    }
+    if let Memory::Pooled(memory) = panels.into_memory() {
+        pool::give(memory);
+    }
+}
+
+/// Packs a right operand in memory of the pool.
+fn packed((k, n): (usize, usize), b: RightOperand<'_>) -> Panels<Pairs> {
+    let mut memory = pool::values((n.next_multiple_of(COLUMNS) * k).div_ceil(2));
+    // SAFETY: the floats have 4 bytes for every two elements; any bits are numbers.
+    let panels = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<bf16>(), memory.len() * 2) };
+    let each = panels.par_chunks_exact_mut((k * COLUMNS).max(1)).enumerate();
+    match b {
+        RightOperand::Activations(values) => {
+            let values = &values[..k * n];
+            each.for_each(|(panel, to)| interleave_panel((k, n), values, panel * COLUMNS, to));
+        }
+        RightOperand::Weights(values, Side::Rows) => {
+            let values = &values[..k * n];
+            each.for_each(|(panel, to)| interleave_panel((k, n), values, panel * COLUMNS, to));
+        }
+        RightOperand::Weights(values, Side::Columns) => {
+            let values = &values[..k * n];
+            each.for_each(|(panel, to)| {
+                let rows = panel * COLUMNS..n.min((panel + 1) * COLUMNS);
+                if rows.len() < COLUMNS {
+                    to.fill(bf16::ZERO);
+                }
+                Pairs::pack(&values[rows.start * k..rows.end * k], k, to);
+            });
+        }
+    }
+    Panels::of_memory(n, k, Memory::Pooled(memory))
+}
+
+/// Writes the columns from `first` on of a row-major matrix [k, n] to a panel.
+fn interleave_panel<T: Narrowed>((k, n): (usize, usize), values: &[T], first: usize, panel: &mut [bf16]) {
+    let width = COLUMNS.min(n - first);
+    let row = |step: usize| &values[step * n + first..step * n + first + width];
+    for step in (0..k & !1).step_by(2) {
+        let to = &mut panel[step * COLUMNS..(step + 2) * COLUMNS];
+        simd::vectorized(
+            #[inline(always)]
+            || interleave(row(step), row(step + 1), &mut to[..2 * width]),
+        );
+        to[2 * width..].fill(bf16::ZERO);
+    }
+    if k % 2 == 1 {
+        // Without a partner, one after the other.
+        let to = &mut panel[(k - 1) * COLUMNS..k * COLUMNS];
+        for (to, value) in to.iter_mut().zip(row(k - 1)) {
+            *to = bf16::from_bits(value.bits());
+        }
+        to[width..].fill(bf16::ZERO);
+    }
+}
+
+/// Writes the elements of two rows in turn.
+#[inline(always)]
+fn interleave<T: Narrowed>(even: &[T], odd: &[T], to: &mut [bf16]) {
+    let (pairs, _) = to.as_chunks_mut::<2>();
+    for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {
+        *pair = [bf16::from_bits(even.bits()), bf16::from_bits(odd.bits())];
+    }
+}
+
+/// A column-major left operand in rows of pairs, in memory of the pool.
+struct Interleaved(Vec<f32>);
+
+impl Interleaved {
+    /// Rounds and interleaves a row-major matrix [k, m]. A last row without a partner has zeros for it.
+    fn new((k, m): (usize, usize), values: &[f32]) -> Self {
+        let values = &values[..k * m];
+        let mut memory = pool::values(k.div_ceil(2) * m);
+        // SAFETY: a float has the 4 bytes of two elements; any bits are numbers.
+        let pairs = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<bf16>(), memory.len() * 2) };
+        if let Some(rows) = CHUNK.checked_div(m) {
+            let rows = rows.max(1);
+            pairs.par_chunks_mut(rows * 2 * m).zip(values.par_chunks(rows * 2 * m)).for_each(|(pairs, values)| {
+                for (pairs, values) in pairs.chunks_exact_mut(2 * m).zip(values.chunks(2 * m)) {
+                    let (even, odd) = values.split_at(m);
+                    match odd.is_empty() {
+                        true => {
+                            let (pairs, _) = pairs.as_chunks_mut::<2>();
+                            for (pair, even) in pairs.iter_mut().zip(even) {
+                                *pair = [bf16::from_bits(even.bits()), bf16::ZERO];
+                            }
+                        }
+                        false => simd::vectorized(
+                            #[inline(always)]
+                            || interleave(even, odd, pairs),
+                        ),
+                    }
+                }
+            });
+        }
+        Self(memory)
+    }
+
+    fn values(&self) -> &[bf16] {
+        // SAFETY: as in `new`, which has written every element.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<bf16>(), self.0.len() * 2) }
+    }
+}
+
+impl Drop for Interleaved {
+    fn drop(&mut self) {
+        pool::give(std::mem::take(&mut self.0));
+    }
+}

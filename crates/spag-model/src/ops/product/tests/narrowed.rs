@@ -1,0 +1,43 @@
+//! Products in bf16 for training, against those with packed weights and against f64.
+
+use half::bf16;
+use proptest::prelude::*;
+
+use super::{random, side, stored};
+use crate::ops::product::{CpuPath, NarrowPanels, RightOperand, Side, Start, narrowed};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Every order of the operands gives the bits of a product with packed weights.
+    #[test]
+    fn all_orders_give_the_bits_of_packed_weights(
+        m in prop_oneof![0usize..8, 12usize..20, 100usize..140],
+        k in prop_oneof![0usize..70, 500usize..600],
+        n in prop_oneof![0usize..80, Just(64), Just(128), 120usize..140],
+        a_side in side(),
+        b_side in side(),
+        seed in 0u64..1000,
+    ) {
+        if !CpuPath::Avx512Bf16.is_available() {
+            eprintln!("this processor has no AVX512-BF16: not tested");
+            return Ok(());
+        }
+        let (a, b, base) = (random(m * k, seed), random(k * n, seed + 1), random(m * n, seed + 2));
+        let rows_of_b: Vec<bf16> = stored(&b, (k, n), Side::Columns).into_iter().map(bf16::from_f32).collect();
+        let panels = NarrowPanels::pack(CpuPath::Avx512Bf16, (n, k), &rows_of_b);
+        let left = stored(&a, (m, k), a_side);
+        let weights: Vec<bf16> = stored(&b, (k, n), b_side).into_iter().map(bf16::from_f32).collect();
+        for start in [Start::Zero, Start::Output, Start::Of(&base)] {
+            let mut want = base.clone();
+            panels.product(m, &a, &mut want, start);
+            for right in [RightOperand::Activations(&b), RightOperand::Weights(&weights, b_side)] {
+                let mut got = if start == Start::Output { base.clone() } else { vec![f32::NAN; m * n] };
+                narrowed::product((m, k, n), (&left, a_side), right, &mut got, start);
+                for (at, (got, want)) in got.iter().zip(&want).enumerate() {
+                    assert_eq!(got.to_bits(), want.to_bits(), "element {at} of {m}×{k}×{n}, a in {a_side:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Passes of training in bf16 on a CPU: no farther from f32 than PyTorch's, on every path, for any number of threads.
+//!
+//! The script beside the fixture measures the distances of PyTorch.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use candle_core::Device;
+use serde::Deserialize;
+use spag_model::{
+    Activations, CpuPath, FlatBuffers, LoadOptions, Model, PackedBatch, Targets, WeightDtype, load_model_with,
+};
+use spag_tests::fixture;
+
+#[derive(Deserialize)]
+struct Distances {
+    families: BTreeMap<String, Distance>,
+}
+
+/// |bf16 − f32| / |f32|.
+#[derive(Deserialize)]
+struct Distance {
+    logits: f64,
+    gradients: f64,
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    prompts: Vec<Prompt>,
+    train: Train,
+}
+
+#[derive(Deserialize)]
+struct Prompt {
+    input_ids: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+struct Train {
+    samples: Vec<Sample>,
+}
+
+#[derive(Deserialize)]
+struct Sample {
+    prompt_ids: Vec<u32>,
+    target_ids: Vec<u32>,
+}
+
+fn read<T: for<'de> Deserialize<'de>>(name: &str) -> T {
+    serde_json::from_slice(&std::fs::read(fixture(name)).unwrap()).unwrap()
+}
+
+fn load(family: &str, dtype: WeightDtype) -> Model {
+    load_model_with(fixture("families").join(family), &LoadOptions { device: Device::Cpu, dtype }).unwrap()
+}
+
+/// The logits after each prompt.
+fn logits(model: &Model, prompts: &[Prompt]) -> Vec<f32> {
+    let last = |ids: &[u32]| model.logits(&PackedBatch::new([ids]), &[ids.len() as u32 - 1]).unwrap();
+    prompts.iter().flat_map(|prompt| last(&prompt.input_ids).flatten_all().unwrap().to_vec1::<f32>().unwrap()).collect()
+}
+
+/// The gradients of all parameters by the mean of the samples' mean log-probabilities, negated.
+fn gradients(model: &Model, samples: &[Sample], keep: Activations) -> Vec<f32> {
+    let (mut targets, mut upstream, mut first) = (Targets::default(), Vec::new(), 0);
+    let sequences: Vec<Vec<u32>> = samples
+        .iter()
+        .map(|sample| {
+            let (prompt, target) = (sample.prompt_ids.len() as u32, sample.target_ids.len() as u32);
+            targets.rows.extend(first + prompt - 1..first + prompt + target - 1);
+            targets.tokens.extend(&sample.target_ids);
+            upstream.extend(vec![-1.0 / (samples.len() as f32 * target as f32); target as usize]);
+            first += prompt + target;
+            [sample.prompt_ids.as_slice(), &sample.target_ids].concat()
+        })
+        .collect();
+    let batch = PackedBatch::new(sequences.iter().map(Vec::as_slice));
+    let forward = model.forward(batch, targets, keep).unwrap();
+
+    let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu).unwrap();
+    model.backward_from(forward, &upstream, &gradients).unwrap();
+    gradients.layers().iter().flat_map(|layer| layer.to_vec1::<f32>().unwrap()).collect()
+}
+
+fn distance(found: &[f32], wanted: &[f32]) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let difference = norm(&mut found.iter().zip(wanted).map(|(a, b)| f64::from(*a) - f64::from(*b)));
+    difference / norm(&mut wanted.iter().map(|x| f64::from(*x)))
+}
+
+/// Starts [`on_this_path`] for each path: a process has one.
+#[test]
+fn every_path_is_as_close_to_f32_as_pytorch() {
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_available() && !path.is_on_request()) {
+        let mut test = Command::new(std::env::current_exe().unwrap());
+        test.args(["--exact", "on_this_path", "--nocapture"]).env("SPAG_CPU", path.name());
+        let output = test.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{path}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
+        eprintln!("{path}: tested");
+    }
+}
+
+/// The path that `SPAG_CPU` selects.
+#[test]
+fn on_this_path() {
+    let distances: Distances = read("bf16/distances.json");
+    assert_eq!(distances.families.len(), 8);
+    for (family, of_pytorch) in &distances.families {
+        let expected: Expected = read(&format!("families/{family}.json"));
+        let (wide, narrow) = (load(family, WeightDtype::F32), load(family, WeightDtype::Bf16));
+        let found = distance(&logits(&narrow, &expected.prompts), &logits(&wide, &expected.prompts));
+        assert!(0.0 < found && found <= of_pytorch.logits, "{family}: logits {found}, PyTorch {}", of_pytorch.logits);
+        let samples = &expected.train.samples;
+        let in_bf16 = gradients(&narrow, samples, Activations::Keep);
+        let found = distance(&in_bf16, &gradients(&wide, samples, Activations::Keep));
+        let limit = of_pytorch.gradients;
+        assert!(0.0 < found && found <= limit, "{family}: gradients {found}, PyTorch {limit}");
+        // Recomputation and the number of threads change no bit.
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let again = pool.install(|| gradients(&narrow, samples, Activations::Recompute));
+            assert!(again.iter().zip(&in_bf16).all(|(a, b)| a.to_bits() == b.to_bits()), "{family}, {threads} threads");
+        }
+    }
+}
