@@ -105,7 +105,7 @@ fn choose(asked: &str, is_available: impl Fn(CpuPath) -> bool) -> Choice {
     if let Some(path) = CpuPath::ALL.into_iter().find(|path| path.name() == asked && is_available(*path)) {
         return Choice { path, problem: None };
     }
-    let path = from_fastest.find(|path| is_available(*path) && !path.is_on_request()).unwrap_or(CpuPath::Portable);
+    let path = from_fastest.find(|path| !path.is_on_request() && is_available(*path)).unwrap_or(CpuPath::Portable);
     if asked.is_empty() {
         return Choice { path, problem: None };
     }
