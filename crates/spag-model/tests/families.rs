@@ -183,7 +183,7 @@ fn saved_models_compute_the_same() {
         let rounded = load_model_with(&folder, &options).unwrap();
         let out = tempfile::tempdir().unwrap();
         save_model(&rounded, out.path(), WriteOptions::new(WeightDtype::Bf16)).unwrap();
-        let again = load_model(out.path()).unwrap();
+        let again = load_model_with(out.path(), &options).unwrap();
         assert_eq!(logits(&again, ids), logits(&rounded, ids), "{}", folder.display());
     }
 }
