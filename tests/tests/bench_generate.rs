@@ -17,7 +17,7 @@ fn every_batch_size_has_its_speeds_on_a_line() {
         for speed in ["prefill_tokens_per_s", "decode_tokens_per_s", "peak_gib"] {
             assert!(line[speed].as_f64().is_some_and(|value| value > 0.0), "{speed}: {line}");
         }
-        let kernels = ["portable", "avx512", "avx512bf16", "amx", "cuda"];
+        let kernels = ["portable", "avx2", "avx512", "avx512bf16", "amx", "cuda"];
         assert!(kernels.contains(&line["kernels"].as_str().unwrap()), "{line}");
         assert_eq!((&line["prompt"], &line["new_tokens"]), (&40.into(), &6.into()));
     }
@@ -43,7 +43,7 @@ fn a_variable_forces_the_kernels() {
     let mut command = program("spag");
     let (_, err) = run(command.args(MODEL).args(["--device", "cpu"]).env("SPAG_CPU", "mmx"), 2);
     assert!(
-        err.contains("SPAG_CPU=mmx: expected portable, avx512, avx512bf16 or amx; this processor has portable"),
+        err.contains("SPAG_CPU=mmx: expected portable, avx2, avx512, avx512bf16 or amx; this processor has portable"),
         "{err}"
     );
 }

@@ -34,7 +34,8 @@ fn taken(folder: &std::path::Path, dtype: WeightDtype) -> usize {
     let model = checkpoint.model.config().clone();
     let engine = EngineConfig::with_max_length(&model, 2, 64, MemoryBudget::host());
     let settings = GenerationMemorySettings {
-        dtype: WeightDtype::F32,
+        dtype,
+        activations: WeightDtype::F32,
         cached_tokens: engine.pages * engine.page_size,
         running: engine.max_running,
         step_tokens: engine.max_running * engine.max_length,

@@ -1,5 +1,5 @@
 //! Attention with windows and ALiBi: finite differences, a dense implementation on candle's ops and autograd, and paged
-//! attention.
+//! attention with pages in f32 and bf16.
 
 mod differences;
 
@@ -137,7 +137,11 @@ struct Cache {
 
 impl Cache {
     fn new(shape: PageShape, pages: usize) -> Self {
-        let empty = || Tensor::zeros((pages, shape.elements()), DType::F32, &Device::Cpu).unwrap();
+        Self::of(DType::F32, shape, pages)
+    }
+
+    fn of(dtype: DType, shape: PageShape, pages: usize) -> Self {
+        let empty = || Tensor::zeros((pages, shape.elements()), dtype, &Device::Cpu).unwrap();
         Self { shape, keys: empty(), values: empty() }
     }
 
@@ -220,6 +224,46 @@ fn decoding_rows_do_not_depend_on_the_rows_that_share_their_pages() {
             assert!(together == alone, "{tokens} {mask:?}");
         }
     }
+}
+
+/// Bit by bit as f32 pages with rounded keys and values: prompts in chunks, decoding alone and together, copied pages.
+#[test]
+fn pages_in_bf16_hold_the_nearest_numbers() {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let n = 75;
+    for (heads, tokens) in [(heads(6, 2, 8), 16), (heads(4, 4, 14), 7), (heads(2, 1, 20), 64), (heads(3, 1, 70), 33)] {
+        let (wide, narrow) = (heads.query * heads.dim, heads.kv * heads.dim);
+        let qkv = random((n, wide + 2 * narrow), &mut rng);
+        let [queries, stored] = [(0, wide), (wide, 2 * narrow)].map(|(at, width)| qkv.narrow(1, at, width).unwrap());
+        let stored = stored.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
+        let rounded = Tensor::cat(&[&queries, &stored], 1).unwrap().contiguous().unwrap();
+        let shape = PageShape { tokens, heads };
+        let count = n.div_ceil(tokens) as u32;
+        let pages: Vec<u32> = (0..count).rev().collect();
+        for mask in masks(&[None, Some(3), Some(40)], heads) {
+            let (narrow, wide) =
+                (Cache::of(DType::BF16, shape, count as usize + 1), Cache::new(shape, count as usize + 1));
+            let same = |spans: &[(usize, usize, &[u32])]| {
+                let (found, want) = (narrow.pass(&qkv, spans, &mask), wide.pass(&rounded, spans, &mask));
+                assert!(found.iter().all(|x| x.is_finite()) && found == want, "{heads:?} {tokens} {mask:?} {spans:?}");
+            };
+            same(&[(50, 0, &pages)]);
+            same(&[(24, 50, &pages)]);
+            same(&[(1, 74, &pages)]);
+            // The first page in another place.
+            for cache in [&narrow, &wide] {
+                paged_attention::copy(&cache.keys, &cache.values, pages[0], count, tokens.min(6), shape).unwrap();
+            }
+            let copied: Vec<u32> = std::iter::once(count).chain(pages[1..].iter().copied()).collect();
+            same(&[(1, 74, &pages), (1, 6, &copied), (1, 7, &copied), (1, 73, &pages)]);
+        }
+    }
+    let shape = PageShape { tokens: 4, heads: heads(1, 1, 4) };
+    let (f32s, bf16s) = (Cache::new(shape, 1), Cache::of(DType::BF16, shape, 1));
+    let plan = Plan::new(&[Span { rows: 0..1, position: 0, pages: &[0] }], &f32s.keys, shape).unwrap();
+    let qkv = random((1, 12), &mut rng);
+    let error = paged_attention::append(&qkv, &f32s.keys, &bf16s.values, &plan).unwrap_err().to_string();
+    assert!(error.contains("F32 with keys F32 and values BF16"), "{error}");
 }
 
 #[test]

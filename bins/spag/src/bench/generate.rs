@@ -79,7 +79,7 @@ fn case(args: &GenerateArgs, batch: usize) -> Result<()> {
     }
     let measured =
         threads::run_on(args.threads, || measure(args, Engine::from_checkpoint(checkpoint, engine)?, batch))?;
-    let token_bytes = EngineConfig::bytes_per_token(&model, if device.is_cpu() { 4 } else { dtype.bytes() });
+    let token_bytes = EngineConfig::bytes_per_token(&model, dtype.bytes());
     exit::say(json!({
         "what": "spag generation",
         "batch": batch,

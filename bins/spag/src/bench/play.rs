@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use spag_io::gib;
-use spag_model::{EngineConfig, MemoryBudget, Sampling};
+use spag_model::{EngineConfig, Sampling};
 use spag_selfplay::{TimingConfig, limits, time_play};
 use spag_train::peak_memory_of;
 
@@ -75,7 +75,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     let linear = 2.0 * (blocks as f64 * stats.computed_tokens as f64 + embedding as f64 * stats.new_tokens as f64);
     let attention =
         4.0 * (architecture.num_hidden_layers * architecture.query_size()) as f64 * stats.attended_keys as f64;
-    let token_bytes = EngineConfig::bytes_per_token(&model, MemoryBudget::bytes_per_value(&checkpoint.model));
+    let token_bytes = EngineConfig::bytes_per_token(&model, checkpoint.model.parameters().dtype().bytes());
     let kv_bytes = token_bytes as f64 * stats.attended_keys as f64;
     let seconds = |time: std::time::Duration| round(time.as_secs_f64(), 3);
     exit::say(json!({

@@ -124,6 +124,7 @@ impl<'a> Report<'a> {
     fn playing(&self) -> Playing {
         let settings = |games: usize| GenerationMemorySettings {
             dtype: self.settings.dtype(),
+            activations: self.settings.dtype(),
             cached_tokens: games.saturating_mul(self.settings.max_length),
             running: games,
             step_tokens: EngineConfig::DEFAULT_STEP_TOKENS,

@@ -124,11 +124,12 @@ impl EngineConfig {
     pub(super) fn check_memory(&self, model: &Model, weights: Weights) -> Result<()> {
         let (config, parameters) = (model.config(), model.parameters());
         let device = parameters.device();
-        let dtype = if device.is_cpu() { WeightDtype::F32 } else { parameters.dtype() };
+        let activations = if device.is_cpu() { WeightDtype::F32 } else { parameters.dtype() };
         // A running request has at least a page, and no more tokens than the longest one.
         let running = self.max_running.min(self.pages);
         let settings = GenerationMemorySettings {
-            dtype,
+            dtype: parameters.dtype(),
+            activations,
             cached_tokens: self.pages.saturating_mul(self.page_size),
             running,
             step_tokens: self.max_step_tokens.min(running.saturating_mul(self.max_length)),
@@ -164,12 +165,12 @@ const HOST_SHARE: u64 = 2;
 pub struct MemoryBudget {
     /// Total size.
     pub bytes: usize,
-    /// Bytes per element: 4 on a CPU, which computes in f32; on a GPU the size of a weight.
+    /// Bytes per element: the size of a weight.
     pub bytes_per_value: usize,
 }
 
 impl MemoryBudget {
-    /// Half of the host's free memory, for an engine on the CPU.
+    /// Half of the host's free memory, for an engine on the CPU with weights in f32.
     pub fn host() -> Self {
         Self {
             bytes: usize::try_from(available_memory() / HOST_SHARE).unwrap_or(usize::MAX),
@@ -182,14 +183,8 @@ impl MemoryBudget {
     pub fn for_model(model: &Model) -> Result<Self> {
         let device = model.parameters().device();
         let bytes = if device.is_cpu() { available_memory() / HOST_SHARE } else { free_memory(device)?.free / 10 * 9 };
-        let bytes_per_value = Self::bytes_per_value(model);
+        let bytes_per_value = model.parameters().dtype().bytes();
         Ok(Self { bytes: usize::try_from(bytes).unwrap_or(usize::MAX), bytes_per_value })
-    }
-
-    /// Bytes per element of the KV cache of a loaded model.
-    pub fn bytes_per_value(model: &Model) -> usize {
-        let parameters = model.parameters();
-        if parameters.device().is_cpu() { size_of::<f32>() } else { parameters.dtype().bytes() }
     }
 
     /// An equal share for each of `engines`.

@@ -93,7 +93,7 @@ impl Engine {
         config.check_memory(&model, weights)?;
         let runner = ModelRunner::new(model)?;
         let state = State {
-            cache: KvCache::new(&model_config, &config, runner.dtype(), runner.device())?,
+            cache: KvCache::new(&model_config, &config, runner.cache_dtype(), runner.device())?,
             waiting: VecDeque::new(),
             running: Vec::new(),
             stats: GenerationStats::default(),

@@ -10,7 +10,6 @@ use super::head::Head;
 use super::kv::KvCache;
 use super::packed_block::{PackedBlock, alone};
 use crate::error::Result;
-use crate::kernels;
 use crate::model::block::{self, BlockPass, Used};
 use crate::model::{AttentionShape, Model};
 use crate::ops::paged_attention::{self, Span};
@@ -31,7 +30,7 @@ enum Embedding {
 /// The weights, packed for generation.
 pub(super) struct ModelRunner {
     embedding: Embedding,
-    dtype: DType,
+    cache_dtype: DType,
     device: Device,
     blocks: Vec<PackedBlock>,
     norm: Tensor,
@@ -125,11 +124,7 @@ impl ModelRunner {
         let architecture = &model.config().architecture;
         let (layers, is_tied) = (architecture.num_hidden_layers, architecture.is_tied());
         let device = model.parameters().device().clone();
-        let dtype = match kernels::of(&device)? {
-            Some(_) => model.parameters().dtype().into(),
-            // A CPU computes in f32.
-            None => DType::F32,
-        };
+        let cache_dtype = model.parameters().dtype().into();
         let mut blocks = Vec::with_capacity(layers);
         for layer in 1..=layers {
             blocks.push(PackedBlock::new(&model, layer)?);
@@ -141,7 +136,7 @@ impl ModelRunner {
         let embedding = if is_tied { Embedding::Head } else { Embedding::Table(model.stored(0, Part::Embedding)?) };
         Ok(Self {
             embedding,
-            dtype,
+            cache_dtype,
             device,
             blocks,
             norm,
@@ -152,9 +147,9 @@ impl ModelRunner {
         })
     }
 
-    /// Number format of activations and KV cache.
-    pub(super) fn dtype(&self) -> DType {
-        self.dtype
+    /// Number format of the KV cache: that of the weights.
+    pub(super) fn cache_dtype(&self) -> DType {
+        self.cache_dtype
     }
 
     /// The device of the weights.

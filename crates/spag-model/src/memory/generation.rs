@@ -10,8 +10,10 @@ use crate::params::Layout;
 /// What the memory of an engine depends on, beside the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GenerationMemorySettings {
-    /// Number format of parameters, activations, keys and values.
+    /// Number format of parameters, keys and values.
     pub dtype: WeightDtype,
+    /// Number format of activations: f32 on a CPU, that of the parameters on a GPU.
+    pub activations: WeightDtype,
     /// Tokens that fit into the KV cache.
     pub cached_tokens: usize,
     /// Running requests.
@@ -47,7 +49,7 @@ pub struct GenerationMemory {
 impl GenerationMemory {
     /// The memory of generating with a model of this configuration.
     pub fn new(config: &ModelConfig, settings: &GenerationMemorySettings) -> Self {
-        let element = settings.dtype.bytes() as u64;
+        let element = settings.activations.bytes() as u64;
         let model = &config.architecture;
         let [d, f, q, kv] =
             [model.hidden_size, model.intermediate_size, model.query_size(), model.kv_size()].map(|size| size as u64);
@@ -91,6 +93,7 @@ mod tests {
         let config = ModelConfig::from_file(path).unwrap();
         let settings = GenerationMemorySettings {
             dtype: WeightDtype::Bf16,
+            activations: WeightDtype::Bf16,
             cached_tokens: 64 * 2048,
             running: 64,
             step_tokens: 512,

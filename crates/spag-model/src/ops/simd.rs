@@ -1,14 +1,27 @@
 //! Loops vectorized by the compiler for several instruction sets, selected at run time.
 
-use std::sync::OnceLock;
+#[cfg(target_arch = "x86_64")]
+use super::product::CpuPath;
 
-/// The machine's instruction set, detected once.
+/// The instruction set of the process's path.
+#[inline]
 fn arch() -> pulp::Arch {
-    static ARCH: OnceLock<pulp::Arch> = OnceLock::new();
-    *ARCH.get_or_init(pulp::Arch::new)
+    #[cfg(target_arch = "x86_64")]
+    {
+        use pulp::x86::{V3, V4};
+        let wide = || V4::try_new().map(pulp::Arch::V4);
+        let arch = match CpuPath::current() {
+            CpuPath::Portable => None,
+            CpuPath::Avx2 => V3::try_new().map(pulp::Arch::V3),
+            CpuPath::Avx512 | CpuPath::Avx512Bf16 | CpuPath::Amx => wide(),
+        };
+        arch.unwrap_or(pulp::Arch::Scalar)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    pulp::Arch::new()
 }
 
-/// Runs `f` compiled for the widest supported instruction set (AVX-512, AVX2 with FMA, or the baseline).
+/// Runs `f` compiled for the instruction set of the process's path: AVX-512, AVX2 with FMA, or the baseline.
 #[inline]
 pub(crate) fn vectorized<R>(f: impl FnOnce() -> R) -> R {
     struct Op<F>(F);

@@ -5,7 +5,9 @@ mod prefix;
 #[cfg(test)]
 mod tests;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device, Tensor, WithDType};
+use half::bf16;
+use half::vec::HalfBitsVecExt;
 use rayon::prelude::*;
 
 use self::pool::PagePool;
@@ -13,7 +15,6 @@ use super::config::{EngineConfig, PrefixSharing};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::kernels;
-use crate::ops::cpu;
 use crate::ops::paged_attention::{self, PageShape, Plan, Span};
 
 /// Index of a page in every layer's tensors.
@@ -41,12 +42,17 @@ pub(crate) struct KvCache {
 }
 
 impl KvCache {
-    /// Allocates the cache on `device`.
+    /// Allocates the cache on `device`, with keys and values of `dtype`.
     pub(crate) fn new(model: &ModelConfig, config: &EngineConfig, dtype: DType, device: &Device) -> Result<Self> {
         let shape = PageShape { tokens: config.page_size, heads: model.architecture.heads };
+        let extents = (config.pages, shape.elements());
         let zeros = || match (device, dtype) {
-            (Device::Cpu, DType::F32) => aligned_zeros(config.pages, shape.elements()),
-            _ => Tensor::zeros((config.pages, shape.elements()), dtype, device),
+            // Zeros of integers and floats are mapped on first use; those of bf16 would be written.
+            (Device::Cpu, DType::F32) => aligned(vec![0f32; padded::<f32>(extents)], extents),
+            (Device::Cpu, DType::BF16) => {
+                aligned::<bf16>(vec![0u16; padded::<bf16>(extents)].reinterpret_into(), extents)
+            }
+            _ => Tensor::zeros(extents, dtype, device),
         };
         let layers = || (0..model.architecture.num_hidden_layers).map(|_| zeros());
         Ok(Self {
@@ -193,14 +199,18 @@ impl KvCache {
     }
 }
 
-/// Zeros aligned to a cache line, so that no vector load crosses two lines.
-fn aligned_zeros(pages: usize, elements: usize) -> candle_core::Result<Tensor> {
-    const LINE: usize = 64;
-    let count = pages * elements;
-    let values = vec![0f32; count + LINE / size_of::<f32>()];
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Elements of pages that can begin at a cache line.
+fn padded<T>((pages, elements): (usize, usize)) -> usize {
+    pages * elements + LINE / size_of::<T>()
+}
+
+/// The part of `values` that begins at a cache line, as [pages, elements], so that no vector load crosses two lines.
+fn aligned<T: WithDType>(values: Vec<T>, (pages, elements): (usize, usize)) -> candle_core::Result<Tensor> {
+    let skip = values.as_ptr().align_offset(LINE).min(LINE / size_of::<T>());
     let length = values.len();
-    let padded = cpu::tensor(values, length)?;
-    debug_assert!(matches!(padded.device(), Device::Cpu));
-    let skip = cpu::read(&padded, |values| Ok(values.as_ptr().align_offset(LINE)))?;
-    padded.narrow(0, skip.min(LINE / size_of::<f32>()), count)?.reshape((pages, elements))
+    // The tensor takes the vector as it is.
+    Tensor::from_vec(values, length, &Device::Cpu)?.narrow(0, skip, pages * elements)?.reshape((pages, elements))
 }

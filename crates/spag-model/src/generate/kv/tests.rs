@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::generate::config::MemoryBudget;
+use crate::ops::cpu;
 use crate::ops::paged_attention::append;
 
 /// One layer, one head of size 2.

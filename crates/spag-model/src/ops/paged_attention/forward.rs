@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::plan::Way;
@@ -15,7 +15,7 @@ use super::{PageShape, Plan, Span, check, device};
 use crate::kernels;
 use crate::ops::attention::{Mask, exponentials, key_stride};
 use crate::ops::cpu::{self, SharedMut};
-use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Next, Output, ROWS, Right, Target, tile};
+use crate::ops::product::{Buffer, COLUMNS, Element, LANES, Left, Next, Output, ROWS, Right, Target, tile};
 use crate::ops::{pool, simd};
 
 /// A row of a task.
@@ -38,7 +38,8 @@ pub(super) struct Group<'a> {
 /// already contain the rows' own → [N, H·head size].
 ///
 /// # Errors
-/// Shapes or slopes that do not match the plan, or tensors that are not contiguous f32 (kernels also accept bf16).
+/// Shapes or slopes that do not match the plan, or tensors that are not contiguous f32 (`keys` and `values` may be bf16; with kernels, all
+/// three).
 pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>, mask: &Mask) -> Result<Tensor> {
     check(qkv, keys, values, plan)?;
     mask.check(plan.shape.heads)?;
@@ -52,21 +53,31 @@ pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>, ma
     };
     let mut out = pool::values(n * shape.query_size());
     let target = SharedMut::new(&mut out);
-    cpu::read(qkv, |qkv| {
-        cpu::read(keys, |keys| {
-            cpu::read(values, |values| {
-                let tensors = Tensors { qkv, keys, values, shape, mask };
-                // Head by head, so that pages shared by many rows stay in the cache.
-                (0..shape.heads.kv * groups.len()).into_par_iter().for_each(|task| {
-                    let (kv, group) = (task / groups.len(), &groups[task % groups.len()]);
-                    // SAFETY: the spans were checked; rows and head of a task are not shared.
-                    unsafe { attend(&tensors, group, kv, target) }
-                });
+    cpu::read(qkv, |qkv| match keys.dtype() {
+        DType::BF16 => cpu::read_bf16(keys, |keys| {
+            cpu::read_bf16(values, |values| {
+                attend_all(&Tensors { qkv, keys, values, shape, mask }, groups, target);
                 Ok(())
             })
-        })
+        }),
+        _ => cpu::read(keys, |keys| {
+            cpu::read(values, |values| {
+                attend_all(&Tensors { qkv, keys, values, shape, mask }, groups, target);
+                Ok(())
+            })
+        }),
     })?;
     cpu::tensor(out, (n, shape.query_size()))
+}
+
+/// Computes all groups with all key/value heads.
+fn attend_all<T: Element>(tensors: &Tensors<'_, T>, groups: &[Group<'_>], out: SharedMut) {
+    // Head by head, so that pages shared by many rows stay in the cache.
+    (0..tensors.shape.heads.kv * groups.len()).into_par_iter().for_each(|task| {
+        let (kv, group) = (task / groups.len(), &groups[task % groups.len()]);
+        // SAFETY: the spans were checked; rows and head of a task are not shared.
+        unsafe { attend(tensors, group, kv, out) }
+    });
 }
 
 /// Groups rows of one span, and adjacent spans of one row.
@@ -104,27 +115,27 @@ pub(super) fn groups<'a>(spans: &[Span<'a>], size: usize) -> Vec<Group<'a>> {
     groups
 }
 
-struct Tensors<'a> {
+struct Tensors<'a, T> {
     qkv: &'a [f32],
-    keys: &'a [f32],
-    values: &'a [f32],
+    keys: &'a [T],
+    values: &'a [T],
     shape: PageShape,
     mask: &'a Mask,
 }
 
-impl Tensors<'_> {
+impl<T> Tensors<'_, T> {
     /// The keys that a row attends to.
     fn seen(&self, row: &Row<'_>) -> Range<usize> {
         self.mask.first_key(row.seen - 1)..row.seen
     }
 
     /// A head's keys in a page.
-    fn keys(&self, page: u32, kv: usize) -> Right {
+    fn keys(&self, page: u32, kv: usize) -> Right<T> {
         Right::new(self.keys[self.head(page, kv)..].as_ptr(), self.shape.tokens)
     }
 
     /// A head's values in a page.
-    fn values(&self, page: u32, kv: usize) -> Right {
+    fn values(&self, page: u32, kv: usize) -> Right<T> {
         Right::new(self.values[self.head(page, kv)..].as_ptr(), self.shape.heads.dim)
     }
 
@@ -137,7 +148,7 @@ impl Tensors<'_> {
 ///
 /// # Safety
 /// The group must be inside the checked tensors, and nothing else may use its outputs.
-unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: SharedMut) {
+unsafe fn attend<T: Element>(tensors: &Tensors<'_, T>, group: &Group<'_>, kv: usize, out: SharedMut) {
     let PageShape { tokens: size, heads } = tensors.shape;
     let (dim, width, out_width) = (heads.dim, tensors.shape.joined(), tensors.shape.query_size());
     let scale = 1.0 / (dim as f32).sqrt();
@@ -152,7 +163,7 @@ unsafe fn attend(tensors: &Tensors<'_>, group: &Group<'_>, kv: usize, out: Share
     let scores = buffer.as_mut_ptr();
     let per_kv = heads.query / heads.kv;
     // Pages read by a single row come from memory; shared ones stay in the cache.
-    let next = |rows: usize, block: Right| if rows == 1 { Next::Stream(block.at) } else { Next::Unknown };
+    let next = |rows: usize, block: Right<T>| if rows == 1 { Next::Stream(block.at) } else { Next::Unknown };
     for head in kv * per_kv..(kv + 1) * per_kv {
         // Scores of rows `first..first + rows` for the pages `range` of `row`.
         let score = |first: usize, rows: usize, row: &Row<'_>, range: Range<usize>| {

@@ -4,7 +4,7 @@
 //! prefix share pages.
 //!
 //! On a CPU every row is computed by itself in one fixed order of operations, page by page, so a result depends neither
-//! on the batch nor on chunking. A page's keys are stored as [KV head, head size, token], its values as [KV head,
+//! on the batch nor on chunking. Pages are f32 or bf16: bf16 halves what decoding reads, and sums are f32 in both. A page's keys are stored as [KV head, head size, token], its values as [KV head,
 //! token, head size]: the layouts that the tiles of the two products read without a copy.
 //!
 //! On a GPU keys and values are both stored as [KV head, token, head size]. A result depends only on the [`Plan`], but
@@ -22,7 +22,7 @@ pub use plan::Plan;
 
 use std::ops::Range;
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
 
 use super::attention::Heads;
 
@@ -89,8 +89,10 @@ fn check(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Resul
             plan.shape
         );
     }
-    if keys.dtype() != qkv.dtype() || values.dtype() != qkv.dtype() {
-        bail!("paged attention: {:?} with pages of {:?}", qkv.dtype(), keys.dtype());
+    // A CPU computes in f32, with pages in either format.
+    let is_narrowed = qkv.device().is_cpu() && keys.dtype() == DType::BF16;
+    if values.dtype() != keys.dtype() || keys.dtype() != qkv.dtype() && !is_narrowed {
+        bail!("paged attention: {:?} with keys {:?} and values {:?}", qkv.dtype(), keys.dtype(), values.dtype());
     }
     Ok(())
 }

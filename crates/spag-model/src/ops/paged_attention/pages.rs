@@ -2,18 +2,21 @@
 
 use std::ops::Range;
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::plan::Way;
 use super::{PageShape, Plan, Span, check, device};
 use crate::kernels;
 use crate::ops::cpu;
+use crate::ops::product::Element;
 
-/// Writes the keys and values of `qkv` [N, (H + 2·KV)·head size] into `keys` and `values` [pages, elements], in place.
+/// Writes the keys and values of `qkv` [N, (H + 2·KV)·head size] into `keys` and `values` [pages, elements], in place and
+/// rounded to their format.
 ///
 /// # Errors
-/// Shapes that do not match the plan, or tensors that are not contiguous f32 (kernels also accept bf16).
+/// Shapes that do not match the plan, or tensors that are not contiguous f32 (`keys` and `values` may be bf16; with kernels,
+/// all three).
 pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Result<()> {
     check(qkv, keys, values, plan)?;
     let pieces = match &plan.way {
@@ -23,19 +26,31 @@ pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> 
             return device::append(&*kernels, qkv, (keys, values), tables, plan);
         }
     };
-    cpu::read(qkv, |qkv| {
-        cpu::update(keys, |keys| {
-            cpu::update(values, |values| {
-                let pages = by_page(pieces, keys, values, plan.shape.elements());
-                // Each element of a key is in another cache line of its page: threads share the waiting.
-                let least = (PART / plan.shape.kv_size()).max(1);
-                pages.into_par_iter().with_min_len(least).for_each(|(pieces, keys, values)| {
-                    pieces.iter().for_each(|piece| write(piece, qkv, keys, values, plan.shape));
-                });
+    let shape = plan.shape;
+    cpu::read(qkv, |qkv| match keys.dtype() {
+        DType::BF16 => cpu::update_bf16(keys, |keys| {
+            cpu::update_bf16(values, |values| {
+                write_all(pieces, qkv, (keys, values), shape);
                 Ok(())
             })
-        })
+        }),
+        _ => cpu::update(keys, |keys| {
+            cpu::update(values, |values| {
+                write_all(pieces, qkv, (keys, values), shape);
+                Ok(())
+            })
+        }),
     })
+}
+
+/// Writes all pieces, rounded to the format of the pages.
+fn write_all<T: Element>(pieces: &[Piece], qkv: &[f32], (keys, values): (&mut [T], &mut [T]), shape: PageShape) {
+    let pages = by_page(pieces, keys, values, shape.elements());
+    // Each element of a key is in another cache line of its page: threads share the waiting.
+    let least = (PART / shape.kv_size()).max(1);
+    pages.into_par_iter().with_min_len(least).for_each(|(pieces, keys, values)| {
+        pieces.iter().for_each(|piece| write(piece, qkv, keys, values, shape));
+    });
 }
 
 /// Elements of keys that a thread writes, at least.
@@ -68,18 +83,18 @@ pub(super) fn pieces(spans: &[Span<'_>], size: usize) -> Vec<Piece> {
 }
 
 /// The pages that are written, each with its pieces, keys and values.
-fn by_page<'a>(
+fn by_page<'a, T>(
     pieces: &'a [Piece],
-    mut keys: &'a mut [f32],
-    mut values: &'a mut [f32],
+    mut keys: &'a mut [T],
+    mut values: &'a mut [T],
     elements: usize,
-) -> Vec<(&'a [Piece], &'a mut [f32], &'a mut [f32])> {
+) -> Vec<(&'a [Piece], &'a mut [T], &'a mut [T])> {
     let mut begin = 0;
     let mut take = |pieces: &'a [Piece]| {
         let page = pieces[0].page;
         let skipped = (page - begin) * elements;
         begin = page + 1;
-        let cut = |from: &mut &'a mut [f32]| {
+        let cut = |from: &mut &'a mut [T]| {
             let (page, rest) = std::mem::take(from)[skipped..].split_at_mut(elements);
             *from = rest;
             page
@@ -90,16 +105,18 @@ fn by_page<'a>(
 }
 
 /// Writes the rows of a piece into its page.
-fn write(piece: &Piece, qkv: &[f32], keys: &mut [f32], values: &mut [f32], shape: PageShape) {
+fn write<T: Element>(piece: &Piece, qkv: &[f32], keys: &mut [T], values: &mut [T], shape: PageShape) {
     let (dim, size) = (shape.heads.dim, shape.tokens);
     let (query, kv) = (shape.query_size(), shape.kv_size());
     for (slot, row) in (piece.slot..).zip(piece.rows.clone()) {
         let row = &qkv[row * shape.joined() + query..(row + 1) * shape.joined()];
         for (column, key) in keys.chunks_exact_mut(size).zip(&row[..kv]) {
-            column[slot] = *key;
+            column[slot] = T::nearest(*key);
         }
         for (head, value) in values.chunks_exact_mut(size * dim).zip(row[kv..].chunks_exact(dim)) {
-            head[slot * dim..(slot + 1) * dim].copy_from_slice(value);
+            for (rounded, value) in head[slot * dim..(slot + 1) * dim].iter_mut().zip(value) {
+                *rounded = T::nearest(*value);
+            }
         }
     }
 }
@@ -124,21 +141,40 @@ pub fn copy(keys: &Tensor, values: &Tensor, from: u32, to: u32, tokens: usize, s
     if let Some(kernels) = kernels::of(keys.device())? {
         return device::copy(&*kernels, (keys, values), (from, to), tokens, shape);
     }
-    /// Copies the first `count` elements of each column of a page.
-    fn copy_columns(pages: &mut [f32], (from, to): (usize, usize), elements: usize, column: usize, count: usize) {
+    for (pages, column, count) in [(keys, size, tokens), (values, size * dim, tokens * dim)] {
+        let copied = Copied { pages: (from, to), elements, column, count };
+        match pages.dtype() {
+            DType::BF16 => cpu::update_bf16(pages, |pages| {
+                copied.run(pages);
+                Ok(())
+            }),
+            _ => cpu::update(pages, |pages| {
+                copied.run(pages);
+                Ok(())
+            }),
+        }?;
+    }
+    Ok(())
+}
+
+/// What is copied from page to page: the first `count` elements of each `column` elements.
+struct Copied {
+    /// From, to.
+    pages: (usize, usize),
+    /// Elements of a page.
+    elements: usize,
+    column: usize,
+    count: usize,
+}
+
+impl Copied {
+    fn run<T: Element>(&self, pages: &mut [T]) {
+        let ((from, to), elements) = (self.pages, self.elements);
         let (low, high) = pages.split_at_mut(from.max(to) * elements);
         let (low, high) = (&mut low[from.min(to) * elements..][..elements], &mut high[..elements]);
         let (source, target) = if from < to { (low, high) } else { (high, low) };
-        for (target, source) in target.chunks_exact_mut(column).zip(source.chunks_exact(column)) {
-            target[..count].copy_from_slice(&source[..count]);
+        for (target, source) in target.chunks_exact_mut(self.column).zip(source.chunks_exact(self.column)) {
+            target[..self.count].copy_from_slice(&source[..self.count]);
         }
     }
-    cpu::update(keys, |keys| {
-        copy_columns(keys, (from, to), elements, size, tokens);
-        Ok(())
-    })?;
-    cpu::update(values, |values| {
-        copy_columns(values, (from, to), elements, size * dim, tokens * dim);
-        Ok(())
-    })
 }

@@ -10,18 +10,21 @@ use half::bf16;
 use half::slice::HalfFloatSliceExt;
 
 use super::tile::COLUMNS;
-use super::transpose;
+use super::{round, transpose};
 
 /// Steps of a panel that are widened at a time: they fit into the second-level cache.
 const STEPS: usize = 256;
 
-/// A number format of weights.
+/// A number format of weights, keys and values.
 pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
     /// Elements per cache line.
     const PER_LINE: usize = 64 / size_of::<Self>();
 
     /// The value as f32.
     fn widen(self) -> f32;
+
+    /// The nearest value, ties to even.
+    fn nearest(value: f32) -> Self;
 
     /// Writes the transpose of row-major `rows`, each of `k` elements, to `panel` [k, COLUMNS]. Columns beyond the rows
     /// are left as they are.
@@ -30,7 +33,7 @@ pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
     /// Loads 16 elements, widened; those outside the mask are zero.
     ///
     /// # Safety
-    /// The processor must have AVX-512, and the elements of the mask must be readable; of bf16, all 16.
+    /// The processor must have AVX-512 with BW and VL, and the elements of the mask must be readable.
     #[cfg(target_arch = "x86_64")]
     unsafe fn load(mask: __mmask16, at: *const Self) -> __m512;
 }
@@ -39,6 +42,11 @@ impl Element for f32 {
     #[inline(always)]
     fn widen(self) -> f32 {
         self
+    }
+
+    #[inline(always)]
+    fn nearest(value: f32) -> Self {
+        value
     }
 
     fn pack(rows: &[Self], k: usize, panel: &mut [Self]) {
@@ -50,7 +58,7 @@ impl Element for f32 {
 
     #[cfg(target_arch = "x86_64")]
     #[inline]
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn load(mask: __mmask16, at: *const Self) -> __m512 {
         // SAFETY: guaranteed by the caller.
         unsafe { if mask == u16::MAX { _mm512_loadu_ps(at) } else { _mm512_maskz_loadu_ps(mask, at) } }
@@ -61,6 +69,11 @@ impl Element for bf16 {
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    #[inline(always)]
+    fn nearest(value: f32) -> Self {
+        Self::from_bits(round::nearest(value))
     }
 
     fn pack(rows: &[Self], k: usize, panel: &mut [Self]) {
@@ -82,12 +95,13 @@ impl Element for bf16 {
 
     #[cfg(target_arch = "x86_64")]
     #[inline]
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn load(mask: __mmask16, at: *const Self) -> __m512 {
-        // SAFETY: all 16 elements are readable, as guaranteed by the caller.
-        let bits = unsafe { _mm256_loadu_si256(at.cast()) };
-        let wide = if mask == u16::MAX { _mm512_cvtepu16_epi32(bits) } else { _mm512_maskz_cvtepu16_epi32(mask, bits) };
-        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        // SAFETY: guaranteed by the caller.
+        let bits = unsafe {
+            if mask == u16::MAX { _mm256_loadu_si256(at.cast()) } else { _mm256_maskz_loadu_epi16(mask, at.cast()) }
+        };
+        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits)))
     }
 }
 

@@ -13,9 +13,11 @@ const VARIABLE: &str = "SPAG_CPU";
 /// AVX512-BF16 and by AMX; on every path, a row depends neither on the other rows nor on the number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CpuPath {
-    /// Loops that the compiler vectorizes (with AVX2 if the processor has it), and the `gemm` crate.
+    /// Loops of the compiler's baseline, and the `gemm` crate for large products.
     Portable,
-    /// AVX-512: products and attention in f32. bf16 weights are widened as they are read.
+    /// AVX2 with FMA: the same loops, vectorized for it.
+    Avx2,
+    /// AVX-512: products and attention in f32. bf16 weights, keys and values are widened as they are read.
     Avx512,
     /// AVX512-BF16: dot products of pairs of bf16.
     Avx512Bf16,
@@ -31,12 +33,13 @@ struct Choice {
 
 impl CpuPath {
     /// All paths, the slowest first.
-    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx512, Self::Avx512Bf16, Self::Amx];
+    pub const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
     /// The name, as in `SPAG_CPU`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
+            Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512bf16",
             Self::Amx => "amx",
@@ -50,7 +53,9 @@ impl CpuPath {
             use std::arch::is_x86_feature_detected as has;
             match self {
                 Self::Portable => true,
-                Self::Avx512 => has!("avx512f"),
+                Self::Avx2 => pulp::x86::V3::is_available(),
+                // F, BW, CD, DQ and VL.
+                Self::Avx512 => Self::Avx2.is_available() && pulp::x86::V4::is_available(),
                 Self::Avx512Bf16 => Self::Avx512.is_available() && has!("avx512bf16"),
                 Self::Amx => Self::Avx512Bf16.is_available() && super::amx::is_available(),
             }
@@ -132,21 +137,21 @@ mod tests {
     #[test]
     fn the_variable_selects_an_available_path() {
         let has = |paths: &'static [CpuPath]| move |path: CpuPath| paths.contains(&path);
-        let three = has(&[CpuPath::Portable, CpuPath::Avx512, CpuPath::Avx512Bf16]);
+        let four = has(&[CpuPath::Portable, CpuPath::Avx2, CpuPath::Avx512, CpuPath::Avx512Bf16]);
         let found = |asked: &str| {
-            let choice = choose(asked, three);
+            let choice = choose(asked, four);
             (choice.path, choice.problem)
         };
         assert_eq!(found(""), (CpuPath::Avx512Bf16, None));
-        for path in [CpuPath::Portable, CpuPath::Avx512, CpuPath::Avx512Bf16] {
+        for path in [CpuPath::Portable, CpuPath::Avx2, CpuPath::Avx512, CpuPath::Avx512Bf16] {
             assert_eq!(found(path.name()), (path, None));
         }
         let (_, problem) = found("amx");
-        assert_eq!(problem.unwrap(), "SPAG_CPU=amx: this processor has portable, avx512 and avx512bf16");
+        assert_eq!(problem.unwrap(), "SPAG_CPU=amx: this processor has portable, avx2, avx512 and avx512bf16");
         let (_, problem) = found("AVX512");
         assert_eq!(
             problem.unwrap(),
-            "SPAG_CPU=AVX512: expected portable, avx512, avx512bf16 or amx; this processor has portable, avx512 and avx512bf16"
+            "SPAG_CPU=AVX512: expected portable, avx2, avx512, avx512bf16 or amx; this processor has portable, avx2, avx512 and avx512bf16"
         );
         assert_eq!(choose("", |_| true).path, CpuPath::Avx512Bf16, "tiles are on request");
         assert_eq!(choose("amx", |_| true).path, CpuPath::Amx);

@@ -13,8 +13,7 @@ pub(crate) const COLUMNS: usize = 64;
 /// `c[m, n] = [c +] a[m, k]·b[k, n]` with m ≤ [`ROWS`] and n ≤ [`COLUMNS`].
 ///
 /// # Safety
-/// All elements within the extents must be readable (`a`, `b`) or exclusively owned (`c`). Rows of a `b` in bf16 must be
-/// readable up to a multiple of 16 columns.
+/// All elements within the extents must be readable (`a`, `b`) or exclusively owned (`c`).
 #[inline]
 pub(crate) unsafe fn tile<T: Element>(extents: (usize, usize, usize), a: Left, b: Right<T>, c: Target, output: Output) {
     #[cfg(target_arch = "x86_64")]
@@ -73,7 +72,7 @@ pub(super) mod avx512 {
 
     /// # Safety
     /// As [`super::tile`] for M rows and, in the last of V registers, the columns of `mask`.
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn kernel<T: Element, const M: usize, const V: usize>(
         k: usize,
         a: Left,

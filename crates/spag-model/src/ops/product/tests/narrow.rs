@@ -24,7 +24,7 @@ fn rule(path: CpuPath, a: &[f32], b: &[bf16], start: Option<f32>) -> f32 {
     let k = a.len();
     let a: Vec<bf16> = a.iter().map(|x| bf16::from_f32(*x)).collect();
     let (most, unit) = match path {
-        CpuPath::Portable | CpuPath::Avx512 => (128, 1),
+        CpuPath::Portable | CpuPath::Avx2 | CpuPath::Avx512 => (128, 1),
         CpuPath::Avx512Bf16 => (512, 2),
         CpuPath::Amx => (512, 32),
     };
@@ -35,7 +35,7 @@ fn rule(path: CpuPath, a: &[f32], b: &[bf16], start: Option<f32>) -> f32 {
         values.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect()
     };
     let block = |a: &[bf16], b: &[bf16]| match path {
-        CpuPath::Portable | CpuPath::Avx512 => {
+        CpuPath::Portable | CpuPath::Avx2 | CpuPath::Avx512 => {
             a.iter().zip(b).fold(0f32, |sum, (a, b)| a.to_f32().mul_add(b.to_f32(), sum))
         }
         CpuPath::Avx512Bf16 => pairs(a).into_iter().zip(pairs(b)).fold(0f32, |sum, (a, b)| emulation::dot(sum, a, b)),
