@@ -101,7 +101,7 @@ pub(super) fn zeros((rows, columns): (usize, usize), like: &Tensor) -> Result<Te
     if kernels::of(like.device())?.is_some() {
         return Ok(Tensor::zeros((rows, columns), like.dtype(), like.device())?);
     }
-    let zeros = cpu::tensor(pool::values(rows * columns), (rows, columns))?;
+    let zeros = cpu::tensor(pool::values::<f32>(rows * columns), (rows, columns))?;
     zeros.zero_set()?;
     Ok(zeros)
 }

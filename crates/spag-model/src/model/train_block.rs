@@ -91,6 +91,7 @@ impl BlockPass for TrainPass<'_> {
         };
         shape.rotate(&q, Direction::Forward)?;
         shape.rotate(&k, Direction::Forward)?;
+        let (q, k, v) = (w.stored(q)?, w.stored(k)?, w.stored(v)?);
         let mask = &shape.masks[self.layer];
         let (attended, lse) = attention::forward(&q, &k, &v, &shape.sequences, shape.heads, mask)?;
         self.heads = Some(SavedHeads { raw, q, k, v, lse });
@@ -102,7 +103,8 @@ impl BlockPass for TrainPass<'_> {
     }
 
     fn activate(&mut self, normed: Tensor) -> Result<Tensor> {
-        let (gate, up) = (self.weights.gate.forward(&normed)?, self.weights.up.forward(&normed)?);
+        let w = self.weights;
+        let (gate, up) = (w.stored(w.gate.forward(&normed)?)?, w.stored(w.up.forward(&normed)?)?);
         recycle(normed)?;
         let activated = swiglu::forward(&gate, &up)?;
         self.mlp = Some((gate, up));

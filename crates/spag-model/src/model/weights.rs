@@ -1,10 +1,10 @@
 //! The tensors of a block: its weights, or their gradients.
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
 use crate::error::Error;
 use crate::ops::bias;
-use crate::ops::cast::computable;
+use crate::ops::cast::{computable, narrowed};
 use crate::ops::matmul::{Arithmetic, linear, linear_add, linear_backward_weight};
 use crate::params::{Layout, Part};
 
@@ -36,7 +36,7 @@ impl Linear {
     pub(super) fn accumulate(&self, gradients: &Self, dy: &Tensor, x: &Tensor) -> Result<()> {
         linear_backward_weight(dy, x, &gradients.weight, Arithmetic::of(&self.weight))?;
         match &gradients.bias {
-            Some(dbias) => bias::backward(dy, dbias),
+            Some(dbias) => bias::backward(&computable(dy)?, dbias),
             None => Ok(()),
         }
     }
@@ -61,6 +61,14 @@ impl BlockWeights {
     /// The weight of one of the two norms.
     pub(super) fn norm(&self, part: Part) -> &Tensor {
         if part == Part::AttentionNorm { &self.attention_norm } else { &self.mlp_norm }
+    }
+
+    /// Activations in the number format of the weights, as they are saved. On a CPU they are computed in f32.
+    pub(super) fn stored(&self, activations: Tensor) -> Result<Tensor> {
+        match (activations.dtype(), self.q.weight.dtype()) {
+            (DType::F32, DType::BF16) => narrowed(activations),
+            _ => Ok(activations),
+        }
     }
 
     /// Views of a layer's buffer. On a CPU, bf16 norms and biases are converted to f32.

@@ -1,10 +1,12 @@
 //! Conversion between f32 and bf16.
 
 use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use super::cpu;
+use super::product::Element;
+use super::{cpu, pool, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, vector_len};
 
 /// Elements per task.
@@ -40,6 +42,30 @@ pub(crate) fn computable(parameter: &Tensor) -> Result<Tensor> {
         Some(_) => Ok(parameter.clone()),
         None => widened(parameter),
     }
+}
+
+/// Rounds activations on a CPU to bf16, to nearest even, and recycles them.
+///
+/// # Errors
+/// A tensor that is not contiguous f32.
+pub(crate) fn narrowed(wide: Tensor) -> Result<Tensor> {
+    let mut narrow = pool::values::<bf16>(wide.elem_count());
+    cpu::read(&wide, |wide| {
+        narrow.par_chunks_mut(CHUNK).zip(wide.par_chunks(CHUNK)).for_each(|(narrow, wide)| {
+            simd::vectorized(
+                #[inline(always)]
+                || {
+                    for (narrow, wide) in narrow.iter_mut().zip(wide) {
+                        *narrow = wide.narrow();
+                    }
+                },
+            );
+        });
+        Ok(())
+    })?;
+    let narrow = cpu::tensor(narrow, wide.dims())?;
+    pool::recycle(wide)?;
+    Ok(narrow)
 }
 
 /// Rounds `wide` (f32) to nearest even into `narrow` (bf16), in place.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use half::bf16;
 
-use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Storage, Tensor, bail};
+use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Storage, Tensor, WithDType, bail};
 
 fn span(layout: &Layout, what: &str) -> Result<Range<usize>> {
     match layout.contiguous_offsets() {
@@ -105,28 +105,57 @@ pub(crate) fn read_bf16<R>(tensor: &Tensor, f: impl FnOnce(&[bf16]) -> Result<R>
     }
 }
 
+/// A number format of activations, keys and values.
+pub(crate) trait Stored: WithDType {
+    /// Calls `f` with the values of a contiguous CPU tensor of this format.
+    fn read<R>(tensor: &Tensor, f: impl FnOnce(&[Self]) -> Result<R>) -> Result<R>;
+
+    /// As [`Stored::read`], for in-place updates.
+    fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [Self]) -> Result<R>) -> Result<R>;
+}
+
+impl Stored for f32 {
+    fn read<R>(tensor: &Tensor, f: impl FnOnce(&[Self]) -> Result<R>) -> Result<R> {
+        read(tensor, f)
+    }
+
+    fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [Self]) -> Result<R>) -> Result<R> {
+        update(tensor, f)
+    }
+}
+
+impl Stored for bf16 {
+    fn read<R>(tensor: &Tensor, f: impl FnOnce(&[Self]) -> Result<R>) -> Result<R> {
+        read_bf16(tensor, f)
+    }
+
+    fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [Self]) -> Result<R>) -> Result<R> {
+        update_bf16(tensor, f)
+    }
+}
+
 /// Creates a CPU tensor.
-pub(crate) fn tensor(values: Vec<f32>, shape: impl candle_core::shape::ShapeWithOneHole) -> Result<Tensor> {
+pub(crate) fn tensor<T: WithDType>(values: Vec<T>, shape: impl candle_core::shape::ShapeWithOneHole) -> Result<Tensor> {
     Tensor::from_vec(values, shape, &candle_core::Device::Cpu)
 }
 
 /// A pointer shared by worker threads, which must write disjoint elements.
 #[derive(Clone, Copy)]
-pub(crate) struct SharedMut(*mut f32);
+pub(crate) struct SharedMut<T = f32>(*mut T);
 
 // SAFETY: the pointer is only dereferenced in tasks that write disjoint elements (each says why).
-unsafe impl Send for SharedMut {}
+unsafe impl<T: Send> Send for SharedMut<T> {}
 // SAFETY: as above.
-unsafe impl Sync for SharedMut {}
+unsafe impl<T: Send> Sync for SharedMut<T> {}
 
-impl SharedMut {
+impl<T: Copy> SharedMut<T> {
     /// Shares `values`, which must outlive every use.
-    pub(crate) fn new(values: &mut [f32]) -> Self {
+    pub(crate) fn new(values: &mut [T]) -> Self {
         Self(values.as_mut_ptr())
     }
 
     /// Address of element `offset`, which must be inside the slice.
-    pub(crate) fn at(self, offset: usize) -> *mut f32 {
+    pub(crate) fn at(self, offset: usize) -> *mut T {
         self.0.wrapping_add(offset)
     }
 }

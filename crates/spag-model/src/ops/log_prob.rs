@@ -190,8 +190,12 @@ fn rows_backward(
         recycle(logits)?;
     }
     match dhidden.len() {
-        0 => cpu::tensor(Vec::new(), (0, hidden.dim(1)?)),
+        0 => cpu::tensor(Vec::<f32>::new(), (0, hidden.dim(1)?)),
         1 => Ok(dhidden.remove(0)),
-        _ => Tensor::cat(&dhidden, 0),
+        _ => {
+            let all = Tensor::cat(&dhidden, 0)?;
+            dhidden.into_iter().try_for_each(recycle)?;
+            Ok(all)
+        }
     }
 }

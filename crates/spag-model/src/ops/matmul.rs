@@ -5,7 +5,7 @@
 pub(super) use candle_core::{DType, Result, Tensor, bail};
 use half::slice::HalfFloatSliceExt;
 
-use super::product::{CpuPath, RightOperand, RoundedWide, Side, Start, wide};
+use super::product::{CpuPath, RightOperand, RoundedWide, Side, Start, Values, wide};
 #[cfg(target_arch = "x86_64")]
 use super::product::{large, narrowed};
 use super::{cpu, pool};
@@ -100,7 +100,7 @@ fn product_bf16(
     (m, k, n): (usize, usize, usize),
     c: &mut [f32],
     start: Start<'_>,
-    a: (&[f32], Side),
+    a: (Values<'_>, Side),
     b: RightOperand<'_>,
 ) -> Result<()> {
     let length = match b {
@@ -115,12 +115,15 @@ fn product_bf16(
         narrowed::product((m, k, n), a, b, c, start);
         return Ok(());
     }
-    let rounded = RoundedWide::new(&a.0[..m * k]);
-    let a = (rounded.values(), a.1);
+    let rounded = |values: Values<'_>, count: usize| match values {
+        Values::F32(values) => RoundedWide::new(&values[..count]),
+        Values::Bf16(values) => RoundedWide::new(&values[..count]),
+    };
+    let (left, side) = (rounded(a.0, m * k), a.1);
+    let a = (left.values(), side);
     match b {
         RightOperand::Activations(values) => {
-            let rounded = RoundedWide::new(&values[..k * n]);
-            product((m, k, n), c, start, a, (rounded.values(), Side::Rows))
+            product((m, k, n), c, start, a, (rounded(values, k * n).values(), Side::Rows))
         }
         RightOperand::Weights(values, side) => {
             let mut wide = pool::values(k * n);
@@ -143,7 +146,8 @@ fn strides(side: Side, rows: usize, columns: usize) -> (isize, isize) {
 /// y = x·Wᵀ. `x` [N, I], `w` [O, I] → [N, O].
 ///
 /// # Errors
-/// Mismatched shapes, or tensors that are not contiguous f32; weights can be bf16 (kernels accept bf16 for all).
+/// Mismatched shapes, or tensors that are not contiguous f32. Weights can be bf16, and then `x` too (kernels accept bf16 for
+/// all).
 pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     if let Some(kernels) = kernels::of(x.device())? {
         return launch_linear(&*kernels, x, w, x.dtype());
@@ -168,19 +172,23 @@ fn linear_from(start: Start<'_>, x: &Tensor, w: &Tensor) -> Result<Tensor> {
         bail!("linear: x is [{n}, {i}], w is [{o}, {wi}]");
     }
     let mut y = pool::values(n * o);
-    cpu::read(x, |x| match Arithmetic::of(w) {
-        Arithmetic::F32 => cpu::read(w, |w| product((n, i, o), &mut y, start, (x, Side::Rows), (w, Side::Columns))),
-        Arithmetic::Bf16 => cpu::read_bf16(w, |w| {
-            product_bf16((n, i, o), &mut y, start, (x, Side::Rows), RightOperand::Weights(w, Side::Columns))
-        }),
-    })?;
+    match Arithmetic::of(w) {
+        Arithmetic::F32 => {
+            cpu::read(x, |x| cpu::read(w, |w| product((n, i, o), &mut y, start, (x, Side::Rows), (w, Side::Columns))))?
+        }
+        Arithmetic::Bf16 => read_values(x, |x| {
+            cpu::read_bf16(w, |w| {
+                product_bf16((n, i, o), &mut y, start, (x, Side::Rows), RightOperand::Weights(w, Side::Columns))
+            })
+        })?,
+    }
     cpu::tensor(y, (n, o))
 }
 
 /// dx = Σ dyᵢ·Wᵢ over layers with the same input. Each `dy` [N, O], `w` [O, I] → [N, I].
 ///
 /// # Errors
-/// Mismatched shapes, no layers, or tensors that are not contiguous f32; weights can be bf16.
+/// Mismatched shapes, no layers, or tensors that are not contiguous f32. Weights can be bf16, and then `dy` too.
 pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
     let Some((dy, w)) = layers.first() else { bail!("linear backward: no layers") };
     let (n, i) = (dy.dim(0)?, w.dim(1)?);
@@ -196,20 +204,24 @@ pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
             bail!("linear backward: dy is [{dn}, {o}], w is [{wo}, {wi}], expected [{n}, _] and [_, {i}]");
         }
         let start = if index == 0 { Start::Zero } else { Start::Output };
-        cpu::read(dy, |dy| match Arithmetic::of(w) {
-            Arithmetic::F32 => cpu::read(w, |w| product((n, o, i), &mut dx, start, (dy, Side::Rows), (w, Side::Rows))),
-            Arithmetic::Bf16 => cpu::read_bf16(w, |w| {
-                product_bf16((n, o, i), &mut dx, start, (dy, Side::Rows), RightOperand::Weights(w, Side::Rows))
-            }),
-        })?;
+        match Arithmetic::of(w) {
+            Arithmetic::F32 => cpu::read(dy, |dy| {
+                cpu::read(w, |w| product((n, o, i), &mut dx, start, (dy, Side::Rows), (w, Side::Rows)))
+            })?,
+            Arithmetic::Bf16 => read_values(dy, |dy| {
+                cpu::read_bf16(w, |w| {
+                    product_bf16((n, o, i), &mut dx, start, (dy, Side::Rows), RightOperand::Weights(w, Side::Rows))
+                })
+            })?,
+        }
     }
     cpu::tensor(dx, (n, i))
 }
 
-/// dW += dyᵀ·x, in place. `dy` [N, O], `x` [N, I], `dw` [O, I]. On a CPU all are f32, and multiplied in `arithmetic`.
+/// dW += dyᵀ·x, in place. `dy` [N, O], `x` [N, I], `dw` [O, I]. On a CPU they are multiplied in `arithmetic`, and `dw` is f32.
 ///
 /// # Errors
-/// Mismatched shapes, or tensors that are not contiguous f32.
+/// Mismatched shapes, or tensors that are not contiguous f32. With bf16 arithmetic, `dy` and `x` can be bf16.
 pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor, arithmetic: Arithmetic) -> Result<()> {
     let ((n, o), (xn, i)) = (dy.dims2()?, x.dims2()?);
     if xn != n || dw.dims() != [o, i] {
@@ -218,17 +230,29 @@ pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor, arithmetic: 
     if let Some(kernels) = kernels::of(dy.device())? {
         return launch_backward_weight(&*kernels, dy, x, dw);
     }
-    cpu::read(dy, |dy| {
-        cpu::read(x, |x| {
-            cpu::update(dw, |dw| match arithmetic {
-                Arithmetic::F32 => product((o, n, i), dw, Start::Output, (dy, Side::Columns), (x, Side::Rows)),
-                Arithmetic::Bf16 => {
-                    let x = RightOperand::Activations(x);
-                    product_bf16((o, n, i), dw, Start::Output, (dy, Side::Columns), x)
-                }
+    match arithmetic {
+        Arithmetic::F32 => cpu::read(dy, |dy| {
+            cpu::read(x, |x| {
+                let product =
+                    |dw: &mut [f32]| product((o, n, i), dw, Start::Output, (dy, Side::Columns), (x, Side::Rows));
+                cpu::update(dw, product)
             })
-        })
-    })
+        }),
+        Arithmetic::Bf16 => read_values(dy, |dy| {
+            read_values(x, |x| {
+                let x = RightOperand::Activations(x);
+                cpu::update(dw, |dw| product_bf16((o, n, i), dw, Start::Output, (dy, Side::Columns), x))
+            })
+        }),
+    }
+}
+
+/// Calls `f` with the values of a contiguous f32 or bf16 CPU tensor.
+fn read_values<R>(tensor: &Tensor, f: impl FnOnce(Values<'_>) -> Result<R>) -> Result<R> {
+    match tensor.dtype() {
+        DType::BF16 => cpu::read_bf16(tensor, |values| f(Values::Bf16(values))),
+        _ => cpu::read(tensor, |values| f(Values::F32(values))),
+    }
 }
 
 // ── Kernel launches ──

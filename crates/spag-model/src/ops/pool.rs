@@ -6,8 +6,10 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Result, Tensor};
+use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor};
+use half::bf16;
 
+use super::cpu::Stored;
 use crate::kernels;
 
 /// Free buffers; see [`Pool::during`].
@@ -15,11 +17,32 @@ use crate::kernels;
 pub(crate) struct Pool(Mutex<Spare>);
 
 #[derive(Debug, Default)]
-struct Spare {
+pub(crate) struct Spare {
     /// Number of calls of [`Pool::trim`].
     age: u64,
-    /// Buffers, each with the age of its last use.
-    buffers: Vec<(u64, Vec<f32>)>,
+    wide: Buffers<f32>,
+    narrow: Buffers<bf16>,
+}
+
+/// Buffers, each with the age of its last use.
+type Buffers<T> = Vec<(u64, Vec<T>)>;
+
+/// A number format of buffers.
+pub(crate) trait Pooled: Stored {
+    /// The free buffers of this format.
+    fn of(spare: &mut Spare) -> &mut Buffers<Self>;
+}
+
+impl Pooled for f32 {
+    fn of(spare: &mut Spare) -> &mut Buffers<Self> {
+        &mut spare.wide
+    }
+}
+
+impl Pooled for bf16 {
+    fn of(spare: &mut Spare) -> &mut Buffers<Self> {
+        &mut spare.narrow
+    }
 }
 
 thread_local! {
@@ -44,47 +67,49 @@ impl Pool {
     pub(crate) fn trim(&self) {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let age = spare.age;
-        spare.buffers.retain(|(used, _)| *used == age);
+        spare.wide.retain(|(used, _)| *used == age);
+        spare.narrow.retain(|(used, _)| *used == age);
         spare.age += 1;
     }
 
-    fn take(&self, len: usize) -> Option<Vec<f32>> {
+    fn take<T: Pooled>(&self, len: usize) -> Option<Vec<T>> {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let buffers = T::of(&mut spare);
         // Most recent first: they are likely still in a cache.
-        let fits = spare.buffers.iter().enumerate().rev().filter(|(_, (_, b))| b.capacity() >= len);
+        let fits = buffers.iter().enumerate().rev().filter(|(_, (_, b))| b.capacity() >= len);
         // The smallest sufficient buffer, unless more than half would be unused.
         let (index, _) = fits.min_by_key(|(_, (_, b))| b.capacity()).filter(|(_, (_, b))| b.capacity() <= 2 * len)?;
-        Some(spare.buffers.remove(index).1)
+        Some(buffers.remove(index).1)
     }
 
-    fn give(&self, buffer: Vec<f32>) {
+    fn give<T: Pooled>(&self, buffer: Vec<T>) {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let age = spare.age;
-        spare.buffers.push((age, buffer));
+        T::of(&mut spare).push((age, buffer));
     }
 }
 
 /// A buffer to be overwritten; its contents are arbitrary.
-pub(crate) fn values(len: usize) -> Vec<f32> {
+pub(crate) fn values<T: Pooled>(len: usize) -> Vec<T> {
     let spare = CURRENT.with_borrow(|pool| pool.as_ref().and_then(|pool| pool.take(len)));
     match spare {
         Some(mut buffer) => {
-            buffer.resize(len, 0.0);
+            buffer.resize(len, T::zero());
             buffer
         }
-        None => vec![0.0; len],
+        None => vec![T::zero(); len],
     }
 }
 
 /// Returns a buffer to the current pool.
-pub(crate) fn give(buffer: Vec<f32>) {
+pub(crate) fn give<T: Pooled>(buffer: Vec<T>) {
     CURRENT.with_borrow(|pool| pool.as_ref().map(|pool| pool.give(buffer)));
 }
 
 /// Returns a tensor's memory to the current pool. All other views of it become empty.
 ///
 /// # Errors
-/// None in practice. Tensors that are not f32 on the CPU, or used by kernels, are only dropped.
+/// None in practice. Tensors that are neither f32 nor bf16 on the CPU, or used by kernels, are only dropped.
 pub(crate) fn recycle(tensor: Tensor) -> Result<()> {
     struct Steal;
     impl InplaceOp1 for Steal {
@@ -92,13 +117,15 @@ pub(crate) fn recycle(tensor: Tensor) -> Result<()> {
             "recycle"
         }
         fn cpu_fwd(&self, storage: &mut CpuStorage, _: &Layout) -> Result<()> {
-            if let CpuStorage::F32(values) = storage {
-                give(std::mem::take(values));
+            match storage {
+                CpuStorage::F32(values) => give(std::mem::take(values)),
+                CpuStorage::BF16(values) => give(std::mem::take(values)),
+                _ => {}
             }
             Ok(())
         }
     }
-    let spare = tensor.device().is_cpu() && tensor.dtype() == DType::F32 && kernels::current().is_none();
+    let spare = tensor.device().is_cpu() && tensor.dtype().is_float() && kernels::current().is_none();
     if spare && CURRENT.with_borrow(Option::is_some) {
         tensor.inplace_op1(&Steal)?;
     }
@@ -113,20 +140,20 @@ mod tests {
     fn pool_reuses_memory_until_a_step_does_not_need_it() {
         let pool = Arc::new(Pool::default());
         let address = pool.during(|| {
-            let first = values(1000);
+            let first = values::<f32>(1000);
             let address = first.as_ptr() as usize;
             recycle(Tensor::from_vec(first, 1000, &candle_core::Device::Cpu).unwrap()).unwrap();
-            let small = values(100);
+            let small = values::<f32>(100);
             assert_ne!(small.as_ptr() as usize, address, "far too large for 100");
-            let again = values(900);
+            let again = values::<f32>(900);
             assert_eq!((again.as_ptr() as usize, again.len()), (address, 900));
             recycle(Tensor::from_vec(again, 900, &candle_core::Device::Cpu).unwrap()).unwrap();
             address
         });
         pool.trim();
-        assert_eq!(pool.0.lock().unwrap().buffers[0].1.as_ptr() as usize, address);
+        assert_eq!(pool.0.lock().unwrap().wide[0].1.as_ptr() as usize, address);
         pool.trim();
-        assert!(pool.0.lock().unwrap().buffers.is_empty());
-        assert_eq!(values(3), [0.0; 3], "no pool");
+        assert!(pool.0.lock().unwrap().wide.is_empty());
+        assert_eq!(values::<f32>(3), [0.0; 3], "no pool");
     }
 }

@@ -2,6 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::product::CpuPath;
+use super::product::Element;
 
 /// The instruction set of the process's path.
 #[inline]
@@ -40,18 +41,18 @@ const LANES: usize = 16;
 
 /// Σ a·b.
 #[inline(always)]
-pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot<T: Element>(a: &[T], b: &[T]) -> f32 {
     let mut lanes = [0f32; LANES];
     let (a_chunks, a_rest) = a.as_chunks::<LANES>();
     let (b_chunks, b_rest) = b.as_chunks::<LANES>();
     for (x, y) in a_chunks.iter().zip(b_chunks) {
         for i in 0..LANES {
-            lanes[i] += x[i] * y[i];
+            lanes[i] += x[i].widen() * y[i].widen();
         }
     }
     let mut sum = fold(&lanes);
     for (x, y) in a_rest.iter().zip(b_rest) {
-        sum += x * y;
+        sum += x.widen() * y.widen();
     }
     sum
 }

@@ -1,8 +1,11 @@
 //! SwiGLU: y = silu(gate)·up, elementwise (Shazeer 2020).
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
 use rayon::prelude::*;
 
+use super::pool::Pooled;
+use super::product::Element;
 use super::{cpu, pool, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
 
@@ -12,7 +15,7 @@ const CHUNK: usize = 8192;
 /// `gate` and `up` of one shape → the same shape.
 ///
 /// # Errors
-/// Different shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
+/// Different shapes, or tensors that are not contiguous f32 or bf16.
 pub fn forward(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     if gate.dims() != up.dims() {
         bail!("swiglu: gate is {:?}, up is {:?}", gate.dims(), up.dims());
@@ -20,15 +23,24 @@ pub fn forward(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     if let Some(kernels) = kernels::of(gate.device())? {
         return launch_forward(&*kernels, gate, up);
     }
-    let mut y = pool::values(gate.elem_count());
-    cpu::read(gate, |g| {
-        cpu::read(up, |u| {
+    match gate.dtype() {
+        DType::BF16 => forward_in::<bf16>(gate, up),
+        _ => forward_in::<f32>(gate, up),
+    }
+}
+
+/// [`forward`] on a CPU, in a number format.
+fn forward_in<T: Element + Pooled>(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+    let mut y = pool::values::<T>(gate.elem_count());
+    T::read(gate, |g| {
+        T::read(up, |u| {
             y.par_chunks_mut(CHUNK).zip(g.par_chunks(CHUNK)).zip(u.par_chunks(CHUNK)).for_each(|((y, g), u)| {
                 simd::vectorized(
                     #[inline(always)]
                     || {
                         for ((y, g), u) in y.iter_mut().zip(g).zip(u) {
-                            *y = g * simd::sigmoid(*g) * u;
+                            let g = g.widen();
+                            *y = T::nearest(g * simd::sigmoid(g) * u.widen());
                         }
                     },
                 );
@@ -77,7 +89,8 @@ pub fn forward_joined(x: &Tensor) -> Result<Tensor> {
 /// the following layer needs for its weight gradient.
 ///
 /// # Errors
-/// Different shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
+/// Different shapes, or tensors that are not contiguous f32; `gate` and `up` can be bf16, and on a CPU `dy` remains f32 (kernels
+/// accept bf16 for all).
 pub fn backward(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
     if gate.dims() != up.dims() || dy.dims() != gate.dims() {
         bail!("swiglu backward: gate is {:?}, up is {:?}, dy is {:?}", gate.dims(), up.dims(), dy.dims());
@@ -85,20 +98,29 @@ pub fn backward(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
     if let Some(kernels) = kernels::of(gate.device())? {
         return launch_backward(&*kernels, gate, up, dy);
     }
-    cpu::update(gate, |g| {
-        cpu::update(up, |u| {
+    match gate.dtype() {
+        DType::BF16 => backward_in::<bf16>(gate, up, dy),
+        _ => backward_in::<f32>(gate, up, dy),
+    }
+}
+
+/// [`backward`] on a CPU, with `gate` and `up` in a number format.
+fn backward_in<T: Element>(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
+    T::update(gate, |gate| {
+        T::update(up, |up| {
             cpu::update(dy, |dy| {
-                g.par_chunks_mut(CHUNK).zip(u.par_chunks_mut(CHUNK)).zip(dy.par_chunks_mut(CHUNK)).for_each(
-                    |((g, u), dy)| {
+                gate.par_chunks_mut(CHUNK).zip(up.par_chunks_mut(CHUNK)).zip(dy.par_chunks_mut(CHUNK)).for_each(
+                    |((gate, up), dy)| {
                         simd::vectorized(
                             #[inline(always)]
                             || {
-                                for ((g, u), dy) in g.iter_mut().zip(u).zip(dy) {
-                                    let s = simd::sigmoid(*g);
-                                    let silu = *g * s;
-                                    let y = silu * *u;
-                                    *g = *dy * *u * (s + silu * (1.0 - s));
-                                    *u = *dy * silu;
+                                for ((gate, up), dy) in gate.iter_mut().zip(up).zip(dy) {
+                                    let (g, u) = (gate.widen(), up.widen());
+                                    let s = simd::sigmoid(g);
+                                    let silu = g * s;
+                                    let y = silu * u;
+                                    *gate = T::nearest(*dy * u * (s + silu * (1.0 - s)));
+                                    *up = T::nearest(*dy * silu);
                                     *dy = y;
                                 }
                             },

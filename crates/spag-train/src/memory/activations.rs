@@ -66,7 +66,13 @@ impl StepMemory {
         let n = tokens(config) as u64;
         let Sizes { d, f, q, kv, v, blocks, saved, raw } = Sizes::of(&model.architecture);
         let lse = 4 * n * saved.sums as u64;
-        let read_again = 4 * n * saved.activations as u64;
+        // In bf16 what is saved of attention and of the MLP is rounded. The values that SwiGLU gives are, too, which their
+        // gradients are not.
+        let narrow = 2 * n * (saved.activations as u64 - raw - d);
+        let (read_again, activated) = match config.dtype() {
+            WeightDtype::F32 => (4 * n * saved.activations as u64, 0),
+            WeightDtype::Bf16 => (narrow + 4 * n * (raw + d), 2 * n * f),
+        };
         let input = 4 * n * d;
         let (kept, tensors) = match config.activations() {
             // At the start of the last block's backward pass: two gradients, normed and activated values.
@@ -98,8 +104,8 @@ impl StepMemory {
         let normalised = normalised_head(&model.architecture, elements as u64);
         Self {
             kept,
-            block: tensors + 4 * logits + packed(chunk, d * f + n * (d + f)),
-            head: tensors + 4 * logits + pieces + packed(chunk, v * d + n * d) + normalised,
+            block: tensors + activated + 4 * logits + packed(chunk, d * f + n * (d + f)),
+            head: tensors + activated + 4 * logits + pieces + packed(chunk, v * d + n * d) + normalised,
             allowance: 0,
         }
     }

@@ -1,13 +1,17 @@
 use std::ops::Range;
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::forward::{biased, copy_rows, row_products};
+use super::forward::{biased, row_products, value_rows};
+#[cfg(target_arch = "x86_64")]
+use super::products::{InBf16, is_paired};
+use super::products::{InF32, Products};
 use super::{Heads, Held, LogSumExp, Mask, Sequences, Task, check, device, key_stride, tasks, tile_begin};
 use crate::kernels;
-use crate::ops::cpu::{self, SharedMut};
-use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile, transpose};
+use crate::ops::cast::widened;
+use crate::ops::cpu::{self, SharedMut, Stored};
+use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target};
 use crate::ops::{pool, simd};
 
 /// Queries whose probabilities are held at a time, for the gradients of keys and values; a multiple of [`ROWS`].
@@ -31,7 +35,7 @@ pub fn backward(
     mask: &Mask,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let n = check(q, k, v, sequences, heads, mask)?;
-    let (qd, kd) = (heads.query * heads.dim, heads.kv * heads.dim);
+    let qd = heads.query * heads.dim;
     if out.dims() != [n, qd] || dout.dims() != [n, qd] || lse.len() != n * heads.query {
         bail!("attention backward: out {:?}, dout {:?} do not fit {heads:?}", out.dims(), dout.dims());
     }
@@ -43,18 +47,39 @@ pub fn backward(
         (None, Held::Host(lse)) => lse,
         _ => bail!("attention backward: the log-sum-exps were computed on another device"),
     };
+    let saved = [q, k, v, out, dout];
+    match q.dtype() {
+        #[cfg(target_arch = "x86_64")]
+        DType::BF16 if is_paired(heads) => run::<InBf16>(saved, lse, sequences, heads, mask),
+        DType::BF16 => {
+            let [q, k, v, out] = [widened(q)?, widened(k)?, widened(v)?, widened(out)?];
+            run::<InF32>([&q, &k, &v, &out, dout], lse, sequences, heads, mask)
+        }
+        _ => run::<InF32>(saved, lse, sequences, heads, mask),
+    }
+}
+
+/// [`backward`] on a CPU.
+fn run<P: Products>(
+    [q, k, v, out, dout]: [&Tensor; 5],
+    lse: &[f32],
+    sequences: &Sequences,
+    heads: Heads,
+    mask: &Mask,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let (n, qd, kd) = (q.dim(0)?, heads.query * heads.dim, heads.kv * heads.dim);
     let (mut dq, mut dk, mut dv) = (pool::values(n * qd), pool::values(n * kd), pool::values(n * kd));
     let grads = Gradients { q: SharedMut::new(&mut dq), k: SharedMut::new(&mut dk), v: SharedMut::new(&mut dv) };
-    cpu::read(q, |q| {
-        cpu::read(k, |k| {
-            cpu::read(v, |v| {
-                cpu::read(out, |out| {
+    P::Value::read(q, |q| {
+        P::Value::read(k, |k| {
+            P::Value::read(v, |v| {
+                P::Value::read(out, |out| {
                     cpu::read(dout, |dout| {
                         let saved = Saved { q, k, v, out, dout, lse };
                         tasks(sequences.bounds(), heads).into_par_iter().for_each(|task| {
                             // SAFETY: the tensors were checked; the gradients of (sequence, key/value head with its
                             // group of query heads) belong to this task only.
-                            unsafe { task_backward(&task, &saved, heads, mask, grads) }
+                            unsafe { task_backward::<P>(&task, &saved, heads, mask, grads) }
                         });
                         Ok(())
                     })
@@ -66,11 +91,11 @@ pub fn backward(
 }
 
 /// The forward pass's tensors as slices.
-struct Saved<'a> {
-    q: &'a [f32],
-    k: &'a [f32],
-    v: &'a [f32],
-    out: &'a [f32],
+struct Saved<'a, T> {
+    q: &'a [T],
+    k: &'a [T],
+    v: &'a [T],
+    out: &'a [T],
     dout: &'a [f32],
     lse: &'a [f32],
 }
@@ -83,42 +108,76 @@ struct Gradients {
     v: SharedMut,
 }
 
+/// The operands of a block of queries with one head.
+struct BlockOperands<T> {
+    /// Rows of dO.
+    dout: Left<T>,
+    /// dO and Q with a step for each query.
+    steps: [Right<T>; 2],
+}
+
 /// dV += Pᵀ·dO, dP = dO·Vᵀ, dS = P∘(dP − rowsum(dO∘O))·scale, dQ = dS·K, dK += dSᵀ·Q, block by block.
 ///
 /// # Safety
 /// The slices must have the shapes of the checked tensors; nothing else may use the task's gradients.
-unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, mask: &Mask, grads: Gradients) {
+unsafe fn task_backward<P: Products>(
+    task: &Task,
+    saved: &Saved<'_, P::Value>,
+    heads: Heads,
+    mask: &Mask,
+    grads: Gradients,
+) {
     let (qd, kd, hd) = (heads.query * heads.dim, heads.kv * heads.dim, heads.dim);
     let (group, scale) = (heads.query / heads.kv, 1.0 / (hd as f32).sqrt());
     let stride = key_stride(task.len);
-    let (transposed, rows) = (hd * stride, (task.len * hd).next_multiple_of(LANES));
-    let mut buffer = Buffer::new(2 * transposed + rows + 2 * BLOCK * stride);
-    let keys_t = buffer.as_mut_ptr();
-    let values_t = keys_t.wrapping_add(transposed);
-    let keys = values_t.wrapping_add(transposed);
-    let p = keys.wrapping_add(rows);
-    let ds = p.wrapping_add(BLOCK * stride);
+    let (transposed, rows) = (hd * stride, value_rows::<P>(task.len, hd));
+    let queries = value_rows::<P>(BLOCK, hd);
+    let mut buffer = Buffer::new(2 * transposed + rows + (2 * BLOCK + ROWS) * stride + 3 * queries);
+    let mut free = buffer.as_mut_ptr();
+    let mut part = |len: usize| {
+        let begin = free;
+        free = free.wrapping_add(len);
+        begin
+    };
+    let [keys_t, values_t, keys] = [part(transposed), part(transposed), part(rows)];
+    let [p, ds, rounded] = [part(BLOCK * stride), part(BLOCK * stride), part(ROWS * stride)];
+    let of_block = [part(queries), part(queries), part(queries)];
     let kv_at = task.start * kd + task.kv * hd;
     // SAFETY: rows of the task's sequence are inside the checked tensors, and the parts of the buffer do not overlap.
-    unsafe {
-        transpose((task.len, hd), saved.k[kv_at..].as_ptr(), kd, keys_t, stride);
-        transpose((task.len, hd), saved.v[kv_at..].as_ptr(), kd, values_t, stride);
-        copy_rows((task.len, hd), saved.k[kv_at..].as_ptr(), kd, keys);
-    }
+    let (keys_t, values_t, keys) = unsafe {
+        let (extents, k, v) = ((task.len, hd), saved.k[kv_at..].as_ptr(), saved.v[kv_at..].as_ptr());
+        let keys_t = P::columns_of(extents, k, kd, keys_t.cast(), stride);
+        let values_t = P::columns_of(extents, v, kd, values_t.cast(), stride);
+        (keys_t, values_t, P::steps_of(extents, k, kd, keys.cast()))
+    };
     for head in task.kv * group..(task.kv + 1) * group {
         let slope = mask.slope(head);
         for block in (0..task.len).step_by(BLOCK) {
             let count = BLOCK.min(task.len - block);
+            let block_at = (task.start + block) * qd + head * hd;
+            // SAFETY: as above.
+            let operands = unsafe {
+                let (extents, [dout, dout_steps, q_steps]) =
+                    ((count, hd), of_block.map(|part| part.cast::<P::Value>()));
+                let (from, q) = (saved.dout[block_at..].as_ptr(), saved.q[block_at..].as_ptr());
+                let steps = [P::gradient_steps(extents, from, qd, dout_steps), P::query_steps(extents, q, qd, q_steps)];
+                BlockOperands { dout: P::rows_of(extents, from, qd, dout), steps }
+            };
             for first in (block..block + count).step_by(ROWS) {
                 let rows = ROWS.min(block + count - first);
                 let (begin, seen) = (tile_begin(mask, first), first + rows);
+                let end = seen.next_multiple_of(P::STEPS);
                 let at = (task.start + first) * qd + head * hd;
                 let (p, ds) = (p.wrapping_add((first - block) * stride), ds.wrapping_add((first - block) * stride));
+                // A tile of keys may begin before the keys of this one.
+                let read = begin.saturating_sub(ROWS)..end;
                 // SAFETY: as above; the rows of dq belong to this task.
                 unsafe {
-                    let left = |from: &[f32]| Left { at: from[at..].as_ptr(), row: qd, k: 1 };
-                    row_products((rows, hd, begin..seen), left(saved.q), keys_t, stride, p);
-                    row_products((rows, hd, begin..seen), left(saved.dout), values_t, stride, ds);
+                    let q = Left { at: saved.q[at..].as_ptr(), row: qd, k: 1 };
+                    let dout = operands.dout;
+                    let dout = Left { at: dout.at.wrapping_add((first - block) * dout.row), ..dout };
+                    row_products::<P>((rows, hd, begin..seen), q, keys_t, p, stride);
+                    row_products::<P>((rows, hd, begin..seen), dout, values_t, ds, stride);
                     let p_rows = std::slice::from_raw_parts_mut(p, rows * stride).chunks_exact_mut(stride);
                     let ds_rows = std::slice::from_raw_parts_mut(ds, rows * stride).chunks_exact_mut(stride);
                     simd::vectorized(
@@ -126,25 +185,27 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, mask: &Mas
                         || {
                             for (i, (p, ds)) in p_rows.zip(ds_rows).enumerate() {
                                 let o = at + i * qd;
-                                let delta = simd::dot(&saved.out[o..o + hd], &saved.dout[o..o + hd]);
+                                let dout = std::slice::from_raw_parts(dout.at.wrapping_add(i * dout.row), hd);
+                                // Of the gradients as dP has them.
+                                let delta = simd::dot(&saved.out[o..o + hd], dout);
                                 let lse = saved.lse[(task.start + first + i) * heads.query + head];
                                 let keys = mask.first_key(first + i)..first + i + 1;
-                                // A tile of keys may begin before the keys of this one.
-                                let read = begin.saturating_sub(ROWS)..seen;
-                                scores_backward((p, ds), keys, read, (scale, slope), (lse, delta));
+                                scores_backward((p, ds), keys, read.clone(), (scale, slope), (lse, delta));
                             }
                         },
                     );
+                    let scores = P::rows_of((rows, end - begin), ds.wrapping_add(begin), stride, rounded.cast());
+                    let keys = Right { at: keys.at.wrapping_add(begin * hd), ..keys };
                     for column in (0..hd).step_by(COLUMNS) {
-                        let extents = (rows, seen - begin, COLUMNS.min(hd - column));
-                        let left = Left { at: ds.wrapping_add(begin), row: stride, k: 1 };
-                        let right = Right::new(keys.wrapping_add(begin * hd), hd).columns(column);
+                        let extents = (rows, end - begin, COLUMNS.min(hd - column));
                         let target = Target::new(grads.q.at(at + column), qd);
-                        tile(extents, left, right, target, Output::Overwrite);
+                        P::tile(extents, scores, P::columns(keys, column), target, Output::Overwrite);
+                    }
+                    for scores in [p, ds] {
+                        P::stack((rows, read.len()), scores.wrapping_add(read.start), stride);
                     }
                 }
             }
-            let at = (task.start + block) * qd + head * hd;
             let first_head = head == task.kv * group;
             for key in (mask.first_key(block) / ROWS * ROWS..block + count).step_by(ROWS) {
                 let rows = ROWS.min(block + count - key);
@@ -153,14 +214,16 @@ unsafe fn task_backward(task: &Task, saved: &Saved<'_>, heads: Heads, mask: &Mas
                 let end = count.min(mask.end_of_queries(key + rows - 1) - block);
                 // The block with the key's own query is the first that attends to it.
                 let output = if first_head && key >= block { Output::Overwrite } else { Output::Accumulate };
-                for (scores, right, target) in [(p, saved.dout, grads.v), (ds, saved.q, grads.k)] {
-                    let left = Left { at: scores.wrapping_add(from * stride + key), row: 1, k: stride };
-                    let right = Right::new(right[at + from * qd..].as_ptr(), qd);
+                let [dout, q] = operands.steps;
+                for (scores, right, target) in [(p, dout, grads.v), (ds, q, grads.k)] {
+                    let left = P::transposed(scores.wrapping_add(from * stride + key), stride);
+                    let right = Right { at: right.at.wrapping_add(from * right.k), ..right };
                     for column in (0..hd).step_by(COLUMNS) {
-                        let extents = (rows, end - from, COLUMNS.min(hd - column));
+                        // A query that does not attend to the keys adds zeros.
+                        let extents = (rows, (end - from).next_multiple_of(P::STEPS), COLUMNS.min(hd - column));
                         let target = Target::new(target.at(kv_at + key * kd + column), kd);
                         // SAFETY: as above; the columns of this key/value head belong to this task.
-                        unsafe { tile(extents, left, right.columns(column), target, output) }
+                        unsafe { P::tile(extents, left, P::columns(right, column), target, output) }
                     }
                 }
             }

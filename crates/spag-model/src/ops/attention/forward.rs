@@ -1,19 +1,26 @@
 use std::ops::Range;
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 use rayon::prelude::*;
 
+#[cfg(target_arch = "x86_64")]
+use super::products::{InBf16, is_paired};
+use super::products::{InF32, Products};
 use super::{Heads, Held, LogSumExp, Mask, Sequences, Task, check, device, key_stride, tasks, tile_begin};
 use crate::kernels;
-use crate::ops::cpu::{self, SharedMut};
-use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target, tile, transpose};
+use crate::ops::cast::{narrowed, widened};
+use crate::ops::cpu::{self, SharedMut, Stored};
+use crate::ops::product::{Buffer, COLUMNS, Element, LANES, Left, Output, ROWS, Right, Target};
 use crate::ops::{pool, simd};
 
-/// Returns the attention output [N, H·head size] and the log-sum-exps for the backward pass.
+/// Returns the attention output [N, H·head size] and the log-sum-exps for the backward pass. `q`, `k` and `v` have one number
+/// format, as the output.
+///
+/// On a CPU, tensors of bf16 are multiplied as pairs with AVX512-BF16, with the probabilities rounded to bf16; other processors
+/// widen them. Sums and the softmax are f32.
 ///
 /// # Errors
-/// Mismatched shapes or slopes, tensors that are not contiguous f32 (kernels also accept bf16), or a head size above 256 with
-/// kernels.
+/// Mismatched shapes or slopes, tensors that are not contiguous f32 or bf16, or a head size above 256 with kernels.
 pub fn forward(
     q: &Tensor,
     k: &Tensor,
@@ -22,62 +29,87 @@ pub fn forward(
     heads: Heads,
     mask: &Mask,
 ) -> Result<(Tensor, LogSumExp)> {
-    let n = check(q, k, v, sequences, heads, mask)?;
+    check(q, k, v, sequences, heads, mask)?;
     if let Some(kernels) = kernels::of(q.device())? {
         let (out, lse) = device::forward(&*kernels, (q, k, v), sequences, heads, mask)?;
         return Ok((out, LogSumExp(Held::Device(lse))));
     }
-    let qd = heads.query * heads.dim;
-    let mut out = pool::values(n * qd);
+    let (out, lse) = match q.dtype() {
+        #[cfg(target_arch = "x86_64")]
+        DType::BF16 if is_paired(heads) => run::<InBf16>([q, k, v], sequences, heads, mask)?,
+        DType::BF16 => {
+            let [q, k, v] = [widened(q)?, widened(k)?, widened(v)?];
+            let (out, lse) = run::<InF32>([&q, &k, &v], sequences, heads, mask)?;
+            (narrowed(out)?, lse)
+        }
+        _ => run::<InF32>([q, k, v], sequences, heads, mask)?,
+    };
+    Ok((out, LogSumExp(Held::Host(lse))))
+}
+
+/// [`forward`] on a CPU.
+fn run<P: Products>(
+    [q, k, v]: [&Tensor; 3],
+    sequences: &Sequences,
+    heads: Heads,
+    mask: &Mask,
+) -> Result<(Tensor, Vec<f32>)> {
+    let (n, qd) = (q.dim(0)?, heads.query * heads.dim);
+    let mut out = pool::values::<P::Value>(n * qd);
     let mut lse = vec![0f32; n * heads.query];
     let targets = (SharedMut::new(&mut out), SharedMut::new(&mut lse));
-    cpu::read(q, |q| {
-        cpu::read(k, |k| {
-            cpu::read(v, |v| {
+    P::Value::read(q, |q| {
+        P::Value::read(k, |k| {
+            P::Value::read(v, |v| {
                 tasks(sequences.bounds(), heads).into_par_iter().for_each(|task| {
                     // SAFETY: the tensors were checked; a key/value head owns its group of query heads, so the outputs
                     // and log-sum-exps of (sequence, group) belong to this task only.
-                    unsafe { task_forward(&task, [q, k, v], heads, mask, targets) }
+                    unsafe { task_forward::<P>(&task, [q, k, v], heads, mask, targets) }
                 });
                 Ok(())
             })
         })
     })?;
-    Ok((cpu::tensor(out, (n, qd))?, LogSumExp(Held::Host(lse))))
+    Ok((cpu::tensor(out, (n, qd))?, lse))
 }
 
 /// # Safety
 /// The slices must have the shapes of the checked tensors; nothing else may use the task's outputs.
-unsafe fn task_forward(
+unsafe fn task_forward<P: Products>(
     task: &Task,
-    [q, k, v]: [&[f32]; 3],
+    [q, k, v]: [&[P::Value]; 3],
     heads: Heads,
     mask: &Mask,
-    (out, lse): (SharedMut, SharedMut),
+    (out, lse): (SharedMut<P::Value>, SharedMut),
 ) {
     let (qd, kd, hd) = (heads.query * heads.dim, heads.kv * heads.dim, heads.dim);
     let (group, scale) = (heads.query / heads.kv, 1.0 / (hd as f32).sqrt());
     let stride = key_stride(task.len);
-    let (keys_len, values_len) = (hd * stride, (task.len * hd).next_multiple_of(LANES));
-    let mut buffer = Buffer::new(keys_len + values_len + ROWS * stride);
-    let keys_t = buffer.as_mut_ptr();
-    let (values, scores) = (keys_t.wrapping_add(keys_len), keys_t.wrapping_add(keys_len + values_len));
+    let (keys_len, values_len) = (hd * stride, value_rows::<P>(task.len, hd));
+    let (tile_len, sums_len) = (ROWS * stride, ROWS * hd);
+    let mut buffer = Buffer::new(keys_len + values_len + 2 * tile_len + sums_len.next_multiple_of(LANES) + LANES);
+    let keys = buffer.as_mut_ptr();
+    let values = keys.wrapping_add(keys_len);
+    let scores = values.wrapping_add(values_len);
+    let rounded = scores.wrapping_add(tile_len);
+    let sums = rounded.wrapping_add(tile_len);
     let at = task.start * kd + task.kv * hd;
     // SAFETY: rows of the task's sequence are inside the checked tensors, and the parts of the buffer do not overlap.
-    unsafe {
-        transpose((task.len, hd), k[at..].as_ptr(), kd, keys_t, stride);
-        copy_rows((task.len, hd), v[at..].as_ptr(), kd, values);
-    }
+    let (keys, values) = unsafe {
+        let keys = P::columns_of((task.len, hd), k[at..].as_ptr(), kd, keys.cast(), stride);
+        (keys, P::steps_of((task.len, hd), v[at..].as_ptr(), kd, values.cast()))
+    };
     for head in task.kv * group..(task.kv + 1) * group {
         let slope = mask.slope(head);
         for first in (0..task.len).step_by(ROWS) {
             let rows = ROWS.min(task.len - first);
             let (begin, seen) = (tile_begin(mask, first), first + rows);
+            let end = seen.next_multiple_of(P::STEPS);
             let q_at = (task.start + first) * qd + head * hd;
             let queries = Left { at: q[q_at..].as_ptr(), row: qd, k: 1 };
             // SAFETY: as above; the rows of `out` and `lse` belong to this task.
             unsafe {
-                row_products((rows, hd, begin..seen), queries, keys_t, stride, scores);
+                row_products::<P>((rows, hd, begin..seen), queries, keys, scores, stride);
                 let tile_scores = std::slice::from_raw_parts_mut(scores, rows * stride);
                 let mut inverse = [0f32; ROWS];
                 simd::vectorized(
@@ -85,27 +117,35 @@ unsafe fn task_forward(
                     || {
                         for (i, row) in tile_scores.chunks_exact_mut(stride).enumerate() {
                             let keys = mask.first_key(first + i)..first + i + 1;
-                            let (sum, top) = exponentials(row, keys, begin..seen, (scale, slope));
+                            let (sum, top) = exponentials(row, keys, begin..end, (scale, slope));
                             inverse[i] = 1.0 / sum;
                             *lse.at((task.start + first + i) * heads.query + head) = top + sum.ln();
                         }
                     },
                 );
-                let probabilities = Left { at: scores.wrapping_add(begin), row: stride, k: 1 };
-                let values = Right::new(values.wrapping_add(begin * hd), hd);
+                let extents = (rows, end - begin);
+                let probabilities = P::rows_of(extents, scores.wrapping_add(begin), stride, rounded.cast());
+                let values = Right { at: values.at.wrapping_add(begin * hd), ..values };
                 for column in (0..hd).step_by(COLUMNS) {
-                    let target = Target::new(out.at(q_at + column), qd);
-                    let extents = (rows, seen - begin, COLUMNS.min(hd - column));
-                    tile(extents, probabilities, values.columns(column), target, Output::Overwrite);
+                    let target = Target::new(sums.wrapping_add(column), hd);
+                    let extents = (rows, end - begin, COLUMNS.min(hd - column));
+                    P::tile(extents, probabilities, P::columns(values, column), target, Output::Overwrite);
                 }
                 for (i, inverse) in inverse.iter().enumerate().take(rows) {
-                    for o in std::slice::from_raw_parts_mut(out.at(q_at + i * qd), hd) {
-                        *o *= inverse;
+                    let sums = std::slice::from_raw_parts(sums.add(i * hd), hd);
+                    let out = std::slice::from_raw_parts_mut(out.at(q_at + i * qd), hd);
+                    for (out, sum) in out.iter_mut().zip(sums) {
+                        *out = P::Value::nearest(sum * inverse);
                     }
                 }
             }
         }
     }
+}
+
+/// Elements of a buffer for [`Products::steps_of`] of `rows` rows. Registers beyond the last row can be read.
+pub(super) fn value_rows<P: Products>(rows: usize, width: usize) -> usize {
+    (rows.next_multiple_of(P::STEPS) * width).next_multiple_of(LANES) + LANES
 }
 
 /// Replaces the scores of the `keys` that a row sees by exp(score − max), where a score is `scale`·product + slope·(key −
@@ -145,29 +185,18 @@ pub(super) fn biased(products: &mut [f32], (scale, slope): (f32, Option<f32>)) -
 /// `scores[rows, n]` = left·keysᵀ for the keys `n`, with row stride `stride`.
 ///
 /// # Safety
-/// As [`tile`].
-pub(super) unsafe fn row_products(
+/// As [`Products::tile`].
+pub(super) unsafe fn row_products<P: Products>(
     (rows, k, n): (usize, usize, Range<usize>),
-    left: Left,
-    keys_t: *const f32,
-    stride: usize,
+    left: Left<P::Value>,
+    keys: Right<P::Value>,
     scores: *mut f32,
+    stride: usize,
 ) {
     for column in n.clone().step_by(COLUMNS) {
-        let right = Right::new(keys_t, stride).columns(column);
         let target = Target::new(scores.wrapping_add(column), stride);
+        let extents = (rows, k, COLUMNS.min(n.end - column));
         // SAFETY: guaranteed by the caller.
-        unsafe { tile((rows, k, COLUMNS.min(n.end - column)), left, right, target, Output::Overwrite) }
-    }
-}
-
-/// Copies rows with stride `stride` to `to[rows, width]`.
-///
-/// # Safety
-/// The elements must be readable and `to` writable.
-pub(super) unsafe fn copy_rows((rows, width): (usize, usize), from: *const f32, stride: usize, to: *mut f32) {
-    for row in 0..rows {
-        // SAFETY: guaranteed by the caller.
-        unsafe { std::ptr::copy_nonoverlapping(from.add(row * stride), to.add(row * width), width) }
+        unsafe { P::tile(extents, left, P::columns(keys, column), target, Output::Overwrite) }
     }
 }

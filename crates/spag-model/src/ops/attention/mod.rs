@@ -11,6 +11,7 @@ mod backward;
 mod device;
 mod forward;
 mod mask;
+mod products;
 mod sequences;
 
 pub use backward::backward;

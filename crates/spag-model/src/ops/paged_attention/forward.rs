@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
 use rayon::prelude::*;
 
 use super::plan::Way;
@@ -43,7 +44,7 @@ pub(super) struct Group<'a> {
 pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>, mask: &Mask) -> Result<Tensor> {
     check(qkv, keys, values, plan)?;
     mask.check(plan.shape.heads)?;
-    let (shape, n) = (plan.shape, plan.rows);
+    let shape = plan.shape;
     let groups = match &plan.way {
         Way::Cpu { groups, .. } => groups,
         Way::Device(tables) => {
@@ -51,33 +52,38 @@ pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>, ma
             return device::forward(&*kernels, qkv, (keys, values), tables, plan, mask);
         }
     };
-    let mut out = pool::values(n * shape.query_size());
-    let target = SharedMut::new(&mut out);
-    cpu::read(qkv, |qkv| match keys.dtype() {
-        DType::BF16 => cpu::read_bf16(keys, |keys| {
-            cpu::read_bf16(values, |values| {
-                attend_all(&Tensors { qkv, keys, values, shape, mask }, groups, target);
-                Ok(())
-            })
-        }),
-        _ => cpu::read(keys, |keys| {
-            cpu::read(values, |values| {
-                attend_all(&Tensors { qkv, keys, values, shape, mask }, groups, target);
-                Ok(())
-            })
-        }),
-    })?;
-    cpu::tensor(out, (n, shape.query_size()))
+    match keys.dtype() {
+        DType::BF16 => all_groups::<bf16>(qkv, (keys, values), shape, groups, mask),
+        _ => all_groups::<f32>(qkv, (keys, values), shape, groups, mask),
+    }
 }
 
-/// Computes all groups with all key/value heads.
-fn attend_all<T: Element>(tensors: &Tensors<'_, T>, groups: &[Group<'_>], out: SharedMut) {
-    // Head by head, so that pages shared by many rows stay in the cache.
-    (0..tensors.shape.heads.kv * groups.len()).into_par_iter().for_each(|task| {
-        let (kv, group) = (task / groups.len(), &groups[task % groups.len()]);
-        // SAFETY: the spans were checked; rows and head of a task are not shared.
-        unsafe { attend(tensors, group, kv, out) }
-    });
+/// [`forward`] on a CPU with checked tensors and pages of a format.
+fn all_groups<T: Element>(
+    qkv: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    shape: PageShape,
+    groups: &[Group<'_>],
+    mask: &Mask,
+) -> Result<Tensor> {
+    let extents = (qkv.dim(0)?, shape.query_size());
+    let mut out = pool::values(extents.0 * extents.1);
+    let target = SharedMut::new(&mut out);
+    cpu::read(qkv, |qkv| {
+        T::read(keys, |keys| {
+            T::read(values, |values| {
+                let tensors = Tensors { qkv, keys, values, shape, mask };
+                // Head by head, so that pages shared by many rows stay in the cache.
+                (0..shape.heads.kv * groups.len()).into_par_iter().for_each(|task| {
+                    let (kv, group) = (task / groups.len(), &groups[task % groups.len()]);
+                    // SAFETY: the spans were checked; rows and head of a task are not shared.
+                    unsafe { attend(&tensors, group, kv, target) }
+                });
+                Ok(())
+            })
+        })
+    })?;
+    cpu::tensor(out, extents)
 }
 
 /// Groups rows of one span, and adjacent spans of one row.

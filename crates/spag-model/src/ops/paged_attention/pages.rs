@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
 use rayon::prelude::*;
 
 use super::plan::Way;
 use super::{PageShape, Plan, Span, check, device};
 use crate::kernels;
-use crate::ops::cpu;
+use crate::ops::cpu::{self, Stored};
 use crate::ops::product::Element;
 
 /// Writes the keys and values of `qkv` [N, (H + 2·KV)·head size] into `keys` and `values` [pages, elements], in place and
@@ -26,31 +27,32 @@ pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> 
             return device::append(&*kernels, qkv, (keys, values), tables, plan);
         }
     };
-    let shape = plan.shape;
-    cpu::read(qkv, |qkv| match keys.dtype() {
-        DType::BF16 => cpu::update_bf16(keys, |keys| {
-            cpu::update_bf16(values, |values| {
-                write_all(pieces, qkv, (keys, values), shape);
-                Ok(())
-            })
-        }),
-        _ => cpu::update(keys, |keys| {
-            cpu::update(values, |values| {
-                write_all(pieces, qkv, (keys, values), shape);
-                Ok(())
-            })
-        }),
-    })
+    match keys.dtype() {
+        DType::BF16 => all_pieces::<bf16>(pieces, qkv, (keys, values), plan.shape),
+        _ => all_pieces::<f32>(pieces, qkv, (keys, values), plan.shape),
+    }
 }
 
-/// Writes all pieces, rounded to the format of the pages.
-fn write_all<T: Element>(pieces: &[Piece], qkv: &[f32], (keys, values): (&mut [T], &mut [T]), shape: PageShape) {
-    let pages = by_page(pieces, keys, values, shape.elements());
-    // Each element of a key is in another cache line of its page: threads share the waiting.
-    let least = (PART / shape.kv_size()).max(1);
-    pages.into_par_iter().with_min_len(least).for_each(|(pieces, keys, values)| {
-        pieces.iter().for_each(|piece| write(piece, qkv, keys, values, shape));
-    });
+/// [`append`] on a CPU with checked tensors and pages of a format.
+fn all_pieces<T: Element>(
+    pieces: &[Piece],
+    qkv: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    shape: PageShape,
+) -> Result<()> {
+    cpu::read(qkv, |qkv| {
+        T::update(keys, |keys| {
+            T::update(values, |values| {
+                let pages = by_page(pieces, keys, values, shape.elements());
+                // Each element of a key is in another cache line of its page: threads share the waiting.
+                let least = (PART / shape.kv_size()).max(1);
+                pages.into_par_iter().with_min_len(least).for_each(|(pieces, keys, values)| {
+                    pieces.iter().for_each(|piece| write(piece, qkv, keys, values, shape));
+                });
+                Ok(())
+            })
+        })
+    })
 }
 
 /// Elements of keys that a thread writes, at least.
@@ -144,15 +146,9 @@ pub fn copy(keys: &Tensor, values: &Tensor, from: u32, to: u32, tokens: usize, s
     for (pages, column, count) in [(keys, size, tokens), (values, size * dim, tokens * dim)] {
         let copied = Copied { pages: (from, to), elements, column, count };
         match pages.dtype() {
-            DType::BF16 => cpu::update_bf16(pages, |pages| {
-                copied.run(pages);
-                Ok(())
-            }),
-            _ => cpu::update(pages, |pages| {
-                copied.run(pages);
-                Ok(())
-            }),
-        }?;
+            DType::BF16 => copied.run::<bf16>(pages)?,
+            _ => copied.run::<f32>(pages)?,
+        }
     }
     Ok(())
 }
@@ -168,13 +164,16 @@ struct Copied {
 }
 
 impl Copied {
-    fn run<T: Element>(&self, pages: &mut [T]) {
+    fn run<T: Stored>(&self, pages: &Tensor) -> Result<()> {
         let ((from, to), elements) = (self.pages, self.elements);
-        let (low, high) = pages.split_at_mut(from.max(to) * elements);
-        let (low, high) = (&mut low[from.min(to) * elements..][..elements], &mut high[..elements]);
-        let (source, target) = if from < to { (low, high) } else { (high, low) };
-        for (target, source) in target.chunks_exact_mut(self.column).zip(source.chunks_exact(self.column)) {
-            target[..self.count].copy_from_slice(&source[..self.count]);
-        }
+        T::update(pages, |pages| {
+            let (low, high) = pages.split_at_mut(from.max(to) * elements);
+            let (low, high) = (&mut low[from.min(to) * elements..][..elements], &mut high[..elements]);
+            let (source, target) = if from < to { (low, high) } else { (high, low) };
+            for (target, source) in target.chunks_exact_mut(self.column).zip(source.chunks_exact(self.column)) {
+                target[..self.count].copy_from_slice(&source[..self.count]);
+            }
+            Ok(())
+        })
     }
 }

@@ -13,7 +13,7 @@ use super::{COLUMNS, Element, Format, Left, Next, Output, Right, Target, pairs};
 
 /// Rows of a full tile: 6 × 4 registers of sums, 4 of the right operand and one broadcast use 29 of the 32 registers.
 const ROWS: usize = 6;
-/// Registers of a step: the pairs of 64 columns.
+/// Registers of a full step: the pairs of 64 columns.
 const REGISTERS: usize = COLUMNS / LANES;
 
 /// Panels of pairs, multiplied with AVX512-BF16.
@@ -42,26 +42,52 @@ impl Format for Pairs {
     #[inline]
     unsafe fn tile(
         &mut self,
-        (m, k, n): (usize, usize, usize),
+        extents: (usize, usize, usize),
         a: Left<bf16>,
         b: Right<bf16>,
         c: Target,
         output: Output,
     ) {
-        type Kernel = unsafe fn(usize, Left<bf16>, Right<bf16>, Target, usize, Output);
-        const KERNELS: [Kernel; ROWS] = [kernel::<1>, kernel::<2>, kernel::<3>, kernel::<4>, kernel::<5>, kernel::<6>];
-        if m > 0 {
-            // SAFETY: guaranteed by the caller.
-            unsafe { KERNELS[m - 1](k, a, b, c, n, output) }
-        }
+        // SAFETY: guaranteed by the caller. A panel has all of its columns.
+        unsafe { tile(extents, a, b, c, output) }
+    }
+}
+
+/// As [`super::tile`] for pairs: those of two steps of `b` are every 2·`b.k` elements.
+///
+/// # Safety
+/// As [`super::tile`], on a processor with AVX512-BF16. Columns of `b` must be readable up to a multiple of [`LANES`].
+#[inline]
+pub(crate) unsafe fn tile((m, k, n): (usize, usize, usize), a: Left<bf16>, b: Right<bf16>, c: Target, output: Output) {
+    type Kernel = unsafe fn(usize, Left<bf16>, Right<bf16>, Target, usize, Output);
+    /// Kernels by rows and registers per row.
+    const KERNELS: [[Kernel; REGISTERS]; ROWS] = [
+        [kernel::<1, 1>, kernel::<1, 2>, kernel::<1, 3>, kernel::<1, 4>],
+        [kernel::<2, 1>, kernel::<2, 2>, kernel::<2, 3>, kernel::<2, 4>],
+        [kernel::<3, 1>, kernel::<3, 2>, kernel::<3, 3>, kernel::<3, 4>],
+        [kernel::<4, 1>, kernel::<4, 2>, kernel::<4, 3>, kernel::<4, 4>],
+        [kernel::<5, 1>, kernel::<5, 2>, kernel::<5, 3>, kernel::<5, 4>],
+        [kernel::<6, 1>, kernel::<6, 2>, kernel::<6, 3>, kernel::<6, 4>],
+    ];
+    debug_assert!(m <= ROWS && n <= COLUMNS);
+    if m > 0 && n > 0 {
+        // SAFETY: guaranteed by the caller.
+        unsafe { KERNELS[m - 1][n.div_ceil(LANES) - 1](k, a, b, c, n, output) }
     }
 }
 
 /// # Safety
-/// As [`Format::tile`] for M rows and n columns.
+/// As [`tile`] for M rows and n columns in V registers.
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn kernel<const M: usize>(k: usize, a: Left<bf16>, b: Right<bf16>, c: Target, n: usize, output: Output) {
-    let mut sums = [[_mm512_setzero_ps(); REGISTERS]; M];
+unsafe fn kernel<const M: usize, const V: usize>(
+    k: usize,
+    a: Left<bf16>,
+    b: Right<bf16>,
+    c: Target,
+    n: usize,
+    output: Output,
+) {
+    let mut sums = [[_mm512_setzero_ps(); V]; M];
     let (mut next, advance, lines) = match b.next {
         Next::Unknown => (b.at, 0, 0),
         Next::Stream(next) => (next, 2 * COLUMNS, REGISTERS),
@@ -74,16 +100,16 @@ unsafe fn kernel<const M: usize>(k: usize, a: Left<bf16>, b: Right<bf16>, c: Tar
                 _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(line * bf16::PER_LINE).cast());
             }
             next = next.wrapping_add(advance);
-            let at = b.at.add(step * COLUMNS);
-            let mut columns = [_mm512_setzero_si512(); REGISTERS];
+            let at = b.at.add(step * b.k);
+            let mut columns = [_mm512_setzero_si512(); V];
             for (v, column) in columns.iter_mut().enumerate() {
                 *column = _mm512_loadu_si512(at.add(v * bf16::PER_LINE).cast());
             }
             add_products(&mut sums, a, step, columns);
         }
         if k % 2 == 1 {
-            let at = b.at.add((k - 1) * COLUMNS);
-            let mut columns = [_mm512_setzero_si512(); REGISTERS];
+            let at = b.at.add((k - 1) * b.k);
+            let mut columns = [_mm512_setzero_si512(); V];
             for (v, column) in columns.iter_mut().enumerate() {
                 // Each element with a zero for a partner.
                 *column = _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.add(v * LANES).cast()));
@@ -104,11 +130,11 @@ unsafe fn kernel<const M: usize>(k: usize, a: Left<bf16>, b: Right<bf16>, c: Tar
 /// M rows of `a` must have the steps `step` and `step + 1`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn add_products<const M: usize>(
-    sums: &mut [[__m512; REGISTERS]; M],
+unsafe fn add_products<const M: usize, const V: usize>(
+    sums: &mut [[__m512; V]; M],
     a: Left<bf16>,
     step: usize,
-    columns: [__m512i; REGISTERS],
+    columns: [__m512i; V],
 ) {
     for (i, sums) in sums.iter_mut().enumerate() {
         // SAFETY: guaranteed by the caller.

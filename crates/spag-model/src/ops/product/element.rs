@@ -11,12 +11,13 @@ use half::slice::HalfFloatSliceExt;
 
 use super::tile::COLUMNS;
 use super::{round, transpose};
+use crate::ops::cpu::Stored;
 
 /// Steps of a panel that are widened at a time: they fit into the second-level cache.
 const STEPS: usize = 256;
 
 /// A number format of weights, keys and values.
-pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
+pub(crate) trait Element: Stored + Default {
     /// Elements per cache line.
     const PER_LINE: usize = 64 / size_of::<Self>();
 
@@ -25,6 +26,12 @@ pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
 
     /// The nearest value, ties to even.
     fn nearest(value: f32) -> Self;
+
+    /// The nearest bf16, ties to even.
+    #[inline(always)]
+    fn narrow(self) -> bf16 {
+        bf16::nearest(self.widen())
+    }
 
     /// Writes the transpose of row-major `rows`, each of `k` elements, to `panel` [k, COLUMNS]. Columns beyond the rows
     /// are left as they are.
@@ -74,6 +81,11 @@ impl Element for bf16 {
     #[inline(always)]
     fn nearest(value: f32) -> Self {
         Self::from_bits(round::nearest(value))
+    }
+
+    #[inline(always)]
+    fn narrow(self) -> bf16 {
+        self
     }
 
     fn pack(rows: &[Self], k: usize, panel: &mut [Self]) {

@@ -4,7 +4,7 @@
 mod amx;
 mod buffer;
 #[cfg(target_arch = "x86_64")]
-mod dot;
+pub(crate) mod dot;
 mod element;
 mod format;
 #[cfg(target_arch = "x86_64")]
@@ -63,11 +63,27 @@ pub(crate) enum Side {
     Columns,
 }
 
+/// Activations or gradients, which products in bf16 round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Values<'a> {
+    F32(&'a [f32]),
+    Bf16(&'a [bf16]),
+}
+
+impl Values<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::Bf16(values) => values.len(),
+        }
+    }
+}
+
 /// The right operand of a product in bf16.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RightOperand<'a> {
     /// Activations, row-major [k, n].
-    Activations(&'a [f32]),
+    Activations(Values<'a>),
     /// Weights [k, n] in an order.
     Weights(&'a [bf16], Side),
 }

@@ -8,33 +8,13 @@ use rayon::prelude::*;
 use super::dot::Pairs;
 use super::memory::Memory;
 use super::panels::Strided;
-use super::round::{Rounded, nearest};
+use super::round::Rounded;
 use super::tile::COLUMNS;
-use super::{Format, Panels, RightOperand, Side, Start};
+use super::{Element, Format, Panels, RightOperand, Rows, Side, Start, Values};
 use crate::ops::{pool, simd};
 
 /// Elements per task when a left operand is packed.
 const CHUNK: usize = 1 << 15;
-
-/// A number that is multiplied as bf16.
-pub(crate) trait Narrowed: Copy + Send + Sync + 'static {
-    /// The bits of the nearest bf16, ties to even.
-    fn bits(self) -> u16;
-}
-
-impl Narrowed for f32 {
-    #[inline(always)]
-    fn bits(self) -> u16 {
-        nearest(self)
-    }
-}
-
-impl Narrowed for bf16 {
-    #[inline(always)]
-    fn bits(self) -> u16 {
-        self.to_bits()
-    }
-}
 
 /// `c[m, n] = start + a[m, k]·b[k, n]`. The processor must have AVX512-BF16.
 ///
@@ -42,38 +22,47 @@ impl Narrowed for bf16 {
 /// If a slice is shorter than its extents.
 pub(crate) fn product(
     (m, k, n): (usize, usize, usize),
-    (a, side): (&[f32], Side),
+    (a, side): (Values<'_>, Side),
     b: RightOperand<'_>,
     c: &mut [f32],
     start: Start<'_>,
 ) {
     assert!(a.len() >= m * k, "product: the left side is too short");
     let panels = packed((k, n), b);
-    match side {
-        Side::Rows => panels.product(m, Rounded::new((m, k), a).rows(), c, start),
-        Side::Columns => {
-            let pairs = Interleaved::new((k, m), a);
-            // SAFETY: every two steps have a row of m pairs, the last of which may lack its second elements.
-            unsafe { panels.product_of(m, Strided { values: pairs.values(), row: 2, k: m }, c, start) }
+    match (side, a) {
+        (Side::Rows, Values::F32(a)) => panels.product(m, Rounded::new((m, k), a).rows(), c, start),
+        // Whole pairs are read where they are.
+        (Side::Rows, Values::Bf16(a)) if k.is_multiple_of(2) => {
+            panels.product(m, Rows { values: a, stride: k }, c, start)
         }
+        (Side::Rows, Values::Bf16(a)) => panels.product(m, Rounded::new((m, k), a).rows(), c, start),
+        (Side::Columns, Values::F32(a)) => of_columns(&panels, (m, k), &Interleaved::new((k, m), a), c, start),
+        (Side::Columns, Values::Bf16(a)) => of_columns(&panels, (m, k), &Interleaved::new((k, m), a), c, start),
     }
     if let Memory::Pooled(memory) = panels.into_memory() {
         pool::give(memory);
     }
 }
 
+/// The product of a column-major left operand.
+fn of_columns(panels: &Panels<Pairs>, (m, k): (usize, usize), a: &Interleaved, c: &mut [f32], start: Start<'_>) {
+    assert!(a.values().len() >= k.div_ceil(2) * 2 * m, "product: the left side is too short");
+    // SAFETY: every two steps have a row of m pairs, the last of which may lack its second elements.
+    unsafe { panels.product_of(m, Strided { values: a.values(), row: 2, k: m }, c, start) }
+}
+
 /// Packs a right operand in memory of the pool.
 fn packed((k, n): (usize, usize), b: RightOperand<'_>) -> Panels<Pairs> {
-    let mut memory = pool::values((n.next_multiple_of(COLUMNS) * k).div_ceil(2));
+    let mut memory = pool::values::<f32>((n.next_multiple_of(COLUMNS) * k).div_ceil(2));
     // SAFETY: the floats have 4 bytes for every two elements; any bits are numbers.
     let panels = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<bf16>(), memory.len() * 2) };
     let each = panels.par_chunks_exact_mut((k * COLUMNS).max(1)).enumerate();
     match b {
-        RightOperand::Activations(values) => {
+        RightOperand::Activations(Values::F32(values)) => {
             let values = &values[..k * n];
             each.for_each(|(panel, to)| interleave_panel((k, n), values, panel * COLUMNS, to));
         }
-        RightOperand::Weights(values, Side::Rows) => {
+        RightOperand::Activations(Values::Bf16(values)) | RightOperand::Weights(values, Side::Rows) => {
             let values = &values[..k * n];
             each.for_each(|(panel, to)| interleave_panel((k, n), values, panel * COLUMNS, to));
         }
@@ -92,7 +81,7 @@ fn packed((k, n): (usize, usize), b: RightOperand<'_>) -> Panels<Pairs> {
 }
 
 /// Writes the columns from `first` on of a row-major matrix [k, n] to a panel.
-fn interleave_panel<T: Narrowed>((k, n): (usize, usize), values: &[T], first: usize, panel: &mut [bf16]) {
+fn interleave_panel<T: Element>((k, n): (usize, usize), values: &[T], first: usize, panel: &mut [bf16]) {
     let width = COLUMNS.min(n - first);
     let row = |step: usize| &values[step * n + first..step * n + first + width];
     for step in (0..k & !1).step_by(2) {
@@ -107,7 +96,7 @@ fn interleave_panel<T: Narrowed>((k, n): (usize, usize), values: &[T], first: us
         // Without a partner, one after the other.
         let to = &mut panel[(k - 1) * COLUMNS..k * COLUMNS];
         for (to, value) in to.iter_mut().zip(row(k - 1)) {
-            *to = bf16::from_bits(value.bits());
+            *to = value.narrow();
         }
         to[width..].fill(bf16::ZERO);
     }
@@ -115,10 +104,10 @@ fn interleave_panel<T: Narrowed>((k, n): (usize, usize), values: &[T], first: us
 
 /// Writes the elements of two rows in turn.
 #[inline(always)]
-fn interleave<T: Narrowed>(even: &[T], odd: &[T], to: &mut [bf16]) {
+fn interleave<T: Element>(even: &[T], odd: &[T], to: &mut [bf16]) {
     let (pairs, _) = to.as_chunks_mut::<2>();
     for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {
-        *pair = [bf16::from_bits(even.bits()), bf16::from_bits(odd.bits())];
+        *pair = [even.narrow(), odd.narrow()];
     }
 }
 
@@ -127,9 +116,9 @@ struct Interleaved(Vec<f32>);
 
 impl Interleaved {
     /// Rounds and interleaves a row-major matrix [k, m]. A last row without a partner has zeros for it.
-    fn new((k, m): (usize, usize), values: &[f32]) -> Self {
+    fn new<T: Element>((k, m): (usize, usize), values: &[T]) -> Self {
         let values = &values[..k * m];
-        let mut memory = pool::values(k.div_ceil(2) * m);
+        let mut memory = pool::values::<f32>(k.div_ceil(2) * m);
         // SAFETY: a float has the 4 bytes of two elements; any bits are numbers.
         let pairs = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<bf16>(), memory.len() * 2) };
         if let Some(rows) = CHUNK.checked_div(m) {
@@ -141,7 +130,7 @@ impl Interleaved {
                         true => {
                             let (pairs, _) = pairs.as_chunks_mut::<2>();
                             for (pair, even) in pairs.iter_mut().zip(even) {
-                                *pair = [bf16::from_bits(even.bits()), bf16::ZERO];
+                                *pair = [even.narrow(), bf16::ZERO];
                             }
                         }
                         false => simd::vectorized(

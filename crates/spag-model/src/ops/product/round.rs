@@ -4,6 +4,7 @@
 use half::bf16;
 use rayon::prelude::*;
 
+use super::Element;
 #[cfg(target_arch = "x86_64")]
 use super::Rows;
 use super::buffer::Buffer;
@@ -34,16 +35,16 @@ pub(super) struct Rounded {
 #[cfg(target_arch = "x86_64")]
 impl Rounded {
     /// Rounds `a`, [m, k]. Rows are padded with zeros to a multiple of [`ALIGN`].
-    pub(super) fn new((m, k): (usize, usize), a: &[f32]) -> Self {
+    pub(super) fn new<T: Element>((m, k): (usize, usize), a: &[T]) -> Self {
         let stride = k.next_multiple_of(ALIGN);
         let mut buffer = Buffer::new((m * stride).div_ceil(2));
         // SAFETY: the buffer has 4 bytes for every two elements; any bits are numbers.
         let rows = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast::<bf16>(), m * stride) };
-        let round = |row: &mut [bf16], a: &[f32]| {
+        let round = |row: &mut [bf16], a: &[T]| {
             let (row, padding) = row.split_at_mut(k);
             simd::vectorized(|| {
                 for (rounded, value) in row.iter_mut().zip(a) {
-                    *rounded = bf16::from_bits(nearest(*value));
+                    *rounded = value.narrow();
                 }
             });
             padding.fill(bf16::ZERO);
@@ -76,14 +77,14 @@ pub(crate) struct RoundedWide {
 
 impl RoundedWide {
     /// Rounds `a`.
-    pub(crate) fn new(a: &[f32]) -> Self {
+    pub(crate) fn new<T: Element>(a: &[T]) -> Self {
         let mut buffer = Buffer::new(a.len());
         // SAFETY: the buffer has as many floats.
         let rounded = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), a.len()) };
         rounded.par_chunks_mut(CHUNK).zip(a.par_chunks(CHUNK)).for_each(|(rounded, a)| {
             simd::vectorized(|| {
                 for (rounded, value) in rounded.iter_mut().zip(a) {
-                    *rounded = f32::from_bits(u32::from(nearest(*value)) << 16);
+                    *rounded = value.narrow().widen();
                 }
             });
         });

@@ -4,7 +4,7 @@ use half::bf16;
 use proptest::prelude::*;
 
 use super::{random, side, stored};
-use crate::ops::product::{CpuPath, NarrowPanels, RightOperand, Side, Start, narrowed};
+use crate::ops::product::{CpuPath, NarrowPanels, RightOperand, Side, Start, Values, narrowed};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
@@ -28,12 +28,17 @@ proptest! {
         let panels = NarrowPanels::pack(CpuPath::Avx512Bf16, (n, k), &rows_of_b);
         let left = stored(&a, (m, k), a_side);
         let weights: Vec<bf16> = stored(&b, (k, n), b_side).into_iter().map(bf16::from_f32).collect();
+        let rounded = |values: &[f32]| -> Vec<bf16> { values.iter().copied().map(bf16::from_f32).collect() };
+        let (narrow_left, narrow_b) = (rounded(&left), rounded(&b));
+        let lefts = [Values::F32(&left), Values::Bf16(&narrow_left)];
+        let rights = [Values::F32(&b), Values::Bf16(&narrow_b)].map(RightOperand::Activations);
+        let rights = [rights[0], rights[1], RightOperand::Weights(&weights, b_side)];
         for start in [Start::Zero, Start::Output, Start::Of(&base)] {
             let mut want = base.clone();
             panels.product(m, &a, &mut want, start);
-            for right in [RightOperand::Activations(&b), RightOperand::Weights(&weights, b_side)] {
+            for (left, right) in lefts.iter().flat_map(|left| rights.map(|right| (*left, right))) {
                 let mut got = if start == Start::Output { base.clone() } else { vec![f32::NAN; m * n] };
-                narrowed::product((m, k, n), (&left, a_side), right, &mut got, start);
+                narrowed::product((m, k, n), (left, a_side), right, &mut got, start);
                 for (at, (got, want)) in got.iter().zip(&want).enumerate() {
                     assert_eq!(got.to_bits(), want.to_bits(), "element {at} of {m}×{k}×{n}, a in {a_side:?}");
                 }
