@@ -66,22 +66,24 @@ impl StepMemory {
         let n = tokens(config) as u64;
         let Sizes { d, f, q, kv, v, blocks, saved, raw } = Sizes::of(&model.architecture);
         let lse = 4 * n * saved.sums as u64;
-        // In bf16 what is saved of attention and of the MLP is rounded. The values that SwiGLU gives are, too, which their
-        // gradients are not.
-        let narrow = 2 * n * (saved.activations as u64 - raw - d);
-        let (read_again, activated) = match config.dtype() {
-            WeightDtype::F32 => (4 * n * saved.activations as u64, 0),
-            WeightDtype::Bf16 => (narrow + 4 * n * (raw + d), 2 * n * f),
+        // In bf16 what attention and the MLP save is rounded. So are the values that SwiGLU gives, but not their gradients.
+        let rounded = config.dtype().bytes() as u64 * n * (saved.activations as u64 - raw - d);
+        let read_again = rounded + 4 * n * (raw + d);
+        let activated = match config.dtype() {
+            WeightDtype::F32 => 0,
+            WeightDtype::Bf16 => 2 * n * f,
         };
         let input = 4 * n * d;
         let (kept, tensors) = match config.activations() {
             // At the start of the last block's backward pass: two gradients, normed and activated values.
             Activations::Keep => (blocks * (input + read_again + lse), 4 * n * (4 * d + f)),
-            // Attention backward: q, attended, the gradients of both and of the middle; k, v and their gradients. From
-            // MLP backward, three tensors of its width, which are too large to be reused. Queries and keys before their
-            // norms have gradients of their own.
-            Activations::Recompute if kv == d && q == d => (blocks * input, lse + 4 * n * (9 * d + 3 * f + 2 * raw)),
-            Activations::Recompute => (blocks * input, lse + 4 * n * (4 * q + 2 * d + 4 * kv + 3 * f + 2 * raw)),
+            // Attention backward: what was saved, the gradients of q, attended, k and v, and of the middle. From MLP backward,
+            // a tensor of its width, which is too large to be reused. Queries and keys before their norms have gradients of
+            // their own.
+            Activations::Recompute => {
+                let middle = if kv == d && q == d { d } else { 2 * d };
+                (blocks * input, lse + rounded + 4 * n * (2 * q + 2 * kv + middle + f + 2 * raw))
+            }
         };
         let (logits, pieces) = if n * v <= KEEP_ELEMENTS as u64 {
             (n * v, 0)
