@@ -8,6 +8,7 @@
 use candle_core::{DType, Device, Tensor};
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use rayon::prelude::*;
 use spag_model::Rope;
 use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
 use spag_model::ops::attention::{self, Heads, Mask, Sequences};
@@ -38,6 +39,13 @@ const HEADS: usize = 8;
 
 fn random(rows: usize, columns: usize) -> Tensor {
     Tensor::randn(0f32, 1.0, (rows, columns), &Device::Cpu).expect("memory")
+}
+
+/// The number formats of weights.
+const DTYPES: [DType; 2] = [DType::F32, DType::BF16];
+
+fn in_format(tensor: Tensor, dtype: DType) -> Tensor {
+    tensor.to_dtype(dtype).expect("f32 and bf16 can be converted")
 }
 
 /// Benchmarks `f` on a rayon thread, where the model runs its ops.
@@ -77,16 +85,16 @@ fn linear(c: &mut Criterion) {
     let mut group = c.benchmark_group("linear");
     for size in &SIZES {
         let (n, d, f) = (size.sequences * size.length, size.hidden, size.feed_forward);
-        for (i, o) in [(d, d), (d, f), (f, d)] {
-            let (x, w, dy) = (random(n, i), random(o, i), random(n, o));
-            let residual = random(n, o);
-            let name = |pass: &str| format!("{} {i} to {o}, {pass}", size.name);
+        for (dtype, (i, o)) in DTYPES.iter().flat_map(|dtype| [(d, d), (d, f), (f, d)].map(|shape| (*dtype, shape))) {
+            let (x, w, dy) = (random(n, i), in_format(random(o, i), dtype), random(n, o));
+            let (residual, dw) = (random(n, o), random(o, i));
+            let name = |pass: &str| format!("{} {dtype:?} {i} to {o}, {pass}", size.name);
             let count = 2 * n * i * o;
             op(&mut group, name("forward"), flops(count), || matmul::linear(&x, &w));
             op(&mut group, name("forward onto residual"), flops(count), || matmul::linear_add(&residual, &x, &w));
             op(&mut group, name("backward input"), flops(count), || matmul::linear_backward_input(&[(&dy, &w)]));
             op(&mut group, name("backward weight"), flops(count), || {
-                matmul::linear_backward_weight(&dy, &x, &w, matmul::Arithmetic::F32)
+                matmul::linear_backward_weight(&dy, &x, &dw, matmul::Arithmetic::of(&w))
             });
         }
     }
@@ -96,14 +104,15 @@ fn linear(c: &mut Criterion) {
 /// Half the FLOPs of unmasked attention: two products forward, five backward.
 fn attention(c: &mut Criterion) {
     let mut group = c.benchmark_group("attention");
-    for size in &SIZES {
+    for (size, dtype) in SIZES.iter().flat_map(|size| DTYPES.map(|dtype| (size, dtype))) {
         let (n, d, t) = (size.sequences * size.length, size.hidden, size.length);
-        let (q, k, v, dout) = (random(n, d), random(n, d), random(n, d), random(n, d));
+        let [q, k, v] = [0, 1, 2].map(|_| in_format(random(n, d), dtype));
+        let dout = random(n, d);
         let bounds: Vec<u32> = (0..=size.sequences).map(|s| (s * t) as u32).collect();
         let sequences = Sequences::new(&bounds, &Device::Cpu).expect("the bounds rise");
         let heads = Heads { query: HEADS, kv: HEADS, dim: d / HEADS };
         let product = size.sequences * t * (t + 1) * d;
-        let name = |pass: &str| format!("{} {pass}", size.name);
+        let name = |pass: &str| format!("{} {dtype:?} {pass}", size.name);
         op(&mut group, name("forward"), flops(2 * product), || {
             attention::forward(&q, &k, &v, &sequences, heads, &Mask::causal())
         });
@@ -182,10 +191,21 @@ fn elementwise(c: &mut Criterion) {
     group.finish();
 }
 
+/// What bounds the decoding of one sequence: all threads read weights that no cache holds.
+fn memory(c: &mut Criterion) {
+    let mut group = c.benchmark_group("memory");
+    let values = vec![1u64; 1 << 27];
+    op(&mut group, "read of 1 GiB".to_owned(), Throughput::Bytes(1 << 30), || {
+        let sums = values.par_chunks(1 << 17).map(|chunk| chunk.iter().fold(0, |sum: u64, x| sum.wrapping_add(*x)));
+        Ok(sums.reduce(|| 0, u64::wrapping_add))
+    });
+    group.finish();
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(20).measurement_time(std::time::Duration::from_secs(1))
         .warm_up_time(std::time::Duration::from_millis(300));
-    targets = linear, attention, head, elementwise
+    targets = linear, attention, head, elementwise, memory
 }
 criterion_main!(benches);
