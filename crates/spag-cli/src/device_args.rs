@@ -35,8 +35,7 @@ pub struct LoadArgs {
     #[command(flatten)]
     device: DeviceArgs,
     /// Number format of the weights: f32, bf16, or auto (on a GPU bf16 if the checkpoint has 16 bits per weight, else
-    /// f32). On a CPU, bf16 also rounds the inputs of linear layers, keys and values; all other
-    /// arithmetic is f32.
+    /// f32). On a CPU, bf16 also rounds the inputs of linear layers, keys and values; all other arithmetic is f32.
     #[arg(long, value_name = "TYPE", default_value_t = DtypeChoice::Auto, help_heading = "Device")]
     dtype: DtypeChoice,
 }

@@ -2,14 +2,16 @@
 //!
 //! The script beside the fixture measures the distances of PyTorch.
 
+#[allow(dead_code, reason = "each test uses its own part")]
+mod family_samples;
+
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use candle_core::Device;
+use family_samples::{Expected, Prompt, Train, batch};
 use serde::Deserialize;
-use spag_model::{
-    Activations, CpuPath, FlatBuffers, LoadOptions, Model, PackedBatch, Targets, WeightDtype, load_model_with,
-};
+use spag_model::{Activations, CpuPath, FlatBuffers, LoadOptions, Model, PackedBatch, WeightDtype, load_model_with};
 use spag_tests::fixture;
 
 #[derive(Deserialize)]
@@ -24,32 +26,6 @@ struct Distance {
     gradients: f64,
 }
 
-#[derive(Deserialize)]
-struct Expected {
-    prompts: Vec<Prompt>,
-    train: Train,
-}
-
-#[derive(Deserialize)]
-struct Prompt {
-    input_ids: Vec<u32>,
-}
-
-#[derive(Deserialize)]
-struct Train {
-    samples: Vec<Sample>,
-}
-
-#[derive(Deserialize)]
-struct Sample {
-    prompt_ids: Vec<u32>,
-    target_ids: Vec<u32>,
-}
-
-fn read<T: for<'de> Deserialize<'de>>(name: &str) -> T {
-    serde_json::from_slice(&std::fs::read(fixture(name)).unwrap()).unwrap()
-}
-
 fn load(family: &str, dtype: WeightDtype) -> Model {
     load_model_with(fixture("families").join(family), &LoadOptions { device: Device::Cpu, dtype }).unwrap()
 }
@@ -61,22 +37,9 @@ fn logits(model: &Model, prompts: &[Prompt]) -> Vec<f32> {
 }
 
 /// The gradients of all parameters by the mean of the samples' mean log-probabilities, negated.
-fn gradients(model: &Model, samples: &[Sample], keep: Activations) -> Vec<f32> {
-    let (mut targets, mut upstream, mut first) = (Targets::default(), Vec::new(), 0);
-    let sequences: Vec<Vec<u32>> = samples
-        .iter()
-        .map(|sample| {
-            let (prompt, target) = (sample.prompt_ids.len() as u32, sample.target_ids.len() as u32);
-            targets.rows.extend(first + prompt - 1..first + prompt + target - 1);
-            targets.tokens.extend(&sample.target_ids);
-            upstream.extend(vec![-1.0 / (samples.len() as f32 * target as f32); target as usize]);
-            first += prompt + target;
-            [sample.prompt_ids.as_slice(), &sample.target_ids].concat()
-        })
-        .collect();
-    let batch = PackedBatch::new(sequences.iter().map(Vec::as_slice));
-    let forward = model.forward(batch, targets, keep).unwrap();
-
+fn gradients(model: &Model, train: &Train, keep: Activations) -> Vec<f32> {
+    let (packed, targets, upstream) = batch(train);
+    let forward = model.forward(packed, targets, keep).unwrap();
     let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu).unwrap();
     model.backward_from(forward, &upstream, &gradients).unwrap();
     gradients.layers().iter().flat_map(|layer| layer.to_vec1::<f32>().unwrap()).collect()
@@ -107,10 +70,11 @@ fn every_path_is_as_close_to_f32_as_pytorch() {
 /// The path that `SPAG_CPU` selects.
 #[test]
 fn on_this_path() {
-    let distances: Distances = read("bf16/distances.json");
+    let file = std::fs::read(fixture("bf16/distances.json")).unwrap();
+    let distances: Distances = serde_json::from_slice(&file).unwrap();
     assert_eq!(distances.families.len(), 8);
     for (family, of_pytorch) in &distances.families {
-        let expected: Expected = read(&format!("families/{family}.json"));
+        let expected = Expected::read(&fixture("families").join(family));
         let (wide, narrow) = (load(family, WeightDtype::F32), load(family, WeightDtype::Bf16));
         let found = distance(&logits(&narrow, &expected.prompts), &logits(&wide, &expected.prompts));
         eprintln!("{family}: logits {found:.5}, PyTorch {}", of_pytorch.logits);
@@ -119,16 +83,15 @@ fn on_this_path() {
             "{family}: logits {found}, PyTorch {}",
             of_pytorch.logits
         );
-        let samples = &expected.train.samples;
-        let in_bf16 = gradients(&narrow, samples, Activations::Keep);
-        let found = distance(&in_bf16, &gradients(&wide, samples, Activations::Keep));
+        let in_bf16 = gradients(&narrow, &expected.train, Activations::Keep);
+        let found = distance(&in_bf16, &gradients(&wide, &expected.train, Activations::Keep));
         eprintln!("{family}: gradients {found:.5}, PyTorch {}", of_pytorch.gradients);
         let limit = NEAR * of_pytorch.gradients;
         assert!(0.0 < found && found <= limit, "{family}: gradients {found}, at most {limit}");
         // Recomputation and the number of threads change no bit.
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let again = pool.install(|| gradients(&narrow, samples, Activations::Recompute));
+            let again = pool.install(|| gradients(&narrow, &expected.train, Activations::Recompute));
             assert!(again.iter().zip(&in_bf16).all(|(a, b)| a.to_bits() == b.to_bits()), "{family}, {threads} threads");
         }
     }

@@ -3,57 +3,19 @@
 //! The README of the fixtures says how the values were computed. Folders of the same layout elsewhere are tested too, if
 //! `SPAG_FAMILIES` names their parent folder.
 
+mod family_samples;
+
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
-use serde::Deserialize;
+use family_samples::{Expected, batch};
 use spag_model::{
     Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, LoadOptions, MemoryBudget,
-    Model, PackedBatch, Request, Targets, WeightDtype, WriteOptions, load_model, load_model_with, save_model,
+    Model, PackedBatch, Request, WeightDtype, WriteOptions, load_model, load_model_with, save_model,
 };
 use spag_tests::fixture;
-
-/// The expected values of a family that concern the model.
-#[derive(Deserialize)]
-struct Expected {
-    prompts: Vec<Prompt>,
-    logits_last: Vec<Vec<f32>>,
-    logits_sum_abs: Vec<Vec<f64>>,
-    greedy: Vec<Greedy>,
-    train: Train,
-}
-
-#[derive(Deserialize)]
-struct Prompt {
-    text: String,
-    input_ids: Vec<u32>,
-}
-
-#[derive(Deserialize)]
-struct Greedy {
-    ids: Vec<u32>,
-}
-
-#[derive(Deserialize)]
-struct Train {
-    samples: Vec<Sample>,
-    loss: f64,
-}
-
-#[derive(Deserialize)]
-struct Sample {
-    prompt_ids: Vec<u32>,
-    target_ids: Vec<u32>,
-    mean_logprob: f64,
-}
-
-impl Expected {
-    fn read(folder: &Path) -> Self {
-        serde_json::from_slice(&std::fs::read(folder.with_extension("json")).unwrap()).unwrap()
-    }
-}
 
 /// The folders of all families.
 fn families() -> Vec<PathBuf> {
@@ -91,21 +53,6 @@ fn logits_equal_those_of_pytorch() {
             }
         }
     }
-}
-
-/// The samples of a family in one packed batch, and the weight of each target in the loss.
-fn batch(train: &Train) -> (PackedBatch, Targets, Vec<f32>) {
-    let (mut sequences, mut targets, mut upstream, mut first) =
-        (Vec::new(), Targets { rows: vec![], tokens: vec![] }, Vec::new(), 0);
-    for sample in &train.samples {
-        let (prompt, target) = (sample.prompt_ids.len() as u32, sample.target_ids.len() as u32);
-        targets.rows.extend(first + prompt - 1..first + prompt + target - 1);
-        targets.tokens.extend(&sample.target_ids);
-        upstream.extend(vec![-1.0 / (train.samples.len() as f32 * target as f32); target as usize]);
-        sequences.push([sample.prompt_ids.as_slice(), &sample.target_ids].concat());
-        first += prompt + target;
-    }
-    (PackedBatch::new(sequences.iter().map(Vec::as_slice)), targets, upstream)
 }
 
 #[test]

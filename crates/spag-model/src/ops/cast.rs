@@ -5,8 +5,8 @@ use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use super::product::Element;
-use super::{cpu, pool, simd};
+use super::product::round;
+use super::{cpu, pool};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, vector_len};
 
 /// Elements per task.
@@ -49,21 +49,8 @@ pub(crate) fn computable(parameter: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// A tensor that is not contiguous f32.
 pub(crate) fn narrowed(wide: Tensor) -> Result<Tensor> {
-    let mut narrow = pool::values::<bf16>(wide.elem_count());
-    cpu::read(&wide, |wide| {
-        narrow.par_chunks_mut(CHUNK).zip(wide.par_chunks(CHUNK)).for_each(|(narrow, wide)| {
-            simd::vectorized(
-                #[inline(always)]
-                || {
-                    for (narrow, wide) in narrow.iter_mut().zip(wide) {
-                        *narrow = wide.narrow();
-                    }
-                },
-            );
-        });
-        Ok(())
-    })?;
-    let narrow = cpu::tensor(narrow, wide.dims())?;
+    let narrow = cpu::tensor(pool::values::<bf16>(wide.elem_count()), wide.dims())?;
+    round_into(&wide, &narrow)?;
     pool::recycle(wide)?;
     Ok(narrow)
 }
@@ -81,10 +68,7 @@ pub fn round_into(wide: &Tensor, narrow: &Tensor) -> Result<()> {
     }
     cpu::read(wide, |wide| {
         cpu::update_bf16(narrow, |narrow| {
-            narrow
-                .par_chunks_mut(CHUNK)
-                .zip(wide.par_chunks(CHUNK))
-                .for_each(|(narrow, wide)| narrow.convert_from_f32_slice(wide));
+            narrow.par_chunks_mut(CHUNK).zip(wide.par_chunks(CHUNK)).for_each(|(narrow, wide)| round(wide, narrow));
             Ok(())
         })
     })

@@ -104,8 +104,8 @@ fn product_bf16(
     b: RightOperand<'_>,
 ) -> Result<()> {
     let length = match b {
-        RightOperand::Activations(values) => values.len(),
-        RightOperand::Weights(values, _) => values.len(),
+        RightOperand::Rows(values) => values.len(),
+        RightOperand::Columns(values) => values.len(),
     };
     if c.len() < m * n || a.0.len() < m * k || length < k * n {
         bail!("matmul: {m}×{k} by {k}×{n} does not fit slices of {}, {length} and {}", a.0.len(), c.len());
@@ -122,13 +122,11 @@ fn product_bf16(
     let (left, side) = (rounded(a.0, m * k), a.1);
     let a = (left.values(), side);
     match b {
-        RightOperand::Activations(values) => {
-            product((m, k, n), c, start, a, (rounded(values, k * n).values(), Side::Rows))
-        }
-        RightOperand::Weights(values, side) => {
+        RightOperand::Rows(values) => product((m, k, n), c, start, a, (rounded(values, k * n).values(), Side::Rows)),
+        RightOperand::Columns(values) => {
             let mut wide = pool::values(k * n);
             values[..k * n].convert_to_f32_slice(&mut wide);
-            product((m, k, n), c, start, a, (&wide, side))?;
+            product((m, k, n), c, start, a, (&wide, Side::Columns))?;
             pool::give(wide);
             Ok(())
         }
@@ -177,9 +175,7 @@ fn linear_from(start: Start<'_>, x: &Tensor, w: &Tensor) -> Result<Tensor> {
             cpu::read(x, |x| cpu::read(w, |w| product((n, i, o), &mut y, start, (x, Side::Rows), (w, Side::Columns))))?
         }
         Arithmetic::Bf16 => read_values(x, |x| {
-            cpu::read_bf16(w, |w| {
-                product_bf16((n, i, o), &mut y, start, (x, Side::Rows), RightOperand::Weights(w, Side::Columns))
-            })
+            cpu::read_bf16(w, |w| product_bf16((n, i, o), &mut y, start, (x, Side::Rows), RightOperand::Columns(w)))
         })?,
     }
     cpu::tensor(y, (n, o))
@@ -210,7 +206,7 @@ pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
             })?,
             Arithmetic::Bf16 => read_values(dy, |dy| {
                 cpu::read_bf16(w, |w| {
-                    product_bf16((n, o, i), &mut dx, start, (dy, Side::Rows), RightOperand::Weights(w, Side::Rows))
+                    product_bf16((n, o, i), &mut dx, start, (dy, Side::Rows), RightOperand::Rows(Values::Bf16(w)))
                 })
             })?,
         }
@@ -240,7 +236,7 @@ pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor, arithmetic: 
         }),
         Arithmetic::Bf16 => read_values(dy, |dy| {
             read_values(x, |x| {
-                let x = RightOperand::Activations(x);
+                let x = RightOperand::Rows(x);
                 cpu::update(dw, |dw| product_bf16((o, n, i), dw, Start::Output, (dy, Side::Columns), x))
             })
         }),

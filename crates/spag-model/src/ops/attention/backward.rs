@@ -157,11 +157,12 @@ unsafe fn task_backward<P: Products>(
             let block_at = (task.start + block) * qd + head * hd;
             // SAFETY: as above.
             let operands = unsafe {
-                let (extents, [dout, dout_steps, q_steps]) =
-                    ((count, hd), of_block.map(|part| part.cast::<P::Value>()));
-                let (from, q) = (saved.dout[block_at..].as_ptr(), saved.q[block_at..].as_ptr());
-                let steps = [P::gradient_steps(extents, from, qd, dout_steps), P::query_steps(extents, q, qd, q_steps)];
-                BlockOperands { dout: P::rows_of(extents, from, qd, dout), steps }
+                let extents = (count, hd);
+                let [rows, dout_steps, q_steps] = of_block.map(|part| part.cast::<P::Value>());
+                let dout = P::rows_of(extents, saved.dout[block_at..].as_ptr(), qd, rows);
+                let dout_steps = P::query_steps(extents, dout.at, dout.row, dout_steps);
+                let q_steps = P::query_steps(extents, saved.q[block_at..].as_ptr(), qd, q_steps);
+                BlockOperands { dout, steps: [dout_steps, q_steps] }
             };
             for first in (block..block + count).step_by(ROWS) {
                 let rows = ROWS.min(block + count - first);

@@ -9,7 +9,7 @@ use half::bf16;
 use super::Heads;
 use crate::ops::pool::Pooled;
 #[cfg(target_arch = "x86_64")]
-use crate::ops::product::{CpuPath, dot};
+use crate::ops::product::{CpuPath, dot, interleave, round};
 use crate::ops::product::{Element, Left, Output, Right, Target, tile, transpose};
 #[cfg(target_arch = "x86_64")]
 use crate::ops::simd;
@@ -63,24 +63,13 @@ pub(super) trait Products {
         to: *mut Self::Value,
     ) -> Right<Self::Value>;
 
-    /// As [`Products::steps_of`] for queries, which can be read where they are.
+    /// As [`Products::steps_of`] for rows of queries, which can be read where they are.
     ///
     /// # Safety
     /// As [`Products::steps_of`].
     unsafe fn query_steps(
         extents: (usize, usize),
         from: *const Self::Value,
-        row: usize,
-        to: *mut Self::Value,
-    ) -> Right<Self::Value>;
-
-    /// As [`Products::query_steps`] for the gradient of the output.
-    ///
-    /// # Safety
-    /// As [`Products::steps_of`].
-    unsafe fn gradient_steps(
-        extents: (usize, usize),
-        from: *const f32,
         row: usize,
         to: *mut Self::Value,
     ) -> Right<Self::Value>;
@@ -133,10 +122,6 @@ impl Products for InF32 {
         Right::new(from, row)
     }
 
-    unsafe fn gradient_steps(_: (usize, usize), from: *const f32, row: usize, _: *mut f32) -> Right {
-        Right::new(from, row)
-    }
-
     unsafe fn rows_of(_: (usize, usize), from: *const f32, row: usize, _: *mut f32) -> Left {
         Left { at: from, row, k: 1 }
     }
@@ -175,37 +160,36 @@ impl Products for InBf16 {
         Right::new(to, stride)
     }
 
-    unsafe fn steps_of(extents: (usize, usize), from: *const bf16, row: usize, to: *mut bf16) -> Right<bf16> {
-        // SAFETY: guaranteed by the caller.
-        unsafe { interleave(extents, from, row, to) }
+    unsafe fn steps_of((rows, width): (usize, usize), from: *const bf16, row: usize, to: *mut bf16) -> Right<bf16> {
+        for first in (0..rows).step_by(2) {
+            // SAFETY: guaranteed by the caller.
+            let (even, odd, pairs) = unsafe {
+                let even = std::slice::from_raw_parts(from.add(first * row), width);
+                let odd = match first + 1 < rows {
+                    true => std::slice::from_raw_parts(from.add((first + 1) * row), width),
+                    false => &[],
+                };
+                (even, odd, std::slice::from_raw_parts_mut(to.add(first * width), 2 * width))
+            };
+            interleave(even, odd, pairs);
+        }
+        Right::new(to, width)
     }
 
     unsafe fn query_steps(extents: (usize, usize), from: *const bf16, row: usize, to: *mut bf16) -> Right<bf16> {
         // SAFETY: guaranteed by the caller.
-        unsafe { interleave(extents, from, row, to) }
-    }
-
-    unsafe fn gradient_steps(extents: (usize, usize), from: *const f32, row: usize, to: *mut bf16) -> Right<bf16> {
-        // SAFETY: guaranteed by the caller.
-        unsafe { interleave(extents, from, row, to) }
+        unsafe { Self::steps_of(extents, from, row, to) }
     }
 
     unsafe fn rows_of((rows, width): (usize, usize), from: *const f32, row: usize, to: *mut bf16) -> Left<bf16> {
-        simd::vectorized(
-            #[inline(always)]
-            || {
-                for i in 0..rows {
-                    // SAFETY: guaranteed by the caller.
-                    let (from, to) = unsafe {
-                        let from = std::slice::from_raw_parts(from.add(i * row), width);
-                        (from, std::slice::from_raw_parts_mut(to.add(i * width), width))
-                    };
-                    for (to, from) in to.iter_mut().zip(from) {
-                        *to = from.narrow();
-                    }
-                }
-            },
-        );
+        for i in 0..rows {
+            // SAFETY: guaranteed by the caller.
+            let (from, to) = unsafe {
+                let from = std::slice::from_raw_parts(from.add(i * row), width);
+                (from, std::slice::from_raw_parts_mut(to.add(i * width), width))
+            };
+            round(from, to);
+        }
         Left { at: to, row: width, k: 1 }
     }
 
@@ -235,44 +219,6 @@ impl Products for InBf16 {
     fn transposed(scores: *const f32, row: usize) -> Left<bf16> {
         Left { at: scores.cast(), row: 2, k: 2 * row }
     }
-}
-
-/// Pairs of the elements of every two rows, in `to`. A last row without a partner has zeros for it.
-///
-/// # Safety
-/// As [`Products::steps_of`].
-#[cfg(target_arch = "x86_64")]
-unsafe fn interleave<T: Element>(
-    (rows, width): (usize, usize),
-    from: *const T,
-    row: usize,
-    to: *mut bf16,
-) -> Right<bf16> {
-    for pair in (0..rows).step_by(2) {
-        // SAFETY: guaranteed by the caller.
-        let (even, pairs) = unsafe {
-            let even = std::slice::from_raw_parts(from.add(pair * row), width);
-            (even, std::slice::from_raw_parts_mut(to.add(pair * width), 2 * width))
-        };
-        let (pairs, _) = pairs.as_chunks_mut::<2>();
-        if pair + 1 < rows {
-            // SAFETY: as above.
-            let odd = unsafe { std::slice::from_raw_parts(from.add((pair + 1) * row), width) };
-            simd::vectorized(
-                #[inline(always)]
-                || {
-                    for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {
-                        *pair = [even.narrow(), odd.narrow()];
-                    }
-                },
-            );
-        } else {
-            for (pair, even) in pairs.iter_mut().zip(even) {
-                *pair = [even.narrow(), bf16::ZERO];
-            }
-        }
-    }
-    Right::new(to, width)
 }
 
 /// Whether tensors of bf16 are multiplied as pairs.

@@ -39,8 +39,8 @@ pub(super) struct Group<'a> {
 /// already contain the rows' own → [N, H·head size].
 ///
 /// # Errors
-/// Shapes or slopes that do not match the plan, or tensors that are not contiguous f32 (`keys` and `values` may be bf16; with kernels, all
-/// three).
+/// Shapes or slopes that do not match the plan, or tensors that are not contiguous f32 (`keys` and `values` may be bf16; with
+/// kernels, all three).
 pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>, mask: &Mask) -> Result<Tensor> {
     check(qkv, keys, values, plan)?;
     mask.check(plan.shape.heads)?;

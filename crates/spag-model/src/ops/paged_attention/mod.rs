@@ -4,7 +4,9 @@
 //! prefix share pages.
 //!
 //! On a CPU every row is computed by itself in one fixed order of operations, page by page, so a result depends neither
-//! on the batch nor on chunking. Pages are f32 or bf16: bf16 halves what decoding reads, and sums are f32 in both. A page's keys are stored as [KV head, head size, token], its values as [KV head,
+//! on the batch nor on chunking. Pages are f32 or bf16: bf16 halves what decoding reads, and sums are f32 in both.
+//!
+//! A page's keys are stored as [KV head, head size, token], its values as [KV head,
 //! token, head size]: the layouts that the tiles of the two products read without a copy.
 //!
 //! On a GPU keys and values are both stored as [KV head, token, head size]. A result depends only on the [`Plan`], but

@@ -31,9 +31,11 @@ pub(crate) use element::Element;
 pub(crate) use format::{Format, Widened};
 pub(crate) use memory::fit_in_place;
 pub(crate) use narrow::NarrowPanels;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use pairs::interleave;
 pub(crate) use panels::{Panels, Rows};
 pub use path::CpuPath;
-pub(crate) use round::RoundedWide;
+pub(crate) use round::{RoundedWide, round};
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 
 /// Whether a product overwrites its output or is added to it.
@@ -63,7 +65,7 @@ pub(crate) enum Side {
     Columns,
 }
 
-/// Activations or gradients, which products in bf16 round.
+/// Numbers that products in bf16 round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values<'a> {
     F32(&'a [f32]),
@@ -79,13 +81,13 @@ impl Values<'_> {
     }
 }
 
-/// The right operand of a product in bf16.
+/// The right operand of a product in bf16, [k, n].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RightOperand<'a> {
-    /// Activations, row-major [k, n].
-    Activations(Values<'a>),
-    /// Weights [k, n] in an order.
-    Weights(&'a [bf16], Side),
+    /// Activations or weights, row-major.
+    Rows(Values<'a>),
+    /// Weights, column-major.
+    Columns(&'a [bf16]),
 }
 
 /// The left operand: element (i, k) is at `i * row + k * self.k`.

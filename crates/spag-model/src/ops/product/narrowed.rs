@@ -7,11 +7,12 @@ use rayon::prelude::*;
 
 use super::dot::Pairs;
 use super::memory::Memory;
+use super::pairs::interleave;
 use super::panels::Strided;
 use super::round::Rounded;
 use super::tile::COLUMNS;
 use super::{Element, Format, Panels, RightOperand, Rows, Side, Start, Values};
-use crate::ops::{pool, simd};
+use crate::ops::pool;
 
 /// Elements per task when a left operand is packed.
 const CHUNK: usize = 1 << 15;
@@ -58,15 +59,15 @@ fn packed((k, n): (usize, usize), b: RightOperand<'_>) -> Panels<Pairs> {
     let panels = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<bf16>(), memory.len() * 2) };
     let each = panels.par_chunks_exact_mut((k * COLUMNS).max(1)).enumerate();
     match b {
-        RightOperand::Activations(Values::F32(values)) => {
+        RightOperand::Rows(Values::F32(values)) => {
             let values = &values[..k * n];
             each.for_each(|(panel, to)| interleave_panel((k, n), values, panel * COLUMNS, to));
         }
-        RightOperand::Activations(Values::Bf16(values)) | RightOperand::Weights(values, Side::Rows) => {
+        RightOperand::Rows(Values::Bf16(values)) => {
             let values = &values[..k * n];
             each.for_each(|(panel, to)| interleave_panel((k, n), values, panel * COLUMNS, to));
         }
-        RightOperand::Weights(values, Side::Columns) => {
+        RightOperand::Columns(values) => {
             let values = &values[..k * n];
             each.for_each(|(panel, to)| {
                 let rows = panel * COLUMNS..n.min((panel + 1) * COLUMNS);
@@ -86,10 +87,7 @@ fn interleave_panel<T: Element>((k, n): (usize, usize), values: &[T], first: usi
     let row = |step: usize| &values[step * n + first..step * n + first + width];
     for step in (0..k & !1).step_by(2) {
         let to = &mut panel[step * COLUMNS..(step + 2) * COLUMNS];
-        simd::vectorized(
-            #[inline(always)]
-            || interleave(row(step), row(step + 1), &mut to[..2 * width]),
-        );
+        interleave(row(step), row(step + 1), &mut to[..2 * width]);
         to[2 * width..].fill(bf16::ZERO);
     }
     if k % 2 == 1 {
@@ -99,15 +97,6 @@ fn interleave_panel<T: Element>((k, n): (usize, usize), values: &[T], first: usi
             *to = value.narrow();
         }
         to[width..].fill(bf16::ZERO);
-    }
-}
-
-/// Writes the elements of two rows in turn.
-#[inline(always)]
-fn interleave<T: Element>(even: &[T], odd: &[T], to: &mut [bf16]) {
-    let (pairs, _) = to.as_chunks_mut::<2>();
-    for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {
-        *pair = [even.narrow(), odd.narrow()];
     }
 }
 
@@ -126,18 +115,7 @@ impl Interleaved {
             pairs.par_chunks_mut(rows * 2 * m).zip(values.par_chunks(rows * 2 * m)).for_each(|(pairs, values)| {
                 for (pairs, values) in pairs.chunks_exact_mut(2 * m).zip(values.chunks(2 * m)) {
                     let (even, odd) = values.split_at(m);
-                    match odd.is_empty() {
-                        true => {
-                            let (pairs, _) = pairs.as_chunks_mut::<2>();
-                            for (pair, even) in pairs.iter_mut().zip(even) {
-                                *pair = [even.narrow(), bf16::ZERO];
-                            }
-                        }
-                        false => simd::vectorized(
-                            #[inline(always)]
-                            || interleave(even, odd, pairs),
-                        ),
-                    }
+                    interleave(even, odd, pairs);
                 }
             });
         }

@@ -3,7 +3,8 @@
 
 use half::bf16;
 
-use super::{COLUMNS, transpose};
+use super::{COLUMNS, Element, transpose};
+use crate::ops::simd;
 
 /// As [`super::Format::pack`].
 pub(crate) fn pack(rows: &[bf16], k: usize, panel: &mut [bf16]) {
@@ -30,4 +31,23 @@ pub(crate) fn index(k: usize, step: usize, column: usize) -> usize {
     } else {
         (step / 2 * COLUMNS + column) * 2 + step % 2
     }
+}
+
+/// Writes pairs of the elements of two rows. Beside those of a row without a partner, which is empty then, are zeros.
+pub(crate) fn interleave<T: Element>(even: &[T], odd: &[T], to: &mut [bf16]) {
+    let (pairs, _) = to.as_chunks_mut::<2>();
+    if odd.is_empty() {
+        for (pair, even) in pairs.iter_mut().zip(even) {
+            *pair = [even.narrow(), bf16::ZERO];
+        }
+        return;
+    }
+    simd::vectorized(
+        #[inline(always)]
+        || {
+            for ((pair, even), odd) in pairs.iter_mut().zip(even).zip(odd) {
+                *pair = [even.narrow(), odd.narrow()];
+            }
+        },
+    );
 }

@@ -1,6 +1,5 @@
 //! Activations rounded to bf16, nearest even.
 
-#[cfg(target_arch = "x86_64")]
 use half::bf16;
 use rayon::prelude::*;
 
@@ -24,6 +23,18 @@ pub(super) fn nearest(x: f32) -> u16 {
     (if x.is_nan() { bits | 0x0040_0000 } else { rounded } >> 16) as u16
 }
 
+/// Rounds `from` into `to`.
+pub(crate) fn round<T: Element>(from: &[T], to: &mut [bf16]) {
+    simd::vectorized(
+        #[inline(always)]
+        || {
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = from.narrow();
+            }
+        },
+    );
+}
+
 /// Rounded rows in scratch memory of this thread.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Rounded {
@@ -40,20 +51,16 @@ impl Rounded {
         let mut buffer = Buffer::new((m * stride).div_ceil(2));
         // SAFETY: the buffer has 4 bytes for every two elements; any bits are numbers.
         let rows = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast::<bf16>(), m * stride) };
-        let round = |row: &mut [bf16], a: &[T]| {
+        let pad = |row: &mut [bf16], a: &[T]| {
             let (row, padding) = row.split_at_mut(k);
-            simd::vectorized(|| {
-                for (rounded, value) in row.iter_mut().zip(a) {
-                    *rounded = value.narrow();
-                }
-            });
+            round(a, row);
             padding.fill(bf16::ZERO);
         };
         if let Some(rows_per_task) = CHUNK.checked_div(k) {
             let rows_per_task = rows_per_task.max(1);
             rows.par_chunks_mut(rows_per_task * stride).zip(a[..m * k].par_chunks(rows_per_task * k)).for_each(
                 |(rows, a)| {
-                    rows.chunks_exact_mut(stride).zip(a.chunks_exact(k)).for_each(|(row, a)| round(row, a));
+                    rows.chunks_exact_mut(stride).zip(a.chunks_exact(k)).for_each(|(row, a)| pad(row, a));
                 },
             );
         }

@@ -52,7 +52,7 @@ fn rule(path: CpuPath, a: &[f32], b: &[bf16], start: Option<f32>) -> f32 {
     sum.unwrap_or(0.0)
 }
 
-fn narrow(values: Vec<f32>) -> Vec<bf16> {
+pub(super) fn narrow(values: Vec<f32>) -> Vec<bf16> {
     values.into_iter().map(bf16::from_f32).collect()
 }
 

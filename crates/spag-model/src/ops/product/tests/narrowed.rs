@@ -1,8 +1,8 @@
 //! Products in bf16 for training, against those with packed weights and against f64.
 
-use half::bf16;
 use proptest::prelude::*;
 
+use super::narrow::narrow;
 use super::{random, side, stored};
 use crate::ops::product::{CpuPath, NarrowPanels, RightOperand, Side, Start, Values, narrowed};
 
@@ -16,7 +16,6 @@ proptest! {
         k in prop_oneof![0usize..70, 500usize..600],
         n in prop_oneof![0usize..80, Just(64), Just(128), 120usize..140],
         a_side in side(),
-        b_side in side(),
         seed in 0u64..1000,
     ) {
         if !CpuPath::Avx512Bf16.is_available() {
@@ -24,15 +23,13 @@ proptest! {
             return Ok(());
         }
         let (a, b, base) = (random(m * k, seed), random(k * n, seed + 1), random(m * n, seed + 2));
-        let rows_of_b: Vec<bf16> = stored(&b, (k, n), Side::Columns).into_iter().map(bf16::from_f32).collect();
-        let panels = NarrowPanels::pack(CpuPath::Avx512Bf16, (n, k), &rows_of_b);
+        let columns_of_b = narrow(stored(&b, (k, n), Side::Columns));
+        let panels = NarrowPanels::pack(CpuPath::Avx512Bf16, (n, k), &columns_of_b);
         let left = stored(&a, (m, k), a_side);
-        let weights: Vec<bf16> = stored(&b, (k, n), b_side).into_iter().map(bf16::from_f32).collect();
-        let rounded = |values: &[f32]| -> Vec<bf16> { values.iter().copied().map(bf16::from_f32).collect() };
-        let (narrow_left, narrow_b) = (rounded(&left), rounded(&b));
+        let (narrow_left, narrow_b) = (narrow(left.clone()), narrow(b.clone()));
         let lefts = [Values::F32(&left), Values::Bf16(&narrow_left)];
-        let rights = [Values::F32(&b), Values::Bf16(&narrow_b)].map(RightOperand::Activations);
-        let rights = [rights[0], rights[1], RightOperand::Weights(&weights, b_side)];
+        let rights = [Values::F32(&b), Values::Bf16(&narrow_b)].map(RightOperand::Rows);
+        let rights = [rights[0], rights[1], RightOperand::Columns(&columns_of_b)];
         for start in [Start::Zero, Start::Output, Start::Of(&base)] {
             let mut want = base.clone();
             panels.product(m, &a, &mut want, start);
