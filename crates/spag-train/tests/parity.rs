@@ -3,80 +3,17 @@
 //!
 //! `cargo test --release -p spag-train --test parity` reproduces it.
 
-use std::collections::BTreeMap;
+#[allow(dead_code, reason = "each test uses its own part")]
+mod training_fixture;
 
 use candle_core::{Device, Tensor};
-use serde::Deserialize;
 use spag_io::Silent;
-use spag_model::{Activations, Checkpoint, FlatBuffers, Model, load_model};
-use spag_rewards::{Sample, read_samples};
-use spag_tests::{fixture, json};
+use spag_model::{Activations, FlatBuffers, WeightDtype};
+use spag_tests::fixture;
 use spag_train::loss::{self, LossInput};
 use spag_train::optimizer::global_norm;
-use spag_train::{
-    DataOrder, Dataset, Encoded, Record, TrainConfig, TrainMethod, encode, reference_log_probs, train_samples,
-};
-
-#[derive(Deserialize)]
-struct Expected {
-    /// Settings by their flags' names, and three that have none.
-    hyperparameters: serde_json::Map<String, serde_json::Value>,
-    first_batches: Vec<ExpectedBatch>,
-    loss: Option<f64>,
-    curve: Vec<Point>,
-}
-
-#[derive(Deserialize)]
-struct ExpectedBatch {
-    input_ids: Vec<Vec<u32>>,
-    labels: Vec<Vec<i64>>,
-    attention_mask: Vec<Vec<f64>>,
-    weights: Vec<f64>,
-    rewards: Vec<f64>,
-    sft_mask: Vec<f64>,
-    logprob: Vec<f64>,
-    ref_logprob: Vec<f64>,
-    loss: f64,
-    #[serde(default)]
-    grad_norms: BTreeMap<String, f64>,
-}
-
-#[derive(Deserialize)]
-struct Point {
-    step: usize,
-    loss: f64,
-    learning_rate: f64,
-    grad_norm: f64,
-}
-
-struct Case {
-    name: &'static str,
-    expected: Expected,
-    config: TrainConfig,
-    checkpoint: Checkpoint,
-    reference: Model,
-    samples: Vec<Sample>,
-}
-
-fn case(name: &'static str, method: TrainMethod) -> Case {
-    let expected: Expected = serde_json::from_value(json(fixture(format!("training/{name}.json")))).unwrap();
-    let mut settings = expected.hyperparameters.clone();
-    settings.retain(|key, _| !["epochs", "order", "dtype"].contains(&key.as_str()));
-    let config = TrainConfig {
-        method,
-        num_train_epochs: 1.0,
-        data_order: DataOrder::Sequential,
-        ..serde_json::from_value(settings.into()).unwrap()
-    };
-    let checkpoint = Checkpoint::load(fixture("tiny-llama")).unwrap();
-    let reference = load_model(fixture("tiny-llama/ref")).unwrap();
-    let samples = read_samples(fixture("training/train_items.json")).unwrap();
-    Case { name, expected, config, checkpoint, reference, samples }
-}
-
-fn cases() -> [Case; 2] {
-    [case("SFTwithKL", TrainMethod::SftWithKl), case("OfflinePO", TrainMethod::OfflinePo)]
-}
+use spag_train::{Dataset, Encoded, Record, TrainConfig, encode, reference_log_probs, train_samples};
+use training_fixture::{Case, cases};
 
 fn close(got: f64, want: f64, relative: f64, what: &str) {
     assert!((got - want).abs() <= relative * want.abs().max(1e-3), "{what}: {got} against the reference's {want}");
@@ -113,7 +50,7 @@ fn max_abs(t: &Tensor) -> f64 {
 
 #[test]
 fn ids_labels_and_masks_match_the_reference() {
-    for case in cases() {
+    for case in cases(WeightDtype::F32) {
         let all = encoded(&case);
         let mut rows = all.iter();
         for batch in &case.expected.first_batches {
@@ -134,7 +71,7 @@ fn ids_labels_and_masks_match_the_reference() {
 
 #[test]
 fn log_probs_and_losses_match_the_reference() {
-    for case in cases() {
+    for case in cases(WeightDtype::F32) {
         let dataset = dataset(&case);
         let loss = loss::build(&case.config);
         let size = case.config.per_device_train_batch_size;
@@ -156,7 +93,7 @@ fn log_probs_and_losses_match_the_reference() {
 
 #[test]
 fn first_gradient_matches_the_reference() {
-    for case in cases() {
+    for case in cases(WeightDtype::F32) {
         for keep in [Activations::Keep, Activations::Recompute] {
             let (loss, gradients) = first_gradient(&case, keep);
             close(loss, case.expected.loss.unwrap_or(case.expected.first_batches[0].loss), 1e-5, "loss");
@@ -212,14 +149,14 @@ const ILL_CONDITIONED: [(&str, &str, usize, usize); 1] = [("SFTwithKL", "model.e
 
 #[test]
 fn twelve_steps_match_the_reference_curve_and_weights() {
-    for case in cases() {
+    for case in cases(WeightDtype::F32) {
         follow(&case, &case.config);
     }
 }
 
 #[test]
 fn twelve_steps_with_recomputation_match_the_reference() {
-    for case in cases() {
+    for case in cases(WeightDtype::F32) {
         follow(&case, &TrainConfig { gradient_checkpointing: true, ..case.config.clone() });
     }
 }
