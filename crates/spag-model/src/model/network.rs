@@ -187,7 +187,7 @@ impl Network {
             }
             let rows = embedding::forward(rows, &x)?;
             let head = self.head(weights, None)?;
-            end(&rms_norm::forward(&rows, &head.norm, shape.eps)?, &head.matrix)
+            end(&rms_norm::forward_for(&head.matrix, &rows, &head.norm, shape.eps)?, &head.matrix)
         })
     }
 
@@ -217,7 +217,7 @@ impl Network {
             let rows_md = embedding::forward(&targets.rows, &x)?;
             recycle(x)?;
             let end = self.head(weights, None)?;
-            let normed_md = rms_norm::forward(&rows_md, &end.norm, shape.eps)?;
+            let normed_md = rms_norm::forward_for(&end.matrix, &rows_md, &end.norm, shape.eps)?;
             let log_probs = log_prob::forward(&normed_md, &end.matrix, &targets.tokens)?;
             Ok(Forward { batch, shape, targets, blocks, rows_md, normed_md, log_probs })
         })

@@ -75,7 +75,7 @@ struct TrainPass<'a> {
 
 impl BlockPass for TrainPass<'_> {
     fn norm(&self, weight: Part, x: &Tensor) -> Result<Tensor> {
-        rms_norm::forward(x, self.weights.norm(weight), self.shape.eps)
+        self.weights.normed(weight, x, self.shape.eps)
     }
 
     fn attend(&mut self, normed: Tensor) -> Result<Tensor> {
@@ -176,7 +176,7 @@ pub(super) fn backward(
     swiglu::backward(&gate, &up, &activated)?;
     w.down.accumulate(&grads.down, &dy, &activated)?;
     recycle(activated)?;
-    let normed = rms_norm::forward(&middle, &w.mlp_norm, shape.eps)?;
+    let normed = w.normed(Part::MlpNorm, &middle, shape.eps)?;
     w.gate.accumulate(&grads.gate, &gate, &normed)?;
     w.up.accumulate(&grads.up, &up, &normed)?;
     recycle(normed)?;
@@ -191,7 +191,7 @@ pub(super) fn backward(
     w.o.accumulate(&grads.o, &dmiddle, &attended)?;
     let dattended = linear_backward_input(&[(&dmiddle, &w.o.weight)])?;
     let [dq, dk, dv] = heads_backward(heads, attended, dattended, w, grads, shape, layer)?;
-    let normed = rms_norm::forward(&input, &w.attention_norm, shape.eps)?;
+    let normed = w.normed(Part::AttentionNorm, &input, shape.eps)?;
     w.q.accumulate(&grads.q, &dq, &normed)?;
     w.k.accumulate(&grads.k, &dk, &normed)?;
     w.v.accumulate(&grads.v, &dv, &normed)?;

@@ -3,9 +3,9 @@
 use candle_core::{DType, Result, Tensor};
 
 use crate::error::Error;
-use crate::ops::bias;
 use crate::ops::cast::{computable, narrowed};
 use crate::ops::matmul::{Arithmetic, linear, linear_add, linear_backward_weight};
+use crate::ops::{bias, rms_norm};
 use crate::params::{Layout, Part};
 
 /// A linear layer: y = x·Wᵀ, plus a bias if it has one.
@@ -58,9 +58,10 @@ pub(super) struct BlockWeights {
 }
 
 impl BlockWeights {
-    /// The weight of one of the two norms.
-    pub(super) fn norm(&self, part: Part) -> &Tensor {
-        if part == Part::AttentionNorm { &self.attention_norm } else { &self.mlp_norm }
+    /// `x` [N, D] normalised by one of the two norms, as the products that read it want it.
+    pub(super) fn normed(&self, part: Part, x: &Tensor, eps: f32) -> Result<Tensor> {
+        let norm = if part == Part::AttentionNorm { &self.attention_norm } else { &self.mlp_norm };
+        rms_norm::forward_for(&self.q.weight, x, norm, eps)
     }
 
     /// Activations in the number format of the weights, as they are saved. On a CPU they are computed in f32.

@@ -9,10 +9,13 @@
 mod device;
 
 use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
 use rayon::prelude::*;
 
+use super::matmul::Arithmetic;
 use super::pool::recycle;
-use super::{cpu, matmul, simd};
+use super::product::{CpuPath, Element};
+use super::{cpu, matmul, pool, simd};
 use crate::kernels;
 
 /// Maximum elements of a chunk of logits on a CPU (16 MiB of f32). A chunk has at least 16 rows.
@@ -22,6 +25,12 @@ pub const KEEP_ELEMENTS: usize = 1 << 24;
 /// Maximum elements of a chunk of logits on a GPU (512 MiB of f32). A single chunk is kept for the backward pass, because
 /// recomputing it would need as much memory.
 pub const DEVICE_CHUNK_ELEMENTS: usize = 1 << 27;
+
+/// Bytes that the gradient of a logit takes beside the logit, if the head is bf16 on this CPU: rounded, and for the other product
+/// in the memory of the logit; or rounded in f32.
+pub fn rounded_gradient_bytes() -> u64 {
+    if CpuPath::current() >= CpuPath::Avx512Bf16 { 2 } else { 4 }
+}
 
 /// Log-probabilities of the targets, and state for the backward pass.
 #[derive(Debug)]
@@ -151,6 +160,54 @@ pub fn backward(
     })
 }
 
+/// The gradients of logits [M, V], as products in this arithmetic read them: rounded to bf16 if they are multiplied as such, or
+/// in the memory of the logits.
+fn gradients(
+    logits: Tensor,
+    arithmetic: Arithmetic,
+    targets: &[u32],
+    (lse, upstream): (&[f32], &[f32]),
+) -> Result<Tensor> {
+    let (m, v) = logits.dims2()?;
+    let of_logit = |logit: f32, row: usize| -upstream[row] * simd::exp(logit - lse[row]);
+    match arithmetic {
+        Arithmetic::Bf16 if CpuPath::current() >= CpuPath::Avx512Bf16 => {
+            let mut rounded = pool::values::<bf16>(m * v);
+            cpu::read(&logits, |logits| {
+                let rows = rounded.par_chunks_exact_mut(v).zip(logits.par_chunks_exact(v)).enumerate();
+                rows.for_each(|(i, (row, logits))| {
+                    simd::vectorized(
+                        #[inline(always)]
+                        || {
+                            for (gradient, logit) in row.iter_mut().zip(logits) {
+                                *gradient = of_logit(*logit, i).narrow();
+                            }
+                        },
+                    );
+                    let target = targets[i] as usize;
+                    row[target] = (of_logit(logits[target], i) + upstream[i]).narrow();
+                });
+                Ok(())
+            })?;
+            recycle(logits)?;
+            cpu::tensor(rounded, (m, v))
+        }
+        Arithmetic::F32 | Arithmetic::Bf16 => {
+            cpu::update(&logits, |logits| {
+                logits.par_chunks_exact_mut(v).enumerate().for_each(|(i, row)| {
+                    simd::vectorized(
+                        #[inline(always)]
+                        || row.iter_mut().for_each(|logit| *logit = of_logit(*logit, i)),
+                    );
+                    row[targets[i] as usize] += upstream[i];
+                });
+                Ok(())
+            })?;
+            Ok(logits)
+        }
+    }
+}
+
 /// The CPU version of [`backward`], with the log-sum-exp and the gradient of each row.
 fn rows_backward(
     kept: Vec<Tensor>,
@@ -169,25 +226,11 @@ fn rows_backward(
             Some(kept) => kept,
             None => matmul::linear(&x, head)?,
         };
-        // In place: logits become their gradients.
-        cpu::update(&logits, |logits| {
-            logits.par_chunks_exact_mut(v).enumerate().for_each(|(i, row)| {
-                let (lse, g) = (lse[start + i], upstream[start + i]);
-                simd::vectorized(
-                    #[inline(always)]
-                    || {
-                        for l in row.iter_mut() {
-                            *l = -g * simd::exp(*l - lse);
-                        }
-                    },
-                );
-                row[targets[i] as usize] += g;
-            });
-            Ok(())
-        })?;
-        matmul::linear_backward_weight(&logits, &x, dhead, matmul::Arithmetic::of(head))?;
-        dhidden.push(matmul::linear_backward_input(&[(&logits, head)])?);
-        recycle(logits)?;
+        let rows = start..start + targets.len();
+        let gradients = gradients(logits, Arithmetic::of(head), targets, (&lse[rows.clone()], &upstream[rows]))?;
+        matmul::linear_backward_weight(&gradients, &x, dhead, Arithmetic::of(head))?;
+        dhidden.push(matmul::linear_backward_input(&[(&gradients, head)])?);
+        recycle(gradients)?;
     }
     match dhidden.len() {
         0 => cpu::tensor(Vec::<f32>::new(), (0, hidden.dim(1)?)),

@@ -3,9 +3,8 @@
 //! candle's `matmul` cannot accumulate into an existing tensor; accumulation saves a pass over memory.
 
 pub(super) use candle_core::{DType, Result, Tensor, bail};
-use half::slice::HalfFloatSliceExt;
 
-use super::product::{CpuPath, RightOperand, RoundedWide, Side, Start, Values, wide};
+use super::product::{CpuPath, RightOperand, Side, Start, Values, round_wide, wide};
 #[cfg(target_arch = "x86_64")]
 use super::product::{large, narrowed};
 use super::{cpu, pool};
@@ -19,9 +18,6 @@ pub enum Arithmetic {
     /// Operands rounded to bf16, nearest even.
     Bf16,
 }
-
-/// Bytes for an element of the left operand of products in bf16 on a CPU: in both orders in bf16, or in one in f32.
-pub const PACKED_LEFT_BYTES: u64 = 4;
 
 /// Bytes for an element of the right operand of a product in bf16 on this CPU, while it is computed.
 pub fn packed_right_bytes() -> u64 {
@@ -115,22 +111,23 @@ fn product_bf16(
         narrowed::product((m, k, n), a, b, c, start);
         return Ok(());
     }
-    let rounded = |values: Values<'_>, count: usize| match values {
-        Values::F32(values) => RoundedWide::new(&values[..count]),
-        Values::Bf16(values) => RoundedWide::new(&values[..count]),
-    };
-    let (left, side) = (rounded(a.0, m * k), a.1);
-    let a = (left.values(), side);
-    match b {
-        RightOperand::Rows(values) => product((m, k, n), c, start, a, (rounded(values, k * n).values(), Side::Rows)),
-        RightOperand::Columns(values) => {
-            let mut wide = pool::values(k * n);
-            values[..k * n].convert_to_f32_slice(&mut wide);
-            product((m, k, n), c, start, a, (&wide, Side::Columns))?;
-            pool::give(wide);
-            Ok(())
+    let rounded = |values: Values<'_>, count: usize| {
+        let mut rounded = pool::values(count);
+        match values {
+            Values::F32(values) => round_wide(&values[..count], &mut rounded),
+            Values::Bf16(values) => round_wide(&values[..count], &mut rounded),
         }
-    }
+        rounded
+    };
+    let (right, right_side) = match b {
+        RightOperand::Rows(values) => (rounded(values, k * n), Side::Rows),
+        RightOperand::Columns(values) => (rounded(Values::Bf16(values), k * n), Side::Columns),
+    };
+    let left = rounded(a.0, m * k);
+    product((m, k, n), c, start, (&left, a.1), (&right, right_side))?;
+    pool::give(left);
+    pool::give(right);
+    Ok(())
 }
 
 /// Row and column strides of an operand with `rows` rows and `columns` columns.

@@ -1,8 +1,11 @@
 //! RMSNorm: y = x / √(mean(x²) + ε) · w, row by row (Zhang and Sennrich 2019).
 
 use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
 use rayon::prelude::*;
 
+use super::pool::Pooled;
+use super::product::Element;
 use super::{cpu, pool, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, module, suffix};
 
@@ -33,11 +36,29 @@ pub(super) fn inverse_rms(x: &[f32], eps: f32) -> f32 {
 /// # Errors
 /// Mismatched shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
 pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
-    let d = check(x, w)?;
-    if let Some(kernels) = kernels::of(x.device())? {
-        return launch_forward(&*kernels, x, w, eps);
+    check(x, w)?;
+    match kernels::of(x.device())? {
+        Some(kernels) => launch_forward(&*kernels, x, w, eps),
+        None => forward_in::<f32>(x, w, eps),
     }
-    let mut y = pool::values(x.elem_count());
+}
+
+/// As [`forward`], for products with `weight`: on a CPU in the number format of `weight`, to which they would round it.
+///
+/// # Errors
+/// As [`forward`].
+pub(crate) fn forward_for(weight: &Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+    check(x, w)?;
+    match kernels::of(x.device())? {
+        None if weight.dtype() == DType::BF16 => forward_in::<bf16>(x, w, eps),
+        _ => forward(x, w, eps),
+    }
+}
+
+/// [`forward`] on a CPU, in a number format.
+fn forward_in<T: Element + Pooled>(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+    let (_, d) = x.dims2()?;
+    let mut y = pool::values::<T>(x.elem_count());
     cpu::read(x, |x| {
         cpu::read(w, |w| {
             y.par_chunks_mut(d * ROWS).zip(x.par_chunks(d * ROWS)).for_each(|(y, x)| {
@@ -47,7 +68,7 @@ pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
                         for (y, x) in y.chunks_exact_mut(d).zip(x.chunks_exact(d)) {
                             let r = inverse_rms(x, eps);
                             for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
-                                *y = scaled(*x, r, *w);
+                                *y = T::nearest(scaled(*x, r, *w));
                             }
                         }
                     },

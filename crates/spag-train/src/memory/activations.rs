@@ -2,8 +2,8 @@
 //!
 //! Legend: n tokens of a micro-batch, d hidden size, f feed-forward size, q query size, kv key/value size, v vocabulary.
 
-use spag_model::ops::log_prob::{DEVICE_CHUNK_ELEMENTS, KEEP_ELEMENTS, chunk_rows};
-use spag_model::ops::matmul::{PACKED_LEFT_BYTES, packed_right_bytes};
+use spag_model::ops::log_prob::{DEVICE_CHUNK_ELEMENTS, KEEP_ELEMENTS, chunk_rows, rounded_gradient_bytes};
+use spag_model::ops::matmul::packed_right_bytes;
 use spag_model::{Activations, Architecture, ModelConfig, OutputHead, SavedElements, WeightDtype};
 
 use crate::config::TrainConfig;
@@ -74,9 +74,11 @@ impl StepMemory {
             WeightDtype::Bf16 => 2 * n * f,
         };
         let input = 4 * n * d;
+        let normed = 2 * config.dtype().bytes() as u64 * n * d;
         let (kept, tensors) = match config.activations() {
-            // At the start of the last block's backward pass: two gradients, normed and activated values.
-            Activations::Keep => (blocks * (input + read_again + lse), 4 * n * (4 * d + f)),
+            // At the start of the last block's backward pass: two gradients, activated values, and the normed ones of block
+            // and head, which are in the format of the weights.
+            Activations::Keep => (blocks * (input + read_again + lse), 4 * n * (2 * d + f) + normed),
             // Attention backward: what was saved, the gradients of q, attended, k and v, and of the middle. From MLP backward,
             // a tensor of its width, which is too large to be reused. Queries and keys before their norms have gradients of
             // their own.
@@ -96,7 +98,7 @@ impl StepMemory {
         let chunk = n.min(chunk_rows(v as usize) as u64) * v;
         let packed = |left: u64, right: u64| match config.dtype() {
             WeightDtype::F32 => 0,
-            WeightDtype::Bf16 => PACKED_LEFT_BYTES * left + packed_right_bytes() * right,
+            WeightDtype::Bf16 => rounded_gradient_bytes() * left + packed_right_bytes() * right,
         };
         // In bf16 the stored rows are widened, and the normalised ones rounded.
         let elements = match config.dtype() {

@@ -35,7 +35,7 @@ pub(crate) use narrow::NarrowPanels;
 pub(crate) use pairs::interleave;
 pub(crate) use panels::{Panels, Rows};
 pub use path::CpuPath;
-pub(crate) use round::{RoundedWide, round};
+pub(crate) use round::{round, round_wide};
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 
 /// Whether a product overwrites its output or is added to it.

@@ -18,6 +18,9 @@ const AHEAD: usize = 96;
 /// Smaller products run on the calling thread: waking another takes longer.
 const SMALL: usize = 1 << 18;
 
+/// Row tiles of a product that is bound by arithmetic.
+const TALL: usize = 64;
+
 /// A packed matrix [k, n].
 pub(crate) struct Panels<F: Format> {
     memory: Memory<F::Weight>,
@@ -145,10 +148,12 @@ impl<F: Format> Panels<F> {
         if (m + 4) * k * n < SMALL {
             return run(0..m, 0..panels);
         }
-        // Split across panels first, so that each panel is read from memory once.
-        let parts = PARTS * rayon::current_num_threads();
-        let across = parts.min(panels);
-        let down = parts.div_ceil(across.max(1)).min(tiles);
+        // Split across panels first, so that each panel is read from memory once. Many rows are bound by arithmetic, and split
+        // among the threads as well: a few panels do not divide evenly.
+        let threads = rayon::current_num_threads();
+        let across = (PARTS * threads).min(panels);
+        let least = if tiles >= TALL { threads } else { 1 };
+        let down = (PARTS * threads).div_ceil(across.max(1)).max(least).min(tiles);
         (0..down * across).into_par_iter().with_max_len(1).for_each(|task| {
             let (i, j) = (task / across, task % across);
             run(

@@ -35,6 +35,20 @@ pub(crate) fn round<T: Element>(from: &[T], to: &mut [bf16]) {
     );
 }
 
+/// Rounds `from` to bf16 into `to`, in f32.
+pub(crate) fn round_wide<T: Element>(from: &[T], to: &mut [f32]) {
+    to.par_chunks_mut(CHUNK).zip(from.par_chunks(CHUNK)).for_each(|(to, from)| {
+        simd::vectorized(
+            #[inline(always)]
+            || {
+                for (to, from) in to.iter_mut().zip(from) {
+                    *to = from.narrow().widen();
+                }
+            },
+        );
+    });
+}
+
 /// Rounded rows in scratch memory of this thread.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Rounded {
@@ -76,30 +90,23 @@ impl Rounded {
     }
 }
 
-/// Rounds to bf16, in f32.
-pub(crate) struct RoundedWide {
+/// Values rounded to bf16, in f32, in scratch memory of this thread.
+pub(super) struct RoundedWide {
     buffer: Buffer,
     len: usize,
 }
 
 impl RoundedWide {
     /// Rounds `a`.
-    pub(crate) fn new<T: Element>(a: &[T]) -> Self {
+    pub(super) fn new<T: Element>(a: &[T]) -> Self {
         let mut buffer = Buffer::new(a.len());
         // SAFETY: the buffer has as many floats.
-        let rounded = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), a.len()) };
-        rounded.par_chunks_mut(CHUNK).zip(a.par_chunks(CHUNK)).for_each(|(rounded, a)| {
-            simd::vectorized(|| {
-                for (rounded, value) in rounded.iter_mut().zip(a) {
-                    *rounded = value.narrow().widen();
-                }
-            });
-        });
+        round_wide(a, unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), a.len()) });
         Self { buffer, len: a.len() }
     }
 
     /// The values.
-    pub(crate) fn values(&self) -> &[f32] {
+    pub(super) fn values(&self) -> &[f32] {
         // SAFETY: as in `new`, which has written every element.
         unsafe { std::slice::from_raw_parts(self.buffer.as_ptr(), self.len) }
     }
