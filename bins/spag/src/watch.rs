@@ -12,8 +12,8 @@ use spag_serve::{ApiKeys, Background, Ended, Limits, Server, ServerConfig};
 pub(crate) const PORT: &str = "8010";
 /// Connections of pages; a browser has up to six.
 const CONNECTIONS: usize = 256;
-/// How long a page may take to ask once more at the end of a run.
-const LAST_LOOK: Duration = Duration::from_secs(4);
+/// How long a page may take to ask once more at the end of a run: a hidden page asks every ten seconds.
+const LAST_LOOK: Duration = Duration::from_secs(12);
 
 /// Show a run in a browser: stages, curves, games as they end, memory.
 ///

@@ -4,6 +4,7 @@
 mod answer;
 mod api;
 mod auth;
+mod background;
 mod chat;
 mod drain;
 mod engine_thread;
@@ -20,8 +21,9 @@ mod token_texts;
 
 pub use api::ApiError;
 pub use auth::ApiKeys;
+pub use background::Background;
 pub use error::{Error, Result};
 pub use extension::{Access, Generation, ModelHandle, Routes, Services};
 pub use limits::Limits;
 pub use model::ModelToServe;
-pub use server::{Background, Ended, Server, ServerConfig};
+pub use server::{Ended, Server, ServerConfig};

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 
 use crate::auth::ApiKeys;
+use crate::background::Background;
 use crate::drain::Drain;
 use crate::error::{Error, Result};
 use crate::extension::{Routes, Services};
@@ -155,9 +156,8 @@ impl Server {
                 }
             });
             signals.next().await;
-            app.drain.begin();
             tokio::select! {
-                () = connections.finish(&app.drain) => Ok(Ended::Drained),
+                () = connections.finish() => Ok(Ended::Drained),
                 ended = signals.next() => Ok(ended),
             }
         });
@@ -169,30 +169,9 @@ impl Server {
     /// Serves until the result is dropped, on threads of its own. Signals are left to the program.
     pub fn start(self) -> Background {
         let Self { runtime, listener, address, app, router, limits, .. } = self;
-        runtime.spawn(Connections::new(&app, limits).accept(listener, router));
-        Background { address, runtime: Some(runtime) }
-    }
-}
-
-/// A server that serves beside other work of its process, which keeps the signals. Dropped, it ends at once.
-pub struct Background {
-    address: SocketAddr,
-    /// `None` after the end.
-    runtime: Option<Runtime>,
-}
-
-impl Background {
-    /// The address that it listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        let connections = Connections::new(&app, limits);
+        runtime.spawn(connections.clone().accept(listener, router));
+        Background::new(address, runtime, connections)
     }
 }
 
@@ -245,7 +224,7 @@ impl Signals {
 
 /// Accepts connections and serves them.
 #[derive(Clone)]
-struct Connections {
+pub(crate) struct Connections {
     app: Arc<App>,
     limits: Limits,
     graceful: Arc<std::sync::Mutex<Option<GracefulShutdown>>>,
@@ -305,9 +284,10 @@ impl Connections {
         }
     }
 
-    /// Waits for the requests in progress, and for their answers to be sent.
-    async fn finish(&self, drain: &Drain) {
-        drain.done().await;
+    /// Refuses new requests. Waits for those in progress, and for their answers to be sent.
+    pub(crate) async fn finish(&self) {
+        self.app.drain.begin();
+        self.app.drain.done().await;
         let graceful = self.graceful.lock().ok().and_then(|mut graceful| graceful.take());
         if let Some(graceful) = graceful {
             // A client that does not read must not keep the server.

@@ -26,8 +26,8 @@ use crate::page::{Answered, json_response};
 use crate::runs::{self, AnyQuery, RunFolder, read_query};
 use view::View;
 
-/// A page that asked within this time is open.
-const OPEN: Duration = Duration::from_secs(5);
+/// A page that asked within this time is open: a hidden one asks every ten seconds.
+const OPEN: Duration = Duration::from_secs(12);
 
 /// The page of a run.
 #[derive(Clone)]

@@ -1,0 +1,48 @@
+//! A server beside other work of its process.
+
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use crate::server::Connections;
+
+/// Time for the answers to requests in progress, once the server is dropped.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// A server that serves beside other work of its process, which keeps the signals.
+///
+/// Dropped, it answers the requests in progress and ends, after 2 seconds at the latest.
+pub struct Background {
+    address: SocketAddr,
+    connections: Connections,
+    /// `None` after the end.
+    runtime: Option<Runtime>,
+}
+
+impl Background {
+    pub(crate) fn new(address: SocketAddr, runtime: Runtime, connections: Connections) -> Self {
+        Self { address, connections, runtime: Some(runtime) }
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        let connections = self.connections.clone();
+        // Not `block_on`: it panics in a thread of another runtime.
+        let (finished, end) = mpsc::channel::<()>();
+        runtime.spawn(async move {
+            connections.finish().await;
+            drop(finished);
+        });
+        let _ = end.recv_timeout(LAST_ANSWERS);
+        runtime.shutdown_background();
+    }
+}
