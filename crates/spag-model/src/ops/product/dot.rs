@@ -93,15 +93,12 @@ unsafe fn kernel<const M: usize, const V: usize>(
         Next::Stream(next) => (next, 2 * COLUMNS, REGISTERS),
         Next::Spread(next) => (next, 2 * bf16::PER_LINE, 2),
     };
-    // The sums are added to these lines after thousands of cycles, in which they arrive.
-    for i in 0..M {
-        for v in 0..V {
-            // SAFETY: a prefetch of any address is allowed.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(c.base.wrapping_add(i * c.row + v * LANES).cast()) };
-        }
-    }
     // SAFETY: rows below M, all columns of a panel and steps below k, of which the last may lack a partner.
     unsafe {
+        // The sums are added to these lines after thousands of cycles, in which they arrive.
+        for line in (0..M).flat_map(|i| (0..V).map(move |v| i * c.row + v * LANES)) {
+            _mm_prefetch::<_MM_HINT_T0>(c.base.wrapping_add(line).cast());
+        }
         for step in (0..k & !1).step_by(2) {
             for line in 0..lines {
                 _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(line * bf16::PER_LINE).cast());
