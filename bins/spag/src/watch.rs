@@ -1,7 +1,6 @@
 //! `spag watch`: a page that shows a run while it works, and after.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Args;
 use spag_cli::{Error, Result, Signal, exit};
@@ -12,8 +11,6 @@ use spag_serve::{ApiKeys, Background, Ended, Limits, Server, ServerConfig};
 pub(crate) const PORT: &str = "8010";
 /// Connections of pages; a browser has up to six.
 const CONNECTIONS: usize = 256;
-/// How long a page may take to ask once more at the end of a run: a hidden page asks every ten seconds.
-const LAST_LOOK: Duration = Duration::from_secs(12);
 
 /// Show a run in a browser: stages, curves, games as they end, memory.
 ///
@@ -85,6 +82,6 @@ impl OwnPage {
 /// An open page sees how the run ended.
 impl Drop for OwnPage {
     fn drop(&mut self) {
-        self.page.wait_for_open_page(LAST_LOOK);
+        self.page.wait_for_open_page();
     }
 }

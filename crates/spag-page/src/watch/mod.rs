@@ -26,7 +26,7 @@ use crate::page::{Answered, json_response};
 use crate::runs::{self, AnyQuery, RunFolder, read_query};
 use view::View;
 
-/// A page that asked within this time is open: a hidden one asks every ten seconds.
+/// Time within which an open page asks again: a hidden one asks every ten seconds.
 const OPEN: Duration = Duration::from_secs(12);
 
 /// The page of a run.
@@ -115,15 +115,15 @@ impl WatchPage {
         runs::add_routes(routes, Some(self.0.run.clone()), services)
     }
 
-    /// Waits until an open page has got the state as it is now, `most` at most. Without an open page, it returns at once.
-    pub fn wait_for_open_page(&self, most: Duration) {
+    /// Waits until an open page has got the state as it is now, 12 seconds at most. Without an open page, it returns at once.
+    pub fn wait_for_open_page(&self) {
         let now = Instant::now();
         let answered = || *lock(&self.0.answered);
         if answered().is_none_or(|answered| now - answered > OPEN) {
             return;
         }
         lock(&self.0.view).expire();
-        while answered().is_none_or(|answered| answered <= now) && now.elapsed() < most {
+        while answered().is_none_or(|answered| answered <= now) && now.elapsed() < OPEN {
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -95,7 +95,7 @@ unsafe fn kernel<const M: usize, const V: usize>(
     };
     // SAFETY: rows below M, all columns of a panel and steps below k, of which the last may lack a partner.
     unsafe {
-        // The sums are added to these lines after thousands of cycles, in which they arrive.
+        // The sums are added to these lines at the end. They arrive while the products are computed.
         for line in (0..M).flat_map(|i| (0..V).map(move |v| i * c.row + v * LANES)) {
             _mm_prefetch::<_MM_HINT_T0>(c.base.wrapping_add(line).cast());
         }
