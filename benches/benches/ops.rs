@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use spag_model::Rope;
 use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
 use spag_model::ops::attention::{self, Heads, Mask, Sequences};
+use spag_model::ops::paged_attention::{self, PageShape, Plan, Span};
 use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
 use spag_model::ops::squared_norm::squared_norm;
 use spag_model::ops::{embedding, log_prob, matmul, rms_norm, swiglu};
@@ -191,6 +192,45 @@ fn elementwise(c: &mut Criterion) {
     group.finish();
 }
 
+/// Decoding against pages that no cache holds: 64 rows of 728 keys, of which 448 are common to every eight rows or to none.
+fn paged(c: &mut Criterion) {
+    const LAYERS: usize = 8;
+    let mut group = c.benchmark_group("paged attention");
+    let (rows, prefixes, seen) = (64, 8, 728usize);
+    let shape = PageShape { tokens: 64, heads: Heads { query: HEADS, kv: HEADS, dim: 64 } };
+    let each = seen.div_ceil(shape.tokens);
+    for (dtype, shared) in DTYPES.iter().flat_map(|dtype| [0, 7].map(|shared| (*dtype, shared))) {
+        let tables: Vec<Vec<u32>> = (0..rows)
+            .map(|row| {
+                let own = (prefixes + row) * each;
+                let prefix = if shared > 0 { row / (rows / prefixes) * each } else { own };
+                (prefix..prefix + shared).chain(own + shared..own + each).map(|page| page as u32).collect()
+            })
+            .collect();
+        let pages = (prefixes + rows) * each;
+        let layers: Vec<[Tensor; 2]> =
+            (0..LAYERS).map(|_| [0, 1].map(|_| in_format(random(pages, shape.elements()), dtype))).collect();
+        let spans: Vec<Span<'_>> = tables
+            .iter()
+            .enumerate()
+            .map(|(row, pages)| Span { rows: row..row + 1, position: seen - 1, pages })
+            .collect();
+        let plan = Plan::new(&spans, &layers[0][0], shape).expect("the pages reach");
+        let width = HEADS * 64;
+        let qkv = random(rows, 3 * width);
+        let read = rows * seen - (rows - prefixes) * shared * shape.tokens;
+        let bytes = 2 * LAYERS * read * width * dtype.size_in_bytes();
+        let name = format!("{dtype:?} decode, {} of {seen} keys shared", shared * shape.tokens);
+        op(&mut group, name, Throughput::Bytes(bytes as u64), || {
+            layers.iter().try_for_each(|[keys, values]| {
+                paged_attention::append(&qkv, keys, values, &plan)?;
+                paged_attention::forward(&qkv, keys, values, &plan, &Mask::causal()).map(drop)
+            })
+        });
+    }
+    group.finish();
+}
+
 /// What bounds the decoding of one sequence: all threads read weights that no cache holds.
 fn memory(c: &mut Criterion) {
     let mut group = c.benchmark_group("memory");
@@ -206,6 +246,6 @@ criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(20).measurement_time(std::time::Duration::from_secs(1))
         .warm_up_time(std::time::Duration::from_millis(300));
-    targets = linear, attention, head, elementwise, memory
+    targets = linear, attention, paged, head, elementwise, memory
 }
 criterion_main!(benches);

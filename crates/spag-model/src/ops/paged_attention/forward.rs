@@ -11,29 +11,14 @@ use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use rayon::prelude::*;
 
+use super::groups::{Group, Read, Row};
 use super::plan::Way;
-use super::{PageShape, Plan, Span, check, device};
+use super::{PageShape, Plan, check, device};
 use crate::kernels;
 use crate::ops::attention::{Mask, exponentials, key_stride};
 use crate::ops::cpu::{self, SharedMut};
 use crate::ops::product::{Buffer, COLUMNS, Element, LANES, Left, Next, Output, ROWS, Right, Target, tile};
 use crate::ops::{pool, simd};
-
-/// A row of a task.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Row<'a> {
-    /// One past the last key it attends to.
-    seen: usize,
-    pages: &'a [u32],
-}
-
-/// Up to [`ROWS`] consecutive rows of the batch.
-pub(super) struct Group<'a> {
-    first: usize,
-    rows: Vec<Row<'a>>,
-    /// Leading pages that all rows share.
-    common: usize,
-}
 
 /// Attends with the queries of `qkv` [N, (H + 2·KV)·head size] to `keys` and `values` [pages, elements], which must
 /// already contain the rows' own → [N, H·head size].
@@ -73,52 +58,21 @@ fn all_groups<T: Element>(
         T::read(keys, |keys| {
             T::read(values, |values| {
                 let tensors = Tensors { qkv, keys, values, shape, mask };
+                let tasks = shape.heads.kv * groups.len();
+                let of = |task: usize| (task / groups.len(), &groups[task % groups.len()]);
                 // Head by head, so that pages shared by many rows stay in the cache.
-                (0..shape.heads.kv * groups.len()).into_par_iter().for_each(|task| {
-                    let (kv, group) = (task / groups.len(), &groups[task % groups.len()]);
+                (0..tasks).into_par_iter().for_each(|task| {
+                    let (kv, group) = of(task);
+                    let following = Some(task + 1).filter(|next| *next < tasks).map(of);
+                    let following = following.and_then(|(kv, group)| tensors.first_keys(group, kv));
                     // SAFETY: the spans were checked; rows and head of a task are not shared.
-                    unsafe { attend(&tensors, group, kv, target) }
+                    unsafe { attend(&tensors, group, kv, following.map_or(Next::Unknown, Next::Stream), target) }
                 });
                 Ok(())
             })
         })
     })?;
     cpu::tensor(out, extents)
-}
-
-/// Groups rows of one span, and adjacent spans of one row.
-pub(super) fn groups<'a>(spans: &[Span<'a>], size: usize) -> Vec<Group<'a>> {
-    let mut groups: Vec<Group<'a>> = Vec::new();
-    let mut open = false;
-    for span in spans.iter().filter(|span| !span.rows.is_empty()) {
-        let row = |at: usize| {
-            let seen = span.position + at + 1;
-            Row { seen, pages: &span.pages[..seen.div_ceil(size)] }
-        };
-        if span.rows.len() == 1 {
-            match groups.last_mut() {
-                Some(group) if open && group.rows.len() < ROWS => group.rows.push(row(0)),
-                _ => groups.push(Group { first: span.rows.start, rows: vec![row(0)], common: 0 }),
-            }
-            open = true;
-            continue;
-        }
-        open = false;
-        for first in (0..span.rows.len()).step_by(ROWS) {
-            let rows: Vec<Row<'_>> = (first..span.rows.len().min(first + ROWS)).map(row).collect();
-            let common = rows.last().map_or(0, |row| row.pages.len());
-            groups.push(Group { first: span.rows.start + first, rows, common });
-        }
-    }
-    for group in groups.iter_mut().filter(|group| group.common == 0) {
-        // Only full pages: every row attends to all of a shared page.
-        let Some((first, rest)) = group.rows.split_first() else { continue };
-        let same = |row: &Row<'_>| first.pages.iter().zip(row.pages).take_while(|(a, b)| a == b).count();
-        let shared = rest.iter().map(same).min().unwrap_or(first.pages.len());
-        let full = group.rows.iter().map(|row| row.seen / size).min().unwrap_or(0);
-        group.common = shared.min(full);
-    }
-    groups
 }
 
 struct Tensors<'a, T> {
@@ -145,76 +99,70 @@ impl<T> Tensors<'_, T> {
         Right::new(self.values[self.head(page, kv)..].as_ptr(), self.shape.heads.dim)
     }
 
+    /// The keys that a group reads first.
+    fn first_keys(&self, group: &Group<'_>, kv: usize) -> Option<*const T> {
+        let page = group.first_page(|row| self.seen(row).start / self.shape.tokens)?;
+        Some(self.keys(page, kv).at)
+    }
+
     fn head(&self, page: u32, kv: usize) -> usize {
         page as usize * self.shape.elements() + kv * self.shape.tokens * self.shape.heads.dim
     }
 }
 
-/// Computes one key/value head of a group of rows.
+/// Computes one key/value head of a group of rows. `following` are the keys that are read after it.
 ///
 /// # Safety
 /// The group must be inside the checked tensors, and nothing else may use its outputs.
-unsafe fn attend<T: Element>(tensors: &Tensors<'_, T>, group: &Group<'_>, kv: usize, out: SharedMut) {
+unsafe fn attend<T: Element>(
+    tensors: &Tensors<'_, T>,
+    group: &Group<'_>,
+    kv: usize,
+    following: Next<T>,
+    out: SharedMut,
+) {
     let PageShape { tokens: size, heads } = tensors.shape;
     let (dim, width, out_width) = (heads.dim, tensors.shape.joined(), tensors.shape.query_size());
     let scale = 1.0 / (dim as f32).sqrt();
-    let pages = group.rows.iter().map(|row| row.pages.len()).max().unwrap_or(0);
-    let most = group.rows.iter().map(|row| row.seen).max().unwrap_or(0);
-    // The pages that are read for all rows, and those of one row.
     let first_page = |row: &Row<'_>| tensors.seen(row).start / size;
-    let common = group.rows.iter().map(first_page).min().unwrap_or(0).min(group.common)..group.common;
-    let own = |row: &Row<'_>| first_page(row).max(group.common)..row.pages.len();
-    let stride = key_stride(pages * size);
+    let (shared, reads) = (group.shared(first_page), group.reads(first_page));
+    let stride = key_stride(group.seen().next_multiple_of(size));
     let mut buffer = Buffer::new(group.rows.len() * stride);
     let scores = buffer.as_mut_ptr();
     let per_kv = heads.query / heads.kv;
-    // Pages read by a single row come from memory; shared ones stay in the cache.
-    let next = |rows: usize, block: Right<T>| if rows == 1 { Next::Stream(block.at) } else { Next::Unknown };
     for head in kv * per_kv..(kv + 1) * per_kv {
-        // Scores of rows `first..first + rows` for the pages `range` of `row`.
-        let score = |first: usize, rows: usize, row: &Row<'_>, range: Range<usize>| {
-            let at = (group.first + first) * width + head * dim;
+        // Scores of the rows of a read.
+        let score = |read: &Read, next: Next<T>| {
+            let at = (group.first + read.rows.start) * width + head * dim;
             let queries = Left { at: tensors.qkv[at..].as_ptr(), row: width, k: 1 };
-            for page in range.clone() {
-                let following = if page + 1 < range.end {
-                    tensors.keys(row.pages[page + 1], kv)
-                } else {
-                    tensors.values(row.pages[range.start], kv)
-                };
-                let keys = tensors.keys(row.pages[page], kv).then(next(rows, following));
-                for column in (0..size).step_by(COLUMNS) {
-                    let target = scores.wrapping_add(first * stride + page * size + column);
-                    let extents = (rows, dim, COLUMNS.min(size - column));
-                    // SAFETY: queries and keys are inside the checked tensors, the scores inside the buffer.
-                    unsafe {
-                        tile(extents, queries, keys.columns(column), Target::new(target, stride), Output::Overwrite)
-                    }
-                }
+            let keys = tensors.keys(read.page, kv).then(next);
+            for column in (0..size).step_by(COLUMNS) {
+                let target = scores.wrapping_add(read.rows.start * stride + read.index * size + column);
+                let extents = (read.rows.len(), dim, COLUMNS.min(size - column));
+                // SAFETY: queries and keys are inside the checked tensors, the scores inside the buffer.
+                unsafe { tile(extents, queries, keys.columns(column), Target::new(target, stride), Output::Overwrite) }
             }
         };
-        let sum = |first: usize, rows: usize, row: &Row<'_>, range: Range<usize>, seen: usize, initial: Output| {
-            let at = (group.first + first) * out_width + head * dim;
-            for page in range.clone() {
-                let from = scores.wrapping_add(first * stride + page * size);
-                let probabilities = Left { at: from, row: stride, k: 1 };
-                let following = row.pages[range.clone()].get(page + 1 - range.start);
-                let following = following.map_or(Next::Unknown, |page| next(rows, tensors.values(*page, kv)));
-                let values = tensors.values(row.pages[page], kv).then(following);
-                let output = if page == range.start { initial } else { Output::Accumulate };
-                for column in (0..dim).step_by(COLUMNS) {
-                    let target = Target::new(out.at(at + column), out_width);
-                    let extents = (rows, size.min(seen - page * size), COLUMNS.min(dim - column));
-                    // SAFETY: as above; the rows of the output belong to this task.
-                    unsafe { tile(extents, probabilities, values.columns(column), target, output) }
-                }
+        // The share of a read's values in the outputs of its rows.
+        let sum = |read: &Read, next: Next<T>| {
+            let at = (group.first + read.rows.start) * out_width + head * dim;
+            let from = scores.wrapping_add(read.rows.start * stride + read.index * size);
+            let probabilities = Left { at: from, row: stride, k: 1 };
+            let values = tensors.values(read.page, kv).then(next);
+            for column in (0..dim).step_by(COLUMNS) {
+                let target = Target::new(out.at(at + column), out_width);
+                let extents = (read.rows.len(), size.min(read.seen - read.index * size), COLUMNS.min(dim - column));
+                // SAFETY: as above; the rows of the output belong to this task.
+                unsafe { tile(extents, probabilities, values.columns(column), target, read.output) }
             }
         };
-        let last = group.rows.last().copied().unwrap_or_default();
-        let slope = tensors.mask.slope(head);
-        score(0, group.rows.len(), &last, common.clone());
-        for (i, row) in group.rows.iter().enumerate() {
-            score(i, 1, row, own(row));
+        // Every read prefetches the next one: each head has only a few KiB in a page, too few for the hardware.
+        let values = |read: &Read| Next::Stream(tensors.values(read.page, kv).at);
+        for (i, read) in reads.iter().enumerate() {
+            let keys = reads.get(i + 1).map(|next| Next::Stream(tensors.keys(next.page, kv).at));
+            score(read, keys.unwrap_or_else(|| values(&reads[0])));
         }
+        let slope = tensors.mask.slope(head);
         let mut inverse = [0f32; ROWS];
         simd::vectorized(
             #[inline(always)]
@@ -223,23 +171,23 @@ unsafe fn attend<T: Element>(tensors: &Tensors<'_, T>, group: &Group<'_>, kv: us
                     // SAFETY: row i of the buffer, which is at least a register longer than the keys.
                     let scores = unsafe { std::slice::from_raw_parts_mut(scores.add(i * stride), stride) };
                     // Zeros where the rows are summed together, or only this one is.
-                    let begin = if common.is_empty() { first_page(row) } else { common.start } * size;
-                    let end = row.seen.max(most.min(group.common * size));
+                    let begin = if shared.is_empty() { first_page(row) } else { shared.start } * size;
+                    let end = row.seen.max(group.seen().min(group.common * size));
                     let (sum, _) = exponentials(scores, tensors.seen(row), begin..end, (scale, slope));
                     inverse[i] = 1.0 / sum;
                 }
             },
         );
-        sum(0, group.rows.len(), &last, common.clone(), most, Output::Overwrite);
-        let initial = if common.is_empty() { Output::Overwrite } else { Output::Accumulate };
+        for (i, read) in reads.iter().enumerate() {
+            sum(read, reads.get(i + 1).map_or(following, values));
+        }
         for (i, row) in group.rows.iter().enumerate() {
-            sum(i, 1, row, own(row), row.seen, initial);
             let at = (group.first + i) * out_width + head * dim;
             // SAFETY: row i of the output belongs to this task.
             let is_finite = || unsafe { std::slice::from_raw_parts(out.at(at), dim) }.iter().all(|o| o.is_finite());
             if group.rows.len() > 1 && !is_finite() {
                 // A value that only later rows see may be infinite, and zero times that is not zero.
-                sum(i, 1, row, first_page(row)..row.pages.len(), row.seen, Output::Overwrite);
+                group.reads_of_row(i, first_page(row)).for_each(|read| sum(&read, Next::Unknown));
             }
             // SAFETY: as above.
             for o in unsafe { std::slice::from_raw_parts_mut(out.at(at), dim) } {

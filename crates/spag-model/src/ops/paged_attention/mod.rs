@@ -14,6 +14,7 @@
 
 mod device;
 mod forward;
+mod groups;
 mod pages;
 mod plan;
 mod tables;

@@ -2,7 +2,7 @@
 
 use candle_core::{Result, Tensor, bail};
 
-use super::forward::{Group, groups};
+use super::groups::{Group, groups};
 use super::pages::{Piece, pieces};
 use super::tables::Tables;
 use super::{PageShape, Span};
