@@ -132,9 +132,13 @@ impl<T> Right<T> {
         Self { at, k, next: Next::Unknown }
     }
 
-    /// The columns from `column` on.
+    /// The columns from `column` on, and those of a block that is streamed.
     pub(crate) fn columns(self, column: usize) -> Self {
-        Self { at: self.at.wrapping_add(column), ..self }
+        let next = match self.next {
+            Next::Stream(next) => Next::Stream(next.wrapping_add(column)),
+            next => next,
+        };
+        Self { at: self.at.wrapping_add(column), next, ..self }
     }
 
     /// With a prefetch.
