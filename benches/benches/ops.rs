@@ -216,7 +216,7 @@ fn paged(c: &mut Criterion) {
             .map(|(row, pages)| Span { rows: row..row + 1, position: seen - 1, pages })
             .collect();
         let plan = Plan::new(&spans, &layers[0][0], shape).expect("the pages reach");
-        let width = HEADS * 64;
+        let width = HEADS * shape.heads.dim;
         let qkv = random(rows, 3 * width);
         let read = rows * seen - (rows - prefixes) * shared * shape.tokens;
         let bytes = 2 * LAYERS * read * width * dtype.size_in_bytes();

@@ -89,6 +89,11 @@ impl<T> Tensors<'_, T> {
         self.mask.first_key(row.seen - 1)..row.seen
     }
 
+    /// The first page in which a row sees a key.
+    fn first_page(&self, row: &Row<'_>) -> usize {
+        self.seen(row).start / self.shape.tokens
+    }
+
     /// A head's keys in a page.
     fn keys(&self, page: u32, kv: usize) -> Right<T> {
         Right::new(self.keys[self.head(page, kv)..].as_ptr(), self.shape.tokens)
@@ -101,8 +106,7 @@ impl<T> Tensors<'_, T> {
 
     /// The keys that a group reads first.
     fn first_keys(&self, group: &Group<'_>, kv: usize) -> Option<*const T> {
-        let page = group.first_page(|row| self.seen(row).start / self.shape.tokens)?;
-        Some(self.keys(page, kv).at)
+        group.first_read(|row| self.first_page(row)).map(|page| self.keys(page, kv).at)
     }
 
     fn head(&self, page: u32, kv: usize) -> usize {
@@ -124,9 +128,10 @@ unsafe fn attend<T: Element>(
     let PageShape { tokens: size, heads } = tensors.shape;
     let (dim, width, out_width) = (heads.dim, tensors.shape.joined(), tensors.shape.query_size());
     let scale = 1.0 / (dim as f32).sqrt();
-    let first_page = |row: &Row<'_>| tensors.seen(row).start / size;
-    let (shared, reads) = (group.shared(first_page), group.reads(first_page));
-    let stride = key_stride(group.seen().next_multiple_of(size));
+    let first_page = |row: &Row<'_>| tensors.first_page(row);
+    let (shared, seen) = (group.shared(first_page), group.seen());
+    let reads = group.reads(&shared, first_page);
+    let stride = key_stride(seen.next_multiple_of(size));
     let mut buffer = Buffer::new(group.rows.len() * stride);
     let scores = buffer.as_mut_ptr();
     let per_kv = heads.query / heads.kv;
@@ -172,7 +177,7 @@ unsafe fn attend<T: Element>(
                     let scores = unsafe { std::slice::from_raw_parts_mut(scores.add(i * stride), stride) };
                     // Zeros where the rows are summed together, or only this one is.
                     let begin = if shared.is_empty() { first_page(row) } else { shared.start } * size;
-                    let end = row.seen.max(group.seen().min(group.common * size));
+                    let end = row.seen.max(seen.min(group.common * size));
                     let (sum, _) = exponentials(scores, tensors.seen(row), begin..end, (scale, slope));
                     inverse[i] = 1.0 / sum;
                 }

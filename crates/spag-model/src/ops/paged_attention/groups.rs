@@ -88,17 +88,17 @@ impl<'a> Group<'a> {
     }
 
     /// The page that is read first.
-    pub(super) fn first_page(&self, first: impl Fn(&Row<'a>) -> usize) -> Option<u32> {
+    pub(super) fn first_read(&self, first: impl Fn(&Row<'a>) -> usize) -> Option<u32> {
         let (row, shared) = (self.rows.first()?, self.shared(&first));
         row.pages.get(if shared.is_empty() { first(row) } else { shared.start }).copied()
     }
 
-    /// All pages in the order in which they are read: those for all rows, then each row's own.
-    pub(super) fn reads(&self, first: impl Fn(&Row<'a>) -> usize) -> Vec<Read> {
-        let shared = self.shared(&first);
+    /// All pages in the order in which they are read: those [shared](Self::shared) by all rows, then each row's own.
+    pub(super) fn reads(&self, shared: &Range<usize>, first: impl Fn(&Row<'a>) -> usize) -> Vec<Read> {
         let initial = if shared.is_empty() { Output::Overwrite } else { Output::Accumulate };
         let longest = self.rows.last().map_or(&[][..], |row| row.pages);
-        let mut all: Vec<Read> = reads(longest, shared, (0..self.rows.len(), self.seen()), Output::Overwrite).collect();
+        let rows = (0..self.rows.len(), self.seen());
+        let mut all: Vec<Read> = reads(longest, shared.clone(), rows, Output::Overwrite).collect();
         for (i, row) in self.rows.iter().enumerate() {
             let own = first(row).max(self.common)..row.pages.len();
             all.extend(reads(row.pages, own, (i..i + 1, row.seen), initial));
@@ -173,8 +173,8 @@ mod tests {
             for group in groups(&spans, SIZE) {
                 prop_assert_eq!(group.first, next);
                 next += group.rows.len();
-                let reads = group.reads(first);
-                prop_assert_eq!(reads.first().map(|read| read.page), group.first_page(first));
+                let reads = group.reads(&group.shared(first), first);
+                prop_assert_eq!(reads.first().map(|read| read.page), group.first_read(first));
                 for (i, row) in group.rows.iter().enumerate() {
                     let of_row: Vec<&Read> = reads.iter().filter(|read| read.rows.contains(&i)).collect();
                     let indices: Vec<usize> = of_row.iter().map(|read| read.index).collect();
