@@ -108,7 +108,7 @@ fn product_bf16(
     }
     #[cfg(target_arch = "x86_64")]
     if CpuPath::current() >= CpuPath::Avx512Bf16 {
-        narrowed::product((m, k, n), a, b, c, start);
+        narrowed::product(CpuPath::current(), (m, k, n), a, b, c, start);
         return Ok(());
     }
     let rounded = |values: Values<'_>, count: usize| {

@@ -23,6 +23,8 @@ mod round;
 #[cfg(test)]
 mod tests;
 mod tile;
+#[cfg(target_arch = "x86_64")]
+mod turned;
 
 use half::bf16;
 

@@ -1,27 +1,64 @@
 //! Products in bf16 for training: both operands are rounded to bf16 and packed for each product, and sums are f32.
 //!
-//! For AVX512-BF16. The left operand is packed in rows, or in rows of pairs if it is column-major; the right one in panels.
+//! For AVX512-BF16 and AMX. The right operand is packed in panels of pairs. The left one is packed in rows; if it is
+//! column-major, for AVX512-BF16 in rows of pairs, and for tiles, which read rows, transposed.
 
 use half::bf16;
 use rayon::prelude::*;
 
+use super::amx::Tiles;
 use super::dot::Pairs;
 use super::memory::Memory;
 use super::pairs::interleave;
 use super::panels::Strided;
 use super::round::Rounded;
 use super::tile::COLUMNS;
-use super::{Element, Format, Panels, RightOperand, Rows, Side, Start, Values};
+use super::turned::Turned;
+use super::{CpuPath, Element, Format, Panels, RightOperand, Rows, Side, Start, Values};
 use crate::ops::pool;
 
 /// Elements per task when a left operand is packed.
 const CHUNK: usize = 1 << 15;
 
-/// `c[m, n] = start + a[m, k]·b[k, n]`. The processor must have AVX512-BF16.
+/// `c[m, n] = start + a[m, k]·b[k, n]`, with tiles if `path` has them. The processor must have AVX512-BF16.
 ///
 /// # Panics
 /// If a slice is shorter than its extents.
 pub(crate) fn product(
+    path: CpuPath,
+    extents: (usize, usize, usize),
+    a: (Values<'_>, Side),
+    b: RightOperand<'_>,
+    c: &mut [f32],
+    start: Start<'_>,
+) {
+    match path {
+        CpuPath::Amx => compute::<Tiles>(extents, a, b, c, start),
+        _ => compute::<Pairs>(extents, a, b, c, start),
+    }
+}
+
+/// A format that multiplies both orders of a left operand.
+trait Training: Format<Weight = bf16, Activation = bf16> {
+    /// `c[m, n] = start + a·panels`. `a`: the row-major [k, m].
+    fn of_columns<T: Element>(panels: &Panels<Self>, m: usize, a: &[T], c: &mut [f32], start: Start<'_>);
+}
+
+impl Training for Pairs {
+    fn of_columns<T: Element>(panels: &Panels<Self>, m: usize, a: &[T], c: &mut [f32], start: Start<'_>) {
+        let a = Interleaved::new((panels.k(), m), a);
+        // SAFETY: every two steps have a row of m pairs, the last of which may lack its second elements.
+        unsafe { panels.product_of(m, Strided { values: a.values(), row: 2, k: m }, c, start) }
+    }
+}
+
+impl Training for Tiles {
+    fn of_columns<T: Element>(panels: &Panels<Self>, m: usize, a: &[T], c: &mut [f32], start: Start<'_>) {
+        panels.product(m, Turned::new((panels.k(), m), a).rows(), c, start);
+    }
+}
+
+fn compute<F: Training>(
     (m, k, n): (usize, usize, usize),
     (a, side): (Values<'_>, Side),
     b: RightOperand<'_>,
@@ -29,31 +66,24 @@ pub(crate) fn product(
     start: Start<'_>,
 ) {
     assert!(a.len() >= m * k, "product: the left side is too short");
-    let panels = packed((k, n), b);
+    let panels = packed::<F>((k, n), b);
     match (side, a) {
         (Side::Rows, Values::F32(a)) => panels.product(m, Rounded::new((m, k), a).rows(), c, start),
-        // Whole pairs are read where they are.
-        (Side::Rows, Values::Bf16(a)) if k.is_multiple_of(2) => {
+        // Whole steps are read where they are.
+        (Side::Rows, Values::Bf16(a)) if k.is_multiple_of(F::STEPS) => {
             panels.product(m, Rows { values: a, stride: k }, c, start)
         }
         (Side::Rows, Values::Bf16(a)) => panels.product(m, Rounded::new((m, k), a).rows(), c, start),
-        (Side::Columns, Values::F32(a)) => of_columns(&panels, (m, k), &Interleaved::new((k, m), a), c, start),
-        (Side::Columns, Values::Bf16(a)) => of_columns(&panels, (m, k), &Interleaved::new((k, m), a), c, start),
+        (Side::Columns, Values::F32(a)) => F::of_columns(&panels, m, a, c, start),
+        (Side::Columns, Values::Bf16(a)) => F::of_columns(&panels, m, a, c, start),
     }
     if let Memory::Pooled(memory) = panels.into_memory() {
         pool::give(memory);
     }
 }
 
-/// The product of a column-major left operand.
-fn of_columns(panels: &Panels<Pairs>, (m, k): (usize, usize), a: &Interleaved, c: &mut [f32], start: Start<'_>) {
-    assert!(a.values().len() >= k.div_ceil(2) * 2 * m, "product: the left side is too short");
-    // SAFETY: every two steps have a row of m pairs, the last of which may lack its second elements.
-    unsafe { panels.product_of(m, Strided { values: a.values(), row: 2, k: m }, c, start) }
-}
-
 /// Packs a right operand in memory of the pool.
-fn packed((k, n): (usize, usize), b: RightOperand<'_>) -> Panels<Pairs> {
+fn packed<F: Format<Weight = bf16>>((k, n): (usize, usize), b: RightOperand<'_>) -> Panels<F> {
     let mut memory = pool::values::<f32>((n.next_multiple_of(COLUMNS) * k).div_ceil(2));
     // SAFETY: the floats have 4 bytes for every two elements; any bits are numbers.
     let panels = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<bf16>(), memory.len() * 2) };
@@ -74,7 +104,7 @@ fn packed((k, n): (usize, usize), b: RightOperand<'_>) -> Panels<Pairs> {
                 if rows.len() < COLUMNS {
                     to.fill(bf16::ZERO);
                 }
-                Pairs::pack(&values[rows.start * k..rows.end * k], k, to);
+                F::pack(&values[rows.start * k..rows.end * k], k, to);
             });
         }
     }

@@ -21,7 +21,7 @@ pub enum CpuPath {
     Avx512,
     /// AVX512-BF16: dot products of pairs of bf16.
     Avx512Bf16,
-    /// AMX-BF16: products of tiles of bf16. Used only if it is asked for ([`CpuPath::is_on_request`]).
+    /// AMX-BF16: products of tiles of bf16.
     Amx,
 }
 
@@ -66,13 +66,7 @@ impl CpuPath {
         }
     }
 
-    /// Whether the path is used only if `SPAG_CPU` names it. The kernels of tiles have run in an emulator of their
-    /// instructions, and not on a processor.
-    pub fn is_on_request(self) -> bool {
-        self == Self::Amx
-    }
-
-    /// The path of this process: the one that `SPAG_CPU` names, or the fastest available one that is not on request.
+    /// The path of this process: the one that `SPAG_CPU` names, or the fastest available one.
     ///
     /// # Errors
     /// `SPAG_CPU` names a path that does not exist or that the processor does not have.
@@ -110,7 +104,7 @@ fn choose(asked: &str, is_available: impl Fn(CpuPath) -> bool) -> Choice {
     if let Some(path) = CpuPath::ALL.into_iter().find(|path| path.name() == asked && is_available(*path)) {
         return Choice { path, problem: None };
     }
-    let path = from_fastest.find(|path| !path.is_on_request() && is_available(*path)).unwrap_or(CpuPath::Portable);
+    let path = from_fastest.find(|path| is_available(*path)).unwrap_or(CpuPath::Portable);
     if asked.is_empty() {
         return Choice { path, problem: None };
     }
@@ -153,8 +147,8 @@ mod tests {
             problem.unwrap(),
             "SPAG_CPU=AVX512: expected portable, avx2, avx512, avx512bf16 or amx; this processor has portable, avx2, avx512 and avx512bf16"
         );
-        assert_eq!(choose("", |_| true).path, CpuPath::Avx512Bf16, "tiles are on request");
-        assert_eq!(choose("amx", |_| true).path, CpuPath::Amx);
+        assert_eq!(choose("", |_| true).path, CpuPath::Amx);
+        assert_eq!(choose("avx512bf16", |_| true).path, CpuPath::Avx512Bf16);
         let problem = choose("avx512", has(&[CpuPath::Portable])).problem;
         assert_eq!(problem.unwrap(), "SPAG_CPU=avx512: this processor has portable");
     }

@@ -15,15 +15,14 @@ use rand_chacha::ChaCha8Rng;
 use super::tile::portable;
 use super::*;
 
-/// Whether a test computes on a path: with instructions of the processor, or with emulated tiles. Tiles of a processor are
-/// tested if `SPAG_TEST_ON_REQUEST` is set.
+/// Whether a test computes on a path: with instructions of the processor, or with emulated tiles.
 fn can_run(path: CpuPath) -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if path == CpuPath::Amx && CpuPath::Avx512.is_available() && !path.is_available() {
         tile_emulator::install();
         return true;
     }
-    path.is_available() && (!path.is_on_request() || std::env::var_os("SPAG_TEST_ON_REQUEST").is_some())
+    path.is_available()
 }
 
 fn random(len: usize, seed: u64) -> Vec<f32> {

@@ -18,26 +18,29 @@ proptest! {
         a_side in side(),
         seed in 0u64..1000,
     ) {
-        if !CpuPath::Avx512Bf16.is_available() {
-            eprintln!("this processor has no AVX512-BF16: not tested");
-            return Ok(());
-        }
         let (a, b, base) = (random(m * k, seed), random(k * n, seed + 1), random(m * n, seed + 2));
         let columns_of_b = narrow(stored(&b, (k, n), Side::Columns));
-        let panels = NarrowPanels::pack(CpuPath::Avx512Bf16, (n, k), &columns_of_b);
         let left = stored(&a, (m, k), a_side);
         let (narrow_left, narrow_b) = (narrow(left.clone()), narrow(b.clone()));
         let lefts = [Values::F32(&left), Values::Bf16(&narrow_left)];
         let rights = [Values::F32(&b), Values::Bf16(&narrow_b)].map(RightOperand::Rows);
         let rights = [rights[0], rights[1], RightOperand::Columns(&columns_of_b)];
-        for start in [Start::Zero, Start::Output, Start::Of(&base)] {
-            let mut want = base.clone();
-            panels.product(m, &a, &mut want, start);
-            for (left, right) in lefts.iter().flat_map(|left| rights.map(|right| (*left, right))) {
-                let mut got = if start == Start::Output { base.clone() } else { vec![f32::NAN; m * n] };
-                narrowed::product((m, k, n), (left, a_side), right, &mut got, start);
-                for (at, (got, want)) in got.iter().zip(&want).enumerate() {
-                    assert_eq!(got.to_bits(), want.to_bits(), "element {at} of {m}×{k}×{n}, a in {a_side:?}");
+        for path in [CpuPath::Avx512Bf16, CpuPath::Amx] {
+            if !super::can_run(path) {
+                eprintln!("{path}: not tested");
+                continue;
+            }
+            let panels = NarrowPanels::pack(path, (n, k), &columns_of_b);
+            for start in [Start::Zero, Start::Output, Start::Of(&base)] {
+                let mut want = base.clone();
+                panels.product(m, &a, &mut want, start);
+                for (left, right) in lefts.iter().flat_map(|left| rights.map(|right| (*left, right))) {
+                    let mut got = if start == Start::Output { base.clone() } else { vec![f32::NAN; m * n] };
+                    narrowed::product(path, (m, k, n), (left, a_side), right, &mut got, start);
+                    for (at, (got, want)) in got.iter().zip(&want).enumerate() {
+                        let what = format!("{path}, element {at} of {m}×{k}×{n}, a in {a_side:?}");
+                        assert_eq!(got.to_bits(), want.to_bits(), "{what}");
+                    }
                 }
             }
         }
