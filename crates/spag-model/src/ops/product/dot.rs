@@ -164,7 +164,7 @@ fn bf16_pairs(bits: __m512i) -> __m512bh {
 /// The row must have n columns, which nothing else uses.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn add_to(sums: __m512, c: Target, row: usize, column: usize, n: usize, output: Output) {
+unsafe fn add_to(sums: __m512, c: Target, row: usize, column: usize, n: usize, output: Output) {
     let keep = match n.saturating_sub(column) {
         0 => return,
         columns if columns < LANES => (1 << columns) - 1,

@@ -2,6 +2,15 @@
 
 use super::{COLUMNS, Element, Left, Output, ROWS, Right, Target, tile};
 
+/// The order in which a thread reads blocks of a right operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Order {
+    /// All steps of a panel, then the next panel: memory is read in order.
+    StepsOfPanel,
+    /// A block of steps of all panels, then the next steps: the rows' values stay in a cache.
+    PanelsOfSteps,
+}
+
 /// A format of packed weights and its arithmetic. A value is the state of a thread that computes with it.
 pub(crate) trait Format: Sized + 'static {
     /// Elements of weights.
@@ -11,10 +20,14 @@ pub(crate) trait Format: Sized + 'static {
 
     /// Rows of a full tile.
     const ROWS: usize;
+    /// Rows of a call of [`Format::tile`] at most: one tile, or several with the same block of the right operand.
+    const BLOCK: usize = Self::ROWS;
     /// Maximum steps of a sum between updates of the output: a block of a panel stays in a cache.
     const DEPTH: usize;
     /// Blocks of a sum, except the last, have a multiple of these steps.
     const STEPS: usize;
+    /// The order in which blocks of the right operand are read.
+    const ORDER: Order = Order::StepsOfPanel;
 
     /// Begins to compute on this thread.
     fn begin() -> Self;
@@ -25,7 +38,7 @@ pub(crate) trait Format: Sized + 'static {
     /// Index of an element of a panel of `k` steps.
     fn index(k: usize, step: usize, column: usize) -> usize;
 
-    /// `c[m, n] = [c +] a[m, k]·b[k, n]` with m ≤ `ROWS` and n ≤ [`COLUMNS`]. The steps of `b` begin at a multiple of
+    /// `c[m, n] = [c +] a[m, k]·b[k, n]` with m ≤ `BLOCK` and n ≤ [`COLUMNS`]. The steps of `b` begin at a multiple of
     /// `STEPS` of a panel, and are a multiple of it or the rest of the panel.
     ///
     /// # Safety

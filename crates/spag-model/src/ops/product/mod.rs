@@ -30,7 +30,7 @@ use half::bf16;
 
 pub(crate) use buffer::{Buffer, LANES};
 pub(crate) use element::Element;
-pub(crate) use format::{Format, Widened};
+pub(crate) use format::{Format, Order, Widened};
 pub(crate) use memory::fit_in_place;
 pub(crate) use narrow::NarrowPanels;
 #[cfg(target_arch = "x86_64")]
@@ -158,6 +158,11 @@ impl Target {
     /// The columns from `column` on.
     pub(crate) fn columns(self, column: usize) -> Self {
         Self { at: self.at.wrapping_add(column), base: self.base.wrapping_add(column), ..self }
+    }
+
+    /// The rows from `row` on.
+    pub(crate) fn rows(self, row: usize) -> Self {
+        self.columns(row * self.row)
     }
 }
 

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::memory::Memory;
 use super::tile::COLUMNS;
-use super::{Element, Format, Left, Next, Output, PARTS, Right, Start, Target};
+use super::{Element, Format, Left, Next, Order, Output, PARTS, Right, Start, Target};
 use crate::ops::cpu::SharedMut;
 
 /// Prefetch distance in cache lines for few rows: the latency of memory.
@@ -148,12 +148,7 @@ impl<F: Format> Panels<F> {
         if (m + 4) * k * n < SMALL {
             return run(0..m, 0..panels);
         }
-        // Split across panels first, so that each panel is read from memory once. Many rows are bound by arithmetic, and split
-        // among the threads as well: a few panels do not divide evenly.
-        let threads = rayon::current_num_threads();
-        let across = (PARTS * threads).min(panels);
-        let least = if tiles >= TALL { threads } else { 1 };
-        let down = (PARTS * threads).div_ceil(across.max(1)).max(least).min(tiles);
+        let (down, across) = split::<F>((m, n), rayon::current_num_threads());
         (0..down * across).into_par_iter().with_max_len(1).for_each(|task| {
             let (i, j) = (task / across, task % across);
             run(
@@ -170,23 +165,29 @@ impl<F: Format> Panels<F> {
         let Product { a, c, start } = product;
         // Follows from k alone, so that a row of the result depends only on its own values.
         let depth = k.div_ceil(k.div_ceil(F::DEPTH).max(1)).next_multiple_of(F::STEPS);
-        let tiles = rows.len().div_ceil(F::ROWS);
-        // With at least this many row tiles, the prefetch of the next panel is spread over them; otherwise the first tile
-        // prefetches for itself.
-        let spread = COLUMNS / F::Weight::PER_LINE;
+        let blocks = k.div_ceil(depth.max(1)).max(1);
+        let block = |index: usize| match F::ORDER {
+            Order::StepsOfPanel => (panels.start + index / blocks, index % blocks * depth),
+            Order::PanelsOfSteps => (panels.start + index % panels.len(), index / panels.len() * depth),
+        };
+        let most = match F::ORDER {
+            Order::StepsOfPanel => rows.len(),
+            Order::PanelsOfSteps => F::BLOCK,
+        };
         let mut format = F::begin();
-        for panel in panels.clone() {
-            for step in (0..k.max(1)).step_by(depth.max(1)) {
+        for first in rows.clone().step_by(most.max(1)) {
+            let rows = first..rows.end.min(first + most);
+            let tiles = rows.len().div_ceil(F::ROWS);
+            // With at least these tiles, they share the prefetch of the next block; otherwise the first one prefetches for itself.
+            let shares = COLUMNS / F::Weight::PER_LINE;
+            let calls = (shares * F::ROWS / F::BLOCK).max(1);
+            for index in 0..panels.len() * blocks {
+                let (panel, step) = block(index);
                 let steps = depth.min(k - step);
                 let output = if step == 0 && *start == Start::Zero { Output::Overwrite } else { Output::Accumulate };
-                // The same panel's next steps, or the next panel.
-                let after = if step + depth < k {
-                    self.at(panel, step + depth).at
-                } else {
-                    self.at((panel + 1).min(panels.end - 1), 0).at
-                };
-                let right = self.at(panel, step);
-                for (index, row) in rows.clone().step_by(F::ROWS).enumerate() {
+                let (next_panel, next_step) = block((index + 1).min(panels.len() * blocks - 1));
+                let (right, after) = (self.at(panel, step), self.at(next_panel, next_step).at);
+                for (call, row) in rows.clone().step_by(F::BLOCK).enumerate() {
                     let at = a.values.as_ptr().wrapping_add(row * a.row + step * a.k);
                     let left = Left { at, row: a.row, k: a.k };
                     let offset = row * n + panel * COLUMNS;
@@ -194,19 +195,41 @@ impl<F: Format> Panels<F> {
                     if let (0, Start::Of(base)) = (step, start) {
                         target.base = base.as_ptr().wrapping_add(offset);
                     }
-                    let next = match index {
-                        0 if tiles < spread => Next::Stream(right.at.wrapping_add(AHEAD * F::Weight::PER_LINE)),
-                        // Each of the first tiles prefetches one of a step's cache lines.
-                        _ if index < spread && tiles >= spread => {
-                            Next::Spread(after.wrapping_add(index * steps * F::Weight::PER_LINE))
+                    let next = match call {
+                        0 if tiles < shares => Next::Stream(right.at.wrapping_add(AHEAD * F::Weight::PER_LINE)),
+                        _ if tiles >= shares && call < calls => {
+                            Next::Spread(after.wrapping_add(call * steps * COLUMNS / calls))
                         }
                         _ => Next::Unknown,
                     };
-                    let extents = (F::ROWS.min(rows.end - row), steps, COLUMNS.min(n - panel * COLUMNS));
+                    let extents = (F::BLOCK.min(rows.end - row), steps, COLUMNS.min(n - panel * COLUMNS));
                     // SAFETY: the tile is inside the extents guaranteed by the caller.
                     unsafe { format.tile(extents, left, right.then(next), target, output) }
                 }
             }
         }
+    }
+}
+
+/// The (down, across) split of a product of m rows and n columns among threads.
+fn split<F: Format>((m, n): (usize, usize), threads: usize) -> (usize, usize) {
+    let (tiles, panels) = (m.div_ceil(F::ROWS), n.div_ceil(COLUMNS));
+    let parts = PARTS * threads;
+    match F::ORDER {
+        // Across panels first, so that each panel is read from memory once. Many rows are bound by arithmetic, and split among
+        // the threads as well: a few panels do not divide evenly.
+        Order::StepsOfPanel => {
+            let across = parts.min(panels);
+            let least = if tiles >= TALL { threads } else { 1 };
+            (parts.div_ceil(across.max(1)).max(least).min(tiles), across)
+        }
+        // Least memory: each part reads its rows and its panels. Two operations take the time of a hundredth of an element.
+        Order::PanelsOfSteps => (1..=parts.min(tiles))
+            .map(|down| (down, parts.div_ceil(down).min(panels.max(1))))
+            .min_by_key(|(down, across)| {
+                let largest = tiles.div_ceil(*down) * F::ROWS * panels.div_ceil(*across) * COLUMNS;
+                (largest * down * across / 100 + m * across + n * down, *down)
+            })
+            .unwrap_or((1, 1)),
     }
 }

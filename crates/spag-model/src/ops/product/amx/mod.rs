@@ -1,23 +1,25 @@
 //! Tiles of AMX-BF16.
 //!
-//! An element of the result is a chain over blocks of 32 steps. `TDPBF16PS` sums the products of a block's even elements
-//! and of its odd ones, adds both sums, and adds that to the element; all with fused multiply-adds rounded to nearest even,
-//! and denormals treated as zero. This does not depend on the number of rows of a tile, so a row never depends on other
-//! rows.
+//! An element of the result is a chain over blocks of 32 steps, which begins with its addend. `TDPBF16PS` sums the products
+//! of a block's even elements and of its odd ones, adds both sums, and adds that to the element; all with fused multiply-adds
+//! rounded to nearest even, and denormals treated as zero. This does not depend on the number of rows of a tile, so a row
+//! never depends on other rows.
+//!
+//! Four products of tiles take 64 cycles, in which the second-level cache delivers less than their four operands. So half a
+//! panel stays in the first level while rows pass by, and the rows stay in the second level while panels pass by.
 
+mod blocks;
 mod detect;
 mod registers;
 
-use std::arch::x86_64::*;
-
 use half::bf16;
 
+use blocks::{Blocks, Prefetch};
 pub(super) use detect::is_available;
 use registers::{Config, Shape};
 
 use super::buffer::LANES;
-use super::dot::add_to;
-use super::{COLUMNS, Element, Format, Left, Next, Output, Right, Target, pairs};
+use super::{COLUMNS, Format, Left, Next, Order, Output, Right, Target, pairs};
 
 /// Steps of a tile: 64 bytes of bf16.
 const STEPS: usize = 32;
@@ -25,32 +27,32 @@ const STEPS: usize = 32;
 const TILE_ROWS: usize = 16;
 /// Rows of two tiles, one above the other.
 const ROWS: usize = 2 * TILE_ROWS;
+/// Columns of two tiles, side by side.
+const PAIR: usize = 2 * LANES;
 
 /// Panels of pairs, multiplied with AMX-BF16. A value is the state of a thread.
 pub(crate) struct Tiles {
     /// The configuration of the tile registers; none before the first use.
     shape: Option<Shape>,
-    sums: Sums,
+    edge: Edge,
 }
 
-/// A block of steps whose last ones are zeros, for panels that end in the middle of a block.
+/// A part of the result in place of one with fewer columns than its tiles.
 #[repr(align(64))]
-struct Padded([bf16; STEPS * COLUMNS]);
-
-/// Sums of a part of the result.
-#[repr(align(64))]
-struct Sums([f32; ROWS * COLUMNS]);
+struct Edge([f32; ROWS * COLUMNS]);
 
 impl Format for Tiles {
     type Weight = bf16;
     type Activation = bf16;
 
     const ROWS: usize = ROWS;
+    const BLOCK: usize = 16 * ROWS;
     const DEPTH: usize = 512;
     const STEPS: usize = STEPS;
+    const ORDER: Order = Order::PanelsOfSteps;
 
     fn begin() -> Self {
-        Self { shape: None, sums: Sums([0.0; ROWS * COLUMNS]) }
+        Self { shape: None, edge: Edge([0.0; ROWS * COLUMNS]) }
     }
 
     fn pack(rows: &[bf16], k: usize, panel: &mut [bf16]) {
@@ -69,25 +71,141 @@ impl Format for Tiles {
         c: Target,
         output: Output,
     ) {
-        if m == 0 {
-            return;
+        // The last rows, if one tile has room for them, are multiplied by all columns at once.
+        let last = if m % ROWS <= TILE_ROWS { m % ROWS } else { 0 };
+        let tall = m - last;
+        let pairs = n.div_ceil(PAIR) * tall.div_ceil(ROWS);
+        // SAFETY: guaranteed by the caller.
+        let blocks = unsafe { Blocks::new(k, b) };
+        let mut prefetch = Prefetch::new(b.next, pairs + last.min(1), k);
+        let left = |row: usize| Left { at: a.at.wrapping_add(row * a.row), ..a };
+        for column in (0..n).step_by(PAIR) {
+            for row in (0..tall).step_by(ROWS) {
+                let extents = (ROWS.min(tall - row), PAIR.min(n - column));
+                let c = c.columns(column).rows(row);
+                // SAFETY: guaranteed by the caller.
+                unsafe { self.two_by_two(extents, left(row), (&blocks, column), c, output, &mut prefetch) }
+            }
         }
-        let shape = Shape::of(m);
-        let sums = &mut self.sums;
-        // SAFETY: guaranteed by the caller; the tiles get the shape of m rows.
+        if last > 0 {
+            // SAFETY: guaranteed by the caller.
+            unsafe { self.one_by_four((last, n), left(tall), &blocks, c.rows(tall), output, &mut prefetch) }
+        }
+    }
+}
+
+impl Tiles {
+    /// At most 16 rows by at most 64 columns.
+    ///
+    /// # Safety
+    /// As [`Format::tile`].
+    unsafe fn one_by_four(
+        &mut self,
+        (m, n): (usize, usize),
+        a: Left<bf16>,
+        blocks: &Blocks,
+        c: Target,
+        output: Output,
+        prefetch: &mut Prefetch,
+    ) {
+        // SAFETY: guaranteed by the caller; the tiles have the rows, and the columns or those of the edge.
         unsafe {
-            if self.shape != Some(shape) {
-                Config::new(shape).load();
-                self.shape = Some(shape);
-            }
-            let blocks = Blocks::new(k, b);
-            match shape {
-                Shape::One(_) => one_by_four(&blocks, a, sums),
-                Shape::Two(_) => (0..2).for_each(|half| two_by_two(&blocks, a, half, sums)),
-            }
+            self.configure(Shape::One(m as u8));
+            let to = self.target((m, n), COLUMNS, c, output);
+            let sums = |at: usize| [at, at + LANES, at + 2 * LANES, at + 3 * LANES];
+            begin(sums(0), to, output);
+            blocks.for_each(prefetch, |step, b| {
+                registers::add_one_by_four(a.at.wrapping_add(step), a.row, b, blocks.row());
+            });
+            registers::store(sums(0).map(|at| to.at.wrapping_add(at)), to.row);
+            self.finish((m, n), COLUMNS, c);
+        }
+    }
+
+    /// 17 to 32 rows by at most 32 columns from a column of the blocks on.
+    ///
+    /// # Safety
+    /// As [`Format::tile`].
+    unsafe fn two_by_two(
+        &mut self,
+        (m, n): (usize, usize),
+        a: Left<bf16>,
+        (blocks, column): (&Blocks, usize),
+        c: Target,
+        output: Output,
+        prefetch: &mut Prefetch,
+    ) {
+        // SAFETY: guaranteed by the caller; the tiles have the rows, and the columns or those of the edge.
+        unsafe {
+            self.configure(Shape::Two((m - TILE_ROWS) as u8));
+            let to = self.target((m, n), PAIR, c, output);
+            let lower = TILE_ROWS * to.row;
+            let sums = [0, LANES, lower, lower + LANES];
+            begin(sums, to, output);
+            blocks.for_each(prefetch, |step, b| {
+                let upper = a.at.wrapping_add(step);
+                let lower = upper.wrapping_add(TILE_ROWS * a.row);
+                // A pair has two elements.
+                registers::add_two_by_two([upper, lower], a.row, b.wrapping_add(2 * column), blocks.row());
+            });
+            registers::store(sums.map(|at| to.at.wrapping_add(at)), to.row);
+            self.finish((m, n), PAIR, c);
+        }
+    }
+
+    /// # Safety
+    /// The processor must have tiles.
+    unsafe fn configure(&mut self, shape: Shape) {
+        if self.shape != Some(shape) {
+            // SAFETY: guaranteed by the caller.
+            unsafe { Config::new(shape).load() }
+            self.shape = Some(shape);
+        }
+    }
+
+    /// Where tiles of `width` columns are stored: in the target, or in the edge, with its addends, if the target is narrower.
+    ///
+    /// # Safety
+    /// The target must have the extents.
+    unsafe fn target(&mut self, (m, n): (usize, usize), width: usize, c: Target, output: Output) -> Target {
+        if n == width {
+            return c;
+        }
+        let edge = self.edge.0.as_mut_ptr();
+        if output == Output::Accumulate {
             for row in 0..m {
-                write(&sums.0[row * COLUMNS..][..COLUMNS], c, row, n, output);
+                // SAFETY: guaranteed by the caller; the edge has room for all rows.
+                unsafe { std::ptr::copy_nonoverlapping(c.base.add(row * c.row), edge.add(row * COLUMNS), n) }
             }
+        }
+        Target::new(edge, COLUMNS)
+    }
+
+    /// Copies the edge, if [`Tiles::target`] returned it.
+    ///
+    /// # Safety
+    /// As [`Tiles::target`].
+    unsafe fn finish(&mut self, (m, n): (usize, usize), width: usize, c: Target) {
+        if n < width {
+            let edge = self.edge.0.as_ptr();
+            for row in 0..m {
+                // SAFETY: guaranteed by the caller; the edge has all rows.
+                unsafe { std::ptr::copy_nonoverlapping(edge.add(row * COLUMNS), c.at.add(row * c.row), n) }
+            }
+        }
+    }
+}
+
+/// Sets the sums to their addends.
+///
+/// # Safety
+/// The rows of the tiles must be readable from these elements of the target's base on.
+unsafe fn begin(sums: [usize; 4], c: Target, output: Output) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        match output {
+            Output::Overwrite => registers::zero(),
+            Output::Accumulate => registers::load(sums.map(|at| c.base.wrapping_add(at)), c.row),
         }
     }
 }
@@ -98,99 +216,5 @@ impl Drop for Tiles {
             // SAFETY: the tiles were configured, so the processor has them.
             unsafe { registers::release() }
         }
-    }
-}
-
-/// The right operand as blocks of [`STEPS`] steps.
-struct Blocks {
-    right: Right<bf16>,
-    full: usize,
-    rest: Option<Padded>,
-}
-
-impl Blocks {
-    /// # Safety
-    /// `k` steps of all columns must be readable.
-    unsafe fn new(k: usize, right: Right<bf16>) -> Self {
-        let (full, rest) = (k / STEPS, k % STEPS);
-        let rest = (rest > 0).then(|| {
-            let mut padded = Padded([bf16::ZERO; STEPS * COLUMNS]);
-            for (step, column) in (0..rest).flat_map(|step| (0..COLUMNS).map(move |column| (step, column))) {
-                // SAFETY: guaranteed by the caller.
-                let value = unsafe { *right.at.add(full * STEPS * COLUMNS + pairs::index(rest, step, column)) };
-                padded.0[pairs::index(STEPS, step, column)] = value;
-            }
-            padded
-        });
-        Self { right, full, rest }
-    }
-
-    /// Calls `f` with the first step of each block, and its elements. Prefetches what the operand asks for.
-    fn for_each(&self, f: impl Fn(usize, *const bf16)) {
-        let of_block = STEPS * COLUMNS;
-        for block in 0..self.full {
-            let (next, lines) = match self.right.next {
-                Next::Unknown => (self.right.at, 0),
-                Next::Stream(next) => (next.wrapping_add(block * of_block), of_block / bf16::PER_LINE),
-                Next::Spread(next) => (next.wrapping_add(block * STEPS * bf16::PER_LINE), STEPS),
-            };
-            for line in 0..lines {
-                // SAFETY: a prefetch reads nothing, at any address.
-                unsafe { _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(line * bf16::PER_LINE).cast()) }
-            }
-            f(block * STEPS, self.right.at.wrapping_add(block * of_block));
-        }
-        if let Some(rest) = &self.rest {
-            f(self.full * STEPS, rest.0.as_ptr());
-        }
-    }
-}
-
-/// At most 16 rows by 64 columns.
-///
-/// # Safety
-/// The tiles must have the shape of the rows, which `a` must have.
-unsafe fn one_by_four(blocks: &Blocks, a: Left<bf16>, sums: &mut Sums) {
-    // SAFETY: the tiles are configured.
-    unsafe { registers::zero() }
-    // SAFETY: guaranteed by the caller; a block has 64 columns.
-    blocks.for_each(|step, b| unsafe { registers::add_one_by_four(a.at.wrapping_add(step), a.row, b) });
-    let at = sums.0.as_mut_ptr();
-    // SAFETY: 16 rows by 64 columns of the sums.
-    unsafe { registers::store([at, at.add(LANES), at.add(2 * LANES), at.add(3 * LANES)]) }
-}
-
-/// 17 to 32 rows by one half of the 64 columns.
-///
-/// # Safety
-/// As [`one_by_four`].
-unsafe fn two_by_two(blocks: &Blocks, a: Left<bf16>, half: usize, sums: &mut Sums) {
-    // SAFETY: the tiles are configured.
-    unsafe { registers::zero() }
-    let first = half * COLUMNS / 2;
-    blocks.for_each(|step, b| {
-        let upper = a.at.wrapping_add(step);
-        let lower = upper.wrapping_add(TILE_ROWS * a.row);
-        // A pair has two elements.
-        // SAFETY: guaranteed by the caller; a block has 64 columns.
-        unsafe { registers::add_two_by_two([upper, lower], a.row, b.wrapping_add(2 * first)) }
-    });
-    // SAFETY: 32 rows by 32 columns of the sums.
-    unsafe {
-        let upper = sums.0.as_mut_ptr().add(first);
-        let lower = upper.add(TILE_ROWS * COLUMNS);
-        registers::store([upper, upper.add(LANES), lower, lower.add(LANES)]);
-    }
-}
-
-/// Writes a row of sums to row `row` of the result.
-///
-/// # Safety
-/// The row must have n columns, which nothing else uses.
-#[target_feature(enable = "avx512f")]
-unsafe fn write(sums: &[f32], c: Target, row: usize, n: usize, output: Output) {
-    for (v, sums) in sums.chunks_exact(LANES).enumerate() {
-        // SAFETY: a register of sums; the row is guaranteed by the caller.
-        unsafe { add_to(_mm512_loadu_ps(sums.as_ptr()), c, row, v * LANES, n, output) }
     }
 }

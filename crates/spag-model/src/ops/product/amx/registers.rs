@@ -7,10 +7,12 @@ use std::arch::asm;
 
 use half::bf16;
 
-use super::{COLUMNS, TILE_ROWS};
+use super::TILE_ROWS;
 
-/// Bytes of a step's pairs in a panel: the distance of rows of a right operand.
-const PANEL_ROW: usize = 2 * COLUMNS * size_of::<bf16>();
+/// Bytes between the pairs of two steps and the next, of a right operand whose steps are `row` elements apart.
+fn pair_bytes(row: usize) -> usize {
+    2 * row * size_of::<bf16>()
+}
 
 /// The rows of the left operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,13 +21,6 @@ pub(super) enum Shape {
     One(u8),
     /// In a full tile, 4, and in tile 5.
     Two(u8),
-}
-
-impl Shape {
-    /// The shape for `m` rows, 1 to 32.
-    pub(super) fn of(m: usize) -> Self {
-        if m <= TILE_ROWS { Self::One(m as u8) } else { Self::Two((m - TILE_ROWS) as u8) }
-    }
 }
 
 /// The memory that `LDTILECFG` reads.
@@ -75,6 +70,7 @@ pub(super) unsafe fn release() {
 ///
 /// # Safety
 /// The tiles must be configured.
+#[inline(always)]
 pub(super) unsafe fn zero() {
     // SAFETY: guaranteed by the caller.
     unsafe {
@@ -85,8 +81,10 @@ pub(super) unsafe fn zero() {
 /// Adds the products of a block: the rows of tile 4 by 64 columns.
 ///
 /// # Safety
-/// The shape must be [`Shape::One`]; `a` must have its rows, `row` elements apart, and `b` a block of a panel.
-pub(super) unsafe fn add_one_by_four(a: *const bf16, row: usize, b: *const bf16) {
+/// The shape must be [`Shape::One`]; `a` must have its rows, `row` elements apart, and `b` the columns of a block, with steps
+/// `b_row` elements apart.
+#[inline(always)]
+pub(super) unsafe fn add_one_by_four(a: *const bf16, row: usize, b: *const bf16, b_row: usize) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
@@ -102,7 +100,7 @@ pub(super) unsafe fn add_one_by_four(a: *const bf16, row: usize, b: *const bf16)
             a = in(reg) a,
             a_row = in(reg) row * size_of::<bf16>(),
             b = in(reg) b,
-            b_row = in(reg) PANEL_ROW,
+            b_row = in(reg) pair_bytes(b_row),
             options(nostack, preserves_flags, readonly)
         );
     }
@@ -111,9 +109,10 @@ pub(super) unsafe fn add_one_by_four(a: *const bf16, row: usize, b: *const bf16)
 /// Adds the products of a block: the rows of tiles 4 and 5 by 32 columns.
 ///
 /// # Safety
-/// The shape must be [`Shape::Two`]; each `a` must have the rows of its tile, `row` elements apart, and `b` 32 columns of a
-/// block of a panel.
-pub(super) unsafe fn add_two_by_two(a: [*const bf16; 2], row: usize, b: *const bf16) {
+/// The shape must be [`Shape::Two`]; each `a` must have the rows of its tile, `row` elements apart, and `b` the columns of a
+/// block, with steps `b_row` elements apart.
+#[inline(always)]
+pub(super) unsafe fn add_two_by_two(a: [*const bf16; 2], row: usize, b: *const bf16, b_row: usize) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
@@ -129,17 +128,41 @@ pub(super) unsafe fn add_two_by_two(a: [*const bf16; 2], row: usize, b: *const b
             lower = in(reg) a[1],
             a_row = in(reg) row * size_of::<bf16>(),
             b = in(reg) b,
-            b_row = in(reg) PANEL_ROW,
+            b_row = in(reg) pair_bytes(b_row),
             options(nostack, preserves_flags, readonly)
         );
     }
 }
 
-/// Stores the sums, with rows of 64 floats.
+/// Loads the sums, whose rows are `row` floats apart.
+///
+/// # Safety
+/// The rows of the tiles must be readable at the addresses.
+#[inline(always)]
+pub(super) unsafe fn load(from: [*const f32; 4], row: usize) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        asm!(
+            "tileloadd tmm0, [{0} + {row}*1]",
+            "tileloadd tmm1, [{1} + {row}*1]",
+            "tileloadd tmm2, [{2} + {row}*1]",
+            "tileloadd tmm3, [{3} + {row}*1]",
+            in(reg) from[0],
+            in(reg) from[1],
+            in(reg) from[2],
+            in(reg) from[3],
+            row = in(reg) row * size_of::<f32>(),
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+}
+
+/// Stores the sums, with rows `row` floats apart.
 ///
 /// # Safety
 /// The rows of the tiles must be writable at the addresses.
-pub(super) unsafe fn store(to: [*mut f32; 4]) {
+#[inline(always)]
+pub(super) unsafe fn store(to: [*mut f32; 4], row: usize) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
@@ -151,7 +174,7 @@ pub(super) unsafe fn store(to: [*mut f32; 4]) {
             in(reg) to[1],
             in(reg) to[2],
             in(reg) to[3],
-            row = in(reg) COLUMNS * size_of::<f32>(),
+            row = in(reg) row * size_of::<f32>(),
             options(nostack, preserves_flags)
         );
     }

@@ -34,14 +34,18 @@ fn rule(path: CpuPath, a: &[f32], b: &[bf16], start: Option<f32>) -> f32 {
         values.resize(values.len().next_multiple_of(unit), bf16::ZERO);
         values.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect()
     };
+    if path == CpuPath::Amx {
+        // One chain from the start on.
+        let (a, b) = (pairs(&a), pairs(b));
+        return (a.chunks(16).zip(b.chunks(16)))
+            .fold(start.unwrap_or(0.0), |sum, (a, b)| emulation::tile_dot(sum, a, b));
+    }
     let block = |a: &[bf16], b: &[bf16]| match path {
         CpuPath::Portable | CpuPath::Avx2 | CpuPath::Avx512 => {
             a.iter().zip(b).fold(0f32, |sum, (a, b)| a.to_f32().mul_add(b.to_f32(), sum))
         }
-        CpuPath::Avx512Bf16 => pairs(a).into_iter().zip(pairs(b)).fold(0f32, |sum, (a, b)| emulation::dot(sum, a, b)),
-        CpuPath::Amx => {
-            let (a, b) = (pairs(a), pairs(b));
-            a.chunks(16).zip(b.chunks(16)).fold(0f32, |sum, (a, b)| emulation::tile_dot(sum, a, b))
+        CpuPath::Avx512Bf16 | CpuPath::Amx => {
+            pairs(a).into_iter().zip(pairs(b)).fold(0f32, |sum, (a, b)| emulation::dot(sum, a, b))
         }
     };
     let mut sum = start;
