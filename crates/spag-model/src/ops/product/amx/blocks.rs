@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use half::bf16;
 
 use super::super::Element;
-use super::{COLUMNS, Next, Right, STEPS, pairs};
+use super::{COLUMNS, LANES, Next, ROWS, Right, STEPS, pairs};
 
 /// The right operand.
 pub(super) struct Blocks {
@@ -42,15 +42,46 @@ impl Blocks {
         self.row
     }
 
+    /// Blocks.
+    pub(super) fn len(&self) -> usize {
+        self.full + usize::from(self.rest.is_some())
+    }
+
     /// Calls `f` with the first step of each block, and its elements.
     #[inline(always)]
-    pub(super) fn for_each(&self, prefetch: &mut Prefetch, f: impl Fn(usize, *const bf16)) {
+    pub(super) fn for_each(&self, prefetch: &mut Prefetch, mut f: impl FnMut(usize, *const bf16)) {
         for block in 0..self.full {
             prefetch.block();
             f(block * STEPS, self.at.wrapping_add(block * STEPS * self.row));
         }
         if let Some(rest) = &self.rest {
             f(self.full * STEPS, rest.0.as_ptr());
+        }
+    }
+}
+
+/// Rows of two tiles' sums to prefetch, some with each block.
+pub(super) struct Lines {
+    at: *const f32,
+    row: usize,
+    rows: usize,
+}
+
+impl Lines {
+    /// Rows that are `row` elements apart, while `blocks` are computed.
+    pub(super) fn new(at: *const f32, row: usize, blocks: usize) -> Self {
+        Self { at, row, rows: ROWS.div_ceil(blocks.max(1)) }
+    }
+
+    /// Those of a block.
+    #[inline(always)]
+    pub(super) fn block(&mut self) {
+        for _ in 0..self.rows {
+            for line in [self.at, self.at.wrapping_add(LANES)] {
+                // SAFETY: a prefetch reads nothing, at any address.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
+            }
+            self.at = self.at.wrapping_add(self.row);
         }
     }
 }

@@ -14,7 +14,7 @@ mod registers;
 
 use half::bf16;
 
-use blocks::{Blocks, Prefetch};
+use blocks::{Blocks, Lines, Prefetch};
 pub(super) use detect::is_available;
 use registers::{Config, Shape};
 
@@ -142,7 +142,14 @@ impl Tiles {
             let lower = TILE_ROWS * to.row;
             let sums = [0, LANES, lower, lower + LANES];
             begin(sums, to, output);
+            // While this part is computed, the lines of the one below it arrive.
+            let below = match output {
+                Output::Overwrite => c.rows(ROWS).at.cast_const(),
+                Output::Accumulate => c.rows(ROWS).base,
+            };
+            let mut lines = Lines::new(below, c.row, blocks.len());
             blocks.for_each(prefetch, |step, b| {
+                lines.block();
                 let upper = a.at.wrapping_add(step);
                 let lower = upper.wrapping_add(TILE_ROWS * a.row);
                 // A pair has two elements.
