@@ -54,9 +54,9 @@ fn bf16_is_as_close_to_f32_as_its_rounding() {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     for (query, kv, dim) in [(2, 2, 32), (6, 2, 64), (4, 1, 20), (2, 1, 70), (1, 1, 128), (3, 3, 15)] {
         let heads = Heads { query, kv, dim };
-        // Lengths around the tiles of 6 queries, the registers of 16 keys and the blocks of 48 queries.
-        let bounds = [0, 1, 3, 3, 20, 69, 164];
-        let inputs = Inputs::new(164, heads, &mut rng);
+        // Lengths around the tiles of 6 or 32 queries, the registers of 16 keys and the blocks of 48 or 128 queries.
+        let bounds = [0, 1, 3, 3, 20, 69, 164, 325];
+        let inputs = Inputs::new(325, heads, &mut rng);
         for mask in masks(heads) {
             let found = pass(&inputs.narrow, &inputs.gradient, &bounds, heads, &mask);
             let want = pass(&inputs.wide, &inputs.gradient, &bounds, heads, &mask);
@@ -88,21 +88,27 @@ fn bf16_is_as_close_to_f32_as_its_rounding() {
 #[test]
 fn sequences_do_not_depend_on_those_beside_them_nor_on_threads() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
-    let heads = Heads { query: 4, kv: 2, dim: 24 };
-    let inputs = Inputs::new(130, heads, &mut rng);
+    // Tiles of AMX multiply heads of 32, and pairs the others.
+    for heads in [24, 32].map(|dim| Heads { query: 4, kv: 2, dim }) {
+        let inputs = Inputs::new(130, heads, &mut rng);
+        for mask in masks(heads) {
+            sequences_stand_alone(&inputs, heads, &mask);
+        }
+    }
+}
+
+fn sequences_stand_alone(inputs: &Inputs, heads: Heads, mask: &Mask) {
     let bounds = [0u32, 29, 60, 130];
-    for mask in masks(heads) {
-        let together = pass(&inputs.narrow, &inputs.gradient, &bounds, heads, &mask);
-        for ends in bounds.windows(2) {
-            let (start, len) = (ends[0] as usize, (ends[1] - ends[0]) as usize);
-            let part = |tensor: &Tensor| tensor.narrow(0, start, len).unwrap().contiguous().unwrap();
-            let narrow = [0, 1, 2].map(|i: usize| part(&inputs.narrow[i]));
-            let threads = rayon::ThreadPoolBuilder::new().num_threads(1 + start % 3).build().unwrap();
-            let gradient = part(&inputs.gradient);
-            let alone = threads.install(|| pass(&narrow, &gradient, &[0, len as u32], heads, &mask));
-            for (alone, together) in alone.iter().zip(&together) {
-                assert_eq!(wide(alone), wide(&part(together)), "{mask:?}");
-            }
+    let together = pass(&inputs.narrow, &inputs.gradient, &bounds, heads, mask);
+    for ends in bounds.windows(2) {
+        let (start, len) = (ends[0] as usize, (ends[1] - ends[0]) as usize);
+        let part = |tensor: &Tensor| tensor.narrow(0, start, len).unwrap().contiguous().unwrap();
+        let narrow = [0, 1, 2].map(|i: usize| part(&inputs.narrow[i]));
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(1 + start % 3).build().unwrap();
+        let gradient = part(&inputs.gradient);
+        let alone = threads.install(|| pass(&narrow, &gradient, &[0, len as u32], heads, mask));
+        for (alone, together) in alone.iter().zip(&together) {
+            assert_eq!(wide(alone), wide(&part(together)), "{mask:?}");
         }
     }
 }
@@ -110,10 +116,12 @@ fn sequences_do_not_depend_on_those_beside_them_nor_on_threads() {
 #[test]
 fn a_window_of_the_whole_sequence_changes_no_bit_of_bf16() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
-    let heads = Heads { query: 4, kv: 2, dim: 20 };
-    let inputs = Inputs::new(130, heads, &mut rng);
-    let all =
-        |mask: &Mask| pass(&inputs.narrow, &inputs.gradient, &[0, 29, 130], heads, mask).map(|tensor| wide(&tensor));
-    assert_eq!(all(&Mask::new(Some(101), None).unwrap()), all(&Mask::causal()));
-    assert_ne!(all(&Mask::new(Some(100), None).unwrap()), all(&Mask::causal()));
+    for heads in [20, 32].map(|dim| Heads { query: 4, kv: 2, dim }) {
+        let inputs = Inputs::new(130, heads, &mut rng);
+        let all = |mask: &Mask| {
+            pass(&inputs.narrow, &inputs.gradient, &[0, 29, 130], heads, mask).map(|tensor| wide(&tensor))
+        };
+        assert_eq!(all(&Mask::new(Some(101), None).unwrap()), all(&Mask::causal()));
+        assert_ne!(all(&Mask::new(Some(100), None).unwrap()), all(&Mask::causal()));
+    }
 }

@@ -7,15 +7,14 @@ use super::forward::{biased, row_products, value_rows};
 #[cfg(target_arch = "x86_64")]
 use super::products::{InBf16, is_paired};
 use super::products::{InF32, Products};
+#[cfg(target_arch = "x86_64")]
+use super::tiles::{InTiles, is_tiled};
 use super::{Heads, Held, LogSumExp, Mask, Sequences, Task, check, device, key_stride, tasks, tile_begin};
 use crate::kernels;
 use crate::ops::cast::widened;
 use crate::ops::cpu::{self, SharedMut, Stored};
-use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, ROWS, Right, Target};
+use crate::ops::product::{Buffer, COLUMNS, LANES, Left, Output, Right, Target};
 use crate::ops::{pool, simd};
-
-/// Queries whose probabilities are held at a time, for the gradients of keys and values; a multiple of [`ROWS`].
-const BLOCK: usize = 8 * ROWS;
 
 /// The gradients of q, k and v, given the output of [`super::forward`], its log-sum-exps and the gradient of the
 /// output.
@@ -49,6 +48,8 @@ pub fn backward(
     };
     let saved = [q, k, v, out, dout];
     match q.dtype() {
+        #[cfg(target_arch = "x86_64")]
+        DType::BF16 if is_tiled(heads) => run::<InTiles>(saved, lse, sequences, heads, mask),
         #[cfg(target_arch = "x86_64")]
         DType::BF16 if is_paired(heads) => run::<InBf16>(saved, lse, sequences, heads, mask),
         DType::BF16 => {
@@ -131,8 +132,8 @@ unsafe fn task_backward<P: Products>(
     let (group, scale) = (heads.query / heads.kv, 1.0 / (hd as f32).sqrt());
     let stride = key_stride(task.len);
     let (transposed, rows) = (hd * stride, value_rows::<P>(task.len, hd));
-    let queries = value_rows::<P>(BLOCK, hd);
-    let mut buffer = Buffer::new(2 * transposed + rows + (2 * BLOCK + ROWS) * stride + 3 * queries);
+    let queries = value_rows::<P>(P::BLOCK, hd);
+    let mut buffer = Buffer::new(2 * transposed + rows + (2 * P::BLOCK + P::ROWS) * stride + 3 * queries);
     let mut free = buffer.as_mut_ptr();
     let mut part = |len: usize| {
         let begin = free;
@@ -140,8 +141,9 @@ unsafe fn task_backward<P: Products>(
         begin
     };
     let [keys_t, values_t, keys] = [part(transposed), part(transposed), part(rows)];
-    let [p, ds, rounded] = [part(BLOCK * stride), part(BLOCK * stride), part(ROWS * stride)];
+    let [p, ds, rounded] = [part(P::BLOCK * stride), part(P::BLOCK * stride), part(P::ROWS * stride)];
     let of_block = [part(queries), part(queries), part(queries)];
+    let mut products = P::begin();
     let kv_at = task.start * kd + task.kv * hd;
     // SAFETY: rows of the task's sequence are inside the checked tensors, and the parts of the buffer do not overlap.
     let (keys_t, values_t, keys) = unsafe {
@@ -152,8 +154,8 @@ unsafe fn task_backward<P: Products>(
     };
     for head in task.kv * group..(task.kv + 1) * group {
         let slope = mask.slope(head);
-        for block in (0..task.len).step_by(BLOCK) {
-            let count = BLOCK.min(task.len - block);
+        for block in (0..task.len).step_by(P::BLOCK) {
+            let count = P::BLOCK.min(task.len - block);
             let block_at = (task.start + block) * qd + head * hd;
             // SAFETY: as above.
             let operands = unsafe {
@@ -164,21 +166,21 @@ unsafe fn task_backward<P: Products>(
                 let q_steps = P::query_steps(extents, saved.q[block_at..].as_ptr(), qd, q_steps);
                 BlockOperands { dout, steps: [dout_steps, q_steps] }
             };
-            for first in (block..block + count).step_by(ROWS) {
-                let rows = ROWS.min(block + count - first);
-                let (begin, seen) = (tile_begin(mask, first), first + rows);
+            for first in (block..block + count).step_by(P::ROWS) {
+                let rows = P::ROWS.min(block + count - first);
+                let (begin, seen) = (tile_begin::<P>(mask, first), first + rows);
                 let end = seen.next_multiple_of(P::STEPS);
                 let at = (task.start + first) * qd + head * hd;
                 let (p, ds) = (p.wrapping_add((first - block) * stride), ds.wrapping_add((first - block) * stride));
                 // A tile of keys may begin before the keys of this one.
-                let read = begin.saturating_sub(ROWS)..end;
+                let read = begin.saturating_sub(P::ROWS)..end;
                 // SAFETY: as above; the rows of dq belong to this task.
                 unsafe {
                     let q = Left { at: saved.q[at..].as_ptr(), row: qd, k: 1 };
                     let dout = operands.dout;
                     let dout = Left { at: dout.at.wrapping_add((first - block) * dout.row), ..dout };
-                    row_products::<P>((rows, hd, begin..seen), q, keys_t, p, stride);
-                    row_products::<P>((rows, hd, begin..seen), dout, values_t, ds, stride);
+                    row_products(&mut products, (rows, hd, begin..seen), q, keys_t, p, stride);
+                    row_products(&mut products, (rows, hd, begin..seen), dout, values_t, ds, stride);
                     let p_rows = std::slice::from_raw_parts_mut(p, rows * stride).chunks_exact_mut(stride);
                     let ds_rows = std::slice::from_raw_parts_mut(ds, rows * stride).chunks_exact_mut(stride);
                     simd::vectorized(
@@ -200,7 +202,7 @@ unsafe fn task_backward<P: Products>(
                     for column in (0..hd).step_by(COLUMNS) {
                         let extents = (rows, end - begin, COLUMNS.min(hd - column));
                         let target = Target::new(grads.q.at(at + column), qd);
-                        P::tile(extents, scores, P::columns(keys, column), target, Output::Overwrite);
+                        products.tile(extents, scores, P::columns(keys, column), target, Output::Overwrite);
                     }
                     for scores in [p, ds] {
                         P::stack((rows, read.len()), scores.wrapping_add(read.start), stride);
@@ -208,8 +210,8 @@ unsafe fn task_backward<P: Products>(
                 }
             }
             let first_head = head == task.kv * group;
-            for key in (mask.first_key(block) / ROWS * ROWS..block + count).step_by(ROWS) {
-                let rows = ROWS.min(block + count - key);
+            for key in (mask.first_key(block) / P::ROWS * P::ROWS..block + count).step_by(P::ROWS) {
+                let rows = P::ROWS.min(block + count - key);
                 // Queries before the key, or a window after it, do not attend to it.
                 let from = key.saturating_sub(block);
                 let end = count.min(mask.end_of_queries(key + rows - 1) - block);
@@ -217,14 +219,18 @@ unsafe fn task_backward<P: Products>(
                 let output = if first_head && key >= block { Output::Overwrite } else { Output::Accumulate };
                 let [dout, q] = operands.steps;
                 for (scores, right, target) in [(p, dout, grads.v), (ds, q, grads.k)] {
-                    let left = P::transposed(scores.wrapping_add(from * stride + key), stride);
+                    let steps = (end - from).next_multiple_of(P::STEPS);
+                    // SAFETY: as above.
+                    let left = unsafe {
+                        P::transposed((rows, steps), scores.wrapping_add(from * stride + key), stride, rounded.cast())
+                    };
                     let right = Right { at: right.at.wrapping_add(from * right.k), ..right };
                     for column in (0..hd).step_by(COLUMNS) {
                         // A query that does not attend to the keys adds zeros.
-                        let extents = (rows, (end - from).next_multiple_of(P::STEPS), COLUMNS.min(hd - column));
+                        let extents = (rows, steps, COLUMNS.min(hd - column));
                         let target = Target::new(target.at(kv_at + key * kd + column), kd);
                         // SAFETY: as above; the columns of this key/value head belong to this task.
-                        unsafe { P::tile(extents, left, P::columns(right, column), target, output) }
+                        unsafe { products.tile(extents, left, P::columns(right, column), target, output) }
                     }
                 }
             }

@@ -5,12 +5,14 @@ use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
 use super::products::{InBf16, is_paired};
-use super::products::{InF32, Products};
+use super::products::{InF32, MAX_ROWS, Products};
+#[cfg(target_arch = "x86_64")]
+use super::tiles::{InTiles, is_tiled};
 use super::{Heads, Held, LogSumExp, Mask, Sequences, Task, check, device, key_stride, tasks, tile_begin};
 use crate::kernels;
 use crate::ops::cast::{narrowed, widened};
 use crate::ops::cpu::{self, SharedMut, Stored};
-use crate::ops::product::{Buffer, COLUMNS, Element, LANES, Left, Output, ROWS, Right, Target};
+use crate::ops::product::{Buffer, COLUMNS, Element, LANES, Left, Output, Right, Target};
 use crate::ops::{pool, simd};
 
 /// Returns the attention output [N, H·head size] and the log-sum-exps for the backward pass. `q`, `k` and `v` have one number
@@ -35,6 +37,8 @@ pub fn forward(
         return Ok((out, LogSumExp(Held::Device(lse))));
     }
     let (out, lse) = match q.dtype() {
+        #[cfg(target_arch = "x86_64")]
+        DType::BF16 if is_tiled(heads) => run::<InTiles>([q, k, v], sequences, heads, mask)?,
         #[cfg(target_arch = "x86_64")]
         DType::BF16 if is_paired(heads) => run::<InBf16>([q, k, v], sequences, heads, mask)?,
         DType::BF16 => {
@@ -86,8 +90,9 @@ unsafe fn task_forward<P: Products>(
     let (group, scale) = (heads.query / heads.kv, 1.0 / (hd as f32).sqrt());
     let stride = key_stride(task.len);
     let (keys_len, values_len) = (hd * stride, value_rows::<P>(task.len, hd));
-    let (tile_len, sums_len) = (ROWS * stride, ROWS * hd);
+    let (tile_len, sums_len) = (P::ROWS * stride, P::ROWS * hd);
     let mut buffer = Buffer::new(keys_len + values_len + 2 * tile_len + sums_len.next_multiple_of(LANES) + LANES);
+    let mut products = P::begin();
     let keys = buffer.as_mut_ptr();
     let values = keys.wrapping_add(keys_len);
     let scores = values.wrapping_add(values_len);
@@ -101,17 +106,17 @@ unsafe fn task_forward<P: Products>(
     };
     for head in task.kv * group..(task.kv + 1) * group {
         let slope = mask.slope(head);
-        for first in (0..task.len).step_by(ROWS) {
-            let rows = ROWS.min(task.len - first);
-            let (begin, seen) = (tile_begin(mask, first), first + rows);
+        for first in (0..task.len).step_by(P::ROWS) {
+            let rows = P::ROWS.min(task.len - first);
+            let (begin, seen) = (tile_begin::<P>(mask, first), first + rows);
             let end = seen.next_multiple_of(P::STEPS);
             let q_at = (task.start + first) * qd + head * hd;
             let queries = Left { at: q[q_at..].as_ptr(), row: qd, k: 1 };
             // SAFETY: as above; the rows of `out` and `lse` belong to this task.
             unsafe {
-                row_products::<P>((rows, hd, begin..seen), queries, keys, scores, stride);
+                row_products(&mut products, (rows, hd, begin..seen), queries, keys, scores, stride);
                 let tile_scores = std::slice::from_raw_parts_mut(scores, rows * stride);
-                let mut inverse = [0f32; ROWS];
+                let mut inverse = [0f32; MAX_ROWS];
                 simd::vectorized(
                     #[inline(always)]
                     || {
@@ -129,7 +134,7 @@ unsafe fn task_forward<P: Products>(
                 for column in (0..hd).step_by(COLUMNS) {
                     let target = Target::new(sums.wrapping_add(column), hd);
                     let extents = (rows, end - begin, COLUMNS.min(hd - column));
-                    P::tile(extents, probabilities, P::columns(values, column), target, Output::Overwrite);
+                    products.tile(extents, probabilities, P::columns(values, column), target, Output::Overwrite);
                 }
                 for (i, inverse) in inverse.iter().enumerate().take(rows) {
                     let sums = std::slice::from_raw_parts(sums.add(i * hd), hd);
@@ -187,6 +192,7 @@ pub(super) fn biased(products: &mut [f32], (scale, slope): (f32, Option<f32>)) -
 /// # Safety
 /// As [`Products::tile`].
 pub(super) unsafe fn row_products<P: Products>(
+    products: &mut P,
     (rows, k, n): (usize, usize, Range<usize>),
     left: Left<P::Value>,
     keys: Right<P::Value>,
@@ -197,6 +203,6 @@ pub(super) unsafe fn row_products<P: Products>(
         let target = Target::new(scores.wrapping_add(column), stride);
         let extents = (rows, k, COLUMNS.min(n.end - column));
         // SAFETY: guaranteed by the caller.
-        unsafe { P::tile(extents, left, P::columns(keys, column), target, Output::Overwrite) }
+        unsafe { products.tile(extents, left, P::columns(keys, column), target, Output::Overwrite) }
     }
 }

@@ -13,6 +13,8 @@ mod forward;
 mod mask;
 mod products;
 mod sequences;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 
 pub use backward::backward;
 pub(crate) use forward::exponentials;
@@ -24,6 +26,7 @@ pub use sequences::Sequences;
 use candle_core::{Result, Tensor, bail};
 
 use super::product::LANES;
+use products::Products;
 
 /// Head counts and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +104,9 @@ pub(crate) fn key_stride(keys: usize) -> usize {
     keys.next_multiple_of(LANES) + LANES
 }
 
-/// The first key that a tile of queries from `position` on reads: whole registers, so that the order of a row's sums
-/// does not depend on where its tile begins.
-fn tile_begin(mask: &Mask, position: usize) -> usize {
-    mask.first_key(position) / LANES * LANES
+/// The first key that a tile of queries from `position` on reads: whole registers and steps, so that the order of a row's
+/// sums does not depend on where its tile begins.
+fn tile_begin<P: Products>(mask: &Mask, position: usize) -> usize {
+    let unit = LANES.max(P::STEPS);
+    mask.first_key(position) / unit * unit
 }

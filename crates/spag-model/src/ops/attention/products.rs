@@ -10,24 +10,34 @@ use super::Heads;
 use crate::ops::pool::Pooled;
 #[cfg(target_arch = "x86_64")]
 use crate::ops::product::{CpuPath, dot, interleave, round};
-use crate::ops::product::{Element, Left, Output, Right, Target, tile, transpose};
+use crate::ops::product::{Element, Left, Output, ROWS, Right, Target, tile, transpose};
 #[cfg(target_arch = "x86_64")]
 use crate::ops::simd;
 
 /// The operands of products, made of tensors and of scores. Pointers follow the rules of [`tile`].
 ///
 /// Extents count elements. Steps are a multiple of [`Products::STEPS`]: if there are fewer, zeros follow.
+///
+/// A value is the state of a thread that computes.
 pub(super) trait Products {
     /// Number format of queries, keys, values and outputs.
     type Value: Element + Pooled;
-    /// Steps that are read together.
+    /// Rows of a tile, at most [`MAX_ROWS`].
+    const ROWS: usize;
+    /// Queries whose probabilities are held at a time, for the gradients of keys and values; a multiple of `ROWS`.
+    const BLOCK: usize;
+    /// Steps that are read together; divides `ROWS`.
     const STEPS: usize;
 
-    /// As [`crate::ops::product::tile`].
+    /// Begins to compute on this thread.
+    fn begin() -> Self;
+
+    /// As [`crate::ops::product::tile`], with at most `ROWS` rows.
     ///
     /// # Safety
-    /// As [`crate::ops::product::tile`]; columns of `b` must be readable up to whole registers.
+    /// As [`crate::ops::product::tile`]; 64 columns of `b` must be readable.
     unsafe fn tile(
+        &mut self,
         extents: (usize, usize, usize),
         a: Left<Self::Value>,
         b: Right<Self::Value>,
@@ -87,19 +97,37 @@ pub(super) trait Products {
     /// (rows, width): the rows, `row` elements apart, must belong to the caller, and one more if they are odd.
     unsafe fn stack(extents: (usize, usize), scores: *mut f32, row: usize);
 
-    /// The transpose of prepared rows: a row for each column from `scores` on. The first row is a multiple of the steps.
-    fn transposed(scores: *const f32, row: usize) -> Left<Self::Value>;
+    /// The transpose of prepared rows: a row for each of `columns` columns from `scores` on, and a step for each of `steps`
+    /// rows. The first row is a multiple of the steps.
+    ///
+    /// # Safety
+    /// (columns, steps): the rows must be prepared, and `to` have room for as many elements in bf16.
+    unsafe fn transposed(
+        extents: (usize, usize),
+        scores: *const f32,
+        row: usize,
+        to: *mut Self::Value,
+    ) -> Left<Self::Value>;
 }
+
+/// Rows of the largest tile.
+pub(super) const MAX_ROWS: usize = 32;
 
 /// f32 as it is.
 pub(super) struct InF32;
 
 impl Products for InF32 {
     type Value = f32;
+    const ROWS: usize = ROWS;
+    const BLOCK: usize = 8 * ROWS;
     const STEPS: usize = 1;
 
+    fn begin() -> Self {
+        Self
+    }
+
     #[inline]
-    unsafe fn tile(extents: (usize, usize, usize), a: Left, b: Right, c: Target, output: Output) {
+    unsafe fn tile(&mut self, extents: (usize, usize, usize), a: Left, b: Right, c: Target, output: Output) {
         // SAFETY: guaranteed by the caller.
         unsafe { tile(extents, a, b, c, output) }
     }
@@ -128,7 +156,7 @@ impl Products for InF32 {
 
     unsafe fn stack(_: (usize, usize), _: *mut f32, _: usize) {}
 
-    fn transposed(scores: *const f32, row: usize) -> Left {
+    unsafe fn transposed(_: (usize, usize), scores: *const f32, row: usize, _: *mut f32) -> Left {
         Left { at: scores, row: 1, k: row }
     }
 }
@@ -140,10 +168,23 @@ pub(super) struct InBf16;
 #[cfg(target_arch = "x86_64")]
 impl Products for InBf16 {
     type Value = bf16;
+    const ROWS: usize = ROWS;
+    const BLOCK: usize = 8 * ROWS;
     const STEPS: usize = 2;
 
+    fn begin() -> Self {
+        Self
+    }
+
     #[inline]
-    unsafe fn tile(extents: (usize, usize, usize), a: Left<bf16>, b: Right<bf16>, c: Target, output: Output) {
+    unsafe fn tile(
+        &mut self,
+        extents: (usize, usize, usize),
+        a: Left<bf16>,
+        b: Right<bf16>,
+        c: Target,
+        output: Output,
+    ) {
         // SAFETY: guaranteed by the caller; `forward` and `backward` have selected the path.
         unsafe { dot::tile(extents, a, b, c, output) }
     }
@@ -216,7 +257,7 @@ impl Products for InBf16 {
         );
     }
 
-    fn transposed(scores: *const f32, row: usize) -> Left<bf16> {
+    unsafe fn transposed(_: (usize, usize), scores: *const f32, row: usize, _: *mut bf16) -> Left<bf16> {
         Left { at: scores.cast(), row: 2, k: 2 * row }
     }
 }

@@ -28,6 +28,8 @@ mod turned;
 
 use half::bf16;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use amx::Tiles;
 pub(crate) use buffer::{Buffer, LANES};
 pub(crate) use element::Element;
 pub(crate) use format::{Format, Order, Widened};
