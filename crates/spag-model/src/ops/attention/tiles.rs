@@ -22,14 +22,18 @@ impl Products for InTiles {
     #[inline]
     unsafe fn tile(
         &mut self,
-        extents: (usize, usize, usize),
+        (m, k, n): (usize, usize, usize),
         a: Left<bf16>,
         b: Right<bf16>,
         c: Target,
         output: Output,
     ) {
-        // SAFETY: guaranteed by the caller; `forward` and `backward` have selected the path.
-        unsafe { self.0.tile(extents, a, b, c, output) }
+        for column in (0..n).step_by(Tiles::COLUMNS) {
+            let extents = (m, k, Tiles::COLUMNS.min(n - column));
+            let (b, c) = (Self::columns(b, column), c.columns(column));
+            // SAFETY: guaranteed by the caller; `forward` and `backward` have selected the path.
+            unsafe { self.0.tile(extents, a, b, c, output) }
+        }
     }
 
     fn columns(b: Right<bf16>, column: usize) -> Right<bf16> {

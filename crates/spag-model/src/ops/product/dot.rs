@@ -32,11 +32,11 @@ impl Format for Pairs {
     }
 
     fn pack(rows: &[bf16], k: usize, panel: &mut [bf16]) {
-        pairs::pack(rows, k, panel);
+        pairs::pack::<COLUMNS>(rows, k, panel);
     }
 
     fn index(k: usize, step: usize, column: usize) -> usize {
-        pairs::index(k, step, column)
+        pairs::index::<COLUMNS>(k, step, column)
     }
 
     #[inline]

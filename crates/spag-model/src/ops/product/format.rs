@@ -18,6 +18,8 @@ pub(crate) trait Format: Sized + 'static {
     /// Elements of activations.
     type Activation: Copy + Sync;
 
+    /// Columns of a panel.
+    const COLUMNS: usize = COLUMNS;
     /// Rows of a full tile.
     const ROWS: usize;
     /// Rows of a call of [`Format::tile`] at most: one tile, or several with the same block of the right operand.
@@ -32,13 +34,13 @@ pub(crate) trait Format: Sized + 'static {
     /// Begins to compute on this thread.
     fn begin() -> Self;
 
-    /// Writes row-major rows, at most [`COLUMNS`] of `k` elements each, to a panel.
+    /// Writes row-major rows, at most `COLUMNS` of `k` elements each, to a panel.
     fn pack(rows: &[Self::Weight], k: usize, panel: &mut [Self::Weight]);
 
     /// Index of an element of a panel of `k` steps.
     fn index(k: usize, step: usize, column: usize) -> usize;
 
-    /// `c[m, n] = [c +] a[m, k]·b[k, n]` with m ≤ `BLOCK` and n ≤ [`COLUMNS`]. The steps of `b` begin at a multiple of
+    /// `c[m, n] = [c +] a[m, k]·b[k, n]` with m ≤ `BLOCK` and n ≤ `COLUMNS`. The steps of `b` begin at a multiple of
     /// `STEPS` of a panel, and are a multiple of it or the rest of the panel.
     ///
     /// # Safety

@@ -7,15 +7,15 @@ use rayon::prelude::*;
 use super::buffer::Line;
 use super::{COLUMNS, Element};
 
-/// Writes row-major rows, at most [`COLUMNS`] of `k` elements each, to a panel.
+/// Writes row-major rows, at most as many as a panel has columns, of `k` elements each, to the panel.
 pub(super) type Pack<T> = fn(rows: &[T], k: usize, panel: &mut [T]);
 
-/// Whether a matrix of `n` rows can be packed by [`Memory::pack_in_place`].
+/// Whether a matrix of `n` rows can be packed by [`Memory::pack_in_place`] in any format: panels have at most [`COLUMNS`].
 pub(crate) fn fit_in_place(n: usize) -> bool {
     n.is_multiple_of(COLUMNS)
 }
 
-/// The memory of panels of `k · COLUMNS` elements.
+/// The memory of panels.
 pub(super) enum Memory<T> {
     /// In memory of their own; the last panel is padded.
     Own(Vec<Line>),
@@ -27,18 +27,18 @@ pub(super) enum Memory<T> {
 }
 
 impl<T: Element> Memory<T> {
-    /// Packs a row-major matrix `[n, k]`.
+    /// Packs a row-major matrix `[n, k]` in panels of `columns` columns: (n, k, columns).
     ///
     /// # Panics
     /// If the slice is shorter than its extents.
-    pub(super) fn packed((n, k): (usize, usize), values: &[T], pack: Pack<T>) -> Self {
+    pub(super) fn packed((n, k, columns): (usize, usize, usize), values: &[T], pack: Pack<T>) -> Self {
         let values = &values[..n * k];
-        let of_panel = k * COLUMNS / T::PER_LINE;
-        let mut lines = vec![Line::ZERO; n.div_ceil(COLUMNS) * of_panel];
+        let of_panel = k * columns / T::PER_LINE;
+        let mut lines = vec![Line::ZERO; n.div_ceil(columns) * of_panel];
         if k > 0 {
-            lines.par_chunks_mut(of_panel).zip(values.par_chunks(COLUMNS * k)).for_each(|(lines, rows)| {
-                // SAFETY: any bits are elements, and the lines hold k steps of `COLUMNS` of them.
-                let panel = unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<T>(), k * COLUMNS) };
+            lines.par_chunks_mut(of_panel).zip(values.par_chunks(columns * k)).for_each(|(lines, rows)| {
+                // SAFETY: any bits are elements, and the lines hold k steps of `columns` of them.
+                let panel = unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<T>(), k * columns) };
                 pack(rows, k, panel);
             });
         }
@@ -50,10 +50,10 @@ impl<T: Element> Memory<T> {
     ///
     /// # Panics
     /// If the slice is shorter than its extents, or the rows do not fill the last panel.
-    pub(super) fn pack_in_place((n, k): (usize, usize), values: &mut [T], pack: Pack<T>) {
+    pub(super) fn pack_in_place((n, k, columns): (usize, usize, usize), values: &mut [T], pack: Pack<T>) {
         assert!(fit_in_place(n), "panels: {n} rows do not fill the last panel");
         if k > 0 {
-            values[..n * k].par_chunks_mut(COLUMNS * k).for_each_init(Vec::new, |rows, panel| {
+            values[..n * k].par_chunks_mut(columns * k).for_each_init(Vec::new, |rows, panel| {
                 rows.clear();
                 rows.extend_from_slice(panel);
                 pack(rows, k, panel);

@@ -3,6 +3,8 @@
 //! For AVX512-BF16 and AMX. The right operand is packed in panels of pairs. The left one is packed in rows; if it is
 //! column-major, for AVX512-BF16 in rows of pairs, and for tiles, which read rows, transposed.
 
+use std::ops::Range;
+
 use half::bf16;
 use rayon::prelude::*;
 
@@ -12,7 +14,6 @@ use super::memory::Memory;
 use super::pairs::interleave;
 use super::panels::Strided;
 use super::round::Rounded;
-use super::tile::COLUMNS;
 use super::turned::Turned;
 use super::{CpuPath, Element, Format, Panels, RightOperand, Rows, Side, Start, Values};
 use crate::ops::pool;
@@ -84,24 +85,28 @@ fn compute<F: Training>(
 
 /// Packs a right operand in memory of the pool.
 fn packed<F: Format<Weight = bf16>>((k, n): (usize, usize), b: RightOperand<'_>) -> Panels<F> {
-    let mut memory = pool::values::<f32>((n.next_multiple_of(COLUMNS) * k).div_ceil(2));
+    let mut memory = pool::values::<f32>((n.next_multiple_of(F::COLUMNS) * k).div_ceil(2));
     // SAFETY: the floats have 4 bytes for every two elements; any bits are numbers.
     let panels = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<bf16>(), memory.len() * 2) };
-    let each = panels.par_chunks_exact_mut((k * COLUMNS).max(1)).enumerate();
+    let each = panels.par_chunks_exact_mut((k * F::COLUMNS).max(1)).enumerate();
     match b {
         RightOperand::Rows(Values::F32(values)) => {
             let values = &values[..k * n];
-            each.for_each(|(panel, to)| interleave_panel((k, n), values, panel * COLUMNS, to));
+            each.for_each(|(panel, to)| {
+                interleave_panel((k, n), values, panel * F::COLUMNS..n.min((panel + 1) * F::COLUMNS), to)
+            });
         }
         RightOperand::Rows(Values::Bf16(values)) => {
             let values = &values[..k * n];
-            each.for_each(|(panel, to)| interleave_panel((k, n), values, panel * COLUMNS, to));
+            each.for_each(|(panel, to)| {
+                interleave_panel((k, n), values, panel * F::COLUMNS..n.min((panel + 1) * F::COLUMNS), to)
+            });
         }
         RightOperand::Columns(values) => {
             let values = &values[..k * n];
             each.for_each(|(panel, to)| {
-                let rows = panel * COLUMNS..n.min((panel + 1) * COLUMNS);
-                if rows.len() < COLUMNS {
+                let rows = panel * F::COLUMNS..n.min((panel + 1) * F::COLUMNS);
+                if rows.len() < F::COLUMNS {
                     to.fill(bf16::ZERO);
                 }
                 F::pack(&values[rows.start * k..rows.end * k], k, to);
@@ -111,18 +116,18 @@ fn packed<F: Format<Weight = bf16>>((k, n): (usize, usize), b: RightOperand<'_>)
     Panels::of_memory(n, k, Memory::Pooled(memory))
 }
 
-/// Writes the columns from `first` on of a row-major matrix [k, n] to a panel.
-fn interleave_panel<T: Element>((k, n): (usize, usize), values: &[T], first: usize, panel: &mut [bf16]) {
-    let width = COLUMNS.min(n - first);
-    let row = |step: usize| &values[step * n + first..step * n + first + width];
+/// Writes columns of a row-major matrix [k, n] to a panel.
+fn interleave_panel<T: Element>((k, n): (usize, usize), values: &[T], columns: Range<usize>, panel: &mut [bf16]) {
+    let (of_step, width) = (panel.len() / k.max(1), columns.len());
+    let row = |step: usize| &values[step * n + columns.start..step * n + columns.end];
     for step in (0..k & !1).step_by(2) {
-        let to = &mut panel[step * COLUMNS..(step + 2) * COLUMNS];
+        let to = &mut panel[step * of_step..(step + 2) * of_step];
         interleave(row(step), row(step + 1), &mut to[..2 * width]);
         to[2 * width..].fill(bf16::ZERO);
     }
     if k % 2 == 1 {
         // Without a partner, one after the other.
-        let to = &mut panel[(k - 1) * COLUMNS..k * COLUMNS];
+        let to = &mut panel[(k - 1) * of_step..k * of_step];
         for (to, value) in to.iter_mut().zip(row(k - 1)) {
             *to = value.narrow();
         }

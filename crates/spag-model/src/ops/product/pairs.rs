@@ -3,11 +3,11 @@
 
 use half::bf16;
 
-use super::{COLUMNS, Element, transpose};
+use super::{Element, transpose};
 use crate::ops::simd;
 
-/// As [`super::Format::pack`].
-pub(crate) fn pack(rows: &[bf16], k: usize, panel: &mut [bf16]) {
+/// As [`super::Format::pack`], for a panel of `COLUMNS` columns.
+pub(crate) fn pack<const COLUMNS: usize>(rows: &[bf16], k: usize, panel: &mut [bf16]) {
     let count = rows.len() / k.max(1);
     assert!(panel.len() >= k * COLUMNS && count <= COLUMNS, "a panel is too short");
     if k.is_multiple_of(2) {
@@ -19,13 +19,13 @@ pub(crate) fn pack(rows: &[bf16], k: usize, panel: &mut [bf16]) {
     }
     for (column, row) in rows.chunks_exact(k).enumerate() {
         for (step, value) in row.iter().enumerate() {
-            panel[index(k, step, column)] = *value;
+            panel[index::<COLUMNS>(k, step, column)] = *value;
         }
     }
 }
 
-/// As [`super::Format::index`].
-pub(crate) fn index(k: usize, step: usize, column: usize) -> usize {
+/// As [`super::Format::index`], for a panel of `COLUMNS` columns.
+pub(crate) fn index<const COLUMNS: usize>(k: usize, step: usize, column: usize) -> usize {
     if step + 1 == k && step.is_multiple_of(2) {
         step * COLUMNS + column
     } else {

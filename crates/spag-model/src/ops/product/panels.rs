@@ -1,6 +1,6 @@
 //! Prepacked right operands: the weights of generation.
 //!
-//! A panel holds 64 columns, step by step, so that the innermost loop reads consecutive cache lines, whether there is
+//! A panel holds 64 or 32 columns, step by step, so that the innermost loop reads consecutive cache lines, whether there is
 //! one row (bound by memory) or hundreds (bound by arithmetic).
 
 use std::ops::Range;
@@ -9,7 +9,6 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::memory::Memory;
-use super::tile::COLUMNS;
 use super::{Element, Format, Left, Next, Order, Output, PARTS, Right, Start, Target};
 use crate::ops::cpu::SharedMut;
 
@@ -58,7 +57,7 @@ impl<F: Format> Panels<F> {
     /// If it is shorter than the panels.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn of_memory(n: usize, k: usize, memory: Memory<F::Weight>) -> Self {
-        assert!(memory.len() >= n.next_multiple_of(COLUMNS) * k, "panels: the memory is too short");
+        assert!(memory.len() >= n.next_multiple_of(F::COLUMNS) * k, "panels: the memory is too short");
         Self { memory, k, n }
     }
 
@@ -73,7 +72,7 @@ impl<F: Format> Panels<F> {
     /// # Panics
     /// If the slice is shorter than its extents.
     pub(crate) fn pack((n, k): (usize, usize), values: &[F::Weight]) -> Self {
-        Self { memory: Memory::packed((n, k), values, F::pack), k, n }
+        Self { memory: Memory::packed((n, k, F::COLUMNS), values, F::pack), k, n }
     }
 
     /// As [`Panels::pack`], in the memory of the matrix, for [`Panels::of_packed`]. A panel takes the place of the rows that
@@ -82,7 +81,7 @@ impl<F: Format> Panels<F> {
     /// # Panics
     /// If the slice is shorter than its extents, or the rows do not fill the last panel.
     pub(crate) fn pack_in_place(extents: (usize, usize), values: &mut [F::Weight]) {
-        Memory::pack_in_place(extents, values, F::pack);
+        Memory::pack_in_place((extents.0, extents.1, F::COLUMNS), values, F::pack);
     }
 
     /// The panels that [`Panels::pack_in_place`] made of the matrix at `start`.
@@ -99,10 +98,10 @@ impl<F: Format> Panels<F> {
     /// If the matrix has no such row, or `row` is not as long as one.
     pub(crate) fn unpack_row(&self, index: usize, row: &mut [f32]) {
         assert!(index < self.n && row.len() == self.k, "panels: row out of range");
-        let panel = self.at(index / COLUMNS, 0).at;
+        let panel = self.at(index / F::COLUMNS, 0).at;
         for (step, value) in row.iter_mut().enumerate() {
-            // SAFETY: `step` is below k, and the panel has `COLUMNS` elements a step.
-            *value = unsafe { *panel.add(F::index(self.k, step, index % COLUMNS)) }.widen();
+            // SAFETY: `step` is below k, and the panel has `F::COLUMNS` elements a step.
+            *value = unsafe { *panel.add(F::index(self.k, step, index % F::COLUMNS)) }.widen();
         }
     }
 
@@ -118,8 +117,8 @@ impl<F: Format> Panels<F> {
 
     /// A panel from a step on, which is a multiple of `F::STEPS`.
     fn at(&self, panel: usize, step: usize) -> Right<F::Weight> {
-        let offset = (panel * self.k + step) * COLUMNS;
-        Right::new(self.memory.as_ptr().wrapping_add(offset), COLUMNS)
+        let offset = (panel * self.k + step) * F::COLUMNS;
+        Right::new(self.memory.as_ptr().wrapping_add(offset), F::COLUMNS)
     }
 
     /// `c[m, n] = start + a[m, k]·self`.
@@ -141,7 +140,7 @@ impl<F: Format> Panels<F> {
         let (k, n) = (self.k, self.n);
         assert!(!matches!(start, Start::Of(base) if base.len() < m * n), "panels: the base is too short");
         assert!(c.len() >= m * n, "panels: a side is too short");
-        let (tiles, panels) = (m.div_ceil(F::ROWS), n.div_ceil(COLUMNS));
+        let (tiles, panels) = (m.div_ceil(F::ROWS), n.div_ceil(F::COLUMNS));
         let product = Product { a, c: SharedMut::new(c), start };
         // SAFETY: the extents were checked; parts are disjoint.
         let run = |rows, panels| unsafe { self.part(&product, rows, panels) };
@@ -179,7 +178,7 @@ impl<F: Format> Panels<F> {
             let rows = first..rows.end.min(first + most);
             let tiles = rows.len().div_ceil(F::ROWS);
             // With at least these tiles, they share the prefetch of the next block; otherwise the first one prefetches for itself.
-            let shares = COLUMNS / F::Weight::PER_LINE;
+            let shares = F::COLUMNS / F::Weight::PER_LINE;
             let calls = (shares * F::ROWS / F::BLOCK).max(1);
             for index in 0..panels.len() * blocks {
                 let (panel, step) = block(index);
@@ -190,7 +189,7 @@ impl<F: Format> Panels<F> {
                 for (call, row) in rows.clone().step_by(F::BLOCK).enumerate() {
                     let at = a.values.as_ptr().wrapping_add(row * a.row + step * a.k);
                     let left = Left { at, row: a.row, k: a.k };
-                    let offset = row * n + panel * COLUMNS;
+                    let offset = row * n + panel * F::COLUMNS;
                     let mut target = Target::new(c.at(offset), n);
                     if let (0, Start::Of(base)) = (step, start) {
                         target.base = base.as_ptr().wrapping_add(offset);
@@ -198,11 +197,11 @@ impl<F: Format> Panels<F> {
                     let next = match call {
                         0 if tiles < shares => Next::Stream(right.at.wrapping_add(AHEAD * F::Weight::PER_LINE)),
                         _ if tiles >= shares && call < calls => {
-                            Next::Spread(after.wrapping_add(call * steps * COLUMNS / calls))
+                            Next::Spread(after.wrapping_add(call * steps * F::COLUMNS / calls))
                         }
                         _ => Next::Unknown,
                     };
-                    let extents = (F::BLOCK.min(rows.end - row), steps, COLUMNS.min(n - panel * COLUMNS));
+                    let extents = (F::BLOCK.min(rows.end - row), steps, F::COLUMNS.min(n - panel * F::COLUMNS));
                     // SAFETY: the tile is inside the extents guaranteed by the caller.
                     unsafe { format.tile(extents, left, right.then(next), target, output) }
                 }
@@ -213,7 +212,7 @@ impl<F: Format> Panels<F> {
 
 /// The (down, across) split of a product of m rows and n columns among threads.
 fn split<F: Format>((m, n): (usize, usize), threads: usize) -> (usize, usize) {
-    let (tiles, panels) = (m.div_ceil(F::ROWS), n.div_ceil(COLUMNS));
+    let (tiles, panels) = (m.div_ceil(F::ROWS), n.div_ceil(F::COLUMNS));
     let parts = PARTS * threads;
     match F::ORDER {
         // Across panels first, so that each panel is read from memory once. Many rows are bound by arithmetic, and split among
@@ -227,7 +226,7 @@ fn split<F: Format>((m, n): (usize, usize), threads: usize) -> (usize, usize) {
         Order::PanelsOfSteps => (1..=parts.min(tiles))
             .map(|down| (down, parts.div_ceil(down).min(panels.max(1))))
             .min_by_key(|(down, across)| {
-                let largest = tiles.div_ceil(*down) * F::ROWS * panels.div_ceil(*across) * COLUMNS;
+                let largest = tiles.div_ceil(*down) * F::ROWS * panels.div_ceil(*across) * F::COLUMNS;
                 (largest * down * across / 100 + m * across + n * down, *down)
             })
             .unwrap_or((1, 1)),

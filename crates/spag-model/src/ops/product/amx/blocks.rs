@@ -29,8 +29,9 @@ impl Blocks {
             let mut padded = Padded([bf16::ZERO; STEPS * COLUMNS]);
             for (step, column) in (0..rest).flat_map(|step| (0..COLUMNS).map(move |column| (step, column))) {
                 // SAFETY: guaranteed by the caller.
-                let value = unsafe { *right.at.add(full * STEPS * COLUMNS + pairs::index(rest, step, column)) };
-                padded.0[pairs::index(STEPS, step, column)] = value;
+                let value =
+                    unsafe { *right.at.add(full * STEPS * COLUMNS + pairs::index::<COLUMNS>(rest, step, column)) };
+                padded.0[pairs::index::<COLUMNS>(STEPS, step, column)] = value;
             }
             padded
         });

@@ -19,7 +19,7 @@ pub(super) use detect::is_available;
 use registers::{Config, Shape};
 
 use super::buffer::LANES;
-use super::{COLUMNS, Format, Left, Next, Order, Output, Right, Target, pairs};
+use super::{Format, Left, Next, Order, Output, Right, Target, pairs};
 
 /// Steps of a tile: 64 bytes of bf16.
 const STEPS: usize = 32;
@@ -28,7 +28,7 @@ const TILE_ROWS: usize = 16;
 /// Rows of two tiles, one above the other.
 const ROWS: usize = 2 * TILE_ROWS;
 /// Columns of two tiles, side by side.
-const PAIR: usize = 2 * LANES;
+const COLUMNS: usize = 2 * LANES;
 
 /// Panels of pairs, multiplied with AMX-BF16. A value is the state of a thread.
 pub(crate) struct Tiles {
@@ -45,9 +45,10 @@ impl Format for Tiles {
     type Weight = bf16;
     type Activation = bf16;
 
+    const COLUMNS: usize = COLUMNS;
     const ROWS: usize = ROWS;
     const BLOCK: usize = 16 * ROWS;
-    const DEPTH: usize = 512;
+    const DEPTH: usize = 1024;
     const STEPS: usize = STEPS;
     const ORDER: Order = Order::PanelsOfSteps;
 
@@ -56,11 +57,11 @@ impl Format for Tiles {
     }
 
     fn pack(rows: &[bf16], k: usize, panel: &mut [bf16]) {
-        pairs::pack(rows, k, panel);
+        pairs::pack::<COLUMNS>(rows, k, panel);
     }
 
     fn index(k: usize, step: usize, column: usize) -> usize {
-        pairs::index(k, step, column)
+        pairs::index::<COLUMNS>(k, step, column)
     }
 
     unsafe fn tile(
@@ -71,35 +72,24 @@ impl Format for Tiles {
         c: Target,
         output: Output,
     ) {
-        // The last rows, if one tile has room for them, are multiplied by all columns at once.
-        let last = if m % ROWS <= TILE_ROWS { m % ROWS } else { 0 };
-        let tall = m - last;
-        let pairs = n.div_ceil(PAIR) * tall.div_ceil(ROWS);
         // SAFETY: guaranteed by the caller.
         let blocks = unsafe { Blocks::new(k, b) };
-        let mut prefetch = Prefetch::new(b.next, pairs + last.min(1), k);
-        let left = |row: usize| Left { at: a.at.wrapping_add(row * a.row), ..a };
-        for column in (0..n).step_by(PAIR) {
-            for row in (0..tall).step_by(ROWS) {
-                let extents = (ROWS.min(tall - row), PAIR.min(n - column));
-                let c = c.columns(column).rows(row);
-                // SAFETY: guaranteed by the caller.
-                unsafe { self.two_by_two(extents, left(row), (&blocks, column), c, output, &mut prefetch) }
-            }
-        }
-        if last > 0 {
+        let mut prefetch = Prefetch::new(b.next, m.div_ceil(ROWS), k);
+        for row in (0..m).step_by(ROWS) {
+            let left = Left { at: a.at.wrapping_add(row * a.row), ..a };
+            let extents = (ROWS.min(m - row), n);
             // SAFETY: guaranteed by the caller.
-            unsafe { self.one_by_four((last, n), left(tall), &blocks, c.rows(tall), output, &mut prefetch) }
+            unsafe { self.rows(extents, left, &blocks, c.rows(row), output, &mut prefetch) }
         }
     }
 }
 
 impl Tiles {
-    /// At most 16 rows by at most 64 columns.
+    /// At most 32 rows.
     ///
     /// # Safety
     /// As [`Format::tile`].
-    unsafe fn one_by_four(
+    unsafe fn rows(
         &mut self,
         (m, n): (usize, usize),
         a: Left<bf16>,
@@ -110,53 +100,43 @@ impl Tiles {
     ) {
         // SAFETY: guaranteed by the caller; the tiles have the rows, and the columns or those of the edge.
         unsafe {
-            self.configure(Shape::One(m as u8));
-            let to = self.target((m, n), COLUMNS, c, output);
-            let sums = |at: usize| [at, at + LANES, at + 2 * LANES, at + 3 * LANES];
-            begin(sums(0), to, output);
-            blocks.for_each(prefetch, |step, b| {
-                registers::add_one_by_four(a.at.wrapping_add(step), a.row, b, blocks.row());
-            });
-            registers::store(sums(0).map(|at| to.at.wrapping_add(at)), to.row);
-            self.finish((m, n), COLUMNS, c);
-        }
-    }
-
-    /// 17 to 32 rows by at most 32 columns from a column of the blocks on.
-    ///
-    /// # Safety
-    /// As [`Format::tile`].
-    unsafe fn two_by_two(
-        &mut self,
-        (m, n): (usize, usize),
-        a: Left<bf16>,
-        (blocks, column): (&Blocks, usize),
-        c: Target,
-        output: Output,
-        prefetch: &mut Prefetch,
-    ) {
-        // SAFETY: guaranteed by the caller; the tiles have the rows, and the columns or those of the edge.
-        unsafe {
-            self.configure(Shape::Two((m - TILE_ROWS) as u8));
-            let to = self.target((m, n), PAIR, c, output);
-            let lower = TILE_ROWS * to.row;
-            let sums = [0, LANES, lower, lower + LANES];
-            begin(sums, to, output);
-            // While this part is computed, the lines of the one below it arrive.
+            let to = self.target((m, n), c, output);
+            // While these rows are computed, the lines of those below them arrive.
             let below = match output {
                 Output::Overwrite => c.rows(ROWS).at.cast_const(),
                 Output::Accumulate => c.rows(ROWS).base,
             };
             let mut lines = Lines::new(below, c.row, blocks.len());
-            blocks.for_each(prefetch, |step, b| {
-                lines.block();
-                let upper = a.at.wrapping_add(step);
-                let lower = upper.wrapping_add(TILE_ROWS * a.row);
-                // A pair has two elements.
-                registers::add_two_by_two([upper, lower], a.row, b.wrapping_add(2 * column), blocks.row());
-            });
-            registers::store(sums.map(|at| to.at.wrapping_add(at)), to.row);
-            self.finish((m, n), PAIR, c);
+            if m <= TILE_ROWS {
+                self.configure(Shape::One(m as u8));
+                match output {
+                    Output::Overwrite => registers::zero(),
+                    Output::Accumulate => registers::load_upper(to.base, to.row),
+                }
+                blocks.for_each(prefetch, |step, b| {
+                    registers::add_one_by_two(a.at.wrapping_add(step), a.row, b, blocks.row());
+                });
+                registers::store_upper(to.at, to.row);
+            } else {
+                self.configure(Shape::Two((m - TILE_ROWS) as u8));
+                let half = to.rows(TILE_ROWS);
+                match output {
+                    Output::Overwrite => registers::zero(),
+                    Output::Accumulate => {
+                        registers::load_upper(to.base, to.row);
+                        registers::load_lower(half.base, to.row);
+                    }
+                }
+                blocks.for_each(prefetch, |step, b| {
+                    lines.block();
+                    let upper = a.at.wrapping_add(step);
+                    let lower = upper.wrapping_add(TILE_ROWS * a.row);
+                    registers::add_two_by_two([upper, lower], a.row, b, blocks.row());
+                });
+                registers::store_upper(to.at, to.row);
+                registers::store_lower(half.at, to.row);
+            }
+            self.finish((m, n), c);
         }
     }
 
@@ -170,12 +150,12 @@ impl Tiles {
         }
     }
 
-    /// Where tiles of `width` columns are stored: in the target, or in the edge, with its addends, if the target is narrower.
+    /// Where tiles are stored: in the target, or in the edge, with its addends, if the target is narrower.
     ///
     /// # Safety
     /// The target must have the extents.
-    unsafe fn target(&mut self, (m, n): (usize, usize), width: usize, c: Target, output: Output) -> Target {
-        if n == width {
+    unsafe fn target(&mut self, (m, n): (usize, usize), c: Target, output: Output) -> Target {
+        if n == COLUMNS {
             return c;
         }
         let edge = self.edge.0.as_mut_ptr();
@@ -192,27 +172,13 @@ impl Tiles {
     ///
     /// # Safety
     /// As [`Tiles::target`].
-    unsafe fn finish(&mut self, (m, n): (usize, usize), width: usize, c: Target) {
-        if n < width {
+    unsafe fn finish(&mut self, (m, n): (usize, usize), c: Target) {
+        if n < COLUMNS {
             let edge = self.edge.0.as_ptr();
             for row in 0..m {
                 // SAFETY: guaranteed by the caller; the edge has all rows.
                 unsafe { std::ptr::copy_nonoverlapping(edge.add(row * COLUMNS), c.at.add(row * c.row), n) }
             }
-        }
-    }
-}
-
-/// Sets the sums to their addends.
-///
-/// # Safety
-/// The rows of the tiles must be readable from these elements of the target's base on.
-unsafe fn begin(sums: [usize; 4], c: Target, output: Output) {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        match output {
-            Output::Overwrite => registers::zero(),
-            Output::Accumulate => registers::load(sums.map(|at| c.base.wrapping_add(at)), c.row),
         }
     }
 }

@@ -78,25 +78,21 @@ pub(super) unsafe fn zero() {
     }
 }
 
-/// Adds the products of a block: the rows of tile 4 by 64 columns.
+/// Adds the products of a block: the rows of tile 4 by 32 columns.
 ///
 /// # Safety
 /// The shape must be [`Shape::One`]; `a` must have its rows, `row` elements apart, and `b` the columns of a block, with steps
 /// `b_row` elements apart.
 #[inline(always)]
-pub(super) unsafe fn add_one_by_four(a: *const bf16, row: usize, b: *const bf16, b_row: usize) {
+pub(super) unsafe fn add_one_by_two(a: *const bf16, row: usize, b: *const bf16, b_row: usize) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
             "tileloadd tmm4, [{a} + {a_row}*1]",
-            "tileloadd tmm5, [{b} + {b_row}*1]",
-            "tdpbf16ps tmm0, tmm4, tmm5",
-            "tileloadd tmm6, [{b} + {b_row}*1 + 64]",
-            "tdpbf16ps tmm1, tmm4, tmm6",
-            "tileloadd tmm7, [{b} + {b_row}*1 + 128]",
-            "tdpbf16ps tmm2, tmm4, tmm7",
-            "tileloadd tmm5, [{b} + {b_row}*1 + 192]",
-            "tdpbf16ps tmm3, tmm4, tmm5",
+            "tileloadd tmm6, [{b} + {b_row}*1]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm7, [{b} + {b_row}*1 + 64]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
             a = in(reg) a,
             a_row = in(reg) row * size_of::<bf16>(),
             b = in(reg) b,
@@ -134,46 +130,72 @@ pub(super) unsafe fn add_two_by_two(a: [*const bf16; 2], row: usize, b: *const b
     }
 }
 
-/// Loads the sums, whose rows are `row` floats apart.
+/// Loads the sums of the upper rows, which are `row` floats apart: tiles 0 and 1.
 ///
 /// # Safety
-/// The rows of the tiles must be readable at the addresses.
+/// The rows of the tiles must be readable at the address.
 #[inline(always)]
-pub(super) unsafe fn load(from: [*const f32; 4], row: usize) {
+pub(super) unsafe fn load_upper(at: *const f32, row: usize) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
-            "tileloadd tmm0, [{0} + {row}*1]",
-            "tileloadd tmm1, [{1} + {row}*1]",
-            "tileloadd tmm2, [{2} + {row}*1]",
-            "tileloadd tmm3, [{3} + {row}*1]",
-            in(reg) from[0],
-            in(reg) from[1],
-            in(reg) from[2],
-            in(reg) from[3],
+            "tileloadd tmm0, [{at} + {row}*1 + 0]",
+            "tileloadd tmm1, [{at} + {row}*1 + 64]",
+            at = in(reg) at,
             row = in(reg) row * size_of::<f32>(),
             options(nostack, preserves_flags, readonly)
         );
     }
 }
 
-/// Stores the sums, with rows `row` floats apart.
+/// Loads the sums of the lower rows, which are `row` floats apart: tiles 2 and 3.
 ///
 /// # Safety
-/// The rows of the tiles must be writable at the addresses.
+/// The rows of the tiles must be readable at the address.
 #[inline(always)]
-pub(super) unsafe fn store(to: [*mut f32; 4], row: usize) {
+pub(super) unsafe fn load_lower(at: *const f32, row: usize) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
-            "tilestored [{0} + {row}*1], tmm0",
-            "tilestored [{1} + {row}*1], tmm1",
-            "tilestored [{2} + {row}*1], tmm2",
-            "tilestored [{3} + {row}*1], tmm3",
-            in(reg) to[0],
-            in(reg) to[1],
-            in(reg) to[2],
-            in(reg) to[3],
+            "tileloadd tmm2, [{at} + {row}*1 + 0]",
+            "tileloadd tmm3, [{at} + {row}*1 + 64]",
+            at = in(reg) at,
+            row = in(reg) row * size_of::<f32>(),
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+}
+
+/// Stores the sums of the upper rows, `row` floats apart.
+///
+/// # Safety
+/// The rows of the tiles must be writable at the address.
+#[inline(always)]
+pub(super) unsafe fn store_upper(at: *mut f32, row: usize) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        asm!(
+            "tilestored [{at} + {row}*1 + 0], tmm0",
+            "tilestored [{at} + {row}*1 + 64], tmm1",
+            at = in(reg) at,
+            row = in(reg) row * size_of::<f32>(),
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// Stores the sums of the lower rows, `row` floats apart.
+///
+/// # Safety
+/// The rows of the tiles must be writable at the address.
+#[inline(always)]
+pub(super) unsafe fn store_lower(at: *mut f32, row: usize) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        asm!(
+            "tilestored [{at} + {row}*1 + 0], tmm2",
+            "tilestored [{at} + {row}*1 + 64], tmm3",
+            at = in(reg) at,
             row = in(reg) row * size_of::<f32>(),
             options(nostack, preserves_flags)
         );
