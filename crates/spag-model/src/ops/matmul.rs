@@ -7,7 +7,7 @@ use half::bf16;
 
 #[cfg(target_arch = "x86_64")]
 use super::product::narrowed;
-use super::product::{CpuPath, Exact, RightOperand, ToBf16, Side, Start, Values, large};
+use super::product::{CpuPath, Exact, RightOperand, Side, Start, ToBf16, Values, large};
 use super::{cpu, pool};
 use crate::kernels::{self, Accumulate, Gemm, Kernels, Operand, Orientation};
 

@@ -1,10 +1,10 @@
 //! What an instruction set has for large products in f32: tiles, packing, and blocks that fit its registers and caches.
 
+use super::source::Source;
 use super::tile::COLUMNS;
 #[cfg(target_arch = "x86_64")]
 use super::tile::{avx2, avx512};
 use super::{Element, Left, Output, Right, Target, pack, tile::portable};
-use super::source::Source;
 
 /// The order in which a thread multiplies the tiles of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,7 +64,12 @@ pub(super) trait InstructionSet {
     ///
     /// # Safety
     /// As [`InstructionSet::pack_columns`].
-    unsafe fn pack_strips<S: Source>(extents: (usize, usize, usize), from: *const S::Stored, stride: usize, strips: *mut f32);
+    unsafe fn pack_strips<S: Source>(
+        extents: (usize, usize, usize),
+        from: *const S::Stored,
+        stride: usize,
+        strips: *mut f32,
+    );
 }
 
 /// Implements [`InstructionSet`] by the functions of a module of tiles and one of packing.
@@ -79,7 +84,13 @@ macro_rules! instruction_set {
             const NESTING: Nesting = $nesting;
 
             #[inline(always)]
-            unsafe fn tile<T: Element>(extents: (usize, usize, usize), a: Left, b: Right<T>, c: Target, output: Output) {
+            unsafe fn tile<T: Element>(
+                extents: (usize, usize, usize),
+                a: Left,
+                b: Right<T>,
+                c: Target,
+                output: Output,
+            ) {
                 // SAFETY: guaranteed by the caller.
                 unsafe { $tiles::tile(extents, a, b, c, output) }
             }

@@ -76,7 +76,8 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize, const FULL: bool>(
     // SAFETY: rows below M, the columns, and steps below k are within the extents.
     unsafe {
         let mut sums = [[_mm256_setzero_ps(); V]; M];
-        let (mut left, mut right) = (a.at, b.at);
+        // Two pointers and the distance of rows reach all rows: pointers of their own would not fit the registers.
+        let (mut left, mut right) = ([a.at, a.at.wrapping_add(3 * a.row)], b.at);
         let (mut next, advance) = match b.next {
             Next::Unknown => (b.at, 0),
             Next::Stream(next) => (next, b.k),
@@ -100,17 +101,33 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize, const FULL: bool>(
                 }
                 next = next.wrapping_add(advance);
             }
-            let mut row = [_mm256_setzero_ps(); V];
-            for (v, row) in row.iter_mut().enumerate() {
-                *row = if FULL { T::load8(right.add(v * LANES)) } else { first::<T>(columns, right) };
-            }
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let value = _mm256_broadcast_ss(&*left.add(i * a.row));
-                for (sum, row) in sums.iter_mut().zip(&row) {
-                    *sum = _mm256_fmadd_ps(value, *row, *sum);
+            let value = |i: usize| _mm256_broadcast_ss(&*left[i / 3].wrapping_add(i % 3 * a.row));
+            let row = |v: usize| if FULL { T::load8(right.add(v * LANES)) } else { first::<T>(columns, right) };
+            // What is read once stays in registers beside the sums: the fewer of both.
+            if M <= V {
+                let mut values = [_mm256_setzero_ps(); M];
+                for (i, x) in values.iter_mut().enumerate() {
+                    *x = value(i);
+                }
+                for v in 0..V {
+                    let row = row(v);
+                    for i in 0..M {
+                        sums[i][v] = _mm256_fmadd_ps(values[i], row, sums[i][v]);
+                    }
+                }
+            } else {
+                let mut rows = [_mm256_setzero_ps(); V];
+                for (v, x) in rows.iter_mut().enumerate() {
+                    *x = row(v);
+                }
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    let value = value(i);
+                    for (sum, row) in sums.iter_mut().zip(&rows) {
+                        *sum = _mm256_fmadd_ps(value, *row, *sum);
+                    }
                 }
             }
-            left = left.wrapping_add(a.k);
+            left = left.map(|left| left.wrapping_add(a.k));
             right = right.wrapping_add(b.k);
         }
         for (i, sums) in sums.iter().enumerate() {
