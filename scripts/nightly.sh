@@ -21,7 +21,7 @@ kills() { build && python3 scripts/kill_campaign.py --kills "${KILLS:-100}" --se
 hostile() { build && python3 scripts/hostile_campaign.py --minutes "${HOSTILE_MINUTES:-60}" --seed "$seed"; }
 
 load() {
-  build && cargo build --release --workspace --example load --locked || return
+  build || return
   local log server url="" ended
   log=$(mktemp)
   target/release/spag serve data/tiny-llama --port 0 >"$log" &
@@ -44,7 +44,8 @@ launchers() {
       cargo test --release --workspace --locked --test ranks -- --ignored torchrun
 }
 
-build() { cargo build --release --workspace --bins --locked; }
+# With tests, dependencies have the features that `cargo test` has compiled them with.
+build() { cargo build --release --workspace --bins --examples --tests --locked; }
 
 campaigns=(fuzz kills hostile load launchers)
 if (($#)); then campaigns=("$@"); fi
