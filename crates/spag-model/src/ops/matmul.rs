@@ -3,10 +3,11 @@
 //! candle's `matmul` cannot accumulate into an existing tensor; accumulation saves a pass over memory.
 
 pub(super) use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
 
-use super::product::{CpuPath, RightOperand, Side, Start, Values, round_wide, wide};
 #[cfg(target_arch = "x86_64")]
-use super::product::{large, narrowed};
+use super::product::narrowed;
+use super::product::{CpuPath, Exact, RightOperand, ToBf16, Side, Start, Values, large};
 use super::{cpu, pool};
 use crate::kernels::{self, Accumulate, Gemm, Kernels, Operand, Orientation};
 
@@ -19,9 +20,10 @@ pub enum Arithmetic {
     Bf16,
 }
 
-/// Bytes for an element of the right operand of a product in bf16 on this CPU, while it is computed.
+/// Bytes for an element of the right operand of a product in bf16 on this CPU, while it is computed. Paths without
+/// instructions for bf16 pack it block by block.
 pub fn packed_right_bytes() -> u64 {
-    if CpuPath::current() >= CpuPath::Avx512Bf16 { 2 } else { 4 }
+    if CpuPath::current() >= CpuPath::Avx512Bf16 { 2 } else { 0 }
 }
 
 impl Arithmetic {
@@ -42,53 +44,8 @@ pub(super) fn product(
     if c.len() < m * n || a.0.len() < m * k || b.0.len() < k * n {
         bail!("matmul: {m}×{k} by {k}×{n} does not fit slices of {}, {} and {}", a.0.len(), b.0.len(), c.len());
     }
-    #[cfg(target_arch = "x86_64")]
-    if wide() {
-        large::product((m, k, n), a, b, c, start);
-        return Ok(());
-    }
-    library_product((m, k, n), c, start, a, b);
+    large::product::<Exact<f32>, Exact<f32>>((m, k, n), a, b, c, start);
     Ok(())
-}
-
-/// The product computed by the `gemm` crate; the caller has checked the slices.
-pub(super) fn library_product(
-    (m, k, n): (usize, usize, usize),
-    c: &mut [f32],
-    start: Start<'_>,
-    a: (&[f32], Side),
-    b: (&[f32], Side),
-) {
-    match start {
-        Start::Zero if k == 0 => return c.fill(0.0),
-        Start::Of(base) => c.copy_from_slice(base),
-        Start::Zero | Start::Output => {}
-    }
-    let (a_strides, b_strides) = (strides(a.1, m, k), strides(b.1, k, n));
-    // SAFETY: the caller checked the extents; `c` is borrowed mutably.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            c.as_mut_ptr(),
-            1,
-            n as isize,
-            start != Start::Zero,
-            a.0.as_ptr(),
-            a_strides.1,
-            a_strides.0,
-            b.0.as_ptr(),
-            b_strides.1,
-            b_strides.0,
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            gemm::Parallelism::Rayon(rayon::current_num_threads()),
-        )
-    }
 }
 
 /// `c[m,n] = start + a[m,k]·b[k,n]` with operands rounded to bf16.
@@ -111,31 +68,27 @@ fn product_bf16(
         narrowed::product(CpuPath::current(), (m, k, n), a, b, c, start);
         return Ok(());
     }
-    let rounded = |values: Values<'_>, count: usize| {
-        let mut rounded = pool::values(count);
-        match values {
-            Values::F32(values) => round_wide(&values[..count], &mut rounded),
-            Values::Bf16(values) => round_wide(&values[..count], &mut rounded),
+    let (extents, (a, a_side)) = ((m, k, n), a);
+    let (b, b_side) = match b {
+        RightOperand::Rows(values) => (values, Side::Rows),
+        RightOperand::Columns(values) => (Values::Bf16(values), Side::Columns),
+    };
+    type Stored = Exact<bf16>;
+    match (a, b) {
+        (Values::F32(a), Values::F32(b)) => {
+            large::product::<ToBf16, ToBf16>(extents, (a, a_side), (b, b_side), c, start);
         }
-        rounded
-    };
-    let (right, right_side) = match b {
-        RightOperand::Rows(values) => (rounded(values, k * n), Side::Rows),
-        RightOperand::Columns(values) => (rounded(Values::Bf16(values), k * n), Side::Columns),
-    };
-    let left = rounded(a.0, m * k);
-    product((m, k, n), c, start, (&left, a.1), (&right, right_side))?;
-    pool::give(left);
-    pool::give(right);
-    Ok(())
-}
-
-/// Row and column strides of an operand with `rows` rows and `columns` columns.
-fn strides(side: Side, rows: usize, columns: usize) -> (isize, isize) {
-    match side {
-        Side::Rows => (columns as isize, 1),
-        Side::Columns => (1, rows as isize),
+        (Values::F32(a), Values::Bf16(b)) => {
+            large::product::<ToBf16, Stored>(extents, (a, a_side), (b, b_side), c, start);
+        }
+        (Values::Bf16(a), Values::F32(b)) => {
+            large::product::<Stored, ToBf16>(extents, (a, a_side), (b, b_side), c, start);
+        }
+        (Values::Bf16(a), Values::Bf16(b)) => {
+            large::product::<Stored, Stored>(extents, (a, a_side), (b, b_side), c, start);
+        }
     }
+    Ok(())
 }
 
 /// y = x·Wᵀ. `x` [N, I], `w` [O, I] → [N, O].

@@ -4,36 +4,33 @@
 use super::product::CpuPath;
 use super::product::Element;
 
-/// The instruction set of the process's path.
-#[inline]
-fn arch() -> pulp::Arch {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use pulp::x86::{V3, V4};
-        let wide = || V4::try_new().map(pulp::Arch::V4);
-        let arch = match CpuPath::current() {
-            CpuPath::Portable => None,
-            CpuPath::Avx2 => V3::try_new().map(pulp::Arch::V3),
-            CpuPath::Avx512 | CpuPath::Avx512Bf16 | CpuPath::Amx => wide(),
-        };
-        arch.unwrap_or(pulp::Arch::Scalar)
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    pulp::Arch::new()
-}
-
 /// Runs `f` compiled for the instruction set of the process's path: AVX-512, AVX2 with FMA, or the baseline.
 #[inline]
 pub(crate) fn vectorized<R>(f: impl FnOnce() -> R) -> R {
-    struct Op<F>(F);
-    impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Op<F> {
-        type Output = R;
-        #[inline(always)]
-        fn call(self) -> R {
-            (self.0)()
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[inline]
+        #[target_feature(enable = "avx2,fma,bmi1,bmi2,f16c,lzcnt,movbe,popcnt")]
+        fn avx2<R>(f: impl FnOnce() -> R) -> R {
+            f()
+        }
+        #[inline]
+        #[target_feature(
+            enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,f16c,lzcnt,movbe,popcnt"
+        )]
+        fn avx512<R>(f: impl FnOnce() -> R) -> R {
+            f()
+        }
+        match CpuPath::current() {
+            CpuPath::Portable => f(),
+            // SAFETY: the processor has the path.
+            CpuPath::Avx2 => unsafe { avx2(f) },
+            // SAFETY: as above.
+            CpuPath::Avx512 | CpuPath::Avx512Bf16 | CpuPath::Amx => unsafe { avx512(f) },
         }
     }
-    arch().dispatch(Op(f))
+    #[cfg(not(target_arch = "x86_64"))]
+    f()
 }
 
 /// Number of partial sums of a reduction. Fixed, so that results do not depend on the machine.

@@ -20,6 +20,8 @@ const STEPS: usize = 256;
 pub(crate) trait Element: Stored + Default {
     /// Elements per cache line.
     const PER_LINE: usize = 64 / size_of::<Self>();
+    /// Whether the elements are f32.
+    const IS_F32: bool;
 
     /// The value as f32.
     fn widen(self) -> f32;
@@ -37,6 +39,13 @@ pub(crate) trait Element: Stored + Default {
     /// are left as they are.
     fn pack(rows: &[Self], k: usize, panel: &mut [Self]);
 
+    /// Loads 8 elements, widened.
+    ///
+    /// # Safety
+    /// The processor must have AVX2, and the elements must be readable.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn load8(at: *const Self) -> __m256;
+
     /// Loads 16 elements, widened; those outside the mask are zero.
     ///
     /// # Safety
@@ -46,6 +55,8 @@ pub(crate) trait Element: Stored + Default {
 }
 
 impl Element for f32 {
+    const IS_F32: bool = true;
+
     #[inline(always)]
     fn widen(self) -> f32 {
         self
@@ -65,6 +76,14 @@ impl Element for f32 {
 
     #[cfg(target_arch = "x86_64")]
     #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn load8(at: *const Self) -> __m256 {
+        // SAFETY: guaranteed by the caller.
+        unsafe { _mm256_loadu_ps(at) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn load(mask: __mmask16, at: *const Self) -> __m512 {
         // SAFETY: guaranteed by the caller.
@@ -73,6 +92,8 @@ impl Element for f32 {
 }
 
 impl Element for bf16 {
+    const IS_F32: bool = false;
+
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
@@ -103,6 +124,15 @@ impl Element for bf16 {
                 *narrow = Self::from_bits((wide.to_bits() >> 16) as u16);
             }
         }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn load8(at: *const Self) -> __m256 {
+        // SAFETY: guaranteed by the caller.
+        let bits = unsafe { _mm_loadu_si128(at.cast()) };
+        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(bits)))
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -2,24 +2,25 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+mod blocks;
 mod buffer;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod dot;
 mod element;
 mod format;
-#[cfg(target_arch = "x86_64")]
+mod instructions;
 pub(crate) mod large;
 mod memory;
 mod narrow;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod narrowed;
-#[cfg(target_arch = "x86_64")]
 mod pack;
 #[cfg(target_arch = "x86_64")]
 mod pairs;
 mod panels;
 mod path;
 mod round;
+mod source;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -39,7 +40,8 @@ pub(crate) use narrow::NarrowPanels;
 pub(crate) use pairs::interleave;
 pub(crate) use panels::{Panels, Rows};
 pub use path::CpuPath;
-pub(crate) use round::{round, round_wide};
+pub(crate) use round::round;
+pub(crate) use source::{Exact, ToBf16};
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 
 /// Whether a product overwrites its output or is added to it.
@@ -114,7 +116,7 @@ pub(crate) struct Right<T = f32> {
 /// columns.
 #[derive(Clone, Copy)]
 pub(crate) enum Next<T = f32> {
-    /// No prefetch.
+    /// None. Tiles of f32 prefetch their own right operand from the second-level cache.
     Unknown,
     /// A block like the tile's right operand, one step at a time: for tiles bound by memory.
     Stream(*const T),
@@ -171,21 +173,6 @@ impl Target {
 /// Parts per thread of a split output, for load balance.
 const PARTS: usize = 2;
 
-/// The (down, across) split of the output with the smallest largest part; ties go to more parts across, which copy less.
-#[cfg(target_arch = "x86_64")]
-fn grid(tiles: usize, panels: usize, parts: usize) -> (usize, usize) {
-    (1..=parts)
-        .map(|down| (down, parts.div_ceil(down).min(panels.max(1))))
-        .min_by_key(|(down, across)| (tiles.div_ceil(*down) * panels.div_ceil(*across), *down))
-        .unwrap_or((1, 1))
-}
-
-/// Whether the process computes with AVX-512.
-#[inline]
-pub(crate) fn wide() -> bool {
-    CpuPath::current() >= CpuPath::Avx512
-}
-
 /// `to[columns, width]` = the transpose of the row-major `[rows, columns]` matrix `from` with row stride `stride`.
 /// Columns from `rows` to `width`, a multiple of [`LANES`], are zero.
 ///
@@ -198,18 +185,18 @@ pub(crate) unsafe fn transpose(
     to: *mut f32,
     width: usize,
 ) {
-    #[cfg(target_arch = "x86_64")]
-    if wide() {
-        // SAFETY: the processor has AVX-512; the extents are guaranteed by the caller.
-        return unsafe { pack::columns((columns, rows, width), from, stride, to) };
-    }
-    for column in 0..columns {
-        for row in 0..width {
-            // SAFETY: guaranteed by the caller. Pairs of bf16 may lie anywhere.
-            unsafe {
-                let value = if row < rows { from.add(row * stride + column).read_unaligned() } else { 0.0 };
-                to.add(column * width + row).write_unaligned(value);
-            }
+    type Moved = Exact<f32>;
+    let extents = (columns, rows, width);
+    // SAFETY: the processor has the path; the extents are guaranteed by the caller.
+    unsafe {
+        match CpuPath::current() {
+            CpuPath::Portable => pack::portable::columns::<Moved>(extents, from, stride, to),
+            #[cfg(target_arch = "x86_64")]
+            CpuPath::Avx2 => pack::avx2::columns::<Moved>(extents, from, stride, to),
+            #[cfg(target_arch = "x86_64")]
+            _ => pack::avx512::columns::<Moved>(extents, from, stride, to),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => pack::portable::columns::<Moved>(extents, from, stride, to),
         }
     }
 }

@@ -9,15 +9,15 @@ const VARIABLE: &str = "SPAG_CPU";
 
 /// Kernels of a CPU. Each path has those of the paths before it, and computes with the last that apply.
 ///
-/// Products of f32 have the same bits on all paths with AVX-512. Products of bf16 weights are rounded in their own way by
+/// Products of f32 have the same bits on all paths. Products of bf16 weights are rounded in their own way by
 /// AVX512-BF16 and by AMX; on every path, a row depends neither on the other rows nor on the number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CpuPath {
-    /// Loops of the compiler's baseline, and the `gemm` crate for large products.
+    /// Loops of the compiler's baseline: correct on any processor, and slow where it has no fused multiply-add.
     Portable,
-    /// AVX2 with FMA: the same loops, vectorized for it.
+    /// AVX2 with FMA: products and attention in f32. bf16 weights, keys and values are widened as they are read.
     Avx2,
-    /// AVX-512: products and attention in f32. bf16 weights, keys and values are widened as they are read.
+    /// AVX-512: as AVX2, with registers of twice the width.
     Avx512,
     /// AVX512-BF16: dot products of pairs of bf16.
     Avx512Bf16,
@@ -53,9 +53,14 @@ impl CpuPath {
             use std::arch::is_x86_feature_detected as has;
             match self {
                 Self::Portable => true,
-                Self::Avx2 => pulp::x86::V3::is_available(),
-                // F, BW, CD, DQ and VL.
-                Self::Avx512 => Self::Avx2.is_available() && pulp::x86::V4::is_available(),
+                Self::Avx2 => {
+                    let bits = has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("movbe") && has!("popcnt");
+                    has!("avx2") && has!("fma") && has!("f16c") && bits
+                }
+                Self::Avx512 => {
+                    let wide = has!("avx512f") && has!("avx512bw") && has!("avx512cd") && has!("avx512dq");
+                    Self::Avx2.is_available() && wide && has!("avx512vl")
+                }
                 Self::Avx512Bf16 => Self::Avx512.is_available() && has!("avx512bf16"),
                 Self::Amx => Self::Avx512Bf16.is_available() && super::amx::is_available(),
             }

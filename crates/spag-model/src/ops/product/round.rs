@@ -36,7 +36,7 @@ pub(crate) fn round<T: Element>(from: &[T], to: &mut [bf16]) {
 }
 
 /// Rounds `from` to bf16 into `to`, in f32.
-pub(crate) fn round_wide<T: Element>(from: &[T], to: &mut [f32]) {
+fn round_wide<T: Element>(from: &[T], to: &mut [f32]) {
     to.par_chunks_mut(CHUNK).zip(from.par_chunks(CHUNK)).for_each(|(to, from)| {
         simd::vectorized(
             #[inline(always)]

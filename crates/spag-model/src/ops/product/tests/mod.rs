@@ -1,4 +1,4 @@
-//! Tiles and large products against sums in f64, and the AVX-512 path against the portable one.
+//! Tiles and large products against sums in f64, and the path of the process against the portable one bit by bit.
 
 mod emulation;
 mod narrow;
@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::instructions::Portable;
 use super::tile::portable;
 use super::*;
 
@@ -60,6 +61,10 @@ fn side() -> impl Strategy<Value = Side> {
     prop_oneof![Just(Side::Rows), Just(Side::Columns)]
 }
 
+fn same_bits(a: &[f32], b: &[f32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -78,21 +83,47 @@ proptest! {
         let product_only = reference((m, k, n), &a, &b, &zero);
         // A poisoned output proves that it is overwritten.
         let poisoned = || vec![f32::NAN; m * n];
-        type Product = fn((usize, usize, usize), &mut [f32], Start<'_>, (&[f32], Side), (&[f32], Side));
-        let library: Product = crate::ops::matmul::library_product;
-        let chosen: Product = |extents, c, start, a, b| crate::ops::matmul::product(extents, c, start, a, b).unwrap();
-        for (run, what) in [(chosen, "own"), (library, "library")] {
-            let (a, b) = ((&a_stored[..], a_side), (&b_stored[..], b_side));
-            let mut c = poisoned();
-            run((m, k, n), &mut c, Start::Zero, a, b);
-            agrees(&c, &product_only, what);
-            let mut c = base.clone();
-            run((m, k, n), &mut c, Start::Output, a, b);
-            agrees(&c, &sum, what);
-            let mut c = poisoned();
-            run((m, k, n), &mut c, Start::Of(&base), a, b);
-            agrees(&c, &sum, what);
+        let (a, b) = ((&a_stored[..], a_side), (&b_stored[..], b_side));
+        let starts = [(Start::Zero, &product_only), (Start::Output, &sum), (Start::Of(&base), &sum)];
+        for (start, want) in starts {
+            let mut c = if start == Start::Output { base.clone() } else { poisoned() };
+            let mut portable = c.clone();
+            large::product::<Exact<f32>, Exact<f32>>((m, k, n), a, b, &mut c, start);
+            agrees(&c, want, "product");
+            // SAFETY: any processor.
+            unsafe {
+                large::product_with::<Portable, Exact<f32>, Exact<f32>>((m, k, n), a, b, &mut portable, start);
+            }
+            assert!(same_bits(&c, &portable));
         }
+    }
+
+    /// Operands that are converted as they are packed give the bits of operands that were converted before.
+    #[test]
+    fn converted_operands_equal_operands_converted_before(
+        m in prop_oneof![0usize..20, 100usize..140],
+        k in prop_oneof![0usize..40, 250usize..600],
+        n in prop_oneof![0usize..80, 250usize..330],
+        (a_side, b_side) in (side(), side()),
+        seed in 0u64..1000,
+    ) {
+        type Stored = Exact<bf16>;
+        let (a, b) = (random(m * k, seed), random(k * n, seed + 1));
+        let [narrow_a, narrow_b] = [&a, &b].map(|values| values.iter().map(|x| bf16::from_f32(*x)).collect::<Vec<_>>());
+        let [wide_a, wide_b] = [&narrow_a, &narrow_b].map(|values| values.iter().map(|x| x.to_f32()).collect::<Vec<_>>());
+        let new = || vec![f32::NAN; m * n];
+        let (extents, start) = ((m, k, n), Start::Zero);
+        let mut want = new();
+        large::product::<Exact<f32>, Exact<f32>>(extents, (&wide_a, a_side), (&wide_b, b_side), &mut want, start);
+        let mut c = new();
+        large::product::<ToBf16, ToBf16>(extents, (&a, a_side), (&b, b_side), &mut c, start);
+        assert!(same_bits(&c, &want));
+        let mut c = new();
+        large::product::<Stored, Stored>(extents, (&narrow_a, a_side), (&narrow_b, b_side), &mut c, start);
+        assert!(same_bits(&c, &want));
+        let mut c = new();
+        large::product::<ToBf16, Stored>(extents, (&a, a_side), (&narrow_b, b_side), &mut c, start);
+        assert!(same_bits(&c, &want));
     }
 
     /// A tile writes its own columns and nothing beside them, on both paths alike.
@@ -105,6 +136,7 @@ proptest! {
             let zero = vec![0f32; m * n];
             let want = reference((m, k, n), &a, &b, if output == Output::Accumulate { &base } else { &zero });
             type Tile = unsafe fn((usize, usize, usize), Left, Right, Target, Output);
+            let mut results = Vec::new();
             for (run, what) in [(tile::<f32> as Tile, "chosen"), (portable::tile::<f32> as Tile, "portable")] {
                 let row = n + pad;
                 let mut c = vec![f32::NAN; m * row];
@@ -121,8 +153,11 @@ proptest! {
                 for i in 0..m {
                     agrees(&c[i * row..i * row + n], &want[i * n..(i + 1) * n], what);
                     assert!(c[i * row + n..(i + 1) * row].iter().all(|x| x.is_nan()), "{what} wrote beside its columns");
+                    c[i * row + n..(i + 1) * row].fill(0.0);
                 }
+                results.push(c);
             }
+            assert!(same_bits(&results[0], &results[1]));
         }
     }
 
@@ -144,7 +179,7 @@ proptest! {
             let (mut got, mut want) = (base.clone(), base.clone());
             of_narrow.product(m, a, &mut got, start);
             of_wide.product(m, a, &mut want, start);
-            assert!(got.iter().zip(&want).all(|(got, want)| got.to_bits() == want.to_bits()));
+            assert!(same_bits(&got, &want));
         }
         for (index, row) in wide.chunks_exact(k.max(1)).enumerate() {
             let (mut from_narrow, mut from_wide) = (vec![f32::NAN; k], vec![f32::NAN; k]);
@@ -172,7 +207,7 @@ proptest! {
             let (mut got, mut want) = (vec![f32::NAN; m * n], vec![f32::NAN; m * n]);
             in_place.product(m, a, &mut got, Start::Zero);
             own.product(m, a, &mut want, Start::Zero);
-            assert!(got.iter().zip(&want).all(|(got, want)| got.to_bits() == want.to_bits()));
+            assert!(same_bits(&got, &want));
             for (index, row) in values[before..].chunks_exact(k.max(1)).take(n).enumerate() {
                 let mut found = vec![f32::NAN; k];
                 in_place.unpack_row(index, &mut found);
@@ -187,21 +222,24 @@ proptest! {
         check(m, k, n, before, &narrow, &a);
     }
 
-    /// The portable tile widens as the AVX-512 one does.
+    /// Both paths widen bf16 as they read it.
     #[test]
-    fn portable_tiles_of_bf16_equal_widened_tiles(m in 0usize..=ROWS, k in 0usize..70, n in 0usize..=COLUMNS, seed in 0u64..1000) {
+    fn tiles_of_bf16_equal_widened_tiles(m in 0usize..=ROWS, k in 0usize..70, n in 0usize..=COLUMNS, seed in 0u64..1000) {
         let narrow: Vec<bf16> = random(k * COLUMNS, seed).into_iter().map(bf16::from_f32).collect();
         let wide: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
         let a = random(m * k, seed + 1);
         let left = Left { at: a.as_ptr(), row: k, k: 1 };
-        let (mut got, mut want) = (vec![f32::NAN; m * COLUMNS], vec![f32::NAN; m * COLUMNS]);
+        let new = || vec![0f32; m * COLUMNS];
+        let (mut own, mut portable, mut want) = (new(), new(), new());
         let target = |c: &mut Vec<f32>| Target::new(c.as_mut_ptr(), COLUMNS);
+        let right = Right::new(narrow.as_ptr(), COLUMNS);
         // SAFETY: the matrices have the extents.
         unsafe {
-            portable::tile((m, k, n), left, Right::new(narrow.as_ptr(), COLUMNS), target(&mut got), Output::Overwrite);
-            portable::tile((m, k, n), left, Right::new(wide.as_ptr(), COLUMNS), target(&mut want), Output::Overwrite);
+            tile((m, k, n), left, right, target(&mut own), Output::Overwrite);
+            portable::tile((m, k, n), left, right, target(&mut portable), Output::Overwrite);
+            tile((m, k, n), left, Right::new(wide.as_ptr(), COLUMNS), target(&mut want), Output::Overwrite);
         }
-        assert!(got.iter().zip(&want).all(|(got, want)| got.to_bits() == want.to_bits()));
+        assert!(same_bits(&own, &want) && same_bits(&portable, &want));
     }
 
     #[test]

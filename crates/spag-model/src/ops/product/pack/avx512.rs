@@ -1,15 +1,23 @@
-//! Packs parts of matrices in the order in which tiles read them. AVX-512 only.
+//! Packing with AVX-512.
 
 use std::arch::x86_64::*;
 
-use super::buffer::LANES;
+use super::STRIP;
+use crate::ops::product::buffer::LANES;
+use crate::ops::product::source::Source;
+use crate::ops::product::tile::ROWS;
 
-/// `panel[k, width]` = the transpose of `n` ≤ width rows of the row-major matrix `from`; columns beyond are zero.
+/// As [`super::portable::columns`].
 ///
 /// # Safety
-/// The elements must be readable and the panel writable.
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn columns((k, n, width): (usize, usize, usize), from: *const f32, stride: usize, panel: *mut f32) {
+/// As [`super::portable::columns`], on a processor with AVX-512.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(crate) unsafe fn columns<S: Source>(
+    (k, n, width): (usize, usize, usize),
+    from: *const S::Stored,
+    stride: usize,
+    panel: *mut f32,
+) {
     for column in (0..width).step_by(LANES) {
         let count = n.saturating_sub(column).min(LANES);
         for step in (0..k).step_by(LANES) {
@@ -20,19 +28,64 @@ pub(super) unsafe fn columns((k, n, width): (usize, usize, usize), from: *const 
                 let mut block = [_mm512_setzero_ps(); LANES];
                 if count == LANES && steps == LANES {
                     for (i, row) in block.iter_mut().enumerate() {
-                        *row = _mm512_loadu_ps(from.add(i * stride));
+                        *row = S::load16(u16::MAX, from.add(i * stride));
                     }
                     for (i, row) in transpose(block).iter().enumerate() {
                         _mm512_storeu_ps(to.add(i * width), *row);
                     }
                 } else {
                     for (i, row) in block.iter_mut().enumerate().take(count) {
-                        *row = _mm512_maskz_loadu_ps(mask(steps), from.add(i * stride));
+                        *row = S::load16(mask(steps), from.add(i * stride));
                     }
                     for (i, row) in transpose(block).iter().enumerate().take(steps) {
                         _mm512_storeu_ps(to.add(i * width), *row);
                     }
                 }
+            }
+        }
+    }
+}
+
+/// As [`super::portable::rows`].
+///
+/// # Safety
+/// As [`columns`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(crate) unsafe fn rows<S: Source>(
+    (k, n, width): (usize, usize, usize),
+    from: *const S::Stored,
+    stride: usize,
+    panel: *mut f32,
+) {
+    for step in 0..k {
+        // SAFETY: row `step` has n columns; masks exclude the rest.
+        unsafe {
+            let (from, to) = (from.add(step * stride), panel.add(step * width));
+            for column in (0..n).step_by(LANES) {
+                let keep = mask((n - column).min(LANES));
+                _mm512_mask_storeu_ps(to.add(column), keep, S::load16(keep, from.add(column)));
+            }
+        }
+    }
+}
+
+/// As [`super::portable::strips`].
+///
+/// # Safety
+/// As [`columns`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(crate) unsafe fn strips<S: Source>(
+    (m, k, distance): (usize, usize, usize),
+    from: *const S::Stored,
+    stride: usize,
+    strips: *mut f32,
+) {
+    for step in 0..k {
+        for (tile, row) in (0..m).step_by(ROWS).enumerate() {
+            // SAFETY: row `step` of `from` has m columns; the mask excludes the rest.
+            unsafe {
+                let values = S::load16(mask(ROWS.min(m - row)), from.add(step * stride + row));
+                _mm256_storeu_ps(strips.add(tile * distance + step * STRIP), _mm512_castps512_ps256(values));
             }
         }
     }

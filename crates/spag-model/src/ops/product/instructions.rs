@@ -1,0 +1,137 @@
+//! What an instruction set has for large products in f32: tiles, packing, and blocks that fit its registers and caches.
+
+use super::tile::COLUMNS;
+#[cfg(target_arch = "x86_64")]
+use super::tile::{avx2, avx512};
+use super::{Element, Left, Output, Right, Target, pack, tile::portable};
+use super::source::Source;
+
+/// The order in which a thread multiplies the tiles of a block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Nesting {
+    /// All row tiles of a panel, which stays in the first-level cache, then the next panel.
+    RowsOfPanel,
+    /// All panels of a row tile, which stays in the first-level cache, then the next row tile.
+    PanelsOfRows,
+}
+
+/// An instruction set.
+pub(super) trait InstructionSet {
+    /// Columns of a packed panel: those of a full tile.
+    const COLUMNS: usize;
+    /// Chains of a block of the right operand. A second one halves the visits of the output's lines.
+    const BLOCK_CHAINS: usize;
+    /// Panels of a block: it stays in the second-level cache.
+    const BLOCK_PANELS: usize;
+    /// Row tiles of a strip of the left operand.
+    const STRIP_TILES: usize;
+    /// Largest operand, in floats, that is read in place although a tile's reads are rows apart.
+    const IN_PLACE: usize;
+    /// The order of tiles.
+    const NESTING: Nesting;
+
+    /// As [`super::tile`].
+    ///
+    /// # Safety
+    /// As [`super::tile`], on a processor with the instruction set.
+    unsafe fn tile<T: Element>(extents: (usize, usize, usize), a: Left, b: Right<T>, c: Target, output: Output);
+
+    /// `panel[k, width]` = the transpose of `n` ≤ width rows of the row-major matrix `from`, whose rows begin every
+    /// `stride` elements; columns beyond are zero.
+    ///
+    /// # Safety
+    /// The processor must have the instruction set, the elements must be readable and the panel writable.
+    unsafe fn pack_columns<S: Source>(
+        extents: (usize, usize, usize),
+        from: *const S::Stored,
+        stride: usize,
+        panel: *mut f32,
+    );
+
+    /// `panel[k, width]` = `n` ≤ width columns of the row-major matrix `from`; columns beyond are not written.
+    ///
+    /// # Safety
+    /// As [`InstructionSet::pack_columns`].
+    unsafe fn pack_rows<S: Source>(
+        extents: (usize, usize, usize),
+        from: *const S::Stored,
+        stride: usize,
+        panel: *mut f32,
+    );
+
+    /// Strips of 6 of the `m` columns of the row-major matrix `from`: (m, k, floats between strips). A step has 8 floats, of
+    /// which those without a column are arbitrary.
+    ///
+    /// # Safety
+    /// As [`InstructionSet::pack_columns`].
+    unsafe fn pack_strips<S: Source>(extents: (usize, usize, usize), from: *const S::Stored, stride: usize, strips: *mut f32);
+}
+
+/// Implements [`InstructionSet`] by the functions of a module of tiles and one of packing.
+macro_rules! instruction_set {
+    ($name:ident, $tiles:ident, $pack:ident, $columns:expr, ($chains:expr, $panels:expr, $tiles_of_strip:expr, $in_place:expr, $nesting:expr)) => {
+        impl InstructionSet for $name {
+            const COLUMNS: usize = $columns;
+            const BLOCK_CHAINS: usize = $chains;
+            const BLOCK_PANELS: usize = $panels;
+            const STRIP_TILES: usize = $tiles_of_strip;
+            const IN_PLACE: usize = $in_place;
+            const NESTING: Nesting = $nesting;
+
+            #[inline(always)]
+            unsafe fn tile<T: Element>(extents: (usize, usize, usize), a: Left, b: Right<T>, c: Target, output: Output) {
+                // SAFETY: guaranteed by the caller.
+                unsafe { $tiles::tile(extents, a, b, c, output) }
+            }
+
+            #[inline(always)]
+            unsafe fn pack_columns<S: Source>(
+                extents: (usize, usize, usize),
+                from: *const S::Stored,
+                stride: usize,
+                panel: *mut f32,
+            ) {
+                // SAFETY: guaranteed by the caller.
+                unsafe { pack::$pack::columns::<S>(extents, from, stride, panel) }
+            }
+
+            #[inline(always)]
+            unsafe fn pack_rows<S: Source>(
+                extents: (usize, usize, usize),
+                from: *const S::Stored,
+                stride: usize,
+                panel: *mut f32,
+            ) {
+                // SAFETY: guaranteed by the caller.
+                unsafe { pack::$pack::rows::<S>(extents, from, stride, panel) }
+            }
+
+            #[inline(always)]
+            unsafe fn pack_strips<S: Source>(
+                extents: (usize, usize, usize),
+                from: *const S::Stored,
+                stride: usize,
+                strips: *mut f32,
+            ) {
+                // SAFETY: guaranteed by the caller.
+                unsafe { pack::$pack::strips::<S>(extents, from, stride, strips) }
+            }
+        }
+    };
+}
+
+/// AVX-512: tiles of 6 × 64. A panel is larger than the first-level cache.
+#[cfg(target_arch = "x86_64")]
+pub(super) struct Avx512;
+#[cfg(target_arch = "x86_64")]
+instruction_set!(Avx512, avx512, avx512, COLUMNS, (2, 4, 8, 1 << 17, Nesting::PanelsOfRows));
+
+/// AVX2 with FMA: tiles of 6 × 16. 256 steps of a panel are half of the first-level cache.
+#[cfg(target_arch = "x86_64")]
+pub(super) struct Avx2;
+#[cfg(target_arch = "x86_64")]
+instruction_set!(Avx2, avx2, avx2, 16, (1, 64, 16, 1 << 12, Nesting::RowsOfPanel));
+
+/// Any processor.
+pub(super) struct Portable;
+instruction_set!(Portable, portable, portable, COLUMNS, (2, 4, 8, 1 << 17, Nesting::PanelsOfRows));

@@ -1,0 +1,39 @@
+//! The innermost product: a few rows by at most 64 columns, with sums in registers.
+//!
+//! Every element of the result is one chain of fused multiply-adds over k, whatever the tile's size, so a row never
+//! depends on other rows.
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx512;
+pub(super) mod portable;
+
+#[cfg(target_arch = "x86_64")]
+use super::Next;
+use super::{CpuPath, Element, Left, Output, Right, Target};
+
+/// Rows of a full tile.
+pub(crate) const ROWS: usize = 6;
+/// Columns of the widest tile.
+pub(crate) const COLUMNS: usize = 64;
+
+/// `c[m, n] = [c +] a[m, k]·b[k, n]` with m ≤ [`ROWS`] and n ≤ [`COLUMNS`].
+///
+/// # Safety
+/// All elements within the extents must be readable (`a`, `b`) or exclusively owned (`c`).
+#[inline]
+pub(crate) unsafe fn tile<T: Element>(extents: (usize, usize, usize), a: Left, b: Right<T>, c: Target, output: Output) {
+    // SAFETY: the processor has the path; the extents are guaranteed by the caller.
+    unsafe {
+        match CpuPath::current() {
+            CpuPath::Portable => portable::tile(extents, a, b, c, output),
+            #[cfg(target_arch = "x86_64")]
+            CpuPath::Avx2 => avx2::tile(extents, a, b, c, output),
+            #[cfg(target_arch = "x86_64")]
+            _ => avx512::tile(extents, a, b, c, output),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => portable::tile(extents, a, b, c, output),
+        }
+    }
+}
