@@ -55,8 +55,10 @@ fn taken(folder: &std::path::Path, dtype: WeightDtype) -> usize {
 #[test]
 fn weights_are_held_once() {
     if std::env::var_os(ALONE).is_none() {
-        let status = test_process("generation_memory::weights_are_held_once").env(ALONE, "1").status().unwrap();
-        assert!(status.success());
+        let output = test_process("generation_memory::weights_are_held_once").env(ALONE, "1").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stdout));
+        eprintln!("{text}");
         return;
     }
     let tokenizer = load_tokenizer(fixture("tiny-llama")).unwrap();
