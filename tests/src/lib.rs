@@ -14,7 +14,7 @@ pub mod torch_archive;
 pub use files::{change_tensor, copy_folder, fixture, json, json_lines, root};
 pub use http::{Answer, Received, Server};
 pub use ports::{reserve_port, reserve_two_ports};
-pub use process::{Running, send_signal, wait_until};
+pub use process::{Running, send_signal, test_process, wait_until};
 pub use programs::{find_program, play_command, program, run, run_tiny, train_command};
 pub use ranks::{Ended, Ranks};
 pub use reports::assert_reports_agree;

@@ -63,6 +63,13 @@ impl Drop for Running {
     }
 }
 
+/// A command that runs one test of this test executable, `module::name`, in a process of its own.
+pub fn test_process(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    command
+}
+
 /// Sends a signal by its name, e.g. `STOP`.
 pub fn send_signal(process: u32, name: &str) {
     let status = Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap();

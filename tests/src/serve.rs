@@ -86,7 +86,7 @@ impl Serve {
     /// A client of a server that another process runs beside its own work.
     pub fn of(process: Running, address: SocketAddr) -> Self {
         let config =
-            ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(Duration::from_secs(120)));
+            ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(Duration::from_secs(300)));
         Self { process, address, agent: config.build().into() }
     }
 
@@ -165,7 +165,7 @@ impl Serve {
     /// A connection on which `POST path` was sent, for clients that read slowly or not at all.
     pub fn send(&self, path: &str, body: &Value) -> TcpStream {
         let (mut stream, body) = (TcpStream::connect(self.address).unwrap(), body.to_string());
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
@@ -178,7 +178,7 @@ impl Serve {
     /// What the server answers to bytes that may not be HTTP, until it closes the connection.
     pub fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         // The server may answer and close before all is sent.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();

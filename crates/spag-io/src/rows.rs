@@ -326,6 +326,9 @@ impl<T: DeserializeOwned> Iterator for RowReader<T> {
 }
 
 #[cfg(test)]
+mod hostile;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

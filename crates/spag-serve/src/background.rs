@@ -46,3 +46,6 @@ impl Drop for Background {
         runtime.shutdown_background();
     }
 }
+
+#[cfg(test)]
+mod tests;

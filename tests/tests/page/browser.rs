@@ -11,7 +11,7 @@ use thirtyfour::{LoggingPrefsLogLevel, TypingData, WindowHandle};
 use tokio::runtime::{Builder, Runtime};
 
 /// How long a condition may take to hold.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A browser with one or more tabs.
 pub(crate) struct Browser {

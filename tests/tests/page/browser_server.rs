@@ -103,7 +103,7 @@ fn full_queue_and_an_ending_server_are_told() {
     browser.wait("document.querySelector('.streaming .text')?.textContent.includes('more Tell')");
     browser.press_moving("New word");
     browser.wait("document.querySelector('#say:not([readonly])')");
-    wait_until("the place is free", Duration::from_secs(60), || server.metric("spag_sequences_running", "") == 0.0);
+    wait_until("the place is free", Duration::from_secs(300), || server.metric("spag_sequences_running", "") == 0.0);
     // The server ends when this utterance has.
     let mut stream = server.send("/page/turn", &asked);
     assert!(stream.read(&mut begun).unwrap() > 0);
@@ -114,6 +114,6 @@ fn full_queue_and_an_ending_server_are_told() {
     assert!(told.contains("The server takes no requests now") || told.contains("The server does not answer"), "{told}");
     assert_eq!(browser.texts(".said .text"), ["Hm?"]);
     drop(stream);
-    assert!(server.process.wait_for(Duration::from_secs(60)).unwrap().success());
+    assert!(server.process.wait_for(Duration::from_secs(300)).unwrap().success());
     browser.end(&["429 (Too Many Requests)", "503 (Service Unavailable)", "net::ERR_"]);
 }

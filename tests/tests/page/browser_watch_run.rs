@@ -44,7 +44,7 @@ fn run_is_watched_from_its_own_process_to_its_end() {
     browser.wait(&format!("{STATE} === 'finished'"));
     assert_eq!(browser.eval(ENDED), 400 + 360 + 3 * 60 + 20);
     browser.wait("!document.querySelector('.state a[href=\"#runs?report\"]').hidden");
-    assert!(process.wait_for(Duration::from_secs(60)).unwrap().success());
+    assert!(process.wait_for(Duration::from_secs(300)).unwrap().success());
     // The terminal says everything too.
     let mut report = String::new();
     process.stdout.take().unwrap().read_to_string(&mut report).unwrap();
@@ -61,7 +61,7 @@ fn interrupted_run_is_watched_and_taken_up_again() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("run");
     let run = Running::start_quietly(&mut small_run(&dir));
-    wait_until("the run begins", Duration::from_secs(120), || dir.join("config.resolved.toml").exists());
+    wait_until("the run begins", Duration::from_secs(300), || dir.join("config.resolved.toml").exists());
     let server = Serve::watch(&dir);
     let browser = Browser::start();
     browser.open(&server.url("/"));
@@ -74,7 +74,7 @@ fn interrupted_run_is_watched_and_taken_up_again() {
     let mut again = Running::start_quietly(&mut small_run(&dir));
     browser.wait(&format!("{STATE} === 'running'"));
     browser.wait(&format!("{STATE} === 'finished'"));
-    assert!(again.wait_for(Duration::from_secs(60)).unwrap().success());
+    assert!(again.wait_for(Duration::from_secs(300)).unwrap().success());
     assert_eq!(browser.eval(ENDED), 400 + 360 + 3 * 60 + 20);
     browser.press("Open the report");
     browser.wait("document.querySelector('iframe')");

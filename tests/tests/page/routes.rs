@@ -12,7 +12,7 @@ use spag_tests::{Reply, Serve, long_model, program, root, run, send_signal};
 use crate::models::{After, Cast, scripted};
 
 /// How long something may take that has to happen.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 const MODELS: [(&str, &str); 2] = [("clue", "It has stripes"), ("right", "I know the word! It is tiger")];
 

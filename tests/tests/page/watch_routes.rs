@@ -135,7 +135,7 @@ fn named(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 /// Asks until the answer meets a condition: files are read at most every 300 ms, however often one asks.
 fn live_when(server: &Serve, path: &str, condition: impl Fn(&Value) -> bool) -> Value {
     let mut answer = Value::Null;
-    wait_until(path, Duration::from_secs(60), || {
+    wait_until(path, Duration::from_secs(300), || {
         answer = server.get(path).ok();
         condition(&answer)
     });
@@ -219,7 +219,7 @@ fn finished_run_is_shown_and_left_as_it_was() {
     assert!(server.get(&format!("/page/run/report?ticket={ticket}")).text.contains("<h1>Report</h1>"));
     let Serve { mut process, .. } = server;
     send_signal(process.id(), "TERM");
-    assert!(process.wait_for(Duration::from_secs(60)).unwrap().success());
+    assert!(process.wait_for(Duration::from_secs(300)).unwrap().success());
     assert_eq!(everything(folder.path()), before);
 }
 

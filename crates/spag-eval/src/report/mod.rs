@@ -3,6 +3,8 @@
 mod page;
 mod radar;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use page::{render_page, render_section};
 pub use radar::radar;

@@ -87,6 +87,6 @@ mod tests {
         for text in ["{", "{a", "}", "{a}"] {
             assert!(!Template::from(text.repeat(1_000_000)).0.is_empty());
         }
-        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+        assert!(started.elapsed().as_secs() < 120, "{:?}", started.elapsed());
     }
 }

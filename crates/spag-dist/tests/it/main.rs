@@ -1,0 +1,9 @@
+//! The launcher environment, process groups and the work queue; most tests start ranks as real processes.
+
+mod launch_env;
+mod queue;
+mod ranks;
+mod simulated;
+mod single;
+mod tcp;
+mod tcp_join;

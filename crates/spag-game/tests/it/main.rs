@@ -1,0 +1,11 @@
+//! The rules, judges, prompts, files and drivers of games.
+
+mod any_order;
+mod files;
+mod judge;
+mod long_words;
+mod playing;
+mod plural;
+mod prompts;
+mod properties;
+mod record;

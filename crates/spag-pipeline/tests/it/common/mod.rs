@@ -1,0 +1,4 @@
+//! Helpers of the tests of this crate.
+
+pub(crate) mod report;
+pub(crate) mod tiny;

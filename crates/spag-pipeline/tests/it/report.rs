@@ -1,0 +1,133 @@
+//! Renderings of a report.
+
+use std::process::Command;
+
+use crate::common::report::made_up;
+use spag_pipeline::{LossCurve, LossPoint, Report, render_html, render_text};
+use spag_tests::find_program;
+
+#[test]
+fn text_has_all_columns_and_no_trailing_blanks() {
+    let report = made_up(1);
+    let text = render_text(&report);
+    for heading in ["both seats", "as attacker", "as defender", "against IM-IM", "right guess", "wrong guess"] {
+        assert!(text.contains(heading), "{heading}\n{text}");
+    }
+    for heading in ["said unknowingly", "broken rule", "tie", "turns", "true clues", "Seconds per stage"] {
+        assert!(text.contains(heading), "{heading}\n{text}");
+    }
+    let last = report.matches.last().unwrap();
+    let win =
+        format!("{:.1} [{:.1}, {:.1}]", 100.0 * last.win.share.unwrap(), 100.0 * last.win.low, 100.0 * last.win.high);
+    assert!(text.contains(&win), "{win}\n{text}");
+    assert!(text.lines().all(|line| line == line.trim_end()));
+}
+
+#[test]
+fn report_round_trips_through_json() {
+    let report = made_up(2);
+    let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
+    assert_eq!(render_html(&again), render_html(&report));
+}
+
+#[test]
+fn page_is_self_contained_and_escapes_utterances() {
+    let page = render_html(&made_up(3));
+    for outside in ["http:", "https:", "<script", "<link", "@import", "url(", "src=", "<img"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    assert!(page.contains("prefers-color-scheme: dark"));
+    assert!(!page.contains("NaN") && !page.contains("inf"));
+    let opened = page.matches("<svg").count();
+    assert_eq!((opened, page.matches("</svg>").count()), (6, 6));
+}
+
+/// What terminals obey, what looks like rows of the report, and what reorders text.
+const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\n      → attacker wins\n  SPAG-9  100.0\r\u{202e}txet\u{200b}";
+
+/// A report whose texts of players, word lists and settings are all hostile.
+fn hostile() -> Report {
+    let mut report = made_up(6);
+    report.run_dir = HOSTILE.to_owned();
+    report.stopped = Some(HOSTILE.to_owned());
+    report.warnings = vec![HOSTILE.to_owned()];
+    report.training_games.iter_mut().for_each(|named| named.name = HOSTILE.to_owned());
+    for pair in &mut report.samples {
+        pair.target_word = HOSTILE.to_owned();
+        for game in [&mut pair.before, &mut pair.after] {
+            game.utterances.iter_mut().for_each(|said| {
+                said.content = HOSTILE.to_owned();
+                said.untrue = vec![HOSTILE.to_owned()];
+            });
+        }
+    }
+    report.files.push((HOSTILE.to_owned(), HOSTILE.to_owned()));
+    report.settings.push((HOSTILE.to_owned(), HOSTILE.to_owned()));
+    report
+}
+
+#[test]
+fn texts_of_players_stay_on_their_line_and_drive_no_terminal() {
+    let (plain, text) = (render_text(&made_up(6)), render_text(&hostile()));
+    assert_eq!(spag_io::escape_table(&text), text, "nothing is left to escape");
+    assert_eq!(text.lines().count(), plain.lines().count() + 5, "a file, a reason, a warning");
+    assert!(text.contains("\\u{1b}]0;owned\\u{7}") && text.contains("\\u{202e}txet\\u{200b}"), "{text}");
+}
+
+#[test]
+fn page_shows_control_and_directional_characters() {
+    let page = render_html(&hostile());
+    let raw = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202e}' | '\u{200b}');
+    assert!(!page.contains(raw));
+    assert!(page.contains("\\u{202e}txet\\u{200b}"));
+}
+
+#[test]
+fn extreme_and_endless_losses_can_be_drawn() {
+    let point = |(step, loss): (usize, f64)| LossPoint { step: step as u64, loss };
+    for losses in [
+        vec![f64::MIN, f64::MAX],
+        vec![0.0, 5e-324],
+        vec![1e300, 1.000_000_000_000_000_2e300],
+        vec![f64::INFINITY, f64::NAN],
+        (0..300_000).map(f64::from).collect(),
+    ] {
+        let points = losses.into_iter().enumerate().map(point).collect();
+        let curve = LossCurve { name: "IM".to_owned(), points };
+        let page = render_html(&Report { losses: vec![curve], ..made_up(7) });
+        assert!(page.len() < 2 << 20, "{} bytes", page.len());
+    }
+}
+
+#[test]
+fn empty_report_can_be_rendered() {
+    let full = made_up(4);
+    let empty = Report { matches: vec![], losses: vec![], samples: vec![], training_games: vec![], ..full };
+    assert!(!render_html(&empty).contains("NaN"));
+    assert!(render_text(&empty).contains("IM itself"));
+}
+
+#[test]
+#[ignore = "needs Chromium"]
+fn chromium_reads_the_page() {
+    let browser = find_program(&["chromium", "chromium-browser", "google-chrome"], "CHROMIUM");
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("report.html");
+    std::fs::write(&page, render_html(&made_up(5))).unwrap();
+    let profile = folder.path().join("profile");
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"])
+        .args(["--disable-sync", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(dom.matches("<figure>").count(), 6);
+    assert_eq!(dom.matches("</article>").count(), 2);
+    // What a player said is text, never an element.
+    assert!(!dom.contains("<script"));
+    assert!(dom.trim_end().ends_with("</html>"));
+}

@@ -1,0 +1,7 @@
+//! Rewards of episodes, and the files they are written to.
+
+mod files;
+mod fixture_parity;
+mod hostile;
+mod threads;
+mod wording;

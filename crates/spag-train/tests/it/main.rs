@@ -1,0 +1,13 @@
+//! Training: samples, steps, files and memory.
+
+mod bf16_curves;
+mod encode;
+mod engine;
+mod memory;
+mod parity;
+mod tensorboard;
+mod training_fixture;
+
+/// Counts every byte that is held, for the tests of memory.
+#[global_allocator]
+static HELD: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, usize::MAX);

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Campaigns that take hours. The gate (.ci/run) has a short form of each.
+#
+#   scripts/nightly.sh [CAMPAIGN...]     all by default
+#
+#   fuzz       mutated input for every parser, FUZZ_SECONDS each (600)
+#   kills      KILLS random kills of small runs, which are resumed and compared with whole runs (100)
+#   hostile    damaged files and absurd flags for the real programs, for HOSTILE_MINUTES (60)
+#   load       CLIENTS streams from one server at once (1000), beside slow, leaving and hostile clients
+#   launchers  the tests with torchrun, for which PyTorch is installed in target/torch
+#
+# The first three draw their input from the seed that is printed; SEED=N repeats it. The exit code is 1 if there were faults.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+seed="${SEED:-$((RANDOM * 32768 + RANDOM))}"
+
+fuzz() { SPAG_FUZZ_SEED="$seed" scripts/fuzz.sh "${FUZZ_SECONDS:-600}"; }
+
+kills() { build && python3 scripts/kill_campaign.py --kills "${KILLS:-100}" --seed "$seed"; }
+
+hostile() { build && python3 scripts/hostile_campaign.py --minutes "${HOSTILE_MINUTES:-60}" --seed "$seed"; }
+
+load() {
+  build || return
+  local log server url="" ended
+  log=$(mktemp)
+  target/release/spag serve data/tiny-llama --port 0 >"$log" &
+  server=$!
+  until [[ $url ]]; do
+    kill -0 "$server" || return
+    sleep 0.1
+    url=$(sed -n 's/^listening on //p' "$log")
+  done
+  target/release/examples/load "$url" --clients "${CLIENTS:-1000}" --slow 100 --leaving 500 --hostile 50
+  ended=$?
+  kill "$server"
+  wait "$server" && return "$ended"
+}
+
+launchers() {
+  python3 -m venv target/torch &&
+    target/torch/bin/pip install --quiet torch --extra-index-url https://download.pytorch.org/whl/cpu &&
+    TORCHRUN="$PWD/target/torch/bin/torchrun" \
+      cargo test --release --workspace --locked --test ranks -- --ignored torchrun
+}
+
+# With tests, dependencies have the features that `cargo test` has compiled them with.
+build() { cargo build --release --workspace --bins --examples --tests --locked; }
+
+campaigns=(fuzz kills hostile load launchers)
+if (($#)); then campaigns=("$@"); fi
+failed=()
+for campaign in "${campaigns[@]}"; do
+  case $campaign in
+    fuzz | kills | hostile | load | launchers) ;;
+    *) echo "no such campaign: $campaign" >&2; exit 2 ;;
+  esac
+  printf '\n== %s, seed %s\n' "$campaign" "$seed"
+  start=$SECONDS
+  "$campaign" || failed+=("$campaign")
+  printf '== %d s\n' $((SECONDS - start))
+done
+if ((${#failed[@]})); then
+  printf '\nFAILED: %s\n' "${failed[*]}" >&2
+  exit 1
+fi

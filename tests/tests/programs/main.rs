@@ -1,0 +1,18 @@
+//! The programs: their flags, files, messages and exit codes, and the layers of the workspace.
+
+mod bad_input;
+mod bench_generate;
+mod disk_faults;
+mod early_stop;
+mod eval;
+mod hostile_flags;
+mod layers;
+mod no_threads;
+mod plan;
+mod plan_families;
+mod provenance;
+mod reference_commands;
+mod reference_files;
+mod reference_games;
+mod show;
+mod unreadable_rows;
