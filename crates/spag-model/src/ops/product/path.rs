@@ -128,7 +128,7 @@ fn choose(asked: &str, is_available: impl Fn(CpuPath) -> bool, is_sound: impl Fn
     if let Some(path) = named.filter(|path| can_name && is_sound(*path)) {
         return Choice { path, problem: None, note: None };
     }
-    // Those before the named one in speed, if its kernels failed, else all.
+    // If the kernels of the named path failed, only slower ones are tried.
     let below = named.filter(|_| can_name);
     let available: Vec<CpuPath> = CpuPath::ALL.into_iter().filter(|path| is_available(*path)).collect();
     let mut wrong = Vec::new();

@@ -1,5 +1,7 @@
 //! Tiles and large products against sums in f64, and the path of the process against the portable one bit by bit.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod disassembly;
 mod emulation;
 mod narrow;
 #[cfg(target_arch = "x86_64")]
