@@ -6,7 +6,7 @@ use clap::Args;
 use spag_dist::LaunchEnv;
 use spag_model::{Checkpoint, DeviceChoice, DtypeChoice, LoadOptions, ModelConfig, OpenDevice, WeightDtype};
 
-use crate::Result;
+use crate::{Result, exit};
 
 /// The flag of programs that compute.
 #[derive(Clone, Debug, Args)]
@@ -24,7 +24,11 @@ impl DeviceArgs {
     /// # Errors
     /// The device is unusable, or the launcher's environment is invalid.
     pub fn open(&self) -> Result<OpenDevice> {
-        Ok(self.device.open(LaunchEnv::detect()?.local_rank)?)
+        let device = self.device.open(LaunchEnv::detect()?.local_rank)?;
+        if let Some(note) = device.take_note() {
+            exit::note(format_args!("note: {note}"));
+        }
+        Ok(device)
     }
 }
 

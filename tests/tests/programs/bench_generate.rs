@@ -19,6 +19,7 @@ fn every_batch_size_has_its_speeds_on_a_line() {
         }
         let kernels = ["portable", "avx2", "avx512", "avx512bf16", "amx", "cuda"];
         assert!(kernels.contains(&line["kernels"].as_str().unwrap()), "{line}");
+        assert!(line["kernels"] == "cuda" || line["cpu_path"] == line["kernels"], "{line}");
         assert_eq!((&line["prompt"], &line["new_tokens"]), (&40.into(), &6.into()));
     }
 }
@@ -38,7 +39,7 @@ fn a_variable_forces_the_kernels() {
         command.args(MODEL).args(["--prompt", "10", "--new_tokens", "2", "--batch", "2", "--rounds", "1"]);
         let (out, _) = run(command.args(["--device", "cpu", "--dtype", dtype]).env("SPAG_CPU", "portable"), 0);
         let line: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!(line["kernels"], "portable");
+        assert_eq!((&line["kernels"], &line["cpu_path"]), (&"portable".into(), &"portable".into()));
     }
     let mut command = program("spag");
     let (_, err) = run(command.args(MODEL).args(["--device", "cpu"]).env("SPAG_CPU", "mmx"), 2);

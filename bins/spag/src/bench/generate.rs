@@ -16,7 +16,7 @@ use spag_model::{
 use spag_selfplay::limits;
 use spag_train::{median, peak_memory_of};
 
-use super::{BATCH, STEPS, round};
+use super::{BATCH, STEPS, cpu_path, round};
 use spag_cli::{Error, LoadArgs, Result, exit, flags, threads};
 
 /// The flags of `spag bench generate`.
@@ -92,6 +92,7 @@ fn case(args: &GenerateArgs, batch: usize) -> Result<()> {
         "kernels": if device.is_cpu() { CpuPath::selected()?.name() } else { "cuda" },
         "dtype": dtype.to_string(),
         "device": args.loading.open()?.to_string(),
+        "cpu_path": cpu_path(&args.loading.open()?),
         "checkpoint": args.model,
         "rounds": args.rounds,
         "threads": args.threads,

@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use clap::Subcommand;
 
 use spag_cli::{Result, threads};
+use spag_model::{CpuPath, OpenDevice};
 
 /// Measure the speed of a model on this machine and print a line of JSON.
 #[derive(Debug, Subcommand)]
@@ -38,6 +39,12 @@ const STEPS: RangeInclusive<usize> = 1..=1_000_000;
 const BATCH: RangeInclusive<usize> = 1..=65_536;
 /// Tokens of a micro-batch.
 const TOKENS: RangeInclusive<usize> = 1..=1 << 24;
+
+/// The name of the process's kernels on a CPU; none on a GPU.
+fn cpu_path(device: &OpenDevice) -> Option<&'static str> {
+    // Opening the device has reported a variable that names no usable path.
+    device.device().is_cpu().then(CpuPath::selected).and_then(Result::ok).map(CpuPath::name)
+}
 
 /// `x` rounded to `digits` decimals.
 fn round(x: f64, digits: i32) -> f64 {

@@ -9,7 +9,7 @@ use spag_model::{EngineConfig, Sampling};
 use spag_selfplay::{TimingConfig, limits, time_play};
 use spag_train::peak_memory_of;
 
-use super::round;
+use super::{cpu_path, round};
 use spag_cli::{EngineArgs, LoadArgs, Result, exit, flags, prompts, threads};
 
 /// The flags of `spag bench play`.
@@ -85,6 +85,7 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
         "generated_tokens_per_s": round(stats.new_tokens as f64 / timing.seconds, 2),
         "checkpoint": args.model,
         "device": args.loading.open()?.to_string(),
+        "cpu_path": cpu_path(&args.loading.open()?),
         "dtype": checkpoint.model.parameters().dtype().to_string(),
         "games": args.games,
         "batch": engine.max_running,

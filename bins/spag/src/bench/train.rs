@@ -12,7 +12,7 @@ use spag_selfplay::limits;
 use spag_train::{RankMemory, StepTiming, TimedRank, TimingConfig, TrainConfig, peak_memory_of, time_steps_of_rank};
 
 use super::ranks::RankArgs;
-use super::{BATCH, STEPS, TOKENS, round};
+use super::{BATCH, STEPS, TOKENS, cpu_path, round};
 use spag_cli::{DeviceArgs, Error, Result, exit, flags, threads};
 
 /// Bytes of all data.
@@ -174,6 +174,7 @@ fn line(args: &TrainArgs, device: &OpenDevice, measured: &StepTiming, ranks: usi
         "loss": round(measured.loss, 4),
         "checkpoint": args.model_name_or_path,
         "device": device.to_string(),
+        "cpu_path": cpu_path(device),
         "dtype": args.dtype.to_string(),
         "batch": args.batch,
         "seq": args.seq,

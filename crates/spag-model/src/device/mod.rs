@@ -127,6 +127,12 @@ impl OpenDevice {
         &self.name
     }
 
+    /// What the user should know of the device: on a CPU, which of its kernels compute wrong results and are not used.
+    /// Returned to the first caller of the process only.
+    pub fn take_note(&self) -> Option<&'static str> {
+        self.device.is_cpu().then(CpuPath::take_note).flatten()
+    }
+
     /// Free and total memory.
     pub fn memory(&self) -> Result<DeviceMemory> {
         free_memory(&self.device)

@@ -82,7 +82,9 @@ pub fn run_on(
 
 fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progress) -> Result<Ended> {
     // Fails early if the device cannot be used.
-    config.device.open(ranks.env.local_rank)?;
+    if let Some(note) = config.device.open(ranks.env.local_rank)?.take_note() {
+        progress.message(&format!("note: {note}"));
+    }
     let folder = RunFolder::open(config, ranks)?;
     let inputs = RunInputs::load(config, progress)?;
     let stages = stages::list(config);

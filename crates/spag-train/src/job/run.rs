@@ -72,6 +72,9 @@ fn train(
     job.config.check()?;
     // The checks that may fail run before the slow parts.
     let device = job.device.open(env.local_rank)?;
+    if let Some(note) = device.take_note() {
+        progress.message(&format!("note: {note}"));
+    }
     let (files, eval_files) = (SampleFiles::open(&job.train_data_path)?, SampleFiles::open(&job.eval_data_path)?);
     let output = if group.rank() == 0 { Some(OutputDir::open(job)?) } else { None };
     let saved = match start_from(job, &**group)? {

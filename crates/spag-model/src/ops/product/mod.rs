@@ -20,6 +20,8 @@ mod pairs;
 mod panels;
 mod path;
 mod round;
+#[cfg(target_arch = "x86_64")]
+mod self_check;
 mod source;
 #[cfg(test)]
 mod tests;

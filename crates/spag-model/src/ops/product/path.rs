@@ -1,6 +1,7 @@
 //! The kernels that this processor computes with. They are chosen here and nowhere else.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
@@ -26,9 +27,13 @@ pub enum CpuPath {
 }
 
 /// What was found and asked for, once per process.
+#[derive(Debug, PartialEq)]
 struct Choice {
     path: CpuPath,
+    /// Why what was asked for is not used.
     problem: Option<String>,
+    /// Why faster paths of the processor are not used.
+    note: Option<String>,
 }
 
 impl CpuPath {
@@ -71,15 +76,24 @@ impl CpuPath {
         }
     }
 
-    /// The path of this process: the one that `SPAG_CPU` names, or the fastest available one.
+    /// The path of this process: the one that `SPAG_CPU` names, or the fastest available one. Kernels of AVX512-BF16 and AMX
+    /// multiply small matrices first; a path whose result is wrong is not used.
     ///
     /// # Errors
-    /// `SPAG_CPU` names a path that does not exist or that the processor does not have.
+    /// `SPAG_CPU` names a path that does not exist, that the processor does not have, or that computes wrong results.
     pub fn selected() -> Result<Self> {
         match &choice().problem {
             None => Ok(choice().path),
             Some(reason) => Err(Error::Device { device: "cpu".into(), reason: reason.clone() }),
         }
+    }
+
+    /// Which faster paths are not used, since they compute wrong results on this processor. Returned once per process, so that
+    /// a program that opens the device several times says it once.
+    pub(crate) fn take_note() -> Option<&'static str> {
+        static TAKEN: AtomicBool = AtomicBool::new(false);
+        let note = choice().note.as_deref()?;
+        (!TAKEN.swap(true, Ordering::Relaxed)).then_some(note)
     }
 
     /// As [`CpuPath::selected`], for ops: programs report an invalid variable when they open the device.
@@ -99,19 +113,36 @@ fn choice() -> &'static Choice {
     static CHOICE: OnceLock<Choice> = OnceLock::new();
     CHOICE.get_or_init(|| {
         let asked = std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned());
-        choose(asked.as_deref().unwrap_or_default(), CpuPath::is_available)
+        #[cfg(target_arch = "x86_64")]
+        let is_sound = super::self_check::is_sound;
+        #[cfg(not(target_arch = "x86_64"))]
+        let is_sound = |_| true;
+        choose(asked.as_deref().unwrap_or_default(), CpuPath::is_available, is_sound)
     })
 }
 
-/// The path for a value of the variable, which is empty if it is not set.
-fn choose(asked: &str, is_available: impl Fn(CpuPath) -> bool) -> Choice {
-    let mut from_fastest = CpuPath::ALL.into_iter().rev();
-    if let Some(path) = CpuPath::ALL.into_iter().find(|path| path.name() == asked && is_available(*path)) {
-        return Choice { path, problem: None };
+/// The path for a value of the variable, which is empty if it is not set. `is_sound` checks the kernels of an available path.
+fn choose(asked: &str, is_available: impl Fn(CpuPath) -> bool, is_sound: impl Fn(CpuPath) -> bool) -> Choice {
+    let named = CpuPath::ALL.into_iter().find(|path| path.name() == asked);
+    let can_name = named.is_some_and(&is_available);
+    if let Some(path) = named.filter(|path| can_name && is_sound(*path)) {
+        return Choice { path, problem: None, note: None };
     }
-    let path = from_fastest.find(|path| is_available(*path)).unwrap_or(CpuPath::Portable);
-    if asked.is_empty() {
-        return Choice { path, problem: None };
+    // If the kernels of the named path failed, only slower ones are tried.
+    let below = named.filter(|_| can_name);
+    let available: Vec<CpuPath> = CpuPath::ALL.into_iter().filter(|path| is_available(*path)).collect();
+    let mut wrong = Vec::new();
+    let mut path = CpuPath::Portable;
+    for candidate in available.iter().rev().filter(|path| below.is_none_or(|below| **path < below)) {
+        if is_sound(*candidate) {
+            path = *candidate;
+            break;
+        }
+        wrong.insert(0, *candidate);
+    }
+    if can_name {
+        let problem = format!("{VARIABLE}={asked}: its kernels compute wrong results on this processor");
+        return Choice { path, problem: Some(problem), note: None };
     }
     let list = |paths: &[CpuPath], last: &str| match paths.split_last() {
         Some((path, [])) => path.name().to_owned(),
@@ -120,13 +151,18 @@ fn choose(asked: &str, is_available: impl Fn(CpuPath) -> bool) -> Choice {
         }
         None => String::new(),
     };
-    let available: Vec<CpuPath> = CpuPath::ALL.into_iter().filter(|path| is_available(*path)).collect();
-    let expected = match CpuPath::ALL.iter().any(|path| path.name() == asked) {
-        true => String::new(),
-        false => format!("expected {}; ", list(&CpuPath::ALL, "or")),
+    let note = (!wrong.is_empty()).then(|| {
+        format!("the kernels of {} compute wrong results on this processor; {path} is used", list(&wrong, "and"))
+    });
+    if asked.is_empty() {
+        return Choice { path, problem: None, note };
+    }
+    let expected = match named {
+        Some(_) => String::new(),
+        None => format!("expected {}; ", list(&CpuPath::ALL, "or")),
     };
     let problem = format!("{VARIABLE}={asked}: {expected}this processor has {}", list(&available, "and"));
-    Choice { path, problem: Some(problem) }
+    Choice { path, problem: Some(problem), note }
 }
 
 #[cfg(test)]
@@ -138,7 +174,7 @@ mod tests {
         let has = |paths: &'static [CpuPath]| move |path: CpuPath| paths.contains(&path);
         let four = has(&[CpuPath::Portable, CpuPath::Avx2, CpuPath::Avx512, CpuPath::Avx512Bf16]);
         let found = |asked: &str| {
-            let choice = choose(asked, four);
+            let choice = choose(asked, four, |_| true);
             (choice.path, choice.problem)
         };
         assert_eq!(found(""), (CpuPath::Avx512Bf16, None));
@@ -152,9 +188,42 @@ mod tests {
             problem.unwrap(),
             "SPAG_CPU=AVX512: expected portable, avx2, avx512, avx512bf16 or amx; this processor has portable, avx2, avx512 and avx512bf16"
         );
-        assert_eq!(choose("", |_| true).path, CpuPath::Amx);
-        assert_eq!(choose("avx512bf16", |_| true).path, CpuPath::Avx512Bf16);
-        let problem = choose("avx512", has(&[CpuPath::Portable])).problem;
+        assert_eq!(choose("", |_| true, |_| true).path, CpuPath::Amx);
+        assert_eq!(choose("avx512bf16", |_| true, |_| true).path, CpuPath::Avx512Bf16);
+        let problem = choose("avx512", has(&[CpuPath::Portable]), |_| true).problem;
         assert_eq!(problem.unwrap(), "SPAG_CPU=avx512: this processor has portable");
+    }
+
+    #[test]
+    fn a_path_that_computes_wrong_results_is_not_used() {
+        let choose = |asked: &str, wrong: &[CpuPath]| super::choose(asked, |_| true, |path| !wrong.contains(&path));
+        let note = |text: &str| Some(format!("the kernels of {text} is used"));
+        let no_tiles = choose("", &[CpuPath::Amx]);
+        assert_eq!((no_tiles.path, no_tiles.problem), (CpuPath::Avx512Bf16, None));
+        assert_eq!(no_tiles.note, note("amx compute wrong results on this processor; avx512bf16"));
+        let neither = [CpuPath::Amx, CpuPath::Avx512Bf16];
+        let found = choose("", &neither);
+        assert_eq!((found.path, found.problem), (CpuPath::Avx512, None));
+        assert_eq!(found.note, note("avx512bf16 and amx compute wrong results on this processor; avx512"));
+        let asked = choose("amx", &neither);
+        assert_eq!((asked.path, asked.note), (CpuPath::Avx512, None));
+        assert_eq!(asked.problem.unwrap(), "SPAG_CPU=amx: its kernels compute wrong results on this processor");
+        let sound = Choice { path: CpuPath::Avx512, problem: None, note: None };
+        assert_eq!(choose("avx512", &neither), sound);
+    }
+
+    /// The check of a path runs only if nothing faster is used.
+    #[test]
+    fn slower_paths_are_not_checked() {
+        let checked = std::cell::RefCell::new(Vec::new());
+        let choice = super::choose(
+            "",
+            |_| true,
+            |path| {
+                checked.borrow_mut().push(path);
+                path < CpuPath::Amx
+            },
+        );
+        assert_eq!((choice.path, checked.into_inner()), (CpuPath::Avx512Bf16, vec![CpuPath::Amx, CpuPath::Avx512Bf16]));
     }
 }

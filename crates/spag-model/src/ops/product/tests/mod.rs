@@ -1,5 +1,7 @@
 //! Tiles and large products against sums in f64, and the path of the process against the portable one bit by bit.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod disassembly;
 mod emulation;
 mod narrow;
 #[cfg(target_arch = "x86_64")]
@@ -24,6 +26,69 @@ fn can_run(path: CpuPath) -> bool {
         return true;
     }
     path.is_available()
+}
+
+/// The check of a path before its use, on the kernels that can run here.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn kernels_pass_their_check() {
+    use super::self_check::multiplies;
+    if CpuPath::Avx512Bf16.is_available() {
+        assert!(multiplies::<super::dot::Pairs>());
+    } else {
+        eprintln!("avx512bf16: not checked");
+    }
+    if !CpuPath::Amx.is_available() {
+        tile_emulator::install();
+    }
+    assert!(multiplies::<Tiles>());
+}
+
+/// Tiles that drop their last step do not pass.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn wrong_kernels_do_not_pass_their_check() {
+    struct Wrong;
+
+    impl Format for Wrong {
+        type Weight = bf16;
+        type Activation = bf16;
+
+        const ROWS: usize = 6;
+        const DEPTH: usize = 128;
+        const STEPS: usize = 1;
+
+        fn begin() -> Self {
+            Self
+        }
+
+        fn pack(_: &[bf16], _: usize, _: &mut [bf16]) {}
+
+        fn index(_: usize, step: usize, column: usize) -> usize {
+            step * COLUMNS + column
+        }
+
+        unsafe fn tile(
+            &mut self,
+            (m, k, n): (usize, usize, usize),
+            a: Left<bf16>,
+            b: Right<bf16>,
+            c: Target,
+            output: Output,
+        ) {
+            for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                // SAFETY: guaranteed by the caller.
+                unsafe {
+                    let to = c.at.add(i * c.row + j);
+                    let start = if output == Output::Accumulate { *to } else { 0.0 };
+                    *to = (0..k - 1).fold(start, |sum, p| {
+                        (*a.at.add(i * a.row + p)).to_f32().mul_add((*b.at.add(p * b.k + j)).to_f32(), sum)
+                    });
+                }
+            }
+        }
+    }
+    assert!(!self_check::multiplies::<Wrong>());
 }
 
 fn random(len: usize, seed: u64) -> Vec<f32> {
