@@ -7,7 +7,7 @@ use crate::HELD;
 use serde::{Deserialize, Serialize};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_io::format_gib;
-use spag_model::{CpuPath, LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, save_model};
+use spag_model::{LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, save_model};
 use spag_tests::{reserve_port, test_process};
 use spag_train::{RankMemory, ShardingPlan, TimedRank, TimingConfig, TrainConfig, ZeroStage, time_steps_of_rank};
 
@@ -169,15 +169,8 @@ fn one_case() {
     println!("\n{MARK}{}", HELD.max_allocated() - before);
 }
 
-/// What the `gemm` crate packs, which multiplies where the kernels here cannot, as a part of these cases. It depends on the
-/// processor's caches, and no plan has it.
-fn packed_by_library() -> f64 {
-    if CpuPath::selected().unwrap() < CpuPath::Avx512 { 0.13 } else { 0.0 }
-}
-
 /// Tries cases, whose plans may differ from what is taken by so much of it.
 fn assert_as_planned(cases: &[Case], tolerance: f64) {
-    let tolerance = tolerance + packed_by_library();
     let mut wrong = Vec::new();
     for case in cases {
         let dir = tempfile::tempdir().unwrap();

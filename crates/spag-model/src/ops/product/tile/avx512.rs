@@ -65,17 +65,25 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize>(
             Next::Stream(next) => (next, b.k),
             Next::Spread(next) => (next, T::PER_LINE),
         };
+        let (streams, spreads) = (matches!(b.next, Next::Stream(_)), matches!(b.next, Next::Spread(_)));
         if output == Output::Accumulate {
-            for (i, v) in (0..M).flat_map(|i| (0..V).map(move |v| (i, v))) {
-                _mm_prefetch::<_MM_HINT_T0>(c.base.wrapping_add(i * c.row + v * LANES).cast());
+            for i in 0..M {
+                for v in 0..V {
+                    _mm_prefetch::<_MM_HINT_T0>(c.base.wrapping_add(i * c.row + v * LANES).cast());
+                }
             }
         }
         for _ in 0..k {
-            let lines = (0..V).step_by(T::PER_LINE / LANES).map(|v| next.wrapping_add(v * LANES).cast());
-            match b.next {
-                Next::Unknown => lines.for_each(|line| _mm_prefetch::<_MM_HINT_T0>(line)),
-                Next::Stream(_) => lines.for_each(|line| _mm_prefetch::<_MM_HINT_T1>(line)),
-                Next::Spread(_) => _mm_prefetch::<_MM_HINT_T1>(next.cast()),
+            if spreads {
+                _mm_prefetch::<_MM_HINT_T1>(next.cast());
+            } else if streams {
+                for v in (0..V).step_by(T::PER_LINE / LANES) {
+                    _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(v * LANES).cast());
+                }
+            } else {
+                for v in (0..V).step_by(T::PER_LINE / LANES) {
+                    _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(v * LANES).cast());
+                }
             }
             next = next.wrapping_add(advance);
             let mut columns = [_mm512_setzero_ps(); V];
