@@ -63,9 +63,12 @@ fn every_path_is_as_close_to_f32_as_pytorch() {
     }
 }
 
-/// The path that `SPAG_CPU` selects.
+/// The path that `SPAG_CPU` selects, in a process that was started for it.
 #[test]
 fn on_this_path() {
+    if std::env::var_os("SPAG_CPU").is_none() {
+        return;
+    }
     let file = std::fs::read(fixture("bf16/distances.json")).unwrap();
     let distances: Distances = serde_json::from_slice(&file).unwrap();
     assert_eq!(distances.families.len(), 8);
