@@ -13,6 +13,8 @@ use super::source::Source;
 use super::tile::ROWS;
 use super::{Left, Right, Side};
 
+/// Rows of a right operand that are packed together.
+const ROWS_AT_A_TIME: usize = 8;
 /// Row tiles that pay for packing a right operand.
 const REUSE: usize = 16;
 
@@ -150,14 +152,19 @@ impl<I: InstructionSet> Packed<I> {
             return RightBlock { first: Right::new(b.in_place(steps.start * n + columns.start), n), panel: I::COLUMNS };
         }
         let (at, to, panel) = (b.values.as_ptr(), self.buffer.as_mut_ptr(), steps.len() * I::COLUMNS);
-        for (index, column) in columns.clone().step_by(I::COLUMNS).enumerate() {
-            let extents = (steps.len(), I::COLUMNS.min(columns.end - column), I::COLUMNS);
-            let to = to.wrapping_add(index * panel);
-            // SAFETY: as in `left`.
-            unsafe {
-                match b.side {
-                    Side::Rows => I::pack_rows::<S>(extents, at.wrapping_add(steps.start * n + column), n, to),
-                    Side::Columns => I::pack_columns::<S>(extents, at.wrapping_add(column * k + steps.start), k, to),
+        // A few rows of all panels at a time: lines beside each other, and few pages.
+        let chunk = if b.side == Side::Rows { ROWS_AT_A_TIME } else { steps.len().max(1) };
+        for first in steps.clone().step_by(chunk) {
+            let count = chunk.min(steps.end - first);
+            for (index, column) in columns.clone().step_by(I::COLUMNS).enumerate() {
+                let extents = (count, I::COLUMNS.min(columns.end - column), I::COLUMNS);
+                let to = to.wrapping_add(index * panel + (first - steps.start) * I::COLUMNS);
+                // SAFETY: as in `left`.
+                unsafe {
+                    match b.side {
+                        Side::Rows => I::pack_rows::<S>(extents, at.wrapping_add(first * n + column), n, to),
+                        Side::Columns => I::pack_columns::<S>(extents, at.wrapping_add(column * k + first), k, to),
+                    }
                 }
             }
         }

@@ -48,6 +48,10 @@ pub(crate) unsafe fn tile<T: Element>(
     if m == 0 {
         return;
     }
+    if (m, n) == (ROWS, 2 * LANES) {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { kernel::<T, ROWS, 2, true>(k, a, b, c, LANES, output) };
+    }
     let mut column = 0;
     for (registers, kernel) in Kernels::<T>::FULL[m - 1] {
         while n - column >= registers * LANES {
