@@ -39,7 +39,7 @@ load() {
 
 launchers() {
   python3 -m venv target/torch &&
-    target/torch/bin/pip install --quiet torch --extra-index-url https://download.pytorch.org/whl/cpu &&
+    target/torch/bin/pip install --quiet torch &&
     TORCHRUN="$PWD/target/torch/bin/torchrun" \
       cargo test --release --workspace --locked --test ranks -- --ignored torchrun
 }

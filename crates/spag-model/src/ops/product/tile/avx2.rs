@@ -115,8 +115,8 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize, const FULL: bool>(
                 }
                 for v in 0..V {
                     let row = row(v);
-                    for i in 0..M {
-                        sums[i][v] = _mm256_fmadd_ps(values[i], row, sums[i][v]);
+                    for (sums, value) in sums.iter_mut().zip(&values) {
+                        sums[v] = _mm256_fmadd_ps(*value, row, sums[v]);
                     }
                 }
             } else {
