@@ -125,10 +125,10 @@ fn elementwise(table: &Table) {
         let (gate, up, grad) = (random(n, f), random(n, f), random(n, f));
         table.op(name("swiglu forward"), floats(3 * n * f), || swiglu::forward(&gate, &up));
         table.op(name("swiglu backward"), floats(6 * n * f), || swiglu::backward(&gate, &up, &grad));
-        let table = RopeTable::new(Rope::new(1e4).frequencies(d / HEADS), t);
+        let angles = RopeTable::new(Rope::new(1e4).frequencies(d / HEADS), t);
         let positions: Vec<u32> = (0..n).map(|i| (i % t) as u32).collect();
-        let positions = Positions::new(&positions, &table, &Device::Cpu).expect("the table is as long");
-        table.op(name("rope"), floats(2 * n * d), || rope::rotate(&x, &positions, &table, Direction::Forward));
+        let positions = Positions::new(&positions, &angles, &Device::Cpu).expect("the table is as long");
+        table.op(name("rope"), floats(2 * n * d), || rope::rotate(&x, &positions, &angles, Direction::Forward));
         let (embeddings, gradients) = (random(size.vocabulary, d), random(size.vocabulary, d));
         let ids: Vec<u32> = (0..n).map(|i| (i * 31 % size.vocabulary) as u32).collect();
         table.op(name("embedding forward"), floats(2 * n * d), || embedding::forward(&ids, &embeddings));
