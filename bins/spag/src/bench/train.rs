@@ -174,7 +174,6 @@ fn line(args: &TrainArgs, device: &OpenDevice, measured: &StepTiming, ranks: usi
         "loss": round(measured.loss, 4),
         "checkpoint": args.model_name_or_path,
         "device": device.to_string(),
-        "cpu_path": cpu_path(device),
         "dtype": args.dtype.to_string(),
         "batch": args.batch,
         "seq": args.seq,
@@ -187,5 +186,6 @@ fn line(args: &TrainArgs, device: &OpenDevice, measured: &StepTiming, ranks: usi
         "ranks": ranks,
         "zero_stage": args.ranks.zero_stage.number(),
         "bytes_sent_per_step": measured.traffic.sent,
+        "cpu_path": cpu_path(device),
     })
 }

@@ -232,6 +232,7 @@ fn bench_train_prints_the_keys_of_the_baseline() {
             "ranks",
             "zero_stage",
             "bytes_sent_per_step",
+            "cpu_path",
         ];
         assert_eq!(keys, wanted);
         assert_eq!(row["what"], "spag train step");
