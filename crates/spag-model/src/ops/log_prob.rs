@@ -29,7 +29,7 @@ pub const DEVICE_CHUNK_ELEMENTS: usize = 1 << 27;
 /// Bytes that the gradient of a logit takes beside the logit, if the head is bf16 on this CPU: rounded, and for the other product
 /// in the memory of the logit; or rounded in f32.
 pub fn rounded_gradient_bytes() -> u64 {
-    if CpuPath::current() >= CpuPath::Avx512Bf16 { 2 } else { 4 }
+    if CpuPath::current() >= CpuPath::Avx512Bf16 { 2 } else { 0 }
 }
 
 /// Log-probabilities of the targets, and state for the backward pass.

@@ -7,7 +7,7 @@ use crate::HELD;
 use serde::{Deserialize, Serialize};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_io::format_gib;
-use spag_model::{LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, save_model};
+use spag_model::{CpuPath, LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, save_model};
 use spag_tests::{reserve_port, test_process};
 use spag_train::{RankMemory, ShardingPlan, TimedRank, TimingConfig, TrainConfig, ZeroStage, time_steps_of_rank};
 
@@ -22,6 +22,8 @@ const CASE: &str = "SPAG_MEMORY_TEST_CASE";
 const MARK: &str = "TAKEN ";
 /// Memory that each rank's ring adds from what it has received.
 const RING: u64 = 256 << 10;
+/// The blocks of a thread for packed operands of products in f32.
+const BLOCKS_OF_THREAD: u64 = 641 << 10;
 
 /// A model by its shape.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -100,12 +102,14 @@ impl Case {
         self.ranks as u64 * (memory.on_device() + self.beside())
     }
 
-    /// What a rank of the test holds that no plan speaks of: the tokens of all ranks' samples, and the ring's memory.
+    /// What a rank of the test holds that no plan speaks of: the tokens of all ranks' samples, the ring's memory, and the blocks
+    /// of its thread.
     fn beside(self) -> u64 {
         let samples = self.batch * ACCUMULATION * STEPS * self.ranks;
         // Four bytes a token, and the rest of a sample.
         let data = (samples * (4 * SEQ + 100)) as u64;
-        data + if self.ranks > 1 { RING } else { 0 }
+        let in_f32 = !self.bf16 || CpuPath::selected().unwrap() < CpuPath::Avx512Bf16;
+        data + if self.ranks > 1 { RING } else { 0 } + if in_f32 { BLOCKS_OF_THREAD } else { 0 }
     }
 
     /// What all ranks together hold at most.

@@ -141,7 +141,7 @@ instruction_set!(Avx512, avx512, avx512, COLUMNS, (2, 4, 8, 1 << 17, Nesting::Pa
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Avx2;
 #[cfg(target_arch = "x86_64")]
-instruction_set!(Avx2, avx2, avx2, 16, (1, 64, 16, 1 << 12, Nesting::RowsOfPanel));
+instruction_set!(Avx2, avx2, avx2, 16, (1, 32, 16, 1 << 12, Nesting::RowsOfPanel));
 
 /// Any processor.
 pub(super) struct Portable;
