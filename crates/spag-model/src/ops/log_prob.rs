@@ -26,8 +26,8 @@ pub const KEEP_ELEMENTS: usize = 1 << 24;
 /// recomputing it would need as much memory.
 pub const DEVICE_CHUNK_ELEMENTS: usize = 1 << 27;
 
-/// Bytes that the gradient of a logit takes beside the logit, if the head is bf16 on this CPU: rounded, and for the other product
-/// in the memory of the logit; or rounded in f32.
+/// Bytes that the gradient of a logit takes beside the logit, if the head is bf16 on this CPU: rounded, for the instructions of
+/// bf16. Paths without them round it as they pack it.
 pub fn rounded_gradient_bytes() -> u64 {
     if CpuPath::current() >= CpuPath::Avx512Bf16 { 2 } else { 0 }
 }
