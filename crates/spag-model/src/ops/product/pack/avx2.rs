@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::STRIP;
+use super::portable::columns_of;
 use crate::ops::product::source::Source;
 use crate::ops::product::tile::ROWS;
 
@@ -39,39 +40,10 @@ pub(crate) unsafe fn columns<S: Source>(
     // SAFETY: the rest of the extents: the last steps of whole registers, and the last columns.
     unsafe {
         if full_steps < k {
-            edge::<S>(0..full_columns, full_steps..k, n, width, from, stride, panel);
+            columns_of::<S>((0..full_columns, full_steps..k), (n, width), from, stride, panel);
         }
         if full_columns < width {
-            edge::<S>(full_columns..width, 0..k, n, width, from, stride, panel);
-        }
-    }
-}
-
-/// The columns and steps that do not fill registers.
-///
-/// # Safety
-/// As [`columns`].
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn edge<S: Source>(
-    columns: std::ops::Range<usize>,
-    steps: std::ops::Range<usize>,
-    n: usize,
-    width: usize,
-    from: *const S::Stored,
-    stride: usize,
-    panel: *mut f32,
-) {
-    for column in columns {
-        for step in steps.clone() {
-            // SAFETY: guaranteed by the caller. Pairs of bf16 may lie anywhere.
-            unsafe {
-                let value = match column < n {
-                    true => S::value(from.add(column * stride + step).read_unaligned()),
-                    false => 0.0,
-                };
-                panel.add(step * width + column).write_unaligned(value);
-            }
+            columns_of::<S>((full_columns..width, 0..k), (n, width), from, stride, panel);
         }
     }
 }

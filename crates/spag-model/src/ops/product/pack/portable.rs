@@ -1,5 +1,7 @@
 //! Packing for any processor, and for AVX2 what the compiler vectorizes as well as intrinsics.
 
+use std::ops::Range;
+
 use super::STRIP;
 use crate::ops::product::source::Source;
 use crate::ops::product::tile::ROWS;
@@ -15,8 +17,24 @@ pub(crate) unsafe fn columns<S: Source>(
     stride: usize,
     panel: *mut f32,
 ) {
-    for column in 0..width {
-        for step in 0..k {
+    // SAFETY: guaranteed by the caller.
+    unsafe { columns_of::<S>((0..width, 0..k), (n, width), from, stride, panel) }
+}
+
+/// Some (columns, steps) of [`columns`].
+///
+/// # Safety
+/// As [`columns`].
+#[inline(always)]
+pub(super) unsafe fn columns_of<S: Source>(
+    (columns, steps): (Range<usize>, Range<usize>),
+    (n, width): (usize, usize),
+    from: *const S::Stored,
+    stride: usize,
+    panel: *mut f32,
+) {
+    for column in columns {
+        for step in steps.clone() {
             // SAFETY: guaranteed by the caller. Pairs of bf16 may lie anywhere.
             unsafe {
                 let value = match column < n {
