@@ -9,7 +9,7 @@ use spag_train::{
     limits,
 };
 
-use spag_cli::{DeviceArgs, Error, Result, flags};
+use spag_cli::{BosArgs, DeviceArgs, Error, Result, flags};
 
 /// Train a LLaMA checkpoint on samples with SFT, SFTwithKL (imitation) or OfflinePO (self-play).
 ///
@@ -146,6 +146,9 @@ pub(crate) struct TrainArgs {
     /// Parameters in bf16, in memory and in files, with f32 master weights. Products are computed in bf16 with f32 sums.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = flags::truth, help_heading = "Output")]
     pub(super) bf16: bool,
+
+    #[command(flatten)]
+    pub(super) bos: BosArgs,
 
     #[command(flatten)]
     pub(super) device: DeviceArgs,

@@ -65,6 +65,7 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
         zero_stage: args.zero_stage,
         offload_param: args.offload_param,
         logging_dir,
+        add_bos_token: args.bos.rule(),
         device: args.device.device,
         offload_optimizer: args.offload_optimizer,
         start,

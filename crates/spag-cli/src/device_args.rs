@@ -1,12 +1,12 @@
-//! The flags of devices and number formats.
+//! The flags of loading: devices, number formats, and whether prompts begin with BOS.
 
 use std::path::Path;
 
 use clap::Args;
 use spag_dist::LaunchEnv;
-use spag_model::{Checkpoint, DeviceChoice, DtypeChoice, LoadOptions, ModelConfig, OpenDevice, WeightDtype};
+use spag_model::{BosRule, Checkpoint, DeviceChoice, DtypeChoice, LoadOptions, ModelConfig, OpenDevice, WeightDtype};
 
-use crate::{Result, exit};
+use crate::{Result, exit, flags};
 
 /// The flag of programs that compute.
 #[derive(Clone, Debug, Args)]
@@ -32,6 +32,24 @@ impl DeviceArgs {
     }
 }
 
+/// The flag of programs that encode texts.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub struct BosArgs {
+    /// Begin prompts and samples with BOS, if the tokenizer has one: True or False [default: as the tokenizer's own files say:
+    /// add_bos_token of tokenizer_config.json, else the post-processor of tokenizer.json, else the tokenizer's class]. A chat
+    /// template writes its own.
+    #[arg(long, value_name = "BOOL", value_parser = flags::truth, help_heading = "Tokenizer")]
+    add_bos_token: Option<bool>,
+}
+
+impl BosArgs {
+    /// The rule that the flag resolves to.
+    pub fn rule(self) -> BosRule {
+        self.add_bos_token.into()
+    }
+}
+
 /// The flags of programs that load checkpoints for generation.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "snake_case")]
@@ -42,6 +60,8 @@ pub struct LoadArgs {
     /// f32). On a CPU, bf16 also rounds the inputs of linear layers, keys and values; all other arithmetic is f32.
     #[arg(long, value_name = "TYPE", default_value_t = DtypeChoice::Auto, help_heading = "Device")]
     dtype: DtypeChoice,
+    #[command(flatten)]
+    bos: BosArgs,
 }
 
 impl LoadArgs {
@@ -63,6 +83,11 @@ impl LoadArgs {
         Ok(self.dtype.resolve(&config, device.device()))
     }
 
+    /// Whether prompts begin with BOS.
+    pub fn bos_rule(&self) -> BosRule {
+        self.bos.rule()
+    }
+
     /// Loads the checkpoint in `folder` onto the device.
     ///
     /// # Errors
@@ -75,6 +100,7 @@ impl LoadArgs {
             (DtypeChoice::Auto, true) => WeightDtype::F32,
             (DtypeChoice::Auto, false) => self.dtype(folder)?,
         };
-        Ok(Checkpoint::load_with(folder, &LoadOptions { device, dtype })?)
+        let Checkpoint { model, tokenizer } = Checkpoint::load_with(folder, &LoadOptions { device, dtype })?;
+        Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.bos_rule()) })
     }
 }

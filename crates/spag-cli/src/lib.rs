@@ -30,7 +30,7 @@ mod signal;
 pub mod threads;
 
 #[cfg(feature = "models")]
-pub use device_args::{DeviceArgs, LoadArgs};
+pub use device_args::{BosArgs, DeviceArgs, LoadArgs};
 #[cfg(feature = "models")]
 pub use engine_args::EngineArgs;
 pub use error::{Error, Result};

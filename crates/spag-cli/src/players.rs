@@ -126,10 +126,14 @@ impl PlayerArgs {
                 // Before the checkpoint's files are hashed.
                 self.loading.open()?;
                 let fingerprint = checkpoint_fingerprint(folder)?;
-                Ok(match self.loading.dtype(folder)? {
+                let mut player = match self.loading.dtype(folder)? {
                     WeightDtype::F32 => fingerprint,
                     rounded => format!("{fingerprint} in {rounded}"),
-                })
+                };
+                if let Some(bos) = self.loading.bos_rule().flag() {
+                    player.push_str(if bos { " with BOS" } else { " without BOS" });
+                }
+                Ok(player)
             }
             PlayerSpec::Endpoint(endpoint) => Ok(endpoint.address()),
         }

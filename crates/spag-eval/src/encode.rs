@@ -37,9 +37,9 @@ impl TextEncoder<'_> {
         Ok(tokens)
     }
 
-    /// The token that a text without a context follows: BOS, or EOS if there is none.
+    /// The token that a text without a context follows: BOS, even if other texts do not begin with it, or EOS if there is none.
     fn prefix(&self) -> u32 {
-        self.tokenizer.bos().unwrap_or(self.tokenizer.eos())
+        self.tokenizer.bos_token().unwrap_or(self.tokenizer.eos())
     }
 
     /// A continuation after its context. Blanks at the end of the context belong to the continuation. Both are encoded together,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use spag_io::{FileLock, Progress};
-use spag_model::{Engine, ModelConfig};
+use spag_model::{BosRule, Engine, ModelConfig};
 use spag_selfplay::checkpoint_fingerprint;
 
 use crate::error::{Error, Result};
@@ -11,16 +11,6 @@ use crate::record::{Made, Record};
 use crate::results::ModelResults;
 use crate::scoring::Scorer;
 use crate::task::Task;
-
-/// Whether texts begin with BOS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BosRule {
-    /// If the tokenizer has one, as in generation.
-    #[default]
-    IfKnown,
-    /// Never.
-    Never,
-}
 
 /// How a model is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,7 +86,7 @@ impl Evaluation {
                 settings: task.settings.clone(),
                 rows: task.items.iter().map(|item| item.digest.clone()).collect(),
                 max_length,
-                bos: settings.bos == BosRule::IfKnown,
+                bos: settings.bos.flag(),
                 arithmetic: settings.arithmetic.clone(),
             };
             Record::open(&folder.join(format!("record_{}.jsonl", task.name())), &made)
@@ -125,12 +115,12 @@ impl OpenModel<'_> {
         self.max_length
     }
 
-    /// Answers the missing rows with an engine of this model. Every answer is on disk before the next step.
+    /// Answers the missing rows with an engine of this model, whose tokenizer has the BOS rule of the settings. Every answer is on disk before the next step.
     ///
     /// # Errors
     /// A row that cannot be asked, a fault of the engine, or a record that cannot be written. Answers so far are kept.
     pub fn ask(&mut self, engine: &mut Engine, progress: &mut dyn Progress) -> Result<()> {
-        let bos = engine.tokenizer().bos().filter(|_| self.settings.bos == BosRule::IfKnown);
+        let bos = engine.tokenizer().bos();
         let name = self.name.clone();
         Scorer { tasks: self.tasks, records: &mut self.records, engine, bos }.run(&name, progress)
     }

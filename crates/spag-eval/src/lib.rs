@@ -29,7 +29,7 @@ mod sample;
 
 pub use config::{ExactMatchConfig, FewShotConfig, FilterConfig, Listed, ShotOrder, TaskConfig};
 pub use error::{Error, Result};
-pub use evaluation::{AskSettings, BosRule, Evaluation, OpenModel};
+pub use evaluation::{AskSettings, Evaluation, OpenModel};
 pub use metric::{Metric, Value};
 pub use report::{radar, render_page, render_section, render_table};
 pub use results::{MetricScore, ModelResults, ModelScores, TaskScore};

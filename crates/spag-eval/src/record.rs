@@ -19,8 +19,9 @@ pub(crate) struct Made {
     pub(crate) rows: Vec<String>,
     /// The most tokens that the model sees.
     pub(crate) max_length: usize,
-    /// Whether texts begin with BOS.
-    pub(crate) bos: bool,
+    /// Whether texts begin with BOS; as the tokenizer's files say if absent.
+    #[serde(default)]
+    pub(crate) bos: Option<bool>,
     /// The number format of the weights and the device.
     pub(crate) arithmetic: String,
 }
@@ -133,7 +134,8 @@ fn compare(path: &Path, was: &Made, now: &Made) -> Result<()> {
         return differs("max_length", &was.max_length.to_string(), &now.max_length.to_string());
     }
     if was.bos != now.bos {
-        return differs("use of BOS", &was.bos.to_string(), &now.bos.to_string());
+        let named = |bos: Option<bool>| bos.map_or("the tokenizer's".to_owned(), |bos| bos.to_string());
+        return differs("use of BOS", &named(was.bos), &named(now.bos));
     }
     // Another limit leaves the common rows as they are.
     match was.rows.iter().zip(&now.rows).position(|(was, now)| was != now) {
@@ -156,7 +158,7 @@ mod tests {
             settings: "s".into(),
             rows: vec!["a".into(), "b".into(), "c".into()],
             max_length: 8,
-            bos: true,
+            bos: Some(true),
             arithmetic: "f32".into(),
         }
     }
@@ -188,7 +190,7 @@ mod tests {
             (Made { settings: "t".into(), ..made() }, "another task"),
             (Made { rows: vec!["a".into(), "x".into()], ..made() }, "another data set (row 2 b, now x)"),
             (Made { max_length: 9, ..made() }, "another max_length"),
-            (Made { bos: false, ..made() }, "another use of BOS"),
+            (Made { bos: None, ..made() }, "another use of BOS"),
             (Made { arithmetic: "bf16".into(), ..made() }, "another number format"),
         ] {
             let error = Record::open(&path, &other).unwrap_err().to_string();

@@ -9,7 +9,7 @@ use spag_selfplay::Rate;
 
 use crate::config::Kind;
 use crate::error::Result;
-use crate::evaluation::{AskSettings, BosRule};
+use crate::evaluation::AskSettings;
 use crate::metric::{Metric, Value, pooled};
 use crate::record::Answered;
 use crate::sample::{RowScore, sample, scores};
@@ -230,7 +230,7 @@ fn results_json(
     json["n-samples"] = named(&|task| json!({ "original": task.original, "effective": task.rows() }));
     json["config"] = json!({
         "model": "spag",
-        "model_args": { "pretrained": model.display().to_string(), "add_bos_token": settings.bos == BosRule::IfKnown },
+        "model_args": { "pretrained": model.display().to_string(), "add_bos_token": settings.bos.flag() },
         "model_dtype": settings.arithmetic,
     });
     json["max_length"] = max_length.into();

@@ -62,4 +62,4 @@ pub use ops::product::CpuPath;
 pub use ops::sample::{Sampling, TokenLogProb};
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, View, WeightSource};
-pub use tokenizer::{Detokenizer, SpecialIds, SpecialTokens, Tokenizer};
+pub use tokenizer::{BosRule, Detokenizer, SpecialIds, SpecialTokens, Tokenizer};

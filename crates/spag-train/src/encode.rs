@@ -1,4 +1,4 @@
-//! Samples to tokens: `bos + query + target + eos`, query and target encoded apart, the last tokens kept.
+//! Samples to tokens: `bos + query + target + eos`, with BOS if prompts begin with it, query and target encoded apart, the last tokens kept.
 //!
 //! Texts of a game are encoded as they were played: what a player says never becomes a special token. Texts to imitate are
 //! encoded as in the reference, with special tokens matched.

@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use spag_cli::{EngineArgs, LoadArgs, Result, TerminalProgress, exit, flags, threads};
-use spag_eval::{
-    AskSettings, BosRule, Evaluation, ModelResults, ModelScores, OpenModel, load_tasks, render_page, render_table,
-};
+use spag_eval::{AskSettings, Evaluation, ModelResults, ModelScores, OpenModel, load_tasks, render_page, render_table};
 use spag_io::{Progress, write_atomically, write_json_atomically};
 use spag_model::Engine;
 use spag_selfplay::limits;
@@ -45,10 +43,6 @@ pub(crate) struct EvalArgs {
     /// the folder above].
     #[arg(long, value_name = "NAME", num_args = 1..)]
     names: Vec<String>,
-    /// Begin every text with BOS, if the tokenizer has one: True or False. lm-evaluation-harness's backend `hf` does so if the
-    /// tokenizer's own files say so.
-    #[arg(long, value_name = "BOOL", default_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set)]
-    add_bos_token: bool,
     /// Maximum number of tokens in a text. A longer one loses its beginning [default: the positions of the model].
     #[arg(long, value_name = "N", value_parser = flags::whole(limits::LENGTH))]
     max_length: Option<usize>,
@@ -65,11 +59,10 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     let tasks = load_tasks(&args.tasks, args.data_dir.as_deref(), args.limit)?;
     let evaluation = Evaluation::open(&args.output_dir, tasks)?;
     evaluation.check_models(names.iter().map(String::as_str))?;
-    let bos = if args.add_bos_token { BosRule::IfKnown } else { BosRule::Never };
     let kind = if device.device().is_cpu() { "cpu" } else { "gpu" };
     let open = |(name, folder): (&String, &PathBuf)| {
         let arithmetic = format!("{} on {kind}", args.loading.dtype(folder)?);
-        let settings = AskSettings { bos, max_length: args.max_length, arithmetic };
+        let settings = AskSettings { bos: args.loading.bos_rule(), max_length: args.max_length, arithmetic };
         Ok(evaluation.model(name, folder, &settings)?)
     };
     // All records are opened first, so that a wrong one is found before hours of work.

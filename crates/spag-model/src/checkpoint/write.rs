@@ -97,8 +97,8 @@ fn write_config(config: &ModelConfig, tokenizer: Option<&Tokenizer>, dir: &Path,
         for (name, contents) in tokenizer.files() {
             write_atomically(dir.join(name), contents)?;
         }
-        // Without a BOS in the tokenizer, the configuration keeps its own: a prompt does not begin with it.
-        if let Some(bos) = tokenizer.bos() {
+        // Without a BOS in the tokenizer, the configuration keeps its own.
+        if let Some(bos) = tokenizer.bos_token() {
             keys.insert("bos_token_id".into(), bos.into());
         }
         // Further ids of the configuration end a completion too, and stay.

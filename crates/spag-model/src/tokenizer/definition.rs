@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 use spag_io::quote;
 
+use super::bos::FirstToken;
 use super::expansion::{self, Kind};
 use super::vocabulary;
 
@@ -28,6 +29,8 @@ pub(super) struct Definition {
     pub(super) last_id: u32,
     /// The token of what is not in the vocabulary.
     pub(super) unknown: Option<String>,
+    /// What the post-processor puts before a text.
+    pub(super) first: FirstToken,
     /// Added tokens with their ids.
     added: Vec<(String, u64)>,
 }
@@ -45,6 +48,7 @@ impl Definition {
 
     /// Checks a definition.
     pub(super) fn check(mut root: Map<String, Value>, special: &HashSet<&str>) -> Result<Self, String> {
+        let first = FirstToken::of(root.get("post_processor"));
         // A prompt is encoded whole, alone, and without special tokens. Templates could only drop or repeat it.
         for key in ["truncation", "padding", "post_processor"] {
             root.insert(key.to_owned(), Value::Null);
@@ -65,7 +69,7 @@ impl Definition {
         let unknown = vocabulary::unknown(model).map(str::to_owned);
         let added = added_tokens(root.get_mut("added_tokens"), special)?;
         let json = serde_json::to_vec(&root).map_err(|e| format!("not a valid tokenizer.json: {e}"))?;
-        Ok(Self { json, expansion, last_id, unknown, added })
+        Ok(Self { json, expansion, last_id, unknown, first, added })
     }
 
     /// Checks that the library gave added tokens the ids of the file. It numbers them itself.

@@ -1,6 +1,7 @@
 //! Tokenizers of Hugging Face folders (`tokenizer.json`, `tokenizer.model`) with their BOS and EOS tokens.
 
 mod after_prompt;
+mod bos;
 mod definition;
 mod detokenizer;
 mod encoder;
@@ -21,6 +22,7 @@ use self::after_prompt::CleanUp;
 use self::encoder::Encoder;
 use crate::error::{Error, Result};
 
+pub use bos::BosRule;
 pub use detokenizer::Detokenizer;
 pub use encoder::SpecialTokens;
 pub use roles::SpecialIds;
@@ -40,7 +42,11 @@ const MAX_NORMALIZED: f64 = (1u64 << 27) as f64;
 pub struct Tokenizer {
     encoder: Arc<Encoder>,
     path: PathBuf,
+    /// The BOS token, if the tokenizer has one.
     bos: Option<u32>,
+    /// Whether the tokenizer's files say that prompts begin with it.
+    adds_bos: bool,
+    bos_rule: BosRule,
     /// Ids that end an utterance; the tokenizer's own EOS is the first.
     eos: Vec<u32>,
     /// The text of the tokenizer's own EOS; `None` if the vocabulary has no such token.
@@ -59,7 +65,7 @@ impl std::fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tokenizer")
             .field("vocab", &self.vocab_size())
-            .field("bos", &self.bos)
+            .field("bos", &self.bos())
             .field("eos", &self.eos)
             .finish()
     }
@@ -103,13 +109,13 @@ impl Tokenizer {
         self.encode_with(text, SpecialTokens::AsText)
     }
 
-    /// The tokens of a prompt: BOS, if this tokenizer has one, and `text`.
+    /// The tokens of a prompt: BOS, if prompts begin with it, and `text`.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_prompt(&self, text: &str, special: SpecialTokens) -> Result<Vec<u32>> {
         let ids = self.encode_with(text, special)?;
-        Ok(self.bos.into_iter().chain(ids).collect())
+        Ok(self.bos().into_iter().chain(ids).collect())
     }
 
     fn encode_with(&self, text: &str, special: SpecialTokens) -> Result<Vec<u32>> {
@@ -160,8 +166,23 @@ impl Tokenizer {
         self.path.parent().unwrap_or(&self.path)
     }
 
+    /// The same tokenizer, whose prompts begin with BOS as `rule` says.
+    pub fn with_bos_rule(self, rule: BosRule) -> Self {
+        Self { bos_rule: rule, ..self }
+    }
+
     /// The beginning-of-sequence token, if prompts begin with one.
     pub fn bos(&self) -> Option<u32> {
+        let is_added = match self.bos_rule {
+            BosRule::AsTokenizer => self.adds_bos,
+            BosRule::IfKnown => true,
+            BosRule::Never => false,
+        };
+        self.bos.filter(|_| is_added)
+    }
+
+    /// The beginning-of-sequence token, if the tokenizer has one. Prompts need not begin with it.
+    pub fn bos_token(&self) -> Option<u32> {
         self.bos
     }
 

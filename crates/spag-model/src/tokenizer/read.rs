@@ -9,6 +9,7 @@ use tokenizers::Tokenizer as Pipeline;
 
 use super::Tokenizer;
 use super::after_prompt::CleanUp;
+use super::bos::{self, BosRule};
 use super::definition::Definition;
 use super::encoder::Encoder;
 use super::files::{self, Files};
@@ -68,7 +69,7 @@ impl Tokenizer {
             .map_err(|e| invalid(e.to_string()))?;
         definition.check_added_tokens(&pipeline).map_err(refuse)?;
 
-        let bos = bos(&pipeline, &roles, fallback.bos);
+        let bos = bos_token(&pipeline, &roles, fallback.bos);
         let own = eos(&pipeline, &roles, &fallback.eos).ok_or_else(|| {
             refuse("this tokenizer has no eos_token; name one in tokenizer_config.json (a game needs one)".into())
         })?;
@@ -82,12 +83,15 @@ impl Tokenizer {
         let unknown = definition.unknown.as_deref().or(roles.named("unk_token"));
         let unknown = unknown.and_then(|token| pipeline.token_to_id(token));
         let encoder = Encoder::new(pipeline, pieces, unknown);
-        let Definition { expansion, last_id, .. } = definition;
+        let bos_text = bos.and_then(|id| encoder.token(id));
+        let Definition { expansion, last_id, first, .. } = definition;
         Ok(Self {
             eos_text: encoder.token(own),
             encoder: Arc::new(encoder),
             path: path.to_owned(),
             bos,
+            adds_bos: bos_text.is_some_and(|text| bos::is_added(&roles, &first, &text)),
+            bos_rule: BosRule::AsTokenizer,
             eos,
             clean_up,
             expansion,
@@ -98,8 +102,8 @@ impl Tokenizer {
     }
 }
 
-/// The token that prompts begin with.
-fn bos(pipeline: &Pipeline, roles: &Roles, configured: Option<u32>) -> Option<u32> {
+/// The BOS token, if the tokenizer has one.
+fn bos_token(pipeline: &Pipeline, roles: &Roles, configured: Option<u32>) -> Option<u32> {
     if roles.has_no_bos() {
         return None;
     }

@@ -60,6 +60,12 @@ impl Roles {
         })
     }
 
+    /// With this `tokenizer_config.json` alone.
+    #[cfg(test)]
+    pub(super) fn with_config(config: Value) -> Self {
+        Self { config, map: Value::Null, added: Value::Null, ending: Vec::new() }
+    }
+
     /// A key of `tokenizer_config.json`.
     pub(super) fn setting(&self, key: &str) -> Option<&Value> {
         self.config.get(key)

@@ -10,7 +10,7 @@ use crate::piece_model::{NORMAL, PieceModel};
 use serde::Deserialize;
 use serde_json::Value;
 use spag_model::{
-    ModelConfig, Result, SpecialIds, SpecialTokens, Tokenizer, WeightDtype, WriteOptions, write_random_model,
+    BosRule, ModelConfig, Result, SpecialIds, SpecialTokens, Tokenizer, WeightDtype, WriteOptions, write_random_model,
 };
 use spag_tests::{copy_folder, fixture, json};
 use tempfile::TempDir;
@@ -56,7 +56,8 @@ fn families() -> Vec<(Expected, Tokenizer)> {
     assert_eq!(names.len(), 10);
     let read = |path: PathBuf| {
         let expected: Expected = serde_json::from_value(json(&path)).unwrap();
-        let tokenizer = open(path.with_extension("")).unwrap();
+        // The fixtures were computed with a BOS in front for every family that has one.
+        let tokenizer = open(path.with_extension("")).unwrap().with_bos_rule(BosRule::IfKnown);
         (expected, tokenizer)
     };
     names.into_iter().map(read).collect()
@@ -85,6 +86,22 @@ fn prompt_ids_equal_those_of_each_family() {
                 assert_eq!(ids, prompt.input_ids, "{}: prompt {number}, {special:?}", expected.family);
             }
         }
+    }
+}
+
+#[test]
+fn prompts_begin_with_bos_if_the_tokenizers_own_files_say_so() {
+    for (expected, tokenizer) in families() {
+        let (bos, family) = (tokenizer.bos_token(), expected.family.as_str());
+        let own = tokenizer.clone().with_bos_rule(BosRule::AsTokenizer);
+        let adds = ["llama-linear-rope", "llama2-bin", "llama3", "mistral"].contains(&family);
+        assert_eq!(own.bos(), bos.filter(|_| adds), "{family}");
+        let ids = own.encode_prompt("What is it?", SpecialTokens::Matched).unwrap();
+        let bare = own.encode("What is it?").unwrap();
+        assert_eq!(ids, own.bos().into_iter().chain(bare.clone()).collect::<Vec<_>>(), "{family}");
+        let never = own.with_bos_rule(BosRule::Never);
+        assert_eq!((never.bos(), never.bos_token()), (None, bos), "{family}");
+        assert_eq!(never.encode_prompt("What is it?", SpecialTokens::AsText).unwrap(), bare, "{family}");
     }
 }
 

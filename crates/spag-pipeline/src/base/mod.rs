@@ -90,7 +90,7 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
 
     let mut keys = llama_keys(&config.model, tokenizer.vocab_size());
     keys.extend(
-        [("bos_token_id", tokenizer.bos()), ("eos_token_id", Some(tokenizer.eos()))]
+        [("bos_token_id", tokenizer.bos_token()), ("eos_token_id", Some(tokenizer.eos()))]
             .map(|(key, id)| (key.into(), id.into())),
     );
     let shape = ModelConfig::from_keys(keys)?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spag_game::JudgeKind;
-use spag_model::DeviceChoice;
+use spag_model::{BosRule, DeviceChoice};
 use spag_rewards::RewardNorm;
 use spag_train::{TrainConfig, TrainMethod};
 
@@ -32,6 +32,9 @@ pub struct RunConfig {
     pub device: DeviceChoice,
     /// Hugging Face folder of the base model.
     pub base_model: PathBuf,
+    /// Whether prompts, samples and questions of benchmarks begin with BOS; as the base model's tokenizer says if absent.
+    #[serde(skip_serializing_if = "BosRule::is_default")]
+    pub add_bos_token: BosRule,
     /// The lexicon of the small world; the built-in one if absent. Only read by runs that use the small world.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lexicon: Option<PathBuf>,
@@ -92,6 +95,7 @@ impl Default for RunConfig {
             seed: 0,
             device: DeviceChoice::Auto,
             base_model: PathBuf::from("data/tiny-llama"),
+            add_bos_token: BosRule::default(),
             lexicon: None,
             prompts: None,
             judge: JudgeKind::Paper,

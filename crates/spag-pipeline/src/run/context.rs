@@ -43,7 +43,8 @@ impl RunContext<'_> {
             DtypeChoice::Auto if device.is_cpu() => LoadOptions::default().dtype,
             auto => auto.resolve(&ModelConfig::from_file(model.join("config.json"))?, &device),
         };
-        Ok(Checkpoint::load_with(model, &LoadOptions { device, dtype })?)
+        let Checkpoint { model, tokenizer } = Checkpoint::load_with(model, &LoadOptions { device, dtype })?;
+        Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.config.add_bos_token) })
     }
 
     /// A model of the run as a player.

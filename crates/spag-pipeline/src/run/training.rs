@@ -42,6 +42,7 @@ pub(super) fn train(
         model_dir: Some(stage.model()),
         start: Start::Latest,
         device: run.config.device,
+        add_bos_token: run.config.add_bos_token,
         eval_data_path: given.eval_data_path.clone(),
         deepspeed: given.deepspeed.clone(),
         zero_stage: given.zero_stage,

@@ -49,8 +49,8 @@ pub(crate) fn tokenizer_info(model: &ServedModel) -> Value {
         info.insert(role.into(), special.get(role).cloned().unwrap_or_default());
     }
     info.extend(special);
-    // A BOS that prompts do not begin with is none.
-    if tokenizer.bos().is_none() {
+    // A BOS that the tokenizer's own files take back is none.
+    if tokenizer.bos_token().is_none() {
         info.insert("bos_token".into(), Value::Null);
     }
     let template = model.template().ok().map(|template| template.source().to_owned());

@@ -122,7 +122,7 @@ pub(crate) fn special_tokens(
     let mut tokens = Map::new();
     for role in ROLES {
         let own = match role {
-            "bos_token" => tokenizer.bos(),
+            "bos_token" => tokenizer.bos_token(),
             "eos_token" => Some(tokenizer.eos()),
             _ => None,
         };

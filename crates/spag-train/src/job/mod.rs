@@ -7,7 +7,7 @@ mod run;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use spag_model::DeviceChoice;
+use spag_model::{BosRule, DeviceChoice};
 
 use crate::config::{Placement, TrainConfig, ZeroStage};
 
@@ -36,6 +36,8 @@ pub struct TrainJob {
     pub offload_param: Placement,
     /// Folder of TensorBoard events; `None` writes none.
     pub logging_dir: Option<PathBuf>,
+    /// Whether samples begin with BOS.
+    pub add_bos_token: BosRule,
     /// The device that trains.
     pub device: DeviceChoice,
     /// Where the optimizer's state is stored; `None` chooses by free memory. The output folder records the choice.
@@ -81,6 +83,7 @@ impl TrainJob {
             zero_stage: None,
             offload_param: Placement::Device,
             logging_dir: None,
+            add_bos_token: BosRule::default(),
             device: DeviceChoice::default(),
             offload_optimizer: None,
             start: Start::New,

@@ -84,7 +84,7 @@ fn train(
     };
     let model_dir = saved.as_ref().map_or(job.model_name_or_path.as_path(), SavedRun::dir).to_owned();
     check_dropout(job, &model_dir)?;
-    let tokenizer = spag_model::load_tokenizer(&model_dir)?;
+    let tokenizer = spag_model::load_tokenizer(&model_dir)?.with_bos_rule(job.add_bos_token);
     let dataset = Dataset::read(files, &tokenizer, job.config.max_length)?;
     let deepspeed = deepspeed(job, dataset.samples().len(), group.size())?;
     let architecture = check_checkpoint(&model_dir)?;

@@ -1,12 +1,13 @@
 //! Samples to tokens with the tokenizers of several families.
 
-use spag_model::{Tokenizer, load_tokenizer};
+use spag_model::{BosRule, Tokenizer, load_tokenizer};
 use spag_rewards::{Sample, SampleKind};
 use spag_tests::fixture;
 use spag_train::encode;
 
+/// With BOS, if the tokenizer has one.
 fn tokenizer(family: &str) -> Tokenizer {
-    load_tokenizer(fixture("families").join(family)).unwrap()
+    load_tokenizer(fixture("families").join(family)).unwrap().with_bos_rule(BosRule::IfKnown)
 }
 
 #[test]
@@ -23,6 +24,10 @@ fn samples_begin_with_bos_if_there_is_one_and_end_with_the_tokenizers_own_eos() 
             assert_eq!(encoded.ids, [&bos[..], &asked, &target, &[tokenizer.eos()]].concat(), "{family}");
             assert_eq!((encoded.prompt_len, encoded.labels()), (bos.len() + asked.len(), target.len() + 1));
             assert_eq!(encoded.labels() - encoded.predicted(), usize::from(encoded.prompt_len == 0));
+            let tokenizer = tokenizer.clone().with_bos_rule(BosRule::Never);
+            let sample = Sample::sft(query, "A horse.");
+            let without = encode(&[sample], 0, &tokenizer, 100).unwrap().remove(0);
+            assert_eq!(without.ids, encoded.ids[bos.len()..], "{family}");
         }
     }
 }

@@ -76,5 +76,6 @@ fn ask_settings(run: RunContext<'_>, model: &Path) -> Result<AskSettings> {
         DtypeChoice::Auto.resolve(&ModelConfig::from_file(model.join("config.json"))?, &device)
     };
     let kind = if device.is_cpu() { "cpu" } else { "gpu" };
-    Ok(AskSettings { arithmetic: format!("{dtype} on {kind}"), ..AskSettings::default() })
+    let (bos, arithmetic) = (run.config.add_bos_token, format!("{dtype} on {kind}"));
+    Ok(AskSettings { bos, arithmetic, ..AskSettings::default() })
 }
