@@ -26,7 +26,7 @@ const ROWS: std::ops::RangeInclusive<usize> = 1..=1 << 40;
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct EvalArgs {
-    /// The checkpoints: Hugging Face folders.
+    /// The checkpoints: Hugging Face folders or GGUF files.
     #[arg(long, value_name = "DIR", num_args = 1.., required = true)]
     model: Vec<PathBuf>,
     /// The tasks: a TOML file such as configs/tasks/paper.toml, or `tiny` for the built-in tasks of the small world.
@@ -41,8 +41,8 @@ pub(crate) struct EvalArgs {
     /// The first N rows of each task only.
     #[arg(long, value_name = "N", value_parser = flags::whole(ROWS))]
     limit: Option<usize>,
-    /// Names of the checkpoints in the results, in their order [default: the names of the folders; of a folder `model`, that of
-    /// the folder above].
+    /// Names of the checkpoints in the results, in their order [default: the names of the folders or files; of a folder
+    /// `model`, that of the folder above].
     #[arg(long, value_name = "NAME", num_args = 1..)]
     names: Vec<String>,
     /// Begin every text with BOS, if the tokenizer has one: True or False. lm-evaluation-harness's backend `hf` does so if the

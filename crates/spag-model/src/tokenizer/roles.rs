@@ -60,6 +60,11 @@ impl Roles {
         })
     }
 
+    /// What a `tokenizer_config.json` alone says.
+    pub(super) fn of_config(config: Value) -> Self {
+        Self { config, map: Value::Null, added: Value::Null, ending: Vec::new() }
+    }
+
     /// A key of `tokenizer_config.json`.
     pub(super) fn setting(&self, key: &str) -> Option<&Value> {
         self.config.get(key)
