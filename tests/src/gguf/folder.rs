@@ -142,10 +142,13 @@ fn tokenizer(file: &mut GgufFile, folder: &Path, config: &Json) {
         let score = |(id, (_, kind)): (&u64, &(String, i32))| if *kind == 1 { -(*id as f32) } else { 0.0 };
         file.set("tokenizer.ggml.scores", Value::Floats(tokens.iter().map(score).collect()));
     }
-    let eos: Vec<u64> = match &config["eos_token_id"] {
+    let mut eos: Vec<u64> = match &config["eos_token_id"] {
         Json::Array(ids) => ids.iter().map(|id| id.as_u64().unwrap()).collect(),
         id => id.as_u64().into_iter().collect(),
     };
+    // The tokenizer's own is the first.
+    let own = settings["eos_token"].as_str().or(settings["eos_token"]["content"].as_str()).unwrap();
+    eos.sort_by_key(|id| tokens[id].0 != own);
     let ids = eos.iter().copied().zip(["eos", "eom", "eot"]).map(|(id, role)| (role, Some(id)));
     let others = [("bos", &config["bos_token_id"]), ("padding", &config["pad_token_id"])];
     for (role, id) in ids.chain(others.map(|(role, id)| (role, id.as_u64()))) {

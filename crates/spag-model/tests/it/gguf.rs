@@ -166,7 +166,7 @@ fn ids_that_end_a_turn_are_found_by_key_or_name() {
     };
     assert_eq!(ids(&file), HashSet::from([462, 467, 468]));
     file.set("tokenizer.ggml.eot_token_id", Value::Int(463));
-    assert_eq!(ids(&file), HashSet::from([462, 463, 467]));
+    assert_eq!(ids(&file), HashSet::from([462, 463, 467, 468]));
 }
 
 #[test]

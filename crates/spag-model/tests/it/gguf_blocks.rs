@@ -82,20 +82,22 @@ pub(crate) fn quantised(model: &Model, format: (GgmlDType, u32)) -> (GgufFile, V
     }
     let parameters = model.parameters().named().unwrap();
     let mut expected = Vec::new();
-    for (name, own) in names_of_parameters().into_iter().zip(NAMES) {
+    for (name, ggml) in names_of_parameters().into_iter().zip(NAMES) {
         let (_, tensor) = parameters.iter().find(|(other, _)| *other == name).unwrap();
         let sizes: Vec<u64> = tensor.dims().iter().rev().map(|size| *size as u64).collect();
         let (kind, data, numbers) = match tensor.dims() {
             [rows, _] => {
-                let quantised = QTensor::quantize(tensor, format.0).unwrap();
+                // A copy: candle quantises all of a buffer.
+                let own = Tensor::from_vec(flat(tensor), tensor.dims(), &Device::Cpu).unwrap();
+                let quantised = QTensor::quantize(&own, format.0).unwrap();
                 let data = quantised.data().unwrap().into_owned();
                 let numbers = flat(&quantised.dequantize(&Device::Cpu).unwrap());
-                let heads = [("attn_q", 4), ("attn_k", 2)].into_iter().find(|(part, _)| own.contains(part));
+                let heads = [("attn_q", 4), ("attn_k", 2)].into_iter().find(|(part, _)| ggml.contains(part));
                 (format.1, heads.map_or(data.clone(), |(_, heads)| interleave(&data, *rows, heads)), numbers)
             }
             _ => (0, flat(tensor).iter().flat_map(|number| number.to_le_bytes()).collect(), flat(tensor)),
         };
-        file.tensors.push(spag_tests::gguf::Tensor { name: own.into(), sizes, kind, data });
+        file.tensors.push(spag_tests::gguf::Tensor { name: ggml.into(), sizes, kind, data });
         expected.push((name, numbers));
     }
     (file, expected)

@@ -29,7 +29,7 @@ fn a_quantised_model_takes_little_more_than_its_weights() {
     }
     let config: ModelConfig = serde_json::from_value(serde_json::json!({
         "model_type": "llama", "hidden_size": 256, "intermediate_size": 768, "vocab_size": 1000,
-        "num_hidden_layers": 16, "num_attention_heads": 4, "max_position_embeddings": 256
+        "num_hidden_layers": 16, "rms_norm_eps": 1e-6, "num_attention_heads": 4, "max_position_embeddings": 256
     }))
     .unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -10,8 +10,10 @@ use crate::checkpoint::gguf::Metadata;
 const ENDS_OF_TURNS: [&str; 4] = ["<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"];
 /// The token that ends a message before a tool answers, in files that do not name one.
 const END_OF_MESSAGE: &str = "<|eom_id|>";
-/// The token that ends a text. Models of Qwen stop there too; others may use it for padding alone.
-const END_OF_TEXT: &str = "<|endoftext|>";
+/// The token that ends a text, where models stop that end turns with another one.
+const END_OF_TEXT: &str = "<|end_of_text|>";
+/// The same of Qwen's models. Others may use it for padding alone.
+const END_OF_TEXT_OF_QWEN: &str = "<|endoftext|>";
 
 /// What a vocabulary is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +96,7 @@ impl<'a> Vocabulary<'a> {
         let end_of_turn = id("eot")?.or_else(|| ENDS_OF_TURNS.iter().find_map(|name| vocabulary.special(name)));
         let end_of_message = id("eom")?.or_else(|| vocabulary.special(END_OF_MESSAGE));
         let of_qwen = metadata.text("tokenizer.ggml.pre")? == Some("qwen2");
-        let end_of_text = vocabulary.special(END_OF_TEXT).filter(|_| of_qwen);
+        let end_of_text = vocabulary.special(if of_qwen { END_OF_TEXT_OF_QWEN } else { END_OF_TEXT });
         vocabulary.further_eos.extend(end_of_turn.into_iter().chain(end_of_message).chain(end_of_text));
         Ok(vocabulary)
     }
