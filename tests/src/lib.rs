@@ -2,6 +2,7 @@
 //! client of ours.
 
 mod files;
+pub mod gguf;
 mod http;
 mod ports;
 mod process;

@@ -35,9 +35,9 @@ use spag_cli::{
 #[derive(Debug, Parser)]
 #[command(name = "spag-play", version, rename_all = "snake_case", max_term_width = 110)]
 pub(crate) struct PlayArgs {
-    /// The attacker: a checkpoint (a Hugging Face folder) or an endpoint (openai:http://HOST:PORT/v1#MODEL, with the key
-    /// in OPENAI_API_KEY; with its own in another variable: openai:NAME_API_KEY@http://…; several servers of one model:
-    /// openai:http://A:8000/v1,http://B:8000/v1#MODEL).
+    /// The attacker: a checkpoint (a Hugging Face folder or a GGUF file) or an endpoint (openai:http://HOST:PORT/v1#MODEL,
+    /// with the key in OPENAI_API_KEY; with its own in another variable: openai:NAME_API_KEY@http://…; several servers of
+    /// one model: openai:http://A:8000/v1,http://B:8000/v1#MODEL).
     #[arg(long, value_name = "PLAYER", value_parser = PlayerParser, help_heading = "Players")]
     attacker_model_name_or_path: PlayerSpec,
     /// The defender: a checkpoint or an endpoint. The same one as the attacker means self-play.

@@ -18,7 +18,7 @@ use spag_cli::{BosArgs, DeviceArgs, Error, Result, flags};
 #[derive(Debug, Parser)]
 #[command(name = "spag-train", version, rename_all = "snake_case", max_term_width = 110)]
 pub(crate) struct TrainArgs {
-    /// The checkpoint to train: a Hugging Face folder.
+    /// The checkpoint to train: a Hugging Face folder or a GGUF file. A folder is written.
     #[arg(long, value_name = "DIR", help_heading = "Model and data")]
     pub(super) model_name_or_path: PathBuf,
     /// The frozen reference model of the KL term.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use spag_dist::LaunchEnv;
 use spag_io::Silent;
-use spag_model::ModelConfig;
+use spag_model::load_config;
 use spag_train::{Start, TrainConfig, TrainJob, TrainSummary};
 
 use crate::args::TrainArgs;
@@ -50,8 +50,7 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
         notes.add(&format!("report_to {name}"), "metrics go to metrics.jsonl and TensorBoard events");
     }
     let start = args.start()?;
-    let positions =
-        ModelConfig::from_file(args.model_name_or_path.join("config.json"))?.architecture.max_position_embeddings;
+    let positions = load_config(&args.model_name_or_path)?.architecture.max_position_embeddings;
     let max_length = fit_max_length(args.max_length, positions, &args.model_name_or_path);
     let job = TrainJob {
         config: args.config(max_length),

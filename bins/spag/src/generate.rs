@@ -24,7 +24,7 @@ use spag_cli::{EngineArgs, Error, LoadArgs, Result, SamplingArgs, TerminalProgre
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct GenerateArgs {
-    /// The checkpoint: a Hugging Face folder.
+    /// The checkpoint: a Hugging Face folder or a GGUF file.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// Prompts (JSONL): one {"prompt": …} per line.

@@ -16,7 +16,7 @@ pub(crate) struct InitModelArgs {
     /// The architecture: a config.json of Hugging Face.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The tokenizer: a tokenizer.json, a tokenizer.model, or a folder with one [default: the one beside --config, if any].
+    /// The tokenizer: a tokenizer.json, a tokenizer.model, a GGUF file, or a folder with one of the former two [default: the one beside --config, if any].
     /// Without a tokenizer the checkpoint can be timed but not trained.
     #[arg(long, value_name = "PATH")]
     tokenizer: Option<PathBuf>,

@@ -9,6 +9,7 @@ mod generate;
 mod init_model;
 mod launch;
 mod make_base;
+mod model_name;
 mod plan;
 mod run;
 mod serve;

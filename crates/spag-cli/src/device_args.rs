@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use spag_dist::LaunchEnv;
-use spag_model::{BosRule, Checkpoint, DeviceChoice, DtypeChoice, LoadOptions, ModelConfig, OpenDevice, WeightDtype};
+use spag_model::{BosRule, Checkpoint, DeviceChoice, DtypeChoice, LoadOptions, OpenDevice, WeightDtype, load_config};
 
 use crate::{Result, exit, flags};
 
@@ -73,13 +73,13 @@ impl LoadArgs {
         self.device.open()
     }
 
-    /// The number format of the model in `folder` once loaded.
+    /// The number format of the model at `path` once loaded.
     ///
     /// # Errors
-    /// The device is unusable, or `config.json` cannot be read.
-    pub fn dtype(&self, folder: &Path) -> Result<WeightDtype> {
+    /// The device is unusable, or the configuration cannot be read.
+    pub fn dtype(&self, path: &Path) -> Result<WeightDtype> {
         let device = self.open()?;
-        let config = ModelConfig::from_file(folder.join("config.json"))?;
+        let config = load_config(path)?;
         Ok(self.dtype.resolve(&config, device.device()))
     }
 
@@ -88,19 +88,19 @@ impl LoadArgs {
         self.bos.rule()
     }
 
-    /// Loads the checkpoint in `folder` onto the device.
+    /// Loads the checkpoint at `path`, a folder or a GGUF file, onto the device.
     ///
     /// # Errors
     /// The device is unusable, or the checkpoint cannot be loaded.
-    pub fn load(&self, folder: &Path) -> Result<Checkpoint> {
+    pub fn load(&self, path: &Path) -> Result<Checkpoint> {
         let device = self.open()?.device().clone();
         let dtype = match (self.dtype, device.is_cpu()) {
             (DtypeChoice::Fixed(dtype), _) => dtype,
-            // An invalid folder is reported by `load_with`, which has the better message.
+            // An invalid checkpoint is reported by `load_with`, which has the better message.
             (DtypeChoice::Auto, true) => WeightDtype::F32,
-            (DtypeChoice::Auto, false) => self.dtype(folder)?,
+            (DtypeChoice::Auto, false) => self.dtype(path)?,
         };
-        let Checkpoint { model, tokenizer } = Checkpoint::load_with(folder, &LoadOptions { device, dtype })?;
+        let Checkpoint { model, tokenizer } = Checkpoint::load_with(path, &LoadOptions { device, dtype })?;
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.bos_rule()) })
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use spag_io::{FileLock, Progress};
-use spag_model::{BosRule, Engine, ModelConfig};
+use spag_model::{BosRule, Engine, load_config};
 use spag_selfplay::checkpoint_fingerprint;
 
 use crate::error::{Error, Result};
@@ -71,12 +71,12 @@ impl Evaluation {
         check_names("model", names)
     }
 
-    /// Opens the records of the model in the folder `model`.
+    /// Opens the records of the model at `model`, a folder or a GGUF file.
     ///
     /// # Errors
     /// A model that cannot be read, or a record that cannot be written or is of another model, task or data.
     pub fn model(&self, name: &str, model: &Path, settings: &AskSettings) -> Result<OpenModel<'_>> {
-        let positions = ModelConfig::from_file(model.join("config.json"))?.architecture.max_position_embeddings;
+        let positions = load_config(model)?.architecture.max_position_embeddings;
         let max_length = settings.max_length.unwrap_or(positions).min(positions);
         let fingerprint = checkpoint_fingerprint(model)?;
         let folder = self.folder.join(name);

@@ -55,6 +55,14 @@ pub enum Error {
         /// The cause, and a remedy if there is one.
         reason: String,
     },
+    /// A GGUF file that is damaged or hostile, or of a model that is not supported.
+    #[error("{path}: this GGUF file cannot be used: {reason}", path = path.display())]
+    Gguf {
+        /// The file.
+        path: PathBuf,
+        /// The cause, and a remedy if there is one.
+        reason: String,
+    },
     /// A tensor of the architecture is missing from the checkpoint.
     #[error("{path}: tensor `{name}` is missing; the configuration asks for {layers} layers, does config.json belong to these weights?", path = path.display())]
     MissingTensor {
@@ -109,7 +117,7 @@ pub enum Error {
         index: usize,
     },
     /// A tensor has a number format that cannot be loaded.
-    #[error("{path}: tensor `{name}` has number format {dtype}; F32, F16 and BF16 can be loaded", path = path.display())]
+    #[error("{path}: tensor `{name}` has number format {dtype}; {supported} can be loaded", path = path.display())]
     Dtype {
         /// The checkpoint folder.
         path: PathBuf,
@@ -117,6 +125,8 @@ pub enum Error {
         name: String,
         /// The format in the file.
         dtype: String,
+        /// The formats that can be loaded from such a file.
+        supported: &'static str,
     },
     /// A file's size or checksum differs from what was written.
     #[error("{path}: damaged: {reason}", path = path.display())]
@@ -199,6 +209,7 @@ impl Classify for Error {
             | Self::MissingFile { .. }
             | Self::Safetensors { .. }
             | Self::Torch { .. }
+            | Self::Gguf { .. }
             | Self::MissingTensor { .. }
             | Self::Shape { .. }
             | Self::Dtype { .. }

@@ -1,5 +1,6 @@
-//! Decoder-only language models on candle tensors: hand-written forward and backward passes, checkpoints as downloaded, and
-//! a continuous-batching generation engine. The crate works on tokens; it has no notion of games.
+//! Decoder-only language models on candle tensors: hand-written forward and backward passes, checkpoints as downloaded
+//! (folders and GGUF files), and a continuous-batching generation engine. The crate works on tokens; it has no notion of
+//! games.
 //!
 //! ```
 //! use spag_model::{Activations, FlatBuffers, Model, ModelConfig, PackedBatch, Targets};
@@ -45,8 +46,8 @@ mod tokenizer;
 
 pub use checkpoint::{
     Checkpoint, DtypeChoice, LoadOptions, ShardSize, WeightDtype, WriteOptions, WrittenFile, check_checkpoint,
-    load_model, load_model_with, load_tokenizer, python_files, read_buffers, read_tensors, save_checkpoint, save_model,
-    weights_digest, write_buffers, write_random_model,
+    load_config, load_model, load_model_with, load_tokenizer, python_files, read_buffers, read_tensors,
+    save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
 };
 pub use config::{Architecture, Biases, HeadNorm, ModelConfig, OutputHead, Position, Projections, Rope, RopeScaling};
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};

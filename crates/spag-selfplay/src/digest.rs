@@ -16,17 +16,23 @@ const SAMPLES: u64 = 64;
 /// The index of a sharded checkpoint, which the fingerprint leaves out.
 const INDEX: &str = "model.safetensors.index.json";
 
-/// Sixteen hexadecimal digits that identify the checkpoint in a folder, for records of games.
+/// Sixteen hexadecimal digits that identify the checkpoint in a folder or a GGUF file, for records of games.
 ///
 /// Computed from the sizes of weights, configuration and tokenizer and from 4 MiB of each file, evenly spaced (all of a
 /// shorter file). This is fast for checkpoints of many gigabytes, and every training step changes it. The path of the
-/// folder and other files in it do not matter.
+/// folder or file and other files in the folder do not matter.
 ///
 /// # Errors
-/// The folder or a file in it cannot be read.
-pub fn checkpoint_fingerprint(folder: impl AsRef<Path>) -> Result<String> {
+/// The folder or a file cannot be read.
+pub fn checkpoint_fingerprint(checkpoint: impl AsRef<Path>) -> Result<String> {
+    let checkpoint = checkpoint.as_ref();
+    if checkpoint.is_file() {
+        let mut hash = Sha256::new();
+        add_samples(&mut hash, checkpoint).map_err(Error::io(checkpoint))?;
+        return Ok(hex(&hash.finalize()[..8]));
+    }
     let mut hash = Sha256::new();
-    for path in checkpoint_files(folder.as_ref())?.into_iter().filter(|path| !path.ends_with(INDEX)) {
+    for path in checkpoint_files(checkpoint)?.into_iter().filter(|path| !path.ends_with(INDEX)) {
         hash.update(path.file_name().unwrap_or_default().as_encoded_bytes());
         hash.update([0]);
         add_samples(&mut hash, &path).map_err(Error::io(&path))?;
@@ -126,6 +132,11 @@ mod tests {
         write("config.json", b"[]");
         assert!(differ(&digests(), &first));
         write("config.json", b"{}");
+        let copy = folder.path().join("copy.gguf");
+        fs::write(&copy, &weights).unwrap();
+        let of_file = checkpoint_fingerprint(&copy).unwrap();
+        assert_eq!(of_file, checkpoint_fingerprint(folder.path().join("model.safetensors")).unwrap());
+        assert_ne!(of_file, first[0]);
         *weights.last_mut().unwrap() = 8;
         write("model.safetensors", &weights);
         assert!(differ(&digests(), &first));

@@ -15,13 +15,13 @@ const LONGEST_VARIABLE: usize = 100;
 
 /// A checkpoint or an endpoint.
 ///
-/// Parsed from and displayed as `FOLDER`, `openai:http://HOST:PORT/v1#MODEL` or
+/// Parsed from and displayed as `FOLDER` or `FILE.gguf`, `openai:http://HOST:PORT/v1#MODEL` or
 /// `openai-completions:http://HOST:PORT/v1#MODEL`; `https:` is allowed too. Several servers with the same model are a pool:
 /// `openai:http://A:8000/v1,http://B:8000/v1#MODEL`. The environment variable with an endpoint's
 /// own key comes before the address: `openai:NAME_API_KEY@https://HOST/v1#MODEL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlayerSpec {
-    /// A Hugging Face folder.
+    /// A Hugging Face folder or a GGUF file.
     Model(PathBuf),
     /// A model behind an OpenAI-compatible server.
     Endpoint(EndpointSpec),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_dist::{ProcessGroup, Traffic};
-use spag_model::{LoadOptions, Model, ModelConfig, Network};
+use spag_model::{LoadOptions, Model, Network, load_config};
 use spag_rewards::SampleKind;
 
 use crate::config::{IntervalStrategy, SchedulerType, ShardingPlan, TrainConfig, TrainMethod};
@@ -93,7 +93,7 @@ pub fn time_steps<E: From<Error>>(
 /// As [`time_steps`], a model that cannot be read, or a lost rank.
 pub fn time_steps_of_rank(rank: &TimedRank<'_>, reference: Option<Model>, timing: &TimingConfig) -> Result<StepTiming> {
     timed(reference, timing, rank.group.size(), |config| {
-        let network = Network::new(&ModelConfig::from_file(rank.dir.join("config.json"))?)?;
+        let network = Network::new(&load_config(rank.dir)?)?;
         let state =
             ShardedState::load(rank.dir, network.layout(), rank.options, config, rank.plan, rank.group.clone())?;
         Ok((network, state))

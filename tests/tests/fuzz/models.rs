@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use spag_model::{ModelConfig, SpecialIds, Tokenizer, load_model, load_tokenizer};
+use spag_model::{ModelConfig, SpecialIds, Tokenizer, check_checkpoint, load_model, load_tokenizer};
+use spag_tests::gguf::GgufFile;
 use spag_tests::torch_archive::archive;
 use spag_tests::{copy_folder, fixture, run, train_command};
 use spag_train::{SavedRun, latest_checkpoint};
@@ -86,6 +87,28 @@ fn index_of_shards() {
     let folder = target.folder().join("model");
     in_place(&target, &folder, "model.safetensors.index.json", |folder| {
         let _ = load_model(folder);
+    });
+}
+
+/// Whole files, and headers without data, in which a mutation hits a key or an entry of the table.
+#[test]
+fn gguf() {
+    let files =
+        ["tiny-llama", "families/llama3", "families/qwen3"].map(|folder| GgufFile::from_folder(fixture(folder)));
+    let seeds = files.iter().flat_map(|file| {
+        let mut bare = file.clone();
+        bare.keys.retain(|(key, _)| !key.starts_with("tokenizer."));
+        bare.tensors.iter_mut().for_each(|tensor| tensor.data.clear());
+        [file.bytes(), bare.bytes()]
+    });
+    let target = Target::new("gguf", seeds.collect());
+    let path = target.folder().join("input");
+    target.run(|_| {
+        let (model, checked) = (load_model(&path), check_checkpoint(&path));
+        assert!(checked.is_ok() || model.is_err());
+        if let Ok(tokenizer) = load_tokenizer(&path) {
+            use_tokenizer(&tokenizer);
+        }
     });
 }
 

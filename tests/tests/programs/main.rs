@@ -5,6 +5,7 @@ mod bench_generate;
 mod disk_faults;
 mod early_stop;
 mod eval;
+mod gguf;
 mod hostile_flags;
 mod layers;
 mod no_threads;

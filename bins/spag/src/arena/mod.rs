@@ -9,7 +9,7 @@ use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
 use spag_game::{GameSpec, PromptSet, WordList};
 use spag_io::{Progress, write_atomically};
-use spag_model::ModelConfig;
+use spag_model::load_config;
 use spag_selfplay::{
     EndpointKeys, Finished, GameCounts, JobFiles, OpenJob, PlayJob, PlayerSpec, Ranks,
     arena::{
@@ -31,7 +31,7 @@ use table::{Table, Work};
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct ArenaArgs {
-    /// Players with unique names. PLAYER is a checkpoint (a Hugging Face folder) or an endpoint
+    /// Players with unique names. PLAYER is a checkpoint (a Hugging Face folder or a GGUF file) or an endpoint
     /// (openai:http://HOST:PORT/v1#MODEL, with the key in OPENAI_API_KEY; with its own in another
     /// variable: openai:NAME_API_KEY@http://…; several servers of one model:
     /// openai:http://A:8000/v1,http://B:8000/v1#MODEL).
@@ -243,7 +243,7 @@ fn require_single_process(env: &LaunchEnv) -> Result<()> {
 fn describe(playing: &PlayerArgs, player: &NamedPlayer) -> Result<String> {
     let check = || -> Result<String> {
         if let PlayerSpec::Model(folder) = &player.player {
-            ModelConfig::from_file(folder.join("config.json"))?;
+            load_config(folder)?;
         }
         playing.describe(&player.player)
     };

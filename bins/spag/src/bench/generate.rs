@@ -23,7 +23,7 @@ use spag_cli::{Error, LoadArgs, Result, exit, flags, threads};
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct GenerateArgs {
-    /// The model: a Hugging Face folder.
+    /// The model: a Hugging Face folder or a GGUF file.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// Number of tokens in each prompt, which are random and shared by no two prompts.

@@ -16,7 +16,7 @@ use spag_cli::{EngineArgs, LoadArgs, Result, exit, flags, prompts, threads};
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct PlayArgs {
-    /// The model: a Hugging Face folder.
+    /// The model: a Hugging Face folder or a GGUF file.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// Number of games.

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
 use spag_io::{format_gib, gib};
-use spag_model::{LoadOptions, ModelConfig, OpenDevice, WeightDtype, load_model_with};
+use spag_model::{LoadOptions, OpenDevice, WeightDtype, load_config, load_model_with};
 use spag_selfplay::limits;
 use spag_train::{RankMemory, StepTiming, TimedRank, TimingConfig, TrainConfig, peak_memory_of, time_steps_of_rank};
 
@@ -24,7 +24,7 @@ const SEQUENCE_BYTES: usize = 128;
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct TrainArgs {
-    /// The model: a Hugging Face folder; its tokenizer is not needed.
+    /// The model: a Hugging Face folder or a GGUF file; its tokenizer is not needed.
     #[arg(long, value_name = "DIR")]
     model_name_or_path: PathBuf,
     /// Number of sequences in a micro-batch.
@@ -118,7 +118,7 @@ fn check_memory(args: &TrainArgs, device: &OpenDevice) -> Result<()> {
     if !device.device().is_cpu() {
         return Ok(());
     }
-    let model = ModelConfig::from_file(args.model_name_or_path.join("config.json"))?;
+    let model = load_config(&args.model_name_or_path)?;
     let config = TrainConfig {
         per_device_train_batch_size: args.batch,
         max_length: args.seq,
@@ -142,7 +142,7 @@ fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) 
         seq: args.seq,
         steps: args.steps,
         warmup: args.warmup,
-        vocab_size: ModelConfig::from_file(args.model_name_or_path.join("config.json"))?.architecture.vocab_size,
+        vocab_size: load_config(&args.model_name_or_path)?.architecture.vocab_size,
         seed: args.seed,
         gradient_checkpointing: args.checkpointing,
         accumulation: args.accumulation,

@@ -24,7 +24,7 @@ const ROWS: std::ops::RangeInclusive<usize> = 1..=1 << 40;
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct EvalArgs {
-    /// The checkpoints: Hugging Face folders.
+    /// The checkpoints: Hugging Face folders or GGUF files.
     #[arg(long, value_name = "DIR", num_args = 1.., required = true)]
     model: Vec<PathBuf>,
     /// The tasks: a TOML file such as configs/tasks/paper.toml, or `tiny` for the built-in tasks of the small world.
@@ -39,8 +39,8 @@ pub(crate) struct EvalArgs {
     /// The first N rows of each task only.
     #[arg(long, value_name = "N", value_parser = flags::whole(ROWS))]
     limit: Option<usize>,
-    /// Names of the checkpoints in the results, in their order [default: the names of the folders; of a folder `model`, that of
-    /// the folder above].
+    /// Names of the checkpoints in the results, in their order [default: the names of the folders or files; of a folder
+    /// `model`, that of the folder above].
     #[arg(long, value_name = "NAME", num_args = 1..)]
     names: Vec<String>,
     /// Maximum number of tokens in a text. A longer one loses its beginning [default: the positions of the model].

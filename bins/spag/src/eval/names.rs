@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use spag_cli::{Error, Result};
 
-/// The names given, or those of the folders.
+use crate::model_name::model_name;
+
+/// The names given, or those of the checkpoints.
 pub(super) fn of(folders: &[PathBuf], given: &[String]) -> Result<Vec<String>> {
     if given.is_empty() {
-        return folders.iter().map(|folder| of_folder(folder)).collect();
+        return folders.iter().map(|folder| own_name(folder)).collect();
     }
     if given.len() != folders.len() {
         let problem = format!("there are {} checkpoints and {} names; give one each", folders.len(), given.len());
@@ -16,12 +18,12 @@ pub(super) fn of(folders: &[PathBuf], given: &[String]) -> Result<Vec<String>> {
     Ok(given.to_vec())
 }
 
-/// The name of a folder, also if it is written as `.`. Characters that do not fit become `_`.
-fn of_folder(folder: &Path) -> Result<String> {
-    let path = folder.canonicalize().map_err(spag_io::Error::io(folder))?;
-    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let own = name(&path).unwrap_or_else(|| "model".into());
-    let above = path.parent().and_then(name).filter(|_| own == "model");
+/// The name of a checkpoint; that of the folder above for `model`. Characters that do not fit become `_`.
+fn own_name(checkpoint: &Path) -> Result<String> {
+    let (path, own) = model_name(checkpoint)?;
+    let own = own.unwrap_or_else(|| "model".into());
+    let above = path.parent().and_then(Path::file_name).filter(|_| own == "model");
+    let above = above.map(|name| name.to_string_lossy().into_owned());
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let fitting: String = above.unwrap_or(own).chars().map(|c| if fits(c) { c } else { '_' }).collect();
     Ok(fitting.trim_start_matches('.').to_owned())
@@ -43,5 +45,8 @@ mod tests {
         assert_eq!(of(&folders, &[]).unwrap(), ["im", "spag-1", "a_model"]);
         assert!(of(&folders, &["x".into()]).is_err());
         assert_eq!(of(&folders[..1], &["x".into()]).unwrap(), ["x"]);
+        let file = folder.path().join("Small-Q4_1.gguf");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(of(&[file], &[]).unwrap(), ["Small-Q4_1"]);
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct PlanArgs {
     /// A plan (.toml, examples in configs/launch), or a model's config.json. Flags override the plan.
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
-    /// The model: its folder, or its config.json.
+    /// The model: its folder, its config.json, or a GGUF file.
     #[arg(long, value_name = "DIR|FILE")]
     model_name_or_path: Option<PathBuf>,
     #[command(flatten)]

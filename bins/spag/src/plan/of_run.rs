@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 use spag_io::{escape, folder_size, format_gib, free_disk, gib};
-use spag_model::{DtypeChoice, GenerationMemory, Layout, ModelConfig, WeightDtype};
+use spag_model::{DtypeChoice, GenerationMemory, Layout, ModelConfig, WeightDtype, load_config};
 use spag_pipeline::{HardwareSettings, PlannedTraining, RunConfig, RunPlan, SAMPLES_PER_GAME, plan_run};
 use spag_selfplay::text_table;
 use spag_train::{Placement, RankMemory, ShardingPlan};
@@ -30,7 +30,7 @@ pub(crate) fn plan_of_run(config: &RunConfig) -> Result<String> {
     let gpu = gpu(&config.hardware)?;
     let ranks = config.hardware.gpus.unwrap_or(1);
     let plan = plan_run(config, ranks)?;
-    let model = ModelConfig::from_file(config.base_model.join("config.json"))?;
+    let model = load_config(&config.base_model)?;
     let planner = Planner { config, model: &model, gpu, ranks };
     let mut out = planner.head(&plan);
     out.push_str(&planner.stages(&plan)?);

@@ -9,7 +9,7 @@ use clap::{ArgAction, Args};
 use serde::{Deserialize, Serialize};
 use spag_cli::{Error, Result, flags};
 use spag_io::{Ranged, in_range};
-use spag_model::{ModelConfig, WeightDtype};
+use spag_model::{ModelConfig, WeightDtype, load_config};
 use spag_pipeline::read_toml;
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
 use spag_train::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
@@ -210,7 +210,8 @@ impl Settings {
             None => error,
         })?;
         let path = &settings.model;
-        let config = ModelConfig::from_file(if path.is_dir() { path.join("config.json") } else { path.clone() })?;
+        let is_config = path.extension().is_some_and(|extension| extension == "json");
+        let config = if is_config { ModelConfig::from_file(path) } else { load_config(path) }?;
         let stage = flag.zero_stage.or(file.zero_stage);
         let optimizer = flag.offload_optimizer.or(file.offload_optimizer);
         let parameters = flag.offload_param.or(file.offload_param);

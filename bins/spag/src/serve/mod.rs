@@ -21,13 +21,13 @@ use page::PageArgs;
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct ServeArgs {
-    /// The checkpoint: a Hugging Face folder. It answers requests that name no model.
+    /// The checkpoint: a Hugging Face folder or a GGUF file. It answers requests that name no model.
     #[arg(value_name = "MODEL")]
     folder: Option<PathBuf>,
     /// A further checkpoint and its name. May be given several times.
     #[arg(long, value_name = "NAME=DIR", value_parser = models::named_folder)]
     model: Vec<NamedFolder>,
-    /// Name of MODEL for clients. May be given several times [default: the name of the folder].
+    /// Name of MODEL for clients. May be given several times [default: the name of the folder or file].
     #[arg(long, value_name = "NAME", requires = "folder")]
     served_model_name: Vec<String>,
     /// Maximum number of tokens in a prompt and its completion together [default: the positions of the model].

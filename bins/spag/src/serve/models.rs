@@ -6,6 +6,7 @@ use spag_cli::{Error, Result};
 use spag_serve::ModelToServe;
 
 use super::ServeArgs;
+use crate::model_name::model_name;
 
 /// `NAME=DIR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
     let mut folders: Vec<(Vec<String>, &Path)> = Vec::new();
     if let Some(folder) = &args.folder {
         let names = match args.served_model_name.as_slice() {
-            [] => vec![folder_name(folder)?],
+            [] => vec![own_name(folder)?],
             names => names.to_vec(),
         };
         folders.push((names, folder));
@@ -53,10 +54,10 @@ pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
     folders.into_iter().map(load).collect()
 }
 
-/// The name of a folder, also if it is written as `.` or `models/..`.
-fn folder_name(folder: &Path) -> Result<String> {
-    let path = folder.canonicalize().map_err(spag_io::Error::io(folder))?;
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+/// The name of a checkpoint without blanks.
+fn own_name(checkpoint: &Path) -> Result<String> {
+    let (path, name) = model_name(checkpoint)?;
+    let name = name.unwrap_or_else(|| path.display().to_string());
     Ok(name.split_whitespace().collect::<Vec<_>>().join("_"))
 }
 

@@ -1,10 +1,12 @@
-//! Hugging Face checkpoint folders: reading and writing.
+//! Checkpoints: Hugging Face folders, which are read and written, and GGUF files, which are read.
 
 mod dtype;
+pub(crate) mod gguf;
 mod read;
 mod safetensors;
 mod shard_size;
 mod shards;
+mod source;
 mod source_files;
 mod tensor_file;
 mod torch;
@@ -22,7 +24,8 @@ use crate::tokenizer::Tokenizer;
 
 pub use dtype::{DtypeChoice, WeightDtype};
 pub use read::{
-    check_checkpoint, load_model, load_model_with, load_tokenizer, read_buffers, read_tensors, weights_digest,
+    check_checkpoint, load_config, load_model, load_model_with, load_tokenizer, read_buffers, read_tensors,
+    weights_digest,
 };
 pub use shard_size::ShardSize;
 pub use shards::write_buffers;
@@ -57,13 +60,13 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     /// Reads `config.json`, the tokenizer and the weights (`model.safetensors` or `pytorch_model.bin`, or shards of either
-    /// with an index) as f32 on the CPU.
+    /// with an index) of a folder, or all of them from a GGUF file, as f32 on the CPU.
     ///
     /// # Errors
     /// A missing or malformed file, tensors that are missing, misshapen, not used or not finite, or tokens outside the
     /// model's vocabulary.
-    pub fn load(dir: impl AsRef<Path>) -> Result<Self> {
-        Self::load_with(dir, &LoadOptions::default())
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::load_with(path, &LoadOptions::default())
     }
 
     /// As [`Checkpoint::load`], with a given device and number format. Holds at most one tensor in host memory in
@@ -72,9 +75,9 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::load`], or [`Error::Memory`](crate::Error::Memory) if the weights do not fit into the memory of the device or, for
     /// a CPU, of the host.
-    pub fn load_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<Self> {
-        let tokenizer = load_tokenizer(&dir)?;
-        Ok(Self { model: load_model_with(dir, options)?, tokenizer })
+    pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self> {
+        let tokenizer = load_tokenizer(&path)?;
+        Ok(Self { model: load_model_with(path, options)?, tokenizer })
     }
 
     /// Writes the checkpoint, each file atomically and the weights last. Returns the weight files.

@@ -1,17 +1,18 @@
-//! Reads weights from one file or from shards with an index, one tensor at a time.
+//! Reads checkpoints; of weights, one tensor at a time.
 
 use std::fs::File;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 use half::bf16;
 use sha2::{Digest, Sha256};
 
+use super::gguf::is_gguf;
+use super::source::Source;
 use super::tensor_file::read_chunks;
 use super::weight_file::{Stored, WeightFile};
-use super::weight_files::{self, WeightFiles};
-use super::{LoadOptions, WeightDtype, python_files};
+use super::weight_files::{MODEL, WeightFiles};
+use super::{LoadOptions, WeightDtype};
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::memory;
@@ -20,76 +21,71 @@ use crate::ops::cpu;
 use crate::params::{FlatBuffers, Layout};
 use crate::tokenizer::{SpecialIds, Tokenizer};
 
-/// Reads the tokenizer of a checkpoint folder, with the files that a saved folder carries.
+/// The configuration of the checkpoint at `path`: a folder's `config.json`, or what a GGUF file says.
+///
+/// # Errors
+/// A missing or malformed file, or an unsupported configuration.
+pub fn load_config(path: impl AsRef<Path>) -> Result<ModelConfig> {
+    let path = path.as_ref();
+    // What is missing is reported as the file that a folder would have.
+    if path.is_file() { Source::Gguf(path).config() } else { Source::Folder(path).config() }
+}
+
+/// Reads the tokenizer of a checkpoint, with the files that a saved folder carries.
 ///
 /// # Errors
 /// A missing or malformed file, or special tokens outside the model's vocabulary.
-pub fn load_tokenizer(dir: impl AsRef<Path>) -> Result<Tokenizer> {
-    let dir = dir.as_ref();
-    let config = read_config(dir)?;
-    let tokenizer = Tokenizer::from_dir(dir, SpecialIds::from(&config))?;
-    Ok(tokenizer.for_embeddings(config.architecture.vocab_size)?.with_files(python_files(dir)?))
+pub fn load_tokenizer(path: impl AsRef<Path>) -> Result<Tokenizer> {
+    let source = Source::find(path.as_ref())?;
+    let config = source.config()?;
+    source.tokenizer(SpecialIds::from(&config))?.for_embeddings(config.architecture.vocab_size)
 }
 
 /// Reads a model without its tokenizer, e.g. a reference model, as f32 on the CPU.
 ///
 /// # Errors
 /// As [`Checkpoint::load`](super::Checkpoint::load), except for the tokenizer.
-pub fn load_model(dir: impl AsRef<Path>) -> Result<Model> {
-    load_model_with(dir, &LoadOptions::default())
+pub fn load_model(path: impl AsRef<Path>) -> Result<Model> {
+    load_model_with(path, &LoadOptions::default())
 }
 
 /// As [`load_model`], with a given device and number format.
 ///
 /// # Errors
 /// As [`Checkpoint::load_with`](super::Checkpoint::load_with), except for the tokenizer.
-pub fn load_model_with(dir: impl AsRef<Path>, options: &LoadOptions) -> Result<Model> {
-    let dir = dir.as_ref();
-    let config = read_config(dir)?;
+pub fn load_model_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model> {
+    let path = path.as_ref();
+    let source = Source::find(path)?;
+    let config = source.config()?;
     let layout = Layout::new(&config.architecture);
     // Before anything is allocated: the configuration may ask for sizes that the weights do not have.
-    WeightFiles::open(dir, "model")?.check(&layout)?;
-    memory::require_room_for_weights(&layout, options.dtype, &options.device, dir)?;
+    let weights = source.weights()?;
+    weights.check(&layout)?;
+    memory::require_room_for_weights(&layout, options.dtype, &options.device, path)?;
     let parameters = FlatBuffers::zeros_of(&layout, options.dtype, &options.device)?;
-    read_buffers(&parameters, dir, "model")?;
+    fill(&parameters, &weights)?;
     Model::from_parameters(&config, parameters)
 }
 
-/// Checks that a folder's weight files hold exactly the tensors of its `config.json`, from their headers. Returns the
+/// Checks that a checkpoint's weight files hold exactly the tensors of its configuration, from their headers. Returns the
 /// configuration, whose sizes are then those of the weights.
 ///
 /// # Errors
 /// Missing or malformed files, or tensors that are missing, misshapen or not used.
-pub fn check_checkpoint(dir: impl AsRef<Path>) -> Result<ModelConfig> {
-    let dir = dir.as_ref();
-    let config = read_config(dir)?;
-    WeightFiles::open(dir, "model")?.check(&Layout::new(&config.architecture))?;
+pub fn check_checkpoint(path: impl AsRef<Path>) -> Result<ModelConfig> {
+    let source = Source::find(path.as_ref())?;
+    let config = source.config()?;
+    source.weights()?.check(&Layout::new(&config.architecture))?;
     Ok(config)
 }
 
-fn read_config(dir: &Path) -> Result<ModelConfig> {
-    let io = spag_io::Error::io(dir);
-    match std::fs::metadata(dir) {
-        Ok(found) if found.is_dir() => ModelConfig::from_file(dir.join("config.json")),
-        Ok(_) => {
-            let error = std::io::Error::new(ErrorKind::NotADirectory, "this is a file; a checkpoint is a folder");
-            Err(io(error).into())
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(io(std::io::Error::new(ErrorKind::NotFound, "no such checkpoint folder")).into())
-        }
-        Err(error) => Err(io(error).into()),
-    }
-}
-
-/// Reads what [`write_buffers`](super::write_buffers) wrote into `buffers` of the same layout. The number format may
-/// differ.
+/// Reads what [`write_buffers`](super::write_buffers) wrote into `buffers` of the same layout, or the model of a GGUF file.
+/// The number format may differ.
 ///
 /// # Errors
 /// Missing or malformed files; missing, misshapen or unused tensors; weights that are not finite.
-pub fn read_buffers(buffers: &FlatBuffers, dir: impl AsRef<Path>, stem: &str) -> Result<()> {
-    let files = WeightFiles::open(dir.as_ref(), stem)?;
-    files.read(buffers.layout(), |file, reader, tensor, at| copy_into(file, reader, tensor, buffers, at))
+pub fn read_buffers(buffers: &FlatBuffers, path: impl AsRef<Path>, stem: &str) -> Result<()> {
+    fill(buffers, &open(path.as_ref(), stem)?)
 }
 
 /// Reads the tensors of `layout` from the files of `stem` ("model" for a model's weights) one at a time, in file order.
@@ -100,21 +96,27 @@ pub fn read_buffers(buffers: &FlatBuffers, dir: impl AsRef<Path>, stem: &str) ->
 pub fn read_tensors(
     layout: &Layout,
     dtype: WeightDtype,
-    dir: impl AsRef<Path>,
+    path: impl AsRef<Path>,
     stem: &str,
     each: &mut dyn FnMut(usize, usize, Tensor) -> Result<()>,
 ) -> Result<()> {
-    WeightFiles::open(dir.as_ref(), stem)?
+    open(path.as_ref(), stem)?
         .read(layout, |file, reader, tensor, (layer, view)| each(layer, view, on_host(file, reader, tensor, dtype)?))
 }
 
-/// SHA-256, in hexadecimal, of a folder's `config.json` and weight files.
-pub fn weights_digest(dir: impl AsRef<Path>) -> Result<String> {
-    let dir = dir.as_ref();
+/// The files of `stem`. A GGUF file holds a model and nothing else.
+fn open(path: &Path, stem: &str) -> Result<WeightFiles> {
+    if stem == MODEL && is_gguf(path) { WeightFiles::of_gguf(path) } else { WeightFiles::open(path, stem) }
+}
+
+fn fill(buffers: &FlatBuffers, files: &WeightFiles) -> Result<()> {
+    files.read(buffers.layout(), |file, reader, tensor, at| copy_into(file, reader, tensor, buffers, at))
+}
+
+/// SHA-256, in hexadecimal, of a checkpoint's configuration and weights.
+pub fn weights_digest(path: impl AsRef<Path>) -> Result<String> {
     let mut hash = Sha256::new();
-    let mut files = vec![dir.join("config.json")];
-    files.extend(weight_files::paths(dir, "model")?);
-    for path in files {
+    for path in Source::find(path.as_ref())?.paths()? {
         read_chunks(&path, |chunk| hash.update(chunk))?;
     }
     Ok(spag_io::hex(&hash.finalize()))

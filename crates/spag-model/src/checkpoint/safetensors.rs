@@ -9,7 +9,7 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensorError};
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use spag_io::quote;
 
-use super::weight_file::{StoredDtype, TensorInfo};
+use super::weight_file::{RowOrder, StoredDtype, TensorInfo};
 use crate::error::{Error, Result};
 
 /// Bytes of a header, at most; as in the safetensors library.
@@ -48,7 +48,15 @@ pub(super) fn tensors(path: &Path, mut file: File, length_of_file: u64) -> Resul
             Dtype::BF16 => StoredDtype::Bf16,
             other => StoredDtype::Other(format!("{other:?}")),
         };
-        (name, TensorInfo { dtype, shape: info.shape.clone(), start: data + info.data_offsets.0 as u64 })
+        (
+            name,
+            TensorInfo {
+                dtype,
+                shape: info.shape.clone(),
+                start: data + info.data_offsets.0 as u64,
+                rows: RowOrder::AsUsed,
+            },
+        )
     };
     Ok(metadata.tensors().into_iter().map(located).collect())
 }

@@ -17,7 +17,7 @@ const MAX_INDEX: u64 = 64 << 20;
 const COMPUTED: [&str; 3] = [".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"];
 const HEAD: &str = "lm_head.weight";
 /// The stem of a model's weights.
-const MODEL: &str = "model";
+pub(super) const MODEL: &str = "model";
 
 /// Which files hold the weights of a folder.
 struct Found {
@@ -114,6 +114,12 @@ impl WeightFiles {
         }
         let values = if matches!(stem, MODEL | "master") { Values::Finite } else { Values::Any };
         Ok(Self { dir: dir.to_owned(), files, values })
+    }
+
+    /// Opens a GGUF file of a model.
+    pub(super) fn of_gguf(path: &Path) -> Result<Self> {
+        let files = vec![WeightFile::open(path, Format::Gguf)?];
+        Ok(Self { dir: path.to_owned(), files, values: Values::Finite })
     }
 
     /// Checks that the files hold every tensor of `layout`, in its shape, and no other.

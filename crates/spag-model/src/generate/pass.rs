@@ -94,7 +94,7 @@ impl Engine {
                     (Ok(row), Some(scores)) => scores.push(row),
                     (Ok(_), None) => {}
                     (Err(e), _) => {
-                        failed.push((sequence.id, Err(RequestError::of_row(e, self.tokenizer.folder()))));
+                        failed.push((sequence.id, Err(RequestError::of_row(e, self.tokenizer.checkpoint()))));
                     }
                 }
             }
@@ -147,7 +147,7 @@ impl Engine {
             }
             let pushed = match chosen[*row] {
                 Ok(choice) => sequence.push(choice, tops[*row].take(), &self.tokenizer),
-                Err(e) => Err(RequestError::of_row(e, self.tokenizer.folder())),
+                Err(e) => Err(RequestError::of_row(e, self.tokenizer.checkpoint())),
             };
             match pushed.transpose() {
                 Some(end) => ended.push((sequence.id, end)),

@@ -106,9 +106,9 @@ impl RequestError {
     }
 
     /// An error of one row of logits, of the checkpoint in `folder`.
-    pub(super) fn of_row(error: SampleError, folder: &std::path::Path) -> Self {
+    pub(super) fn of_row(error: SampleError, checkpoint: &std::path::Path) -> Self {
         match error {
-            SampleError::NotFinite => Self::LogitsNotFinite { path: folder.to_owned() },
+            SampleError::NotFinite => Self::LogitsNotFinite { path: checkpoint.to_owned() },
             SampleError::NoneAllowed => Self::NoneAllowed,
         }
     }

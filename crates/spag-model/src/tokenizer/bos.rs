@@ -158,7 +158,7 @@ mod tests {
             (json!({"tokenizer_class": "PreTrainedTokenizerFast"}), &FirstToken::Unknown, false),
             (json!(null), &FirstToken::Unknown, true),
         ] {
-            assert_eq!(is_added(&Roles::with_config(config.clone()), first, "<s>"), added, "{config} {first:?}");
+            assert_eq!(is_added(&Roles::of_config(config.clone()), first, "<s>"), added, "{config} {first:?}");
         }
     }
 }

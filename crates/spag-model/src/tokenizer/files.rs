@@ -30,7 +30,8 @@ const COMPANIONS: [&str; 9] =
 
 /// The files of a tokenizer as they were read.
 pub(super) struct Files {
-    dir: PathBuf,
+    /// The folder, or the GGUF file that they were made of.
+    pub(super) dir: PathBuf,
     /// Names and contents.
     pub(super) all: Vec<(String, Vec<u8>)>,
 }
@@ -50,9 +51,19 @@ impl Files {
         Ok(Self { dir: dir.to_owned(), all })
     }
 
+    /// Files that are in no folder, the tokenizer first; errors name `path`.
+    pub(super) fn made(path: &Path, all: Vec<(String, Vec<u8>)>) -> Self {
+        Self { dir: path.to_owned(), all }
+    }
+
     /// The file that the tokenizer is read from.
     pub(super) fn contents(&self) -> &[u8] {
         self.all.first().map_or(&[], |(_, contents)| contents)
+    }
+
+    /// Whether that is a `tokenizer.model`.
+    pub(super) fn is_pieces(&self) -> bool {
+        self.all.first().is_some_and(|(name, _)| name == PIECES)
     }
 
     /// A JSON file, if it is there.

@@ -1,4 +1,5 @@
-//! Tokenizers of Hugging Face folders (`tokenizer.json`, `tokenizer.model`) with their BOS and EOS tokens.
+//! Tokenizers of Hugging Face folders (`tokenizer.json`, `tokenizer.model`) and of GGUF files, with their BOS and EOS
+//! tokens.
 
 mod after_prompt;
 mod bos;
@@ -7,6 +8,7 @@ mod detokenizer;
 mod encoder;
 mod expansion;
 mod files;
+mod gguf;
 mod read;
 mod roles;
 mod sentencepiece;
@@ -42,6 +44,8 @@ const MAX_NORMALIZED: f64 = (1u64 << 27) as f64;
 pub struct Tokenizer {
     encoder: Arc<Encoder>,
     path: PathBuf,
+    /// The checkpoint that it belongs to: a folder or a GGUF file.
+    checkpoint: PathBuf,
     /// The BOS token, if the tokenizer has one.
     bos: Option<u32>,
     /// Whether the tokenizer's files say that prompts begin with it.
@@ -161,9 +165,9 @@ impl Tokenizer {
         Error::Encoding { path: self.path.clone(), action, reason: quote(&reason) }
     }
 
-    /// The folder that it was read from: that of the checkpoint.
-    pub(crate) fn folder(&self) -> &Path {
-        self.path.parent().unwrap_or(&self.path)
+    /// The checkpoint that it was read from: a folder or a GGUF file.
+    pub(crate) fn checkpoint(&self) -> &Path {
+        &self.checkpoint
     }
 
     /// The same tokenizer, whose prompts begin with BOS as `rule` says.

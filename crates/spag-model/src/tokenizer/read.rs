@@ -13,8 +13,10 @@ use super::bos::{self, BosRule};
 use super::definition::Definition;
 use super::encoder::Encoder;
 use super::files::{self, Files};
+use super::gguf;
 use super::roles::{Roles, SpecialIds};
 use super::sentencepiece;
+use crate::checkpoint::gguf::{Gguf, is_gguf};
 use crate::error::{Error, Result};
 
 impl Tokenizer {
@@ -43,26 +45,34 @@ impl Tokenizer {
         [files::JSON, files::PIECES].into_iter().find(|name| !is_missing(name))
     }
 
-    /// Reads a `tokenizer.json`, or a SentencePiece model if its name ends in `.model`; and the special tokens from the
-    /// files beside it.
+    /// Reads a `tokenizer.json`, or a SentencePiece model if its name ends in `.model`, and the special tokens from the
+    /// files beside it; or the tokenizer of a GGUF file.
     ///
     /// # Errors
     /// A missing, unreadable or malformed file, settings that are not supported, or no EOS token.
     pub fn from_file(path: impl AsRef<Path>, fallback: SpecialIds) -> Result<Self> {
         let path = path.as_ref();
+        if is_gguf(path) {
+            return Self::from_files(path, gguf::files(&Gguf::open(path)?)?, fallback);
+        }
         let dir = path.parent().unwrap_or(Path::new("."));
         let is_pieces = path.extension().is_some_and(|extension| extension == "model");
         let contents = read_whole(path, files::MAX_BYTES)?;
         let files = Files::read(dir, if is_pieces { files::PIECES } else { files::JSON }, contents)?;
+        Self::from_files(path, files, fallback)
+    }
+
+    /// The tokenizer of these files; errors name `path`.
+    fn from_files(path: &Path, files: Files, fallback: SpecialIds) -> Result<Self> {
+        let name = if files.is_pieces() { files::PIECES } else { files::JSON };
         let roles = Roles::read(&files)?;
         let refuse = |reason: String| Error::Tokenizer { path: path.to_owned(), reason };
-        let (definition, pieces) = if is_pieces {
+        let (definition, pieces) = if files.is_pieces() {
             sentencepiece::read(files.contents(), &roles)
         } else {
             Definition::read(files.contents(), &roles.all_named()).map(|definition| (definition, None))
         }
         .map_err(refuse)?;
-        let name = if is_pieces { files::PIECES } else { files::JSON };
         let invalid = |reason: String| refuse(format!("not a valid {name}: {}", quote(&reason)));
         let pipeline = catch_panic(|| Pipeline::from_bytes(&definition.json))
             .map_err(|panic| invalid(format!("the tokenizers library cannot read it ({panic})")))?
@@ -89,6 +99,7 @@ impl Tokenizer {
             eos_text: encoder.token(own),
             encoder: Arc::new(encoder),
             path: path.to_owned(),
+            checkpoint: files.dir,
             bos,
             adds_bos: bos_text.is_some_and(|text| bos::is_added(&roles, &first, &text)),
             bos_rule: BosRule::AsTokenizer,

@@ -60,9 +60,8 @@ impl Roles {
         })
     }
 
-    /// With this `tokenizer_config.json` alone.
-    #[cfg(test)]
-    pub(super) fn with_config(config: Value) -> Self {
+    /// What a `tokenizer_config.json` alone says.
+    pub(super) fn of_config(config: Value) -> Self {
         Self { config, map: Value::Null, added: Value::Null, ending: Vec::new() }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::{PromptSet, WordList};
 use spag_io::Progress;
-use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, MemoryBudget, ModelConfig, Sampling};
+use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, MemoryBudget, Sampling, load_config};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
 
@@ -41,7 +41,7 @@ impl RunContext<'_> {
         let dtype = match self.config.self_play.dtype {
             DtypeChoice::Fixed(dtype) => dtype,
             DtypeChoice::Auto if device.is_cpu() => LoadOptions::default().dtype,
-            auto => auto.resolve(&ModelConfig::from_file(model.join("config.json"))?, &device),
+            auto => auto.resolve(&load_config(model)?, &device),
         };
         let Checkpoint { model, tokenizer } = Checkpoint::load_with(model, &LoadOptions { device, dtype })?;
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.config.add_bos_token) })

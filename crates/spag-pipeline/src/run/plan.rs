@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use spag_game::read_episodes;
 use spag_io::{Silent, folder_size, free_disk};
-use spag_model::{Layout, ModelConfig};
+use spag_model::{Layout, load_config};
 use spag_rewards::{AlpacaTemplate, read_samples, read_sft_samples};
 use spag_train::{IntervalStrategy, TrainConfig};
 
@@ -96,7 +96,7 @@ pub fn plan_run(config: &RunConfig, ranks: usize) -> Result<RunPlan> {
 
 /// As [`plan_run`], for inputs that have been read.
 fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<RunPlan> {
-    let model = ModelConfig::from_file(config.base_model.join("config.json"))?;
+    let model = load_config(&config.base_model)?;
     let parameters = Layout::new(&model.architecture).len() as u64;
     let words = inputs.words.training.len();
     let sft_rows = match &config.sft.file {

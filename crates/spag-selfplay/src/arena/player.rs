@@ -29,7 +29,7 @@ impl FromStr for NamedPlayer {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let syntax = "it is written NAME=PLAYER, where PLAYER is a checkpoint's folder or an endpoint";
+        let syntax = "it is written NAME=PLAYER, where PLAYER is a checkpoint's folder or GGUF file, or an endpoint";
         let bad = |problem| Error::BadPlayer { text: without_password(text), problem, syntax };
         // A path may contain =, a name may not.
         let (name, player) = text.split_once('=').ok_or_else(|| bad("it has no ="))?;

@@ -9,7 +9,8 @@ use serde_json::Value;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
 use spag_io::{Progress, Provenance};
 use spag_model::{
-    LoadOptions, Model, ModelConfig, Network, OpenDevice, Tokenizer, check_checkpoint, load_model_with, save_checkpoint,
+    LoadOptions, Model, ModelConfig, Network, OpenDevice, Tokenizer, check_checkpoint, load_config, load_model_with,
+    save_checkpoint,
 };
 
 use super::output::{OutputDir, RankObserver};
@@ -217,10 +218,9 @@ fn check_agreement(
 fn check_dropout(job: &TrainJob, model: &Path) -> Result<()> {
     let reference = loss::build(&job.config).needs_reference().then(|| job.reference_dir());
     for dir in std::iter::once(model).chain(reference) {
-        let path = dir.join("config.json");
         // A model that cannot be read is reported where it is loaded.
-        if let Some((key, value)) = ModelConfig::from_file(&path).ok().and_then(|config| config.dropout()) {
-            return Err(Error::Dropout { path, key, value });
+        if let Some((key, value)) = load_config(dir).ok().and_then(|config| config.dropout()) {
+            return Err(Error::Dropout { path: dir.join("config.json"), key, value });
         }
     }
     Ok(())
@@ -233,7 +233,7 @@ fn deepspeed(job: &TrainJob, samples: usize, ranks: usize) -> Result<Option<Deep
         config: &job.config,
         world_size: ranks,
         total_steps: BatchSampler::new(&job.config, samples, ranks).steps,
-        hidden_size: ModelConfig::from_file(job.model_name_or_path.join("config.json"))?.architecture.hidden_size,
+        hidden_size: load_config(&job.model_name_or_path)?.architecture.hidden_size,
     };
     Ok(Some(DeepSpeed::load(path, &run)?))
 }

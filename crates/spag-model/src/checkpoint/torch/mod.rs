@@ -16,7 +16,7 @@ use spag_io::quote;
 
 use self::archive::{Archive, Place};
 use self::pickle::PickledTensor;
-use super::weight_file::{StoredDtype, TensorInfo};
+use super::weight_file::{RowOrder, StoredDtype, TensorInfo};
 use crate::error::{Error, Result};
 
 /// Bytes of the pickle, at most. It names tensors and has no weights: some hundred bytes for each.
@@ -122,7 +122,7 @@ fn located(tensor: &PickledTensor<'_>, start: u64, end: u64) -> std::result::Res
         }
     }
     let start = start.saturating_add(offset.saturating_mul(size.unwrap_or(0)));
-    Ok(TensorInfo { dtype, shape, start })
+    Ok(TensorInfo { dtype, shape, start, rows: RowOrder::AsUsed })
 }
 
 const UNTYPED: &str = "UntypedStorage";

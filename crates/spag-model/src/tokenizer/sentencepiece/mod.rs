@@ -1,6 +1,8 @@
-//! `tokenizer.model`, as SentencePiece writes it: parsed, checked, and made a pipeline of the tokenizers library.
+//! `tokenizer.model`, as SentencePiece writes it, or the pieces of a GGUF file: parsed, checked, and made a pipeline of the
+//! tokenizers library.
 
 mod decoder;
+mod gguf;
 mod merges;
 mod message;
 mod pipeline;
@@ -15,6 +17,7 @@ use super::definition::{Definition, MAX_TOKEN};
 use super::roles::Roles;
 
 pub(super) use decoder::PieceDecoder;
+pub(super) use gguf::{GgufPieces, from_gguf};
 
 /// Bytes of a `tokenizer.model`, at most. Those of published models have some 5 MB.
 const MAX_BYTES: usize = 16 << 20;

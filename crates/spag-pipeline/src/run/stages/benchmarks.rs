@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use spag_eval::{AskSettings, Evaluation, ModelScores, load_tasks};
 use spag_io::{Progress, write_json_atomically};
-use spag_model::{DtypeChoice, Engine, EngineConfig, MemoryBudget, ModelConfig, WeightDtype};
+use spag_model::{DtypeChoice, Engine, EngineConfig, MemoryBudget, WeightDtype, load_config};
 
 use crate::config::{BenchmarkSettings, ImitationSource, RunConfig};
 use crate::error::Result;
@@ -70,11 +70,8 @@ fn scored(config: &RunConfig, made: &[Model]) -> Vec<(String, PathBuf)> {
 
 fn ask_settings(run: RunContext<'_>, model: &Path) -> Result<AskSettings> {
     let device = run.config.device.open(run.ranks.env.local_rank)?.device().clone();
-    let dtype = if device.is_cpu() {
-        WeightDtype::F32
-    } else {
-        DtypeChoice::Auto.resolve(&ModelConfig::from_file(model.join("config.json"))?, &device)
-    };
+    let dtype =
+        if device.is_cpu() { WeightDtype::F32 } else { DtypeChoice::Auto.resolve(&load_config(model)?, &device) };
     let kind = if device.is_cpu() { "cpu" } else { "gpu" };
     let (bos, arithmetic) = (run.config.add_bos_token, format!("{dtype} on {kind}"));
     Ok(AskSettings { bos, arithmetic, ..AskSettings::default() })

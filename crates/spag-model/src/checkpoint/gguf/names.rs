@@ -1,0 +1,84 @@
+//! Names of tensors in GGUF files, and the order of rows of queries and keys.
+
+use super::Gguf;
+use crate::checkpoint::weight_file::RowOrder;
+use crate::error::Result;
+
+/// Parts of a block: llama.cpp's name and that of Hugging Face.
+const PARTS: [(&str, &str); 11] = [
+    ("attn_norm", "input_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
+    ("ffn_norm", "post_attention_layernorm"),
+    ("ffn_gate", "mlp.gate_proj"),
+    ("ffn_up", "mlp.up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+];
+
+/// The factors of frequencies: part of the configuration, not a weight.
+pub(super) const ROPE_FREQS: &str = "rope_freqs.weight";
+pub(super) const EMBEDDING: &str = "token_embd.weight";
+pub(super) const HEAD: &str = "output.weight";
+
+/// The name of Hugging Face for a tensor; its own if there is none, so that the model's layout refuses it.
+pub(super) fn hugging_face(name: &str) -> String {
+    match name {
+        EMBEDDING => return "model.embed_tokens.weight".into(),
+        "output_norm.weight" => return "model.norm.weight".into(),
+        HEAD => return "lm_head.weight".into(),
+        _ => {}
+    }
+    let in_block = || {
+        let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+        let (part, kind) = rest.split_once('.')?;
+        // Only as llama.cpp writes numbers: 01 is not another name of layer 1.
+        let is_number = layer.parse::<u32>().is_ok_and(|number| number.to_string() == layer);
+        let (_, part) = PARTS.iter().find(|(own, _)| is_number && *own == part)?;
+        matches!(kind, "weight" | "bias").then(|| format!("model.layers.{layer}.{part}.{kind}"))
+    };
+    in_block().unwrap_or_else(|| name.to_owned())
+}
+
+/// The order of the rows of a tensor with this many rows.
+///
+/// llama.cpp rotates pairs of neighbours in models of architecture llama, and pairs of halves of a head in all others. So
+/// the converter reorders the rows of queries and keys of a Hugging Face model of architecture llama; those of Meta's and
+/// Mistral's own files are in that order already. The architecture alone decides how a file is to be read.
+pub(super) fn row_order(gguf: &Gguf, name: &str, rows: usize) -> Result<RowOrder> {
+    let heads = match name.split('.').nth(2) {
+        Some("attn_q") => gguf.heads()?.0,
+        Some("attn_k") => gguf.heads()?.1,
+        _ => return Ok(RowOrder::AsUsed),
+    };
+    if gguf.architecture()? != "llama" {
+        return Ok(RowOrder::AsUsed);
+    }
+    match rows.checked_div(heads) {
+        Some(head) if head * heads == rows => Ok(RowOrder::Interleaved { head }),
+        _ => Err(gguf.invalid(format!("tensor `{name}` has {rows} rows for {heads} heads"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_blocks_are_those_of_hugging_face_or_stay() {
+        for (name, expected) in [
+            ("blk.12.attn_q.weight", "model.layers.12.self_attn.q_proj.weight"),
+            ("blk.0.ffn_down.bias", "model.layers.0.mlp.down_proj.bias"),
+            ("output_norm.weight", "model.norm.weight"),
+            ("blk.01.attn_q.weight", "blk.01.attn_q.weight"),
+            ("blk.+1.attn_q.weight", "blk.+1.attn_q.weight"),
+            ("blk.1.ffn_gate_exps.weight", "blk.1.ffn_gate_exps.weight"),
+            ("blk.1.attn_q.weight.x", "blk.1.attn_q.weight.x"),
+        ] {
+            assert_eq!(hugging_face(name), expected);
+        }
+    }
+}

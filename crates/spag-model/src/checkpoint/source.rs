@@ -1,0 +1,72 @@
+//! Where a checkpoint is: in a folder, or in one file.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::gguf::Gguf;
+use super::python_files;
+use super::weight_files::{self, MODEL, WeightFiles};
+use crate::config::ModelConfig;
+use crate::error::Result;
+use crate::tokenizer::{SpecialIds, Tokenizer};
+
+/// A checkpoint that exists.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// A Hugging Face folder.
+    Folder(&'a Path),
+    /// A GGUF file. It has no other tensors than those of the model.
+    Gguf(&'a Path),
+}
+
+impl<'a> Source<'a> {
+    /// The checkpoint at `path`. A regular file is read as GGUF.
+    pub(super) fn find(path: &'a Path) -> Result<Self> {
+        let missing = |kind, why| Err(spag_io::Error::io(path)(std::io::Error::new(kind, why)).into());
+        match std::fs::metadata(path) {
+            Ok(found) if found.is_dir() => Ok(Self::Folder(path)),
+            Ok(found) if found.is_file() => Ok(Self::Gguf(path)),
+            Ok(_) => missing(ErrorKind::NotADirectory, "a checkpoint is a folder or a GGUF file"),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                missing(ErrorKind::NotFound, "no such checkpoint folder or GGUF file")
+            }
+            Err(error) => Err(spag_io::Error::io(path)(error).into()),
+        }
+    }
+
+    /// The configuration.
+    pub(super) fn config(self) -> Result<ModelConfig> {
+        match self {
+            Self::Folder(dir) => ModelConfig::from_file(dir.join("config.json")),
+            Self::Gguf(path) => Gguf::open(path)?.config(),
+        }
+    }
+
+    /// The tokenizer, with the files that a saved folder carries.
+    pub(super) fn tokenizer(self, ids: SpecialIds) -> Result<Tokenizer> {
+        match self {
+            Self::Folder(dir) => Ok(Tokenizer::from_dir(dir, ids)?.with_files(python_files(dir)?)),
+            Self::Gguf(path) => Tokenizer::from_file(path, ids),
+        }
+    }
+
+    /// The files of the model's weights, with their headers.
+    pub(super) fn weights(self) -> Result<WeightFiles> {
+        match self {
+            Self::Folder(dir) => WeightFiles::open(dir, MODEL),
+            Self::Gguf(path) => WeightFiles::of_gguf(path),
+        }
+    }
+
+    /// Paths of the configuration and of the weights.
+    pub(super) fn paths(self) -> Result<Vec<PathBuf>> {
+        match self {
+            Self::Folder(dir) => {
+                let mut paths = vec![dir.join("config.json")];
+                paths.extend(weight_files::paths(dir, MODEL)?);
+                Ok(paths)
+            }
+            Self::Gguf(path) => Ok(vec![path.to_owned()]),
+        }
+    }
+}
