@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use spag_model::Sampling;
 use spag_selfplay::PlayerSpec;
 use spag_train::{TrainConfig, TrainMethod};
 
+use super::play::sampling;
 use super::train::TrainSettings;
 
 /// `[words]`: the target words.
@@ -32,6 +34,9 @@ pub enum ImitationSource {
     Samples,
     /// Games that a model behind an endpoint plays now against itself.
     Endpoint,
+    /// Games that the base model plays now against itself.
+    #[serde(rename = "self")]
+    SelfPlay,
     /// None: the base model is an imitation model already.
     None,
 }
@@ -44,13 +49,19 @@ impl ImitationSource {
             Self::Games => "games",
             Self::Samples => "samples",
             Self::Endpoint => "endpoint",
+            Self::SelfPlay => "self",
             Self::None => "none",
         }
     }
 
+    /// Whether its samples are made from games.
+    pub fn has_games(self) -> bool {
+        !matches!(self, Self::Samples | Self::None)
+    }
+
     /// Whether the stage plays games.
     pub fn plays(self) -> bool {
-        matches!(self, Self::Scripted | Self::Endpoint)
+        matches!(self, Self::Scripted | Self::Endpoint | Self::SelfPlay)
     }
 }
 
@@ -69,20 +80,25 @@ pub struct ImitationSettings {
     /// Games that are played; words are cycled. One on each word if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub games: Option<usize>,
-    /// Temperature of the endpoint.
+    /// Temperature of the sources `endpoint` and `self`; 0 is greedy.
     #[serde(skip_serializing_if = "is_default_temperature")]
     pub temperature: f64,
-    /// Nucleus of the endpoint; its own default if absent.
+    /// Tokens are drawn from the `top_k` most likely ones; 0 means all. If absent, `self` draws from 50 as in the reference, and
+    /// an endpoint is not asked for it, since OpenAI's servers refuse it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<usize>,
+    /// Tokens are drawn from the smallest set of most likely ones whose probabilities sum to `top_p`. If absent, all for `self`,
+    /// and the default of an endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// Maximum tokens of the endpoint's utterances.
+    /// Maximum tokens of an utterance of the sources `endpoint` and `self`.
     #[serde(skip_serializing_if = "is_default_length")]
     pub max_new_tokens: usize,
     /// Training of the base model, which is also the reference model. The seed is derived from the run's.
     pub train: TrainSettings,
 }
 
-/// Temperature of an endpoint that plays games to imitate.
+/// Temperature of a model that plays games to imitate.
 const TEMPERATURE: f64 = 1.0;
 /// Tokens of its utterances, as in the reference.
 const NEW_TOKENS: usize = 256;
@@ -104,6 +120,7 @@ impl Default for ImitationSettings {
             player: None,
             games: None,
             temperature: TEMPERATURE,
+            top_k: None,
             top_p: None,
             max_new_tokens: NEW_TOKENS,
             train: TrainSettings::new(train),
@@ -112,6 +129,11 @@ impl Default for ImitationSettings {
 }
 
 impl ImitationSettings {
+    /// How tokens of the source `self` are drawn.
+    pub fn sampling(&self) -> Sampling {
+        sampling(self.temperature, self.top_k.unwrap_or(Sampling::REFERENCE_TOP_K), self.top_p)
+    }
+
     /// Checks that the source has what it reads.
     ///
     /// # Errors

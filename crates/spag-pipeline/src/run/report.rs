@@ -11,13 +11,13 @@ use super::folder::{RunFolder, StageDone, StageFolder};
 use super::models::Model;
 use super::pairings::{Pairing, WordSet, epochs, pairings};
 use super::rounds::{round_games, round_training};
-use super::stages::{BENCHMARKS, EVALUATION, SCORES};
+use super::stages::{BENCHMARKS, EVALUATION, SCORES, SOURCES};
 use crate::config::{ImitationSource, RunConfig, SftShare};
 use crate::error::Result;
 use crate::play_stats::PlayStats;
 use crate::report::{
-    HeldOut, LossCurve, Match, NamedPlay, Report, Round, SamplePair, ShownGame, ShownUtterance, StageSeconds,
-    render_html, render_text,
+    HeldOut, ImitationPart, LossCurve, Match, NamedPlay, Report, Round, SamplePair, ShownGame, ShownUtterance,
+    StageSeconds, render_html, render_text,
 };
 
 /// Computes the report and writes it as `report.json`, `report.txt` and `report.html`, also if the run was finished
@@ -79,6 +79,7 @@ impl ReportBuilder<'_> {
             stopped: None,
             warnings: rounds.iter().flat_map(Round::warnings).collect(),
             rounds,
+            imitation: self.imitation()?,
             held_out,
             ratings: self.ratings()?,
             benchmarks: self.benchmarks()?,
@@ -160,6 +161,7 @@ impl ReportBuilder<'_> {
         match (settings.source, &settings.file, &settings.player) {
             (ImitationSource::Games, Some(file), _) => file.display().to_string(),
             (ImitationSource::Endpoint, _, Some(player)) => player.clone(),
+            (ImitationSource::SelfPlay, ..) => Model::Base.name(),
             (source, ..) => source.name().to_owned(),
         }
     }
@@ -198,6 +200,11 @@ impl ReportBuilder<'_> {
             anchor: Some(Model::Im.name()),
         };
         Ok(Some(ArenaTable::new(settings, &players, &results)?))
+    }
+
+    /// What each source of the imitation gave; empty if the stage has not come so far, or is of an older run.
+    fn imitation(&self) -> Result<Vec<ImitationPart>> {
+        Ok(read_json(self.folder.root.join(Model::Im.stage()).join(SOURCES))?.unwrap_or_default())
     }
 
     /// The scores of the stage of benchmarks.

@@ -8,12 +8,13 @@ mod self_play;
 
 use super::context::RunContext;
 use super::folder::{StageDone, StageFolder};
-use super::games::GameSet;
+use super::games::{GameSet, Note};
 use super::stage::Stage;
 use crate::config::{ImitationSource, RunConfig};
 
 pub(super) use benchmarks::{FOLDER as BENCHMARKS, SCORES};
 pub(super) use evaluation::EVALUATION;
+pub(super) use imitation::SOURCES;
 
 /// The stages of a run in order: base → im → spag-1 … spag-k → eval → benchmarks.
 pub(super) fn list(config: &RunConfig) -> Vec<Stage> {
@@ -37,5 +38,5 @@ fn stage_games<'a>(
 ) -> GameSet<'a> {
     let words = &run.inputs.words.training;
     let seed = run.seed(stage, "play", done);
-    GameSet { path: stage.episodes(), words, count: count.unwrap_or(words.len()), seed, players }
+    GameSet { path: stage.episodes(), words, count: count.unwrap_or(words.len()), seed, players, note: Note::Wins }
 }
