@@ -33,8 +33,8 @@ mod base;
 pub use base::{BaseReport, make_base};
 pub use config::{
     BaseConfig, BenchmarkSettings, DocumentSettings, EvaluationSettings, HardwareSettings, ImitationSettings,
-    ImitationSource, JobSettings, ProbeSettings, RewardSettings, RunConfig, SelfPlaySettings, SftSettings, SftShare,
-    ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole, WordSettings, read_toml,
+    ImitationSource, ImitationSources, JobSettings, ProbeSettings, RewardSettings, RunConfig, SelfPlaySettings,
+    SftSettings, SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole, WordSettings, read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;

@@ -157,7 +157,7 @@ impl RunInputs {
         if words.is_empty() {
             return Err(bad("words.file", "the list has no words".to_owned()));
         }
-        if let (ImitationSource::Scripted, Some(lexicon)) = (config.imitation.source, &lexicon) {
+        if let (true, Some(lexicon)) = (config.imitation.source.has(ImitationSource::Scripted), &lexicon) {
             check_known(&words, lexicon).map_err(|message| bad("words.file", message))?;
         }
         let count = words.len();

@@ -12,7 +12,7 @@ use super::models::Model;
 use super::pairings::{Pairing, WordSet, epochs, pairings};
 use super::rounds::{round_games, round_training};
 use super::stages::{BENCHMARKS, EVALUATION, SCORES, SOURCES};
-use crate::config::{ImitationSource, RunConfig, SftShare};
+use crate::config::{ImitationSource, ImitationSources, RunConfig, SftShare};
 use crate::error::Result;
 use crate::play_stats::PlayStats;
 use crate::report::{
@@ -158,12 +158,14 @@ impl ReportBuilder<'_> {
     /// The name of the imitated players.
     fn imitated(&self) -> String {
         let settings = &self.run.config.imitation;
-        match (settings.source, &settings.file, &settings.player) {
+        let name = |source: ImitationSource| match (source, &settings.file, &settings.player) {
             (ImitationSource::Games, Some(file), _) => file.display().to_string(),
             (ImitationSource::Endpoint, _, Some(player)) => player.clone(),
             (ImitationSource::SelfPlay, ..) => Model::Base.name(),
             (source, ..) => source.name().to_owned(),
-        }
+        };
+        let names: Vec<String> = settings.source.parts().into_iter().map(|(source, _)| name(source)).collect();
+        names.join(" + ")
     }
 
     /// Ratings of all models, if the epochs played each other.
@@ -267,12 +269,12 @@ impl ReportBuilder<'_> {
         let mut files =
             vec![owned("report.html", "this report as a page, with charts"), owned("report.json", "the same as data")];
         for model in self.run.made.iter().copied().filter(|model| *model != Model::Base) {
-            if self.run.config.imitation.source == ImitationSource::None && model == Model::Im {
+            if self.run.config.imitation.source.is_none() && model == Model::Im {
                 continue;
             }
             let what = match model {
                 Model::Spag(_) => "games of the model before against itself, samples.jsonl, metrics.jsonl",
-                _ if self.run.config.imitation.source == ImitationSource::Scripted => {
+                _ if self.run.config.imitation.source == ImitationSources::One(ImitationSource::Scripted) => {
                     "games of the scripted players (episodes.jsonl), samples.jsonl, metrics.jsonl"
                 }
                 _ => "games of the imitated players (episodes.jsonl), samples.jsonl, metrics.jsonl",
@@ -300,7 +302,7 @@ fn settings(config: &RunConfig) -> Vec<(String, String)> {
     };
     let per_word = |games: Option<usize>| games.map_or("one on each word".to_owned(), |games| games.to_string());
     let rows = [
-        ("imitation.source", config.imitation.source.name().to_owned()),
+        ("imitation.source", config.imitation.source.describe()),
         ("imitation.games", per_word(config.imitation.games)),
         ("imitation.train.learning_rate", config.imitation.train.learning_rate.to_string()),
         ("self_play.games", per_word(config.self_play.games)),

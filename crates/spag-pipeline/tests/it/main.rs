@@ -2,6 +2,7 @@
 
 mod common;
 mod config;
+mod mixed_sources;
 mod own_games;
 mod report;
 mod run;

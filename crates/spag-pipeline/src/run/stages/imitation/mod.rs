@@ -1,8 +1,10 @@
 //! Imitation: the base model is trained on the winners' utterances in games of other players, or of its own.
 
 mod files;
+mod mix;
 mod played;
 
+use std::fs;
 use std::path::PathBuf;
 
 use spag_io::{Progress, write_json_atomically};
@@ -26,31 +28,58 @@ pub(super) fn stage(config: &RunConfig) -> Stage {
     let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
     let mut inputs = vec![Model::Base.folder(config)];
     inputs.extend(config.imitation.file.clone());
-    let source = config.imitation.source;
+    let source = &config.imitation.source;
     let mut outputs: Vec<PathBuf> = Vec::new();
-    outputs.extend(source.has_games().then(|| folder.episodes()));
+    outputs.extend(source.any(ImitationSource::has_games).then(|| folder.episodes()));
     outputs.extend([folder.samples(), model.folder(config)]);
-    let parts = if source.plays() { vec!["play", "credit", "train"] } else { vec!["credit", "train"] };
+    let parts =
+        if source.any(ImitationSource::plays) { vec!["play", "credit", "train"] } else { vec!["credit", "train"] };
     Stage { inputs, outputs, parts, ..stage }
 }
 
 /// A source of samples with its files.
 struct Source {
     kind: ImitationSource,
+    /// The folder of the stage, or one in it for each of several sources.
     folder: StageFolder,
+    /// What the names of its seeds start with.
+    prefix: String,
 }
 
 impl Source {
-    fn seed(&self, run: RunContext<'_>, part: &str, done: &mut StageDone) -> u64 {
-        run.seed(&self.folder, part, done)
+    /// The name of a part of the stage, which its seed follows from.
+    fn part(&self, part: &str) -> String {
+        format!("{}{part}", self.prefix)
     }
+}
+
+/// The sources with their shares of the samples.
+fn sources(config: &RunConfig, stage: &StageFolder) -> Vec<(Source, f64)> {
+    let parts = config.imitation.source.parts();
+    let is_alone = parts.len() == 1;
+    let source = |(kind, share): (ImitationSource, f64)| {
+        let (folder, prefix) = match is_alone {
+            true => (stage.clone(), String::new()),
+            false => (StageFolder::new(stage.file(kind.name()), &stage.name), format!("{}/", kind.name())),
+        };
+        (Source { kind, folder, prefix }, share)
+    };
+    parts.into_iter().map(source).collect()
 }
 
 fn imitation(run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
     let mut done = StageDone::default();
-    let source = Source { kind: run.config.imitation.source, folder: stage.clone() };
-    let part = make_samples(run, &source, &mut done, progress)?;
-    run.ranks.on_rank_0(|| Ok(write_json_atomically(stage.file(SOURCES), &[part])?))?;
+    let sources = sources(run.config, stage);
+    let mut parts = Vec::new();
+    for (source, _) in &sources {
+        let folder = &source.folder.dir;
+        run.ranks.on_rank_0(|| fs::create_dir_all(folder).map_err(Error::io("create it", folder)))?;
+        parts.push(make_samples(run, source, &mut done, progress)?);
+    }
+    if sources.len() > 1 {
+        mix::mix(run, stage, &sources, &mut parts, &mut done)?;
+    }
+    run.ranks.on_rank_0(|| Ok(write_json_atomically(stage.file(SOURCES), &parts)?))?;
     train(run, &run.config.imitation.train, Model::Base, stage, &mut done, progress)?;
     Ok(done)
 }
@@ -80,7 +109,7 @@ fn make_samples(
         }
     }
     let mut part = ImitationPart { source: source.kind.name().to_owned(), ..ImitationPart::default() };
-    let seed = source.seed(run, "wordings", done);
+    let seed = run.seed(&source.folder, &source.part("wordings"), done);
     done.timed("credit", || {
         run.ranks.on_rank_0(|| {
             let folder = &source.folder;

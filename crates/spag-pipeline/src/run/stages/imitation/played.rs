@@ -35,12 +35,16 @@ pub(super) fn scripted(
 ) -> Result<()> {
     let lexicon = run.inputs.lexicon()?;
     let games = run.config.imitation.games;
-    stage_games(run, &source.folder, games, "scripted".to_owned(), done).complete(run, done, |games| {
-        let mut attacker = ScriptedAttacker::new(lexicon);
-        let mut defender = ScriptedDefender::new(lexicon);
-        let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
-        games.play(seats, &mut StageProgress { stage: &source.folder.name, inner: &mut *progress })
-    })
+    stage_games(run, &source.folder, &source.part("play"), games, "scripted".to_owned(), done).complete(
+        run,
+        done,
+        |games| {
+            let mut attacker = ScriptedAttacker::new(lexicon);
+            let mut defender = ScriptedDefender::new(lexicon);
+            let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+            games.play(seats, &mut StageProgress { stage: &source.folder.name, inner: &mut *progress })
+        },
+    )
 }
 
 /// The base model plays both seats.
@@ -108,8 +112,9 @@ fn play_model(
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<Option<PlayerPair>> {
-    let all =
-        GameSet { note: Note::Accepted, ..stage_games(run, &source.folder, run.config.imitation.games, players, done) };
+    let games = run.config.imitation.games;
+    let all = stage_games(run, &source.folder, &source.part("play"), games, players, done);
+    let all = GameSet { note: Note::Accepted, ..all };
     let (mut open, mut pair) = (Some(open), None);
     let mut play = |games: GameSet<'_>, done: &mut StageDone| {
         games.complete(run, done, |games| {
