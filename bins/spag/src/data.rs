@@ -1,19 +1,21 @@
-//! `spag data`: converts files of others to training data.
+//! `spag data`: converts files of others to training data and lexicons.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use spag_game::JudgeKind;
+use spag_game::{JudgeKind, WordList};
 use spag_rewards::{AlpacaTemplate, convert_alpaca, convert_imitation};
+use spag_world::{WordChoice, WordNet, write_lexicon};
 
-use spag_cli::{Result, exit, prompts};
+use spag_cli::{Result, exit, flags, prompts};
 
-/// Convert files to training data.
+/// Convert files to training data and lexicons.
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub(crate) enum DataCommand {
     Imitation(ImitationArgs),
     Alpaca(AlpacaArgs),
+    Lexicon(LexiconArgs),
 }
 
 /// Convert games to imitation samples: the utterances of winners, with random prompts.
@@ -53,6 +55,28 @@ pub(crate) struct AlpacaArgs {
     template: Option<PathBuf>,
 }
 
+/// Make a lexicon for the scripted players from WordNet: nouns of one word with one sense that dominates (the only one, or twice
+/// as frequent as all others together in WordNet's tagged texts), of a concrete kind (animals, artifacts, food …), with clues from
+/// definitions, hypernyms and parts. Proper names, plurals, offensive words and brands are left out. Prints how many words each
+/// rule leaves out.
+#[derive(Debug, Args)]
+#[command(rename_all = "snake_case")]
+pub(crate) struct LexiconArgs {
+    /// Folder with the files data.noun, index.noun, cntlist.rev and noun.exc of WordNet 3.0. Debian's package wordnet-base has
+    /// them in the default.
+    #[arg(long, value_name = "DIR", default_value = "/usr/share/wordnet")]
+    wordnet: PathBuf,
+    /// Words to choose from, one a line, the most frequent first [default: the nouns of WordNet's tagged texts].
+    #[arg(long, value_name = "FILE")]
+    words: Option<PathBuf>,
+    /// Maximum number of words, from 1 to 20000.
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = flags::whole(1..=20_000))]
+    max_words: usize,
+    /// Output file for the lexicon (TOML), for the setting `lexicon` of spag run.
+    #[arg(long, value_name = "FILE")]
+    output_data_path: PathBuf,
+}
+
 pub(crate) fn run(command: DataCommand) -> Result<()> {
     match command {
         DataCommand::Imitation(args) => {
@@ -70,6 +94,12 @@ pub(crate) fn run(command: DataCommand) -> Result<()> {
             };
             let rows = convert_alpaca(&args.input_data_path, &args.output_data_path, &template)?;
             exit::say(format_args!("{rows} rows in {}", args.output_data_path.display()))
+        }
+        DataCommand::Lexicon(args) => {
+            let words = args.words.map(WordList::read).transpose()?.map(|list| list.words);
+            let choice = WordChoice { words, max_words: args.max_words };
+            let report = write_lexicon(&WordNet::load(&args.wordnet)?, &choice, &args.output_data_path)?;
+            exit::say(format_args!("{report}lexicon in {}", args.output_data_path.display()))
         }
     }
 }

@@ -135,18 +135,15 @@ impl PlayerArgs {
                 }
                 Ok(player)
             }
-            PlayerSpec::Endpoint(endpoint) => Ok(endpoint.address()),
+            PlayerSpec::Endpoint(endpoint) => {
+                let top_k = self.sampling.top_k_asked().map(|k| format!(" with top_k {k}")).unwrap_or_default();
+                Ok(endpoint.address() + &top_k)
+            }
         }
     }
 
     fn endpoint_config(&self) -> Result<EndpointConfig> {
         let sampling = &self.sampling;
-        if let Some(k) = sampling.top_k_asked() {
-            return Err(Error::BadValue {
-                flag: format!("--top_k {k}"),
-                problem: "the OpenAI protocol has no top-k; use --top_p".into(),
-            });
-        }
         let (temperature, top_p) = match sampling.sampling() {
             Sampling::Greedy => (0.0, None),
             Sampling::Random { temperature, top_p, .. } => (temperature, top_p),
@@ -158,6 +155,7 @@ impl PlayerArgs {
         Ok(EndpointConfig {
             max_tokens: sampling.max_new_tokens(),
             temperature,
+            top_k: sampling.top_k_asked(),
             top_p,
             in_flight: self.endpoint.requests_in_flight,
             requests_per_minute: self.endpoint.requests_per_minute,

@@ -18,8 +18,8 @@ pub struct SamplingArgs {
     /// Sampling temperature, from 0.0001 to 10000. --task_type testing is greedy.
     #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::within(limits::TEMPERATURE), help_heading = "Tokens")]
     temperature: f64,
-    /// Sample from the N most likely tokens, as the reference does; 0 means all tokens [default: 50; not for endpoints,
-    /// which have no top-k].
+    /// Sample from the N most likely tokens, as the reference does; 0 means all tokens [default: 50]. Endpoints are asked for
+    /// it only with this flag: vLLM and spag serve accept it, OpenAI refuses it.
     #[arg(long, value_name = "N", value_parser = flags::whole(limits::TOP_K), help_heading = "Tokens")]
     top_k: Option<usize>,
     /// Sample from the smallest set of most likely tokens whose probabilities sum to at least X.
@@ -64,7 +64,7 @@ impl TaskType {
 pub enum TokenSource {
     /// At least one checkpoint.
     Checkpoint,
-    /// Endpoints only, to which top-k and the cut of prompts do not apply.
+    /// Endpoints only, to which the default top-k and the cut of prompts do not apply.
     Endpoints,
 }
 
@@ -109,7 +109,7 @@ impl SamplingArgs {
         }
     }
 
-    /// The top-k that was asked for, if it is not the default and restricts anything.
+    /// The top-k that was asked for, if it restricts anything. Endpoints get no other.
     pub(crate) fn top_k_asked(&self) -> Option<usize> {
         self.top_k.filter(|k| *k > 0 && self.task_type == TaskType::Sampling)
     }

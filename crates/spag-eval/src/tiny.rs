@@ -112,7 +112,7 @@ fn has(entry: &Entry, clue: &str) -> bool {
 fn facts(lexicon: &Lexicon, _: &mut ChaCha8Rng) -> Vec<Draft> {
     let mut drafts = Vec::new();
     for entry in lexicon.entries() {
-        let Entry { word, category, clues } = entry;
+        let Entry { word, category, clues, .. } = entry;
         let a = article(category);
         drafts.extend(clues.iter().map(|clue| Draft {
             prompt: format!("Question: What is the {word}? Response: The {word} is {a} {category} that"),

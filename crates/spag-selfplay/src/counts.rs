@@ -54,6 +54,12 @@ impl GameCounts {
         }
     }
 
+    /// Games that a player won without a broken rule: by a right guess, or since the defender guessed wrong or said the word
+    /// unknowingly.
+    pub fn won_by_the_rules(&self) -> usize {
+        self.wins(Role::Attacker) + self.ended(Ending::RightGuess)
+    }
+
     /// Wins of a seat among the decided games.
     pub fn win_rate(&self, seat: Role) -> Rate {
         Rate::new(self.wins(seat), self.decided())
@@ -113,6 +119,7 @@ mod tests {
         assert_eq!(counts.win_rate(Role::Attacker), Rate::new(5, 10));
         assert_eq!(counts.win_rate(Role::Defender), Rate::new(5, 10));
         assert_eq!((counts.ended(Ending::RightGuess), counts.ended(Ending::BrokenRule)), (3, 2));
+        assert_eq!(counts.won_by_the_rules(), 8);
         assert_eq!(counts.ending_rate(Ending::Tie), Rate::new(4, 14));
         assert_eq!(counts.plus(counts).win_rate(Role::Attacker), Rate::new(10, 20));
         assert_eq!(GameCounts::default().mean_turns(), None);

@@ -5,6 +5,7 @@ use rand::seq::{IndexedRandom, SliceRandom};
 use serde::{Deserialize, Serialize};
 use spag_game::{Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, play_games};
 
+use crate::english::article;
 use crate::lexicon::{Entry, Lexicon};
 use crate::players::{ScriptedAttacker, ScriptedDefender};
 use crate::texts;
@@ -121,7 +122,7 @@ fn running(lexicon: &Lexicon, rng: &mut impl Rng) -> String {
 fn facts(lexicon: &Lexicon, rng: &mut impl Rng) -> String {
     let (entry, clues) = draw(lexicon, rng);
     let Entry { word, category, .. } = entry;
-    format!("The {word} is {} {category}. It {}.", texts::article(category), clues.join(", it "))
+    format!("The {word} is {} {category}. It {}.", article(category), clues.join(", it "))
 }
 
 /// Clues, then the word.
@@ -142,7 +143,7 @@ fn riddle(lexicon: &Lexicon, rng: &mut impl Rng) -> String {
 pub fn general_qa(lexicon: &Lexicon, rng: &mut impl Rng) -> (String, String) {
     let (entry, clues) = draw(lexicon, rng);
     let Entry { word, category, .. } = entry;
-    let a = texts::article(category);
+    let a = article(category);
     let clue = |i: usize| clues.get(i).copied().unwrap_or("");
     let any = |fits: &dyn Fn(&Entry) -> bool, rng: &mut _| {
         let all: Vec<&Entry> = lexicon.entries().iter().filter(|e| e.category == *category && fits(e)).collect();

@@ -27,6 +27,30 @@ pub enum Error {
         /// Which word and clue, and what is wrong.
         reason: String,
     },
+    /// A line of a WordNet file has another format.
+    #[error(
+        "{path}, line {line}: not the format of WordNet 3.0; name the folder with data.noun, index.noun, cntlist.rev and noun.exc \
+         (Debian's package wordnet-base has them in /usr/share/wordnet)",
+        path = path.display()
+    )]
+    WordNetLine {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// No word of a list becomes a target word.
+    #[error("{path}: not written, since no word is left{}", listed(.left_out), path = path.display())]
+    NoWords {
+        /// The lexicon file.
+        path: PathBuf,
+        /// Why words are left out, and how many.
+        left_out: Vec<(&'static str, usize)>,
+    },
+}
+
+fn listed(left_out: &[(&'static str, usize)]) -> String {
+    left_out.iter().map(|(reason, words)| format!("; {words} are {reason}")).collect()
 }
 
 /// Result with this crate's [`Error`].
@@ -36,7 +60,9 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::File(error) => error.class(),
-            Self::Format { .. } | Self::Rule { .. } => ErrorClass::BadInput,
+            Self::Format { .. } | Self::Rule { .. } | Self::WordNetLine { .. } | Self::NoWords { .. } => {
+                ErrorClass::BadInput
+            }
         }
     }
 }

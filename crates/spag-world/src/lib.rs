@@ -16,15 +16,21 @@
 //! ```
 
 mod documents;
+mod english;
+mod english_texts;
 mod error;
 mod lexicon;
 mod players;
 mod probes;
 mod texts;
+mod voice;
+mod wordnet;
 
 pub use documents::{BaseMix, base_document, general_qa};
+pub use english::article;
 pub use error::{Error, Result};
 pub use lexicon::{ClueTruth, Entry, Lexicon, clue_truth};
 pub use players::{ScriptedAttacker, ScriptedDefender};
 pub use probes::{Probe, attacker_clue_probe, naming_probe, qa_probe};
-pub use texts::{HEDGES, SMALL_TALK, article, guess};
+pub use texts::{HEDGES, SMALL_TALK, guess};
+pub use wordnet::{LexiconReport, WordChoice, WordNet, write_lexicon};

@@ -8,6 +8,7 @@ use spag_game::{Episode, Player, PlayerError, PollMode, Reply, Role, TurnRequest
 
 use crate::lexicon::{Entry, Lexicon};
 use crate::texts;
+use crate::voice::Voice;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum AttackerStyle {
@@ -71,28 +72,29 @@ impl<'a> ScriptedAttacker<'a> {
         let given = self.given(request.episode);
         let clue = |offset: usize| clues.get((given + offset) % clues.len().max(1)).copied().unwrap_or("");
         let category = entry.category.as_str();
+        let voice = Voice::new(self.lexicon);
         let rng = &mut ChaCha8Rng::seed_from_u64(request.seed);
         if rng.random::<f64>() < SMALL_TALK {
-            return texts::small_talk(rng);
+            return voice.small_talk(rng);
         }
         match style {
-            AttackerStyle::Blunt if rng.random::<f64>() < 0.6 => texts::ask_two(category, clue(0), clue(1), rng),
-            AttackerStyle::Blunt => texts::ask_one(category, clue(0), rng),
-            AttackerStyle::Gradual if request.episode.history.is_empty() => texts::about_category(category, rng),
-            AttackerStyle::Gradual if rng.random::<f64>() < 0.6 => texts::one_clue(clue(0), rng),
-            AttackerStyle::Gradual => texts::ask_one(category, clue(0), rng),
+            AttackerStyle::Blunt if rng.random::<f64>() < 0.6 => voice.ask_two(category, clue(0), clue(1), rng),
+            AttackerStyle::Blunt => voice.ask_one(category, clue(0), rng),
+            AttackerStyle::Gradual if request.episode.history.is_empty() => voice.about_category(category, rng),
+            AttackerStyle::Gradual if rng.random::<f64>() < 0.6 => voice.one_clue(clue(0), rng),
+            AttackerStyle::Gradual => voice.ask_one(category, clue(0), rng),
             AttackerStyle::Vague => match rng.random::<f64>() {
-                f if f < 0.7 => texts::one_clue(clue(0), rng),
-                f if f < 0.88 => texts::ask_two_plain(clue(0), clue(1), rng),
-                _ => texts::small_talk(rng),
+                f if f < 0.7 => voice.one_clue(clue(0), rng),
+                f if f < 0.88 => voice.ask_two_plain(clue(0), clue(1), rng),
+                _ => voice.small_talk(rng),
             },
             AttackerStyle::Mixed => match rng.random::<f64>() {
-                f if f < 0.2 => texts::about_category(category, rng),
-                f if f < 0.45 => texts::one_clue(clue(0), rng),
-                f if f < 0.65 => texts::ask_one(category, clue(0), rng),
-                f if f < 0.8 => texts::ask_two(category, clue(0), clue(1), rng),
-                f if f < 0.9 => texts::ask_two_plain(clue(0), clue(1), rng),
-                _ => texts::small_talk(rng),
+                f if f < 0.2 => voice.about_category(category, rng),
+                f if f < 0.45 => voice.one_clue(clue(0), rng),
+                f if f < 0.65 => voice.ask_one(category, clue(0), rng),
+                f if f < 0.8 => voice.ask_two(category, clue(0), clue(1), rng),
+                f if f < 0.9 => voice.ask_two_plain(clue(0), clue(1), rng),
+                _ => voice.small_talk(rng),
             },
         }
     }
@@ -110,7 +112,12 @@ impl Player for ScriptedAttacker<'_> {
         let entry = self
             .lexicon
             .get(word)
-            .ok_or_else(|| PlayerError::new(format!("the scripted attacker does not know the word {word:?}")))?;
+            .ok_or_else(|| {
+                PlayerError::new(format!(
+                    "the scripted attacker does not know the word {word:?}; play words of its lexicon, or make a lexicon of \
+                     your words with `spag data lexicon`"
+                ))
+            })?;
         let utterance = Ok(self.utterance(entry, turn));
         self.ready.push(Reply { game: turn.game, utterance });
         Ok(())
@@ -138,13 +145,14 @@ impl<'a> ScriptedDefender<'a> {
         let mut style_rng = style_rng(request.game_seed, Role::Defender);
         let style = DEFENDERS.choose_weighted(&mut style_rng, |style| style.1).map_or(DefenderStyle::Chatty, |s| s.0);
         let timid = style_rng.random::<f64>() < TIMID;
+        let voice = Voice::new(self.lexicon);
         let rng = &mut ChaCha8Rng::seed_from_u64(request.seed);
         let clues = request.episode.history.iter().filter(|u| u.role == Role::Attacker);
         let clues = clues.map(|u| u.content.as_str()).collect::<Vec<_>>().join(" ");
         let candidates = self.lexicon.candidates(&clues);
         let last = request.episode.history.last().map_or("", |u| u.content.as_str());
         let asked = last.ends_with('?') && !last.starts_with("Do you") && !last.starts_with("How");
-        let Some(pick) = candidates.choose(rng).copied() else { return texts::hedge(rng) };
+        let Some(pick) = candidates.choose(rng).copied() else { return voice.hedge(rng) };
         let n = candidates.len();
         let mut chance = |p: f64| rng.random::<f64>() < p;
         let guess = match style {
@@ -161,9 +169,9 @@ impl<'a> ScriptedDefender<'a> {
             DefenderStyle::Chatty => (asked && n <= 30 && chance(0.75)) || (n <= 15 && chance(0.2)),
         };
         if named {
-            return texts::name(pick, rng);
+            return voice.name(pick, rng);
         }
-        if style == DefenderStyle::Chatty && n <= 2 && chance(0.6) { texts::guess(pick) } else { texts::hedge(rng) }
+        if style == DefenderStyle::Chatty && n <= 2 && chance(0.6) { texts::guess(pick) } else { voice.hedge(rng) }
     }
 }
 

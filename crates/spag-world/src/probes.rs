@@ -4,6 +4,7 @@ use rand::Rng;
 use spag_game::{PromptSet, Role, Utterance};
 
 use crate::documents::draw;
+use crate::english::article;
 use crate::lexicon::Lexicon;
 use crate::texts;
 
@@ -40,6 +41,6 @@ pub fn qa_probe(lexicon: &Lexicon, rng: &mut impl Rng) -> Probe {
 pub fn attacker_clue_probe(lexicon: &Lexicon, prompts: &PromptSet, rng: &mut impl Rng) -> Probe {
     let (entry, _) = draw(lexicon, rng);
     let prompt = prompts.playing_query(&[], &entry.word, 5);
-    let stem = format!("What do you call {} {} that", texts::article(&entry.category), entry.category);
+    let stem = format!("What do you call {} {} that", article(&entry.category), entry.category);
     Probe { prompt: format!("{prompt} {stem}"), word: entry.word.clone() }
 }

@@ -3,6 +3,8 @@
 use rand::Rng;
 use rand::seq::IndexedRandom;
 
+use crate::english::article;
+
 /// One of a non-empty list of sentences.
 fn one_of<'a>(sentences: &[&'a str], rng: &mut impl Rng) -> &'a str {
     sentences.choose(rng).copied().unwrap_or("")
@@ -26,11 +28,6 @@ pub const HEDGES: [&str; 6] = [
     "There are many things like that.",
     "Well, it depends.",
 ];
-
-/// "a" or "an" before a word.
-pub fn article(word: &str) -> &'static str {
-    if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
-}
 
 pub(crate) fn small_talk(rng: &mut impl Rng) -> String {
     one_of(&SMALL_TALK, rng).to_owned()

@@ -11,7 +11,7 @@ use spag_rewards::{AlpacaTemplate, AssignJob, CreditConfig, assign_rewards_in_fi
 use spag_tests::root;
 use spag_train::TrainConfig;
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
-use spag_world::Lexicon;
+use spag_world::{Lexicon, WordChoice, WordNet, write_lexicon};
 
 use crate::harness::Target;
 
@@ -158,10 +158,37 @@ fn prompts() {
 #[test]
 fn lexicons() {
     let small = "crates/spag-world/data/lexicon.toml";
-    let target = Target::new("lexicons", vec![repository_file(small)[..4000].to_vec(), repository_file(small)]);
+    let nouns = "[[category]]\nname = \"animal\"\nplural = \"animals\"\n[category.nouns.otter]\nplural = \"otters\"\n\
+                 clues = [\"has fur\", \"has a long, thin tail\", \"is part of a holt\"]\n";
+    let seeds = vec![repository_file(small)[..4000].to_vec(), repository_file(small), nouns.into()];
+    let target = Target::new("lexicons", seeds);
     let input = target.folder().join("input");
     target.run(|_| {
         let _ = Lexicon::load(&input);
+    });
+}
+
+/// A synset, a line of the index, a count and an irregular plural, each in a file of its own.
+const WORDNET: &str = "00000100 05 n 02 otter 0 river_dog 1 003 @ 00000200 n 0000 %p 00000100 n 0000 ;u 00000300 n 0000 | a wet \
+    animal (of rivers); \"it dives\"\n00000200 05 n 01 animal 0 001 @ 00000100 n 0000 | a being\n\
+    =\notter n 1 2 @ %p 1 1 00000100\nanimal n 1 0 1 0 00000200\n=\notter%1:05:00:: 1 7\nanimal%1:05:00:: 1 2\n=\nottera otter\n";
+
+#[test]
+fn wordnet_files() {
+    let target = Target::new("wordnet", vec![WORDNET.into()]);
+    let folder = target.folder().to_owned();
+    target.run(|bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let mut parts = text.split("=\n");
+        for name in ["data.noun", "index.noun", "cntlist.rev", "noun.exc"] {
+            fs::write(folder.join(name), parts.next().unwrap_or_default()).unwrap();
+        }
+        if let Ok(wordnet) = WordNet::load(&folder) {
+            let (choice, output) = (WordChoice { words: None, max_words: 9 }, folder.join("lexicon.toml"));
+            if write_lexicon(&wordnet, &choice, &output).is_ok() {
+                assert!(Lexicon::load(&output).is_ok());
+            }
+        }
     });
 }
 

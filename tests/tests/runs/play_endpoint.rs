@@ -69,6 +69,18 @@ fn endpoint_attacks_and_model_defends() {
 }
 
 #[test]
+fn endpoint_is_asked_for_top_k_with_the_flag_alone() {
+    for (flags, top_k) in [(&[][..], None), (&["--top_k", "40"], Some(40)), (&["--top_k", "0"], None)] {
+        let server = Server::start(clue);
+        let work = tempfile::tempdir().unwrap();
+        run(play(work.path(), &server).args(flags), 0);
+        assert!(server.received().iter().all(|request| request.body.get("top_k").and_then(Value::as_u64) == top_k));
+        let record = fs::read_to_string(work.path().join("out/llama_sampling_words_rank0.jsonl")).unwrap();
+        assert_eq!(record.contains("with top_k 40; "), top_k.is_some(), "{record}");
+    }
+}
+
+#[test]
 fn failed_games_are_reported_and_played_again() {
     let works = tempfile::tempdir().unwrap();
     let healthy = works.path().join("healthy");

@@ -95,6 +95,38 @@ fn killed_run_ends_with_the_same_files() {
     assert!(err.contains("seed"), "{err}");
 }
 
+#[test]
+fn killed_run_that_imitates_its_own_games_ends_with_the_same_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, broken) = (folder.path().join("whole"), folder.path().join("broken"));
+    let own_games = |dir: &Path| {
+        run_tiny(
+            dir,
+            &[
+                "imitation.source=self",
+                "imitation.games=340",
+                "imitation.top_k=0",
+                "imitation.max_new_tokens=24",
+                "self_play.games=24",
+                "evaluation.games=4",
+            ],
+        )
+    };
+    let started = std::time::Instant::now();
+    let (out, err) = run(&mut own_games(&whole), 0);
+    let took = started.elapsed();
+    assert!(err.contains("accepted ") && err.contains("of 340 games"), "{err}");
+    assert!(out.contains("Sources of the imitation") && out.contains("self"), "{out}");
+    // If the machine is slow for a moment, a kill may come later in the run, or after it.
+    for part in [0.1, 0.2, 0.3] {
+        Running::start_quietly(&mut own_games(&broken)).kill_after(took.mul_f64(part));
+    }
+    run(&mut own_games(&broken), 0);
+    let (want, got) = (contents(&whole), contents(&broken));
+    assert_eq!(want.keys().collect::<Vec<_>>(), got.keys().collect::<Vec<_>>());
+    assert!(want.iter().all(|(path, bytes)| got[path] == *bytes), "files differ");
+}
+
 /// The loop on `ranks` ranks with a global batch of two micro-batches.
 fn on_ranks(dir: &Path, ranks: usize) -> Command {
     let small = small_run(dir);

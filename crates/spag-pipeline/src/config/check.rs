@@ -42,6 +42,7 @@ impl RunConfig {
         ])?;
         optional(&[
             ("imitation.games", self.imitation.games, limits::GAMES),
+            ("imitation.top_k", self.imitation.top_k, limits::TOP_K),
             ("self_play.games", play.games, limits::GAMES),
             ("self_play.max_length", play.max_length, limits::LENGTH),
             ("self_play.requests_in_flight", play.requests_in_flight, limits::REQUESTS_IN_FLIGHT),

@@ -21,7 +21,7 @@ pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, St
 pub use layers::read_toml;
 pub use play::SelfPlaySettings;
 pub use run::{RewardSettings, RunConfig};
-pub use sources::{ImitationSettings, ImitationSource, SftSettings, SftShare, Whole, WordSettings};
+pub use sources::{ImitationSettings, ImitationSource, ImitationSources, SftSettings, SftShare, Whole, WordSettings};
 pub use train::{JobSettings, TrainSettings};
 
 /// The lexicon of a configuration, or the built-in one.

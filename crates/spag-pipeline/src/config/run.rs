@@ -170,7 +170,7 @@ impl RunConfig {
     /// Whether the run uses the lexicon of the small world: it plays its words, imitates its players or trains on its texts.
     pub fn uses_small_world(&self) -> bool {
         let texts = self.sft.file.is_none() && self.sft.share != SftShare::PerSample(0.0);
-        let scripted = self.imitation.source == ImitationSource::Scripted;
+        let scripted = self.imitation.source.has(ImitationSource::Scripted);
         self.lexicon.is_some() || self.words.file.is_none() || scripted || texts
     }
 

@@ -1,11 +1,14 @@
 //! Where words, imitation samples and general texts come from.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use spag_model::Sampling;
 use spag_selfplay::PlayerSpec;
 use spag_train::{TrainConfig, TrainMethod};
 
+use super::play::sampling;
 use super::train::TrainSettings;
 
 /// `[words]`: the target words.
@@ -20,7 +23,7 @@ pub struct WordSettings {
 }
 
 /// Where the samples of the imitation stage come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImitationSource {
     /// Games of the scripted players of the small world, played now.
@@ -32,6 +35,9 @@ pub enum ImitationSource {
     Samples,
     /// Games that a model behind an endpoint plays now against itself.
     Endpoint,
+    /// Games that the base model plays now against itself.
+    #[serde(rename = "self")]
+    SelfPlay,
     /// None: the base model is an imitation model already.
     None,
 }
@@ -44,22 +50,107 @@ impl ImitationSource {
             Self::Games => "games",
             Self::Samples => "samples",
             Self::Endpoint => "endpoint",
+            Self::SelfPlay => "self",
             Self::None => "none",
         }
     }
 
+    /// Whether its samples are made from games.
+    pub fn has_games(self) -> bool {
+        !matches!(self, Self::Samples | Self::None)
+    }
+
     /// Whether the stage plays games.
     pub fn plays(self) -> bool {
-        matches!(self, Self::Scripted | Self::Endpoint)
+        matches!(self, Self::Scripted | Self::Endpoint | Self::SelfPlay)
     }
 }
+
+/// `imitation.source`: a name, or a table of names with shares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a source (\"self\", \"scripted\", \"endpoint\", \"games\", \"samples\", \"none\") or a table of sources with \
+                 their shares of the samples, such as { self = 0.5, scripted = 0.5 }"
+)]
+pub enum ImitationSources {
+    /// All samples are from one source.
+    One(ImitationSource),
+    /// Each source with its share of the samples; the shares sum to 1.
+    Mix(BTreeMap<ImitationSource, f64>),
+}
+
+impl Default for ImitationSources {
+    fn default() -> Self {
+        Self::One(ImitationSource::default())
+    }
+}
+
+impl ImitationSources {
+    /// The sources with their shares, in the order of [`ImitationSource`].
+    pub fn parts(&self) -> Vec<(ImitationSource, f64)> {
+        match self {
+            Self::One(source) => vec![(*source, 1.0)],
+            Self::Mix(shares) => shares.iter().map(|(source, share)| (*source, *share)).collect(),
+        }
+    }
+
+    /// Whether a source is among them.
+    pub fn has(&self, source: ImitationSource) -> bool {
+        self.any(|own| own == source)
+    }
+
+    /// Whether the base model is an imitation model already.
+    pub fn is_none(&self) -> bool {
+        self.has(ImitationSource::None)
+    }
+
+    /// Whether one of the sources is as asked.
+    pub fn any(&self, is: impl Fn(ImitationSource) -> bool) -> bool {
+        self.parts().into_iter().any(|(source, _)| is(source))
+    }
+
+    /// The names, with shares if there are several.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::One(source) => source.name().to_owned(),
+            Self::Mix(shares) => {
+                let named: Vec<String> =
+                    shares.iter().map(|(source, share)| format!("{} {share}", source.name())).collect();
+                named.join(", ")
+            }
+        }
+    }
+
+    /// Checks a mix of sources.
+    fn check(&self) -> Result<(), String> {
+        let Self::Mix(shares) = self else { return Ok(()) };
+        if let Some((source, share)) = shares.iter().find(|(_, share)| !(**share > 0.0 && **share <= 1.0)) {
+            return Err(format!("the share of {} is {share}; expected a number above 0 and at most 1", source.name()));
+        }
+        let sum: f64 = shares.values().sum();
+        if (sum - 1.0).abs() > SHARE_ERROR {
+            return Err(format!("the shares sum to {sum}; they must sum to 1"));
+        }
+        if shares.contains_key(&ImitationSource::None) {
+            return Err("\"none\" has no samples to mix".to_owned());
+        }
+        if [ImitationSource::Games, ImitationSource::Samples].iter().all(|source| shares.contains_key(source)) {
+            return Err("\"games\" and \"samples\" both read imitation.file; name one of them".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// How far a sum of shares may be from 1, since 0.1 has no exact binary form.
+const SHARE_ERROR: f64 = 1e-6;
 
 /// `[imitation]`: training on games of strong players.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImitationSettings {
-    /// Where the samples come from.
-    pub source: ImitationSource,
+    /// Where the samples come from. The other settings apply to each source that has them.
+    pub source: ImitationSources,
     /// The episodes or samples of the sources `games` and `samples`: a JSON list or JSONL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
@@ -69,20 +160,25 @@ pub struct ImitationSettings {
     /// Games that are played; words are cycled. One on each word if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub games: Option<usize>,
-    /// Temperature of the endpoint.
+    /// Temperature of the sources `endpoint` and `self`; 0 is greedy.
     #[serde(skip_serializing_if = "is_default_temperature")]
     pub temperature: f64,
-    /// Nucleus of the endpoint; its own default if absent.
+    /// Tokens are drawn from the `top_k` most likely ones; 0 means all. If absent, `self` draws from 50 as in the reference, and
+    /// an endpoint is not asked for it, since OpenAI's servers refuse it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<usize>,
+    /// Tokens are drawn from the smallest set of most likely ones whose probabilities sum to `top_p`. If absent, all for `self`,
+    /// and the default of an endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// Maximum tokens of the endpoint's utterances.
+    /// Maximum tokens of an utterance of the sources `endpoint` and `self`.
     #[serde(skip_serializing_if = "is_default_length")]
     pub max_new_tokens: usize,
     /// Training of the base model, which is also the reference model. The seed is derived from the run's.
     pub train: TrainSettings,
 }
 
-/// Temperature of an endpoint that plays games to imitate.
+/// Temperature of a model that plays games to imitate.
 const TEMPERATURE: f64 = 1.0;
 /// Tokens of its utterances, as in the reference.
 const NEW_TOKENS: usize = 256;
@@ -99,11 +195,12 @@ impl Default for ImitationSettings {
     fn default() -> Self {
         let train = TrainConfig { method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default() };
         Self {
-            source: ImitationSource::default(),
+            source: ImitationSources::default(),
             file: None,
             player: None,
             games: None,
             temperature: TEMPERATURE,
+            top_k: None,
             top_p: None,
             max_new_tokens: NEW_TOKENS,
             train: TrainSettings::new(train),
@@ -112,21 +209,34 @@ impl Default for ImitationSettings {
 }
 
 impl ImitationSettings {
+    /// How tokens of the source `self` are drawn.
+    pub fn sampling(&self) -> Sampling {
+        sampling(self.temperature, self.top_k.unwrap_or(Sampling::REFERENCE_TOP_K), self.top_p)
+    }
+
     /// Checks that the source has what it reads.
     ///
     /// # Errors
     /// The setting and what is wrong with it.
     pub(super) fn check_source(&self) -> Result<(), (&'static str, String)> {
-        let source = self.source.name();
-        let reads_file = matches!(self.source, ImitationSource::Games | ImitationSource::Samples);
-        match (&self.file, &self.player) {
-            (None, _) if reads_file => Err(("imitation.file", format!("the source \"{source}\" needs a file"))),
-            (Some(_), _) if !reads_file => Err(("imitation.file", format!("the source \"{source}\" reads no file"))),
-            (_, None) if self.source == ImitationSource::Endpoint => {
+        self.source.check().map_err(|message| ("imitation.source", message))?;
+        let reads = |source: &ImitationSource| matches!(source, ImitationSource::Games | ImitationSource::Samples);
+        let reader = self.source.parts().into_iter().map(|(source, _)| source).find(reads);
+        match (reader, &self.file) {
+            (Some(source), None) => {
+                return Err(("imitation.file", format!("the source \"{}\" needs a file", source.name())));
+            }
+            (None, Some(_)) => {
+                return Err(("imitation.file", format!("the source \"{}\" reads no file", self.source.describe())));
+            }
+            _ => {}
+        }
+        match &self.player {
+            None if self.source.has(ImitationSource::Endpoint) => {
                 Err(("imitation.player", "the source \"endpoint\" needs a player, openai:URL#MODEL".to_owned()))
             }
-            (_, Some(player)) => check_endpoint("imitation.player", player),
-            _ => Ok(()),
+            Some(player) => check_endpoint("imitation.player", player),
+            None => Ok(()),
         }
     }
 }

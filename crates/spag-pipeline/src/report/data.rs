@@ -45,6 +45,9 @@ pub struct Report {
     /// The games and trainings of each model, in order.
     #[serde(default)]
     pub rounds: Vec<Round>,
+    /// What each source of the imitation gave.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imitation: Vec<ImitationPart>,
     /// The evaluation on words that were held out, if any were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOut>,
@@ -54,6 +57,21 @@ pub struct Report {
     /// The scores of each model in the benchmarks; empty without them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub benchmarks: Vec<ModelScores>,
+}
+
+/// What a source gave to the imitation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImitationPart {
+    /// The name of the source: "self", "scripted" …
+    pub source: String,
+    /// Its games; 0 for ready samples.
+    pub games: usize,
+    /// Games that were won without a broken rule, whose winners' utterances are samples.
+    pub won: usize,
+    /// Its samples.
+    pub samples: usize,
+    /// Samples that IM was trained on.
+    pub used: usize,
 }
 
 /// The evaluation on words that no game of the training was played on.

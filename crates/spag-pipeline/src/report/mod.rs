@@ -8,7 +8,8 @@ mod svg;
 mod text;
 
 pub use data::{
-    HeldOut, LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds,
+    HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame, ShownUtterance,
+    StageSeconds,
 };
 pub use page::render_html;
 pub use rounds::{Round, RoundGames, RoundTraining};

@@ -8,8 +8,8 @@ use super::charts;
 use super::data::{HeldOut, Report, SamplePair, ShownGame};
 use super::rounds::{GAME_COLUMNS, GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_rows, training_rows};
 use super::text::{
-    ENDING_COLUMNS, STAGE_COLUMNS, WIN_COLUMNS, change, ending_row, has_clues, held_out_title, pairings, percent,
-    stage_rows, win_rows,
+    ENDING_COLUMNS, SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, WIN_COLUMNS, change, ending_row, has_clues,
+    held_out_title, pairings, percent, source_rows, stage_rows, win_rows,
 };
 
 /// The report as a page. Texts of the run are escaped; colours follow the reader's light or dark scheme.
@@ -99,6 +99,9 @@ fn tables(report: &Report) -> String {
         all += &table("Elo ratings [95% interval]; a tie is half a win", &["model", "Elo", "games"], &rows);
     }
     all += &table("How games ended, % of games [95%]; true clues, % of clues given", &ENDING_COLUMNS, &endings);
+    if !report.imitation.is_empty() {
+        all += &table(SOURCE_TITLE, &SOURCE_COLUMNS, &source_rows(report));
+    }
     all += &table(GAME_TITLE, &GAME_COLUMNS, &game_rows(&report.rounds));
     all + &table(TRAINING_TITLE, &TRAINING_COLUMNS, &training_rows(&report.rounds))
 }

@@ -4,7 +4,7 @@ use spag_eval::render_table;
 use spag_io::escape;
 use spag_selfplay::{Change, Rate, arena, text_table};
 
-use super::data::{HeldOut, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
+use super::data::{HeldOut, ImitationPart, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
 use super::rounds::{GAME_COLUMNS, GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_rows, training_rows};
 use crate::play_stats::PlayStats;
 
@@ -57,6 +57,11 @@ fn ratings(report: &Report, out: &mut String) {
 }
 
 fn rounds(report: &Report, out: &mut String) {
+    let sources = source_rows(report);
+    if !sources.is_empty() {
+        out.push_str(&format!("\n{SOURCE_TITLE}\n\n"));
+        out.push_str(&text_table(&SOURCE_COLUMNS, &sources));
+    }
     out.push_str(&format!("\n{GAME_TITLE}\n\n"));
     out.push_str(&text_table(&GAME_COLUMNS, &game_rows(&report.rounds)));
     let trainings = training_rows(&report.rounds);
@@ -67,6 +72,22 @@ fn rounds(report: &Report, out: &mut String) {
     for warning in &report.warnings {
         out.push_str(&format!("\n  Warning: {}\n", escape(warning)));
     }
+}
+
+/// The title of the table of sources.
+pub(super) const SOURCE_TITLE: &str = "Sources of the imitation; won: games without a broken rule, in % of all";
+/// Headers of the table of sources.
+pub(super) const SOURCE_COLUMNS: [&str; 6] = ["source", "games", "won", "won, %", "samples", "trained on"];
+
+/// Rows of the table of sources.
+pub(super) fn source_rows(report: &Report) -> Vec<Vec<String>> {
+    let row = |part: &ImitationPart| {
+        let share = (part.games > 0).then(|| part.won as f64 / part.games as f64);
+        let mut row = vec![escape(&part.source).into_owned(), part.games.to_string(), part.won.to_string()];
+        row.extend([percent(share), part.samples.to_string(), part.used.to_string()]);
+        row
+    };
+    report.imitation.iter().map(row).collect()
 }
 
 /// Headers of the table of win rates.

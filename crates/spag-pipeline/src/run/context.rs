@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::{PromptSet, WordList};
-use spag_io::Progress;
+use spag_io::{Progress, quote};
 use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, MemoryBudget, Sampling, load_config};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
@@ -47,16 +47,25 @@ impl RunContext<'_> {
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.config.add_bos_token) })
     }
 
-    /// A model of the run as a player.
+    /// A model of the run as a player, with utterances as long as in self-play.
     pub(super) fn player(&self, model: Model, sampling: Sampling) -> Result<AnyPlayer> {
+        self.player_with(model, sampling, ("self_play.max_new_tokens", self.config.self_play.max_new_tokens))
+    }
+
+    /// As [`RunContext::player`], with the maximum tokens of an utterance and the setting that has them.
+    pub(super) fn player_with(
+        &self,
+        model: Model,
+        sampling: Sampling,
+        (setting, max_new_tokens): (&'static str, usize),
+    ) -> Result<AnyPlayer> {
         let settings = &self.config.self_play;
         let folder = model.folder(self.config);
         let checkpoint = self.load(&folder)?;
         let positions = checkpoint.model.config().architecture.max_position_embeddings;
-        let max_new_tokens = settings.max_new_tokens;
         if max_new_tokens >= positions {
             return Err(Error::BadSetting {
-                setting: "self_play.max_new_tokens",
+                setting,
                 message: format!("{max_new_tokens} tokens leave no room for a prompt in a context of {positions}"),
             });
         }
@@ -149,16 +158,8 @@ impl RunInputs {
         if words.is_empty() {
             return Err(bad("words.file", "the list has no words".to_owned()));
         }
-        if let (ImitationSource::Scripted, Some(lexicon)) = (config.imitation.source, &lexicon)
-            && let Some(word) = words.iter().find(|word| lexicon.get(word).is_none())
-        {
-            return Err(bad(
-                "words.file",
-                format!(
-                    "the lexicon has no entry for {word:?}, which the scripted players must describe; imitation.source \
-                     names other players"
-                ),
-            ));
+        if let (true, Some(lexicon)) = (config.imitation.source.has(ImitationSource::Scripted), &lexicon) {
+            check_known(&words, lexicon).map_err(|message| bad("words.file", message))?;
         }
         let count = words.len();
         let words = Words::split(words, config.words.holdout, config.seed);
@@ -178,6 +179,21 @@ impl RunInputs {
             message: "this source needs the small world".to_owned(),
         })
     }
+}
+
+/// Checks that the scripted players can describe all words.
+fn check_known(words: &[String], lexicon: &Lexicon) -> std::result::Result<(), String> {
+    let unknown: Vec<&String> = words.iter().filter(|word| lexicon.get(word).is_none()).collect();
+    let Some(first) = unknown.first() else { return Ok(()) };
+    Err(format!(
+        "the lexicon has no entry for {} of {} words, such as \"{}\", and imitation.source \"scripted\" describes words by \
+         their entries. Make a lexicon of your words with `spag data lexicon`, set `lexicon` to it and remove words.file \
+         (the words of the lexicon are then played); or set imitation.source to \"self\", \"endpoint\", \"games\" or \
+         \"samples\"",
+        unknown.len(),
+        words.len(),
+        quote(first)
+    ))
 }
 
 /// Adds the name of the stage to the names of its parts.

@@ -160,7 +160,13 @@ impl RunFolder {
             Ok(was) => {
                 let (mut was, now) = (settings(&was, &path)?, settings(&now, &path)?);
                 for (key, value) in FORMERLY {
-                    was.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+                    // A setting that is a table has its keys after a dot.
+                    let is_set = was
+                        .keys()
+                        .any(|own| own.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
+                    if !is_set {
+                        was.insert(key.to_owned(), value.to_owned());
+                    }
                 }
                 self.first_difference(&was, &now)
             }

@@ -26,6 +26,17 @@ pub(super) struct GameSet<'a> {
     pub(super) seed: u64,
     /// The players, as noted in the record.
     pub(super) players: String,
+    /// What the progress says of the games.
+    pub(super) note: Note,
+}
+
+/// What the progress says of games that have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    /// The share of both seats' wins.
+    Wins,
+    /// The share of games that imitation learns from, and of both seats' wins.
+    Accepted,
 }
 
 /// A [`GameSet`] with the record of this rank open.
@@ -33,6 +44,7 @@ pub(super) struct OpenGameSet<'a> {
     job: OpenJob,
     prompts: &'a PromptSet,
     games_in_flight: usize,
+    note: Note,
 }
 
 impl GameSet<'_> {
@@ -59,8 +71,8 @@ impl GameSet<'_> {
                 ranks: Ranks::Group { group: ranks.group.clone(), env: ranks.env.clone() },
             };
             let job = job.open()?;
-            let mut open =
-                OpenGameSet { job, prompts: &inputs.prompts, games_in_flight: config.self_play.games_in_flight };
+            let games_in_flight = config.self_play.games_in_flight;
+            let mut open = OpenGameSet { job, prompts: &inputs.prompts, games_in_flight, note: self.note };
             if open.job.recorded() < open.job.total() {
                 play(&mut open)?;
             }
@@ -98,7 +110,7 @@ impl OpenGameSet<'_> {
     fn begin<'p>(&self, progress: &'p mut dyn Progress) -> Observer<'p> {
         let known = self.job.recorded() as u64;
         progress.resume("games", self.job.total() as u64, known);
-        Observer { progress, known, began: Instant::now() }
+        Observer { progress, known, began: Instant::now(), note: self.note }
     }
 }
 
@@ -108,6 +120,7 @@ struct Observer<'a> {
     /// Games that were finished before.
     known: u64,
     began: Instant,
+    note: Note,
 }
 
 impl JobObserver for Observer<'_> {
@@ -116,6 +129,9 @@ impl JobObserver for Observer<'_> {
         let percent = |count: usize| 100.0 * count as f64 / (counts.games() as f64).max(1.0);
         let (attacker, defender) = (counts.wins(Role::Attacker), counts.ended(Ending::RightGuess));
         let mut note = format!("attacker {:.0}%, defender {:.0}%", percent(attacker), percent(defender));
+        if self.note == Note::Accepted {
+            note.insert_str(0, &format!("accepted {:.1}%, ", percent(counts.won_by_the_rules())));
+        }
         if so_far.new_tokens > 0 {
             let rate = so_far.new_tokens as f64 / self.began.elapsed().as_secs_f64().max(1e-9);
             note.push_str(&format!(", {rate:.0} tokens/s"));

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use spag_dist::{LaunchEnv, ProcessGroup, Single};
 use spag_io::Progress;
 
-use crate::config::{ImitationSource, RunConfig};
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::report::Report;
 
@@ -112,7 +112,7 @@ fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progre
         if let Kind::Makes(model) = stage.kind {
             made.push(model);
             // The base model is the imitation model too.
-            if model == Model::Base && config.imitation.source == ImitationSource::None {
+            if model == Model::Base && config.imitation.source.is_none() {
                 made.push(Model::Im);
             }
         }

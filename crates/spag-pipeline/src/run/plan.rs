@@ -142,14 +142,22 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<Run
 /// The games and the training of the imitation stage.
 fn imitation(config: &RunConfig, words: usize, ranks: usize) -> Result<(usize, Option<PlannedTraining>)> {
     let settings = &config.imitation;
-    let (played, samples) = match (settings.source, &settings.file) {
-        (ImitationSource::Samples, Some(file)) => (0, read_samples(file)?.len()),
-        (ImitationSource::Games, Some(file)) => (0, read_episodes(file)?.len().saturating_mul(SAMPLES_PER_GAME)),
-        _ => {
-            let games = settings.games.unwrap_or(words);
-            (games, games.saturating_mul(SAMPLES_PER_GAME))
-        }
-    };
+    let mut played: usize = 0;
+    // The source that has the fewest samples for its share limits the others.
+    let mut samples = f64::INFINITY;
+    for (source, share) in settings.source.parts() {
+        let of_source = match (source, &settings.file) {
+            (ImitationSource::Samples, Some(file)) => read_samples(file)?.len(),
+            (ImitationSource::Games, Some(file)) => read_episodes(file)?.len().saturating_mul(SAMPLES_PER_GAME),
+            _ => {
+                let games = settings.games.unwrap_or(words);
+                played = played.saturating_add(games);
+                games.saturating_mul(SAMPLES_PER_GAME)
+            }
+        };
+        samples = samples.min(of_source as f64 / share);
+    }
+    let samples = samples.round() as usize;
     Ok((played, Some(training(&settings.train, samples, ranks))))
 }
 

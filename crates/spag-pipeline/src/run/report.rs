@@ -11,13 +11,13 @@ use super::folder::{RunFolder, StageDone, StageFolder};
 use super::models::Model;
 use super::pairings::{Pairing, WordSet, epochs, pairings};
 use super::rounds::{round_games, round_training};
-use super::stages::{BENCHMARKS, EVALUATION, SCORES};
-use crate::config::{ImitationSource, RunConfig, SftShare};
+use super::stages::{BENCHMARKS, EVALUATION, SCORES, SOURCES};
+use crate::config::{ImitationSource, ImitationSources, RunConfig, SftShare};
 use crate::error::Result;
 use crate::play_stats::PlayStats;
 use crate::report::{
-    HeldOut, LossCurve, Match, NamedPlay, Report, Round, SamplePair, ShownGame, ShownUtterance, StageSeconds,
-    render_html, render_text,
+    HeldOut, ImitationPart, LossCurve, Match, NamedPlay, Report, Round, SamplePair, ShownGame, ShownUtterance,
+    StageSeconds, render_html, render_text,
 };
 
 /// Computes the report and writes it as `report.json`, `report.txt` and `report.html`, also if the run was finished
@@ -79,6 +79,7 @@ impl ReportBuilder<'_> {
             stopped: None,
             warnings: rounds.iter().flat_map(Round::warnings).collect(),
             rounds,
+            imitation: self.imitation()?,
             held_out,
             ratings: self.ratings()?,
             benchmarks: self.benchmarks()?,
@@ -157,11 +158,14 @@ impl ReportBuilder<'_> {
     /// The name of the imitated players.
     fn imitated(&self) -> String {
         let settings = &self.run.config.imitation;
-        match (settings.source, &settings.file, &settings.player) {
+        let name = |source: ImitationSource| match (source, &settings.file, &settings.player) {
             (ImitationSource::Games, Some(file), _) => file.display().to_string(),
             (ImitationSource::Endpoint, _, Some(player)) => player.clone(),
+            (ImitationSource::SelfPlay, ..) => Model::Base.name(),
             (source, ..) => source.name().to_owned(),
-        }
+        };
+        let names: Vec<String> = settings.source.parts().into_iter().map(|(source, _)| name(source)).collect();
+        names.join(" + ")
     }
 
     /// Ratings of all models, if the epochs played each other.
@@ -198,6 +202,11 @@ impl ReportBuilder<'_> {
             anchor: Some(Model::Im.name()),
         };
         Ok(Some(ArenaTable::new(settings, &players, &results)?))
+    }
+
+    /// What each source of the imitation gave; empty if the stage has not come so far, or is of an older run.
+    fn imitation(&self) -> Result<Vec<ImitationPart>> {
+        Ok(read_json(self.folder.root.join(Model::Im.stage()).join(SOURCES))?.unwrap_or_default())
     }
 
     /// The scores of the stage of benchmarks.
@@ -260,12 +269,12 @@ impl ReportBuilder<'_> {
         let mut files =
             vec![owned("report.html", "this report as a page, with charts"), owned("report.json", "the same as data")];
         for model in self.run.made.iter().copied().filter(|model| *model != Model::Base) {
-            if self.run.config.imitation.source == ImitationSource::None && model == Model::Im {
+            if self.run.config.imitation.source.is_none() && model == Model::Im {
                 continue;
             }
             let what = match model {
                 Model::Spag(_) => "games of the model before against itself, samples.jsonl, metrics.jsonl",
-                _ if self.run.config.imitation.source == ImitationSource::Scripted => {
+                _ if self.run.config.imitation.source == ImitationSources::One(ImitationSource::Scripted) => {
                     "games of the scripted players (episodes.jsonl), samples.jsonl, metrics.jsonl"
                 }
                 _ => "games of the imitated players (episodes.jsonl), samples.jsonl, metrics.jsonl",
@@ -293,7 +302,7 @@ fn settings(config: &RunConfig) -> Vec<(String, String)> {
     };
     let per_word = |games: Option<usize>| games.map_or("one on each word".to_owned(), |games| games.to_string());
     let rows = [
-        ("imitation.source", config.imitation.source.name().to_owned()),
+        ("imitation.source", config.imitation.source.describe()),
         ("imitation.games", per_word(config.imitation.games)),
         ("imitation.train.learning_rate", config.imitation.train.learning_rate.to_string()),
         ("self_play.games", per_word(config.self_play.games)),

@@ -29,7 +29,11 @@ pub(super) fn train(
     let seed = run.seed(stage, "train", done);
     let count = read_samples(stage.samples())?.len();
     if count == 0 {
-        let reason = "no game was won, so there are no samples to train on".to_owned();
+        let remedy = match from {
+            Model::Base => "choose another imitation.source",
+            _ => "more self_play.games or another self_play.temperature may help, in another run_dir",
+        };
+        let reason = format!("no game was won, so there are no samples to train on; {remedy}");
         return Err(Error::Stopped { stage: stage.name.clone(), reason, file: stage.episodes() });
     }
     let given = &settings.job;

@@ -2,6 +2,8 @@
 
 mod common;
 mod config;
+mod mixed_sources;
+mod own_games;
 mod report;
 mod run;
 mod sources;

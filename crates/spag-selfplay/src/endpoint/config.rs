@@ -15,6 +15,9 @@ pub struct EndpointConfig {
     pub max_tokens: usize,
     /// Sampling temperature; 0 is greedy. 1.2 in the paper's self-play.
     pub temperature: f64,
+    /// Draw from this many most likely tokens. Not of OpenAI's protocol, whose own servers refuse it: vLLM, `spag serve` and
+    /// others accept it. Sent only if set.
+    pub top_k: Option<usize>,
     /// Nucleus sampling: draw from the likeliest tokens with this total probability.
     pub top_p: Option<f64>,
     /// Maximum concurrent requests to a URL, each in a thread.
@@ -67,6 +70,7 @@ impl Default for EndpointConfig {
         Self {
             max_tokens: 256,
             temperature: 1.2,
+            top_k: None,
             top_p: None,
             in_flight: 16,
             timeout: Duration::from_secs(120),
@@ -81,8 +85,9 @@ impl Default for EndpointConfig {
 impl EndpointConfig {
     /// The settings that affect utterances, as noted in records of games.
     pub fn describe(&self) -> String {
+        let top_k = self.top_k.map(|k| format!("; top_k={k}")).unwrap_or_default();
         let top_p = self.top_p.map(|p| format!("; top_p={p}")).unwrap_or_default();
-        format!("temperature={}{top_p}; max_tokens={}", self.temperature, self.max_tokens)
+        format!("temperature={}{top_k}{top_p}; max_tokens={}", self.temperature, self.max_tokens)
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -93,6 +98,7 @@ impl EndpointConfig {
         for (setting, is_valid, problem) in [
             ("max_tokens", self.max_tokens > 0, "must be at least 1"),
             ("temperature", temperature_is_valid, "must be a number of 0 or more"),
+            ("top_k", self.top_k != Some(0), "must be at least 1"),
             ("top_p", self.top_p.is_none_or(|p| positive(p) && p <= 1.0), "must be above 0 and at most 1"),
             ("in_flight", self.in_flight > 0, "must be at least 1"),
             ("timeout", !self.timeout.is_zero() && self.timeout <= LONGEST, "must be longer than 0 and at most a day"),

@@ -58,6 +58,9 @@ pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt:
         PromptStyle::Chat => body["messages"] = json!([{"role": "user", "content": prompt}]),
         PromptStyle::Completion => body["prompt"] = prompt.into(),
     }
+    if let Some(top_k) = config.top_k {
+        body["top_k"] = top_k.into();
+    }
     if let Some(top_p) = config.top_p {
         body["top_p"] = top_p.into();
     }

@@ -70,8 +70,11 @@ fn games_send_the_expected_requests() {
     ] {
         let server = Server::start(|asked| Answer::says(&utterance(asked)));
         let key = key.map(|key| ApiKey::new(key).unwrap());
-        let mut player =
-            player(server.base_url(), style, EndpointConfig { top_p: Some(0.9), key: key.clone(), ..config() });
+        let mut player = player(
+            server.base_url(),
+            style,
+            EndpointConfig { top_k: Some(40), top_p: Some(0.9), key: key.clone(), ..config() },
+        );
         let games = play(&mut player, 12);
         assert_eq!((games.finished.len(), games.failed.len()), (12, 0));
         assert!(games.finished.iter().any(|game| game.verdict.outcome == Outcome::Tie));
@@ -86,7 +89,7 @@ fn games_send_the_expected_requests() {
             assert_eq!(one.line, path);
             assert_eq!(one.header("authorization"), key.as_ref().map(|_| "Bearer sk-secret-1"));
             assert_eq!(one.header("content-type"), Some("application/json"));
-            let mut expected = json!({"model": "org/model-7b", "max_tokens": 32, "temperature": 1.2, "top_p": 0.9,
+            let mut expected = json!({"model": "org/model-7b", "max_tokens": 32, "temperature": 1.2, "top_k": 40, "top_p": 0.9,
                                       "seed": one.seed(), "n": 1, "stream": false});
             match style {
                 PromptStyle::Chat => expected["messages"] = json!([{"role": "user", "content": one.prompt()}]),
@@ -103,12 +106,12 @@ fn games_send_the_expected_requests() {
 }
 
 #[test]
-fn greedy_is_temperature_0_and_top_p_is_left_out() {
+fn greedy_is_temperature_0_and_what_is_not_set_is_left_out() {
     let server = Server::start(|_| Answer::says("tea"));
     let mut player = player(server.base_url(), PromptStyle::Chat, EndpointConfig { temperature: 0.0, ..config() });
     play(&mut player, 1);
     let body = &server.received()[0].body;
-    assert_eq!((body["temperature"].as_f64(), body.get("top_p")), (Some(0.0), None));
+    assert_eq!((body["temperature"].as_f64(), body.get("top_k"), body.get("top_p")), (Some(0.0), None, None));
 }
 
 #[test]
@@ -408,6 +411,7 @@ fn invalid_settings_are_refused() {
     for (config, setting) in [
         (EndpointConfig { in_flight: 0, ..config() }, "in_flight"),
         (EndpointConfig { temperature: f64::NAN, ..config() }, "temperature"),
+        (EndpointConfig { top_k: Some(0), ..config() }, "top_k"),
         (EndpointConfig { top_p: Some(1.5), ..config() }, "top_p"),
         (EndpointConfig { max_tokens: 0, ..config() }, "max_tokens"),
         (EndpointConfig { timeout: Duration::ZERO, ..config() }, "timeout"),

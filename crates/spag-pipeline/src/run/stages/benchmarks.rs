@@ -6,7 +6,7 @@ use spag_eval::{AskSettings, Evaluation, ModelScores, load_tasks};
 use spag_io::{Progress, write_json_atomically};
 use spag_model::{DtypeChoice, Engine, EngineConfig, MemoryBudget, WeightDtype, load_config};
 
-use crate::config::{BenchmarkSettings, ImitationSource, RunConfig};
+use crate::config::{BenchmarkSettings, RunConfig};
 use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::folder::{StageDone, StageFolder};
@@ -63,7 +63,7 @@ fn evaluate_models(
 
 /// The models with their names, in the order of training. A base model that is an imitation model is one of them.
 fn scored(config: &RunConfig, made: &[Model]) -> Vec<(String, PathBuf)> {
-    let twice = config.imitation.source == ImitationSource::None;
+    let twice = config.imitation.source.is_none();
     let models = made.iter().filter(|model| !(twice && **model == Model::Im));
     models.map(|model| (model.name(), model.folder(config))).collect()
 }

@@ -9,7 +9,7 @@ use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::folder::{StageDone, StageFolder};
-use crate::run::games::GameSet;
+use crate::run::games::{GameSet, Note};
 use crate::run::models::{self, Model};
 use crate::run::pairings::{WordSet, pairings};
 use crate::run::stage::{Kind, Stage};
@@ -47,7 +47,7 @@ fn evaluate(run: RunContext<'_>, eval: &StageFolder, progress: &mut dyn Progress
             WordSet::Trained => (&run.inputs.words.training, ""),
             WordSet::HeldOut => (&run.inputs.words.held_out, ", words held out"),
         };
-        let set = GameSet { path: pairing.file(eval), words, count, seed, players: name };
+        let set = GameSet { path: pairing.file(eval), words, count, seed, players: name, note: Note::Wins };
         set.complete(run, &mut done, |games| {
             let stage = format!("eval: {} – {}{held_out}", pairing.attacker.name(), pairing.defender.name());
             let mut progress = StageProgress { stage: &stage, inner: &mut *progress };

@@ -8,17 +8,18 @@ mod self_play;
 
 use super::context::RunContext;
 use super::folder::{StageDone, StageFolder};
-use super::games::GameSet;
+use super::games::{GameSet, Note};
 use super::stage::Stage;
-use crate::config::{ImitationSource, RunConfig};
+use crate::config::RunConfig;
 
 pub(super) use benchmarks::{FOLDER as BENCHMARKS, SCORES};
 pub(super) use evaluation::EVALUATION;
+pub(super) use imitation::SOURCES;
 
 /// The stages of a run in order: base → im → spag-1 … spag-k → eval → benchmarks.
 pub(super) fn list(config: &RunConfig) -> Vec<Stage> {
     let mut stages = vec![base::stage(config)];
-    if config.imitation.source != ImitationSource::None {
+    if !config.imitation.source.is_none() {
         stages.push(imitation::stage(config));
     }
     stages.extend((1..=config.epochs).map(|epoch| self_play::stage(config, epoch)));
@@ -27,15 +28,16 @@ pub(super) fn list(config: &RunConfig) -> Vec<Stage> {
     stages
 }
 
-/// The games of a stage on the words of the training, in its file of episodes.
+/// The games of a stage on the words of the training, in its file of episodes. `part` names their seed.
 fn stage_games<'a>(
     run: RunContext<'a>,
     stage: &StageFolder,
+    part: &str,
     count: Option<usize>,
     players: String,
     done: &mut StageDone,
 ) -> GameSet<'a> {
     let words = &run.inputs.words.training;
-    let seed = run.seed(stage, "play", done);
-    GameSet { path: stage.episodes(), words, count: count.unwrap_or(words.len()), seed, players }
+    let seed = run.seed(stage, part, done);
+    GameSet { path: stage.episodes(), words, count: count.unwrap_or(words.len()), seed, players, note: Note::Wins }
 }

@@ -30,7 +30,7 @@ pub(super) fn stage(config: &RunConfig, epoch: usize) -> Stage {
 fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
     let mut done = StageDone::default();
     let settings = &run.config.self_play;
-    stage_games(run, stage, settings.games, current.stage(), &mut done).complete(run, &mut done, |games| {
+    stage_games(run, stage, "play", settings.games, current.stage(), &mut done).complete(run, &mut done, |games| {
         let player = match &settings.player {
             Some(player) => served(run, player, current, progress)?,
             None => run.player(current, settings.sampling())?,

@@ -74,6 +74,7 @@ pub(crate) fn made_up(seed: u64) -> Report {
         stopped: None,
         warnings: Vec::new(),
         rounds: Vec::new(),
+        imitation: Vec::new(),
         held_out: None,
         ratings: None,
         files: vec![

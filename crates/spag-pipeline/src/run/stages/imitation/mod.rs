@@ -1,0 +1,134 @@
+//! Imitation: the base model is trained on the winners' utterances in games of other players, or of its own.
+
+mod files;
+mod mix;
+mod played;
+
+use std::fs;
+use std::path::PathBuf;
+
+use spag_io::{Progress, write_json_atomically};
+use spag_rewards::{CreditSummary, convert_imitation, read_samples};
+
+use crate::config::{ImitationSource, RunConfig};
+use crate::error::{Error, Result};
+use crate::report::ImitationPart;
+use crate::run::context::RunContext;
+use crate::run::folder::{StageDone, StageFolder};
+use crate::run::models::Model;
+use crate::run::stage::Stage;
+use crate::run::training::{train, write_provenance};
+
+/// What each source gave, for the report.
+pub(in crate::run) const SOURCES: &str = "sources.json";
+
+pub(super) fn stage(config: &RunConfig) -> Stage {
+    let model = Model::Im;
+    let stage = Stage::making(model, Box::new(imitation));
+    let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
+    let mut inputs = vec![Model::Base.folder(config)];
+    inputs.extend(config.imitation.file.clone());
+    let source = &config.imitation.source;
+    let mut outputs: Vec<PathBuf> = Vec::new();
+    outputs.extend(source.any(ImitationSource::has_games).then(|| folder.episodes()));
+    outputs.extend([folder.samples(), model.folder(config)]);
+    let parts =
+        if source.any(ImitationSource::plays) { vec!["play", "credit", "train"] } else { vec!["credit", "train"] };
+    Stage { inputs, outputs, parts, ..stage }
+}
+
+/// A source of samples with its files.
+struct Source {
+    kind: ImitationSource,
+    /// The folder of the stage, or one in it for each of several sources.
+    folder: StageFolder,
+    /// What the names of its seeds start with.
+    prefix: String,
+}
+
+impl Source {
+    /// The name of a part of the stage, which its seed follows from.
+    fn part(&self, part: &str) -> String {
+        format!("{}{part}", self.prefix)
+    }
+}
+
+/// The sources with their shares of the samples.
+fn sources(config: &RunConfig, stage: &StageFolder) -> Vec<(Source, f64)> {
+    let parts = config.imitation.source.parts();
+    let is_alone = parts.len() == 1;
+    let source = |(kind, share): (ImitationSource, f64)| {
+        let (folder, prefix) = match is_alone {
+            true => (stage.clone(), String::new()),
+            false => (StageFolder::new(stage.file(kind.name()), &stage.name), format!("{}/", kind.name())),
+        };
+        (Source { kind, folder, prefix }, share)
+    };
+    parts.into_iter().map(source).collect()
+}
+
+fn imitation(run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
+    let mut done = StageDone::default();
+    let sources = sources(run.config, stage);
+    let mut parts = Vec::new();
+    for (source, _) in &sources {
+        let folder = &source.folder.dir;
+        run.ranks.on_rank_0(|| fs::create_dir_all(folder).map_err(Error::io("create it", folder)))?;
+        parts.push(make_samples(run, source, &mut done, progress)?);
+    }
+    if sources.len() > 1 {
+        mix::mix(run, stage, &sources, &mut parts, &mut done)?;
+    }
+    run.ranks.on_rank_0(|| Ok(write_json_atomically(stage.file(SOURCES), &parts)?))?;
+    train(run, &run.config.imitation.train, Model::Base, stage, &mut done, progress)?;
+    Ok(done)
+}
+
+/// Makes the samples of a source, and its games if it has any. What they are is known to rank 0 alone.
+fn make_samples(
+    run: RunContext<'_>,
+    source: &Source,
+    done: &mut StageDone,
+    progress: &mut dyn Progress,
+) -> Result<ImitationPart> {
+    let settings = &run.config.imitation;
+    match (source.kind, &settings.file, &settings.player) {
+        (ImitationSource::Scripted, ..) => played::scripted(run, source, done, progress)?,
+        (ImitationSource::SelfPlay, ..) => played::base_model(run, source, done, progress)?,
+        (ImitationSource::Endpoint, _, Some(player)) => played::endpoint(run, source, player, done, progress)?,
+        (ImitationSource::Games, Some(file), _) => {
+            done.timed("credit", || run.ranks.on_rank_0(|| files::take_games(run, &source.folder, file, progress)))?;
+        }
+        (ImitationSource::Samples, Some(file), _) => {
+            done.timed("credit", || run.ranks.on_rank_0(|| files::take_samples(run, &source.folder, file, progress)))?;
+        }
+        // Refused when the configuration was read.
+        (kind, ..) => {
+            let message = format!("the source \"{}\" is incomplete", kind.name());
+            return Err(Error::BadSetting { setting: "imitation.source", message });
+        }
+    }
+    let mut part = ImitationPart { source: source.kind.name().to_owned(), ..ImitationPart::default() };
+    let seed = run.seed(&source.folder, &source.part("wordings"), done);
+    done.timed("credit", || {
+        run.ranks.on_rank_0(|| {
+            let folder = &source.folder;
+            if source.kind.has_games() {
+                let (prompts, judge) = (&run.inputs.prompts, run.config.judge);
+                let summary = convert_imitation(folder.episodes(), folder.samples(), prompts, judge, seed)?;
+                write_provenance(run, folder)?;
+                (part.games, part.won, part.samples) = counts(&summary);
+            } else {
+                part.samples = read_samples(folder.samples())?.len();
+            }
+            part.used = part.samples;
+            Ok(())
+        })
+    })?;
+    Ok(part)
+}
+
+/// Games, those that were won without a broken rule, and samples.
+fn counts(summary: &CreditSummary) -> (usize, usize, usize) {
+    (summary.episodes(), summary.decided(), summary.samples())
+}

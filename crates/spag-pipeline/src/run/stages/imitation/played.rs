@@ -1,0 +1,214 @@
+//! Games to imitate that are played now: by the scripted players, the base model, or a model behind an endpoint.
+//!
+//! Samples are the utterances of a game's winner. A game that the attacker lost by a broken rule (saying the word, or
+//! predicting) has no winner: nothing of it is worth imitating. If the defender predicts another word or says the word
+//! unknowingly, the attacker has won by the rules.
+
+use spag_game::{EpisodeReader, Seats};
+use spag_io::{Progress, write_json_atomically};
+use spag_selfplay::{AnyPlayer, Ending, EndpointConfig, EndpointStats, GameCounts, PlayerPair, ending};
+use spag_world::{ScriptedAttacker, ScriptedDefender};
+
+use super::Source;
+use crate::config::ImitationSource;
+use crate::error::{Error, Result};
+use crate::run::context::{RunContext, StageProgress};
+use crate::run::endpoints::{cost, open_endpoint, parse_endpoint};
+use crate::run::folder::StageDone;
+use crate::run::games::{GameSet, Note};
+use crate::run::models::Model;
+use crate::run::stages::stage_games;
+
+/// Games after which a model that wins almost none is given up.
+const TRIAL: usize = 300;
+/// The fewest games in a hundred that must be won without a broken rule.
+const MIN_WON_PERCENT: usize = 1;
+/// Written when the trial has passed, so that a run that resumes after it does not repeat it.
+const TRIAL_PASSED: &str = "trial.json";
+
+/// Plays the games of the scripted players.
+pub(super) fn scripted(
+    run: RunContext<'_>,
+    source: &Source,
+    done: &mut StageDone,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let lexicon = run.inputs.lexicon()?;
+    let games = run.config.imitation.games;
+    stage_games(run, &source.folder, &source.part("play"), games, "scripted".to_owned(), done).complete(
+        run,
+        done,
+        |games| {
+            let mut attacker = ScriptedAttacker::new(lexicon);
+            let mut defender = ScriptedDefender::new(lexicon);
+            let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+            games.play(seats, &mut StageProgress { stage: &source.folder.name, inner: &mut *progress })
+        },
+    )
+}
+
+/// The base model plays both seats.
+pub(super) fn base_model(
+    run: RunContext<'_>,
+    source: &Source,
+    done: &mut StageDone,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let settings = &run.config.imitation;
+    let open =
+        || run.player_with(Model::Base, settings.sampling(), ("imitation.max_new_tokens", settings.max_new_tokens));
+    play_model(run, source, Model::Base.stage(), open, done, progress)?;
+    Ok(())
+}
+
+/// A model behind an endpoint plays both seats. Its tokens are counted since the last start.
+pub(super) fn endpoint(
+    run: RunContext<'_>,
+    source: &Source,
+    player: &str,
+    done: &mut StageDone,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let settings = &run.config.imitation;
+    let endpoint = parse_endpoint("imitation.player", player)?;
+    let config = EndpointConfig {
+        max_tokens: settings.max_new_tokens,
+        temperature: settings.temperature,
+        top_k: settings.top_k.filter(|k| *k > 0),
+        top_p: settings.top_p,
+        ..EndpointConfig::default()
+    };
+    let top_k = config.top_k.map(|k| format!("; top_k={k}")).unwrap_or_default();
+    let players = format!("{}; temperature={}{top_k}", endpoint.address(), settings.temperature);
+    let pair = play_model(run, source, players, || open_endpoint(endpoint, config), done, progress)?;
+    let spent = pair.as_ref().map_or_else(EndpointStats::default, cost);
+    if pair.is_some() {
+        progress.message(&format!(
+            "{}: {} requests since the last start, {} prompt tokens, {} completion tokens",
+            source.folder.name, spent.requests, spent.prompt_tokens, spent.completion_tokens
+        ));
+    }
+    for (what, count) in [
+        ("requests", spent.requests),
+        ("prompt_tokens", spent.prompt_tokens),
+        ("completion_tokens", spent.completion_tokens),
+    ] {
+        done.counts.insert(what.to_owned(), count);
+    }
+    Ok(())
+}
+
+/// Plays the games of a model against itself. Returns the players, unless all games were played before.
+///
+/// The first [`TRIAL`] games are played alone, so that what they decide depends neither on ranks nor on kills.
+///
+/// # Errors
+/// [`Error::Stopped`] if too few of the trial's games or of all games are won without a broken rule.
+fn play_model(
+    run: RunContext<'_>,
+    source: &Source,
+    players: String,
+    open: impl FnOnce() -> Result<AnyPlayer>,
+    done: &mut StageDone,
+    progress: &mut dyn Progress,
+) -> Result<Option<PlayerPair>> {
+    let games = run.config.imitation.games;
+    let all = stage_games(run, &source.folder, &source.part("play"), games, players, done);
+    let all = GameSet { note: Note::Accepted, ..all };
+    let (mut open, mut pair) = (Some(open), None);
+    let mut play = |games: GameSet<'_>, done: &mut StageDone| {
+        games.complete(run, done, |games| {
+            if let Some(open) = open.take() {
+                pair = Some(PlayerPair::self_play(open()?));
+            }
+            match &mut pair {
+                Some(pair) => {
+                    games.play_pair(pair, &mut StageProgress { stage: &source.folder.name, inner: &mut *progress })
+                }
+                None => Ok(()),
+            }
+        })
+    };
+    let passed = source.folder.file(TRIAL_PASSED);
+    if all.count > TRIAL && !run.ranks.decide(|| Ok(passed.exists()))? {
+        play(GameSet { count: TRIAL, ..all.clone() }, done)?;
+        let won = require_won_games(run, source)?;
+        run.ranks.on_rank_0(|| Ok(write_json_atomically(&passed, &won)?))?;
+    }
+    play(all, done)?;
+    let won = require_won_games(run, source)?;
+    // Other ranks do not know it.
+    if !won.is_empty() {
+        progress.message(&format!("{}: {won}", source.folder.name));
+    }
+    Ok(pair)
+}
+
+/// Stops the run if too few of the games were won without a broken rule. Returns how many were, in words, on rank 0.
+fn require_won_games(run: RunContext<'_>, source: &Source) -> Result<String> {
+    let mut won = String::new();
+    let reason = run.ranks.text(|| {
+        let mut counts = GameCounts::default();
+        for row in EpisodeReader::open(source.folder.episodes())? {
+            let (ending, length) = ending(&row?.1, run.config.judge)?;
+            counts.add(ending, length);
+        }
+        match judged(&counts, source.kind) {
+            Ok(said) => won = said,
+            Err(reason) => return Ok(Some(reason)),
+        }
+        Ok(None)
+    })?;
+    match reason {
+        None => Ok(won),
+        Some(reason) => {
+            Err(Error::Stopped { stage: source.folder.name.clone(), reason, file: source.folder.episodes() })
+        }
+    }
+}
+
+/// How many games were won without a broken rule; as an error if they are too few, with what may help.
+fn judged(counts: &GameCounts, source: ImitationSource) -> std::result::Result<String, String> {
+    let (games, won) = (counts.games(), counts.won_by_the_rules());
+    let percent = 100.0 * won as f64 / games.max(1) as f64;
+    let said = format!("{won} of {games} games ({percent:.1}%) were won without a broken rule");
+    if won > 0 && won * 100 >= games * MIN_WON_PERCENT {
+        return Ok(format!("{said}, and their winners' utterances become samples"));
+    }
+    let other = match source {
+        ImitationSource::SelfPlay => "another imitation.source (\"scripted\", \"endpoint\", \"games\")",
+        _ => "another model as imitation.player, or another imitation.source (\"self\", \"scripted\", \"games\")",
+    };
+    Err(format!(
+        "{said}; the attacker broke the rules in {}, and {} are ties. Too few to learn from: try another \
+         imitation.temperature or imitation.top_k, more imitation.games, or {other}, in another run_dir",
+        counts.ended(Ending::BrokenRule),
+        counts.ended(Ending::Tie)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(endings: &[(Ending, usize)]) -> GameCounts {
+        let mut counts = GameCounts::default();
+        endings.iter().for_each(|(ending, games)| (0..*games).for_each(|_| counts.add(*ending, 3)));
+        counts
+    }
+
+    #[test]
+    fn hundredth_of_the_games_must_be_won_without_a_broken_rule() {
+        let broken = |won, broken| counts(&[(Ending::WrongGuess, won), (Ending::BrokenRule, broken)]);
+        for source in [ImitationSource::SelfPlay, ImitationSource::Endpoint] {
+            let judged = |counts: &GameCounts| judged(counts, source);
+            assert!(judged(&broken(3, 297)).unwrap().starts_with("3 of 300 games (1.0%) were won"));
+            let said = judged(&broken(2, 298)).unwrap_err();
+            assert!(said.contains("2 of 300 games (0.7%)") && said.contains("broke the rules in 298"), "{said}");
+            assert!(said.contains("imitation.temperature") && said.contains("more imitation.games"), "{said}");
+            assert!(judged(&broken(0, 5)).is_err() && judged(&broken(1, 5)).is_ok());
+            assert!(judged(&counts(&[(Ending::RightGuess, 1), (Ending::SaidUnknowingly, 1)])).is_ok());
+            assert!(judged(&GameCounts::default()).is_err());
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Which nouns become target words.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::clues::Clues;
+use super::nouns::{Form, Nouns};
+use super::{Relation, Synset, WordNet};
+use crate::lexicon::{MAX_WORDS, MIN_CLUES, said_with};
+use crate::voice;
+
+/// Where target words come from, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WordChoice {
+    /// Words in the order of their frequency. If `None`, the nouns that WordNet's tagged texts have, by how often they do.
+    pub words: Option<Vec<String>>,
+    /// The most target words, at most 20,000.
+    pub max_words: usize,
+}
+
+/// Lexicographer files whose nouns are chosen: things that can be seen, touched or pointed at. Each is a category.
+pub(super) const CATEGORIES: [(u8, &str, &str); 11] = [
+    (5, "animal", "animals"),
+    (6, "human creation", "human creations"),
+    (8, "body part", "body parts"),
+    (13, "food", "foods"),
+    (15, "place", "places"),
+    (17, "natural object", "natural objects"),
+    (18, "person", "persons"),
+    (19, "natural phenomenon", "natural phenomena"),
+    (20, "plant", "plants"),
+    (25, "shape", "shapes"),
+    (27, "substance", "substances"),
+];
+/// Letters of a word.
+const LETTERS: std::ops::RangeInclusive<usize> = 3..=20;
+/// The first sense must be this many times as frequent as all others together.
+const DOMINANCE: u32 = 2;
+/// Usages of words that are left out: insults, obscenities, brands, forms without a singular, and words that are no longer used.
+const LEFT_OUT_USAGES: &[&str] = &[
+    "ethnic slur",
+    "disparagement",
+    "obscenity",
+    "slang",
+    "derogation",
+    "trade name",
+    "trademark",
+    "plural",
+    "archaism",
+    "combining form",
+];
+/// Words in definitions of nouns that are left out.
+#[rustfmt::skip]
+const LEFT_OUT_GLOSSES: &[&str] = &[
+    "offensive", "slur", "derogatory", "disparaging", "vulgar", "obscene", "insulting", "contempt", "sexual", "sex", "genital",
+    "prostitute", "prostitution", "excrement", "feces", "urine", "anus", "genitals", "coitus", "masturbation", "slave", "slaves",
+];
+
+/// Why a word is left out, in the order of the checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LeftOut {
+    NoNoun,
+    ManySenses,
+    OtherKind,
+    Usage,
+    UnclearForm,
+    InSentences,
+    FewClues,
+    BeyondTheMost,
+}
+
+impl LeftOut {
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::NoNoun => "no common noun of one word, or the plural of another",
+            Self::ManySenses => "without a sense that dominates",
+            Self::OtherKind => "of no category",
+            Self::Usage => "offensive, a brand, or out of use",
+            Self::UnclearForm => "unclear whether counted or not",
+            Self::InSentences => "in what the scripted players say",
+            Self::FewClues => "with fewer than three clues",
+            Self::BeyondTheMost => "beyond the most words",
+        }
+    }
+}
+
+/// A target word with its category, form and clues.
+pub(super) struct Chosen {
+    pub(super) word: String,
+    pub(super) category: usize,
+    pub(super) form: Form,
+    pub(super) clues: Vec<String>,
+}
+
+/// Chooses target words, the most frequent first, and counts those that are left out.
+pub(super) fn choose(wordnet: &WordNet, choice: &WordChoice) -> (Vec<Chosen>, BTreeMap<LeftOut, usize>) {
+    let nouns = Nouns::new(wordnet);
+    let chooser = Chooser {
+        wordnet,
+        nouns: &nouns,
+        clues: Clues { wordnet, nouns: &nouns },
+        senses: wordnet.index.iter().map(|(lemma, senses)| (lemma.as_str(), senses.as_slice())).collect(),
+    };
+    let ordered = choice.words.clone().unwrap_or_else(|| chooser.tagged_nouns());
+    let (mut chosen, mut left_out, mut seen) = (Vec::new(), BTreeMap::new(), HashSet::new());
+    for word in ordered.iter().map(|word| word.trim().to_lowercase()) {
+        if !seen.insert(word.clone()) {
+            continue;
+        }
+        let result = match chosen.len() < choice.max_words.min(MAX_WORDS) {
+            true => chooser.choose(&word),
+            false => Err(LeftOut::BeyondTheMost),
+        };
+        match result {
+            Ok(word) => chosen.push(word),
+            Err(reason) => *left_out.entry(reason).or_default() += 1,
+        }
+    }
+    (chosen, left_out)
+}
+
+struct Chooser<'a> {
+    wordnet: &'a WordNet,
+    nouns: &'a Nouns<'a>,
+    clues: Clues<'a>,
+    senses: HashMap<&'a str, &'a [u32]>,
+}
+
+impl Chooser<'_> {
+    /// The nouns of tagged texts, the most frequent first.
+    fn tagged_nouns(&self) -> Vec<String> {
+        let first_sense = |(lemma, senses): &(String, Vec<u32>)| {
+            let count = self.wordnet.count(lemma, self.wordnet.synset(*senses.first()?)?);
+            (count > 0).then(|| (count, lemma.clone()))
+        };
+        let mut nouns: Vec<(u32, String)> = self.wordnet.index.iter().filter_map(first_sense).collect();
+        nouns.sort_by(|(a, first), (b, second)| b.cmp(a).then_with(|| first.cmp(second)));
+        nouns.into_iter().map(|(_, lemma)| lemma).collect()
+    }
+
+    fn choose(&self, word: &str) -> Result<Chosen, LeftOut> {
+        let one_word = LETTERS.contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase());
+        let synset = self.first_sense(word).filter(|_| one_word).ok_or(LeftOut::NoNoun)?;
+        if self.nouns.is_plural(word, |stem| stem.len() >= *LETTERS.start() && self.first_sense(stem).is_some()) {
+            return Err(LeftOut::NoNoun);
+        }
+        if !self.dominates(word, synset) {
+            return Err(LeftOut::ManySenses);
+        }
+        let (category, (_, name, plural)) =
+            CATEGORIES.iter().enumerate().find(|(_, (kind, ..))| *kind == synset.kind).ok_or(LeftOut::OtherKind)?;
+        if self.is_left_out(synset) {
+            return Err(LeftOut::Usage);
+        }
+        let form = self.nouns.form(word, synset).ok_or(LeftOut::UnclearForm)?;
+        if said_with(word, [*name, *plural].into_iter().chain(voice::fixed_texts())).is_some() {
+            return Err(LeftOut::InSentences);
+        }
+        let clues = self.clues.of(word, synset, &form);
+        if clues.len() < MIN_CLUES {
+            return Err(LeftOut::FewClues);
+        }
+        Ok(Chosen { word: word.to_owned(), category, form, clues })
+    }
+
+    /// The most frequent sense of a word that is spelled without a capital in it.
+    fn first_sense(&self, word: &str) -> Option<&Synset> {
+        let synset = self.wordnet.synset(*self.senses.get(word)?.first()?)?;
+        synset.lemmas.iter().any(|(lemma, _)| lemma == word).then_some(synset)
+    }
+
+    /// Whether the first sense is the only one, or by far the most frequent.
+    fn dominates(&self, word: &str, first: &Synset) -> bool {
+        let others = self.senses.get(word).and_then(|senses| senses.get(1..)).unwrap_or_default();
+        let count = |offset: &u32| self.wordnet.synset(*offset).map_or(0, |synset| self.wordnet.count(word, synset));
+        let (own, rest) = (self.wordnet.count(word, first), others.iter().map(count).fold(0, u32::saturating_add));
+        others.is_empty() || (own > 0 && own >= rest.saturating_mul(DOMINANCE))
+    }
+
+    fn is_left_out(&self, synset: &Synset) -> bool {
+        let mut usages = self.wordnet.targets(synset, Relation::Usage);
+        let gloss = synset.gloss.to_lowercase();
+        usages.any(|usage| usage.lemmas.iter().any(|(lemma, _)| LEFT_OUT_USAGES.contains(&lemma.as_str())))
+            || gloss.split(|c: char| !c.is_alphanumeric()).any(|word| LEFT_OUT_GLOSSES.contains(&word))
+    }
+}

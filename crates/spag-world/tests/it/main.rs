@@ -1,0 +1,6 @@
+//! The small world, and lexicons of real words.
+
+mod english;
+mod files;
+mod wordnet;
+mod world;
