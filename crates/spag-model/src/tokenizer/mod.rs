@@ -8,6 +8,7 @@ mod expansion;
 mod files;
 mod read;
 mod roles;
+mod said;
 mod sentencepiece;
 mod token_text;
 mod vocabulary;
@@ -156,7 +157,7 @@ impl Tokenizer {
     }
 
     /// The folder that it was read from: that of the checkpoint.
-    pub(crate) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(&self.path)
     }
 
