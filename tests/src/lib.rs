@@ -1,6 +1,7 @@
 //! Helpers of the tests of all crates: fixtures, the real programs, processes, ranks, ports, an HTTP server, and a
 //! client of ours.
 
+mod chat;
 mod files;
 pub mod gguf;
 mod http;
@@ -12,6 +13,7 @@ mod reports;
 mod serve;
 pub mod torch_archive;
 
+pub use chat::{chat_model, chat_prompts, chatml_tiny};
 pub use files::{change_tensor, copy_folder, fixture, json, json_lines, root};
 pub use http::{Answer, Received, Server};
 pub use ports::{reserve_port, reserve_two_ports};

@@ -6,7 +6,7 @@ use clap::Parser;
 use spag_game::JudgeKind;
 use spag_rewards::{AssignJob, CreditConfig, RewardNorm, assign_rewards_in_files};
 
-use spag_cli::{Result, exit, flags, prompts};
+use spag_cli::{PromptArgs, Result, exit, flags, prompts};
 
 /// Judge episodes and assign rewards to the utterances of winners; add demonstrations.
 ///
@@ -37,11 +37,10 @@ pub(crate) struct AssignArgs {
     /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Credit")]
     judge: JudgeKind,
-    /// Prompts to use instead of the built-in ones (JSON). Without the flag, those of the environment variable SPAG_PROMPTS.
-    #[arg(long, value_name = "FILE", help_heading = "Wording")]
-    prompts: Option<PathBuf>,
+    #[command(flatten)]
+    prompts: PromptArgs,
     /// Seed of the choice of prompts.
-    #[arg(long, value_name = "N", default_value_t = CreditConfig::default().seed, help_heading = "Wording")]
+    #[arg(long, value_name = "N", default_value_t = CreditConfig::default().seed, help_heading = "Prompts")]
     seed: u64,
     /// Number of threads, at most 4096 [default: all cores]. The files do not depend on it.
     #[arg(long, value_name = "N", value_parser = flags::whole(flags::THREADS), help_heading = "Speed")]
@@ -51,7 +50,7 @@ pub(crate) struct AssignArgs {
 /// Runs the program on `args`, which start with its name.
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let args: AssignArgs = flags::parse(args)?;
-    let prompts = prompts::load(args.prompts.as_deref())?;
+    let prompts = args.prompts.load()?;
     // The reference's scripts pass an empty name for no file.
     let sft = args.sft_data_path.filter(|path| !path.as_os_str().is_empty());
     let job =

@@ -1,6 +1,7 @@
 //! Whether the models of a run have room for its prompts.
 
 use spag_game::{PromptSet, Role, Utterance};
+use spag_io::PromptFormat;
 use spag_selfplay::PlayerPair;
 
 use crate::error::PlayError;
@@ -10,7 +11,7 @@ use spag_cli::Result;
 /// notes on prompts that only `max_length`, the flag, cuts.
 ///
 /// # Errors
-/// [`PlayError::ContextTooShort`].
+/// [`PlayError::ContextTooShort`], or [`PlayError::ChatTooLong`] if the flag would cut a chat.
 pub(crate) fn check_context(
     players: &PlayerPair,
     prompts: &PromptSet,
@@ -23,13 +24,16 @@ pub(crate) fn check_context(
     let mut notes = Vec::new();
     for (role, history) in [(Role::Attacker, &[][..]), (Role::Defender, &opening)] {
         let player = players.player(role);
-        let budget = |word| player.context_budget(&prompts.playing_query(history, word, max_turns));
+        let budget = |word| player.context_budget(&prompts.playing_prompt(history, word, max_turns));
         // A word that the tokenizer cannot encode fails its own games.
         let Some((folder, budget)) = budget(word).or_else(|_| budget("a"))? else { continue };
         let cut = budget.cut();
         if cut > 0 && max_length.is_none_or(|asked| asked > budget.room()) {
             let (folder, word) = (folder.to_owned(), word.to_owned());
             return Err(PlayError::ContextTooShort { folder, role, word, budget }.into());
+        }
+        if cut > 0 && prompts.format() == PromptFormat::Chat {
+            return Err(PlayError::ChatTooLong { role, budget }.into());
         }
         if cut > 0 {
             let tokens = budget.prompt;

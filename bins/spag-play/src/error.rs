@@ -22,6 +22,12 @@ pub(crate) enum PlayError {
         word: String,
         budget: ContextBudget,
     },
+    /// `--max_length` is too short for the rules of a chat and an utterance. A chat is not cut.
+    #[error(
+        "--max_length: the {role}'s first chat has {} tokens and an utterance up to {}, but there is room for {} in all; a chat \
+         does not lose its beginning, so give more, or take fewer --max_new_tokens", budget.prompt, budget.utterance, budget.length
+    )]
+    ChatTooLong { role: Role, budget: ContextBudget },
     /// Some games failed: their players gave no utterance.
     #[error(
         "{missing} of {total} games failed (see {}){}; the same command plays them again and nothing else",
@@ -43,7 +49,7 @@ pub(crate) enum PlayError {
 impl Classify for PlayError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::ContextTooShort { .. } => ErrorClass::BadInput,
+            Self::ContextTooShort { .. } | Self::ChatTooLong { .. } => ErrorClass::BadInput,
             Self::GamesFailed { .. } => ErrorClass::Failure,
             Self::LostRank { .. } => ErrorClass::LostPeer,
         }

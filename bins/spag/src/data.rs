@@ -7,7 +7,7 @@ use spag_game::{JudgeKind, WordList};
 use spag_rewards::{AlpacaTemplate, convert_alpaca, convert_imitation};
 use spag_world::{WordChoice, WordNet, write_lexicon};
 
-use spag_cli::{Result, exit, flags, prompts};
+use spag_cli::{PromptArgs, Result, exit, flags, prompts};
 
 /// Convert files to training data and lexicons.
 #[derive(Debug, Subcommand)]
@@ -18,7 +18,7 @@ pub(crate) enum DataCommand {
     Lexicon(LexiconArgs),
 }
 
-/// Convert games to imitation samples: the utterances of winners, with random prompts.
+/// Convert games to imitation samples: the utterances of winners, with random plain prompts or as chats.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct ImitationArgs {
@@ -31,9 +31,8 @@ pub(crate) struct ImitationArgs {
     /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper")]
     judge: JudgeKind,
-    /// Prompts to use instead of the built-in ones (JSON). Without the flag, those of the environment variable SPAG_PROMPTS.
-    #[arg(long, value_name = "FILE")]
-    prompts: Option<PathBuf>,
+    #[command(flatten)]
+    prompts: PromptArgs,
     /// Seed of the choice of prompts.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -80,7 +79,7 @@ pub(crate) struct LexiconArgs {
 pub(crate) fn run(command: DataCommand) -> Result<()> {
     match command {
         DataCommand::Imitation(args) => {
-            let prompts = prompts::load(args.prompts.as_deref())?;
+            let prompts = args.prompts.load()?;
             let (from, to) = (args.input_data_path, args.output_data_path);
             let made_from = prompts::samples_from(&from, &prompts)?;
             let summary = convert_imitation(&from, &to, &prompts, args.judge, args.seed)?;

@@ -1,12 +1,10 @@
 //! The flags of games.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use spag_game::{JudgeKind, PlayConfig, PromptSet, UtteranceRule};
 use spag_selfplay::limits;
 
-use crate::{Result, flags, prompts, sampling::TokenSource};
+use crate::{PromptArgs, Result, flags, prompts, sampling::TokenSource};
 
 /// The flags of programs that play games on a list of words.
 #[derive(Clone, Debug, Args)]
@@ -21,9 +19,8 @@ pub struct GameArgs {
     /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]
     pub judge: JudgeKind,
-    /// Prompts to use instead of the built-in ones (JSON). Without the flag, those of the environment variable SPAG_PROMPTS.
-    #[arg(long, value_name = "FILE", help_heading = "Games")]
-    prompts: Option<PathBuf>,
+    #[command(flatten)]
+    prompts: PromptArgs,
 }
 
 impl GameArgs {
@@ -37,7 +34,7 @@ impl GameArgs {
     /// # Errors
     /// The file cannot be read or is not a set of prompts.
     pub fn prompts(&self) -> Result<PromptSet> {
-        prompts::load(self.prompts.as_deref())
+        self.prompts.load()
     }
 
     /// The judge and the prompts in records of games. A record without `utterances` has trimmed ones. The rule does not

@@ -39,6 +39,7 @@ pub use game_args::GameArgs;
 #[cfg(feature = "models")]
 pub use players::{PlayerArgs, PlayerParser};
 pub use progress::{LineEvery, TerminalProgress};
+pub use prompts::PromptArgs;
 #[cfg(feature = "models")]
 pub use sampling::{SamplingArgs, TaskType, TokenSource, fit_max_length};
 pub use signal::Signal;

@@ -1,9 +1,10 @@
-//! The prompts that a program uses, and warnings where they are others than before.
+//! The prompts that a program uses, their flags, and warnings where they are others than before.
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use spag_game::PromptSet;
-use spag_io::{PlayedGames, Provenance, Wordings};
+use spag_io::{PlayedGames, PromptFormat, Provenance, Wordings};
 
 use crate::{Result, exit};
 
@@ -15,23 +16,38 @@ pub fn from_environment() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from)
 }
 
-/// The prompts of the file that a flag or the environment variable names, or the built-in ones.
-///
-/// # Errors
-/// The file cannot be read or is not a set of prompts.
-pub fn load(flag: Option<&Path>) -> Result<PromptSet> {
-    let file = flag.map(Path::to_owned).or_else(from_environment);
-    Ok(file.map(PromptSet::load).transpose()?.unwrap_or_default())
+/// The flags of prompts. They must be those that the models were trained with.
+#[derive(Clone, Debug, Default, Args)]
+#[command(rename_all = "snake_case")]
+pub struct PromptArgs {
+    /// Prompts to use instead of the built-in ones (JSON). Without the flag, those of the environment variable SPAG_PROMPTS.
+    #[arg(long, value_name = "FILE", help_heading = "Prompts")]
+    prompts: Option<PathBuf>,
+    /// Format of prompts: plain (a text, the reference's) or chat (messages, for the model's own chat template).
+    #[arg(long, value_name = "FORMAT", default_value_t = PromptFormat::Plain, help_heading = "Prompts")]
+    prompt_format: PromptFormat,
 }
 
-/// The first 16 hexadecimal digits of the file's SHA-256, or `built-in`. Records of games contain it, so that a run
-/// resumes only with the prompts that it was started with.
-pub fn fingerprint(prompts: &PromptSet) -> String {
-    let wordings = prompts.wordings();
-    if wordings == PromptSet::default().wordings() {
-        return wordings.file.clone();
+impl PromptArgs {
+    /// The prompts of the file that the flag or the environment variable names, or the built-in ones.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not a set of prompts.
+    pub fn load(&self) -> Result<PromptSet> {
+        let file = self.prompts.clone().or_else(from_environment);
+        let prompts = file.map(PromptSet::load).transpose()?.unwrap_or_default();
+        Ok(prompts.with_format(self.prompt_format))
     }
-    wordings.sha256.chars().take(16).collect()
+}
+
+/// The first 16 hexadecimal digits of the file's SHA-256, or `built-in`, and the format if it is not plain. Records of games
+/// contain it, so that a run resumes only with the prompts that it was started with.
+pub fn fingerprint(prompts: &PromptSet) -> String {
+    let Wordings { file, sha256, format } = prompts.wordings();
+    let built_in = PromptSet::default();
+    let is_built_in = (file, sha256) == (&built_in.wordings().file, &built_in.wordings().sha256);
+    let name: String = if is_built_in { file.clone() } else { sha256.chars().take(16).collect() };
+    if format.is_plain() { name } else { format!("{name} as {format}") }
 }
 
 /// The record of samples that are to be made from the games in `input`. Warns if the games were played with other prompts.
@@ -91,7 +107,10 @@ mod tests {
         for mark in ["", "\u{feff}"] {
             std::fs::write(&path, format!("{mark}{}", std::fs::read_to_string(embedded).unwrap())).unwrap();
             let digest = spag_io::sha256_file(&path).unwrap();
-            assert_eq!(fingerprint(&load(Some(&path)).unwrap()), digest[..16]);
+            let args = PromptArgs { prompts: Some(path.clone()), ..PromptArgs::default() };
+            assert_eq!(fingerprint(&args.load().unwrap()), digest[..16]);
+            let chat = PromptArgs { prompt_format: PromptFormat::Chat, ..args };
+            assert_eq!(fingerprint(&chat.load().unwrap()), format!("{} as chat", &digest[..16]));
         }
     }
 }

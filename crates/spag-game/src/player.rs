@@ -1,6 +1,6 @@
 //! Players: anything that answers a prompt with an utterance.
 
-use spag_io::{Classify, ErrorClass};
+use spag_io::{Classify, ErrorClass, TurnPrompt};
 
 use crate::episode::{Episode, Role};
 use crate::prompts::UtteranceRule;
@@ -14,8 +14,8 @@ pub struct TurnRequest<'a> {
     pub role: Role,
     /// The game so far.
     pub episode: &'a Episode,
-    /// The game so far in the playing wording.
-    pub prompt: &'a str,
+    /// The game so far, as the player sees it.
+    pub prompt: &'a TurnPrompt,
     /// How a model's completion of the prompt becomes the utterance.
     pub utterances: UtteranceRule,
     /// Seed of the game.
@@ -107,6 +107,11 @@ impl PlayerError {
     /// A failure without a source.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), class: ErrorClass::Failure, source: None }
+    }
+
+    /// A failure that another setting or player would not have.
+    pub fn of_input(message: impl Into<String>) -> Self {
+        Self { class: ErrorClass::BadInput, ..Self::new(message) }
     }
 
     /// An error with a source, whose message it repeats and whose class it has.

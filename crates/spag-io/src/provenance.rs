@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::atomic::write_json_atomically;
 use crate::digest::sha256;
 use crate::error::{Error, Result};
+use crate::prompt::PromptFormat;
 use crate::row::cause;
 use crate::whole::read_whole;
 
@@ -28,12 +29,12 @@ const MOST: usize = 500;
 /// `spag-provenance.json` in the folder of a model. Files of other programs have none.
 ///
 /// ```
-/// use spag_io::{Provenance, Wordings};
+/// use spag_io::{PromptFormat, Provenance, Wordings};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let samples = folder.path().join("samples.json");
 /// std::fs::write(&samples, "[]")?;
-/// let wordings = Wordings { file: "ours.json".into(), sha256: spag_io::sha256(b"{}") };
+/// let wordings = Wordings { file: "ours.json".into(), sha256: spag_io::sha256(b"{}"), format: PromptFormat::Plain };
 /// let made = Provenance { wordings: vec![wordings.clone()], ..Provenance::default() };
 /// made.write_of(&samples)?;
 /// assert_eq!(Provenance::read_of(&samples)?, Some(made.clone()));
@@ -56,6 +57,16 @@ pub struct Wordings {
     pub file: String,
     /// SHA-256 of its content, in hexadecimal.
     pub sha256: String,
+    /// The format of the prompts; absent if plain.
+    #[serde(default, skip_serializing_if = "PromptFormat::is_plain")]
+    pub format: PromptFormat,
+}
+
+impl Wordings {
+    /// Whether prompts in both are alike, wherever the files are.
+    pub fn are_those_of(&self, other: &Self) -> bool {
+        (&self.sha256, self.format) == (&other.sha256, other.format)
+    }
 }
 
 /// The games of a run of self-play, as far as they do not follow from the players.
@@ -76,7 +87,8 @@ impl PlayedGames {
 
 impl std::fmt::Display for Wordings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (SHA-256 {:.12}…)", crate::quote(&self.file), crate::quote(&self.sha256))
+        let format = if self.format.is_plain() { "" } else { " as a chat" };
+        write!(f, "{}{format} (SHA-256 {:.12}…)", crate::quote(&self.file), crate::quote(&self.sha256))
     }
 }
 
@@ -124,9 +136,9 @@ impl Provenance {
         }
     }
 
-    /// The recorded wordings if there are some, all of them other than `now`.
+    /// The recorded wordings if there are some, all of them other than `now` or in another format.
     pub fn other_wordings(&self, now: &Wordings) -> Option<&Wordings> {
-        let known = self.wordings.iter().any(|wordings| wordings.sha256 == now.sha256);
+        let known = self.wordings.iter().any(|wordings| wordings.are_those_of(now));
         self.wordings.first().filter(|_| !known)
     }
 
@@ -138,7 +150,7 @@ impl Provenance {
     /// Adds what is not in here yet, at the end.
     pub fn extend(&mut self, other: Self) {
         for wordings in other.wordings {
-            if self.wordings.iter().all(|known| known.sha256 != wordings.sha256) {
+            if self.wordings.iter().all(|known| !known.are_those_of(&wordings)) {
                 self.wordings.push(wordings);
             }
         }
@@ -165,7 +177,7 @@ mod tests {
     use super::*;
 
     fn wordings(file: &str, sha256: &str) -> Wordings {
-        Wordings { file: file.into(), sha256: sha256.into() }
+        Wordings { file: file.into(), sha256: sha256.into(), format: PromptFormat::Plain }
     }
 
     #[test]
@@ -206,5 +218,11 @@ mod tests {
         made.extend(Provenance { wordings: vec![wordings("b", "2"), wordings("c", "1")], ..Provenance::default() });
         assert_eq!(made.wordings.len(), 2);
         assert_eq!(made.other_wordings(&wordings("d", "2")), None);
+        let chat = Wordings { format: PromptFormat::Chat, ..wordings("d", "2") };
+        assert_eq!(made.other_wordings(&chat), Some(&wordings("a", "1")));
+        assert!(chat.to_string().starts_with("d as a chat (SHA-256 2"), "{chat}");
+        let text = serde_json::to_string(&[&chat, &wordings("a", "1")]).unwrap();
+        assert_eq!(text, r#"[{"file":"d","sha256":"2","format":"chat"},{"file":"a","sha256":"1"}]"#);
+        assert_eq!(serde_json::from_str::<Vec<Wordings>>(&text).unwrap(), [chat, wordings("a", "1")]);
     }
 }

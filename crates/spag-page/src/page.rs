@@ -159,6 +159,6 @@ impl Site {
         };
         let (game, model, turn, preview) = self.services.receive(request, work).await?;
         let generation = self.services.generate(&model, turn)?;
-        Ok(stream(game, self.page.rules.judge, model, generation, preview))
+        Ok(stream(game, &self.page.rules, model, generation, preview))
     }
 }

@@ -225,7 +225,7 @@ mod tests {
         let rows = r#"[{"instruction": "Add", "input": "1 1", "output": "2"}, {"prompt": "2+2=", "target": "4", "weight": 3}]"#;
         fs::write(&path, rows).unwrap();
         let read = read_sft_samples(&path, &AlpacaTemplate::default()).unwrap();
-        assert!(read[0].query.contains("Add") && read[0].query.contains("1 1"), "{read:?}");
+        assert!(read[0].query.text().contains("Add") && read[0].query.text().contains("1 1"), "{read:?}");
         assert_eq!(read[0].target, "2");
         assert_eq!(read[1], Sample::sft("2+2=", "4"));
         fs::write(&path, r#"[{"instruction": "Add"}]"#).unwrap();

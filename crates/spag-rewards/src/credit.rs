@@ -23,7 +23,7 @@ pub struct AssignedRewards {
 /// Judges every episode, and turns the winner's utterances up to the deciding one into weighted samples.
 ///
 /// A sample's query is the game before the utterance, in a wording drawn from (`config.seed`, index of the episode, index
-/// of the utterance). Episodes without a winner have no samples.
+/// of the utterance), or the messages of play in a chat. Episodes without a winner have no samples.
 ///
 /// # Errors
 /// An episode cannot be judged (the error names its 1-based row), the samples of a game are too long, or a setting is out
@@ -79,7 +79,7 @@ pub(crate) fn winner_samples(
     let utterances = episode.history.iter().take(verdict.history_length).enumerate();
     let samples = utterances.filter(|(_, utterance)| utterance.role == winner).map(|(at, utterance)| {
         let mut rng = ChaCha8Rng::seed_from_u64(game_seed(game, at));
-        let query = prompts.training_query_at(episode, at, &mut rng);
+        let query = prompts.training_prompt_at(episode, at, &mut rng);
         Sample { role: Some(winner), ..Sample::new(query, strip(&utterance.content)) }
     });
     Ok(samples.collect())

@@ -7,6 +7,7 @@ mod credit;
 mod error;
 mod files;
 mod ordered;
+mod query;
 mod reward;
 mod sample;
 mod sample_file;
@@ -17,6 +18,7 @@ pub use convert::{AlpacaRow, AlpacaTemplate, Demonstration, convert_alpaca, conv
 pub use credit::{AssignedRewards, assign_rewards};
 pub use error::{Error, Result};
 pub use files::{AssignJob, assign_rewards_in_files};
+pub use query::Query;
 pub use reward::discounted_rewards;
 pub use sample::{BadNumber, Sample, SampleKind};
 pub use sample_file::{read_samples, write_samples};

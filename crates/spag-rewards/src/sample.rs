@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value};
 use spag_game::Role;
 
+use crate::query::{Form, MessageRow, Query};
+
 /// The origin of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SampleKind {
@@ -18,7 +20,9 @@ pub enum SampleKind {
 /// converters, read by the trainer.
 ///
 /// In files it is an object with `query`, `target`, `reward`, `weight` and optional `role` and `type`. When read,
-/// `prompt` and `answer` may replace `query` and `target`, reward and weight default to 1, and unknown keys are kept.
+/// `prompt` and `answer` may replace `query` and `target`, reward and weight default to 1, and unknown keys are kept. A chat has
+/// `messages` in place of `query` and `target`, of which the last one is the assistant's and the target; [`Query`] has the other
+/// forms.
 ///
 /// ```
 /// use spag_rewards::{Sample, SampleKind};
@@ -34,7 +38,7 @@ pub enum SampleKind {
 #[serde(try_from = "Row")]
 pub struct Sample {
     /// The prompt.
-    pub query: String,
+    pub query: Query,
     /// The text to learn.
     pub target: String,
     /// 1 for a demonstration, the utterance's share of the win for a game.
@@ -51,12 +55,12 @@ pub struct Sample {
 
 impl Sample {
     /// A demonstration: reward and weight 1.
-    pub fn sft(query: impl Into<String>, target: impl Into<String>) -> Self {
+    pub fn sft(query: impl Into<Query>, target: impl Into<String>) -> Self {
         Self { kind: SampleKind::Sft, ..Self::new(query, target) }
     }
 
     /// A sample of a game with reward and weight 1, without a role.
-    pub(crate) fn new(query: impl Into<String>, target: impl Into<String>) -> Self {
+    pub(crate) fn new(query: impl Into<Query>, target: impl Into<String>) -> Self {
         let (query, target) = (query.into(), target.into());
         Self { query, target, reward: 1.0, weight: 1.0, role: None, kind: SampleKind::Game, extra: Map::new() }
     }
@@ -95,8 +99,7 @@ pub struct BadNumber {
 impl Serialize for Sample {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("query", &self.query)?;
-        map.serialize_entry("target", &self.target)?;
+        self.query.serialize(&self.target, self.role, &mut map)?;
         map.serialize_entry("reward", &self.reward)?;
         if let Some(role) = self.role {
             map.serialize_entry("role", &role)?;
@@ -118,6 +121,9 @@ impl Serialize for Sample {
 struct Row {
     query: Option<String>,
     prompt: Option<String>,
+    said: Option<Vec<(usize, usize)>>,
+    templated: Option<bool>,
+    messages: Option<Vec<MessageRow>>,
     target: Option<String>,
     answer: Option<String>,
     reward: Option<f64>,
@@ -134,6 +140,8 @@ struct Row {
 enum NotASample {
     #[error("a sample needs `{0}` (or `{1}`)")]
     Missing(&'static str, &'static str),
+    #[error("{0}")]
+    Query(String),
     #[error(
         "this is an Alpaca row (`instruction`, `input`, `output`), not a sample; convert the file with `spag data alpaca` first"
     )]
@@ -149,20 +157,32 @@ impl TryFrom<Row> for Sample {
 
     fn try_from(row: Row) -> Result<Self, NotASample> {
         let mut extra = row.extra;
-        let mut choose = |name, value: Option<String>, other_name: &'static str, other: Option<String>| {
-            match (value, other) {
-                // The second is kept as an unknown key.
-                (Some(value), Some(other)) => {
-                    extra.insert(other_name.to_owned(), Value::String(other));
-                    Ok(value)
+        let mut choose =
+            |name: &'static str, value: Option<String>, other_name: &'static str, other: Option<String>| {
+                match (value, other) {
+                    // The second is kept as an unknown key.
+                    (Some(value), Some(other)) => {
+                        extra.insert(other_name.to_owned(), Value::String(other));
+                        Ok(value)
+                    }
+                    (Some(value), None) | (None, Some(value)) => Ok(value),
+                    (None, None) if extra.contains_key("instruction") => Err(NotASample::Alpaca),
+                    (None, None) => Err(NotASample::Missing(name, other_name)),
                 }
-                (Some(value), None) | (None, Some(value)) => Ok(value),
-                (None, None) if extra.contains_key("instruction") => Err(NotASample::Alpaca),
-                (None, None) => Err(NotASample::Missing(name, other_name)),
+            };
+        let form = Form { said: row.said, templated: row.templated.unwrap_or(false) };
+        let (query, target) = match row.messages {
+            Some(messages) => {
+                let beside =
+                    [("query", row.query), ("prompt", row.prompt), ("target", row.target), ("answer", row.answer)];
+                Query::of_messages(messages, beside, form, row.role).map_err(NotASample::Query)?
+            }
+            None => {
+                let query = choose("query", row.query, "prompt", row.prompt)?;
+                let target = choose("target", row.target, "answer", row.answer)?;
+                (Query::of_text(query, form).map_err(NotASample::Query)?, target)
             }
         };
-        let query = choose("query", row.query, "prompt", row.prompt)?;
-        let target = choose("target", row.target, "answer", row.answer)?;
         let kind = match row.kind.as_deref() {
             None | Some("sample" | "game") => SampleKind::Game,
             Some("sft") => SampleKind::Sft,
@@ -187,7 +207,7 @@ mod tests {
     #[test]
     fn query_takes_precedence_over_prompt() {
         let sample = read(r#"{"prompt": "p", "query": "q", "target": "t", "n": [1]}"#).unwrap();
-        assert_eq!(sample.query, "q");
+        assert_eq!(sample.query, Query::Text("q".into()));
         assert_eq!(serde_json::to_value(&sample).unwrap()["prompt"], "p");
         assert_eq!(sample.extra["n"], serde_json::json!([1]));
     }
@@ -224,7 +244,7 @@ mod tests {
             sft: bool,
         ) {
             let kind = if sft { SampleKind::Sft } else { SampleKind::Game };
-            let sample = Sample { query, target, reward, weight, role, kind, extra: Map::new() };
+            let sample = Sample { query: query.into(), target, reward, weight, role, kind, extra: Map::new() };
             let text = serde_json::to_string(&sample).unwrap();
             prop_assert_eq!(read(&text).unwrap(), sample);
         }

@@ -69,6 +69,9 @@ pub enum Error {
     /// Other ranks cannot be reached or are lost.
     #[error(transparent)]
     Dist(#[from] spag_dist::Error),
+    /// A prompt has no tokens: the model has no template for a chat, or the tokenizer refuses the text.
+    #[error(transparent)]
+    Prompt(#[from] spag_chat::Error),
     /// An error of the game, such as an episode that cannot be judged.
     #[error(transparent)]
     Game(#[from] spag_game::Error),
@@ -84,6 +87,7 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Dist(error) => error.class(),
+            Self::Prompt(error) => error.class(),
             Self::Game(error) => error.class(),
             Self::File(error) => error.class(),
             Self::Model(error) => error.class(),

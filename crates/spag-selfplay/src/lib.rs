@@ -49,7 +49,7 @@ pub use job::{
     Finished, JobFiles, JobObserver, OpenJob, PlayJob, Played, PlayerWork, Ranks, RunStats, SoFar, game_specs,
     games_on_cycled_words, games_per_word,
 };
-pub use model_player::{ContextBudget, ModelPlayer};
+pub use model_player::{ContextBudget, ModelPlayer, chat_settings};
 pub use player_spec::{EndpointSpec, PlayerSpec};
 pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use spag_chat::PromptEncoder;
 use spag_game::{Player, PlayerError, PollMode, Reply, TurnFailure, TurnRequest, UtteranceRule};
+use spag_io::TurnPrompt;
 use spag_model::{
-    Checkpoint, CompletionText, Engine, EngineConfig, Event, Generate, GenerationConfig, GenerationStats, Request,
-    RequestError, RequestId, SpecialTokens, Streamed,
+    Checkpoint, CompletionText, Engine, EngineConfig, Event, Generate, GenerationConfig, GenerationStats, Overflow,
+    Prompt, Request, RequestError, RequestId, Streamed,
 };
 
 use crate::error::Result;
@@ -17,35 +19,60 @@ use crate::error::Result;
 /// is decoded from follows from the rule of the turn.
 pub struct ModelPlayer<E = Engine> {
     engine: E,
+    encoder: PromptEncoder,
     settings: Settings,
-    /// The games of open requests.
-    games: HashMap<RequestId, usize>,
+    /// The turns of open requests.
+    turns: HashMap<RequestId, OpenTurn>,
     /// Games whose turn has a text that the tokenizer cannot encode.
     unanswered: Vec<Reply>,
+}
+
+struct OpenTurn {
+    game: usize,
+    rule: UtteranceRule,
 }
 
 /// The settings of an utterance under each rule.
 struct Settings {
     as_decoded: Arc<GenerationConfig>,
     trimmed: Arc<GenerationConfig>,
+    /// Made with the first chat, since it depends on the model's template.
+    message: Option<Arc<GenerationConfig>>,
 }
 
 impl Settings {
     fn new(config: GenerationConfig) -> Self {
-        // A player may say `</s>`: in the prompts after it that is text, not a special token.
-        let config = GenerationConfig { special_tokens: SpecialTokens::AsText, stream: Streamed::No, ..config };
+        let config = GenerationConfig { stream: Streamed::No, ..config };
         Self {
             as_decoded: Arc::new(GenerationConfig { text: CompletionText::AfterPrompt, ..config.clone() }),
             trimmed: Arc::new(GenerationConfig { text: CompletionText::Alone, ..config }),
+            message: None,
         }
     }
 
-    fn of(&self, rule: UtteranceRule) -> Arc<GenerationConfig> {
-        match rule {
-            UtteranceRule::AsDecoded => self.as_decoded.clone(),
-            UtteranceRule::Trimmed => self.trimmed.clone(),
+    fn of(&mut self, rule: UtteranceRule, encoder: &PromptEncoder) -> spag_chat::Result<Arc<GenerationConfig>> {
+        match (rule, &self.message) {
+            (UtteranceRule::AsDecoded, _) => Ok(self.as_decoded.clone()),
+            (UtteranceRule::Trimmed, _) => Ok(self.trimmed.clone()),
+            (UtteranceRule::Message, Some(message)) => Ok(message.clone()),
+            (UtteranceRule::Message, None) => {
+                let message = Arc::new(chat_settings(&self.trimmed, encoder)?);
+                self.message = Some(message.clone());
+                Ok(message)
+            }
         }
     }
+}
+
+/// The settings of an answer in a chat: it ends with the token that ends a turn in the model's template. A chat that is too
+/// long is refused, since its beginning has the rules.
+///
+/// # Errors
+/// The model has no template that can be used.
+pub fn chat_settings(config: &GenerationConfig, encoder: &PromptEncoder) -> spag_chat::Result<GenerationConfig> {
+    let mut stop_tokens = config.stop_tokens.clone();
+    stop_tokens.push(encoder.end_of_turn()?);
+    Ok(GenerationConfig { text: CompletionText::Alone, overflow: Overflow::Refuse, stop_tokens, ..config.clone() })
 }
 
 impl ModelPlayer {
@@ -55,17 +82,18 @@ impl ModelPlayer {
     /// Invalid settings.
     pub fn load(checkpoint: Checkpoint, config: GenerationConfig, engine: EngineConfig) -> Result<Self> {
         config.check().map_err(spag_model::Error::from)?;
-        Ok(Self::new(Engine::from_checkpoint(checkpoint, engine)?, config))
+        let engine = Engine::from_checkpoint(checkpoint, engine)?;
+        let encoder = PromptEncoder::new(engine.tokenizer().clone());
+        Ok(Self::new(engine, encoder, config))
     }
 
     /// The budget of a prompt.
     ///
     /// # Errors
-    /// The tokenizer cannot encode the text.
-    pub fn context_budget(&self, prompt: &str) -> Result<ContextBudget> {
-        let tokens = self.engine.tokenizer().encode_prompt(prompt, SpecialTokens::AsText)?.len();
+    /// The tokenizer cannot encode the text, or the model has no template for a chat.
+    pub fn context_budget(&self, prompt: &TurnPrompt) -> Result<ContextBudget> {
         Ok(ContextBudget {
-            prompt: tokens,
+            prompt: self.encoder.encode(prompt)?.len(),
             utterance: self.settings.trimmed.max_new_tokens,
             length: self.engine.config().max_length,
         })
@@ -96,10 +124,11 @@ impl ContextBudget {
 }
 
 impl<E: Generate> ModelPlayer<E> {
-    /// Creates a player from an engine; every utterance is generated with `config`, except for [`GenerationConfig::text`] and
-    /// [`GenerationConfig::special_tokens`].
-    pub fn new(engine: E, config: GenerationConfig) -> Self {
-        Self { engine, settings: Settings::new(config), games: HashMap::new(), unanswered: Vec::new() }
+    /// Creates a player from an engine and the encoder of its model; every utterance is generated with `config`, except for
+    /// [`GenerationConfig::text`] and, in chats, the settings of [`chat_settings`].
+    pub fn new(engine: E, encoder: PromptEncoder, config: GenerationConfig) -> Self {
+        let settings = Settings::new(config);
+        Self { engine, encoder, settings, turns: HashMap::new(), unanswered: Vec::new() }
     }
 
     /// The work of the engine so far.
@@ -110,17 +139,21 @@ impl<E: Generate> ModelPlayer<E> {
 
 impl<E: Generate> Player for ModelPlayer<E> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-        let config = self.settings.of(turn.utterances);
-        match self.engine.submit(Request { prompt: turn.prompt.into(), seed: turn.seed, config }) {
-            Ok(id) => {
-                self.games.insert(id, turn.game);
-                Ok(())
-            }
+        let config = self.settings.of(turn.utterances, &self.encoder).map_err(PlayerError::caused_by)?;
+        let tokens = match self.encoder.encode(turn.prompt) {
+            Ok(tokens) => tokens,
             Err(error) => {
-                self.unanswered.push(failed(turn.game, error)?);
-                Ok(())
+                self.unanswered.push(without_tokens(turn.game, error)?);
+                return Ok(());
             }
+        };
+        match self.engine.submit(Request { prompt: Prompt::Tokens(tokens), seed: turn.seed, config }) {
+            Ok(id) => {
+                self.turns.insert(id, OpenTurn { game: turn.game, rule: turn.utterances });
+            }
+            Err(error) => self.unanswered.push(failed(turn.game, error)?),
         }
+        Ok(())
     }
 
     /// Runs one step of the engine in either mode.
@@ -129,9 +162,11 @@ impl<E: Generate> Player for ModelPlayer<E> {
         let mut replies = std::mem::take(&mut self.unanswered);
         for (id, event) in events {
             // Nothing is streamed, so every event is the last of its request.
-            let Some(game) = self.games.remove(&id) else { continue };
+            let Some(OpenTurn { game, rule }) = self.turns.remove(&id) else { continue };
             match event {
-                Event::Finished(completion) => replies.push(Reply { game, utterance: Ok(completion.text) }),
+                Event::Finished(completion) => {
+                    replies.push(Reply { game, utterance: Ok(rule.utterance(completion.text)) });
+                }
                 Event::Failed(error) => replies.push(failed(game, error)?),
                 Event::Prompt(_) | Event::Token(_) => {}
             }
@@ -140,11 +175,23 @@ impl<E: Generate> Player for ModelPlayer<E> {
     }
 }
 
-/// The reply of a game whose text the tokenizer cannot encode or decode, for example because of a token beyond the vocabulary.
-/// Anything else would fail every game: a wrong setting, or a model whose logits are not finite.
+/// The reply of a game whose prompt has no tokens because of its text. A model without a template would fail every game.
+fn without_tokens(game: usize, error: spag_chat::Error) -> Result<Reply, PlayerError> {
+    match error {
+        spag_chat::Error::Render(_) => Ok(Reply { game, utterance: Err(TurnFailure::new(error.to_string())) }),
+        error if error.is_of_text() => Ok(Reply { game, utterance: Err(TurnFailure::of_text(error.to_string())) }),
+        error => Err(PlayerError::caused_by(error)),
+    }
+}
+
+/// The reply of a game whose text the tokenizer cannot encode or decode, for example because of a token beyond the vocabulary,
+/// or which is too long for a chat. Anything else would fail every game: a wrong setting, or a model whose logits are not
+/// finite.
 fn failed(game: usize, error: RequestError) -> Result<Reply, PlayerError> {
     match error {
-        RequestError::Encoding { .. } => Ok(Reply { game, utterance: Err(TurnFailure::of_text(error.to_string())) }),
+        RequestError::Encoding { .. } | RequestError::PromptTooLong { .. } => {
+            Ok(Reply { game, utterance: Err(TurnFailure::of_text(error.to_string())) })
+        }
         other => Err(PlayerError::caused_by(other)),
     }
 }

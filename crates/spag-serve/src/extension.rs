@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::MethodRouter;
+use spag_chat::PromptEncoder;
 use spag_model::{Event, Tokenizer};
 
 use crate::answer::failure;
@@ -130,6 +131,11 @@ impl ModelHandle {
     /// Its tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         self.0.tokenizer()
+    }
+
+    /// Its encoder of prompts, with its chat template.
+    pub fn encoder(&self) -> &PromptEncoder {
+        self.0.encoder()
     }
 
     /// Tokens of a prompt and its completion, at most.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use spag_chat::{ChatTemplate, PromptEncoder};
 use spag_model::{Checkpoint, Engine, EngineConfig, Tokenizer};
 use tokio::sync::watch;
 
 use crate::api::{ApiError, whole};
-use crate::chat::ChatTemplate;
 use crate::engine_thread::EngineHandle;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -32,10 +32,8 @@ pub struct ModelToServe {
 /// A model with its engine.
 pub(crate) struct ServedModel {
     name: String,
-    tokenizer: Tokenizer,
+    encoder: PromptEncoder,
     texts: TokenTexts,
-    /// The chat template, or why it cannot be used.
-    template: Result<Option<ChatTemplate>, String>,
     max_length: usize,
     vocabulary: usize,
     engine: EngineHandle,
@@ -55,8 +53,7 @@ impl ServedModel {
         Ok(Self {
             name: name.to_owned(),
             texts: TokenTexts::new(tokenizer.clone(), vocabulary),
-            template: ChatTemplate::of(&tokenizer),
-            tokenizer,
+            encoder: PromptEncoder::new(tokenizer),
             max_length: engine.config().max_length,
             vocabulary,
             engine: EngineHandle::start(engine, metrics, limits.max_waiting, faulty)?,
@@ -69,7 +66,11 @@ impl ServedModel {
     }
 
     pub(crate) fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
+        self.encoder.tokenizer()
+    }
+
+    pub(crate) fn encoder(&self) -> &PromptEncoder {
+        &self.encoder
     }
 
     pub(crate) fn texts(&self) -> &TokenTexts {
@@ -95,22 +96,24 @@ impl ServedModel {
     /// # Errors
     /// 400 if there is none that can be used.
     pub(crate) fn template(&self) -> Result<&ChatTemplate, ApiError> {
-        match &self.template {
-            Ok(Some(template)) => Ok(template),
-            Ok(None) => Err(ApiError::bad(format!(
+        self.encoder.template().map_err(|error| match error {
+            spag_chat::Error::Template { reason, .. } => {
+                ApiError::bad(format!("The chat template of this model is unusable: {}", spag_io::quote(&reason)))
+            }
+            _ => ApiError::bad(format!(
                 "The model `{}` has no chat template: neither chat_template.jinja nor `chat_template` in \
                  tokenizer_config.json; use /v1/completions, or add a template to the folder and start the server again",
                 self.name
-            ))),
-            Err(why) => {
-                Err(ApiError::bad(format!("The chat template of this model is unusable: {}", spag_io::quote(why))))
-            }
-        }
+            )),
+        })
     }
 
     /// Why the chat template is unusable, if it is.
-    pub(crate) fn template_error(&self) -> Option<&str> {
-        self.template.as_ref().err().map(String::as_str)
+    pub(crate) fn template_error(&self) -> Option<String> {
+        match self.encoder.template() {
+            Err(spag_chat::Error::Template { reason, .. }) => Some(reason),
+            _ => None,
+        }
     }
 
     /// A token id.

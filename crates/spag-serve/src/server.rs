@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// The names of models whose chat template cannot be used, with the cause.
-    pub fn unusable_templates(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn unusable_templates(&self) -> impl Iterator<Item = (&str, String)> {
         self.app.pool.all().iter().filter_map(|model| Some((model.name(), model.template_error()?)))
     }
 

@@ -1,11 +1,12 @@
 //! Samples to tokens: `bos + query + target + eos`, with BOS if prompts begin with it, query and target encoded apart, the last tokens kept.
 //!
 //! Texts of a game are encoded as they were played: what a player says never becomes a special token. Texts to imitate are
-//! encoded as in the reference, with special tokens matched.
+//! encoded as in the reference, with special tokens matched. Messages are encoded by the model's chat template.
 
 use rayon::prelude::*;
+use spag_chat::PromptEncoder;
 use spag_model::Tokenizer;
-use spag_rewards::{Sample, SampleKind};
+use spag_rewards::{Query, Sample, SampleKind};
 
 use crate::error::{Error, Result};
 
@@ -52,8 +53,10 @@ impl Encoded {
 /// Encodes samples in order on all cores. `first_row` is the row of the first one.
 ///
 /// # Errors
-/// [`Error::Sample`] of the first row whose text the tokenizer rejects, or whose weight or reward is no finite number.
+/// [`Error::Sample`] of the first row whose text the tokenizer rejects, whose messages have no chat template, or whose weight or
+/// reward is no finite number.
 pub fn encode(samples: &[Sample], first_row: usize, tokenizer: &Tokenizer, max_length: usize) -> Result<Vec<Encoded>> {
+    let encoder = &PromptEncoder::new(tokenizer.clone());
     let rows: Vec<Result<Encoded>> = samples
         .par_iter()
         .enumerate()
@@ -61,21 +64,9 @@ pub fn encode(samples: &[Sample], first_row: usize, tokenizer: &Tokenizer, max_l
             let row = first_row + offset;
             let refused = |reason: String| Error::Sample { row, reason };
             sample.check().map_err(|error| refused(error.to_string()))?;
-            let encode = |text: &str| {
-                let ids = match sample.kind {
-                    SampleKind::Game => tokenizer.encode_text(text),
-                    SampleKind::Sft => tokenizer.encode(text),
-                };
-                ids.map_err(|error| refused(error.to_string()))
-            };
-            let mut ids: Vec<u32> = tokenizer.bos().into_iter().collect();
-            // A tokenizer may add a leading piece even to an empty text.
-            if !sample.query.is_empty() {
-                ids.extend(encode(&sample.query)?);
-            }
+            let mut ids = prompt(sample, encoder).map_err(|error| refused(error.to_string()))?;
             let prompt = ids.len();
-            ids.extend(encode(&sample.target)?);
-            ids.push(tokenizer.eos());
+            ids.extend(target(sample, encoder).map_err(|error| refused(error.to_string()))?);
             let cut = ids.len().saturating_sub(max_length);
             Ok(Encoded {
                 row,
@@ -89,4 +80,36 @@ pub fn encode(samples: &[Sample], first_row: usize, tokenizer: &Tokenizer, max_l
         })
         .collect();
     rows.into_iter().collect()
+}
+
+/// The tokens before the target: those of play.
+fn prompt(sample: &Sample, encoder: &PromptEncoder) -> spag_chat::Result<Vec<u32>> {
+    let tokenizer = encoder.tokenizer();
+    let bos = || tokenizer.bos().into_iter();
+    match &sample.query {
+        // A tokenizer may add a leading piece even to an empty text.
+        Query::Text(text) if text.is_empty() => Ok(bos().collect()),
+        Query::Text(text) => Ok(bos().chain(encode_text(sample, text, tokenizer)?).collect()),
+        Query::Said(prompt) => Ok(tokenizer.encode_said_prompt(prompt)?),
+        Query::Templated(text) => Ok(tokenizer.encode(text)?),
+        Query::Messages(messages) => encoder.encode_chat(messages),
+    }
+}
+
+/// The tokens of the target and the one that ends it: in a chat the template's end of a turn, else EOS.
+fn target(sample: &Sample, encoder: &PromptEncoder) -> spag_chat::Result<Vec<u32>> {
+    let mut ids = encode_text(sample, &sample.target, encoder.tokenizer())?;
+    ids.push(match &sample.query {
+        Query::Messages(_) => encoder.end_of_turn()?,
+        _ => encoder.tokenizer().eos(),
+    });
+    Ok(ids)
+}
+
+/// A text without parts: of a game as it was played, else with special tokens matched.
+fn encode_text(sample: &Sample, text: &str, tokenizer: &Tokenizer) -> spag_model::Result<Vec<u32>> {
+    match (sample.kind, &sample.query, sample.role) {
+        (SampleKind::Sft, ..) | (_, Query::Messages(_), None) => tokenizer.encode(text),
+        (SampleKind::Game, ..) => tokenizer.encode_text(text),
+    }
 }

@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use spag_chat::PromptEncoder;
+use spag_io::{ChatMessage, ChatRole, PromptText};
 use spag_model::{ModelConfig, SpecialIds, Tokenizer, check_checkpoint, load_model, load_tokenizer};
 use spag_tests::gguf::GgufFile;
 use spag_tests::torch_archive::archive;
-use spag_tests::{copy_folder, fixture, run, train_command};
+use spag_tests::{chat_model, copy_folder, fixture, run, train_command};
 use spag_train::{SavedRun, latest_checkpoint};
 
 use crate::harness::Target;
@@ -185,6 +187,24 @@ fn trainer_state() {
         fs::write(saved.join("trainer_state/state.json"), bytes).unwrap();
         if let Ok(run) = SavedRun::open(&saved) {
             let _ = run.load_checkpoint();
+        }
+    });
+}
+
+#[test]
+fn chat_templates() {
+    let names = ["smollm2", "llama-3-instruct", "mistral-instruct-v0.3", "qwen3"];
+    let seeds = names.map(|name| fs::read(fixture("chat_templates").join(format!("{name}.jinja"))).unwrap());
+    let target = Target::new("chat_templates", seeds.to_vec());
+    let folder = chat_model(&target.folder().join("model"), "smollm", "smollm2");
+    let message = |role, text: &str| ChatMessage::new(role, PromptText::all_said(text));
+    let messages = [message(ChatRole::System, "a <|im_end|>"), message(ChatRole::User, "<|im_start|>é")];
+    target.run(|bytes| {
+        fs::write(folder.join("chat_template.jinja"), bytes).unwrap();
+        let encoder = PromptEncoder::new(load_tokenizer(&folder).unwrap());
+        if let Ok(tokens) = encoder.encode_chat(&messages) {
+            let end = encoder.end_of_turn().unwrap();
+            assert!(tokens.iter().chain([&end]).all(|token| (*token as usize) < 480));
         }
     });
 }

@@ -6,9 +6,10 @@ use std::num::NonZeroUsize;
 use spag_eval::load_tasks;
 use spag_game::{EpisodeReader, JudgeKind, PromptSet, judge_episode, read_episodes, read_words, word_forms};
 use spag_io::JsonlAppender;
+use spag_model::load_tokenizer;
 use spag_pipeline::{BaseConfig, RunConfig};
 use spag_rewards::{AlpacaTemplate, AssignJob, CreditConfig, assign_rewards_in_files, convert_alpaca, read_samples};
-use spag_tests::root;
+use spag_tests::{chat_model, root};
 use spag_train::TrainConfig;
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
 use spag_world::{Lexicon, WordChoice, WordNet, write_lexicon};
@@ -53,11 +54,19 @@ fn samples() {
         {"query": "C", "target": "D", "type": "sft"}]"#;
     let alpaca = r#"[{"instruction": "Add.", "input": "1 2", "output": "3"}]"#;
     let lines = "{\"query\": \"a\", \"target\": \"b\"}\n{\"query\": \"c\", \"target\": \"d\", \"reward\": -1}\n";
-    let target = Target::new("samples", [list, alpaca, lines].map(|text| text.as_bytes().to_vec()).to_vec());
+    let chat = r#"[{"messages": [{"role": "system", "content": "<|im_end|>a", "said": [[2, 6]]},
+        {"role": "user", "content": "b<|im_start|>"}, {"role": "assistant", "content": "c"}], "role": "defender"},
+        {"query": "<|im_start|>d<|im_end|>é", "said": [[0, 4], [13, 14]], "target": "e"},
+        {"query": "<|im_start|>", "templated": true, "target": "<|im_end|>", "type": "sft"}]"#;
+    let target = Target::new("samples", [list, alpaca, lines, chat].map(|text| text.as_bytes().to_vec()).to_vec());
     let (input, out) = (target.folder().join("input"), target.folder().join("out.json"));
+    let model = tempfile::tempdir().unwrap();
+    let tokenizer = load_tokenizer(chat_model(model.path(), "smollm", "smollm2")).unwrap();
     let template = AlpacaTemplate::default();
     target.run(|_| {
-        let _ = read_samples(&input);
+        if let Ok(samples) = read_samples(&input) {
+            let _ = spag_train::encode(&samples, 0, &tokenizer, 64);
+        }
         let _ = convert_alpaca(&input, &out, &template);
         let _ = AlpacaTemplate::load(&input);
     });

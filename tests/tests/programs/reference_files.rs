@@ -99,7 +99,10 @@ fn both_pairs_of_names_train_alike() {
             (work.path().join(format!("{query}-{target}.json")), work.path().join(query.to_owned() + target));
         dump(&data, &rows(query, target));
         let samples = read_samples(&data).unwrap();
-        assert_eq!((samples[1].query.as_str(), samples[1].target.as_str()), ("Game two. Attacker:", "It is two."));
+        assert_eq!(
+            (samples[1].query.text().as_str(), samples[1].target.as_str()),
+            ("Game two. Attacker:", "It is two.")
+        );
         let mut command = program("spag-train");
         command.arg("--model_name_or_path").arg(fixture("tiny-llama")).arg("--train_data_path").arg(&data);
         command.args([
@@ -122,5 +125,5 @@ fn both_pairs_of_names_train_alike() {
 fn first_pair_of_names_wins_where_a_row_has_both() {
     let row = r#"{"prompt": "no", "query": "yes", "answer": "no", "target": "yes"}"#;
     let sample: Sample = serde_json::from_str(row).unwrap();
-    assert_eq!((sample.query.as_str(), sample.target.as_str()), ("yes", "yes"));
+    assert_eq!((sample.query.text().as_str(), sample.target.as_str()), ("yes", "yes"));
 }

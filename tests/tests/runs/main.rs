@@ -1,6 +1,7 @@
 //! Runs: games, training and the whole loop, whole, interrupted and resumed.
 
 mod arena;
+mod chat;
 mod families_loop;
 mod hostile_training;
 mod one_job;

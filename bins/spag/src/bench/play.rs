@@ -10,7 +10,7 @@ use spag_selfplay::{TimingConfig, limits, time_play};
 use spag_train::peak_memory_of;
 
 use super::{cpu_path, round};
-use spag_cli::{EngineArgs, LoadArgs, Result, exit, flags, prompts, threads};
+use spag_cli::{EngineArgs, LoadArgs, PromptArgs, Result, exit, flags, threads};
 
 /// The flags of `spag bench play`.
 #[derive(Debug, Args)]
@@ -43,9 +43,8 @@ pub(crate) struct PlayArgs {
     /// Seed of the games.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Prompts to use instead of the built-in ones (JSON).
-    #[arg(long, value_name = "FILE")]
-    prompts: Option<PathBuf>,
+    #[command(flatten)]
+    prompts: PromptArgs,
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
@@ -54,7 +53,7 @@ pub(crate) struct PlayArgs {
 
 pub(super) fn run(args: &PlayArgs) -> Result<()> {
     let checkpoint = args.loading.load(&args.model)?;
-    let prompts = prompts::load(args.prompts.as_deref())?;
+    let prompts = args.prompts.load()?;
     let model = checkpoint.model.config().clone();
     let engine = args.engine.config(&checkpoint.model, model.architecture.max_position_embeddings)?;
     let config = TimingConfig {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use spag_cli::{Result, exit, flags, prompts};
+use spag_cli::{PromptArgs, Result, exit, flags};
 use spag_game::{JudgeKind, WordList};
 use spag_model::Sampling;
 use spag_page::{Page, PageConfig};
@@ -20,10 +20,8 @@ pub(super) struct PageArgs {
     /// Folder of `spag run` whose games and report the page shows.
     #[arg(long, value_name = "DIR", help_heading = "Page")]
     run: Option<PathBuf>,
-    /// Prompts of games instead of the built-in ones (JSON). Without the flag, those of the environment variable
-    /// SPAG_PROMPTS. They must be those that the models were trained with.
-    #[arg(long, value_name = "FILE", help_heading = "Page")]
-    prompts: Option<PathBuf>,
+    #[command(flatten)]
+    prompts: PromptArgs,
     /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Page")]
     judge: JudgeKind,
@@ -70,7 +68,7 @@ impl PageArgs {
         };
         Ok(Page::new(PageConfig {
             judge: self.judge,
-            prompts: prompts::load(self.prompts.as_deref())?,
+            prompts: self.prompts.load()?,
             max_turns: self.max_turns,
             sampling,
             max_new_tokens: self.max_new_tokens,

@@ -1,5 +1,7 @@
 //! One game: its specification, and its state while it is played.
 
+use spag_io::TurnPrompt;
+
 use super::sink::{FailedGame, FinishedGame};
 use crate::episode::{Episode, Role};
 use crate::error::Result;
@@ -77,8 +79,8 @@ impl RunningGame {
         self.spec.game
     }
 
-    /// The next turn; `prompt` is the game so far in the playing wording.
-    pub(super) fn turn<'a>(&'a self, prompt: &'a str, utterances: UtteranceRule) -> TurnRequest<'a> {
+    /// The next turn; `prompt` is the game so far as the player to move sees it.
+    pub(super) fn turn<'a>(&'a self, prompt: &'a TurnPrompt, utterances: UtteranceRule) -> TurnRequest<'a> {
         TurnRequest {
             game: self.spec.game,
             role: self.episode.next_role(),

@@ -77,7 +77,7 @@ impl<'a> SeatedPlayers<'a> {
     /// Submits the next turn of a game.
     pub(super) fn submit(&mut self, game: &RunningGame, prompts: &PromptSet) -> Result<()> {
         let episode = &game.episode;
-        let prompt = prompts.playing_query(&episode.history, &episode.target_word, episode.max_turns);
+        let prompt = prompts.playing_prompt(&episode.history, &episode.target_word, episode.max_turns);
         let turn = game.turn(&prompt, prompts.utterances());
         for seated in self.0.iter_mut().filter(|seated| seated.seat.plays(turn.role)) {
             let submitted = seated.player.submit(&turn);

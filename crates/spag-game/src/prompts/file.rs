@@ -1,9 +1,9 @@
 //! The format of a prompt file, and what makes one valid. [`PromptSet`](super::PromptSet) documents the keys.
 
 use serde::Deserialize;
-use spag_io::quote;
+use spag_io::{PromptText, quote};
 
-use super::template::Template;
+use super::template::{Template, Value};
 use crate::episode::Role;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -11,6 +11,9 @@ use crate::episode::Role;
 pub(super) struct PromptFile {
     pub(super) rules: Vec<Template>,
     pub(super) playing: Playing,
+    /// The built-in one if absent.
+    #[serde(default = "super::built_in_chat")]
+    pub(super) chat: Chat,
     pub(super) training: Training,
     #[serde(default)]
     pub(super) utterances: UtteranceRule,
@@ -26,16 +29,35 @@ pub enum UtteranceRule {
     AsDecoded,
     /// The completion is decoded alone, which drops the leading blank with the tokenizers of LLaMA.
     Trimmed,
+    /// That of chats, whatever the file says: as trimmed, without blanks at both ends, which templates remove too.
+    #[serde(skip_deserializing)]
+    Message,
 }
 
 impl UtteranceRule {
+    /// The utterance of a decoded completion.
+    pub fn utterance(self, completion: String) -> String {
+        match self {
+            Self::AsDecoded | Self::Trimmed => completion,
+            Self::Message => completion.trim().to_owned(),
+        }
+    }
+
     /// The name in prompt files.
     pub fn name(self) -> &'static str {
         match self {
             Self::AsDecoded => "as-decoded",
             Self::Trimmed => "trimmed",
+            Self::Message => "message",
         }
     }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Chat {
+    pub(super) instruction: Instruction,
+    pub(super) opening: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -56,9 +78,9 @@ pub(super) struct Instruction {
 
 impl Instruction {
     /// Appends a role's instruction. The defender's never contains the word.
-    pub(super) fn append(&self, to: &mut String, role: Role, target_word: &str) {
+    pub(super) fn append(&self, to: &mut PromptText, role: Role, target_word: &str) {
         match role {
-            Role::Attacker => self.attacker.append(to, &[("target_word", target_word)]),
+            Role::Attacker => self.attacker.append(to, &[("target_word", Value::Said(target_word))]),
             Role::Defender => self.defender.append(to, &[]),
         }
     }
@@ -119,13 +141,18 @@ impl PromptFile {
             check_placeholders(&format!("training.names[{index}][1]"), other, &["self", "other"])?;
         }
         require_placeholders("playing.entry", &playing.entry, &["role", "content"])?;
-        for (part, instruction) in [("playing", &playing.instruction), ("training", &training.instruction)] {
+        for (part, instruction) in
+            [("playing", &playing.instruction), ("chat", &self.chat.instruction), ("training", &training.instruction)]
+        {
             require_placeholders(&format!("{part}.instruction.attacker"), &instruction.attacker, &["target_word"])?;
             let (key, defender) = (format!("{part}.instruction.defender"), &instruction.defender);
             if defender.placeholders().any(|name| name == "target_word") {
                 return Err(format!("`{key}` has {{target_word}}, which would tell the defender the word"));
             }
             check_placeholders(&key, defender, &[])?;
+        }
+        if self.chat.opening.trim().is_empty() {
+            return Err("`chat.opening` has no text; the attacker's first message answers it".into());
         }
         for (key, share) in [
             ("training.playing_share", training.playing_share),

@@ -7,11 +7,11 @@ mod template;
 use std::path::Path;
 
 use rand::Rng;
-use spag_io::{Wordings, cause};
+use spag_io::{PromptFormat, TurnPrompt, Wordings, cause};
 
 use crate::episode::{EpisodeView, Utterance, UtteranceView};
 use crate::error::{Error, Result};
-use file::PromptFile;
+use file::{Chat, PromptFile};
 use render::Turn;
 
 pub use file::UtteranceRule;
@@ -27,6 +27,8 @@ pub use file::UtteranceRule;
 /// | `playing.beginning` | after the rules, if the history is empty |
 /// | `playing.history`, `.entry` | otherwise: the header, and each utterance with `{role}` and `{content}` |
 /// | `playing.instruction` | the end: `attacker` with `{target_word}`, and `defender` |
+/// | `chat.instruction` | the same as the end of the system message, after the rules; the built-in one if `chat` is absent |
+/// | `chat.opening` | the user message before the attacker's first utterance |
 /// | `utterances` | `as-decoded` (default) or `trimmed`: how a completion becomes an utterance, see [`UtteranceRule`] |
 /// | `training.playing_share` | probability of the playing wording; 0 by default |
 /// | `training.layouts` | weights of `chat`, `chat_inverse` and `alpaca` |
@@ -47,6 +49,10 @@ pub use file::UtteranceRule;
 /// - chat: P S rules `before_instruction` instruction (`beginning`) U P N;
 /// - chat inverse: U P S rules `before_instruction` instruction (`beginning`) P N;
 /// - alpaca: (S) rules, `beginning` or P `history` U `after_history`, instruction, P N.
+///
+/// With [`PromptFormat::Chat`], a game is messages, in training as in playing: the first rules and `chat.instruction` from the
+/// system; `chat.opening` from the user, for the attacker; the opponent's utterances from the user, the player's own from the
+/// assistant.
 ///
 /// ```
 /// use spag_game::{PromptSet, Role, Utterance};
@@ -75,7 +81,17 @@ const MAX_BYTES: u64 = 1 << 24;
 const EMBEDDED: &str = include_str!("../../data/prompts.json");
 
 fn wordings(file: &str, bytes: &[u8]) -> Wordings {
-    Wordings { file: file.to_owned(), sha256: spag_io::sha256(bytes) }
+    Wordings { file: file.to_owned(), sha256: spag_io::sha256(bytes), format: PromptFormat::Plain }
+}
+
+/// The chat of the embedded file, for files without one.
+fn built_in_chat() -> Chat {
+    /// The part of the embedded file that is read, which has to have it.
+    #[derive(Default, serde::Deserialize)]
+    struct Embedded {
+        chat: Chat,
+    }
+    serde_json::from_str::<Embedded>(EMBEDDED).unwrap_or_default().chat
 }
 
 fn parse(bytes: &[u8]) -> std::result::Result<PromptFile, String> {
@@ -112,18 +128,52 @@ impl PromptSet {
         &self.wordings
     }
 
+    /// The same wordings in a format.
+    pub fn with_format(self, format: PromptFormat) -> Self {
+        Self { wordings: Wordings { format, ..self.wordings }, ..self }
+    }
+
+    /// The format of prompts.
+    pub fn format(&self) -> PromptFormat {
+        self.wordings.format
+    }
+
     /// How a model's completion of a playing prompt becomes an utterance.
     pub fn utterances(&self) -> UtteranceRule {
-        self.file.utterances
+        match self.format() {
+            PromptFormat::Plain => self.file.utterances,
+            PromptFormat::Chat => UtteranceRule::Message,
+        }
     }
 
-    /// The prompt of the player to move, in the playing wording.
+    /// The prompt of the player to move.
+    pub fn playing_prompt(&self, history: &[Utterance], target_word: &str, max_turns: usize) -> TurnPrompt {
+        let history: Vec<_> = history.iter().map(UtteranceView::from).collect();
+        let turn = Turn::new(&history, target_word, max_turns);
+        match self.format() {
+            PromptFormat::Plain => TurnPrompt::Plain(render::playing(&self.file, turn)),
+            PromptFormat::Chat => TurnPrompt::Chat(render::chat(&self.file, turn)),
+        }
+    }
+
+    /// The prompt for the utterance of an episode at a 0-based index, to train on: in a wording drawn from `rng`, or the
+    /// messages of play.
+    pub fn training_prompt_at(&self, episode: &EpisodeView<'_>, index: usize, rng: &mut impl Rng) -> TurnPrompt {
+        let history = episode.history.get(..index).unwrap_or(&episode.history);
+        let turn = Turn::new(history, &episode.target_word, episode.max_turns);
+        match self.format() {
+            PromptFormat::Plain => TurnPrompt::Plain(render::training(&self.file, turn, rng)),
+            PromptFormat::Chat => TurnPrompt::Chat(render::chat(&self.file, turn)),
+        }
+    }
+
+    /// The plain prompt of the player to move, in the playing wording.
     pub fn playing_query(&self, history: &[Utterance], target_word: &str, max_turns: usize) -> String {
         let history: Vec<_> = history.iter().map(UtteranceView::from).collect();
-        render::playing(&self.file, Turn::new(&history, target_word, max_turns))
+        render::playing(&self.file, Turn::new(&history, target_word, max_turns)).into_text()
     }
 
-    /// The prompt of the player to move, in a wording drawn from `rng`.
+    /// The plain prompt of the player to move, in a wording drawn from `rng`.
     pub fn training_query(
         &self,
         history: &[Utterance],
@@ -132,13 +182,7 @@ impl PromptSet {
         rng: &mut impl Rng,
     ) -> String {
         let history: Vec<_> = history.iter().map(UtteranceView::from).collect();
-        render::training(&self.file, Turn::new(&history, target_word, max_turns), rng)
-    }
-
-    /// The prompt for the utterance of an episode at a 0-based index, in a wording drawn from `rng`.
-    pub fn training_query_at(&self, episode: &EpisodeView<'_>, index: usize, rng: &mut impl Rng) -> String {
-        let history = episode.history.get(..index).unwrap_or(&episode.history);
-        render::training(&self.file, Turn::new(history, &episode.target_word, episode.max_turns), rng)
+        render::training(&self.file, Turn::new(&history, target_word, max_turns), rng).into_text()
     }
 }
 
@@ -151,5 +195,6 @@ mod tests {
         let file = parse(EMBEDDED.as_bytes()).unwrap();
         assert_eq!((file.rules.len(), file.utterances), (8, UtteranceRule::AsDecoded));
         assert!(file.rules.iter().all(|text| text.placeholders().any(|name| name == "max_turns")));
+        assert_eq!(file.chat.opening, built_in_chat().opening);
     }
 }

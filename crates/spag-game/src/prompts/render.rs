@@ -1,8 +1,10 @@
 //! Prompts from the texts of a prompt file.
 
 use rand::Rng;
+use spag_io::{ChatMessage, ChatRole, PromptText};
 
 use super::file::PromptFile;
+use super::template::{Template, Value};
 use crate::episode::{Role, UtteranceView};
 
 /// The game as the player to move sees it.
@@ -22,21 +24,45 @@ impl<'a> Turn<'a> {
 }
 
 /// The prompt in the playing wording.
-pub(super) fn playing(file: &PromptFile, turn: Turn<'_>) -> String {
-    let (mut query, parts) = (String::new(), &file.playing);
-    if let Some(rules) = file.rules.first() {
-        rules.append(&mut query, &[("max_turns", &turn.max_turns.to_string())]);
-    }
-    query.push_str(if turn.history.is_empty() { &parts.beginning } else { &parts.history });
+pub(super) fn playing(file: &PromptFile, turn: Turn<'_>) -> PromptText {
+    let (mut query, parts) = (playing_rules(file, turn), &file.playing);
+    query.push(if turn.history.is_empty() { &parts.beginning } else { &parts.history });
     for utterance in turn.history {
-        parts.entry.append(&mut query, &[("role", utterance.role.name()), ("content", &utterance.content)]);
+        let said = Value::Said(&utterance.content);
+        parts.entry.append(&mut query, &[("role", Value::Own(utterance.role.name())), ("content", said)]);
     }
     parts.instruction.append(&mut query, turn.role, turn.target_word);
     query
 }
 
+/// The game as messages: the rules, an opening for the attacker, and the utterances, those of the player to move as the
+/// assistant's. The last one is the user's, and the word is in none of the defender's.
+pub(super) fn chat(file: &PromptFile, turn: Turn<'_>) -> Vec<ChatMessage> {
+    let (mut system, parts) = (playing_rules(file, turn), &file.chat);
+    parts.instruction.append(&mut system, turn.role, turn.target_word);
+    let mut messages = vec![ChatMessage::new(ChatRole::System, system)];
+    // The attacker begins: something has to be answered.
+    if turn.role == Role::Attacker {
+        messages.push(ChatMessage::new(ChatRole::User, PromptText::own(parts.opening.as_str())));
+    }
+    messages.extend(turn.history.iter().map(|utterance| {
+        let role = if utterance.role == turn.role { ChatRole::Assistant } else { ChatRole::User };
+        ChatMessage::new(role, PromptText::all_said(&*utterance.content))
+    }));
+    messages
+}
+
+/// The first rules, which are those of play.
+fn playing_rules(file: &PromptFile, turn: Turn<'_>) -> PromptText {
+    file.rules.first().map(|rules| PromptText::own(fill_rules(rules, turn))).unwrap_or_default()
+}
+
+fn fill_rules(rules: &Template, turn: Turn<'_>) -> String {
+    rules.fill(&[("max_turns", &turn.max_turns.to_string())])
+}
+
 /// The prompt in a wording that is drawn. A seed reproduces a prompt only if the order of the draws does not change.
-pub(super) fn training(file: &PromptFile, turn: Turn<'_>, rng: &mut impl Rng) -> String {
+pub(super) fn training(file: &PromptFile, turn: Turn<'_>, rng: &mut impl Rng) -> PromptText {
     let parts = &file.training;
     if parts.playing_share > 0.0 && rng.random_bool(parts.playing_share.min(1.0)) {
         return playing(file, turn);
@@ -46,8 +72,7 @@ pub(super) fn training(file: &PromptFile, turn: Turn<'_>, rng: &mut impl Rng) ->
     let layouts = &parts.layouts;
     let layout = rng.random::<f64>() * (layouts.chat + layouts.chat_inverse + layouts.alpaca);
     let system = pick(&parts.system_names, rng).map_or("", String::as_str);
-    let rules = pick(&file.rules, rng)
-        .map_or_else(String::new, |rules| rules.fill(&[("max_turns", &turn.max_turns.to_string())]));
+    let rules = pick(&file.rules, rng).map_or_else(String::new, |rules| fill_rules(rules, turn));
 
     let (own_role, other_role) = (turn.role.name(), turn.role.opponent().name());
     let roles = [("self", own_role), ("other", other_role)];
@@ -58,17 +83,19 @@ pub(super) fn training(file: &PromptFile, turn: Turn<'_>, rng: &mut impl Rng) ->
     let (own, other, colon) = (own.as_str(), other.as_str(), parts.after_name.as_str());
     let beginning = if turn.history.is_empty() { parts.beginning.as_str() } else { "" };
 
-    let mut query = String::with_capacity(2 * rules.len());
-    let append_history = |query: &mut String| {
+    let mut query = PromptText::default();
+    let append = |query: &mut PromptText, texts: &[&str]| texts.iter().for_each(|text| query.push(text));
+    let append_history = |query: &mut PromptText| {
         for utterance in turn.history {
             let name = if utterance.role == turn.role { own } else { other };
-            query.extend([prefix, name, colon, &utterance.content]);
+            append(query, &[prefix, name, colon]);
+            query.push_said(&utterance.content);
         }
     };
-    let append_system = |query: &mut String| {
-        query.extend([prefix, system, colon, &rules, &parts.before_instruction]);
+    let append_system = |query: &mut PromptText| {
+        append(query, &[prefix, system, colon, &rules, &parts.before_instruction]);
         parts.instruction.append(query, turn.role, turn.target_word);
-        query.push_str(beginning);
+        query.push(beginning);
     };
     if layout < layouts.chat {
         append_system(&mut query);
@@ -80,25 +107,25 @@ pub(super) fn training(file: &PromptFile, turn: Turn<'_>, rng: &mut impl Rng) ->
         let has_system = rng.random_bool(parts.alpaca_system_share.clamp(0.0, 1.0));
         let is_nameless = rng.random_bool(parts.alpaca_nameless_share.clamp(0.0, 1.0));
         if has_system {
-            query.extend([system, colon]);
+            append(&mut query, &[system, colon]);
         }
-        query.extend([&rules, beginning]);
+        append(&mut query, &[&rules, beginning]);
         if !turn.history.is_empty() {
-            query.extend([prefix, &parts.history]);
+            append(&mut query, &[prefix, &parts.history]);
             append_history(&mut query);
-            query.push_str(&parts.after_history);
+            query.push(&parts.after_history);
         }
-        let instruction = query.len();
-        parts.instruction.append(&mut query, turn.role, turn.target_word);
+        let mut instruction = PromptText::default();
+        parts.instruction.append(&mut instruction, turn.role, turn.target_word);
         if is_nameless {
-            if query[instruction..].ends_with('.') {
-                query.pop();
-            }
-            query.push_str(colon);
+            instruction.pop_if('.');
+            instruction.push(colon);
+            query.append(&instruction);
             return query;
         }
+        query.append(&instruction);
     }
-    query.extend([prefix, own, colon]);
+    append(&mut query, &[prefix, own, colon]);
     query
 }
 

@@ -1,6 +1,7 @@
 //! Texts with placeholders: `{name}` of lower-case letters and `_`. All other braces are plain text.
 
 use serde::Deserialize;
+use spag_io::PromptText;
 
 /// A text, split at its placeholders.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -11,6 +12,15 @@ pub(super) struct Template(Vec<Part>);
 enum Part {
     Text(String),
     Placeholder(String),
+}
+
+/// The value of a placeholder.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'a> {
+    /// Of the wordings or the rules.
+    Own(&'a str),
+    /// An utterance, or a target word.
+    Said(&'a str),
 }
 
 impl From<String> for Template {
@@ -27,23 +37,25 @@ impl From<String> for Template {
 
 impl Template {
     /// Appends the text with the values of its placeholders, given by name. Placeholders inside values are plain text.
-    pub(super) fn append(&self, to: &mut String, values: &[(&str, &str)]) {
+    pub(super) fn append(&self, to: &mut PromptText, values: &[(&str, Value<'_>)]) {
         for part in &self.0 {
             match part {
-                Part::Text(text) => to.push_str(text),
+                Part::Text(text) => to.push(text),
                 Part::Placeholder(name) => match values.iter().find(|(known, _)| known == name) {
-                    Some((_, value)) => to.push_str(value),
-                    None => to.extend(["{", name, "}"]),
+                    Some((_, Value::Own(value))) => to.push(value),
+                    Some((_, Value::Said(value))) => to.push_said(value),
+                    None => ["{", name, "}"].into_iter().for_each(|text| to.push(text)),
                 },
             }
         }
     }
 
-    /// The text with its values.
+    /// The text with values of the wordings.
     pub(super) fn fill(&self, values: &[(&str, &str)]) -> String {
-        let mut filled = String::new();
-        self.append(&mut filled, values);
-        filled
+        let mut filled = PromptText::default();
+        let values: Vec<_> = values.iter().map(|(name, value)| (*name, Value::Own(value))).collect();
+        self.append(&mut filled, &values);
+        filled.into_text()
     }
 
     /// The names of the placeholders.
@@ -78,6 +90,9 @@ mod tests {
         let template = |text: &str| Template::from(text.to_owned());
         assert_eq!(template("{a}{b} {c} {").fill(&[("a", "{b}"), ("b", "x")]), "{b}x {c} {");
         assert_eq!(template("{{a}} {} {A} }").fill(&[("a", "x")]), "{x} {} {A} }");
+        let mut prompt = PromptText::default();
+        template("a{b}{c}").append(&mut prompt, &[("b", Value::Own("{c}")), ("c", Value::Said("{b}"))]);
+        assert_eq!((prompt.text(), prompt.said()), ("a{c}{b}", &[4..7][..]));
         assert_eq!(template("{{a}} {} {b_c} {D}").placeholders().collect::<Vec<_>>(), ["a", "b_c"]);
     }
 

@@ -16,7 +16,7 @@ fn utterance(turn: &TurnRequest<'_>) -> Result<String, TurnFailure> {
         1 => Ok("tea".into()),
         2 if turn.role == Role::Defender => Ok("I know the word! It is tea!".into()),
         3 if turn.role == Role::Defender => Ok("I know the word! It is milk!".into()),
-        _ => Ok(format!("{} {}", turn.seed, turn.prompt.len())),
+        _ => Ok(format!("{} {}", turn.seed, turn.prompt.text().len())),
     }
 }
 

@@ -163,11 +163,11 @@ fn every_running_game_has_one_open_turn() {
 #[test]
 fn games_do_not_depend_on_games_in_flight() {
     let reply = |turn: &TurnRequest<'_>| {
-        assert!(turn.prompt.contains("tea") == (turn.role == Role::Attacker));
+        assert!(turn.prompt.text().contains("tea") == (turn.role == Role::Attacker));
         assert_eq!(turn.game_seed, game_seed(7, turn.game));
         match turn.seed % 5 {
             0 => "tea".to_owned(),
-            _ => format!("{} {}", turn.seed, turn.prompt.len()),
+            _ => format!("{} {}", turn.seed, turn.prompt.text().len()),
         }
     };
     let games = |games_in_flight| {

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
-use spag_game::{PromptSet, Role, Utterance};
+use spag_game::{PromptSet, Role, Utterance, UtteranceRule};
+use spag_io::{ChatMessage, PromptFormat, TurnPrompt};
 
 /// Wordings with one choice each.
 fn wordings() -> Value {
@@ -55,6 +56,43 @@ fn playing_query_joins_rules_history_and_instruction() {
         query(&said()),
         "Play 5 turns. \n### History:\n  - attacker: Drink {target_word}?\n  - defender: Yes.\n\nAttack with tea."
     );
+}
+
+#[test]
+fn prompts_know_what_was_said() {
+    let set = load(&wordings()).unwrap();
+    let TurnPrompt::Plain(prompt) = set.playing_prompt(&said(), "tea", 5) else { panic!() };
+    let parts: Vec<&str> = prompt.said().iter().map(|said| &prompt.text()[said.clone()]).collect();
+    assert_eq!(parts, ["Drink {target_word}?", "Yes.", "tea"]);
+    assert_eq!(prompt.text(), set.playing_query(&said(), "tea", 5));
+}
+
+#[test]
+fn chat_is_the_rules_then_the_utterances_as_messages() {
+    let mut file = wordings();
+    file["chat"] = json!({
+        "instruction": { "attacker": "Lead to {target_word}.", "defender": "Find it." }, "opening": "Begin."
+    });
+    let set = load(&file).unwrap().with_format(PromptFormat::Chat);
+    assert_eq!(set.utterances(), UtteranceRule::Message);
+    let messages = |history: &[Utterance]| match set.playing_prompt(history, "tea", 5) {
+        TurnPrompt::Chat(messages) => messages,
+        TurnPrompt::Plain(_) => panic!(),
+    };
+    let shown = |messages: &[ChatMessage]| -> Vec<String> {
+        messages.iter().map(|message| format!("{}: {}", message.role.name(), message.content.text())).collect()
+    };
+    assert_eq!(shown(&messages(&[])), ["system: Play 5 turns. Lead to tea.", "user: Begin."]);
+    assert_eq!(shown(&messages(&said()[..1])), ["system: Play 5 turns. Find it.", "user: Drink {target_word}?"]);
+    let third = messages(&said());
+    assert_eq!(shown(&third)[1..], ["user: Begin.", "assistant: Drink {target_word}?", "user: Yes."]);
+    assert_eq!(third[0].content.said(), [27..30], "the word is not the operator's");
+    assert_eq!(third.iter().map(|message| message.content.said().len()).collect::<Vec<_>>(), [1, 0, 1, 1]);
+
+    // A file without a chat has the built-in one.
+    let set = load(&wordings()).unwrap().with_format(PromptFormat::Chat);
+    assert!(set.playing_prompt(&[], "tea", 5).text().contains("`tea`"));
+    assert!(!set.playing_prompt(&said()[..1], "tea", 5).text().contains("tea"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use tokenizers::Tokenizer as Pipeline;
 
+use super::said::SpecialTexts;
 use super::sentencepiece::PieceDecoder;
 use super::token_text::byte_token;
 
@@ -26,6 +27,8 @@ pub(super) struct Encoder {
     matching: OnceLock<Pipeline>,
     /// Special tokens by id.
     special: HashMap<u32, String>,
+    /// Their texts.
+    special_texts: SpecialTexts,
     /// Whether special tokens are matched in a text as it is written.
     is_literal: bool,
     /// SentencePiece's decoder, if it decodes instead of the pipeline.
@@ -41,7 +44,18 @@ impl Encoder {
             added.iter().filter(|(_, token)| token.special).map(|(id, token)| (*id, token.content.clone())).collect();
         let is_literal = !added.values().any(|token| token.special && token.normalized);
         pipeline.set_encode_special_tokens(true);
-        Self { plain: pipeline, matching: OnceLock::new(), special, is_literal, pieces, unknown }
+        let special_texts = SpecialTexts::new(special.values());
+        Self { plain: pipeline, matching: OnceLock::new(), special, special_texts, is_literal, pieces, unknown }
+    }
+
+    /// The texts of special tokens.
+    pub(super) fn special_texts(&self) -> &SpecialTexts {
+        &self.special_texts
+    }
+
+    /// Whether special tokens are matched in a text as it is written.
+    pub(super) fn is_literal(&self) -> bool {
+        self.is_literal
     }
 
     /// The pipeline, for questions about its vocabulary.

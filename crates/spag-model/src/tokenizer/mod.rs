@@ -11,6 +11,7 @@ mod files;
 mod gguf;
 mod read;
 mod roles;
+mod said;
 mod sentencepiece;
 mod token_text;
 mod vocabulary;
@@ -166,7 +167,7 @@ impl Tokenizer {
     }
 
     /// The checkpoint that it was read from: a folder or a GGUF file.
-    pub(crate) fn checkpoint(&self) -> &Path {
+    pub fn checkpoint(&self) -> &Path {
         &self.checkpoint
     }
 

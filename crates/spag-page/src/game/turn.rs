@@ -14,9 +14,9 @@ use hyper::body::{Bytes, Frame};
 use serde_json::{Value, json};
 use spag_game::{JudgeKind, PromptSet, UtteranceRule, game_seed};
 use spag_model::{
-    Completion, CompletionText, Detokenizer, Event, GenerationConfig, Prompt, Request, Sampling, SpecialTokens,
-    Streamed, Tokenizer,
+    Completion, CompletionText, Detokenizer, Event, GenerationConfig, Prompt, Request, Sampling, Streamed, Tokenizer,
 };
+use spag_selfplay::chat_settings;
 use spag_serve::{ApiError, Generation, ModelHandle};
 
 use super::Game;
@@ -43,26 +43,25 @@ impl PlayRules {
     /// The request for the next utterance, and the detokenizer of its preview.
     ///
     /// # Errors
-    /// The tokenizer cannot encode the game.
+    /// The tokenizer cannot encode the game, or the model has no template for a chat.
     pub(crate) fn request(&self, game: &Game, model: &ModelHandle) -> Result<(Request, Detokenizer), ApiError> {
         let episode = &game.episode;
-        let prompt = self.prompts.playing_query(&episode.history, &episode.target_word, episode.max_turns);
-        // A player may say `</s>`: in the prompts after it that is text, not a special token.
-        let tokens = model.tokenizer().encode_prompt(&prompt, SpecialTokens::AsText);
-        let tokens = tokens.map_err(|error| ApiError::server(error.to_string()))?;
+        let prompt = self.prompts.playing_prompt(&episode.history, &episode.target_word, episode.max_turns);
+        let failed = |error: spag_chat::Error| ApiError::server(error.to_string());
+        let tokens = model.encoder().encode(&prompt).map_err(failed)?;
         let preview = Detokenizer::continuing(model.tokenizer(), &tokens);
         let max_new_tokens = self.utterance_tokens(model);
         let config = GenerationConfig {
             max_new_tokens,
             min_new_tokens: self.min_new_tokens.min(max_new_tokens),
             sampling: self.sampling,
-            special_tokens: SpecialTokens::AsText,
-            text: match self.prompts.utterances() {
-                UtteranceRule::AsDecoded => CompletionText::AfterPrompt,
-                UtteranceRule::Trimmed => CompletionText::Alone,
-            },
             stream: Streamed::Text,
             ..GenerationConfig::default()
+        };
+        let config = match self.prompts.utterances() {
+            UtteranceRule::AsDecoded => GenerationConfig { text: CompletionText::AfterPrompt, ..config },
+            UtteranceRule::Trimmed => GenerationConfig { text: CompletionText::Alone, ..config },
+            UtteranceRule::Message => chat_settings(&config, model.encoder()).map_err(failed)?,
         };
         let seed = game_seed(game.seed, episode.history.len());
         Ok((Request { prompt: Prompt::Tokens(tokens), seed, config: Arc::new(config) }, preview))
@@ -74,13 +73,14 @@ impl PlayRules {
 /// The pieces are a preview. What a model said is decided when it has ended, by the rule of the prompts.
 pub(crate) fn stream(
     game: Game,
-    judge: JudgeKind,
+    rules: &PlayRules,
     model: ModelHandle,
     turn: Generation,
     preview: Detokenizer,
 ) -> Response {
-    let body =
-        UtteranceBody { game, judge, tokenizer: model.tokenizer().clone(), turn, preview, state: State::Speaking };
+    let (judge, utterances) = (rules.judge, rules.prompts.utterances());
+    let tokenizer = model.tokenizer().clone();
+    let body = UtteranceBody { game, judge, utterances, tokenizer, turn, preview, state: State::Speaking };
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
@@ -92,6 +92,7 @@ pub(crate) fn stream(
 struct UtteranceBody {
     game: Game,
     judge: JudgeKind,
+    utterances: UtteranceRule,
     tokenizer: Tokenizer,
     /// Kept until all is sent, with its place in the queue.
     turn: Generation,
@@ -119,10 +120,11 @@ impl UtteranceBody {
 
     fn finish(&mut self, completion: Completion) -> String {
         let role = self.game.episode.next_role();
-        self.game.episode.push(role, completion.text.clone());
+        let utterance = self.utterances.utterance(completion.text);
+        self.game.episode.push(role, utterance.as_str());
         let last = match self.game.judge(self.judge) {
             Ok(judged) => json!({
-                "utterance": completion.text,
+                "utterance": utterance,
                 "verdict": judged.json(),
                 "truncated_tokens": completion.truncated_tokens,
             }),

@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spag_game::PromptSet;
-use spag_io::{Progress, write_atomically, write_json_atomically, write_jsonl_atomically};
+use spag_io::{Progress, PromptFormat, write_atomically, write_json_atomically, write_jsonl_atomically};
 use spag_model::{Checkpoint, Model, ModelConfig, SpecialIds, Tokenizer};
 use spag_rewards::Sample;
 use spag_selfplay::Rate;
@@ -69,7 +69,7 @@ pub fn make_base(config: &BaseConfig, progress: &mut dyn Progress) -> Result<Bas
     check::output(&config.output_dir)?;
     check::memory(config)?;
     let lexicon = load_lexicon(config.lexicon.as_deref())?;
-    let prompts = load_prompts(config.prompts.as_deref())?;
+    let prompts = load_prompts(config.prompts.as_deref(), PromptFormat::Plain)?;
     let folder = AtomicFolder::create(&config.output_dir)?;
     let start = Instant::now();
     let documents = documents(config, &lexicon, &prompts, progress);

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use spag_io::PromptFormat;
 use spag_model::EngineConfig;
 use spag_rewards::CreditConfig;
 use spag_selfplay::limits;
@@ -85,6 +86,16 @@ impl RunConfig {
         self.imitation.check_source().map_err(bad)?;
         if let Some(player) = &self.self_play.player {
             check_endpoint("self_play.player", player).map_err(bad)?;
+        }
+        for (setting, player) in
+            [("imitation.player", &self.imitation.player), ("self_play.player", &self.self_play.player)]
+        {
+            if self.prompt_format == PromptFormat::Chat
+                && player.as_ref().is_some_and(|player| player.starts_with("openai-completions:"))
+            {
+                let message = "these servers complete texts and take no messages; with prompt_format = \"chat\", write openai:URL#MODEL";
+                return Err(bad((setting, message.to_owned())));
+            }
         }
         if self.sft.file.is_none() && matches!(self.sft.share, SftShare::All(_)) {
             return Err(bad(("sft.share", "\"whole\" needs sft.file; the small world's texts have no end".to_owned())));

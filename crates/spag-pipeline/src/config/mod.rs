@@ -12,6 +12,7 @@ mod train;
 use std::path::Path;
 
 use spag_game::PromptSet;
+use spag_io::PromptFormat;
 use spag_world::Lexicon;
 
 use crate::error::Result;
@@ -29,7 +30,7 @@ pub(crate) fn load_lexicon(path: Option<&Path>) -> Result<Lexicon> {
     Ok(path.map_or_else(Lexicon::embedded, Lexicon::load)?)
 }
 
-/// The prompt wordings of a configuration, or the built-in ones.
-pub(crate) fn load_prompts(path: Option<&Path>) -> Result<PromptSet> {
-    Ok(path.map(PromptSet::load).transpose()?.unwrap_or_default())
+/// The prompt wordings of a configuration, or the built-in ones, in a format.
+pub(crate) fn load_prompts(path: Option<&Path>, format: PromptFormat) -> Result<PromptSet> {
+    Ok(path.map(PromptSet::load).transpose()?.unwrap_or_default().with_format(format))
 }

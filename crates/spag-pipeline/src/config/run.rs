@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spag_game::JudgeKind;
+use spag_io::PromptFormat;
 use spag_model::{BosRule, DeviceChoice};
 use spag_rewards::RewardNorm;
 use spag_train::{TrainConfig, TrainMethod};
@@ -41,6 +42,9 @@ pub struct RunConfig {
     /// Prompt wordings; the defaults of spag-game if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompts: Option<PathBuf>,
+    /// Format of prompts, everywhere in the run: `plain` is a text, `chat` is messages for the models' own chat template.
+    #[serde(skip_serializing_if = "PromptFormat::is_plain")]
+    pub prompt_format: PromptFormat,
     /// The judge.
     pub judge: JudgeKind,
     /// Maximum turns of a game; a turn is one utterance of each player.
@@ -98,6 +102,7 @@ impl Default for RunConfig {
             add_bos_token: BosRule::default(),
             lexicon: None,
             prompts: None,
+            prompt_format: PromptFormat::Plain,
             judge: JudgeKind::Paper,
             max_turns: 5,
             epochs: 3,

@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use spag_chat::PromptEncoder;
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::{PromptSet, WordList};
-use spag_io::{Progress, quote};
-use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, MemoryBudget, Sampling, load_config};
+use spag_io::{Progress, PromptFormat, quote};
+use spag_model::{
+    Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, MemoryBudget, Sampling, load_config, load_tokenizer,
+};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
 
@@ -142,7 +145,11 @@ pub(super) struct RunInputs {
 impl RunInputs {
     /// Reads the inputs. A list with repeated words or blank lines is shown.
     pub(super) fn load(config: &RunConfig, progress: &mut dyn Progress) -> Result<Self> {
-        let prompts = load_prompts(config.prompts.as_deref())?;
+        let prompts = load_prompts(config.prompts.as_deref(), config.prompt_format)?;
+        if config.prompt_format == PromptFormat::Chat {
+            // A base model without a template is refused before anything is played.
+            PromptEncoder::new(load_tokenizer(&config.base_model)?).template().map_err(spag_selfplay::Error::from)?;
+        }
         let lexicon = config.uses_small_world().then(|| load_lexicon(config.lexicon.as_deref())).transpose()?;
         let words: Vec<String> = match (&config.words.file, &lexicon) {
             (Some(path), _) => {

@@ -24,17 +24,18 @@ fn query_shows_the_game_before_the_utterance() {
     let samples = credit(&[game("pear", 3, true)], 5);
     assert_eq!(samples.len(), 3);
     for (turn, sample) in (1..).zip(&samples) {
-        assert!(sample.query.contains(&format!("clue {turn}")), "{}", sample.query);
-        assert!(!sample.query.contains(&format!("clue {}", turn + 1)));
-        assert!(!sample.query.contains(&sample.target));
-        assert!(!sample.query.contains("pear"));
+        assert!(sample.query.text().contains(&format!("clue {turn}")), "{}", sample.query.text());
+        assert!(!sample.query.text().contains(&format!("clue {}", turn + 1)));
+        assert!(!sample.query.text().contains(&sample.target));
+        assert!(!sample.query.text().contains("pear"));
     }
 }
 
 #[test]
 fn wordings_depend_on_the_seed() {
-    let queries =
-        |seed| credit(&[game("pear", 4, false)], seed).into_iter().map(|sample| sample.query).collect::<Vec<_>>();
+    let queries = |seed| {
+        credit(&[game("pear", 4, false)], seed).into_iter().map(|sample| sample.query.text()).collect::<Vec<_>>()
+    };
     assert_eq!(queries(1), queries(1));
     assert!((2..10).any(|seed| queries(seed) != queries(1)));
 }

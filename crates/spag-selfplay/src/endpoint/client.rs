@@ -4,12 +4,13 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
 use spag_game::{PlayerError, TurnFailure};
+use spag_io::TurnPrompt;
 
 use super::EndpointStats;
 use super::backoff::Backoff;
 use super::config::EndpointConfig;
 use super::pool::Pool;
-use super::protocol::request_body;
+use super::protocol::{PromptStyle, request_body};
 use super::rate_limiter::Stopped;
 use super::transport::{Attempt, Contact, Pause};
 use crate::player_spec::EndpointSpec;
@@ -17,7 +18,7 @@ use crate::player_spec::EndpointSpec;
 /// A turn that waits for an utterance.
 pub(super) struct Job {
     pub(super) game: usize,
-    pub(super) prompt: String,
+    pub(super) prompt: TurnPrompt,
     pub(super) seed: u64,
 }
 
@@ -55,6 +56,14 @@ impl Client {
     pub(super) fn new(spec: EndpointSpec, config: EndpointConfig) -> Self {
         let pool = Pool::new(&spec, &config);
         Self { spec, config, pool, stats: Mutex::default() }
+    }
+
+    pub(super) fn style(&self) -> PromptStyle {
+        self.spec.style
+    }
+
+    pub(super) fn address(&self) -> String {
+        self.spec.address()
     }
 
     pub(super) fn stats(&self) -> EndpointStats {

@@ -18,6 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
+use spag_io::TurnPrompt;
 
 pub use config::{EndpointConfig, RetryConfig};
 pub use key::ApiKey;
@@ -148,6 +149,13 @@ fn threads_ended() -> PlayerError {
 
 impl Player for EndpointPlayer {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+        if let (PromptStyle::Completion, TurnPrompt::Chat(_)) = (self.client.style(), turn.prompt) {
+            return Err(PlayerError::of_input(format!(
+                "{} completes texts and takes no messages; write it as an {} endpoint, or use the prompt format plain",
+                self.client.address(),
+                PromptStyle::Chat.scheme()
+            )));
+        }
         let job = Job { game: turn.game, prompt: turn.prompt.to_owned(), seed: turn.seed };
         self.jobs.send(job).map_err(|_| self.fatal_error())?;
         self.open += 1;

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use spag_io::{ChatRole, PromptText, TurnPrompt};
 
 use super::config::EndpointConfig;
 use super::key::ApiKey;
@@ -17,7 +18,7 @@ const LONGEST_UTTERANCE: usize = 1 << 20;
 /// The format of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptStyle {
-    /// A single user message to `/chat/completions`, for chat models.
+    /// Messages to `/chat/completions`, for chat models: a plain prompt as a single one of the user.
     Chat,
     /// A text to complete, to `/completions`. Checkpoints get prompts in this format too.
     Completion,
@@ -44,7 +45,7 @@ impl PromptStyle {
 }
 
 /// The JSON of a request for one utterance.
-pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt: &str, seed: u64) -> String {
+pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt: &TurnPrompt, seed: u64) -> String {
     let mut body = json!({
         "model": spec.model,
         "max_tokens": config.max_tokens,
@@ -55,8 +56,8 @@ pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt:
         "stream": false,
     });
     match spec.style {
-        PromptStyle::Chat => body["messages"] = json!([{"role": "user", "content": prompt}]),
-        PromptStyle::Completion => body["prompt"] = prompt.into(),
+        PromptStyle::Chat => body["messages"] = messages(prompt),
+        PromptStyle::Completion => body["prompt"] = prompt.text().into(),
     }
     if let Some(top_k) = config.top_k {
         body["top_k"] = top_k.into();
@@ -65,6 +66,14 @@ pub(super) fn request_body(spec: &EndpointSpec, config: &EndpointConfig, prompt:
         body["top_p"] = top_p.into();
     }
     body.to_string()
+}
+
+fn messages(prompt: &TurnPrompt) -> Value {
+    let message = |role: ChatRole, content: &PromptText| json!({"role": role, "content": content.text()});
+    match prompt {
+        TurnPrompt::Plain(text) => json!([message(ChatRole::User, text)]),
+        TurnPrompt::Chat(messages) => messages.iter().map(|one| message(one.role, &one.content)).collect(),
+    }
 }
 
 /// The content of an answer with status 200.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
+use spag_io::TurnPrompt;
 use spag_model::GenerationStats;
 
 use crate::endpoint::{EndpointPlayer, EndpointStats};
@@ -61,8 +62,8 @@ impl AnyPlayer {
     /// The folder of a checkpoint and the space that a prompt leaves in its context. `None` for an endpoint.
     ///
     /// # Errors
-    /// The prompt cannot be tokenized.
-    pub fn context_budget(&self, prompt: &str) -> Result<Option<(&Path, ContextBudget)>> {
+    /// The prompt has no tokens.
+    pub fn context_budget(&self, prompt: &TurnPrompt) -> Result<Option<(&Path, ContextBudget)>> {
         match self {
             Self::Model { player, folder, .. } => Ok(Some((folder, player.context_budget(prompt)?))),
             Self::Endpoint(_) => Ok(None),

@@ -11,6 +11,7 @@ use spag_game::{
     CollectedGames, Episode, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, Player,
     PromptSet, Role, ScriptedPlayer, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes,
 };
+use spag_io::{PromptFormat, PromptText, TurnPrompt};
 use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, Servers};
 use spag_tests::{Answer, Received, Server, reserve_port};
 
@@ -103,6 +104,26 @@ fn games_send_the_expected_requests() {
         assert_eq!((stats.requests, stats.retries, stats.failures), (count, 0, 0));
         assert_eq!((stats.prompt_tokens, stats.completion_tokens), (10 * count, 3 * count));
     }
+}
+
+#[test]
+fn chat_is_sent_as_messages_and_refused_by_endpoints_that_complete_texts() {
+    let server = Server::start(|_| Answer::says("Hello."));
+    let mut chat = player(server.base_url(), PromptStyle::Chat, config());
+    let prompts = PromptSet::default().with_format(PromptFormat::Chat);
+    let specs = || [GameSpec { game: 0, target_word: "tea".into(), max_turns: 2, seed: 1 }];
+    let (play, mut games) = (PlayConfig::default(), CollectedGames::default());
+    play_games(specs(), Seats::SelfPlay(&mut chat), &prompts, &play, &mut games).unwrap();
+    assert_eq!((games.finished.len(), games.failed.len()), (1, 0));
+    let second = &server.received()[1].body["messages"];
+    let roles: Vec<&str> = second.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user"]);
+    assert_eq!(second[1]["content"], games.finished[0].episode.history[0].content);
+
+    let mut completion = player(server.base_url(), PromptStyle::Completion, config());
+    let error = play_games(specs(), Seats::SelfPlay(&mut completion), &prompts, &play, &mut games).unwrap_err();
+    let error = spag_io::error_chain(&error);
+    assert!(error.contains("takes no messages") && error.contains("openai-completions:http"), "{error}");
 }
 
 #[test]
@@ -306,7 +327,7 @@ fn fatal_error_is_told_by_a_turn_submitted_after_it() {
             game: 0,
             role: Role::Attacker,
             episode: &episode,
-            prompt: "Begin.",
+            prompt: &TurnPrompt::Plain(PromptText::own("Begin.")),
             utterances: UtteranceRule::default(),
             game_seed: 1,
             seed: 1,

@@ -6,7 +6,6 @@ use super::chat::conversation;
 use super::error::ApiError;
 use super::fields::Fields;
 use super::prompts::{Bos, encode, token_ids};
-use crate::chat;
 use crate::model::ServedModel;
 
 /// The tokens of a text, or of a conversation.
@@ -41,9 +40,9 @@ pub(crate) fn detokenize(mut fields: Fields, model: &ServedModel) -> Result<Valu
 /// The special tokens, the chat template, and what else `tokenizer_config.json` says.
 pub(crate) fn tokenizer_info(model: &ServedModel) -> Value {
     let tokenizer = model.tokenizer();
-    let config = chat::object(tokenizer.file("tokenizer_config.json"));
-    let map = chat::object(tokenizer.file("special_tokens_map.json"));
-    let special = chat::special_tokens(tokenizer, &config, &map);
+    let config = spag_chat::object(tokenizer.file("tokenizer_config.json"));
+    let map = spag_chat::object(tokenizer.file("special_tokens_map.json"));
+    let special = spag_chat::special_tokens(tokenizer, &config, &map);
     let mut info: Map<String, Value> = config;
     for role in ["bos_token", "eos_token", "pad_token", "unk_token"] {
         info.insert(role.into(), special.get(role).cloned().unwrap_or_default());

@@ -1,15 +1,12 @@
-//! Conversations as prompts.
+//! Conversations of requests.
 
-mod json;
 mod messages;
-mod special;
-mod template;
 
 use serde_json::{Map, Value};
+use spag_chat::{ChatTemplate, encode_messages};
 use spag_model::Tokenizer;
 
 pub(crate) use messages::messages;
-pub(crate) use template::{ChatTemplate, object, special_tokens};
 
 use crate::api::ApiError;
 
@@ -21,10 +18,8 @@ use crate::api::ApiError;
 pub(crate) fn encode(
     template: &ChatTemplate,
     tokenizer: &Tokenizer,
-    mut messages: Vec<Value>,
+    messages: Vec<Value>,
     more: &Map<String, Value>,
 ) -> Result<Vec<u32>, ApiError> {
-    let mark = special::mark(tokenizer, &mut messages).map_err(|why| ApiError::field("messages", why))?;
-    let text = template.render(&messages, more).map_err(|error| ApiError::field("messages", error))?;
-    special::encode(tokenizer, &text, mark).map_err(|error| ApiError::field("messages", error))
+    encode_messages(template, tokenizer, messages, more).map_err(|error| ApiError::field("messages", error))
 }

@@ -5,7 +5,8 @@ use spag_io::{Provenance, Wordings};
 use super::TrainJob;
 use crate::error::Result;
 
-/// The record of the trained model, and a warning if its data and the model before it have prompts in different wordings.
+/// The record of the trained model, and a warning if its data and the model before it have prompts in
+/// different wordings or formats.
 pub(super) struct Sources {
     pub(super) record: Provenance,
     pub(super) warning: Option<String>,
@@ -19,7 +20,7 @@ impl Sources {
         let mut found: Vec<(Wordings, String)> = Vec::new();
         let mut add = |input: String, wordings: &[Wordings]| {
             for wordings in wordings {
-                if found.iter().all(|(known, _)| known.sha256 != wordings.sha256) {
+                if found.iter().all(|(known, _)| !known.are_those_of(wordings)) {
                     found.push((wordings.clone(), input.clone()));
                 }
             }

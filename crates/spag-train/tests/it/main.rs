@@ -1,6 +1,7 @@
 //! Training: samples, steps, files and memory.
 
 mod bf16_curves;
+mod chat;
 mod encode;
 mod engine;
 mod memory;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 use spag_io::{catch_panic, catch_template_panic, error_chain, quote};
 use spag_model::Tokenizer;
 
-use super::json;
+use crate::json;
 
 /// The work of a rendering, in minijinja's units: some seconds, or some 600 MB of text.
 const FUEL: u64 = 10_000_000;
@@ -17,7 +17,9 @@ const FUEL: u64 = 10_000_000;
 const NAME: &str = "chat_template";
 
 /// The template of a checkpoint.
-pub(crate) struct ChatTemplate {
+///
+/// The work of a rendering is limited, so that a template from anywhere is an error at worst.
+pub struct ChatTemplate {
     source: String,
     environment: Environment<'static>,
     /// `bos_token` and the other special tokens that templates may name.
@@ -26,7 +28,7 @@ pub(crate) struct ChatTemplate {
 
 /// Why there is no text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RenderError {
+pub enum RenderError {
     /// The template refuses the messages with `raise_exception`.
     Refused(String),
     /// The template fails on them.
@@ -60,7 +62,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// What is wrong with the template.
-    pub(crate) fn of(tokenizer: &Tokenizer) -> Result<Option<Self>, String> {
+    pub fn of(tokenizer: &Tokenizer) -> Result<Option<Self>, String> {
         let config = object(tokenizer.file("tokenizer_config.json"));
         let map = object(tokenizer.file("special_tokens_map.json"));
         let source = match tokenizer.file("chat_template.jinja") {
@@ -74,7 +76,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// A syntax error.
-    pub(crate) fn new(source: String, special_tokens: Map<String, Json>) -> Result<Self, String> {
+    pub fn new(source: String, special_tokens: Map<String, Json>) -> Result<Self, String> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| error.to_string())?);
@@ -90,12 +92,15 @@ impl ChatTemplate {
     }
 
     /// The template as it is written.
-    pub(crate) fn source(&self) -> &str {
+    pub fn source(&self) -> &str {
         &self.source
     }
 
     /// The text of a conversation. `more` are further variables of the template, such as `add_generation_prompt`.
-    pub(crate) fn render(&self, messages: &[Json], more: &Map<String, Json>) -> Result<String, RenderError> {
+    ///
+    /// # Errors
+    /// The template refuses the messages, fails on them or takes too long.
+    pub fn render(&self, messages: &[Json], more: &Map<String, Json>) -> Result<String, RenderError> {
         let mut variables = self.special_tokens.clone();
         variables.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
         variables.insert("messages".into(), Json::Array(messages.to_vec()));
@@ -111,11 +116,7 @@ impl ChatTemplate {
 }
 
 /// The special tokens of a folder as templates name them, with the tokenizer's own BOS and EOS if no file does.
-pub(crate) fn special_tokens(
-    tokenizer: &Tokenizer,
-    config: &Map<String, Json>,
-    map: &Map<String, Json>,
-) -> Map<String, Json> {
+pub fn special_tokens(tokenizer: &Tokenizer, config: &Map<String, Json>, map: &Map<String, Json>) -> Map<String, Json> {
     const ROLES: [&str; 7] =
         ["bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"];
     let content = |token: &Json| Some(token.as_str().or_else(|| token.get("content")?.as_str())?.to_owned());
@@ -134,7 +135,7 @@ pub(crate) fn special_tokens(
 }
 
 /// The object in a JSON file, empty if there is none.
-pub(crate) fn object(file: Option<&[u8]>) -> Map<String, Json> {
+pub fn object(file: Option<&[u8]>) -> Map<String, Json> {
     file.and_then(|file| serde_json::from_slice(file).ok()).unwrap_or_default()
 }
 

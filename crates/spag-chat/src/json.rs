@@ -8,13 +8,13 @@ use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 /// The arguments of `json.dumps` that templates use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Style {
+pub(crate) struct Style {
     /// Blanks of a level; `None` is one line.
-    pub(super) indent: Option<usize>,
+    pub(crate) indent: Option<usize>,
     /// Whether other characters than ASCII are escaped.
-    pub(super) ascii: bool,
+    pub(crate) ascii: bool,
     /// Whether the keys of objects are sorted.
-    pub(super) sorted: bool,
+    pub(crate) sorted: bool,
 }
 
 /// One line with blanks after commas and colons.
@@ -35,7 +35,7 @@ impl Formatter for OneLine {
 }
 
 /// A value as Python writes it.
-pub(super) fn dumps(value: &Value, style: Style) -> Result<String, serde_json::Error> {
+pub(crate) fn dumps(value: &Value, style: Style) -> Result<String, serde_json::Error> {
     let mut value = value.clone();
     if style.sorted {
         value.sort_all_objects();

@@ -1,0 +1,65 @@
+//! The error type of this crate.
+
+use std::path::PathBuf;
+
+use spag_io::{Classify, ErrorClass, quote};
+
+use crate::template::RenderError;
+
+/// What a fallible function of this crate returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a prompt has no tokens.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The model has no chat template.
+    #[error(
+        "{folder}: the model has no chat template, neither chat_template.jinja nor `chat_template` in tokenizer_config.json; use \
+         the prompt format plain, or add a template to the folder",
+        folder = folder.display()
+    )]
+    NoTemplate {
+        /// The model's folder.
+        folder: PathBuf,
+    },
+    /// The model's chat template cannot be used.
+    #[error("{folder}: the chat template is unusable: {}; use the prompt format plain, or repair it", quote(reason), folder = folder.display())]
+    Template {
+        /// The model's folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The template does not render these messages.
+    #[error("{0}")]
+    Render(RenderError),
+    /// The messages have all characters that could mark special tokens in them.
+    #[error("{0}")]
+    Marks(&'static str),
+    /// The tokenizer cannot encode the text.
+    #[error(transparent)]
+    Model(#[from] spag_model::Error),
+}
+
+impl Error {
+    /// Whether only these messages are the cause: others may have tokens.
+    pub fn is_of_text(&self) -> bool {
+        matches!(self, Self::Marks(_) | Self::Model(_))
+    }
+}
+
+impl From<RenderError> for Error {
+    fn from(error: RenderError) -> Self {
+        Self::Render(error)
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Model(error) => error.class(),
+            Self::NoTemplate { .. } | Self::Template { .. } | Self::Render(_) | Self::Marks(_) => ErrorClass::BadInput,
+        }
+    }
+}

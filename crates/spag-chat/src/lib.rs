@@ -1,0 +1,27 @@
+//! Chat templates of models, and prompts as their tokens.
+//!
+//! A [`ChatTemplate`] is a model's own template, rendered as `transformers` renders it. A [`PromptEncoder`] makes tokens of
+//! prompts with the parts that players said: the same in play, training and serving.
+//!
+//! ```
+//! use serde_json::{Map, json};
+//! use spag_chat::ChatTemplate;
+//!
+//! let source = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}".to_owned();
+//! let template = ChatTemplate::new(source, Map::new()).unwrap();
+//! let text = template.render(&[json!({"role": "user", "content": "Hello"})], &Map::new());
+//! assert_eq!(text.as_deref(), Ok("[user] Hello\n"));
+//! ```
+
+mod error;
+mod json;
+mod prompt_encoder;
+mod rendered;
+mod special;
+mod template;
+mod traits;
+
+pub use error::{Error, Result};
+pub use prompt_encoder::PromptEncoder;
+pub use rendered::encode_messages;
+pub use template::{ChatTemplate, RenderError, object, special_tokens};

@@ -1,0 +1,106 @@
+//! Prompts of turns as tokens: the one place where play, training and serving make them.
+
+use std::sync::{Arc, OnceLock};
+
+use spag_io::{ChatMessage, ChatRole, PromptText, TurnPrompt};
+use spag_model::Tokenizer;
+
+use crate::error::{Error, Result};
+use crate::rendered::render;
+use crate::template::ChatTemplate;
+use crate::traits::{SystemMessage, end_of_turn};
+
+/// Makes tokens of prompts, for a model with this tokenizer. Clones share the template, which is read when it is needed
+/// first.
+#[derive(Clone)]
+pub struct PromptEncoder {
+    tokenizer: Tokenizer,
+    chat: Arc<OnceLock<Result<Option<Chat>, String>>>,
+}
+
+/// A template with what it does.
+struct Chat {
+    template: ChatTemplate,
+    system: SystemMessage,
+    end_of_turn: u32,
+}
+
+impl PromptEncoder {
+    /// An encoder with the chat template of the tokenizer's folder, if it has one.
+    pub fn new(tokenizer: Tokenizer) -> Self {
+        Self { tokenizer, chat: Arc::default() }
+    }
+
+    /// The tokens of a prompt: a text with BOS, if the tokenizer adds one; a chat as `apply_chat_template` of transformers has
+    /// it, with the begin of the answer. What players said is text in both.
+    ///
+    /// # Errors
+    /// The model has no template for a chat or one that refuses it, or the tokenizer cannot encode the text.
+    pub fn encode(&self, prompt: &TurnPrompt) -> Result<Vec<u32>> {
+        match prompt {
+            TurnPrompt::Plain(text) => Ok(self.tokenizer.encode_said_prompt(text)?),
+            TurnPrompt::Chat(messages) => self.encode_chat(messages),
+        }
+    }
+
+    /// The tokens of a chat, with the begin of the answer.
+    ///
+    /// # Errors
+    /// As [`PromptEncoder::encode`].
+    pub fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<u32>> {
+        let chat = self.chat()?;
+        let rendered = match (chat.system, messages) {
+            (SystemMessage::FirstUser, [system, first, rest @ ..]) if system.role == ChatRole::System => {
+                render(&chat.template, &self.tokenizer, &[&[joined(system, first)], rest].concat())?
+            }
+            _ => render(&chat.template, &self.tokenizer, messages)?,
+        };
+        Ok(self.tokenizer.encode_said(&rendered)?)
+    }
+
+    /// The token that ends an answer in a chat.
+    ///
+    /// # Errors
+    /// The model has no template that can be used.
+    pub fn end_of_turn(&self) -> Result<u32> {
+        Ok(self.chat()?.end_of_turn)
+    }
+
+    /// The model's chat template.
+    ///
+    /// # Errors
+    /// The model has none that can be used.
+    pub fn template(&self) -> Result<&ChatTemplate> {
+        Ok(&self.chat()?.template)
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    fn chat(&self) -> Result<&Chat> {
+        let folder = || self.tokenizer.checkpoint().to_owned();
+        match self.chat.get_or_init(|| Chat::of(&self.tokenizer)) {
+            Ok(Some(chat)) => Ok(chat),
+            Ok(None) => Err(Error::NoTemplate { folder: folder() }),
+            Err(reason) => Err(Error::Template { folder: folder(), reason: reason.clone() }),
+        }
+    }
+}
+
+impl Chat {
+    fn of(tokenizer: &Tokenizer) -> Result<Option<Self>, String> {
+        let Some(template) = ChatTemplate::of(tokenizer)? else { return Ok(None) };
+        let (system, end_of_turn) = (SystemMessage::of(&template), end_of_turn(&template, tokenizer));
+        Ok(Some(Self { template, system, end_of_turn }))
+    }
+}
+
+/// The first message of the user after the rules.
+fn joined(system: &ChatMessage, first: &ChatMessage) -> ChatMessage {
+    let mut content = system.content.clone();
+    content.append(&PromptText::own("\n\n"));
+    content.append(&first.content);
+    ChatMessage::new(first.role, content)
+}

@@ -1,0 +1,49 @@
+//! Conversations as tokens: what a template renders of them, encoded.
+
+use serde_json::{Map, Value, json};
+use spag_io::{ChatMessage, PromptText};
+use spag_model::Tokenizer;
+
+use crate::error::Result;
+use crate::special::{mark, mark_said, without_marks};
+use crate::template::ChatTemplate;
+
+/// The tokens of a conversation, with everything that the template writes around the messages. BOS is there if the template
+/// writes it. `more` are further variables of the template. All texts of `messages` are text: a special token in one of them
+/// is none.
+///
+/// # Errors
+/// The template refuses the messages, or the tokenizer the text.
+pub fn encode_messages(
+    template: &ChatTemplate,
+    tokenizer: &Tokenizer,
+    mut messages: Vec<Value>,
+    more: &Map<String, Value>,
+) -> Result<Vec<u32>> {
+    let mark = mark(tokenizer, &mut messages)?;
+    let text = without_marks(template.render(&messages, more)?, mark);
+    Ok(tokenizer.encode_said(&text)?)
+}
+
+/// What a template renders of a conversation and the begin of an answer, with the special tokens that players said.
+pub(crate) fn render(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &[ChatMessage]) -> Result<PromptText> {
+    let mut contents: Vec<PromptText> = messages.iter().map(|message| message.content.clone()).collect();
+    let mark = mark_said(tokenizer, &mut contents)?;
+    let object = |(message, content): (&ChatMessage, &PromptText)| json!({"role": message.role.name(), "content": content.text()});
+    let messages: Vec<Value> = messages.iter().zip(&contents).map(object).collect();
+    let text = template.render(&messages, &variables(Answer::Begun))?;
+    Ok(without_marks(text, mark))
+}
+
+/// Whether the begin of an answer follows a conversation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Begun,
+    Absent,
+}
+
+/// The variables of a template, as `apply_chat_template` sets them.
+pub(crate) fn variables(answer: Answer) -> Map<String, Value> {
+    let begun = ("add_generation_prompt".to_owned(), Value::Bool(answer == Answer::Begun));
+    Map::from_iter([begun, ("tools".to_owned(), Value::Null), ("documents".to_owned(), Value::Null)])
+}

@@ -1,0 +1,102 @@
+//! What a template does with a system message, and which token ends a turn, found by rendering.
+
+use serde_json::{Value, json};
+use spag_model::Tokenizer;
+
+use crate::rendered::{Answer, variables};
+use crate::template::ChatTemplate;
+
+/// Where a template takes what the system says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SystemMessage {
+    /// In a message of its own, before the others.
+    Own,
+    /// At the begin of the first message of the user: the template refuses it, drops it, or moves it to a later place, which
+    /// would change the tokens before it from turn to turn.
+    FirstUser,
+}
+
+/// Texts that no template contains.
+const SYSTEM: &str = "szqrules";
+const ASKED: &str = "uzqasked";
+const ANSWERED: &str = "azqsaid";
+
+impl SystemMessage {
+    /// The place in a template.
+    pub(crate) fn of(template: &ChatTemplate) -> Self {
+        let messages =
+            [message("system", SYSTEM), message("user", ASKED), message("assistant", ANSWERED), message("user", ".")];
+        let text = template.render(&messages, &variables(Answer::Begun)).unwrap_or_default();
+        match (text.find(SYSTEM), text.find(ASKED)) {
+            (Some(system), Some(asked)) if system < asked => Self::Own,
+            _ => Self::FirstUser,
+        }
+    }
+}
+
+/// The special token that a template writes after an answer; the tokenizer's EOS if it writes none.
+pub(crate) fn end_of_turn(template: &ChatTemplate, tokenizer: &Tokenizer) -> u32 {
+    let messages = [message("user", ASKED), message("assistant", ANSWERED)];
+    let text = template.render(&messages, &variables(Answer::Absent)).unwrap_or_default();
+    let after = text.find(ANSWERED).and_then(|at| text.get(at + ANSWERED.len()..)).unwrap_or_default().trim_start();
+    // The longest of those that begin here.
+    let found = tokenizer.special_texts(after).take_while(|found| found.start == 0).last();
+    let token = found.and_then(|found| {
+        let name = after.get(found)?;
+        tokenizer.special_tokens().find(|(_, text)| *text == name)
+    });
+    token.map_or(tokenizer.eos(), |(id, _)| id)
+}
+
+fn message(role: &str, content: &str) -> Value {
+    json!({"role": role, "content": content})
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::Map;
+    use spag_model::SpecialIds;
+
+    use super::*;
+
+    /// The tokenizer of a family, with a template.
+    pub(crate) fn tokenizer(family: &str, template: &str) -> Tokenizer {
+        let folder = tempfile::tempdir().unwrap();
+        spag_tests::chat_model(folder.path(), family, template);
+        Tokenizer::from_dir(folder.path(), SpecialIds::default()).unwrap()
+    }
+
+    #[test]
+    fn system_messages_are_moved_where_a_template_has_no_place_for_them() {
+        let place = |name: &str| SystemMessage::of(&ChatTemplate::of(&tokenizer("mistral", name)).unwrap().unwrap());
+        for name in ["smollm2", "zephyr", "qwen2.5", "qwen3", "llama-3-instruct", "llama-2-chat", "gemma"] {
+            assert_eq!(place(name), SystemMessage::Own, "{name}");
+        }
+        // One refuses them, the other moves them to the last message.
+        for name in ["mistral-instruct-v0.1", "mistral-instruct-v0.3"] {
+            assert_eq!(place(name), SystemMessage::FirstUser, "{name}");
+        }
+        let dropped = "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}";
+        let dropped = ChatTemplate::new(dropped.into(), Map::new()).unwrap();
+        assert_eq!(SystemMessage::of(&dropped), SystemMessage::FirstUser);
+    }
+
+    #[test]
+    fn turns_end_with_the_token_that_the_template_writes() {
+        for (family, template, end) in [
+            ("smollm", "smollm2", "<|im_end|>"),
+            ("qwen3", "qwen3", "<|im_end|>"),
+            ("llama3", "llama-3-instruct", "<|eot_id|>"),
+            ("mistral", "llama-2-chat", "</s>"),
+            ("mistral", "zephyr", "</s>"),
+        ] {
+            let tokenizer = tokenizer(family, template);
+            let token = end_of_turn(&ChatTemplate::of(&tokenizer).unwrap().unwrap(), &tokenizer);
+            assert_eq!(tokenizer.token(token).as_deref(), Some(end), "{template}");
+        }
+        // `<end_of_turn>` is no token here.
+        let gemma = tokenizer("llama3", "gemma");
+        let other = ChatTemplate::of(&gemma).unwrap().unwrap();
+        assert_eq!(end_of_turn(&other, &gemma), gemma.eos());
+    }
+}

@@ -1,0 +1,277 @@
+//! Prompts as games write them, samples store them and models encode them: a text or a chat, with the parts that players
+//! said.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::display::quote;
+
+/// How a game becomes a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PromptFormat {
+    /// A text, the reference's.
+    #[default]
+    Plain,
+    /// Messages, which the model's own chat template makes a text of.
+    Chat,
+}
+
+impl PromptFormat {
+    /// The name on command lines and in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Chat => "chat",
+        }
+    }
+
+    /// Whether it is the default, which records leave out.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::Plain
+    }
+}
+
+impl fmt::Display for PromptFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for PromptFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "plain" => Ok(Self::Plain),
+            "chat" => Ok(Self::Chat),
+            other => Err(format!("unknown prompt format {:?}; use plain or chat", quote(other))),
+        }
+    }
+}
+
+/// A text with the parts that players said: utterances and target words. The rest is the operator's: wordings and templates.
+///
+/// Special tokens of a model's tokenizer are matched in the operator's parts only, so that no player can write one.
+///
+/// ```
+/// let mut prompt = spag_io::PromptText::default();
+/// prompt.push("<|user|>");
+/// prompt.push_said("Is it <|end|>?");
+/// assert_eq!((prompt.text(), prompt.said()), ("<|user|>Is it <|end|>?", &[8..22][..]));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptText {
+    text: String,
+    /// Ranges of bytes in order, not empty, at boundaries of characters, without overlaps.
+    said: Vec<Range<usize>>,
+}
+
+impl PromptText {
+    /// What each special token that is matched in the operator's parts has: `<|im_end|>`, `[INST]`. Others, such as a full stop
+    /// for padding, cannot be told from text.
+    pub const SPECIAL: [char; 2] = ['<', '['];
+
+    /// A text of the operator.
+    pub fn own(text: impl Into<String>) -> Self {
+        Self { text: text.into(), said: Vec::new() }
+    }
+
+    /// A text of which a player said everything.
+    pub fn all_said(text: impl Into<String>) -> Self {
+        let mut all = Self::default();
+        all.push_said(&text.into());
+        all
+    }
+
+    /// A text with ranges of its bytes.
+    ///
+    /// # Errors
+    /// The ranges overlap or are not in order, or one is empty, ends after the text or lies within a character.
+    pub fn new(text: String, said: Vec<Range<usize>>) -> Result<Self, String> {
+        let mut from = 0;
+        for range in &said {
+            if range.start < from || text.get(range.clone()).is_none_or(str::is_empty) {
+                return Err(format!(
+                    "`said` has {}–{}; expected ranges of bytes of the text, in order and between characters",
+                    range.start, range.end
+                ));
+            }
+            from = range.end;
+        }
+        Ok(Self { text, said })
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The text alone.
+    pub fn into_text(self) -> String {
+        self.text
+    }
+
+    /// What players said: ranges of bytes, in order.
+    pub fn said(&self) -> &[Range<usize>] {
+        &self.said
+    }
+
+    /// What players said of a range of bytes, at the earliest place.
+    pub fn said_within(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        let next = self.said.partition_point(|said| said.end <= range.start);
+        let said = self.said.get(next).filter(|said| said.start < range.end)?;
+        Some(said.start.max(range.start)..said.end.min(range.end))
+    }
+
+    /// Whether the operator's parts have a character of [`PromptText::SPECIAL`]. If not, the whole is text.
+    pub fn may_have_special_tokens(&self) -> bool {
+        self.text.match_indices(Self::SPECIAL).any(|(at, mark)| self.said_within(&(at..at + mark.len())).is_none())
+    }
+
+    /// Appends a text of the operator.
+    pub fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// Appends what a player said.
+    pub fn push_said(&mut self, text: &str) {
+        let start = self.text.len();
+        self.text.push_str(text);
+        if !text.is_empty() {
+            self.said.push(start..self.text.len());
+        }
+    }
+
+    /// Appends a prompt.
+    pub fn append(&mut self, more: &Self) {
+        let start = self.text.len();
+        self.text.push_str(&more.text);
+        self.said.extend(more.said.iter().map(|said| said.start + start..said.end + start));
+    }
+
+    /// Removes the last character if it is `last`.
+    pub fn pop_if(&mut self, last: char) {
+        if self.text.ends_with(last) {
+            self.text.pop();
+            let end = self.text.len();
+            self.said.retain_mut(|said| {
+                said.end = said.end.min(end);
+                said.start < said.end
+            });
+        }
+    }
+}
+
+/// The author of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChatRole {
+    /// The operator.
+    System,
+    /// The other side.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl ChatRole {
+    /// The name in templates and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+/// A message of a chat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChatMessage {
+    /// Its author.
+    pub role: ChatRole,
+    /// Its text.
+    pub content: PromptText,
+}
+
+impl ChatMessage {
+    /// A message.
+    pub fn new(role: ChatRole, content: PromptText) -> Self {
+        Self { role, content }
+    }
+}
+
+/// What a model is asked: the game as a player sees it. Made by the wordings, encoded by `spag-chat`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnPrompt {
+    /// A text that the model continues.
+    Plain(PromptText),
+    /// Messages that the model answers. The last one is of the user.
+    Chat(Vec<ChatMessage>),
+}
+
+impl TurnPrompt {
+    /// The text, or the texts of the messages, one a line.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Plain(prompt) => prompt.text().to_owned(),
+            Self::Chat(messages) => {
+                messages.iter().map(|message| message.content.text()).collect::<Vec<_>>().join("\n")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_outside_the_text_or_out_of_order_are_refused() {
+        let new = |said: Vec<Range<usize>>| PromptText::new("aé b".into(), said);
+        assert_eq!(new(vec![0..1, 1..3]).unwrap().said(), [0..1, 1..3]);
+        let backwards = Range { start: 3, end: 1 };
+        for said in
+            [vec![0..6], vec![0..2], vec![2..3], vec![1..1], vec![1..3, 0..1], vec![0..3, 1..4], vec![backwards]]
+        {
+            let why = new(said.clone()).unwrap_err();
+            assert!(why.contains("`said` has"), "{said:?}: {why}");
+        }
+        assert!(new(vec![usize::MAX - 1..usize::MAX]).is_err());
+    }
+
+    #[test]
+    fn parts_keep_their_places() {
+        let mut prompt = PromptText::own("a<");
+        prompt.push_said("");
+        prompt.append(&PromptText::all_said("b."));
+        assert_eq!(prompt, PromptText::new("a<b.".into(), vec![2..4]).unwrap());
+        assert_eq!((prompt.said_within(&(0..3)), prompt.said_within(&(0..2))), (Some(2..3), None));
+        prompt.pop_if('.');
+        prompt.pop_if('.');
+        assert_eq!(prompt, PromptText::new("a<b".into(), vec![2..3]).unwrap());
+        let mut word = PromptText::all_said("x");
+        word.pop_if('x');
+        assert_eq!(word, PromptText::default());
+    }
+
+    #[test]
+    fn only_own_parts_can_have_special_tokens() {
+        assert!(PromptText::own("a <s>").may_have_special_tokens());
+        assert!(PromptText::new("[a]".into(), vec![1..3]).unwrap().may_have_special_tokens());
+        assert!(!PromptText::all_said("<s>[").may_have_special_tokens());
+        assert!(!PromptText::own("### Rules: `x`").may_have_special_tokens());
+    }
+
+    #[test]
+    fn formats_have_names() {
+        for format in [PromptFormat::Plain, PromptFormat::Chat] {
+            assert_eq!(format.name().parse(), Ok(format));
+        }
+        assert!("Chat".parse::<PromptFormat>().unwrap_err().contains("use plain or chat"));
+    }
+}

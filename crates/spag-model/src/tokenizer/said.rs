@@ -1,0 +1,141 @@
+//! Prompts with parts that players said: the one rule for special tokens in them.
+//!
+//! The operator's parts, which are wordings and templates, have special tokens: `<|im_end|>` is the token. What a player said
+//! never has: the same text is text, because the token would end the player's part, and what follows could pretend to be
+//! another's.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use spag_io::PromptText;
+
+use super::{SpecialTokens, Tokenizer};
+use crate::error::Result;
+
+/// The texts of special tokens, to find them in a text. Those of one character, such as a full stop for padding, cannot be
+/// told from that character.
+#[derive(Default)]
+pub(super) struct SpecialTexts {
+    texts: HashSet<String>,
+    /// The lengths of the texts in bytes, without repetition.
+    lengths: Vec<usize>,
+    first: HashSet<char>,
+}
+
+impl SpecialTexts {
+    pub(super) fn new<'a>(texts: impl Iterator<Item = &'a String>) -> Self {
+        let texts: HashSet<String> = texts.filter(|text| text.chars().nth(1).is_some()).cloned().collect();
+        let mut lengths: Vec<usize> = texts.iter().map(String::len).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        let first = texts.iter().filter_map(|text| text.chars().next()).collect();
+        Self { texts, lengths, first }
+    }
+
+    /// Where a text has them, in order of their first bytes. They may overlap.
+    fn find<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        let starts = text.char_indices().filter(|(_, c)| self.first.contains(c)).map(|(start, _)| start);
+        starts.flat_map(move |start| {
+            let ranges = self.lengths.iter().map(move |length| start..start + length);
+            ranges.filter(|range| text.get(range.clone()).is_some_and(|found| self.texts.contains(found)))
+        })
+    }
+}
+
+impl Tokenizer {
+    /// Where the texts of special tokens are in a text, in order of their first bytes. They may overlap.
+    pub fn special_texts<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        self.encoder.special_texts().find(text)
+    }
+
+    /// The tokens of a prompt, with BOS if this tokenizer has one and the operator's part does not begin with it.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode_said`].
+    pub fn encode_said_prompt(&self, prompt: &PromptText) -> Result<Vec<u32>> {
+        let ids = self.encode_said(prompt)?;
+        let bos = self.bos().filter(|bos| ids.first() != Some(bos));
+        Ok(bos.into_iter().chain(ids).collect())
+    }
+
+    /// Encodes a prompt without adding BOS or EOS. Special tokens are matched in the operator's parts, and only if one of
+    /// them has a character of [`PromptText::SPECIAL`]; what players said is text. Without special tokens of the operator,
+    /// the tokens are those of [`Tokenizer::encode_text`].
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_said(&self, prompt: &PromptText) -> Result<Vec<u32>> {
+        let text = prompt.text();
+        let (mut breaks, mut is_own) = (Vec::new(), false);
+        for found in self.special_texts(text) {
+            match prompt.said_within(&found) {
+                Some(said) => breaks.push(within(text, &found, &said)),
+                None => is_own |= text[found].contains(PromptText::SPECIAL),
+            }
+        }
+        if !is_own {
+            return self.encode_text(text);
+        }
+        if !self.encoder.is_literal() {
+            return self.encode_apart(prompt);
+        }
+        // Between breaks, special tokens are matched, and none spans a break.
+        breaks.sort_unstable();
+        let (mut ids, mut from) = (Vec::new(), 0);
+        for end in breaks.into_iter().chain([text.len()]) {
+            if let Some(part) = text.get(from..end).filter(|part| !part.is_empty()) {
+                ids.extend(self.encode(part)?);
+            }
+            from = end;
+        }
+        Ok(ids)
+    }
+
+    /// What players said, and the rest, each encoded alone: for a tokenizer that normalizes a text before it looks for special
+    /// tokens, which may be written in another way.
+    fn encode_apart(&self, prompt: &PromptText) -> Result<Vec<u32>> {
+        let (mut ids, mut from) = (Vec::new(), 0);
+        let end = prompt.text().len();
+        for said in prompt.said().iter().cloned().chain([end..end]) {
+            for (part, special) in [(from..said.start, SpecialTokens::Matched), (said.clone(), SpecialTokens::AsText)] {
+                if !part.is_empty() {
+                    ids.extend(self.encode_with(&prompt.text()[part], special)?);
+                }
+            }
+            from = said.end;
+        }
+        Ok(ids)
+    }
+}
+
+/// A place within a special token's text that is in or at the edge of what was said of it, so that the operator's tokens
+/// around it stay whole.
+fn within(text: &str, found: &Range<usize>, said: &Range<usize>) -> usize {
+    if said.start > found.start {
+        return said.start;
+    }
+    found.start + text[found.clone()].chars().next().map_or(0, char::len_utf8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_texts_are_found_wherever_they_begin() {
+        let texts = ["<s>", "<|im_end|>", "<|im", ".", "é<"].map(str::to_owned);
+        let special = SpecialTexts::new(texts.iter());
+        let found: Vec<Range<usize>> = special.find("a.<s><|im_end|>é<s>").collect();
+        assert_eq!(found, [2..5, 5..9, 5..15, 15..18, 17..20]);
+        assert_eq!(special.find("<s <|i").count(), 0);
+        assert_eq!(SpecialTexts::new([].iter()).find("<s>").count(), 0);
+    }
+
+    #[test]
+    fn breaks_are_in_what_was_said() {
+        assert_eq!(within("a<s>", &(1..4), &(1..4)), 2);
+        assert_eq!(within("a<s>", &(1..4), &(2..4)), 2);
+        assert_eq!(within("a<s>", &(1..4), &(3..4)), 3);
+        assert_eq!(within("é<s>", &(0..5), &(0..2)), 2);
+    }
+}
