@@ -86,7 +86,7 @@ fn chat_is_the_rules_then_the_utterances_as_messages() {
     assert_eq!(shown(&messages(&said()[..1])), ["system: Play 5 turns. Find it.", "user: Drink {target_word}?"]);
     let third = messages(&said());
     assert_eq!(shown(&third)[1..], ["user: Begin.", "assistant: Drink {target_word}?", "user: Yes."]);
-    assert_eq!(third[0].content.said(), [27..30], "the word is not the operator's");
+    assert_eq!(third[0].content.said(), [22..25], "the word is not the operator's");
     assert_eq!(third.iter().map(|message| message.content.said().len()).collect::<Vec<_>>(), [1, 0, 1, 1]);
 
     // A file without a chat has the built-in one.
