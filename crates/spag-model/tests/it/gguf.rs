@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 use spag_model::{
-    Checkpoint, LoadOptions, Model, Position, Rope, WeightDtype, WriteOptions, check_checkpoint, load_config,
-    load_model, load_model_with, load_tokenizer, read_tensors, weights_digest,
+    Checkpoint, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, MemoryBudget, Model, Position, Prompt,
+    Request, Rope, WeightDtype, WriteOptions, check_checkpoint, load_config, load_model, load_model_with,
+    load_tokenizer, read_tensors, weights_digest,
 };
 use spag_tests::gguf::{GgufFile, Value};
 use spag_tests::{fixture, json};
@@ -189,4 +191,36 @@ fn rope_is_scaled_as_the_file_says_or_refused() {
         let (_kept, path) = write(&file);
         assert_eq!(load_config(&path).is_err(), refused, "{kind}");
     }
+}
+
+/// A published model against what transformers says of the folder that it stands for: `SPAG_GGUF` names the file, and
+/// `SPAG_GGUF_EXPECTED` a JSON file with `cases` of `prompt`, `input_ids` (without BOS) and `output_ids` (greedy, in f32).
+/// With `SPAG_GGUF_ROUNDED` set, that folder has the weights rounded to bf16.
+#[test]
+#[ignore = "needs a published model"]
+fn greedy_tokens_of_a_published_model_are_those_of_transformers() {
+    let named = |variable: &str| PathBuf::from(std::env::var_os(variable).unwrap_or_else(|| panic!("set {variable}")));
+    let dtype = if std::env::var_os("SPAG_GGUF_ROUNDED").is_some() { WeightDtype::Bf16 } else { WeightDtype::F32 };
+    let options = LoadOptions { dtype, ..LoadOptions::default() };
+    let Checkpoint { model, tokenizer } = Checkpoint::load_with(named("SPAG_GGUF"), &options).unwrap();
+    let checkpoint = Checkpoint { model: model.to_dtype(WeightDtype::F32).unwrap(), tokenizer };
+    let expected = json(named("SPAG_GGUF_EXPECTED"));
+    let ids = |case: &Json, key: &str| -> Vec<u32> { serde_json::from_value(case[key].clone()).unwrap() };
+    let cases = expected["cases"].as_array().unwrap();
+    let config = Arc::new(GenerationConfig { max_new_tokens: 48, ..GenerationConfig::default() });
+    let request = |case: &Json| {
+        let tokens = ids(case, "input_ids");
+        assert_eq!(checkpoint.tokenizer.encode(case["prompt"].as_str().unwrap()).unwrap(), tokens);
+        Request { prompt: Prompt::Tokens(tokens), seed: 1, config: config.clone() }
+    };
+    let requests: Vec<Request> = cases.iter().map(request).collect();
+    let settings = EngineConfig::new(checkpoint.model.config(), 4, MemoryBudget::host());
+    let completions = Engine::new(&checkpoint, settings).unwrap().generate(requests).unwrap();
+    let differ: Vec<&Json> = cases
+        .iter()
+        .zip(&completions)
+        .filter(|(case, completion)| completion.token_ids != ids(case, "output_ids"))
+        .map(|(case, _)| &case["prompt"])
+        .collect();
+    assert!(differ.is_empty(), "{} of {} differ: {differ:?}", differ.len(), cases.len());
 }
