@@ -1,5 +1,7 @@
 //! Names of tensors in GGUF files, and the order of rows of queries and keys.
 
+use spag_io::quote;
+
 use super::Gguf;
 use crate::checkpoint::weight_file::RowOrder;
 use crate::error::Result;
@@ -59,7 +61,7 @@ pub(super) fn row_order(gguf: &Gguf, name: &str, rows: usize) -> Result<RowOrder
     }
     match rows.checked_div(heads) {
         Some(head) if head * heads == rows => Ok(RowOrder::Interleaved { head }),
-        _ => Err(gguf.invalid(format!("tensor `{name}` has {rows} rows for {heads} heads"))),
+        _ => Err(gguf.invalid(format!("tensor `{}` has {rows} rows for {heads} heads", quote(name)))),
     }
 }
 
