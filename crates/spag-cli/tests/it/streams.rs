@@ -48,7 +48,7 @@ fn help_is_grouped() {
     for (name, headings) in [
         ("spag-train", vec!["Model and data:", "Loss:", "Steps:", "Optimizer (AdamW):", "Output:"]),
         ("spag-play", vec!["Players:", "Tokens:", "Games:", "Output:"]),
-        ("spag-assign-rewards", vec!["Files:", "Credit:", "Wording:"]),
+        ("spag-assign-rewards", vec!["Files:", "Credit:", "Prompts:"]),
     ] {
         let (out, _) = run(program(name).arg("--help"), 0);
         for heading in headings {
