@@ -71,7 +71,7 @@ pub enum Error {
     Dist(#[from] spag_dist::Error),
     /// A prompt has no tokens: the model has no template for a chat, or the tokenizer refuses the text.
     #[error(transparent)]
-    Prompt(#[from] spag_chat::Error),
+    Prompt(Box<spag_chat::Error>),
     /// An error of the game, such as an episode that cannot be judged.
     #[error(transparent)]
     Game(#[from] spag_game::Error),
@@ -81,6 +81,12 @@ pub enum Error {
     /// An error of a checkpoint or of generation.
     #[error(transparent)]
     Model(#[from] spag_model::Error),
+}
+
+impl From<spag_chat::Error> for Error {
+    fn from(error: spag_chat::Error) -> Self {
+        Self::Prompt(Box::new(error))
+    }
 }
 
 impl Classify for Error {
