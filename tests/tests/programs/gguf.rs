@@ -27,7 +27,9 @@ fn games_and_training_are_those_of_the_folder() {
     let results = models.each_ref().map(|model| {
         run(&mut play_command(work.path(), model, model), 0);
         let file = only_file(&work.path().join("out"), "_results.json");
-        let games = json(&file);
+        let mut games = json(&file);
+        // The fingerprints of the two forms differ.
+        games.as_array_mut().unwrap().iter_mut().for_each(|game| game["players"] = "".into());
         fs::remove_dir_all(work.path().join("out")).unwrap();
         games
     });
