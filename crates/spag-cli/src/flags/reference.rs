@@ -214,7 +214,7 @@ const PLAY_FLAGS: &[FlagGroup] = &[
     flags(
         "attacker_model_name_or_path defender_model_name_or_path task_type temperature top_k top_p max_length
          max_new_tokens min_new_tokens seed per_device_eval_batch_size kv_cache_gib page_size max_step_tokens
-         prefix_sharing device dtype requests_in_flight requests_per_minute request_timeout data_path taboo_max_turns
+         prefix_sharing device dtype add_bos_token requests_in_flight requests_per_minute request_timeout data_path taboo_max_turns
          games_per_word max_failed_in_a_row judge prompts prompt_format output_dir model_prefix data_suffix
          logging_steps",
         One,
@@ -231,7 +231,7 @@ const TRAIN_FLAGS: &[FlagGroup] = &[
          learning_rate lr_scheduler_type deepspeed_first_step warmup_ratio warmup_steps weight_decay adam_beta1
          adam_beta2 adam_epsilon max_grad_norm logging_steps logging_dir evaluation_strategy eval_strategy eval_steps
          per_device_eval_batch_size save_strategy save_steps save_total_limit max_shard_size resume_from_checkpoint
-         device deepspeed zero_stage offload_param offload_optimizer",
+         add_bos_token device deepspeed zero_stage offload_param offload_optimizer",
         One,
         OF_TRAINING,
     ),

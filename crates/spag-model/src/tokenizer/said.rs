@@ -96,7 +96,7 @@ impl Tokenizer {
     fn encode_apart(&self, prompt: &PromptText) -> Result<Vec<u32>> {
         let (mut ids, mut from) = (Vec::new(), 0);
         let end = prompt.text().len();
-        for said in prompt.said().iter().cloned().chain(std::iter::once(end..end)) {
+        for said in prompt.said().iter().cloned().chain([end..end]) {
             for (part, special) in [(from..said.start, SpecialTokens::Matched), (said.clone(), SpecialTokens::AsText)] {
                 if !part.is_empty() {
                     ids.extend(self.encode_with(&prompt.text()[part], special)?);

@@ -32,7 +32,7 @@ fn episode(said: &[&str]) -> Episode {
 
 /// The samples of a game as the trainer has them, also after they were written to a file.
 fn samples(episode: &Episode, prompts: &PromptSet, encoder: &PromptEncoder) -> Vec<Encoded> {
-    let made = assign_rewards(&[episode.clone()], prompts, &CreditConfig::default()).unwrap().samples;
+    let made = assign_rewards(std::slice::from_ref(episode), prompts, &CreditConfig::default()).unwrap().samples;
     let text = serde_json::to_string(&made).unwrap();
     let read: Vec<Sample> = serde_json::from_str(&text).unwrap();
     encode(&read, 0, encoder.tokenizer(), 1 << 16).unwrap()

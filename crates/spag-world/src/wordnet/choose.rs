@@ -1,10 +1,11 @@
 //! Which nouns become target words.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use super::clues::Clues;
 use super::nouns::{Form, Nouns};
-use super::{Relation, Synset, WordNet};
+use super::usage::is_left_out;
+use super::{Synset, WordNet};
 use crate::lexicon::{MAX_WORDS, MIN_CLUES, said_with};
 use crate::voice;
 
@@ -25,7 +26,7 @@ pub(super) const CATEGORIES: [(u8, &str, &str); 11] = [
     (13, "food", "foods"),
     (15, "place", "places"),
     (17, "natural object", "natural objects"),
-    (18, "person", "persons"),
+    (18, "person", "people"),
     (19, "natural phenomenon", "natural phenomena"),
     (20, "plant", "plants"),
     (25, "shape", "shapes"),
@@ -35,26 +36,6 @@ pub(super) const CATEGORIES: [(u8, &str, &str); 11] = [
 const LETTERS: std::ops::RangeInclusive<usize> = 3..=20;
 /// The first sense must be this many times as frequent as all others together.
 const DOMINANCE: u32 = 2;
-/// Usages of words that are left out: insults, obscenities, brands, forms without a singular, and words that are no longer used.
-const LEFT_OUT_USAGES: &[&str] = &[
-    "ethnic slur",
-    "disparagement",
-    "obscenity",
-    "slang",
-    "derogation",
-    "trade name",
-    "trademark",
-    "plural",
-    "archaism",
-    "combining form",
-];
-/// Words in definitions of nouns that are left out.
-#[rustfmt::skip]
-const LEFT_OUT_GLOSSES: &[&str] = &[
-    "offensive", "slur", "derogatory", "disparaging", "vulgar", "obscene", "insulting", "contempt", "sexual", "sex", "genital",
-    "prostitute", "prostitution", "excrement", "feces", "urine", "anus", "genitals", "coitus", "masturbation", "slave", "slaves",
-];
-
 /// Why a word is left out, in the order of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LeftOut {
@@ -94,12 +75,7 @@ pub(super) struct Chosen {
 /// Chooses target words, the most frequent first, and counts those that are left out.
 pub(super) fn choose(wordnet: &WordNet, choice: &WordChoice) -> (Vec<Chosen>, BTreeMap<LeftOut, usize>) {
     let nouns = Nouns::new(wordnet);
-    let chooser = Chooser {
-        wordnet,
-        nouns: &nouns,
-        clues: Clues { wordnet, nouns: &nouns },
-        senses: wordnet.index.iter().map(|(lemma, senses)| (lemma.as_str(), senses.as_slice())).collect(),
-    };
+    let chooser = Chooser { wordnet, nouns: &nouns, clues: Clues { wordnet, nouns: &nouns } };
     let ordered = choice.words.clone().unwrap_or_else(|| chooser.tagged_nouns());
     let (mut chosen, mut left_out, mut seen) = (Vec::new(), BTreeMap::new(), HashSet::new());
     for word in ordered.iter().map(|word| word.trim().to_lowercase()) {
@@ -122,13 +98,12 @@ struct Chooser<'a> {
     wordnet: &'a WordNet,
     nouns: &'a Nouns<'a>,
     clues: Clues<'a>,
-    senses: HashMap<&'a str, &'a [u32]>,
 }
 
 impl Chooser<'_> {
     /// The nouns of tagged texts, the most frequent first.
     fn tagged_nouns(&self) -> Vec<String> {
-        let first_sense = |(lemma, senses): &(String, Vec<u32>)| {
+        let first_sense = |(lemma, senses): (&String, &Vec<u32>)| {
             let count = self.wordnet.count(lemma, self.wordnet.synset(*senses.first()?)?);
             (count > 0).then(|| (count, lemma.clone()))
         };
@@ -139,8 +114,8 @@ impl Chooser<'_> {
 
     fn choose(&self, word: &str) -> Result<Chosen, LeftOut> {
         let one_word = LETTERS.contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase());
-        let synset = self.first_sense(word).filter(|_| one_word).ok_or(LeftOut::NoNoun)?;
-        if self.nouns.is_plural(word, |stem| stem.len() >= *LETTERS.start() && self.first_sense(stem).is_some()) {
+        let synset = self.wordnet.first_sense(word).filter(|_| one_word).ok_or(LeftOut::NoNoun)?;
+        if self.nouns.is_plural(word) {
             return Err(LeftOut::NoNoun);
         }
         if !self.dominates(word, synset) {
@@ -148,7 +123,7 @@ impl Chooser<'_> {
         }
         let (category, (_, name, plural)) =
             CATEGORIES.iter().enumerate().find(|(_, (kind, ..))| *kind == synset.kind).ok_or(LeftOut::OtherKind)?;
-        if self.is_left_out(synset) {
+        if is_left_out(self.wordnet, synset) {
             return Err(LeftOut::Usage);
         }
         let form = self.nouns.form(word, synset).ok_or(LeftOut::UnclearForm)?;
@@ -162,24 +137,11 @@ impl Chooser<'_> {
         Ok(Chosen { word: word.to_owned(), category, form, clues })
     }
 
-    /// The most frequent sense of a word that is spelled without a capital in it.
-    fn first_sense(&self, word: &str) -> Option<&Synset> {
-        let synset = self.wordnet.synset(*self.senses.get(word)?.first()?)?;
-        synset.lemmas.iter().any(|(lemma, _)| lemma == word).then_some(synset)
-    }
-
     /// Whether the first sense is the only one, or by far the most frequent.
     fn dominates(&self, word: &str, first: &Synset) -> bool {
-        let others = self.senses.get(word).and_then(|senses| senses.get(1..)).unwrap_or_default();
+        let others = self.wordnet.index.get(word).and_then(|senses| senses.get(1..)).unwrap_or_default();
         let count = |offset: &u32| self.wordnet.synset(*offset).map_or(0, |synset| self.wordnet.count(word, synset));
         let (own, rest) = (self.wordnet.count(word, first), others.iter().map(count).fold(0, u32::saturating_add));
         others.is_empty() || (own > 0 && own >= rest.saturating_mul(DOMINANCE))
-    }
-
-    fn is_left_out(&self, synset: &Synset) -> bool {
-        let mut usages = self.wordnet.targets(synset, Relation::Usage);
-        let gloss = synset.gloss.to_lowercase();
-        usages.any(|usage| usage.lemmas.iter().any(|(lemma, _)| LEFT_OUT_USAGES.contains(&lemma.as_str())))
-            || gloss.split(|c: char| !c.is_alphanumeric()).any(|word| LEFT_OUT_GLOSSES.contains(&word))
     }
 }

@@ -1,6 +1,7 @@
 //! Clues of a noun from its definition and its relations: phrases that complete "it …".
 
 use super::nouns::{Form, Nouns};
+use super::usage::is_left_out;
 use super::{Relation, Synset, WordNet};
 use crate::english::indefinite;
 use crate::lexicon::{is_clue, said_with};
@@ -60,18 +61,18 @@ impl Clues<'_> {
         {
             let targets =
                 std::iter::once(synset).chain(above.iter().copied()).flat_map(|of| self.wordnet.targets(of, relation));
-            clues.extend(related(word, targets, phrase).take(most).map(|noun| format!("{verb} {noun}")));
+            clues.extend(related(self.wordnet, word, targets, phrase).take(most).map(|noun| format!("{verb} {noun}")));
         }
         for (relation, verb, most) in [(Relation::PartOf, "is part of", 3), (Relation::MemberOf, "belongs to", 2)] {
             let targets = self.wordnet.targets(synset, relation);
-            clues.extend(related(word, targets, phrase).take(most).map(|noun| format!("{verb} {noun}")));
+            clues.extend(related(self.wordnet, word, targets, phrase).take(most).map(|noun| format!("{verb} {noun}")));
         }
         for (relation, verb) in [(Relation::HasSubstance, "contains"), (Relation::SubstanceOf, "is found in")] {
             let targets = self.wordnet.targets(synset, relation);
-            clues.extend(related(word, targets, general).take(2).map(|noun| format!("{verb} {noun}")));
+            clues.extend(related(self.wordnet, word, targets, general).take(2).map(|noun| format!("{verb} {noun}")));
         }
         let below: Vec<String> =
-            related(word, self.wordnet.targets(synset, Relation::Hyponym), phrase).take(4).collect();
+            related(self.wordnet, word, self.wordnet.targets(synset, Relation::Hyponym), phrase).take(4).collect();
         clues.extend(below.chunks(2).map(|pair| format!("can be {}", pair.join(" or "))));
         let other_names =
             synset.lemmas.iter().map(|(lemma, _)| lemma.as_str()).filter(|lemma| is_name(lemma, word)).take(2);
@@ -89,7 +90,7 @@ impl Clues<'_> {
     /// What it is a kind of, the nearest first.
     fn kinds_above(&self, word: &str, synset: &Synset) -> Vec<String> {
         let above = self.wordnet.hypernyms(synset).into_iter().filter(|above| above.kind != TOPS).take(6);
-        let named = above.filter_map(|above| name_of(above, word)).filter(|name| !GENERAL.contains(name));
+        let named = above.filter_map(|above| name_of(self.wordnet, above, word)).filter(|name| !GENERAL.contains(name));
         named.map(|name| format!("is a kind of {name}")).take(5).collect()
     }
 
@@ -119,16 +120,19 @@ impl Clues<'_> {
 
 /// The names of related synsets as `phrase` words them.
 fn related<'a>(
+    wordnet: &'a WordNet,
     word: &'a str,
     targets: impl Iterator<Item = &'a Synset>,
     phrase: impl Fn(&str, &Synset) -> Option<String>,
 ) -> impl Iterator<Item = String> {
-    targets.filter_map(move |target| phrase(name_of(target, word)?, target))
+    targets.filter_map(move |target| phrase(name_of(wordnet, target, word)?, target))
 }
 
-/// The first lower-case name of a synset in which no form of the word is.
-fn name_of<'a>(synset: &'a Synset, word: &str) -> Option<&'a str> {
-    synset.lemmas.iter().map(|(lemma, _)| lemma.as_str()).find(|lemma| is_name(lemma, word))
+/// The first lower-case name of a synset in which no form of the word is, and whose most frequent sense this is.
+fn name_of<'a>(wordnet: &WordNet, synset: &'a Synset, word: &str) -> Option<&'a str> {
+    let is_first_sense = |lemma: &str| wordnet.first_sense(lemma).is_some_and(|first| std::ptr::eq(first, synset));
+    let mut names = synset.lemmas.iter().map(|(lemma, _)| lemma.as_str());
+    names.find(|lemma| is_name(lemma, word) && is_first_sense(lemma)).filter(|_| !is_left_out(wordnet, synset))
 }
 
 /// Whether a lemma is a common noun that does not give the word away.

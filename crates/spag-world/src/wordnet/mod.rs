@@ -4,6 +4,7 @@ mod choose;
 mod clues;
 mod nouns;
 mod read;
+mod usage;
 mod write;
 
 use std::collections::HashMap;
@@ -23,8 +24,8 @@ const MAX_HYPERNYMS: usize = 60;
 pub struct WordNet {
     /// By the number of their line's byte in `data.noun`.
     synsets: HashMap<u32, Synset>,
-    /// The synsets of a noun in lower case, the most frequent sense first, in the order of `index.noun`.
-    index: Vec<(String, Vec<u32>)>,
+    /// The synsets of a noun in lower case, the most frequent sense first.
+    index: HashMap<String, Vec<u32>>,
     /// How often a sense was found in tagged texts, by its sense key.
     counts: HashMap<String, u32>,
     /// Irregular plurals by their singular.
@@ -100,6 +101,12 @@ impl WordNet {
     fn targets<'a>(&'a self, synset: &'a Synset, relation: Relation) -> impl Iterator<Item = &'a Synset> {
         let of_relation = synset.pointers.iter().filter(move |(own, _)| *own == relation);
         of_relation.filter_map(|(_, offset)| self.synset(*offset))
+    }
+
+    /// The most frequent sense of a noun that is spelled without a capital in it.
+    fn first_sense(&self, noun: &str) -> Option<&Synset> {
+        let synset = self.synset(*self.index.get(noun)?.first()?)?;
+        synset.lemmas.iter().any(|(lemma, _)| lemma == noun).then_some(synset)
     }
 
     /// What a synset is a kind of, the nearest first, each once. Damaged files may have cycles.

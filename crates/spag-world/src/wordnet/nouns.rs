@@ -43,6 +43,8 @@ const BEFORE: &[&str] = &[
 const COUNTED: [u8; 8] = [5, 6, 8, 15, 17, 18, 20, 25];
 /// Those of things that are measured: food, phenomena, substances.
 const MEASURED: [u8; 3] = [13, 19, 27];
+/// Letters of a noun whose plural another word may be: "gas" is none of "ga".
+const MIN_STEM: usize = 3;
 /// The file of persons, who are always counted.
 const PERSON: u8 = 18;
 
@@ -84,6 +86,11 @@ impl<'a> Nouns<'a> {
     pub(super) fn form(&self, noun: &str, synset: &Synset) -> Option<Form> {
         let head = noun.rsplit(' ').next().unwrap_or(noun);
         let plural = self.plural(head);
+        let seen_counted = self.seen.get(head).map_or(0, |seen| seen.counted);
+        let ends_as_plural = head.ends_with('s') && !["ss", "us", "is"].iter().any(|ending| head.ends_with(ending));
+        if self.is_plural(head) || (ends_as_plural && seen_counted == 0) {
+            return None;
+        }
         let Seen { counted, bare, .. } = self.seen.get(head).copied().unwrap_or_default();
         let counted = counted + self.all(&plural);
         let count = || {
@@ -139,8 +146,9 @@ impl<'a> Nouns<'a> {
     }
 
     /// Whether a word is the plural of another noun.
-    pub(super) fn is_plural(&self, word: &str, is_noun: impl Fn(&str) -> bool) -> bool {
-        let regular = ["s", "es"].iter().filter_map(|ending| word.strip_suffix(ending)).any(&is_noun);
+    pub(super) fn is_plural(&self, word: &str) -> bool {
+        let is_noun = |stem: &str| stem.len() >= MIN_STEM && self.wordnet.first_sense(stem).is_some();
+        let regular = ["s", "es"].iter().filter_map(|ending| word.strip_suffix(ending)).any(is_noun);
         let of_y = word.strip_suffix("ies").is_some_and(|stem| is_noun(&format!("{stem}y")));
         (regular && !word.ends_with("ss")) || of_y || self.irregular.contains(word)
     }

@@ -14,7 +14,7 @@ const MAX_LICENCE_LINES: usize = 100;
 pub(super) fn load(folder: &Path) -> Result<WordNet> {
     let mut wordnet = WordNet {
         synsets: HashMap::new(),
-        index: Vec::new(),
+        index: HashMap::new(),
         counts: HashMap::new(),
         irregular: HashMap::new(),
         licence: Vec::new(),
@@ -27,7 +27,8 @@ pub(super) fn load(folder: &Path) -> Result<WordNet> {
         Some(())
     })?;
     lines(&folder.join("index.noun"), |line| {
-        wordnet.index.push(parse_index(line)?);
+        let (lemma, senses) = parse_index(line)?;
+        wordnet.index.insert(lemma, senses);
         Some(())
     })?;
     lines(&folder.join("cntlist.rev"), |line| {
