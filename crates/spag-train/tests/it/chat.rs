@@ -67,18 +67,20 @@ fn tokens_of_play_and_training_are_those_of_transformers() {
 fn next_prompt_of_a_seat_extends_the_last_one() {
     let prompts = prompts(|_| ()).with_format(PromptFormat::Chat);
     let episode = episode(&["Do you drink it?", "Yes.", "With milk?", "No.", "Never?"]);
-    for (family, template) in [
-        ("smollm", "smollm2"),
-        ("qwen2", "qwen2.5"),
-        ("qwen3", "qwen3"),
-        ("llama3", "llama-3-instruct"),
-        ("mistral", "mistral-instruct-v0.3"),
+    // The template of llama-3-instruct ends the begin of an answer with a line that it does not write before a given answer.
+    for (family, template, lines) in [
+        ("smollm", "smollm2", 0),
+        ("qwen2", "qwen2.5", 0),
+        ("qwen3", "qwen3", 0),
+        ("llama3", "llama-3-instruct", 1),
+        ("mistral", "mistral-instruct-v0.3", 0),
     ] {
         let encoder = encoder(family, template);
         let prompt =
             |count: usize| encoder.encode(&prompts.playing_prompt(&episode.history[..count], "tea", 5)).unwrap();
         for count in 0..3 {
-            let (last, next) = (prompt(count), prompt(count + 2));
+            let (mut last, next) = (prompt(count), prompt(count + 2));
+            last.truncate(last.len() - lines);
             let own = encoder.tokenizer().encode_text(&episode.history[count].content).unwrap();
             assert!(next.starts_with(&[last, own].concat()), "{template} {count}");
         }
