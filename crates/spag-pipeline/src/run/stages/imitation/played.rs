@@ -181,7 +181,7 @@ fn judged(counts: &GameCounts, source: ImitationSource) -> std::result::Result<S
     };
     Err(format!(
         "{said}; the attacker broke the rules in {}, and {} are ties. Too few to learn from: try another \
-         imitation.temperature or imitation.top_k, more imitation.games, or {other}, in another run_dir",
+         prompt_format, imitation.temperature or imitation.top_k, more imitation.games, or {other}, in another run_dir",
         counts.ended(Ending::BrokenRule),
         counts.ended(Ending::Tie)
     ))
