@@ -79,7 +79,7 @@ fn model_that_wins_almost_nothing_is_given_up_after_the_trial() {
         let report = run(&config, &mut Silent).unwrap();
         let reason = report.stopped.unwrap();
         assert!(reason.contains("stage im stopped the run: 0 of 300 games (0.0%) were won"), "{reason}");
-        assert!(reason.contains("300 are ties") && reason.contains("another imitation.temperature"), "{reason}");
+        assert!(reason.contains("300 are ties") && reason.contains("another prompt_format"), "{reason}");
         assert_eq!(read_episodes(config.run_dir.join("im/episodes.jsonl")).unwrap().len(), 300);
         assert!(!config.run_dir.join("im/samples.jsonl").exists());
     }
