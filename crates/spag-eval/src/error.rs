@@ -70,6 +70,9 @@ pub enum Error {
     /// An error of a checkpoint or of generation.
     #[error(transparent)]
     Model(#[from] spag_model::Error),
+    /// The model has no chat template that can be used.
+    #[error(transparent)]
+    Chat(#[from] spag_chat::Error),
     /// The digest of a checkpoint cannot be computed.
     #[error(transparent)]
     SelfPlay(#[from] spag_selfplay::Error),
@@ -93,6 +96,7 @@ impl Classify for Error {
             }
             Self::File(error) => error.class(),
             Self::Model(error) => error.class(),
+            Self::Chat(error) => error.class(),
             Self::SelfPlay(error) => error.class(),
             Self::World(error) => error.class(),
         }

@@ -1,6 +1,7 @@
 //! An evaluation in a folder: models one after another, resumable at every row.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use spag_io::{FileLock, Progress};
 use spag_model::{BosRule, Engine, load_config};
@@ -21,27 +22,28 @@ pub struct AskSettings {
     pub max_length: Option<usize>,
     /// The number format of the weights and the kind of device, which a record notes.
     pub arithmetic: String,
+    /// The chat template that contexts are written with, if they are chats.
+    pub chat_template: Option<String>,
 }
 
-/// An evaluation of models on tasks, in a folder that this process has locked.
+/// An evaluation of models, in a folder that this process has locked.
 ///
 /// Each model has a folder with a record of its answers to each task, which grows row by row. The same evaluation later answers
 /// only the rows that are missing, and writes the same results.
 #[derive(Debug)]
 pub struct Evaluation {
     folder: PathBuf,
-    tasks: Vec<Task>,
     /// Held for as long as records may be written.
     _lock: FileLock,
 }
 
 /// A model in an evaluation, with its records open.
 #[derive(Debug)]
-pub struct OpenModel<'a> {
+pub struct OpenModel {
     name: String,
     model: PathBuf,
     folder: PathBuf,
-    tasks: &'a [Task],
+    tasks: Arc<[Task]>,
     records: Vec<Record>,
     settings: AskSettings,
     max_length: usize,
@@ -51,16 +53,10 @@ impl Evaluation {
     /// Opens an evaluation in `folder`, which is created if missing.
     ///
     /// # Errors
-    /// Two tasks of one name, a name that cannot be that of a file, or a folder that cannot be written or is in use.
-    pub fn open(folder: &Path, tasks: Vec<Task>) -> Result<Self> {
-        check_names("task", tasks.iter().map(Task::name))?;
+    /// A folder that cannot be written or is in use.
+    pub fn open(folder: &Path) -> Result<Self> {
         let lock = FileLock::try_acquire(folder.join("lock"))?;
-        Ok(Self { folder: folder.to_owned(), tasks, _lock: lock })
-    }
-
-    /// The tasks, in order.
-    pub fn tasks(&self) -> &[Task] {
-        &self.tasks
+        Ok(Self { folder: folder.to_owned(), _lock: lock })
     }
 
     /// Checks the names of models.
@@ -71,11 +67,13 @@ impl Evaluation {
         check_names("model", names)
     }
 
-    /// Opens the records of the model at `model`, a folder or a GGUF file.
+    /// Opens the records of the model at `model`, a folder or a GGUF file, in `tasks`.
     ///
     /// # Errors
-    /// A model that cannot be read, or a record that cannot be written or is of another model, task or data.
-    pub fn model(&self, name: &str, model: &Path, settings: &AskSettings) -> Result<OpenModel<'_>> {
+    /// Two tasks of one name, a name that cannot be that of a file, a model that cannot be read, or a record that cannot be
+    /// written or is of another model, task or data.
+    pub fn model(&self, name: &str, model: &Path, tasks: Arc<[Task]>, settings: &AskSettings) -> Result<OpenModel> {
+        check_names("task", tasks.iter().map(Task::name))?;
         let positions = load_config(model)?.architecture.max_position_embeddings;
         let max_length = settings.max_length.unwrap_or(positions).min(positions);
         let fingerprint = checkpoint_fingerprint(model)?;
@@ -91,12 +89,12 @@ impl Evaluation {
             };
             Record::open(&folder.join(format!("record_{}.jsonl", task.name())), &made)
         };
-        let records = self.tasks.iter().map(record).collect::<Result<_>>()?;
+        let records = tasks.iter().map(record).collect::<Result<_>>()?;
         Ok(OpenModel {
             name: name.to_owned(),
             model: model.to_owned(),
             folder: folder.clone(),
-            tasks: &self.tasks,
+            tasks,
             records,
             settings: settings.clone(),
             max_length,
@@ -104,7 +102,7 @@ impl Evaluation {
     }
 }
 
-impl OpenModel<'_> {
+impl OpenModel {
     /// The rows that it has not answered.
     pub fn missing(&self) -> usize {
         self.records.iter().map(|record| record.missing().count()).sum()
@@ -122,7 +120,7 @@ impl OpenModel<'_> {
     pub fn ask(&mut self, engine: &mut Engine, progress: &mut dyn Progress) -> Result<()> {
         let bos = engine.tokenizer().bos();
         let name = self.name.clone();
-        Scorer { tasks: self.tasks, records: &mut self.records, engine, bos }.run(&name, progress)
+        Scorer { tasks: &self.tasks, records: &mut self.records, engine, bos }.run(&name, progress)
     }
 
     /// Closes the records and writes the model's `results.json` and samples.
@@ -131,8 +129,9 @@ impl OpenModel<'_> {
     /// A row without an answer, or a file that cannot be written.
     pub fn finish(self) -> Result<ModelResults> {
         let answers = self.records.into_iter().map(Record::finish).collect::<Result<Vec<_>>>()?;
-        let results = ModelResults::new(&self.name, &self.model, self.tasks, &answers, &self.settings, self.max_length);
-        results.write(&self.folder, self.tasks, &answers)?;
+        let results =
+            ModelResults::new(&self.name, &self.model, &self.tasks, &answers, &self.settings, self.max_length);
+        results.write(&self.folder, &self.tasks, &answers)?;
         Ok(results)
     }
 }

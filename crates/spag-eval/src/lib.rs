@@ -7,9 +7,11 @@ mod error;
 // ── Tasks ──
 mod answer_text;
 mod config;
+mod context;
 mod few_shot;
 mod python_random;
 mod rows;
+mod source;
 mod task;
 mod template;
 mod tiny;
@@ -23,6 +25,7 @@ mod scoring;
 // ── Results ──
 pub mod html;
 mod metric;
+mod paired;
 mod report;
 mod results;
 mod sample;
@@ -31,6 +34,8 @@ pub use config::{ExactMatchConfig, FewShotConfig, FilterConfig, Listed, ShotOrde
 pub use error::{Error, Result};
 pub use evaluation::{AskSettings, Evaluation, OpenModel};
 pub use metric::{Metric, Value};
+pub use paired::PairedDifference;
 pub use report::{radar, render_page, render_section, render_table};
 pub use results::{MetricScore, ModelResults, ModelScores, TaskScore};
-pub use task::{Task, load_tasks};
+pub use source::TaskSource;
+pub use task::Task;

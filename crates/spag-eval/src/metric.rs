@@ -87,7 +87,7 @@ impl Metric {
                 Value { value: (-weighted_mean(scores)).exp(), stderr: None }
             }
             Self::BitsPerByte => Value { value: -weighted_mean(scores) / std::f64::consts::LN_2, stderr: None },
-            _ => Value { value: mean(&plain), stderr: mean_stderr(&plain) },
+            _ => mean_value(&plain),
         }
     }
 }
@@ -149,6 +149,11 @@ pub(crate) fn words(text: &str) -> usize {
 /// White space as Python knows it.
 pub(crate) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+}
+
+/// The mean of values with its standard error.
+pub(crate) fn mean_value(values: &[f64]) -> Value {
+    Value { value: mean(values), stderr: mean_stderr(values) }
 }
 
 fn mean(values: &[f64]) -> f64 {

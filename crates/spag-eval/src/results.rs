@@ -11,12 +11,13 @@ use crate::config::Kind;
 use crate::error::Result;
 use crate::evaluation::AskSettings;
 use crate::metric::{Metric, Value, pooled};
+use crate::paired::{MainScores, PairedDifference};
 use crate::record::Answered;
 use crate::sample::{RowScore, sample, scores};
 use crate::task::Task;
 
 /// Two-sided 95% quantile of the normal distribution.
-const Z95: f64 = 1.959_963_984_540_054;
+pub(crate) const Z95: f64 = 1.959_963_984_540_054;
 
 /// The results of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +26,8 @@ pub struct ModelResults {
     pub scores: ModelScores,
     /// The content of its `results.json`.
     pub json: Json,
+    /// The scores of rows, for comparisons.
+    pub(crate) main_scores: Vec<MainScores>,
 }
 
 /// The scores of a model in all tasks.
@@ -36,6 +39,9 @@ pub struct ModelScores {
     pub tasks: Vec<TaskScore>,
     /// Rows whose prompt lost its beginning, because it was too long.
     pub cut: usize,
+    /// Differences from the first model of an evaluation on the same rows; empty for that model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paired: Vec<PairedDifference>,
 }
 
 /// The result of a task or a group.
@@ -100,7 +106,9 @@ impl ModelResults {
         }
         let cut = answers.iter().flatten().filter(|answer| answer.cut).count();
         let json = results_json(name, model, tasks, &all, cut, settings, max_length);
-        Self { scores: ModelScores { name: name.to_owned(), tasks: all, cut }, json }
+        let main_scores = tasks.iter().zip(answers).filter_map(|(task, answers)| main_scores(task, answers)).collect();
+        let scores = ModelScores { name: name.to_owned(), tasks: all, cut, paired: Vec::new() };
+        Self { scores, json, main_scores }
     }
 
     /// Writes `results.json`, and `samples_TASK.jsonl` for each task.
@@ -114,6 +122,19 @@ impl ModelResults {
     }
 }
 
+/// The main metric of each row, unless it is a perplexity.
+fn main_scores(task: &Task, answers: &[Answered]) -> Option<MainScores> {
+    let metric = *task.config.metrics().first().filter(|metric| metric.higher_is_better())?;
+    let score = |(item, answer)| scores(task, item, answer).first().map(|(score, _)| *score);
+    let rows = task.items.iter().zip(answers).map(score).collect::<Option<_>>()?;
+    Some(MainScores {
+        task: task.name().to_owned(),
+        label: task.config.group.as_deref().unwrap_or(task.alias()).to_owned(),
+        metric,
+        rows,
+    })
+}
+
 fn task_score(task: &Task, answers: &[Answered]) -> TaskScore {
     let rows: Vec<Vec<RowScore>> =
         task.items.iter().zip(answers).map(|(item, answer)| scores(task, item, answer)).collect();
@@ -125,7 +146,7 @@ fn task_score(task: &Task, answers: &[Answered]) -> TaskScore {
     };
     TaskScore {
         name: task.name().to_owned(),
-        alias: task.config.alias.clone().unwrap_or_else(|| task.name().to_owned()),
+        alias: task.alias().to_owned(),
         group: task.config.group.clone(),
         is_group: false,
         rows: answers.len(),
@@ -233,6 +254,10 @@ fn results_json(
         "model_args": { "pretrained": model.display().to_string(), "add_bos_token": settings.bos.flag() },
         "model_dtype": settings.arithmetic,
     });
+    if let Some(template) = &settings.chat_template {
+        json["chat_template"] = template.as_str().into();
+        json["fewshot_as_multiturn"] = true.into();
+    }
     json["max_length"] = max_length.into();
     json["model_source"] = "spag".into();
     json["model_name"] = name.into();

@@ -4,18 +4,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
-use spag_io::{quote, read_text, sha256};
+use spag_io::{quote, sha256};
 
 use crate::answer_text::AnswerReader;
-use crate::config::{FewShotConfig, Kind, Listed, TaskConfig};
+use crate::config::{Kind, Listed, TaskConfig};
+use crate::context::{ContextFormat, Part, Role};
 use crate::error::{Error, Result};
 use crate::few_shot::FewShot;
-use crate::rows::{self, Row};
+use crate::rows::Row;
 use crate::template::{Fields, Templates};
-use crate::tiny;
-
-/// Bytes of a file with a description, at most.
-const MAX_DESCRIPTION: u64 = 1 << 22;
 
 /// A task with its rows.
 #[derive(Debug)]
@@ -67,80 +64,6 @@ pub(crate) enum Question {
     },
 }
 
-/// Tasks of a file, or built-in ones.
-///
-/// `tiny` names the tasks of the small world; anything else is a TOML file, whose data are named relative to `data_dir`, or to
-/// the file's folder.
-///
-/// # Errors
-/// A file that cannot be read or is invalid, and a row that does not fit its task; the error names the file and the row.
-pub fn load_tasks(tasks: &Path, data_dir: Option<&Path>, limit: Option<usize>) -> Result<Vec<Task>> {
-    if tasks == Path::new(tiny::NAME) {
-        let source = PathBuf::from("the built-in tasks");
-        return tiny::tasks()?
-            .into_iter()
-            .map(|(config, rows)| Task::new(config, &source, rows, Beside::default(), limit))
-            .collect();
-    }
-    let folder = data_dir.or_else(|| tasks.parent()).unwrap_or(Path::new(""));
-    let mut loaded = Vec::new();
-    for config in TaskConfig::read(tasks)? {
-        for (config, subtask) in expand(config) {
-            loaded.push(load_task(config, subtask.as_deref(), tasks, folder, limit)?);
-        }
-    }
-    Ok(loaded)
-}
-
-/// A task for each subtask, with its name.
-fn expand(config: TaskConfig) -> Vec<(TaskConfig, Option<String>)> {
-    if config.subtasks.is_empty() {
-        return vec![(config, None)];
-    }
-    let of = |subtask: &String| {
-        let name = format!("{}_{subtask}", config.name);
-        let group = Some(config.group.clone().unwrap_or_else(|| config.name.clone()));
-        let alias = Some(subtask.clone());
-        (TaskConfig { name, group, alias, subtasks: Vec::new(), ..config.clone() }, Some(subtask.clone()))
-    };
-    config.subtasks.iter().map(of).collect()
-}
-
-fn load_task(
-    config: TaskConfig,
-    subtask: Option<&str>,
-    tasks: &Path,
-    folder: &Path,
-    limit: Option<usize>,
-) -> Result<Task> {
-    let wrong = |what: String| Error::tasks(tasks, format!("task `{}`: {what}", quote(&config.name)));
-    let variables: Fields = subtask.map(|subtask| ("subtask".to_owned(), subtask.into())).into_iter().collect();
-    let templates = Templates::new();
-    let path = |template: &str| templates.literal(template, &variables).map(|file| folder.join(file)).map_err(wrong);
-    let file = path(&config.file)?;
-    let read = |file: &Path| {
-        let mut rows = rows::read(file, &config.columns)?;
-        for row in &mut rows {
-            rows::replace(&mut row.fields, &config.replace);
-            row.fields.extend(variables.clone());
-        }
-        Ok::<_, Error>(rows)
-    };
-    let rows = read(&file)?;
-    let shots = match config.few_shot.as_ref().filter(|shots| shots.number > 0) {
-        Some(FewShotConfig { file: Some(file), .. }) => {
-            let file = path(file)?;
-            Some((read(&file)?, file))
-        }
-        _ => None,
-    };
-    let description = match &config.description_file {
-        Some(file) => Some(read_text(path(file)?, MAX_DESCRIPTION)?.trim_end().to_owned()),
-        None => None,
-    };
-    Task::new(config, &file, rows, Beside { shots, description }, limit)
-}
-
 /// What comes from other files than the data of a task.
 #[derive(Default)]
 pub(crate) struct Beside {
@@ -158,6 +81,7 @@ impl Task {
         rows: Vec<Row>,
         beside: Beside,
         limit: Option<usize>,
+        format: ContextFormat<'_>,
     ) -> Result<Self> {
         let Beside { shots, description } = beside;
         let in_task = |what: String| Error::tasks(path, format!("task `{}`: {what}", quote(&config.name)));
@@ -173,7 +97,7 @@ impl Task {
                 Some(FewShot::new(few, path, rows.collect(), false)?)
             }
         };
-        let mut maker = ItemMaker { config: &config, kind, templates: Templates::new(), shots, description };
+        let mut maker = ItemMaker { config: &config, kind, templates: Templates::new(), shots, description, format };
         let mut items = Vec::with_capacity(rows.len().min(limit.unwrap_or(usize::MAX)));
         for row in rows.into_iter().take(limit.unwrap_or(usize::MAX)) {
             let question = maker.question(&row).map_err(|reason| Error::Row {
@@ -201,6 +125,11 @@ impl Task {
     /// Its name in results.
     pub fn name(&self) -> &str {
         &self.config.name
+    }
+
+    /// Its name in tables.
+    pub(crate) fn alias(&self) -> &str {
+        self.config.alias.as_deref().unwrap_or(self.name())
     }
 
     /// The number of rows, within the limit.
@@ -232,6 +161,7 @@ struct ItemMaker<'a> {
     shots: Option<FewShot>,
     /// The text before the examples, if it is no template.
     description: Option<String>,
+    format: ContextFormat<'a>,
 }
 
 /// A row as an example would show it.
@@ -254,46 +184,53 @@ impl ItemMaker<'_> {
         }
         let before = self.before(row)?;
         let Turn { prompts, choices, answer, right } = self.turn(fields)?;
-        let delimiter = self.config.target_delimiter();
-        let context = || format!("{before}{}", prompts.first().map_or("", String::as_str));
+        let delimiter = self.format.before_choice(self.config.target_delimiter());
+        let context = || self.format.text(&before, prompts.first().map_or("", String::as_str));
         Ok(match self.kind {
             Kind::Choice => {
-                let context = context();
+                let context = context()?;
                 let pair = |choice: &String| (context.clone(), format!("{delimiter}{choice}"));
                 Question::Choice { pairs: choices.iter().map(pair).collect(), choices, answer }
             }
             Kind::Partial => {
-                let pair = |prompt: &String| (format!("{before}{prompt}"), format!("{delimiter}{right}"));
-                Question::Choice { pairs: prompts.iter().map(pair).collect(), choices, answer }
+                let pair = |prompt: &String| Ok((self.format.text(&before, prompt)?, format!("{delimiter}{right}")));
+                Question::Choice { pairs: prompts.iter().map(pair).collect::<Result<_, String>>()?, choices, answer }
             }
-            Kind::Generated => Question::Generated { context: context(), target: right },
-            Kind::Continuation | Kind::Rolling => Question::Continuation { context: context(), continuation: right },
+            Kind::Generated => Question::Generated { context: context()?, target: right },
+            Kind::Continuation | Kind::Rolling => Question::Continuation { context: context()?, continuation: right },
         })
     }
 
     /// The description and the few-shot examples of a row.
-    fn before(&mut self, row: &Row) -> Result<String, String> {
-        let mut text = match (&self.description, &self.config.description) {
+    fn before(&mut self, row: &Row) -> Result<Vec<Part>, String> {
+        let description = match (&self.description, &self.config.description) {
             (Some(text), _) => text.clone(),
             (None, Some(template)) => self.templates.literal(template, &row.fields)?,
             (None, None) => String::new(),
         };
         let drawn = self.shots.as_mut().map(|shots| shots.draw(row)).unwrap_or_default();
-        let Some(shots) = &self.shots else { return Ok(text) };
+        let mut parts = Vec::new();
+        if !description.is_empty() {
+            parts.push(Part { role: Role::System, text: description, delimiter: String::new() });
+        }
+        let Some(shots) = &self.shots else { return Ok(parts) };
         let after = self.config.few_shot.as_ref().map_or("", |shots| shots.delimiter.as_str());
         for at in drawn {
             let shot = &shots.pool()[at];
             let turn = self.turn(&shot.fields).map_err(|why| format!("few-shot example {}: {why}", shot.number))?;
             let prompt = turn.prompts.get(if self.kind == Kind::Partial { turn.answer } else { 0 });
             let right = if self.kind == Kind::Choice { &turn.choices[turn.answer] } else { &turn.right };
-            text.push_str(prompt.map_or("", String::as_str));
-            if !right.is_empty() {
-                text.push_str(self.config.target_delimiter());
-                text.push_str(right);
-                text.push_str(after);
+            let mut asked =
+                Part { role: Role::User, text: prompt.cloned().unwrap_or_default(), delimiter: String::new() };
+            if right.is_empty() {
+                parts.push(asked);
+                continue;
             }
+            asked.delimiter = self.config.target_delimiter().to_owned();
+            parts.push(asked);
+            parts.push(Part { role: Role::Assistant, text: right.clone(), delimiter: after.to_owned() });
         }
-        Ok(text)
+        Ok(parts)
     }
 
     fn turn(&self, fields: &Fields) -> Result<Turn, String> {

@@ -34,7 +34,8 @@ pub use base::{BaseReport, make_base};
 pub use config::{
     BaseConfig, BenchmarkSettings, DocumentSettings, EvaluationSettings, HardwareSettings, ImitationSettings,
     ImitationSource, ImitationSources, JobSettings, ProbeSettings, RewardSettings, RunConfig, SelfPlaySettings,
-    SftSettings, SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole, WordSettings, read_toml,
+    SftSettings, SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole, WholeFor, WordSettings,
+    read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;

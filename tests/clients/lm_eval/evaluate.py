@@ -3,6 +3,7 @@
     python evaluate.py hf pretrained=FOLDER,dtype=float32 OUT.json
     python evaluate.py local-completions model=NAME,base_url=URL/v1/completions,... OUT.json
     python evaluate.py hf pretrained=FOLDER,dtype=float32 OUT.json spag_letters spag_examples spag_blank
+    CHAT=1 python evaluate.py hf pretrained=FOLDER,dtype=float32 OUT.json    with the model's chat template
 
 The output has, for each task, `results` (metrics) and `answers`: of multiple choice a list of [log-likelihood, is greedy] for
 each row, of rolling log-likelihoods a number, of generation a text.
@@ -46,6 +47,8 @@ def main():
         batch_size=int(os.environ.get("BATCH_SIZE", "1")),
         log_samples=True,
         # Standard errors of means are not resampled; without this they are left out.
+        apply_chat_template=bool(os.environ.get("CHAT")),
+        fewshot_as_multiturn=bool(os.environ.get("CHAT")),
         bootstrap_iters=int(os.environ.get("BOOTSTRAP_ITERS", "0")),
         random_seed=0,
         numpy_random_seed=0,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::num::NonZeroUsize;
 
-use spag_eval::load_tasks;
+use spag_eval::TaskSource;
 use spag_game::{EpisodeReader, JudgeKind, PromptSet, judge_episode, read_episodes, read_words, word_forms};
 use spag_io::JsonlAppender;
 use spag_model::load_tokenizer;
@@ -104,7 +104,8 @@ fn tasks_of_an_evaluation() {
     fs::write(target.folder().join("rows.jsonl"), ROWS).unwrap();
     let input = target.folder().join("input");
     target.run(|_| {
-        for task in load_tasks(&input, None, Some(2)).iter().flatten() {
+        let source = TaskSource { tasks: &input, data_dir: None, limit: Some(2) };
+        for task in source.load().iter().flat_map(|tasks| tasks.iter()) {
             assert!(task.rows() <= 2 && !task.name().is_empty());
         }
     });
@@ -121,7 +122,7 @@ fn rows_of_an_evaluation() {
     target.run(|bytes| {
         fs::write(folder.join("rows.csv"), bytes).unwrap();
         for tasks in ["lines.toml", "csv.toml"] {
-            let loaded = load_tasks(&folder.join(tasks), None, None);
+            let loaded = TaskSource { tasks: &folder.join(tasks), data_dir: None, limit: None }.load();
             assert!(loaded.is_err() || loaded.unwrap().iter().all(|task| task.rows() > 0));
         }
     });

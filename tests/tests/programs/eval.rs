@@ -14,6 +14,11 @@ use spag_tests::{
     run, wait_until,
 };
 
+/// A template that writes BOS, and refuses the system message that a description becomes.
+const REFUSES_SYSTEM: &str = "{{ bos_token }}{% for message in messages %}{% if message.role == 'system' %}\
+    {{ raise_exception('no system message') }}{% endif %}[{{ message.role }}]{{ message.content }}[/{{ message.role }}]\
+    {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+
 const OLD: [&str; 4] = ["spag_choice", "spag_greedy", "spag_rolling", "spag_answer"];
 const MORE: [&str; 3] = ["spag_letters", "spag_examples", "spag_blank"];
 
@@ -39,17 +44,35 @@ fn answers(out: &Path, task: &str) -> Vec<Value> {
 
 /// Evaluates a checkpoint and compares every answer and every metric.
 fn agrees(family: &str, bos: &str, expected: &str) {
+    let files = [(expected.to_owned(), &OLD[..]), (format!("more-{expected}"), &MORE)];
+    let (out, results) = compare(&fixture("families").join(family), &["--add_bos_token", bos], &files);
+    let letters = json_lines(out.path().join("m/samples_spag_letters.jsonl"));
+    assert_eq!(letters.iter().filter(|row| row["truncated"] == true).count(), 2, "two prompts are too long");
+    assert_eq!(results["truncated_prompts"], 2);
+}
+
+/// The same with the model's chat template, which examples are turns of.
+fn agrees_in_chat(family: &str, bos: &str, template: &str, expected: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let model = fixture("families").join(family);
+    let model = folder.path().join("model");
+    copy_folder(&fixture("families").join(family), &model);
+    std::fs::write(model.join("chat_template.jinja"), template).unwrap();
+    let files = [(expected.to_owned(), &[OLD.as_slice(), &MORE].concat()[..])];
+    let (_, results) = compare(&model, &["--add_bos_token", bos, "--apply_chat_template"], &files);
+    assert_eq!(results["chat_template"], template);
+}
+
+/// Evaluates a checkpoint and compares every answer and every metric with those of the files: the output folder and the results.
+fn compare(model: &Path, flags: &[&str], files: &[(String, &[&str])]) -> (tempfile::TempDir, Value) {
+    let folder = tempfile::tempdir().unwrap();
     let tasks = root().join("tests/clients/lm_eval/tasks.toml");
-    run(eval(&[&model], &tasks, folder.path()).args(["--add_bos_token", bos, "--names", "m"]), 0);
+    run(eval(&[model], &tasks, folder.path()).args(flags).args(["--names", "m"]), 0);
     let out = folder.path().join("m");
     let results = json(out.join("results.json"));
-    let files = [(expected.to_owned(), &OLD[..]), (format!("more-{expected}"), &MORE)];
     let mut compared = 0;
     for (file, tasks) in files {
         let expected = json(root().join(format!("tests/clients/lm_eval/expected/{file}.json")));
-        for task in tasks {
+        for task in *tasks {
             for (row, (found, expected)) in
                 answers(&out, task).iter().zip(expected[task]["answers"].as_array().unwrap()).enumerate()
             {
@@ -58,19 +81,17 @@ fn agrees(family: &str, bos: &str, expected: &str) {
                     "spag_greedy" if !expected[0].is_array() => json!([expected]),
                     _ => expected,
                 };
-                assert_reports_agree(found, &expected, &format!("{family} {bos}: {task}, row {row}"), str::eq);
+                assert_reports_agree(found, &expected, &format!("{file}: {task}, row {row}"), str::eq);
                 compared += 1;
             }
             for (metric, expected) in expected[task]["results"].as_object().unwrap() {
                 let found = &results["results"][task][metric];
-                assert_reports_agree(found, expected, &format!("{family} {bos}: {task}, {metric}"), str::eq);
+                assert_reports_agree(found, expected, &format!("{file}: {task}, {metric}"), str::eq);
             }
         }
     }
     assert!(compared >= 70, "{compared}");
-    let letters = json_lines(out.join("samples_spag_letters.jsonl"));
-    assert_eq!(letters.iter().filter(|row| row["truncated"] == true).count(), 2, "two prompts are too long");
-    assert_eq!(results["truncated_prompts"], 2);
+    (folder, results)
 }
 
 #[test]
@@ -86,6 +107,21 @@ fn scores_and_texts_are_those_of_lm_eval_on_llama_with_bos() {
 #[test]
 fn scores_and_texts_are_those_of_lm_eval_on_a_byte_level_tokenizer() {
     agrees("qwen2", "False", "qwen2");
+}
+
+#[test]
+fn scores_and_texts_are_those_of_lm_eval_in_chats() {
+    let qwen = std::fs::read_to_string(fixture("chat_templates/qwen2.5.jinja")).unwrap();
+    agrees_in_chat("qwen2", "False", &qwen, "chat-qwen2");
+    agrees_in_chat("llama-linear-rope", "True", REFUSES_SYSTEM, "chat-llama-linear-rope-bos");
+}
+
+#[test]
+fn chats_need_a_template() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = fixture("families/qwen2");
+    let (_, error) = run(eval(&[&model], Path::new("tiny"), folder.path()).arg("--apply_chat_template"), 2);
+    assert!(error.contains("chat template") && error.contains("qwen2"), "{error}");
 }
 
 /// The files below `folder` that must not depend on interruptions.

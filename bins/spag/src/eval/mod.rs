@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use spag_cli::{EngineArgs, LoadArgs, Result, TerminalProgress, exit, flags, threads};
-use spag_eval::{AskSettings, Evaluation, ModelResults, ModelScores, OpenModel, load_tasks, render_page, render_table};
+use spag_eval::{AskSettings, Evaluation, ModelResults, ModelScores, OpenModel, TaskSource, render_page, render_table};
 use spag_io::{Progress, write_atomically, write_json_atomically};
 use spag_model::Engine;
 use spag_selfplay::limits;
@@ -39,6 +39,10 @@ pub(crate) struct EvalArgs {
     /// The first N rows of each task only.
     #[arg(long, value_name = "N", value_parser = flags::whole(ROWS))]
     limit: Option<usize>,
+    /// Ask in chats, with each model's own template: descriptions are system messages, examples are turns. True or False.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value = "False", default_missing_value = "True",
+        value_parser = flags::truth, action = clap::ArgAction::Set)]
+    apply_chat_template: bool,
     /// Names of the checkpoints in the results, in their order [default: the names of the folders or files; of a folder
     /// `model`, that of the folder above].
     #[arg(long, value_name = "NAME", num_args = 1..)]
@@ -56,17 +60,26 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
     let device = args.loading.open()?;
     threads::start()?;
     let names = names::of(&args.model, &args.names)?;
-    let tasks = load_tasks(&args.tasks, args.data_dir.as_deref(), args.limit)?;
-    let evaluation = Evaluation::open(&args.output_dir, tasks)?;
+    let source = TaskSource { tasks: &args.tasks, data_dir: args.data_dir.as_deref(), limit: args.limit };
+    let plain = if args.apply_chat_template { None } else { Some(source.load()?) };
+    let evaluation = Evaluation::open(&args.output_dir)?;
     evaluation.check_models(names.iter().map(String::as_str))?;
     let kind = if device.device().is_cpu() { "cpu" } else { "gpu" };
     let open = |(name, folder): (&String, &PathBuf)| {
         let arithmetic = format!("{} on {kind}", args.loading.dtype(folder)?);
-        let settings = AskSettings { bos: args.loading.bos_rule(), max_length: args.max_length, arithmetic };
-        Ok(evaluation.model(name, folder, &settings)?)
+        let (tasks, chat_template) = match &plain {
+            Some(tasks) => (tasks.clone(), None),
+            None => {
+                let (tasks, template) = source.load_as_chats(folder)?;
+                (tasks, Some(template))
+            }
+        };
+        let bos = args.loading.bos_rule();
+        let settings = AskSettings { bos, max_length: args.max_length, arithmetic, chat_template };
+        Ok(evaluation.model(name, folder, tasks, &settings)?)
     };
     // All records are opened first, so that a wrong one is found before hours of work.
-    let models: Vec<OpenModel<'_>> = names.iter().zip(&args.model).map(open).collect::<Result<_>>()?;
+    let models: Vec<OpenModel> = names.iter().zip(&args.model).map(open).collect::<Result<_>>()?;
     let mut progress = TerminalProgress::default();
     let mut results = Vec::with_capacity(models.len());
     for (mut model, (name, folder)) in models.into_iter().zip(names.iter().zip(&args.model)) {
@@ -77,7 +90,11 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
             let config = args.engine.config(&checkpoint.model, model.max_length())?;
             model.ask(&mut Engine::from_checkpoint(checkpoint, config)?, &mut progress)?;
         }
-        results.push(model.finish()?);
+        let mut result = model.finish()?;
+        if let Some(first) = results.first() {
+            result.compare_with(first);
+        }
+        results.push(result);
     }
     write(&args.output_dir, &results)?;
     let scores: Vec<ModelScores> = results.into_iter().map(|model| model.scores).collect();
@@ -86,9 +103,11 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
 
 /// Writes what compares the models.
 fn write(folder: &std::path::Path, results: &[ModelResults]) -> Result<()> {
-    let models: Map<String, Value> =
-        results.iter().map(|model| (model.scores.name.clone(), model.json.clone())).collect();
-    write_json_atomically(folder.join("results.json"), &json!({ "models": models }))?;
+    let named = |of: &dyn Fn(&ModelResults) -> Value| {
+        results.iter().map(|model| (model.scores.name.clone(), of(model))).collect::<Map<_, _>>()
+    };
+    let (models, paired) = (named(&|model| model.json.clone()), named(&|model| json!(model.scores.paired)));
+    write_json_atomically(folder.join("results.json"), &json!({ "models": models, "paired": paired }))?;
     let scores: Vec<ModelScores> = results.iter().map(|model| model.scores.clone()).collect();
     Ok(write_atomically(folder.join("report.html"), render_page(&scores))?)
 }

@@ -1,7 +1,7 @@
 //! The page with the scores of all models.
 
 use super::radar::radar;
-use super::table::{Rows, cells};
+use super::table::{PAIRED_TITLE, Rows, cells, paired_cells};
 use crate::html::{escape, page, table};
 use crate::results::ModelScores;
 
@@ -32,6 +32,10 @@ pub fn render_section(models: &[ModelScores]) -> String {
     let has_groups = models.iter().flat_map(|model| &model.tasks).any(|task| task.group.is_some());
     let caption = "Scores, % of rows [95% interval] (perplexities as they are); chance is the share that guessing has";
     let mut out = plot + &of(caption, Rows::Groups);
+    let (head, rows) = paired_cells(models);
+    if !rows.is_empty() {
+        out.push_str(&table(PAIRED_TITLE, &head, &rows));
+    }
     if has_groups {
         out.push_str(&format!(
             "<details><summary>The tasks of each group</summary>{}</details>",

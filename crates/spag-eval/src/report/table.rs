@@ -2,6 +2,7 @@
 
 use spag_selfplay::text_table;
 
+use crate::paired::PairedDifference;
 use crate::results::{MetricScore, ModelScores, TaskScore};
 
 /// Whether a table has the tasks of groups too.
@@ -13,11 +14,17 @@ pub(super) enum Rows {
     Groups,
 }
 
-/// The scores of all models as plain text: groups and tasks without a group, one line a metric. Texts of others are escaped.
+/// The scores of all models as plain text: groups and tasks without a group, one line a metric, and the
+/// differences from the first model. A score of another number of rows than the first model's says of how many. Texts of others are escaped.
 pub fn render_table(models: &[ModelScores]) -> String {
     let (head, rows) = cells(models, Rows::Groups);
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let mut text = text_table(&head, &rows);
+    let (head, rows) = paired_cells(models);
+    if !rows.is_empty() {
+        text.push_str(&format!("\n{PAIRED_TITLE}\n\n"));
+        text.push_str(&text_table(&head, &rows));
+    }
     for model in models.iter().filter(|model| model.cut > 0) {
         let name = spag_io::quote(&model.name);
         text.push_str(&format!(
@@ -26,6 +33,27 @@ pub fn render_table(models: &[ModelScores]) -> String {
         ));
     }
     text
+}
+
+/// What the columns of [`paired_cells`] are.
+pub(super) const PAIRED_TITLE: &str = "Against the first model on the rows that both answered, points [95% interval]; p of the exact sign test (McNemar's)";
+
+/// Header and rows of the differences from the first model, in the order of models.
+pub(super) fn paired_cells(models: &[ModelScores]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let row = |model: &ModelScores, paired: &PairedDifference| {
+        vec![
+            spag_io::quote(&model.name),
+            paired.task.clone(),
+            paired.metric.map_or("–".to_owned(), |metric| metric.name().to_owned()),
+            paired.rows.to_string(),
+            paired.change.to_string(),
+            paired.better.to_string(),
+            paired.worse.to_string(),
+            if paired.p < 0.001 { "< 0.001".to_owned() } else { format!("{:.3}", paired.p) },
+        ]
+    };
+    let rows = models.iter().flat_map(|model| model.paired.iter().map(move |paired| row(model, paired)));
+    (vec!["model", "task", "metric", "rows", "change", "better", "worse", "p"], rows.collect())
 }
 
 /// Header and rows.
@@ -42,8 +70,12 @@ pub(super) fn cells(models: &[ModelScores], which: Rows) -> (Vec<String>, Vec<Ve
             let mut row = vec![name, metric_name(metric), task.rows.to_string(), chance];
             row.extend(models.iter().map(|model| {
                 let same = |other: &&TaskScore| other.name == task.name && other.is_group == task.is_group;
-                let found = model.tasks.iter().find(same).and_then(|task| task.metrics.get(at));
-                found.map_or("–".to_owned(), show)
+                let found = model.tasks.iter().find(same);
+                let score = found.and_then(|task| task.metrics.get(at)).map_or("–".to_owned(), show);
+                match found.filter(|found| found.rows != task.rows) {
+                    Some(found) => format!("{score} of {}", found.rows),
+                    None => score,
+                }
             }));
             rows.push(row);
         }

@@ -30,6 +30,7 @@ fn scores(models: usize, tasks: usize) -> Vec<ModelScores> {
             .map(|at| task(&format!("task{at}"), None, Metric::Acc, 0.3 + 0.05 * (model + at) as f64))
             .collect(),
         cut: 0,
+        paired: Vec::new(),
     };
     (0..models).map(of).collect()
 }
@@ -38,6 +39,14 @@ fn scores(models: usize, tasks: usize) -> Vec<ModelScores> {
 fn svg(figure: &str) -> &str {
     let (from, to) = (figure.find("<svg").unwrap(), figure.find("</svg>").unwrap());
     &figure[from..to + "</svg>".len()]
+}
+
+#[test]
+fn scores_of_fewer_rows_say_of_how_many() {
+    let mut models = scores(2, 1);
+    models[1].tasks[0].rows = 40;
+    let text = render_table(&models);
+    assert!(text.contains("35.0 [31.0, 39.0] of 40") && !text.contains("of 100"), "{text}");
 }
 
 #[test]

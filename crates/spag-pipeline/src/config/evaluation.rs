@@ -1,11 +1,14 @@
 //! How models are measured: games against the imitation model and each other, benchmarks, and rules that stop a run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use spag_model::Sampling;
+use spag_eval::{Task, TaskSource};
+use spag_model::{DtypeChoice, Sampling};
 
-use super::play::sampling;
+use super::play::{dtype, sampling};
+use crate::error::Result;
 
 /// `[evaluation]`: games between the models of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,11 +80,52 @@ pub struct BenchmarkSettings {
     /// The first rows of each task only; all if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
+    /// Models that are scored on all rows in spite of `limit`: `base`, `last`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub whole: Vec<WholeFor>,
+    /// Number format of the weights: `f32`, `bf16`, or `auto`, which is f32 on a CPU.
+    #[serde(with = "dtype", skip_serializing_if = "DtypeChoice::is_auto")]
+    pub dtype: DtypeChoice,
+    /// Ask in chats, with each model's own template, as `spag eval --apply_chat_template`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub apply_chat_template: bool,
+}
+
+impl BenchmarkSettings {
+    /// The tasks for a model with the first `limit` rows of each, and the chat template that their contexts are written with.
+    ///
+    /// # Errors
+    /// Tasks or data that cannot be read, or a model without a template if one is asked for.
+    pub(crate) fn load_tasks(&self, limit: Option<usize>, model: &Path) -> Result<(Arc<[Task]>, Option<String>)> {
+        let source = TaskSource { tasks: &self.tasks, data_dir: self.data_dir.as_deref(), limit };
+        if !self.apply_chat_template {
+            return Ok((source.load()?, None));
+        }
+        let (tasks, template) = source.load_as_chats(model)?;
+        Ok((tasks, Some(template)))
+    }
+}
+
+/// A model that is scored on all rows of benchmarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WholeFor {
+    /// The base model.
+    Base,
+    /// The model of the last epoch.
+    Last,
 }
 
 impl Default for BenchmarkSettings {
     fn default() -> Self {
-        Self { tasks: PathBuf::from("tiny"), data_dir: None, limit: None }
+        Self {
+            tasks: PathBuf::from("tiny"),
+            data_dir: None,
+            limit: None,
+            whole: Vec::new(),
+            dtype: DtypeChoice::Auto,
+            apply_chat_template: false,
+        }
     }
 }
 

@@ -65,7 +65,7 @@ pub struct SelfPlaySettings {
     #[serde(skip_serializing_if = "is_true")]
     pub prefix_sharing: bool,
     /// Number format of the weights: `auto`, `f32` or `bf16`.
-    #[serde(with = "dtype", skip_serializing_if = "is_auto")]
+    #[serde(with = "dtype", skip_serializing_if = "DtypeChoice::is_auto")]
     pub dtype: DtypeChoice,
 }
 
@@ -77,10 +77,6 @@ fn is_default_failed(value: &usize) -> bool {
 
 fn is_true(value: &bool) -> bool {
     *value
-}
-
-fn is_auto(choice: &DtypeChoice) -> bool {
-    *choice == DtypeChoice::Auto
 }
 
 impl Default for SelfPlaySettings {
@@ -139,16 +135,16 @@ pub(super) fn sampling(temperature: f64, top_k: usize, top_p: Option<f64>) -> Sa
 }
 
 /// A number format as text.
-mod dtype {
+pub(super) mod dtype {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serializer};
     use spag_model::DtypeChoice;
 
-    pub(super) fn serialize<S: Serializer>(choice: &DtypeChoice, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::config) fn serialize<S: Serializer>(choice: &DtypeChoice, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(choice)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DtypeChoice, D::Error> {
+    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DtypeChoice, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }

@@ -38,14 +38,10 @@ impl RunContext<'_> {
         seed
     }
 
-    /// Loads a checkpoint to the run's device.
-    pub(super) fn load(&self, model: &Path) -> Result<Checkpoint> {
+    /// Loads a checkpoint to the run's device, in the number format of `choice`.
+    pub(super) fn load(&self, model: &Path, choice: DtypeChoice) -> Result<Checkpoint> {
         let device = self.config.device.open(self.ranks.env.local_rank)?.device().clone();
-        let dtype = match self.config.self_play.dtype {
-            DtypeChoice::Fixed(dtype) => dtype,
-            DtypeChoice::Auto if device.is_cpu() => LoadOptions::default().dtype,
-            auto => auto.resolve(&load_config(model)?, &device),
-        };
+        let dtype = choice.resolve(&load_config(model)?, &device);
         let Checkpoint { model, tokenizer } = Checkpoint::load_with(model, &LoadOptions { device, dtype })?;
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.config.add_bos_token) })
     }
@@ -64,7 +60,7 @@ impl RunContext<'_> {
     ) -> Result<AnyPlayer> {
         let settings = &self.config.self_play;
         let folder = model.folder(self.config);
-        let checkpoint = self.load(&folder)?;
+        let checkpoint = self.load(&folder, self.config.self_play.dtype)?;
         let positions = checkpoint.model.config().architecture.max_position_embeddings;
         if max_new_tokens >= positions {
             return Err(Error::BadSetting {

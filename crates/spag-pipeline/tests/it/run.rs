@@ -290,17 +290,26 @@ fn benchmarks_of_every_model_are_in_the_report_and_are_kept() {
     let before = run(&plain, &mut Silent).unwrap();
     let old = contents(&plain.run_dir);
     // A finished run gets them later.
-    let config = run_config(&plain.run_dir, &["benchmarks.tasks=tiny", "benchmarks.limit=8"]);
+    let config =
+        run_config(&plain.run_dir, &["benchmarks.tasks=tiny", "benchmarks.limit=8", "benchmarks.whole=[\"last\"]"]);
     let report = run(&config, &mut Silent).unwrap();
     let names: Vec<&str> = report.benchmarks.iter().map(|model| model.name.as_str()).collect();
     assert_eq!(names, ["base", "IM", "SPAG-1"]);
-    assert!(
-        report.benchmarks.iter().all(|model| model.tasks.len() == 5 && model.tasks.iter().all(|task| task.rows == 8))
-    );
+    for model in &report.benchmarks {
+        assert_eq!(model.tasks.len(), 5);
+        assert!(model.tasks.iter().all(|task| (task.rows == 8) == (model.name != "SPAG-1")), "{model:?}");
+        // Compared with the base model on the rows that both answered: the tasks, and all of their rows.
+        let rows: Vec<usize> = model.paired.iter().map(|paired| paired.rows).collect();
+        assert_eq!(rows, if model.name == "base" { vec![] } else { vec![8, 8, 8, 8, 8, 40] });
+        let all = model.paired.last().map_or((0, 0), |all| (all.better, all.worse));
+        let each = model.paired.iter().take(5).fold((0, 0), |sum, one| (sum.0 + one.better, sum.1 + one.worse));
+        assert_eq!(all, each);
+    }
     let page = fs::read_to_string(config.run_dir.join("report.html")).unwrap();
     let text = fs::read_to_string(config.run_dir.join("report.txt")).unwrap();
     assert_eq!((page.matches("<polygon").count(), page.matches("id=\"benchmarks\"").count()), (3, 1));
     assert!(text.contains("\nBenchmarks") && text.contains("two steps"), "{text}");
+    assert!(text.contains("Against the first model") && page.contains("Against the first model"), "{text}");
     // Everything else stays as it was.
     let (mut expected, mut rest) = (before.clone(), report.clone());
     (expected.stages, rest.stages) = (Vec::new(), Vec::new());

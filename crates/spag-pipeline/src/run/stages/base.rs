@@ -1,4 +1,5 @@
-//! Checks that the base model can be loaded, and writes a note of its path. The model is not copied.
+//! Checks that the base model can be loaded and the benchmarks' data read, and writes a note of the model's path. The model is not
+//! copied.
 
 use spag_io::write_atomically;
 
@@ -21,7 +22,11 @@ pub(super) fn stage(config: &RunConfig) -> Stage {
 fn base(run: RunContext<'_>, stage: &StageFolder) -> Result<StageDone> {
     let model = &run.config.base_model;
     run.ranks.on_rank_0(|| {
-        run.load(model)?;
+        run.load(model, run.config.self_play.dtype)?;
+        // Before hours of work, not after them.
+        if let Some(settings) = &run.config.benchmarks {
+            settings.load_tasks(settings.limit, model)?;
+        }
         let note = format!("The base model of this run is {}; inputs.json has its fingerprint.\n", model.display());
         Ok(write_atomically(stage.file(NOTE), note)?)
     })?;

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use spag_eval::{AskSettings, Evaluation, ModelScores, load_tasks};
+use spag_eval::{AskSettings, Evaluation, ModelResults, ModelScores};
 use spag_io::{Progress, write_json_atomically};
-use spag_model::{DtypeChoice, Engine, EngineConfig, MemoryBudget, WeightDtype, load_config};
+use spag_model::{Engine, EngineConfig, MemoryBudget, load_config};
 
-use crate::config::{BenchmarkSettings, RunConfig};
+use crate::config::{BenchmarkSettings, RunConfig, WholeFor};
 use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::folder::{StageDone, StageFolder};
@@ -42,23 +42,40 @@ fn evaluate_models(
     settings: &BenchmarkSettings,
     progress: &mut dyn Progress,
 ) -> Result<Vec<ModelScores>> {
-    let tasks = load_tasks(&settings.tasks, settings.data_dir.as_deref(), settings.limit)?;
-    let evaluation = Evaluation::open(&run.config.run_dir.join(FOLDER), tasks)?;
     let mut progress = StageProgress { stage: FOLDER, inner: progress };
-    let mut scores = Vec::new();
+    let evaluation = Evaluation::open(&run.config.run_dir.join(FOLDER))?;
+    let mut results: Vec<ModelResults> = Vec::new();
     for (name, model) in scored(run.config, run.made) {
-        let mut open = evaluation.model(&name, &model, &ask_settings(run, &model)?)?;
+        let limit = settings.limit.filter(|_| !is_whole(run.config, &settings.whole, &model));
+        let (tasks, chat_template) = settings.load_tasks(limit, &model)?;
+        let asked = AskSettings { chat_template, ..ask_settings(run, settings, &model)? };
+        let mut open = evaluation.model(&name, &model, tasks, &asked)?;
         if open.missing() > 0 {
-            let checkpoint = run.load(&model)?;
+            let checkpoint = run.load(&model, settings.dtype)?;
             let memory = MemoryBudget::for_model(&checkpoint.model)?;
             let config = checkpoint.model.config();
             let running = EngineConfig::max_running_that_fit(config, open.max_length(), memory);
             let engine = EngineConfig::with_max_length(config, running, open.max_length(), memory);
             open.ask(&mut Engine::from_checkpoint(checkpoint, engine)?, &mut progress)?;
         }
-        scores.push(open.finish()?.scores);
+        let mut result = open.finish()?;
+        if let Some(first) = results.first() {
+            result.compare_with(first);
+        }
+        results.push(result);
     }
-    Ok(scores)
+    Ok(results.into_iter().map(|result| result.scores).collect())
+}
+
+/// Whether the model in a folder is scored on all rows in spite of a limit.
+fn is_whole(config: &RunConfig, whole: &[WholeFor], model: &Path) -> bool {
+    whole.iter().any(|whole| {
+        let named = match whole {
+            WholeFor::Base => Some(Model::Base),
+            WholeFor::Last => models::all(config).last(),
+        };
+        named.is_some_and(|named| named.folder(config) == model)
+    })
 }
 
 /// The models with their names, in the order of training. A base model that is an imitation model is one of them.
@@ -68,10 +85,9 @@ fn scored(config: &RunConfig, made: &[Model]) -> Vec<(String, PathBuf)> {
     models.map(|model| (model.name(), model.folder(config))).collect()
 }
 
-fn ask_settings(run: RunContext<'_>, model: &Path) -> Result<AskSettings> {
+fn ask_settings(run: RunContext<'_>, settings: &BenchmarkSettings, model: &Path) -> Result<AskSettings> {
     let device = run.config.device.open(run.ranks.env.local_rank)?.device().clone();
-    let dtype =
-        if device.is_cpu() { WeightDtype::F32 } else { DtypeChoice::Auto.resolve(&load_config(model)?, &device) };
+    let dtype = settings.dtype.resolve(&load_config(model)?, &device);
     let kind = if device.is_cpu() { "cpu" } else { "gpu" };
     let (bos, arithmetic) = (run.config.add_bos_token, format!("{dtype} on {kind}"));
     Ok(AskSettings { bos, arithmetic, ..AskSettings::default() })

@@ -1,0 +1,79 @@
+//! The context of a question: description, examples and the row's own prompt, as one text or as a chat.
+
+use serde_json::{Map, Value as Json, json};
+use spag_chat::{ChatTemplate, RenderError};
+
+/// What a context becomes.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum ContextFormat<'a> {
+    /// One text.
+    #[default]
+    Plain,
+    /// A chat, as `--apply_chat_template` of lm-evaluation-harness makes it: the description is the system message, examples are
+    /// turns of user and assistant, and the row's prompt is the last message of the user.
+    Chat(&'a ChatTemplate),
+}
+
+/// A part of a context.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) role: Role,
+    pub(crate) text: String,
+    /// What follows it in a plain text.
+    pub(crate) delimiter: String,
+}
+
+/// Who writes a part in a chat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    System,
+    User,
+    Assistant,
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+impl ContextFormat<'_> {
+    /// The delimiter between a context and a choice. A template ends with the begin of the answer.
+    pub(crate) fn before_choice(self, delimiter: &str) -> &str {
+        match self {
+            Self::Plain => delimiter,
+            Self::Chat(_) => "",
+        }
+    }
+
+    /// The text of `before` and the row's own prompt.
+    ///
+    /// # Errors
+    /// The template refuses the messages.
+    pub(crate) fn text(self, before: &[Part], prompt: &str) -> Result<String, String> {
+        let template = match self {
+            Self::Plain => {
+                let before = before.iter().flat_map(|part| [part.text.as_str(), part.delimiter.as_str()]);
+                return Ok(before.chain([prompt]).collect());
+            }
+            Self::Chat(template) => template,
+        };
+        let message = |role: Role, text: &str| json!({ "role": role.name(), "content": text });
+        let mut messages: Vec<Json> = before.iter().map(|part| message(part.role, &part.text)).collect();
+        messages.push(message(Role::User, prompt));
+        let more = Map::from_iter([("add_generation_prompt".to_owned(), true.into())]);
+        // As lm-evaluation-harness: a template that refuses a system message gets the others.
+        let rendered = match template.render(&messages, &more) {
+            Err(RenderError::Refused(_)) if before.iter().any(|part| part.role == Role::System) => {
+                messages.retain(|message| message["role"] != Role::System.name());
+                template.render(&messages, &more)
+            }
+            rendered => rendered,
+        };
+        rendered.map_err(|error| error.to_string())
+    }
+}
