@@ -29,6 +29,11 @@ pub struct PromptArgs {
 }
 
 impl PromptArgs {
+    /// Whether prompts are chats.
+    pub fn is_chat(&self) -> bool {
+        self.prompt_format == PromptFormat::Chat
+    }
+
     /// The prompts of the file that the flag or the environment variable names, or the built-in ones.
     ///
     /// # Errors

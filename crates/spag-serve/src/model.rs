@@ -108,12 +108,9 @@ impl ServedModel {
         })
     }
 
-    /// Why the chat template is unusable, if it is.
-    pub(crate) fn template_error(&self) -> Option<String> {
-        match self.encoder.template() {
-            Err(spag_chat::Error::Template { reason, .. }) => Some(reason),
-            _ => None,
-        }
+    /// Why it answers no chats.
+    pub(crate) fn chat_error(&self) -> Option<spag_chat::Error> {
+        self.encoder.template().err()
     }
 
     /// A token id.

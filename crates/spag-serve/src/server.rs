@@ -128,9 +128,9 @@ impl Server {
         self.address
     }
 
-    /// The names of models whose chat template cannot be used, with the cause.
-    pub fn unusable_templates(&self) -> impl Iterator<Item = (&str, String)> {
-        self.app.pool.all().iter().filter_map(|model| Some((model.name(), model.template_error()?)))
+    /// The names of models that answer no chats, with the cause: no chat template, or one that cannot be used.
+    pub fn without_chats(&self) -> impl Iterator<Item = (&str, spag_chat::Error)> {
+        self.app.pool.all().iter().filter_map(|model| Some((model.name(), model.chat_error()?)))
     }
 
     /// Serves until SIGTERM or SIGINT. Then new requests are refused, and the server ends when the others have.

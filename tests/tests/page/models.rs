@@ -10,6 +10,10 @@ use tempfile::TempDir;
 /// What ends the prompts of the small world, as a token.
 const END_OF_PROMPT: &str = ":";
 
+/// A template whose answers begin after [`END_OF_PROMPT`].
+const CHAT_TEMPLATE: &str = "{% for message in messages %}{{ message.role }}: {{ message.content }}{{ eos_token }}\
+    {% endfor %}{% if add_generation_prompt %} Response:{% endif %}";
+
 /// How a script ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
@@ -74,6 +78,17 @@ impl Cast {
             arguments.extend(["--model".to_owned(), format!("{name}={}", model.display())]);
         }
         Self { folder, arguments }
+    }
+
+    /// Gives all models a chat template that ends as plain prompts do, and plays in chats.
+    pub(crate) fn in_chats(self) -> Self {
+        for entry in std::fs::read_dir(self.folder.path()).unwrap() {
+            let folder = entry.unwrap().path();
+            if folder.is_dir() {
+                std::fs::write(folder.join("chat_template.jinja"), CHAT_TEMPLATE).unwrap();
+            }
+        }
+        self.with(&["--prompt_format", "chat"])
     }
 
     /// Adds arguments.

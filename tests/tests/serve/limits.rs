@@ -277,6 +277,7 @@ fn invalid_flags_are_named() {
         (vec![tiny, "--read_timeout", "0"], "at least 0.01"),
         (vec![tiny, "--port", "65536"], "--port"),
         (vec!["/nonexistent"], "/nonexistent"),
+        (vec![tiny, "--prompt_format", "chat"], "no chat template"),
     ] {
         let mut command = spag_tests::program("spag");
         let (out, err) = spag_tests::run(command.arg("serve").args(&arguments), 2);

@@ -103,8 +103,16 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
     allow_connections(config.limits.max_connections);
     let is_open = config.keys.is_none();
     let server = Server::bind_with(config, models::load(&args)?, |services| page.routes(services))?;
-    for (model, why) in server.unusable_templates() {
-        exit::note(format_args!("note: {model} answers no chats: {why}"));
+    for (model, why) in server.without_chats() {
+        if args.page.plays_in_chats() {
+            return Err(Error::BadValue {
+                flag: "--prompt_format chat".to_owned(),
+                problem: format!("{model}: {why}"),
+            });
+        }
+        if let spag_chat::Error::Template { reason, .. } = why {
+            exit::note(format_args!("note: {model} answers no chats: {reason}"));
+        }
     }
     let address = server.address();
     if is_open && !address.ip().is_loopback() {

@@ -46,6 +46,11 @@ pub(super) struct PageArgs {
 }
 
 impl PageArgs {
+    /// Whether models need a chat template to play.
+    pub(super) fn plays_in_chats(&self) -> bool {
+        self.prompts.is_chat()
+    }
+
     /// The page of these flags.
     ///
     /// # Errors
