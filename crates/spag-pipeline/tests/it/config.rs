@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use spag_game::PromptSet;
 use spag_pipeline::{BaseConfig, Error, RunConfig, SftShare, Whole};
 use spag_rewards::RewardNorm;
 use spag_train::{Placement, TrainMethod, ZeroStage};
@@ -67,6 +68,22 @@ fn shipped_configurations_are_valid_and_differ_only_in_rewards() {
     let same = RunConfig { rewards: tiny.rewards.clone(), run_dir: tiny.run_dir.clone(), ..paper };
     assert_eq!(same, tiny);
     BaseConfig::load(configs.join("tiny-base.toml"), &[prompts]).unwrap();
+}
+
+#[test]
+fn configurations_of_a_real_model_are_one_but_for_its_benchmarks() {
+    let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    // What is downloaded need not exist for this test.
+    let keys = ["base_model", "lexicon", "sft.file", "benchmarks.data_dir"];
+    let overrides = keys.map(|key| format!("{key}={}", configs.display()));
+    let overrides = overrides.each_ref().map(String::as_str);
+    let plain = load(&configs.join("smollm2-135m.toml"), &overrides[..3]).unwrap();
+    let scored = load(&configs.join("smollm2-135m-benchmarks.toml"), &overrides).unwrap();
+    assert_eq!(scored.benchmarks.as_ref().map(|benchmarks| benchmarks.whole.len()), Some(2));
+    assert_eq!(RunConfig { benchmarks: None, ..scored }, plain);
+    assert!(!plain.prompt_format.is_plain());
+    let prompts = PromptSet::load(plain.prompts.unwrap()).unwrap();
+    assert_ne!(prompts.wordings().sha256, PromptSet::default().wordings().sha256);
 }
 
 #[test]
