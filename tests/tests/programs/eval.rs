@@ -55,7 +55,7 @@ fn agrees(family: &str, bos: &str, expected: &str) {
 fn agrees_in_chat(family: &str, bos: &str, template: &str, expected: &str) {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("model");
-    copy_folder(&fixture("families").join(family), &model);
+    copy_folder(fixture("families").join(family), &model);
     std::fs::write(model.join("chat_template.jinja"), template).unwrap();
     let files = [(expected.to_owned(), &[OLD.as_slice(), &MORE].concat()[..])];
     let (_, results) = compare(&model, &["--add_bos_token", bos, "--apply_chat_template"], &files);

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use spag_io::PromptFormat;
 use spag_model::EngineConfig;
 use spag_rewards::CreditConfig;
-use spag_selfplay::limits;
+use spag_selfplay::{EndpointSpec, PlayerSpec, PromptStyle, limits};
 
 use super::layers::{check_training, require_ranges};
 use super::run::RunConfig;
@@ -90,9 +90,11 @@ impl RunConfig {
         for (setting, player) in
             [("imitation.player", &self.imitation.player), ("self_play.player", &self.self_play.player)]
         {
-            if self.prompt_format == PromptFormat::Chat
-                && player.as_ref().is_some_and(|player| player.starts_with("openai-completions:"))
-            {
+            let style = match player.as_ref().map(|player| player.parse()) {
+                Some(Ok(PlayerSpec::Endpoint(EndpointSpec { style, .. }))) => Some(style),
+                _ => None,
+            };
+            if self.prompt_format == PromptFormat::Chat && style == Some(PromptStyle::Completion) {
                 let message = "these servers complete texts and take no messages; with prompt_format = \"chat\", write openai:URL#MODEL";
                 return Err(bad((setting, message.to_owned())));
             }

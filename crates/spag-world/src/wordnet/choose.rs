@@ -14,8 +14,13 @@ use crate::voice;
 pub struct WordChoice {
     /// Words in the order of their frequency. If `None`, the nouns that WordNet's tagged texts have, by how often they do.
     pub words: Option<Vec<String>>,
-    /// The most target words, at most 20,000.
+    /// The most target words, within [`WordChoice::WORDS`].
     pub max_words: usize,
+}
+
+impl WordChoice {
+    /// Target words that a lexicon can have.
+    pub const WORDS: std::ops::RangeInclusive<usize> = 1..=MAX_WORDS;
 }
 
 /// Lexicographer files whose nouns are chosen: things that can be seen, touched or pointed at. Each is a category.
