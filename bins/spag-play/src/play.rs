@@ -8,7 +8,7 @@ use std::{
 
 use clap::Parser;
 use spag_dist::LaunchEnv;
-use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, WordList};
+use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, TokenRecords, WordList};
 use spag_io::{PlayedGames, Progress, Provenance};
 use spag_selfplay::{
     EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerPair, PlayerSpec, Ranks, games_per_word, limits,
@@ -56,6 +56,10 @@ pub(crate) struct PlayArgs {
     /// and otherwise at the last turn: True or False. By default a game stops when it is decided.
     #[arg(long, value_name = "BOOL", default_value = "False", num_args = 0..=1, default_missing_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Games")]
     play_on: bool,
+    /// Record the tokens of each utterance with their log-probabilities under the model and under the sampler, as the key
+    /// `generation`: True or False.
+    #[arg(long, value_name = "BOOL", default_value = "False", num_args = 0..=1, default_missing_value = "True", value_parser = flags::truth, action = clap::ArgAction::Set, help_heading = "Games")]
+    record_tokens: bool,
     #[command(flatten)]
     games: GameArgs,
 
@@ -204,7 +208,7 @@ fn job(args: &PlayArgs, words: &[String], prompts: &PromptSet, env: &LaunchEnv) 
     Ok(PlayJob {
         games: games_per_word(words, args.games_per_word, args.games.taboo_max_turns, sampling.seed)?,
         players: players(args, prompts)?,
-        play: PlayConfig { after_decision: args.after_decision(), ..args.games.play_config() },
+        play: PlayConfig { after_decision: args.after_decision(), tokens: args.tokens(), ..args.games.play_config() },
         files: JobFiles::with_results(&args.output_dir, stem(args)),
         ranks: Ranks::Launched(env.clone()),
     })
@@ -235,6 +239,10 @@ fn stem(args: &PlayArgs) -> String {
 impl PlayArgs {
     fn after_decision(&self) -> AfterDecision {
         if self.play_on { AfterDecision::UntilGuess } else { AfterDecision::Stop }
+    }
+
+    fn tokens(&self) -> TokenRecords {
+        if self.record_tokens { TokenRecords::Kept } else { TokenRecords::Dropped }
     }
 }
 

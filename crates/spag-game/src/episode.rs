@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use spag_io::{Row, RowReader};
 
 use crate::error::{Error, Result};
+use crate::generation::Generation;
 
 /// A player's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -57,6 +58,9 @@ pub struct Utterance {
     pub role: Role,
     /// The text, unchanged.
     pub content: String,
+    /// The tokens that a model generated, if they were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Generation>,
     /// All other keys of the object, kept on a round trip.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -65,7 +69,7 @@ pub struct Utterance {
 impl Utterance {
     /// An utterance without other keys.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
-        Self { role, content: content.into(), extra: Map::new() }
+        Self { role, content: content.into(), generation: None, extra: Map::new() }
     }
 }
 

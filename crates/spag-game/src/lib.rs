@@ -4,6 +4,7 @@
 // ── Episodes ──
 mod episode;
 mod error;
+mod generation;
 mod outcome;
 
 // ── Rules ──
@@ -25,9 +26,10 @@ pub use driver::{
 };
 pub use episode::{Episode, EpisodeReader, EpisodeView, Role, Utterance, UtteranceView, read_episodes};
 pub use error::{Error, Result};
+pub use generation::{Generation, TokenRecords};
 pub use judge::{JudgeKind, Referee, RefereeCache, is_prediction, judge_episode, word_forms};
 pub use outcome::{Outcome, Verdict};
-pub use player::{FailureCause, Player, PlayerError, PollMode, Reply, ScriptedPlayer, TurnFailure, TurnRequest};
+pub use player::{FailureCause, Player, PlayerError, PollMode, Reply, Said, ScriptedPlayer, TurnFailure, TurnRequest};
 pub use plural::pluralize;
 pub use prompts::{PromptSet, UtteranceRule};
 pub use record::GameRecord;

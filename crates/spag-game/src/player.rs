@@ -3,6 +3,7 @@
 use spag_io::{Classify, ErrorClass, TurnPrompt};
 
 use crate::episode::{Episode, Role};
+use crate::generation::Generation;
 use crate::prompts::UtteranceRule;
 
 /// One turn of a player in one game.
@@ -30,7 +31,28 @@ pub struct Reply {
     /// Number of the game.
     pub game: usize,
     /// The utterance, or why there is none. A failure ends this game and no other.
-    pub utterance: Result<String, TurnFailure>,
+    pub utterance: Result<Said, TurnFailure>,
+}
+
+/// What a player says in its turn.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// The utterance.
+    pub text: String,
+    /// The tokens that it was decoded from, if a model of this process generated them.
+    pub generation: Option<Generation>,
+}
+
+impl From<String> for Said {
+    fn from(text: String) -> Self {
+        Self { text, generation: None }
+    }
+}
+
+impl From<&str> for Said {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
 }
 
 /// Whether a [`Player::poll`] may wait.
@@ -62,7 +84,7 @@ pub enum PollMode {
 /// impl Player for Parrot {
 ///     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
 ///         let utterance = turn.episode.history.last().map_or("Hello!".to_owned(), |last| last.content.clone());
-///         self.ready.push(Reply { game: turn.game, utterance: Ok(utterance) });
+///         self.ready.push(Reply { game: turn.game, utterance: Ok(utterance.into()) });
 ///         Ok(())
 ///     }
 ///
@@ -202,7 +224,7 @@ impl ScriptedPlayer<()> {
 
 impl<F: FnMut(&TurnRequest<'_>) -> String> Player for ScriptedPlayer<F> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-        let utterance = Ok((self.rule)(turn));
+        let utterance = Ok((self.rule)(turn).into());
         self.ready.push(Reply { game: turn.game, utterance });
         Ok(())
     }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use spag_chat::PromptEncoder;
-use spag_game::{Player, PlayerError, PollMode, Reply, TurnFailure, TurnRequest, UtteranceRule};
+use spag_game::{Generation, Player, PlayerError, PollMode, Reply, Said, TurnFailure, TurnRequest, UtteranceRule};
 use spag_io::TurnPrompt;
 use spag_model::{
-    Checkpoint, CompletionText, Engine, EngineConfig, Event, Generate, GenerationConfig, GenerationStats, Overflow,
-    Prompt, Request, RequestError, RequestId, Streamed,
+    Checkpoint, Completion, CompletionText, Engine, EngineConfig, Event, Generate, GenerationConfig, GenerationStats,
+    Overflow, Prompt, Request, RequestError, RequestId, Streamed,
 };
 
 use crate::error::Result;
@@ -165,7 +165,7 @@ impl<E: Generate> Player for ModelPlayer<E> {
             let Some(OpenTurn { game, rule }) = self.turns.remove(&id) else { continue };
             match event {
                 Event::Finished(completion) => {
-                    replies.push(Reply { game, utterance: Ok(rule.utterance(completion.text)) });
+                    replies.push(Reply { game, utterance: Ok(said(completion, rule)) });
                 }
                 Event::Failed(error) => replies.push(failed(game, error)?),
                 Event::Prompt(_) | Event::Token(_) => {}
@@ -173,6 +173,13 @@ impl<E: Generate> Player for ModelPlayer<E> {
         }
         Ok(replies)
     }
+}
+
+/// The utterance of a completion, with its tokens.
+fn said(completion: Completion, rule: UtteranceRule) -> Said {
+    let Completion { text, token_ids, model_log_probs, sampling_log_probs, .. } = completion;
+    let generation = Generation { token_ids, model_log_probs, sampling_log_probs, policy_version: 0 };
+    Said { text: rule.utterance(text), generation: Some(generation) }
 }
 
 /// The reply of a game whose prompt has no tokens because of its text. A model without a template would fail every game.

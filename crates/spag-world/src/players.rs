@@ -118,7 +118,7 @@ impl Player for ScriptedAttacker<'_> {
                      your words with `spag data lexicon`"
                 ))
             })?;
-        let utterance = Ok(self.utterance(entry, turn));
+        let utterance = Ok(self.utterance(entry, turn).into());
         self.ready.push(Reply { game: turn.game, utterance });
         Ok(())
     }
@@ -177,7 +177,7 @@ impl<'a> ScriptedDefender<'a> {
 
 impl Player for ScriptedDefender<'_> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-        let utterance = Ok(self.utterance(turn));
+        let utterance = Ok(self.utterance(turn).into());
         self.ready.push(Reply { game: turn.game, utterance });
         Ok(())
     }

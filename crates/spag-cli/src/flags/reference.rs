@@ -210,7 +210,7 @@ const OF_PLAYING: Meaning = NoEffect("a flag of spag-play");
 const OF_TRAINING: Meaning = NoEffect("a flag of spag-train");
 
 const PLAY_FLAGS: &[FlagGroup] = &[
-    flags("play_on", Switch, OF_PLAYING),
+    flags("play_on record_tokens", Switch, OF_PLAYING),
     flags(
         "attacker_model_name_or_path defender_model_name_or_path task_type temperature top_k top_p max_length
          max_new_tokens min_new_tokens seed per_device_eval_batch_size kv_cache_gib page_size max_step_tokens

@@ -2,12 +2,14 @@
 
 use spag_io::TurnPrompt;
 
+use super::PlayConfig;
 use super::sink::{FailedGame, FinishedGame};
-use crate::episode::{Episode, Role};
+use crate::episode::{Episode, Role, Utterance};
 use crate::error::Result;
+use crate::generation::TokenRecords;
 use crate::judge::{JudgeKind, Referee};
 use crate::outcome::Verdict;
-use crate::player::{TurnFailure, TurnRequest};
+use crate::player::{Said, TurnFailure, TurnRequest};
 use crate::prompts::UtteranceRule;
 
 /// A game to be played.
@@ -93,18 +95,20 @@ impl RunningGame {
     }
 
     /// Appends the utterance of the player to move, and judges it.
-    pub(super) fn push_utterance(mut self, text: String, after: AfterDecision) -> Step {
+    pub(super) fn push_utterance(mut self, said: Said, config: &PlayConfig) -> Step {
+        let Said { text, generation } = said;
         let role = self.episode.next_role();
         if self.decided.is_none() {
             let history_length = self.episode.history.len() + 1;
             self.decided = self.referee.rule(role, &text).map(|outcome| Verdict { outcome, history_length });
         }
-        let stops = match after {
+        let stops = match config.after_decision {
             AfterDecision::Stop => self.decided.is_some(),
             AfterDecision::PlayOn => false,
             AfterDecision::UntilGuess => role == Role::Defender && text.to_lowercase().contains(GUESS),
         };
-        self.episode.push(role, text);
+        let generation = generation.filter(|_| config.tokens == TokenRecords::Kept);
+        self.episode.history.push(Utterance { generation, ..Utterance::new(role, text) });
         let is_last = self.episode.history.len() >= self.spec.max_turns.saturating_mul(2);
         if !is_last && !stops {
             return Step::Running(self);

@@ -12,6 +12,7 @@ pub use seats::Seats;
 pub use sink::{CollectedGames, FailedGame, FinishedGame, GameSink};
 
 use crate::error::{Error, Result};
+use crate::generation::TokenRecords;
 use crate::judge::JudgeKind;
 use crate::player::{FailureCause, Reply};
 use crate::prompts::PromptSet;
@@ -30,6 +31,8 @@ pub struct PlayConfig {
     /// Consecutive failed games that end the run, so that a dead endpoint cannot exhaust the word list; 0 means 1. Games
     /// whose text the player cannot read do not count.
     pub max_failed_in_a_row: usize,
+    /// Whether utterances keep the tokens that a model generated.
+    pub tokens: TokenRecords,
 }
 
 impl Default for PlayConfig {
@@ -40,6 +43,7 @@ impl Default for PlayConfig {
             games_in_flight: 64,
             after_decision: AfterDecision::default(),
             max_failed_in_a_row: 10,
+            tokens: TokenRecords::default(),
         }
     }
 }
@@ -101,7 +105,7 @@ pub fn play_games(
                         return Err(Error::TooManyFailedGames { count: failed_in_a_row, last: Box::new(last) });
                     }
                 }
-                Ok(text) => match game.push_utterance(text, config.after_decision) {
+                Ok(said) => match game.push_utterance(said, config) {
                     Step::Running(game) => to_submit.push(game),
                     Step::Finished(finished) => {
                         failed_in_a_row = 0;

@@ -35,7 +35,7 @@ impl Erratic {
 impl Player for Erratic {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
         assert!(self.open.iter().all(|open| open.game != turn.game), "one turn of a game at a time");
-        self.open.push(Reply { game: turn.game, utterance: utterance(turn) });
+        self.open.push(Reply { game: turn.game, utterance: utterance(turn).map(Into::into) });
         Ok(())
     }
 

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 
 use spag_game::{
     AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, JudgeKind, Outcome, PlayConfig, Player, PlayerError,
-    PollMode, PromptSet, Reply, Role, ScriptedPlayer, Seats, TurnFailure, TurnRequest, Verdict, game_seed, play_games,
+    PollMode, PromptSet, Reply, Role, ScriptedPlayer, Seats, TokenRecords, TurnFailure, TurnRequest, Verdict,
+    game_seed, play_games,
 };
 
 const STOP: PlayConfig = PlayConfig {
@@ -12,6 +13,7 @@ const STOP: PlayConfig = PlayConfig {
     games_in_flight: 4,
     after_decision: AfterDecision::Stop,
     max_failed_in_a_row: 10,
+    tokens: TokenRecords::Dropped,
 };
 
 fn specs(count: usize) -> impl Iterator<Item = GameSpec> {
@@ -134,7 +136,7 @@ impl Player for Noting<'_> {
 
     fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
         self.batches.borrow_mut().push(self.open.iter().map(|(game, role, _)| (*game, *role)).collect());
-        Ok(self.open.drain(..).map(|(game, _, said)| Reply { game, utterance: Ok(said) }).collect())
+        Ok(self.open.drain(..).map(|(game, _, said)| Reply { game, utterance: Ok(said.into()) }).collect())
     }
 }
 

@@ -1,7 +1,7 @@
 //! `[self_play]`: the games before each round of training, with the settings of `spag-play`.
 
 use serde::{Deserialize, Serialize};
-use spag_game::AfterDecision;
+use spag_game::{AfterDecision, TokenRecords};
 use spag_model::{DtypeChoice, EngineSettings, PrefixSharing, Sampling};
 
 /// `[self_play]`: games before each round of training.
@@ -46,6 +46,9 @@ pub struct SelfPlaySettings {
     /// Play on as the reference does until the defender says "I know the word" or the turns are over.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub play_on: bool,
+    /// Record the tokens of each utterance with their log-probabilities, as `--record_tokens` of `spag-play`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub record_tokens: bool,
     /// Consecutive failed games that stop the run.
     #[serde(skip_serializing_if = "is_default_failed")]
     pub max_failed_in_a_row: usize,
@@ -95,6 +98,7 @@ impl Default for SelfPlaySettings {
             max_new_tokens: 256,
             min_new_tokens: 1,
             play_on: false,
+            record_tokens: false,
             max_failed_in_a_row: FAILED_IN_A_ROW,
             games_in_flight: 64,
             kv_cache_gib: None,
@@ -115,6 +119,11 @@ impl SelfPlaySettings {
     /// What happens once a game is decided.
     pub fn after_decision(&self) -> AfterDecision {
         if self.play_on { AfterDecision::UntilGuess } else { AfterDecision::Stop }
+    }
+
+    /// Whether games keep the tokens of their utterances.
+    pub fn tokens(&self) -> TokenRecords {
+        if self.record_tokens { TokenRecords::Kept } else { TokenRecords::Dropped }
     }
 
     /// The limits of engines.

@@ -124,7 +124,7 @@ impl EndpointPlayer {
     fn reply(&mut self, answer: Answer) -> Result<Reply, PlayerError> {
         self.open = self.open.saturating_sub(1);
         let utterance = match answer.utterance {
-            Ok(text) => Ok(text),
+            Ok(text) => Ok(text.into()),
             Err(AnswerError::Turn(failure)) => Err(failure),
             Err(AnswerError::Fatal(error)) => return Err(error),
             Err(AnswerError::Stopped) => return Err(threads_ended()),

@@ -8,10 +8,10 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use spag_game::{Episode, JudgeKind, Role};
+use spag_game::{Episode, JudgeKind, Role, Verdict, judge_episode};
 
 use crate::counts::GameCounts;
-use crate::ending::{Ending, ending};
+use crate::ending::Ending;
 use crate::text_table::number_or_dash;
 use ngrams::NGrams;
 use speech::Speech;
@@ -68,8 +68,15 @@ impl GameStats {
     /// # Errors
     /// An empty target word, or roles that do not alternate.
     pub fn add(&mut self, episode: &Episode) -> spag_game::Result<()> {
-        let (ending, length) = ending(episode, self.judge)?;
-        self.counts.add(ending, length);
+        let verdict = judge_episode(self.judge, episode)?;
+        self.add_judged(episode, &verdict);
+        Ok(())
+    }
+
+    /// Adds a game with the verdict of its judge.
+    pub fn add_judged(&mut self, episode: &Episode, verdict: &Verdict) {
+        let length = verdict.history_length;
+        self.counts.add(Ending::of(verdict, episode), length);
         let said = &episode.history[..length.min(episode.history.len())];
         let mut earlier = HashSet::new();
         for utterance in said {
@@ -88,7 +95,6 @@ impl GameStats {
             self.words.add(utterance.role, &words);
             self.pairs.add(utterance.role, &words);
         }
-        Ok(())
     }
 
     /// How the games ended and how long they took.

@@ -3,4 +3,5 @@
 mod chat;
 mod endpoint;
 mod endpoint_pool;
+mod generations;
 mod special_tokens;

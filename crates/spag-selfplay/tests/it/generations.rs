@@ -1,0 +1,93 @@
+//! The tokens of utterances, as games keep them.
+
+use std::sync::Arc;
+
+use spag_chat::PromptEncoder;
+use spag_game::{
+    CollectedGames, Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, TokenRecords, play_games,
+};
+use spag_model::{
+    Checkpoint, Engine, EngineConfig, Event, Generate, GenerationConfig, LogProbs, MemoryBudget, Prompt, PromptRange,
+    Request, Sampling,
+};
+use spag_selfplay::ModelPlayer;
+use spag_tests::root;
+
+fn games(tokens: TokenRecords) -> Vec<FinishedGame> {
+    let checkpoint = Checkpoint::load(root().join("data/tiny-llama")).unwrap();
+    let engine = EngineConfig::with_max_length(checkpoint.model.config(), 4, 384, MemoryBudget::host());
+    let sampling = Sampling::random(0.8, 20, None);
+    let config = GenerationConfig { max_new_tokens: 12, min_new_tokens: 1, sampling, ..GenerationConfig::default() };
+    let mut player = ModelPlayer::load(checkpoint, config, engine).unwrap();
+    let specs = (0..6).map(|game| GameSpec { game, target_word: "tiger".into(), max_turns: 3, seed: game as u64 });
+    let mut games = CollectedGames::default();
+    let play = PlayConfig { tokens, ..PlayConfig::default() };
+    play_games(specs, Seats::SelfPlay(&mut player), &prompts(), &play, &mut games).unwrap();
+    games.finished.sort_by_key(|game| game.game);
+    games.finished
+}
+
+fn prompts() -> PromptSet {
+    PromptSet::load(root().join("configs/tiny-prompts.json")).unwrap()
+}
+
+/// What an engine says of tokens after a prompt.
+fn scored(engine: &mut Engine, prompt: &[u32], tokens: &[u32]) -> Vec<f32> {
+    let log_probs =
+        LogProbs { prompt: Some(PromptRange::Positions(prompt.len()..prompt.len() + tokens.len())), top: 0 };
+    let config = Arc::new(GenerationConfig { max_new_tokens: 0, log_probs, ..GenerationConfig::default() });
+    let prompt = Prompt::Tokens([prompt, tokens].concat());
+    engine.submit(Request { prompt, seed: 0, config }).unwrap();
+    loop {
+        for (_, event) in engine.step().unwrap() {
+            if let Event::Finished(completion) = event {
+                return completion
+                    .prompt_log_probs
+                    .unwrap()
+                    .into_iter()
+                    .flatten()
+                    .map(|token| token.log_prob)
+                    .collect();
+            }
+        }
+    }
+}
+
+#[test]
+fn kept_tokens_are_those_of_the_text_with_their_log_probabilities() {
+    let (kept, dropped) = (games(TokenRecords::Kept), games(TokenRecords::Dropped));
+    let checkpoint = Checkpoint::load(root().join("data/tiny-llama")).unwrap();
+    let tokenizer = checkpoint.tokenizer.clone();
+    let encoder = PromptEncoder::new(tokenizer.clone());
+    let config = EngineConfig::with_max_length(checkpoint.model.config(), 1, 384, MemoryBudget::host());
+    let mut engine = Engine::from_checkpoint(checkpoint, config).unwrap();
+    let mut compared = 0;
+    for (with, without) in kept.iter().zip(&dropped) {
+        // A row of a file has all of it.
+        let row = serde_json::to_string(&with.episode).unwrap();
+        assert_eq!(serde_json::from_str::<Episode>(&row).unwrap(), with.episode);
+        assert!(!serde_json::to_string(&without.episode).unwrap().contains("generation"));
+        for (at, utterance) in with.episode.history.iter().enumerate() {
+            let generation = utterance.generation.as_ref().unwrap();
+            let tokens = &generation.token_ids;
+            let said: Vec<u32> = tokens.iter().copied().filter(|token| *token != tokenizer.eos()).collect();
+            assert_eq!(tokenizer.decode(&said).unwrap().trim(), utterance.content.trim());
+            let prompt = prompts().playing_prompt(&with.episode.history[..at], "tiger", 3);
+            let expected = scored(&mut engine, &encoder.encode(&prompt).unwrap(), tokens);
+            assert_eq!(generation.model_log_probs.len(), tokens.len());
+            for (found, expected) in generation.model_log_probs.iter().zip(&expected) {
+                assert!((found - expected).abs() < 1e-4, "{found}, not {expected}");
+            }
+            // A lower temperature and fewer tokens make what is likely likelier: all of them are at most 0.
+            assert_eq!(generation.sampling_log_probs.len(), tokens.len());
+            assert!(generation.sampling_log_probs.iter().all(|log_prob| *log_prob <= 0.0));
+            assert_ne!(generation.sampling_log_probs, generation.model_log_probs);
+            assert_eq!(generation.policy_version, 0);
+            compared += tokens.len();
+        }
+        let mut bare = with.clone();
+        bare.episode.history.iter_mut().for_each(|utterance| utterance.generation = None);
+        assert_eq!(bare, *without);
+    }
+    assert!(compared > 100, "{compared}");
+}
