@@ -2,10 +2,11 @@
 """Makes the pictures of the README from a finished run, with headless Chromium.
 
     python3 scripts/make-pictures.py RUN [--radar REPORT] [--game FILE:ROW] [--spag target/release/spag]
+    python3 scripts/make-pictures.py runs/smollm2-135m --radar-only docs/radar-smollm2.png
 
 docs/page.png is a game of RUN on the page of `spag serve`: by default the first evaluation game of the last model as defender
-that it wins after three turns. docs/radar.png is the radar plot in REPORT, by default RUN/report.html. Each is a PNG of less
-than 300 KB. Needs Chromium (CHROMIUM names another one than that on PATH).
+that it wins after three turns. docs/radar.png is the radar plot in REPORT, by default RUN/report.html; --radar-only makes that one
+alone, with another name. Each is a PNG of less than 300 KB. Needs Chromium (CHROMIUM names another one than that on PATH).
 """
 import argparse
 import base64
@@ -104,7 +105,7 @@ class Radar(html.parser.HTMLParser):
             self.begin = None
 
 
-def radar(report):
+def radar(report, to):
     text = report.read_text()
     figure = Radar(text).found
     if figure is None:
@@ -115,18 +116,20 @@ def radar(report):
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "radar.html"
         file.write_text(alone)
-        shoot(file.as_uri(), (720, 650), ROOT / "docs/radar.png")
+        shoot(file.as_uri(), (720, 650), to)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=pathlib.Path, metavar="RUN")
     parser.add_argument("--radar", type=pathlib.Path, metavar="REPORT")
+    parser.add_argument("--radar-only", type=pathlib.Path, metavar="PNG")
     parser.add_argument("--game", metavar="FILE:ROW")
     parser.add_argument("--spag", type=pathlib.Path, default=ROOT / "target/release/spag")
     args = parser.parse_args()
-    page(args.run, args.spag, args.game)
-    radar(args.radar or args.run / "report.html")
+    if args.radar_only is None:
+        page(args.run, args.spag, args.game)
+    radar(args.radar or args.run / "report.html", (args.radar_only or ROOT / "docs/radar.png").resolve())
 
 
 if __name__ == "__main__":
