@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value as Json, json};
 use spag_chat::{ChatTemplate, RenderError};
+use spag_io::ChatRole;
 
 /// What a context becomes.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) enum ContextFormat<'a> {
     /// One text.
-    #[default]
     Plain,
     /// A chat, as `--apply_chat_template` of lm-evaluation-harness makes it: the description is the system message, examples are
     /// turns of user and assistant, and the row's prompt is the last message of the user.
@@ -17,28 +17,10 @@ pub(crate) enum ContextFormat<'a> {
 /// A part of a context.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    pub(crate) role: Role,
+    pub(crate) role: ChatRole,
     pub(crate) text: String,
     /// What follows it in a plain text.
     pub(crate) delimiter: String,
-}
-
-/// Who writes a part in a chat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    System,
-    User,
-    Assistant,
-}
-
-impl Role {
-    fn name(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::User => "user",
-            Self::Assistant => "assistant",
-        }
-    }
 }
 
 impl ContextFormat<'_> {
@@ -62,14 +44,14 @@ impl ContextFormat<'_> {
             }
             Self::Chat(template) => template,
         };
-        let message = |role: Role, text: &str| json!({ "role": role.name(), "content": text });
+        let message = |role: ChatRole, text: &str| json!({ "role": role.name(), "content": text });
         let mut messages: Vec<Json> = before.iter().map(|part| message(part.role, &part.text)).collect();
-        messages.push(message(Role::User, prompt));
+        messages.push(message(ChatRole::User, prompt));
         let more = Map::from_iter([("add_generation_prompt".to_owned(), true.into())]);
         // As lm-evaluation-harness: a template that refuses a system message gets the others.
         let rendered = match template.render(&messages, &more) {
-            Err(RenderError::Refused(_)) if before.iter().any(|part| part.role == Role::System) => {
-                messages.retain(|message| message["role"] != Role::System.name());
+            Err(RenderError::Refused(_)) if before.iter().any(|part| part.role == ChatRole::System) => {
+                messages.retain(|message| message["role"] != ChatRole::System.name());
                 template.render(&messages, &more)
             }
             rendered => rendered,

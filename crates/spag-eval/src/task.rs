@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
-use spag_io::{quote, sha256};
+use spag_io::{ChatRole, quote, sha256};
 
 use crate::answer_text::AnswerReader;
 use crate::config::{Kind, Listed, TaskConfig};
-use crate::context::{ContextFormat, Part, Role};
+use crate::context::{ContextFormat, Part};
 use crate::error::{Error, Result};
 use crate::few_shot::FewShot;
 use crate::rows::Row;
@@ -211,7 +211,7 @@ impl ItemMaker<'_> {
         let drawn = self.shots.as_mut().map(|shots| shots.draw(row)).unwrap_or_default();
         let mut parts = Vec::new();
         if !description.is_empty() {
-            parts.push(Part { role: Role::System, text: description, delimiter: String::new() });
+            parts.push(Part { role: ChatRole::System, text: description, delimiter: String::new() });
         }
         let Some(shots) = &self.shots else { return Ok(parts) };
         let after = self.config.few_shot.as_ref().map_or("", |shots| shots.delimiter.as_str());
@@ -221,14 +221,14 @@ impl ItemMaker<'_> {
             let prompt = turn.prompts.get(if self.kind == Kind::Partial { turn.answer } else { 0 });
             let right = if self.kind == Kind::Choice { &turn.choices[turn.answer] } else { &turn.right };
             let mut asked =
-                Part { role: Role::User, text: prompt.cloned().unwrap_or_default(), delimiter: String::new() };
+                Part { role: ChatRole::User, text: prompt.cloned().unwrap_or_default(), delimiter: String::new() };
             if right.is_empty() {
                 parts.push(asked);
                 continue;
             }
             asked.delimiter = self.config.target_delimiter().to_owned();
             parts.push(asked);
-            parts.push(Part { role: Role::Assistant, text: right.clone(), delimiter: after.to_owned() });
+            parts.push(Part { role: ChatRole::Assistant, text: right.clone(), delimiter: after.to_owned() });
         }
         Ok(parts)
     }
