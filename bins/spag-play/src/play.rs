@@ -8,7 +8,7 @@ use std::{
 
 use clap::Parser;
 use spag_dist::LaunchEnv;
-use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, TokenRecords, WordList};
+use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, WordList};
 use spag_io::{PlayedGames, Progress, Provenance};
 use spag_selfplay::{
     EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerPair, PlayerSpec, Ranks, games_per_word, limits,
@@ -208,7 +208,11 @@ fn job(args: &PlayArgs, words: &[String], prompts: &PromptSet, env: &LaunchEnv) 
     Ok(PlayJob {
         games: games_per_word(words, args.games_per_word, args.games.taboo_max_turns, sampling.seed)?,
         players: players(args, prompts)?,
-        play: PlayConfig { after_decision: args.after_decision(), tokens: args.tokens(), ..args.games.play_config() },
+        play: PlayConfig {
+            after_decision: args.after_decision(),
+            tokens: args.record_tokens.into(),
+            ..args.games.play_config()
+        },
         files: JobFiles::with_results(&args.output_dir, stem(args)),
         ranks: Ranks::Launched(env.clone()),
     })
@@ -239,10 +243,6 @@ fn stem(args: &PlayArgs) -> String {
 impl PlayArgs {
     fn after_decision(&self) -> AfterDecision {
         if self.play_on { AfterDecision::UntilGuess } else { AfterDecision::Stop }
-    }
-
-    fn tokens(&self) -> TokenRecords {
-        if self.record_tokens { TokenRecords::Kept } else { TokenRecords::Dropped }
     }
 }
 

@@ -94,7 +94,9 @@ impl ModelResults {
         settings: &AskSettings,
         max_length: usize,
     ) -> Self {
-        let each: Vec<TaskScore> = tasks.iter().zip(answers).map(|(task, answers)| task_score(task, answers)).collect();
+        let rows: Vec<Vec<Vec<RowScore>>> =
+            tasks.iter().zip(answers).map(|(task, answers)| row_scores(task, answers)).collect();
+        let each: Vec<TaskScore> = tasks.iter().zip(&rows).map(|(task, rows)| task_score(task, rows)).collect();
         let mut all: Vec<TaskScore> = Vec::new();
         for score in &each {
             if let Some(group) = &score.group
@@ -106,7 +108,7 @@ impl ModelResults {
         }
         let cut = answers.iter().flatten().filter(|answer| answer.cut).count();
         let json = results_json(name, model, tasks, &all, cut, settings, max_length);
-        let main_scores = tasks.iter().zip(answers).filter_map(|(task, answers)| main_scores(task, answers)).collect();
+        let main_scores = tasks.iter().zip(&rows).filter_map(|(task, rows)| main_scores(task, rows)).collect();
         let scores = ModelScores { name: name.to_owned(), tasks: all, cut, paired: Vec::new() };
         Self { scores, json, main_scores }
     }
@@ -122,22 +124,20 @@ impl ModelResults {
     }
 }
 
-/// The main metric of each row, unless it is a perplexity.
-fn main_scores(task: &Task, answers: &[Answered]) -> Option<MainScores> {
+/// The main metric of each row, unless it is a perplexity, from the scores of all metrics.
+fn main_scores(task: &Task, rows: &[Vec<RowScore>]) -> Option<MainScores> {
     let metric = *task.config.metrics().first().filter(|metric| metric.higher_is_better())?;
-    let score = |(item, answer)| scores(task, item, answer).first().map(|(score, _)| *score);
-    let rows = task.items.iter().zip(answers).map(score).collect::<Option<_>>()?;
-    Some(MainScores {
-        task: task.name().to_owned(),
-        label: task.config.group.as_deref().unwrap_or(task.alias()).to_owned(),
-        metric,
-        rows,
-    })
+    let rows = rows.iter().map(|row| row.first().map(|(score, _)| *score)).collect::<Option<_>>()?;
+    let label = task.config.group.as_deref().unwrap_or(task.alias()).to_owned();
+    Some(MainScores { task: task.name().to_owned(), label, metric, rows })
 }
 
-fn task_score(task: &Task, answers: &[Answered]) -> TaskScore {
-    let rows: Vec<Vec<RowScore>> =
-        task.items.iter().zip(answers).map(|(item, answer)| scores(task, item, answer)).collect();
+/// The score of each row in each metric.
+fn row_scores(task: &Task, answers: &[Answered]) -> Vec<Vec<RowScore>> {
+    task.items.iter().zip(answers).map(|(item, answer)| scores(task, item, answer)).collect()
+}
+
+fn task_score(task: &Task, rows: &[Vec<RowScore>]) -> TaskScore {
     let metric = |(at, metric): (usize, &Metric)| {
         let column: Vec<RowScore> = rows.iter().filter_map(|row| row.get(at).copied()).collect();
         let value = metric.aggregate(&column);
@@ -149,7 +149,7 @@ fn task_score(task: &Task, answers: &[Answered]) -> TaskScore {
         alias: task.alias().to_owned(),
         group: task.config.group.clone(),
         is_group: false,
-        rows: answers.len(),
+        rows: rows.len(),
         chance: task.chance(),
         metrics: task.config.metrics().iter().enumerate().map(metric).collect(),
     }

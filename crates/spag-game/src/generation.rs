@@ -24,3 +24,10 @@ pub enum TokenRecords {
     /// They are kept, as the key `generation` of an utterance.
     Kept,
 }
+
+impl From<bool> for TokenRecords {
+    /// The setting `record_tokens`.
+    fn from(record_tokens: bool) -> Self {
+        if record_tokens { Self::Kept } else { Self::Dropped }
+    }
+}

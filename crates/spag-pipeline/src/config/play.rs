@@ -1,7 +1,7 @@
 //! `[self_play]`: the games before each round of training, with the settings of `spag-play`.
 
 use serde::{Deserialize, Serialize};
-use spag_game::{AfterDecision, TokenRecords};
+use spag_game::AfterDecision;
 use spag_model::{DtypeChoice, EngineSettings, PrefixSharing, Sampling};
 
 /// `[self_play]`: games before each round of training.
@@ -119,11 +119,6 @@ impl SelfPlaySettings {
     /// What happens once a game is decided.
     pub fn after_decision(&self) -> AfterDecision {
         if self.play_on { AfterDecision::UntilGuess } else { AfterDecision::Stop }
-    }
-
-    /// Whether games keep the tokens of their utterances.
-    pub fn tokens(&self) -> TokenRecords {
-        if self.record_tokens { TokenRecords::Kept } else { TokenRecords::Dropped }
     }
 
     /// The limits of engines.

@@ -65,7 +65,7 @@ impl GameSet<'_> {
                     judge: config.judge,
                     after_decision: config.self_play.after_decision(),
                     max_failed_in_a_row: config.self_play.max_failed_in_a_row,
-                    tokens: config.self_play.tokens(),
+                    tokens: config.self_play.record_tokens.into(),
                     ..PlayConfig::default()
                 },
                 files: JobFiles::ordered(&self.path),

@@ -25,7 +25,8 @@ fn base(run: RunContext<'_>, stage: &StageFolder) -> Result<StageDone> {
         run.load(model, run.config.self_play.dtype)?;
         // Before hours of work, not after them.
         if let Some(settings) = &run.config.benchmarks {
-            settings.load_tasks(settings.limit, model)?;
+            let limit = settings.limit.filter(|_| settings.whole.is_empty());
+            settings.load_tasks(limit, model)?;
         }
         let note = format!("The base model of this run is {}; inputs.json has its fingerprint.\n", model.display());
         Ok(write_atomically(stage.file(NOTE), note)?)
