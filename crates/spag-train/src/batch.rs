@@ -4,20 +4,22 @@ use candle_core::{DType, Result, Tensor};
 use spag_model::{PackedBatch, Targets};
 use spag_rewards::SampleKind;
 
-use crate::encode::Encoded;
+use crate::trajectory::Trajectory;
 
-/// Samples of one micro-batch. Made from [`Encoded`] samples; read by the trainer and the losses.
+/// A micro-batch. Made from trajectories; read by the learner and the losses. Its samples are the spans of the trajectories.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// The samples' sequences.
+    /// The trajectories' sequences.
     pub packed: PackedBatch,
     /// Every predicted label, sample after sample.
     pub targets: Targets,
     /// Everything else about the samples.
     pub samples: Vec<BatchSample>,
+    /// Targets whose log-probability at sampling is known, by their index, with that log-probability.
+    pub(crate) sampled: Vec<(usize, f32)>,
 }
 
-/// A sample of a batch, without its tokens.
+/// A span of a trajectory in a batch, without its tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchSample {
     /// 0-based row in the training data.
@@ -37,29 +39,36 @@ pub struct BatchSample {
 }
 
 impl Batch {
-    /// Packs `samples` in order.
-    pub fn new<'a>(samples: impl IntoIterator<Item = &'a Encoded> + Clone) -> Self {
-        let packed = PackedBatch::new(samples.clone().into_iter().map(|s| s.ids.as_slice()));
-        let (mut targets, mut infos, mut start) = (Targets::default(), Vec::new(), 0u32);
-        for sample in samples {
-            // The row before a label predicts it.
-            let first = sample.prompt_len.max(1);
-            for (offset, id) in sample.ids.iter().enumerate().skip(first) {
-                targets.rows.push(start + offset as u32 - 1);
-                targets.tokens.push(*id);
+    /// Packs trajectories in order.
+    pub fn new<'a>(trajectories: impl IntoIterator<Item = &'a Trajectory> + Clone) -> Self {
+        let packed = PackedBatch::new(trajectories.clone().into_iter().map(|t| t.ids.as_slice()));
+        let mut batch = Self { packed, ..Self::default() };
+        let mut start = 0u32;
+        for trajectory in trajectories {
+            for span in &trajectory.spans {
+                let (first_target, predicted) = (batch.targets.rows.len(), span.predicted_tokens());
+                for (offset, id) in predicted.clone().zip(&trajectory.ids[predicted.clone()]) {
+                    // The row before a label predicts it.
+                    batch.targets.rows.push(start + offset as u32 - 1);
+                    batch.targets.tokens.push(*id);
+                }
+                if let Some(log_probs) = &span.sampling_log_probs {
+                    let known = &log_probs[log_probs.len().saturating_sub(predicted.len())..];
+                    batch.sampled.extend((first_target..).zip(known.iter().copied()));
+                }
+                batch.samples.push(BatchSample {
+                    row: trajectory.row,
+                    weight: span.weight,
+                    reward: span.reward,
+                    kind: span.kind,
+                    ref_log_prob: span.ref_log_prob,
+                    labels: span.labels(),
+                    predicted: span.predicted(),
+                });
             }
-            infos.push(BatchSample {
-                row: sample.row,
-                weight: sample.weight,
-                reward: sample.reward,
-                kind: sample.kind,
-                ref_log_prob: sample.ref_log_prob,
-                labels: sample.labels(),
-                predicted: sample.predicted(),
-            });
-            start += sample.ids.len() as u32;
+            start += trajectory.ids.len() as u32;
         }
-        Self { packed, targets, samples: infos }
+        batch
     }
 
     /// ℓ of each sample, `[S]`, from the log-probabilities of all targets, `[M]`; f64.
@@ -97,17 +106,14 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
+    use crate::trajectory::Span;
 
     #[test]
     fn means_and_gradients_match_sums_on_the_host() {
-        let sample = |length: u32, prompt_len| Encoded {
+        let sample = |length: u32, prompt_len| Trajectory {
             row: 0,
             ids: (0..length).collect(),
-            prompt_len,
-            weight: 1.0,
-            reward: 1.0,
-            kind: SampleKind::Game,
-            ref_log_prob: None,
+            spans: vec![Span::new(prompt_len..length as usize, 1.0)],
         };
         // The first label of the third sample is not predicted.
         let samples = [sample(7, 3), sample(2, 1), sample(9, 0)];
@@ -121,5 +127,19 @@ mod tests {
         let gradient = batch.spread(&Tensor::new(&[0.5, -1.0, 0.1], &Device::Cpu).unwrap()).unwrap();
         let want: Vec<f64> = [(0.5 / 4.0, 4), (-1.0, 1), (0.1 / 9.0, 8)].map(|(g, n)| vec![g; n]).concat();
         assert_eq!(gradient.to_vec1::<f64>().unwrap(), want);
+    }
+
+    #[test]
+    fn spans_of_a_trajectory_are_samples_of_their_own() {
+        let known = Span { sampling_log_probs: Some(vec![-0.5, -0.25]), ..Span::new(0..2, 1.0) };
+        let ids = vec![10, 11, 12, 13, 14];
+        let two = Trajectory { row: 3, ids: ids.clone(), spans: vec![known, Span::new(3..5, -1.0)] };
+        let batch = Batch::new(&[two.clone(), Trajectory { spans: vec![Span::new(4..5, 0.0)], ..two }]);
+        // The label at position 0 is not predicted.
+        assert_eq!(batch.targets.rows, [0, 2, 3, 8]);
+        assert_eq!(batch.targets.tokens, [11, 13, 14, 14]);
+        assert_eq!(batch.sampled, [(0, -0.25)]);
+        let rewards: Vec<f64> = batch.samples.iter().map(|sample| sample.reward).collect();
+        assert_eq!((rewards, batch.samples[0].labels, batch.samples[0].predicted), (vec![1.0, -1.0, 0.0], 2, 1));
     }
 }

@@ -8,17 +8,18 @@ use spag_model::Tokenizer;
 use spag_rewards::{Sample, SampleKind};
 
 use crate::batch::Batch;
-use crate::encode::{Encoded, encode};
+use crate::encode::encode;
 use crate::error::{Error, Result};
 use crate::places::Places;
+use crate::trajectory::{Span, Trajectory};
 
 /// Rows that are read before they are tokenized, on all cores.
 const CHUNK: usize = 4096;
 
-/// Tokenized samples. Made from [`Sample`]s; read by the trainer and the reference pass.
+/// Tokenized samples: trajectories with one span each. Made from [`Sample`]s; read by the training loop and the reference pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dataset {
-    pub(crate) samples: Vec<Encoded>,
+    pub(crate) samples: Vec<Trajectory>,
     pub(crate) dropped: Vec<usize>,
     /// Where the rows come from, for messages.
     pub(crate) places: Places,
@@ -71,7 +72,7 @@ impl Dataset {
         dataset.checked(rows)
     }
 
-    fn push(&mut self, samples: Vec<Encoded>) {
+    fn push(&mut self, samples: Vec<Trajectory>) {
         for sample in samples {
             if sample.predicted() > 0 {
                 self.samples.push(sample);
@@ -96,19 +97,19 @@ impl Dataset {
         if log_probs.len() != self.samples.len() {
             return Err(Error::ReferenceLength { samples: self.samples.len(), log_probs: log_probs.len() });
         }
-        for (sample, log_prob) in self.samples.iter_mut().zip(log_probs) {
-            sample.ref_log_prob = Some(log_prob);
+        for (span, log_prob) in self.samples.iter_mut().flat_map(|sample| &mut sample.spans).zip(log_probs) {
+            span.ref_log_prob = Some(log_prob);
         }
         Ok(self)
     }
 
     /// Whether all samples have ℓ_ref.
     pub fn has_reference(&self) -> bool {
-        self.samples.iter().all(|sample| sample.ref_log_prob.is_some())
+        self.spans().all(|span| span.ref_log_prob.is_some())
     }
 
     /// Samples with something to predict, in the order of the files.
-    pub fn samples(&self) -> &[Encoded] {
+    pub fn samples(&self) -> &[Trajectory] {
         &self.samples
     }
 
@@ -125,7 +126,7 @@ impl Dataset {
     /// SHA-256 of ℓ_ref of all samples.
     pub(crate) fn reference_digest(&self) -> String {
         let mut hash = Sha256::new();
-        for log_prob in self.samples.iter().filter_map(|sample| sample.ref_log_prob) {
+        for log_prob in self.spans().filter_map(|span| span.ref_log_prob) {
             hash.update(log_prob.to_le_bytes());
         }
         hex(&hash.finalize())
@@ -139,23 +140,27 @@ impl Dataset {
 
     /// SHA-256 of everything that training reads: the tokens, rewards, weights and kinds.
     pub(crate) fn content_digest(&self) -> String {
-        self.digest(|hash, sample| {
-            hash.update(sample.weight.to_le_bytes());
-            hash.update(sample.reward.to_le_bytes());
-            hash.update([u8::from(sample.kind == SampleKind::Sft)]);
+        self.digest(|hash, span| {
+            hash.update(span.weight.to_le_bytes());
+            hash.update(span.reward.to_le_bytes());
+            hash.update([u8::from(span.kind == SampleKind::Sft)]);
         })
     }
 
-    fn digest(&self, also: impl Fn(&mut Sha256, &Encoded)) -> String {
+    fn spans(&self) -> impl Iterator<Item = &Span> {
+        self.samples.iter().flat_map(|sample| &sample.spans)
+    }
+
+    fn digest(&self, also: impl Fn(&mut Sha256, &Span)) -> String {
         let mut hash = Sha256::new();
         for sample in &self.samples {
-            for number in [sample.ids.len(), sample.prompt_len] {
+            for number in [sample.ids.len(), sample.prompt_len()] {
                 hash.update((number as u64).to_le_bytes());
             }
             for id in &sample.ids {
                 hash.update(id.to_le_bytes());
             }
-            also(&mut hash, sample);
+            sample.spans.iter().for_each(|span| also(&mut hash, span));
         }
         hex(&hash.finalize())
     }

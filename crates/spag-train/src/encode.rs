@@ -9,55 +9,21 @@ use spag_model::Tokenizer;
 use spag_rewards::{Query, Sample, SampleKind};
 
 use crate::error::{Error, Result};
+use crate::trajectory::{Span, Trajectory};
 
-/// A tokenized sample. Made from [`Sample`]s; read by the batcher.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Encoded {
-    /// 0-based row in the training data.
-    pub row: usize,
-    /// All tokens, at most `max_length`.
-    pub ids: Vec<u32>,
-    /// Tokens of `ids` before the first label; the labels are the rest, EOS included.
-    pub prompt_len: usize,
-    /// The sample's weight, w.
-    pub weight: f64,
-    /// The reward of its target, r.
-    pub reward: f64,
-    /// Game or SFT.
-    pub kind: SampleKind,
-    /// ℓ_ref: mean log-probability of the labels under the reference model, if it has been computed.
-    pub ref_log_prob: Option<f64>,
-}
-
-impl Encoded {
-    /// Number of labels: the denominator of the mean log-probability.
-    ///
-    /// A label at position 0 (a target that alone fills `max_length`) has no token before it and is not predicted; as in
-    /// the reference it counts here and adds nothing to the sum.
-    pub fn labels(&self) -> usize {
-        self.ids.len() - self.prompt_len
-    }
-
-    /// Number of labels that are predicted.
-    pub fn predicted(&self) -> usize {
-        self.ids.len() - self.prompt_len.max(1)
-    }
-
-    /// Labels as the reference pads them: -100 for tokens that are not labels.
-    pub fn label_ids(&self) -> Vec<i64> {
-        let ignored = std::iter::repeat_n(-100, self.prompt_len);
-        ignored.chain(self.ids[self.prompt_len..].iter().map(|id| i64::from(*id))).collect()
-    }
-}
-
-/// Encodes samples in order on all cores. `first_row` is the row of the first one.
+/// Encodes samples in order on all cores: trajectories with one span, the target and the token that ends it. `first_row` is the row of the first one.
 ///
 /// # Errors
 /// [`Error::Sample`] of the first row whose text the tokenizer rejects, whose messages have no chat template, or whose weight or
 /// reward is no finite number.
-pub fn encode(samples: &[Sample], first_row: usize, tokenizer: &Tokenizer, max_length: usize) -> Result<Vec<Encoded>> {
+pub fn encode(
+    samples: &[Sample],
+    first_row: usize,
+    tokenizer: &Tokenizer,
+    max_length: usize,
+) -> Result<Vec<Trajectory>> {
     let encoder = &PromptEncoder::new(tokenizer.clone());
-    let rows: Vec<Result<Encoded>> = samples
+    let rows: Vec<Result<Trajectory>> = samples
         .par_iter()
         .enumerate()
         .map(|(offset, sample)| {
@@ -68,15 +34,9 @@ pub fn encode(samples: &[Sample], first_row: usize, tokenizer: &Tokenizer, max_l
             let prompt = ids.len();
             ids.extend(target(sample, encoder).map_err(|error| refused(error.to_string()))?);
             let cut = ids.len().saturating_sub(max_length);
-            Ok(Encoded {
-                row,
-                prompt_len: prompt.saturating_sub(cut),
-                ids: ids.split_off(cut),
-                weight: sample.weight,
-                reward: sample.reward,
-                kind: sample.kind,
-                ref_log_prob: None,
-            })
+            let target = prompt.saturating_sub(cut)..ids.len() - cut;
+            let span = Span { kind: sample.kind, weight: sample.weight, ..Span::new(target, sample.reward) };
+            Ok(Trajectory { row, ids: ids.split_off(cut), spans: vec![span] })
         })
         .collect();
     rows.into_iter().collect()

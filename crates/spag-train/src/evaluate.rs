@@ -1,29 +1,21 @@
 //! The loss on evaluation data.
 
 use candle_core::{Device, Tensor};
-use spag_dist::{ProcessGroup, gather_numbers};
+use spag_dist::gather_numbers;
 use spag_io::Progress;
-use spag_model::{Network, WeightSource};
 
 use crate::dataset::Dataset;
 use crate::error::Result;
-use crate::loss::{Loss, LossInput};
-
-/// The model that is evaluated, and the ranks that share the work.
-pub(crate) struct EvalContext<'a> {
-    pub(crate) network: &'a Network,
-    pub(crate) weights: &'a dyn WeightSource,
-    pub(crate) group: &'a dyn ProcessGroup,
-}
+use crate::learner::Learner;
+use crate::loss::LossInput;
 
 /// The mean over all samples of their micro-batches' losses, without gradients: transformers' `eval_loss`.
 ///
 /// # Errors
 /// A sample that the model cannot read, or a lost rank.
 pub(crate) fn evaluate(
-    context: &EvalContext<'_>,
+    learner: &Learner,
     data: &Dataset,
-    loss: &dyn Loss,
     batch_size: usize,
     progress: &mut dyn Progress,
 ) -> Result<f64> {
@@ -31,18 +23,18 @@ pub(crate) fn evaluate(
     progress.begin("evaluation", count as u64);
     let all: Vec<usize> = (0..count).collect();
     let micro_batches: Vec<&[usize]> = all.chunks(batch_size.max(1)).collect();
-    let (ranks, rank) = (context.group.size(), context.group.rank());
+    let (ranks, rank) = (learner.group().size(), learner.group().rank());
     let (rounds, mut own) = (micro_batches.len().div_ceil(ranks), Vec::new());
     for round in 0..rounds {
         // A rank without a micro-batch runs the first one: the others need its shards of the parameters.
         let micro = micro_batches.get(round * ranks + rank).or(micro_batches.first()).copied().unwrap_or_default();
         let batch = data.batch(micro);
-        let log_probs = context.network.log_probs(context.weights, &batch.packed, &batch.targets)?;
+        let log_probs = learner.network().log_probs(learner.weights(), &batch.packed, &batch.targets)?;
         let input = LossInput::new(&batch, &Tensor::new(log_probs, &Device::Cpu)?)?;
-        own.push(loss.evaluate(&input)?.loss.to_scalar::<f64>()?);
+        own.push(learner.loss().evaluate(&input)?.loss.to_scalar::<f64>()?);
         progress.advance(((round + 1) * ranks * batch_size).min(count) as u64, "");
     }
-    let losses = gather_numbers(context.group, &own)?;
+    let losses = gather_numbers(learner.group(), &own)?;
     progress.end();
     let weighted = micro_batches.iter().enumerate().map(|(m, micro)| losses[m % ranks][m / ranks] * micro.len() as f64);
     Ok(weighted.sum::<f64>() / count as f64)

@@ -29,15 +29,18 @@ pub mod loss;
 mod places;
 mod reference;
 mod step;
+mod trajectory;
 
 // ── The loop ──
+mod learner;
+mod log_prob_gap;
+mod offline;
 pub mod optimizer;
 mod position;
 mod schedule;
 mod step_stats;
 mod summary;
 mod timing;
-mod trainer;
 mod zero;
 
 // ── Files ──
@@ -53,14 +56,17 @@ pub use config::{
     TrainMethod, ZeroStage, limits,
 };
 pub use dataset::Dataset;
-pub use encode::{Encoded, encode};
+pub use encode::encode;
 pub use error::{Error, Result};
 pub use job::{Start, TrainJob, run, run_on};
+pub use learner::{Learner, ModelShard, StepRecord};
+pub use log_prob_gap::LogProbGap;
 pub use memory::{PlannedRun, RankMemory};
 pub use metrics::{EvalRecord, ProcessMemory, Record, peak_memory_of};
+pub use offline::{Observer, train_samples};
 pub use position::{Position, StepLoss};
 pub use reference::reference_log_probs;
 pub use summary::TrainSummary;
 pub use tensorboard::EventWriter;
-pub use timing::{StepTiming, TimedRank, TimingConfig, median, time_steps, time_steps_of_rank};
-pub use trainer::{Observer, Trainer, train_samples};
+pub use timing::{StepTiming, TimingConfig, median, time_steps, time_steps_of_rank};
+pub use trajectory::{Span, Trajectory};

@@ -51,13 +51,16 @@ impl Places {
         }
     }
 
-    /// An error about a row with its file, if it has one.
+    /// An error about rows with their files, if they have any.
     pub(crate) fn name_in(&self, error: Error) -> Error {
         match error {
             Error::Sample { row, reason } => match self.of(row) {
                 Some((path, row)) => spag_io::Error::Row { path: path.to_owned(), row, reason }.into(),
                 None => Error::Sample { row, reason },
             },
+            Error::NotFinite { what, count, step, samples, .. } => {
+                Error::NotFinite { what, count, step, places: self.names(&samples), samples }
+            }
             error => error,
         }
     }

@@ -15,9 +15,9 @@ use spag_model::{Model, WeightDtype, weights_digest};
 
 use crate::batch::Batch;
 use crate::dataset::Dataset;
-use crate::encode::Encoded;
 use crate::error::{Error, Result};
 use crate::places::Places;
+use crate::trajectory::Trajectory;
 
 /// Tokens of one forward pass.
 const TOKENS: usize = 4096;
@@ -25,11 +25,11 @@ const TOKENS: usize = 4096;
 /// The name of this part in progress bars.
 const WHAT: &str = "reference log-probabilities";
 
-/// ℓ_ref of every sample, in order.
+/// ℓ_ref of every span of the trajectories, in order.
 ///
 /// # Errors
-/// A sample that the model cannot read, or whose log-probability is not finite.
-pub fn reference_log_probs(model: &Model, samples: &[Encoded], progress: &mut dyn Progress) -> Result<Vec<f64>> {
+/// A trajectory that the model cannot read, or whose log-probability is not finite.
+pub fn reference_log_probs(model: &Model, samples: &[Trajectory], progress: &mut dyn Progress) -> Result<Vec<f64>> {
     let mut all = Vec::with_capacity(samples.len());
     progress.begin(WHAT, samples.len() as u64);
     for range in passes(samples, 0) {
@@ -42,7 +42,7 @@ pub fn reference_log_probs(model: &Model, samples: &[Encoded], progress: &mut dy
 
 /// The passes over the samples from `start` on, which has to be the end of an earlier pass: which samples share a pass
 /// depends on the first one.
-fn passes(samples: &[Encoded], start: usize) -> Vec<Range<usize>> {
+fn passes(samples: &[Trajectory], start: usize) -> Vec<Range<usize>> {
     let (mut passes, mut start) = (Vec::new(), start);
     while start < samples.len() {
         let (mut end, mut tokens) = (start, 0);
@@ -56,12 +56,12 @@ fn passes(samples: &[Encoded], start: usize) -> Vec<Range<usize>> {
     passes
 }
 
-/// ℓ_ref of the samples of one pass, whose rows are at `places`.
-fn pass(model: &Model, samples: &[Encoded], places: &Places) -> Result<Vec<f64>> {
+/// ℓ_ref of the spans of one pass, whose rows are at `places`.
+fn pass(model: &Model, samples: &[Trajectory], places: &Places) -> Result<Vec<f64>> {
     let batch = Batch::new(samples);
     let log_probs = Tensor::new(model.log_probs(&batch.packed, &batch.targets)?, &Device::Cpu)?;
     let means = batch.mean_log_probs(&log_probs.to_dtype(DType::F64)?)?.to_vec1::<f64>()?;
-    match samples.iter().zip(&means).find(|(_, mean)| !mean.is_finite()) {
+    match batch.samples.iter().zip(&means).find(|(_, mean)| !mean.is_finite()) {
         Some((sample, value)) => {
             let (row, value) = (sample.row, *value);
             Err(Error::Reference { row, place: places.name(row), value })

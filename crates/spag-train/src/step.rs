@@ -1,29 +1,42 @@
 //! The loss and the gradients of one optimizer step.
 
+use candle_core::Tensor;
 use spag_model::{Activations, GradientSink, Network, WeightSource};
 
-use crate::dataset::Dataset;
+use crate::batch::{Batch, BatchSample};
 use crate::error::Result;
+use crate::log_prob_gap::LogProbGap;
 use crate::loss::{Loss, LossInput, LossValue};
 use crate::metrics::MetricValues;
+use crate::trajectory::Trajectory;
 
 /// A micro-batch of this rank.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct MicroBatch<'a> {
-    /// Indices of its samples.
-    pub(crate) samples: &'a [usize],
+    pub(crate) trajectories: Vec<&'a Trajectory>,
     /// Its share of the step's mean loss. 0 if it only keeps this rank's collectives in step with ranks that have one
     /// micro-batch more.
     pub(crate) share: f64,
 }
 
+/// The loss of one micro-batch.
+#[derive(Clone, Debug)]
+pub(crate) struct MicroLoss {
+    /// Its share of the step's mean loss.
+    pub(crate) share: f64,
+    pub(crate) loss: f64,
+    pub(crate) metrics: MetricValues,
+}
+
 /// The passes of one step on this rank.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Passes {
-    /// Loss and metrics of each micro-batch with a share.
-    pub(crate) losses: Vec<(f64, MetricValues)>,
+    /// Of each micro-batch with a share.
+    pub(crate) losses: Vec<MicroLoss>,
     /// Tokens read in them.
     pub(crate) tokens: u64,
+    /// The difference from the log-probabilities at sampling.
+    pub(crate) gap: LogProbGap,
     /// Rows whose log-probability or loss is not finite. If there are any, the gradients are incomplete.
     pub(crate) non_finite_rows: Vec<usize>,
 }
@@ -33,7 +46,6 @@ pub(crate) struct Step<'a> {
     pub(crate) network: &'a Network,
     pub(crate) weights: &'a dyn WeightSource,
     pub(crate) gradients: &'a dyn GradientSink,
-    pub(crate) data: &'a Dataset,
     pub(crate) loss: &'a dyn Loss,
     pub(crate) activations: Activations,
     pub(crate) mode: StepMode,
@@ -48,45 +60,65 @@ pub(crate) enum StepMode {
     RunAll,
 }
 
+/// A micro-batch whose passes are done, until its loss is read.
+struct Pending {
+    share: f64,
+    samples: Vec<BatchSample>,
+    /// ℓ of each sample.
+    log_probs: Tensor,
+    /// The log-probability of every target, and of some of them at sampling; `None` if none is known.
+    sampled: Option<(Tensor, Vec<(usize, f32)>)>,
+    value: LossValue,
+}
+
 impl Step<'_> {
     /// Adds the gradients of the micro-batches' losses, each times its share. Reads the losses at the end, so that the host
     /// waits for a device once.
     pub(crate) fn passes(&self, micro_batches: &[MicroBatch<'_>]) -> Result<Passes> {
-        let (mut done, mut values, mut log_probs) = (Passes::default(), Vec::new(), Vec::new());
-        for micro in micro_batches {
-            let batch = self.data.batch(micro.samples);
+        let (mut done, mut pending) = (Passes::default(), Vec::new());
+        for MicroBatch { trajectories, share } in micro_batches {
+            let batch = Batch::new(trajectories.iter().copied());
             let (packed, targets) = (batch.packed.clone(), batch.targets.clone());
             let forward = self.network.forward(self.weights, packed, targets, self.activations)?;
             let input = LossInput::new(&batch, forward.log_probs())?;
             let value = self.loss.evaluate(&input)?;
             let stop = self.mode == StepMode::StopEarly && !value.loss.to_scalar::<f64>()?.is_finite();
             if !stop {
-                let upstream = input.gradient(&batch, &value.loss, micro.share)?;
+                let upstream = input.gradient(&batch, &value.loss, *share)?;
                 self.network.backward(self.weights, forward, &upstream, self.gradients)?;
             }
-            if micro.share > 0.0 {
-                done.tokens += batch.packed.len() as u64;
-                values.push(value.detach());
-                log_probs.push((micro.samples, input.log_probs().clone()));
+            if *share > 0.0 {
+                let Batch { packed, samples, sampled, .. } = batch;
+                done.tokens += packed.len() as u64;
+                let sampled = match sampled.is_empty() {
+                    true => None,
+                    false => Some((input.token_log_probs()?, sampled)),
+                };
+                let log_probs = input.log_probs().clone();
+                pending.push(Pending { share: *share, samples, log_probs, sampled, value: value.detach() });
             }
             if stop {
                 break;
             }
         }
-        done.losses = LossValue::read_all(&values)?;
-        if let Some((samples, log_probs)) =
-            done.losses.iter().zip(log_probs).find_map(|((loss, _), micro)| (!loss.is_finite()).then_some(micro))
-        {
-            done.non_finite_rows = self.non_finite_rows(samples, &log_probs.to_vec1()?);
+        let values: Vec<LossValue> = pending.iter().map(|micro| micro.value.clone()).collect();
+        for (micro, (loss, metrics)) in pending.iter().zip(LossValue::read_all(&values)?) {
+            done.losses.push(MicroLoss { share: micro.share, loss, metrics });
+            if let Some((log_probs, sampled)) = &micro.sampled {
+                done.gap.add(log_probs, sampled)?;
+            }
+            if !loss.is_finite() && done.non_finite_rows.is_empty() {
+                done.non_finite_rows = non_finite_rows(&micro.samples, &micro.log_probs.to_vec1()?);
+            }
         }
         Ok(done)
     }
+}
 
-    /// The rows of a micro-batch whose loss is not finite: those whose ℓ is not finite, or all if the loss overflowed
-    /// although each ℓ is finite.
-    fn non_finite_rows(&self, samples: &[usize], log_probs: &[f64]) -> Vec<usize> {
-        let all = || self.data.batch(samples).samples.into_iter().map(|sample| sample.row);
-        let rows: Vec<usize> = all().zip(log_probs).filter(|(_, l)| !l.is_finite()).map(|(row, _)| row).collect();
-        if rows.is_empty() { all().collect() } else { rows }
-    }
+/// The rows of a micro-batch whose loss is not finite: those whose ℓ is not finite, or all if the loss overflowed although
+/// each ℓ is finite.
+fn non_finite_rows(samples: &[BatchSample], log_probs: &[f64]) -> Vec<usize> {
+    let not_finite = samples.iter().zip(log_probs).filter(|(_, l)| !l.is_finite());
+    let rows: Vec<usize> = not_finite.map(|(sample, _)| sample.row).collect();
+    if rows.is_empty() { samples.iter().map(|sample| sample.row).collect() } else { rows }
 }

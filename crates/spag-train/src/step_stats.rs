@@ -3,6 +3,7 @@
 use spag_dist::{ProcessGroup, gather_numbers, gather_texts};
 
 use crate::error::Result;
+use crate::log_prob_gap::LogProbGap;
 use crate::metrics::{Metric, MetricValues};
 use crate::step::Passes;
 
@@ -16,15 +17,18 @@ pub(crate) struct StepStats {
     pub(crate) tokens: u64,
     /// The sum of the squares of all gradients.
     pub(crate) squared_norm: f64,
+    /// The difference from the log-probabilities at sampling.
+    pub(crate) gap: LogProbGap,
 }
 
-/// Numbers of each rank before those of its micro-batches: the squared norm and the tokens.
-const HEADER: usize = 2;
+/// Numbers of each rank before those of its micro-batches: the squared norm, the tokens, and the gap of log-probabilities.
+const HEADER: usize = 5;
 
 impl StepStats {
-    /// Combines the passes of all ranks. Micro-batch m of `micro_batches` belongs to rank m modulo the number of ranks.
+    /// Combines the passes of all ranks, which have as many `micro_batches` each, those without a share included.
     ///
-    /// Losses are added in the order of the micro-batches, as in one process.
+    /// Losses are added by the micro-batches' numbers on their ranks, then by rank: in the order of one process that takes
+    /// micro-batch m where rank m modulo the number of ranks has it.
     pub(crate) fn gather(
         group: &dyn ProcessGroup,
         passes: &Passes,
@@ -32,28 +36,30 @@ impl StepStats {
         micro_batches: usize,
         metrics: &[Metric],
     ) -> Result<Self> {
-        let ranks = group.size();
-        let each = 1 + MetricValues::encoded_len(metrics);
-        let mut own = vec![squared_norm, passes.tokens as f64];
-        for (loss, values) in &passes.losses {
-            own.push(*loss);
-            own.extend(values.encode(metrics));
+        let each = 2 + MetricValues::encoded_len(metrics);
+        let gap = &passes.gap;
+        let mut own = vec![squared_norm, passes.tokens as f64, gap.max, gap.sum, gap.tokens as f64];
+        for micro in &passes.losses {
+            own.extend([micro.share, micro.loss]);
+            own.extend(micro.metrics.encode(metrics));
         }
-        // Collectives need as many numbers from each rank. The padding is not read.
-        own.resize(HEADER + micro_batches.div_ceil(ranks) * each, 0.0);
+        // Collectives need as many numbers from each rank. The padding has shares of 0.
+        own.resize(HEADER + micro_batches * each, 0.0);
         let all = gather_numbers(group, &own)?;
-        let share = 1.0 / micro_batches.max(1) as f64;
-        let (mut loss, mut values) = (0.0, Vec::with_capacity(micro_batches));
-        for micro in 0..micro_batches {
-            let numbers = &all[micro % ranks][HEADER + micro / ranks * each..][..each];
-            loss += numbers[0] * share;
-            values.push(MetricValues::decode(metrics, &numbers[1..]));
+        let (mut loss, mut values) = (0.0, Vec::with_capacity(micro_batches * all.len()));
+        for at in (0..micro_batches).map(|micro| HEADER + micro * each) {
+            for numbers in all.iter().map(|rank| &rank[at..at + each]).filter(|numbers| numbers[0] > 0.0) {
+                loss += numbers[1] * numbers[0];
+                values.push(MetricValues::decode(metrics, &numbers[2..]));
+            }
         }
+        let gap = |rank: &Vec<f64>| LogProbGap { max: rank[2], sum: rank[3], tokens: rank[4] as u64 };
         Ok(Self {
             loss,
             metrics: MetricValues::reduce(metrics, &values),
             tokens: all.iter().map(|rank| rank[1] as u64).sum(),
             squared_norm: all.iter().map(|rank| rank[0]).sum(),
+            gap: all.iter().map(gap).fold(LogProbGap::default(), |sum, rank| sum.and(&rank)),
         })
     }
 }
@@ -70,15 +76,18 @@ mod tests {
     use spag_dist::Single;
 
     use super::*;
+    use crate::step::MicroLoss;
 
     #[test]
     fn one_process_gathers_its_own_passes() {
         const SFT: Metric = Metric::mean("sft");
         let values = |sft| MetricValues::from_iter([(SFT, sft)]);
-        let losses = vec![(1.0, values(1.0)), (4.0, values(4.0))];
-        let passes = Passes { losses, tokens: 7, non_finite_rows: vec![3, 1] };
+        let losses = [(1.0, 1.0), (4.0, 4.0)];
+        let losses = losses.map(|(loss, sft)| MicroLoss { share: 0.5, loss, metrics: values(sft) }).to_vec();
+        let gap = LogProbGap { max: 0.5, sum: 0.75, tokens: 3 };
+        let passes = Passes { losses, tokens: 7, gap, non_finite_rows: vec![3, 1] };
         let stats = StepStats::gather(&Single, &passes, 9.0, 2, &[SFT]).unwrap();
-        assert_eq!(stats, StepStats { loss: 2.5, metrics: values(2.5), tokens: 7, squared_norm: 9.0 });
+        assert_eq!(stats, StepStats { loss: 2.5, metrics: values(2.5), tokens: 7, squared_norm: 9.0, gap });
         assert_eq!(gather_rows(&Single, &passes.non_finite_rows).unwrap(), [3, 1]);
     }
 }

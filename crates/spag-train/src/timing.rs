@@ -1,22 +1,19 @@
 //! The time of a training step: the same code path as a run, on random tokens.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_dist::{ProcessGroup, Traffic};
-use spag_model::{LoadOptions, Model, Network, load_config};
-use spag_rewards::SampleKind;
+use spag_dist::Traffic;
+use spag_model::Model;
 
-use crate::config::{IntervalStrategy, SchedulerType, ShardingPlan, TrainConfig, TrainMethod};
+use crate::config::{IntervalStrategy, SchedulerType, TrainConfig, TrainMethod};
 use crate::dataset::Dataset;
-use crate::encode::Encoded;
 use crate::error::{Error, Result};
+use crate::learner::{Learner, ModelShard};
+use crate::offline::OfflineRun;
 use crate::reference::reference_log_probs;
-use crate::trainer::Trainer;
-use crate::zero::ShardedState;
+use crate::trajectory::{Span, Trajectory};
 use spag_io::Silent;
 
 /// The steps that are timed.
@@ -55,19 +52,6 @@ pub struct StepTiming {
     pub traffic: Traffic,
 }
 
-/// A rank whose steps are timed.
-#[derive(Clone)]
-pub struct TimedRank<'a> {
-    /// Folder of the model.
-    pub dir: &'a Path,
-    /// Device and number format of its weights.
-    pub options: &'a LoadOptions,
-    /// What is sharded.
-    pub plan: ShardingPlan,
-    /// The ranks.
-    pub group: Arc<dyn ProcessGroup>,
-}
-
 /// Times training steps of the model that `load` gives on random tokens: forward, backward, clipping, AdamW.
 ///
 /// With `reference`, the loss is SFTwithKL and ℓ_ref is computed first, as in a run; that time is divided over the steps.
@@ -80,31 +64,26 @@ pub fn time_steps<E: From<Error>>(
     reference: Option<Model>,
     timing: &TimingConfig,
 ) -> Result<StepTiming, E> {
-    timed(reference, timing, 1, |config| {
-        let model = load()?;
-        let state = ShardedState::single(model.parameters(), config)?;
-        Ok((model.network().clone(), state))
-    })
+    timed(reference, timing, 1, |config, steps| Ok(Learner::new(&load()?, config, steps)?))
 }
 
 /// As [`time_steps`] for several ranks, each of which takes `timing`'s micro-batches.
 ///
 /// # Errors
 /// As [`time_steps`], a model that cannot be read, or a lost rank.
-pub fn time_steps_of_rank(rank: &TimedRank<'_>, reference: Option<Model>, timing: &TimingConfig) -> Result<StepTiming> {
-    timed(reference, timing, rank.group.size(), |config| {
-        let network = Network::new(&load_config(rank.dir)?)?;
-        let state =
-            ShardedState::load(rank.dir, network.layout(), rank.options, config, rank.plan, rank.group.clone())?;
-        Ok((network, state))
-    })
+pub fn time_steps_of_rank(
+    shard: ModelShard<'_>,
+    reference: Option<Model>,
+    timing: &TimingConfig,
+) -> Result<StepTiming> {
+    timed(reference, timing, shard.group.size(), |config, steps| Learner::load(shard, config, steps))
 }
 
 fn timed<E: From<Error>>(
     reference: Option<Model>,
     timing: &TimingConfig,
     ranks: usize,
-    load: impl FnOnce(&TrainConfig) -> Result<(Network, ShardedState), E>,
+    load: impl FnOnce(&TrainConfig, usize) -> Result<Learner, E>,
 ) -> Result<StepTiming, E> {
     if timing.batch * timing.accumulation * timing.steps * timing.vocab_size == 0 || timing.seq < 2 {
         let reason = "a step needs a sequence of at least two tokens of a vocabulary, and a timing a step".into();
@@ -123,18 +102,18 @@ fn timed<E: From<Error>>(
     };
     let reference_seconds = started.elapsed().as_secs_f64() / (timing.warmup + timing.steps) as f64;
     drop(reference);
-    let (network, state) = load(&config)?;
-    let mut trainer = Trainer::with_state(&network, state, &dataset, &config)?;
-    trainer.timed_steps(timing.warmup)?;
-    let before = trainer.group().traffic();
-    let seconds = trainer.timed_steps(timing.steps)?;
-    let after = trainer.group().traffic();
+    let run = OfflineRun::new(&dataset, &config, ranks)?;
+    let mut learner = load(&config, run.sampler.steps)?;
+    run.timed_steps(&mut learner, timing.warmup)?;
+    let before = learner.group().traffic();
+    let seconds = run.timed_steps(&mut learner, timing.steps)?;
+    let after = learner.group().traffic();
     let steps = timing.steps as u64;
     Ok(StepTiming {
-        parameters: network.layout().len(),
+        parameters: learner.network().layout().len(),
         seconds: median(seconds).unwrap_or(f64::NAN) + if with_reference { reference_seconds } else { 0.0 },
         reference_seconds,
-        loss: trainer.position().last_loss.unwrap_or(f64::NAN),
+        loss: learner.position().last_loss.unwrap_or(f64::NAN),
         traffic: Traffic {
             sent: (after.sent - before.sent) / steps,
             received: (after.received - before.received) / steps,
@@ -160,14 +139,10 @@ fn config(with_reference: bool, timing: &TimingConfig) -> TrainConfig {
 /// Sequences of random tokens, new ones for every step.
 fn dataset(timing: &TimingConfig, ranks: usize) -> Dataset {
     let mut rng = ChaCha8Rng::seed_from_u64(timing.seed);
-    let mut sample = |row| Encoded {
+    let mut sample = |row| Trajectory {
         row,
         ids: (0..timing.seq).map(|_| rng.random_range(0..timing.vocab_size as u32)).collect(),
-        prompt_len: 1,
-        weight: 1.0,
-        reward: 1.0,
-        kind: SampleKind::Game,
-        ref_log_prob: None,
+        spans: vec![Span::new(1..timing.seq, 1.0)],
     };
     let count = timing.batch * timing.accumulation * ranks * (timing.warmup + timing.steps);
     let samples = (0..count).map(&mut sample).collect();

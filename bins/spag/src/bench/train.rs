@@ -9,7 +9,7 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
 use spag_io::{format_gib, gib};
 use spag_model::{LoadOptions, OpenDevice, WeightDtype, load_config, load_model_with};
 use spag_selfplay::limits;
-use spag_train::{RankMemory, StepTiming, TimedRank, TimingConfig, TrainConfig, peak_memory_of, time_steps_of_rank};
+use spag_train::{ModelShard, RankMemory, StepTiming, TimingConfig, TrainConfig, peak_memory_of, time_steps_of_rank};
 
 use super::ranks::RankArgs;
 use super::{BATCH, STEPS, TOKENS, cpu_path, round};
@@ -154,8 +154,8 @@ fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) 
     }
     threads::run_on(args.threads, || -> Result<_> {
         let reference = args.reference.then(|| load_model_with(&args.model_name_or_path, &options)).transpose()?;
-        let rank = TimedRank { dir: &args.model_name_or_path, options: &options, plan: args.ranks.plan(), group };
-        Ok(time_steps_of_rank(&rank, reference, &timing)?)
+        let shard = ModelShard { dir: &args.model_name_or_path, options: &options, plan: args.ranks.plan(), group };
+        Ok(time_steps_of_rank(shard, reference, &timing)?)
     })
 }
 

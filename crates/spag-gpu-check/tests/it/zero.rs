@@ -10,7 +10,7 @@ use spag_emulator::Emulator;
 use spag_gpu_check::Place;
 use spag_model::{LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, save_model};
 use spag_tests::reserve_port;
-use spag_train::{Placement, ShardingPlan, TimedRank, TimingConfig, ZeroStage, time_steps_of_rank};
+use spag_train::{ModelShard, Placement, ShardingPlan, TimingConfig, ZeroStage, time_steps_of_rank};
 
 /// Models that together have every option of an architecture, as additions to [`save`]'s `config.json`.
 fn models() -> Vec<(Value, WeightDtype)> {
@@ -62,10 +62,10 @@ fn losses(dir: &Path, place: &Place, dtype: WeightDtype, plan: ShardingPlan, ran
             gradient_checkpointing: false,
             accumulation: 2,
         };
-        let rank = TimedRank { dir, options: &options, plan, group };
+        let shard = ModelShard { dir, options: &options, plan, group };
         // One thread pool per rank, so that a waiting rank does not block the others' work.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        let steps = || time_steps_of_rank(&rank, None, &timing);
+        let steps = || time_steps_of_rank(shard, None, &timing);
         place.run(|| if place.is_emulated() { steps() } else { pool.install(steps) })
     };
     std::thread::scope(|scope| {

@@ -7,8 +7,9 @@ use spag_model::Checkpoint;
 
 use super::state::{FORMAT, SavedState};
 use super::{STATE_FILE, TRAINER_STATE, folders};
+use crate::batch_sampler::BatchSampler;
 use crate::error::{Error, Result};
-use crate::trainer::Trainer;
+use crate::learner::Learner;
 
 /// A checkpoint on disk whose files match their checksums.
 #[derive(Clone, Debug)]
@@ -90,12 +91,12 @@ impl SavedRun {
         Ok(Checkpoint::load(&self.dir)?)
     }
 
-    /// Restores the optimizer and the position of a trainer whose model is that of the checkpoint.
+    /// Restores the optimizer and the position of a learner whose model is that of the checkpoint.
     ///
     /// # Errors
     /// Buffers that do not fit the model, or a position that does not fit the data.
-    pub(crate) fn restore(&self, trainer: &mut Trainer<'_>) -> Result<()> {
-        let (step, sampler) = (self.state.position.step, trainer.sampler());
+    pub(crate) fn restore(&self, learner: &mut Learner, sampler: &BatchSampler) -> Result<()> {
+        let step = self.state.position.step;
         let read = self.state.data_order.micro_batches;
         if step > sampler.steps || read != sampler.micro_batches_after(step) {
             let reason = format!(
@@ -104,8 +105,8 @@ impl SavedRun {
             );
             return Err(Error::Checkpoint { path: self.dir.clone(), reason });
         }
-        trainer.state().restore_optimizer(&self.dir.join(TRAINER_STATE))?;
-        trainer.resume_at(self.state.position.clone(), self.state.optimizer_updates);
+        learner.state().restore_optimizer(&self.dir.join(TRAINER_STATE))?;
+        learner.resume_at(self.state.position.clone(), self.state.optimizer_updates);
         Ok(())
     }
 }

@@ -9,10 +9,11 @@ use spag_model::{Tokenizer, WeightDtype, WeightSource, WriteOptions, WrittenFile
 
 use super::state::{DataPosition, FORMAT, SavedState};
 use super::{STATE_FILE, TRAINER_STATE, folders};
+use crate::batch_sampler::BatchSampler;
 use crate::config::TrainConfig;
 use crate::deepspeed::Scheduler;
 use crate::error::{Error, Result};
-use crate::trainer::Trainer;
+use crate::learner::Learner;
 
 /// What a run was started with; saved in its checkpoints.
 pub(crate) struct Origin<'a> {
@@ -37,9 +38,9 @@ impl Origin<'_> {
 }
 
 /// This rank's part of a [`write`] on rank 0, which gathers its shards.
-pub(crate) fn follow_write(trainer: &Trainer<'_>) -> Result<()> {
-    gather_layers(trainer.weights())?;
-    trainer.state().optimizer_state().iter().try_for_each(|(_, buffers)| gather_layers(&**buffers))
+pub(crate) fn follow_write(learner: &Learner) -> Result<()> {
+    gather_layers(learner.weights())?;
+    learner.state().optimizer_state().iter().try_for_each(|(_, buffers)| gather_layers(&**buffers))
 }
 
 /// Gathers every layer in the order in which rank 0 writes them.
@@ -53,10 +54,10 @@ pub(crate) fn gather_layers(source: &dyn WeightSource) -> Result<()> {
 }
 
 /// Writes `checkpoint-<step>` in `output_dir`. If it fails, existing checkpoints are kept.
-pub(crate) fn write(output_dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<PathBuf> {
-    let step = trainer.position().step;
+pub(crate) fn write(output_dir: &Path, learner: &Learner, origin: &Origin<'_>) -> Result<PathBuf> {
+    let step = learner.position().step;
     let temporary = output_dir.join(folders::unfinished_name(step));
-    let written = fill(&temporary, trainer, origin).and_then(|()| publish(output_dir, step, &temporary));
+    let written = fill(&temporary, learner, origin).and_then(|()| publish(output_dir, step, &temporary));
     if written.is_err() {
         // Best effort, and it frees a full disk; the first error is returned.
         let _ = fs::remove_dir_all(&temporary);
@@ -64,29 +65,29 @@ pub(crate) fn write(output_dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_
     written
 }
 
-fn fill(dir: &Path, trainer: &Trainer<'_>, origin: &Origin<'_>) -> Result<()> {
+fn fill(dir: &Path, learner: &Learner, origin: &Origin<'_>) -> Result<()> {
     let _ = fs::remove_dir_all(dir);
     let inner = dir.join(TRAINER_STATE);
     fs::create_dir_all(&inner).map_err(Error::io(&inner))?;
     let options = origin.config.write_options();
     let mut files =
-        save_checkpoint(trainer.network().config(), trainer.weights(), Some(origin.tokenizer), dir, options)?;
-    for (stem, buffers) in trainer.state().optimizer_state() {
+        save_checkpoint(learner.network().config(), learner.weights(), Some(origin.tokenizer), dir, options)?;
+    for (stem, buffers) in learner.state().optimizer_state() {
         let written = write_buffers(&*buffers, &inner, stem, WriteOptions::new(WeightDtype::F32))?;
         let inside = |file: WrittenFile| WrittenFile { name: format!("{TRAINER_STATE}/{}", file.name), ..file };
         files.extend(written.into_iter().map(inside));
     }
     origin.made_from.write_of(dir)?;
-    let step = trainer.position().step;
+    let (step, sampler) = (learner.position().step, BatchSampler::new(origin.config, origin.samples, origin.ranks));
     let state = SavedState {
         format: FORMAT,
         program: concat!("spag-train ", env!("CARGO_PKG_VERSION")).into(),
-        position: trainer.position().clone(),
+        position: learner.position().clone(),
         data_order: DataPosition {
-            epoch: trainer.sampler().epochs_after(step),
-            micro_batches: trainer.sampler().micro_batches_after(step),
+            epoch: sampler.epochs_after(step),
+            micro_batches: sampler.micro_batches_after(step),
         },
-        optimizer_updates: trainer.optimizer().updates(),
+        optimizer_updates: learner.optimizer().updates(),
         config: origin.config.clone(),
         scheduler: origin.scheduler_value(),
         data_sha256: origin.data_sha256.to_owned(),

@@ -9,9 +9,10 @@ use crate::checkpoint::{self, Origin, checkpoint_folders};
 use crate::config::{IntervalStrategy, TrainConfig};
 use crate::deepspeed::DeepSpeed;
 use crate::error::{Error, Result};
+use crate::learner::Learner;
 use crate::metrics::{EvalRecord, MetricsLog, Record};
+use crate::offline::Observer;
 use crate::tensorboard::EventWriter;
-use crate::trainer::{Observer, Trainer};
 
 /// The output folder of a run, locked against other runs.
 pub(super) struct OutputDir {
@@ -95,12 +96,12 @@ pub(super) struct RunWriter<'a> {
 }
 
 impl RunWriter<'_> {
-    fn write_checkpoint(&self, trainer: &Trainer<'_>) -> Result<()> {
+    fn write_checkpoint(&self, learner: &Learner) -> Result<()> {
         self.output.check()?;
         // A checkpoint must not be newer than the metrics on the disk.
         self.metrics.sync()?;
         let (dir, config) = (self.output.path.as_path(), self.origin.config);
-        checkpoint::write(dir, trainer, &self.origin)?;
+        checkpoint::write(dir, learner, &self.origin)?;
         self.output.prune(config)
     }
 
@@ -125,8 +126,8 @@ impl Observer for RunWriter<'_> {
         self.scalars(record.step, "eval", &[("loss", record.eval_loss), ("runtime", record.eval_runtime)])
     }
 
-    fn save(&mut self, trainer: &Trainer<'_>) -> Result<()> {
-        let saved = self.write_checkpoint(trainer);
+    fn save(&mut self, learner: &Learner) -> Result<()> {
+        let saved = self.write_checkpoint(learner);
         self.output.unless_gone(saved)?;
         // A folder that was removed in between has been made again, with this checkpoint alone.
         self.output.check()
@@ -152,10 +153,10 @@ impl Observer for RankObserver<'_> {
         self.0.as_mut().map_or(Ok(()), |writer| writer.evaluated(record))
     }
 
-    fn save(&mut self, trainer: &Trainer<'_>) -> Result<()> {
+    fn save(&mut self, learner: &Learner) -> Result<()> {
         match &mut self.0 {
-            Some(writer) => writer.save(trainer),
-            None => checkpoint::follow_write(trainer),
+            Some(writer) => writer.save(learner),
+            None => checkpoint::follow_write(learner),
         }
     }
 }

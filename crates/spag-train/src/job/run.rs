@@ -9,7 +9,7 @@ use serde_json::Value;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
 use spag_io::{Progress, Provenance};
 use spag_model::{
-    LoadOptions, Model, ModelConfig, Network, OpenDevice, Tokenizer, check_checkpoint, load_config, load_model_with,
+    LoadOptions, Model, ModelConfig, OpenDevice, Tokenizer, check_checkpoint, load_config, load_model_with,
     save_checkpoint,
 };
 
@@ -22,12 +22,12 @@ use crate::config::ShardingRequest;
 use crate::dataset::{Dataset, SampleFiles};
 use crate::deepspeed::{DeepSpeed, RunFacts};
 use crate::error::{Error, Result};
+use crate::learner::{Learner, ModelShard};
 use crate::loss;
 use crate::memory::fit;
+use crate::offline::OfflineRun;
 use crate::reference::{KeptLogProbs, ReferenceKey, cached_reference_log_probs};
 use crate::summary::TrainSummary;
-use crate::trainer::Trainer;
-use crate::zero::ShardedState;
 
 /// Reads, trains and writes, as one of the ranks of the launcher's environment. The weights are written last, so a folder
 /// with `model.safetensors` is complete.
@@ -37,7 +37,7 @@ use crate::zero::ShardedState;
 ///
 /// # Errors
 /// Files that cannot be read or written, a checkpoint that is damaged or of another run, a broken launcher environment,
-/// lost ranks, ranks with mismatched settings, and all errors of [`Trainer::run`].
+/// lost ranks, ranks with mismatched settings, and all errors of training.
 pub fn run(job: &TrainJob, progress: &mut dyn Progress) -> Result<TrainSummary> {
     let env = LaunchEnv::detect()?;
     // Before the rendezvous, so that an unusable device fails at once.
@@ -140,32 +140,32 @@ fn train(
     let dataset = with_reference(dataset)?;
     let eval = eval.map(with_reference).transpose()?;
 
-    let network = Network::new(&architecture)?;
-    let state = ShardedState::load(&model_dir, network.layout(), &options, &job.config, plan, group.clone())?;
-    let mut trainer = Trainer::with_state(&network, state, &dataset, &job.config)?.with_scheduler(scheduler.clone());
+    let run = OfflineRun::new(&dataset, &job.config, group.size())?;
+    let shard = ModelShard { dir: &model_dir, options: &options, plan, group: group.clone() };
+    let mut learner = Learner::load(shard, &job.config, run.sampler.steps)?.with_scheduler(scheduler.clone());
     if let Some(saved) = &saved {
-        saved.restore(&mut trainer)?;
+        saved.restore(&mut learner, &run.sampler)?;
     }
-    if !trainer.is_finite()? {
+    if !learner.is_finite()? {
         return Err(Error::NotFiniteModel { path: model_dir });
     }
-    let resumed_at = trainer.position().step;
+    let resumed_at = learner.position().step;
     let writer =
         output.as_ref().map(|output| output.writer(job, deepspeed.as_ref(), origin, resumed_at)).transpose()?;
     let mut observer = RankObserver(writer);
-    trainer.run(eval.as_ref(), &mut observer, progress)?;
+    run.run(&mut learner, eval.as_ref(), &mut observer, progress)?;
     observer.finish()?;
     if let Some(output) = &output {
         output.check()?;
     }
-    finish(job, &trainer, &tokenizer, &made_from)?;
+    finish(job, &learner, &tokenizer, &made_from)?;
     // The folder may have been removed while the model was written into it.
     if let Some(output) = &output {
         output.check()?;
     }
     // A launcher may take the exit of a rank for the end of the run, so no rank exits before all files are written.
     group.barrier()?;
-    Ok(TrainSummary { resumed_at, ..TrainSummary::new(trainer.position(), dataset.dropped(), started.elapsed()) })
+    Ok(TrainSummary { resumed_at, ..TrainSummary::new(learner.position(), dataset.dropped(), started.elapsed()) })
 }
 
 /// The checkpoint to resume from. Rank 0 looks it up for all.
@@ -267,14 +267,14 @@ fn with_reference(
 }
 
 /// Writes the finished model, on rank 0.
-fn finish(job: &TrainJob, trainer: &Trainer<'_>, tokenizer: &Tokenizer, made_from: &Provenance) -> Result<()> {
-    if trainer.group().rank() > 0 {
-        return checkpoint::gather_layers(trainer.weights());
+fn finish(job: &TrainJob, learner: &Learner, tokenizer: &Tokenizer, made_from: &Provenance) -> Result<()> {
+    if learner.group().rank() > 0 {
+        return checkpoint::gather_layers(learner.weights());
     }
     let dir = job.model_dir.as_ref().unwrap_or(&job.output_dir);
     let options = job.config.write_options();
     std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
     made_from.write_of(dir)?;
-    save_checkpoint(trainer.network().config(), trainer.weights(), Some(tokenizer), dir, options)?;
+    save_checkpoint(learner.network().config(), learner.weights(), Some(tokenizer), dir, options)?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use spag_rewards::SampleKind;
 
 use super::*;
 use crate::batch::{Batch, BatchSample};
-use crate::encode::Encoded;
+use crate::trajectory::{Span, Trajectory};
 
 /// A sample of tokens with these log-probabilities.
 #[derive(Clone, Debug)]
@@ -33,16 +33,13 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 fn batch(cases: &[Case]) -> Batch {
-    let encoded = |case: &Case| Encoded {
-        row: 0,
-        ids: vec![1; case.log_probs.len() + 1],
-        prompt_len: usize::from(!case.unpredicted_label),
-        weight: case.weight,
-        reward: case.reward,
-        kind: case.kind,
-        ref_log_prob: Some(case.ref_log_prob),
+    let trajectory = |case: &Case| {
+        let labels = usize::from(!case.unpredicted_label)..case.log_probs.len() + 1;
+        let (kind, weight, ref_log_prob) = (case.kind, case.weight, Some(case.ref_log_prob));
+        let span = Span { kind, weight, ref_log_prob, ..Span::new(labels, case.reward) };
+        Trajectory { row: 0, ids: vec![1; case.log_probs.len() + 1], spans: vec![span] }
     };
-    Batch::new(&cases.iter().map(encoded).collect::<Vec<_>>())
+    Batch::new(&cases.iter().map(trajectory).collect::<Vec<_>>())
 }
 
 /// Log-probabilities as f64: finite differences of f32 numbers would be too coarse.
@@ -208,16 +205,7 @@ fn missing_kind_adds_nothing() {
 
 #[test]
 fn absent_reference_is_refused() {
-    let encoded = Encoded {
-        row: 0,
-        ids: vec![1, 2],
-        prompt_len: 1,
-        weight: 1.0,
-        reward: 1.0,
-        kind: SampleKind::Game,
-        ref_log_prob: None,
-    };
-    let batch = Batch::new(&[encoded]);
+    let batch = Batch::new(&[Trajectory { row: 0, ids: vec![1, 2], spans: vec![Span::new(1..2, 1.0)] }]);
     let input = input(&batch, &[-1.0]);
     assert!(Sft.evaluate(&input).is_ok());
     for loss in [&SftWithKl { kl: 0.1 } as &dyn Loss, &OfflinePo { kl: 0.1, sft: 0.0, clip: 0.2 }] {

@@ -9,7 +9,7 @@ use spag_io::{ChatMessage, ChatRole, PromptFormat, PromptText, TurnPrompt};
 use spag_model::load_tokenizer;
 use spag_rewards::{CreditConfig, Query, Sample, assign_rewards};
 use spag_tests::{chat_model, chat_prompts, fixture};
-use spag_train::{Encoded, encode};
+use spag_train::{Trajectory, encode};
 
 /// Wordings as in `make_tokens.py`.
 fn prompts(change: impl FnOnce(&mut Value)) -> PromptSet {
@@ -31,7 +31,7 @@ fn episode(said: &[&str]) -> Episode {
 }
 
 /// The samples of a game as the trainer has them, also after they were written to a file.
-fn samples(episode: &Episode, prompts: &PromptSet, encoder: &PromptEncoder) -> Vec<Encoded> {
+fn samples(episode: &Episode, prompts: &PromptSet, encoder: &PromptEncoder) -> Vec<Trajectory> {
     let made = assign_rewards(std::slice::from_ref(episode), prompts, &CreditConfig::default()).unwrap().samples;
     let text = serde_json::to_string(&made).unwrap();
     let read: Vec<Sample> = serde_json::from_str(&text).unwrap();
@@ -56,10 +56,10 @@ fn tokens_of_play_and_training_are_those_of_transformers() {
             continue;
         }
         let sample = &samples(&episode, &prompts, &encoder)[count / 2];
-        assert_eq!(sample.ids[..sample.prompt_len], expected, "{template} {count}");
+        assert_eq!(sample.ids[..sample.prompt_len()], expected, "{template} {count}");
         let tokenizer = encoder.tokenizer();
         let target = tokenizer.encode_text(said[count]).unwrap();
-        assert_eq!(sample.ids[sample.prompt_len..], [&target[..], &[encoder.end_of_turn().unwrap()]].concat());
+        assert_eq!(sample.ids[sample.prompt_len()..], [&target[..], &[encoder.end_of_turn().unwrap()]].concat());
     }
 }
 
@@ -123,7 +123,7 @@ fn what_a_player_says_is_text_in_play_and_training() {
         let mut rng = ChaCha8Rng::seed_from_u64(0);
         for (sample, count) in trained.iter().zip([1, 3]) {
             let played = encoder.encode(&prompts.training_prompt_at(&game.view(), count, &mut rng)).unwrap();
-            assert_eq!(sample.ids[..sample.prompt_len], played, "{name}");
+            assert_eq!(sample.ids[..sample.prompt_len()], played, "{name}");
         }
     }
 }

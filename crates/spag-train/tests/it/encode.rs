@@ -22,8 +22,8 @@ fn samples_begin_with_bos_if_there_is_one_and_end_with_the_tokenizers_own_eos() 
             let asked = if query.is_empty() { Vec::new() } else { tokenizer.encode(query).unwrap() };
             let target = tokenizer.encode("A horse.").unwrap();
             assert_eq!(encoded.ids, [&bos[..], &asked, &target, &[tokenizer.eos()]].concat(), "{family}");
-            assert_eq!((encoded.prompt_len, encoded.labels()), (bos.len() + asked.len(), target.len() + 1));
-            assert_eq!(encoded.labels() - encoded.predicted(), usize::from(encoded.prompt_len == 0));
+            assert_eq!((encoded.prompt_len(), encoded.spans[0].labels()), (bos.len() + asked.len(), target.len() + 1));
+            assert_eq!(encoded.spans[0].labels() - encoded.predicted(), usize::from(encoded.prompt_len() == 0));
             let tokenizer = tokenizer.clone().with_bos_rule(BosRule::Never);
             let sample = Sample::sft(query, "A horse.");
             let without = encode(&[sample], 0, &tokenizer, 100).unwrap().remove(0);

@@ -9,7 +9,7 @@ use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Single, TcpGroup, Token};
 use spag_io::format_gib;
 use spag_model::{CpuPath, LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, save_model};
 use spag_tests::{reserve_port, test_process};
-use spag_train::{RankMemory, ShardingPlan, TimedRank, TimingConfig, TrainConfig, ZeroStage, time_steps_of_rank};
+use spag_train::{ModelShard, RankMemory, ShardingPlan, TimingConfig, TrainConfig, ZeroStage, time_steps_of_rank};
 
 /// Tokens of a sequence.
 const SEQ: usize = 128;
@@ -152,12 +152,12 @@ impl Case {
         };
         // Threads of its own, as a process has them: a rank that waits for others must not hold up theirs.
         let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        let rank = TimedRank { dir, options: &options, plan: self.plan(), group };
-        threads.install(|| time_steps_of_rank(&rank, None, &timing)).unwrap();
+        let shard = ModelShard { dir, options: &options, plan: self.plan(), group };
+        threads.install(|| time_steps_of_rank(shard, None, &timing)).unwrap();
     }
 }
 
-fn join(rank: usize, ranks: usize, port: u16) -> TcpGroup {
+pub(crate) fn join(rank: usize, ranks: usize, port: u16) -> TcpGroup {
     let env = LaunchEnv::on_this_machine(rank, ranks, port);
     let token = Some(Token::new("the token of this test").unwrap());
     TcpGroup::join(&env, &JoinOptions { token, ..JoinOptions::default() }).unwrap()

@@ -10,13 +10,13 @@ use spag_model::{Activations, FlatBuffers, WeightDtype};
 use spag_tests::fixture;
 use spag_train::loss::{self, LossInput};
 use spag_train::optimizer::global_norm;
-use spag_train::{Dataset, Encoded, Record, TrainConfig, encode, reference_log_probs, train_samples};
+use spag_train::{Dataset, Record, TrainConfig, Trajectory, encode, reference_log_probs, train_samples};
 
 fn close(got: f64, want: f64, relative: f64, what: &str) {
     assert!((got - want).abs() <= relative * want.abs().max(1e-3), "{what}: {got} against the reference's {want}");
 }
 
-fn encoded(case: &Case) -> Vec<Encoded> {
+fn encoded(case: &Case) -> Vec<Trajectory> {
     encode(&case.samples, 0, &case.checkpoint.tokenizer, case.config.max_length).unwrap()
 }
 
@@ -58,9 +58,9 @@ fn ids_labels_and_masks_match_the_reference() {
                 assert_eq!(sample.ids, batch.input_ids[i][..length], "{} row {}", case.name, sample.row);
                 assert_eq!(sample.label_ids(), batch.labels[i][..length], "{} row {}", case.name, sample.row);
                 assert!(batch.labels[i][length..].iter().all(|l| *l == -100));
-                assert_eq!(sample.weight as f32, batch.weights[i] as f32);
-                assert_eq!(sample.reward as f32, batch.rewards[i] as f32);
-                assert_eq!(sample.kind == spag_rewards::SampleKind::Sft, batch.sft_mask[i] == 1.0);
+                assert_eq!(sample.spans[0].weight as f32, batch.weights[i] as f32);
+                assert_eq!(sample.spans[0].reward as f32, batch.rewards[i] as f32);
+                assert_eq!(sample.spans[0].kind == spag_rewards::SampleKind::Sft, batch.sft_mask[i] == 1.0);
             }
         }
     }

@@ -1,0 +1,270 @@
+//! The learner: weights, optimizer and progress, updated one step at a time with the trajectories of the caller.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use spag_dist::{ProcessGroup, gather_numbers};
+use spag_model::{Activations, LoadOptions, Model, Network, WeightSource, kernels, load_config};
+
+use crate::config::{ShardingPlan, TrainConfig};
+use crate::deepspeed::Scheduler;
+use crate::error::{Error, Result};
+use crate::log_prob_gap::LogProbGap;
+use crate::loss::{self, Loss};
+use crate::metrics::MetricValues;
+use crate::optimizer::{OptimizerState, clip_factor};
+use crate::places::Places;
+use crate::position::{Position, StepLoss};
+use crate::schedule::Schedule;
+use crate::step::{MicroBatch, Step, StepMode};
+use crate::step_stats::{StepStats, gather_rows};
+use crate::trajectory::{Span, Trajectory};
+use crate::zero::ShardedState;
+
+/// Consecutive steps that may be skipped because loss or gradients are not finite.
+const MAX_SKIPPED_IN_A_ROW: usize = 2;
+
+/// This rank's share of a model and its optimizer, and the progress of their training. It keeps no data: each step learns
+/// from the trajectories that it is given.
+///
+/// ```
+/// use spag_model::{Model, ModelConfig};
+/// use spag_train::{Learner, Span, TrainConfig, Trajectory};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config: ModelConfig = serde_json::from_str(
+///     r#"{"hidden_size": 8, "intermediate_size": 8, "vocab_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}"#,
+/// )?;
+/// let mut learner = Learner::new(&Model::init(&config, 1)?, &TrainConfig::default(), 10)?;
+/// let says_7 = Trajectory { row: 0, ids: vec![1, 2, 7], spans: vec![Span::new(2..3, 1.0)] };
+/// let first = learner.step(&[says_7.clone()])?;
+/// let second = learner.step(&[says_7])?;
+/// assert!(second.loss < first.loss);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Learner {
+    network: Network,
+    state: ShardedState,
+    loss: Box<dyn Loss>,
+    schedule: Schedule,
+    activations: Activations,
+    /// Trajectories of a micro-batch.
+    micro_batch: usize,
+    max_grad_norm: f64,
+    position: Position,
+}
+
+/// Where a rank's share of a model comes from.
+#[derive(Clone)]
+pub struct ModelShard<'a> {
+    /// Folder of the model.
+    pub dir: &'a Path,
+    /// Device and number format of its weights.
+    pub options: &'a LoadOptions,
+    /// What is sharded.
+    pub plan: ShardingPlan,
+    /// The ranks.
+    pub group: Arc<dyn ProcessGroup>,
+}
+
+/// What a step did. Made by the learner; read by the loops that own it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepRecord {
+    /// Steps taken, this one included.
+    pub step: usize,
+    /// The step's loss.
+    pub loss: f64,
+    /// The loss's metrics.
+    pub metrics: MetricValues,
+    /// Global norm of the gradients before clipping.
+    pub grad_norm: f64,
+    /// Learning rate of the step.
+    pub learning_rate: f64,
+    /// Tokens read, on all ranks.
+    pub tokens: u64,
+    /// Whether the weights are as before, because loss or gradients are not finite.
+    pub skipped: bool,
+    /// The difference from the log-probabilities at sampling, on all ranks; without tokens if no trajectory has any.
+    pub log_prob_gap: LogProbGap,
+}
+
+impl Learner {
+    /// A learner of one process, whose schedule has `steps` steps. `model` is trained in place.
+    ///
+    /// # Errors
+    /// An invalid setting, or not enough memory for gradients and optimizer state.
+    pub fn new(model: &Model, config: &TrainConfig, steps: usize) -> Result<Self> {
+        let state = ShardedState::single(model.parameters(), config)?;
+        Self::with_state(model.network().clone(), state, config, Schedule::new(config, steps))
+    }
+
+    /// A learner of several ranks, with the weights of a checkpoint.
+    ///
+    /// # Errors
+    /// As [`Learner::new`], a model that cannot be read, or a lost rank.
+    pub fn load(shard: ModelShard<'_>, config: &TrainConfig, steps: usize) -> Result<Self> {
+        let ModelShard { dir, options, plan, group } = shard;
+        let network = Network::new(&load_config(dir)?)?;
+        let state = ShardedState::load(dir, network.layout(), options, config, plan, group)?;
+        Self::with_state(network, state, config, Schedule::new(config, steps))
+    }
+
+    fn with_state(network: Network, state: ShardedState, config: &TrainConfig, schedule: Schedule) -> Result<Self> {
+        config.check()?;
+        Ok(Self {
+            network,
+            state,
+            loss: loss::build(config),
+            schedule,
+            activations: config.activations(),
+            micro_batch: config.per_device_train_batch_size,
+            max_grad_norm: config.max_grad_norm,
+            position: Position::default(),
+        })
+    }
+
+    /// The same learner with the learning rates of a DeepSpeed file.
+    pub(crate) fn with_scheduler(mut self, scheduler: Option<Scheduler>) -> Self {
+        if let Some(scheduler) = scheduler {
+            self.schedule = self.schedule.of_deepspeed(scheduler);
+        }
+        self
+    }
+
+    /// Resumes at `position`, after `updates` updates of the optimizer, whose state has been restored.
+    pub(crate) fn resume_at(&mut self, position: Position, updates: u64) {
+        self.position = position;
+        self.state.resume_at(updates);
+    }
+
+    /// The model's passes.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The model's parameters. In ZeRO stage 3 all ranks have to read the same layers in the same order.
+    pub fn weights(&self) -> &dyn WeightSource {
+        self.state.weights()
+    }
+
+    /// The loss.
+    pub fn loss(&self) -> &dyn Loss {
+        &*self.loss
+    }
+
+    /// The optimizer.
+    pub fn optimizer(&self) -> &OptimizerState {
+        self.state.optimizer()
+    }
+
+    /// This rank's parameters, gradients and optimizer state.
+    pub(crate) fn state(&self) -> &ShardedState {
+        &self.state
+    }
+
+    /// The ranks that train together.
+    pub fn group(&self) -> &dyn ProcessGroup {
+        &**self.state.group()
+    }
+
+    /// The progress.
+    pub fn position(&self) -> &Position {
+        &self.position
+    }
+
+    /// Learning rate of the next step.
+    pub fn learning_rate(&self) -> f64 {
+        self.schedule.rate(self.position.step)
+    }
+
+    /// Mean loss and metrics of the steps since the last call, skipped ones left out.
+    pub fn close_window(&mut self) -> StepLoss {
+        self.position.close_window(self.loss.metrics())
+    }
+
+    /// Whether the weights and the optimizer's state are finite on all ranks. All ranks have to call it.
+    ///
+    /// # Errors
+    /// A failure of the device, or a lost rank.
+    pub fn is_finite(&self) -> Result<bool> {
+        let squares = gather_numbers(self.group(), &[self.state.squared_state()?])?;
+        Ok(squares.iter().flatten().all(|square| square.is_finite()))
+    }
+
+    /// One optimizer step on trajectories: this rank's, if there are several, whose numbers may differ. They are split into
+    /// micro-batches of `per_device_train_batch_size`; the step's loss is the mean of the micro-batches' losses, weighted by
+    /// their trajectories, over all ranks.
+    ///
+    /// A step whose loss or gradients are not finite is skipped.
+    ///
+    /// # Errors
+    /// A trajectory that does not fit its spans or the model, no trajectory on any rank, a third skipped step in a row, or a
+    /// lost rank.
+    pub fn step(&mut self, trajectories: &[Trajectory]) -> Result<StepRecord> {
+        trajectories.iter().try_for_each(Trajectory::check)?;
+        let counts = gather_numbers(self.group(), &[trajectories.len() as f64])?.concat();
+        let (total, most) = (counts.iter().sum::<f64>(), counts.iter().fold(0.0, |most: f64, count| most.max(*count)));
+        if total == 0.0 {
+            return Err(Error::NoSamples("a step without trajectories".into()));
+        }
+        let chunks = trajectories.chunks(self.micro_batch).map(|chunk| chunk.iter().collect::<Vec<_>>());
+        let mut own: Vec<MicroBatch<'_>> =
+            chunks.map(|trajectories| MicroBatch { share: trajectories.len() as f64 / total, trajectories }).collect();
+        // Ranks with fewer micro-batches take part in the collectives of the others.
+        let span = Span { ref_log_prob: Some(0.0), ..Span::new(1..2, 0.0) };
+        let filler = Trajectory { row: 0, ids: vec![0; 2], spans: vec![span] };
+        own.resize((most as usize).div_ceil(self.micro_batch), MicroBatch { trajectories: vec![&filler], share: 0.0 });
+        self.step_on(&own)
+    }
+
+    /// As [`Learner::step`] on this rank's micro-batches, whose shares sum to 1 over all ranks. All ranks have as many.
+    pub(crate) fn step_on(&mut self, micro_batches: &[MicroBatch<'_>]) -> Result<StepRecord> {
+        let group = self.state.group().clone();
+        self.state.zero_gradients()?;
+        let reads_at_once = group.size() == 1 && kernels::of(self.state.weights().device())?.is_none();
+        let mode = if reads_at_once { StepMode::StopEarly } else { StepMode::RunAll };
+        let step = Step {
+            network: &self.network,
+            weights: self.state.weights(),
+            gradients: self.state.gradients(),
+            loss: &*self.loss,
+            activations: self.activations,
+            mode,
+        };
+        let passes = step.passes(micro_batches)?;
+        self.state.finish_gradients()?;
+        // If a loss is not finite, the gradients may be incomplete.
+        let finite = passes.non_finite_rows.is_empty();
+        let squared_norm = if finite { self.state.squared_norm()? } else { f64::NAN };
+        let stats = StepStats::gather(&*group, &passes, squared_norm, micro_batches.len(), self.loss.metrics())?;
+        let StepStats { loss, metrics, tokens, squared_norm, gap } = stats;
+        let (grad_norm, learning_rate) = (squared_norm.sqrt(), self.learning_rate());
+        let skipped = !(grad_norm.is_finite() && loss.is_finite());
+        if skipped {
+            self.position.record_skip(tokens);
+            if self.position.skipped_in_a_row > MAX_SKIPPED_IN_A_ROW {
+                let rows = gather_rows(&*group, &passes.non_finite_rows)?;
+                let all = || micro_batches.iter().filter(|m| m.share > 0.0).flat_map(|m| &m.trajectories);
+                return Err(match rows.is_empty() {
+                    true => {
+                        let own: Vec<usize> = all().map(|trajectory| trajectory.row).collect();
+                        self.not_finite("gradient norm", gather_rows(&*group, &own)?)
+                    }
+                    false => self.not_finite("loss", rows),
+                });
+            }
+        } else {
+            self.state.update(learning_rate, clip_factor(grad_norm, self.max_grad_norm))?;
+            self.position.record_update(StepLoss { loss, metrics: metrics.clone() }, tokens);
+        }
+        let step = self.position.step;
+        Ok(StepRecord { step, loss, metrics, grad_norm, learning_rate, tokens, skipped, log_prob_gap: gap })
+    }
+
+    /// The error about the last steps, which were skipped.
+    pub(crate) fn not_finite(&self, what: &'static str, samples: Vec<usize>) -> Error {
+        let (count, step) = (self.position.skipped_in_a_row, self.position.step);
+        Error::NotFinite { what, count, step, places: Places::default().names(&samples), samples }
+    }
+}

@@ -1,0 +1,137 @@
+//! What a learner learns from: sequences of tokens, and the spans of them that it predicts.
+
+use std::ops::Range;
+
+use spag_rewards::SampleKind;
+
+use crate::error::{Error, Result};
+
+/// A sequence of tokens with the spans to learn. Made by [`encode`](crate::encode) from a sample of text, with one span, or
+/// from the tokens that a policy has sampled; read by [`Learner::step`](crate::Learner::step).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trajectory {
+    /// Its number in messages: the 0-based row of the training data.
+    pub row: usize,
+    /// All tokens.
+    pub ids: Vec<u32>,
+    /// What is learned, in the order of the tokens.
+    pub spans: Vec<Span>,
+}
+
+/// Consecutive tokens of a trajectory that are learned together: a target, or an utterance. Losses read one ℓ for each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// The labels, as positions of the trajectory's tokens.
+    pub tokens: Range<usize>,
+    /// Game or SFT.
+    pub kind: SampleKind,
+    /// Its weight in the loss, w.
+    pub weight: f64,
+    /// Its reward r, or the advantage that follows from it.
+    pub reward: f64,
+    /// ℓ_ref: mean log-probability of the labels under the reference model, if it has been computed.
+    pub ref_log_prob: Option<f64>,
+    /// Log-probability of each label under the policy that sampled it, if it is known.
+    pub sampling_log_probs: Option<Vec<f32>>,
+}
+
+impl Trajectory {
+    /// Tokens before the first label.
+    pub fn prompt_len(&self) -> usize {
+        self.spans.first().map_or(self.ids.len(), |span| span.tokens.start)
+    }
+
+    /// Number of labels that are predicted.
+    pub fn predicted(&self) -> usize {
+        self.spans.iter().map(Span::predicted).sum()
+    }
+
+    /// Labels as the reference pads them: -100 for tokens that are not labels.
+    pub fn label_ids(&self) -> Vec<i64> {
+        let mut labels = vec![-100; self.ids.len()];
+        for at in self.spans.iter().flat_map(|span| span.tokens.clone()) {
+            labels[at] = i64::from(self.ids[at]);
+        }
+        labels
+    }
+
+    /// Refuses spans that are empty, overlap or do not fit the tokens, and numbers that are not finite.
+    ///
+    /// # Errors
+    /// [`Error::Sample`] with the trajectory's row.
+    pub fn check(&self) -> Result<()> {
+        let refused = |reason: String| Err(Error::Sample { row: self.row, reason });
+        let mut end = 0;
+        for Span { tokens, weight, reward, sampling_log_probs, .. } in &self.spans {
+            if tokens.is_empty() || tokens.start < end || tokens.end > self.ids.len() {
+                let (Range { start, end: stop }, length) = (tokens, self.ids.len());
+                return refused(format!(
+                    "the span {start}..{stop} is empty, overlaps an earlier one or exceeds {length} tokens"
+                ));
+            }
+            if let Some(count) = sampling_log_probs.as_ref().map(Vec::len).filter(|count| *count != tokens.len()) {
+                return refused(format!("{count} sampling log-probabilities for {} labels", tokens.len()));
+            }
+            if !(weight.is_finite() && reward.is_finite()) {
+                return refused(format!("weight {weight} and reward {reward} must be finite"));
+            }
+            end = tokens.end;
+        }
+        Ok(())
+    }
+}
+
+impl Span {
+    /// A span of a game with weight 1.
+    pub fn new(tokens: Range<usize>, reward: f64) -> Self {
+        Self { tokens, kind: SampleKind::Game, weight: 1.0, reward, ref_log_prob: None, sampling_log_probs: None }
+    }
+
+    /// Number of labels: the denominator of ℓ.
+    ///
+    /// A label at position 0 (a target that alone fills `max_length`) has no token before it and is not predicted; as in
+    /// the reference it counts here and adds nothing to the sum.
+    pub fn labels(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// The labels that are predicted.
+    pub(crate) fn predicted_tokens(&self) -> Range<usize> {
+        self.tokens.start.max(1)..self.tokens.end
+    }
+
+    /// Number of labels that are predicted.
+    pub fn predicted(&self) -> usize {
+        self.predicted_tokens().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_that_do_not_fit_are_refused() {
+        let trajectory = |spans: Vec<Span>| Trajectory { row: 4, ids: vec![7; 6], spans };
+        let sampled = |count| Span { sampling_log_probs: Some(vec![-1.0; count]), ..Span::new(1..3, 0.5) };
+        assert!(trajectory(vec![sampled(2), Span::new(3..6, -1.0)]).check().is_ok());
+        for (spans, why) in [
+            (vec![Span::new(2..2, 1.0)], "2..2 is empty"),
+            (vec![Span::new(1..4, 1.0), Span::new(3..5, 1.0)], "3..5 is empty, overlaps"),
+            (vec![Span::new(4..7, 1.0)], "exceeds 6 tokens"),
+            (vec![sampled(3)], "3 sampling log-probabilities for 2 labels"),
+            (vec![Span::new(1..2, f64::NAN)], "reward NaN"),
+        ] {
+            let said = trajectory(spans).check().unwrap_err().to_string();
+            assert!(said.contains(why) && said.starts_with("row 5 of the training data"), "{said}");
+        }
+    }
+
+    #[test]
+    fn labels_are_those_of_all_spans() {
+        let trajectory =
+            Trajectory { row: 0, ids: vec![5, 6, 7, 8, 9], spans: vec![Span::new(0..2, 1.0), Span::new(3..4, 1.0)] };
+        assert_eq!(trajectory.label_ids(), [5, 6, -100, 8, -100]);
+        assert_eq!((trajectory.predicted(), trajectory.prompt_len()), (2, 0));
+    }
+}
