@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser};
 use spag_model::ShardSize;
 use spag_train::{
-    DataOrder, FirstStepRate, IntervalStrategy, Placement, SchedulerType, Start, TrainConfig, TrainMethod, ZeroStage,
-    limits,
+    DataOrder, FirstStepRate, IntervalStrategy, Optim, Placement, SchedulerType, Start, TrainConfig, TrainMethod,
+    ZeroStage, limits,
 };
 
 use spag_cli::{BosArgs, DeviceArgs, Error, Result, flags};
@@ -73,36 +73,40 @@ pub(crate) struct TrainArgs {
     pub(super) gradient_checkpointing: bool,
 
     /// Peak learning rate.
-    #[arg(long, value_name = "X", default_value = "5e-5", value_parser = flags::within(limits::LEARNING_RATE), help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "X", default_value = "5e-5", value_parser = flags::within(limits::LEARNING_RATE), help_heading = "Optimizer")]
     pub(super) learning_rate: f64,
     /// Learning rate schedule: linear, cosine, constant (without warm-up) or constant_with_warmup. A scheduler in the file
     /// of --deepspeed replaces it.
-    #[arg(long, value_name = "TYPE", default_value = "linear", help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "TYPE", default_value = "linear", help_heading = "Optimizer")]
     pub(super) lr_scheduler_type: SchedulerType,
     /// Learning rate of the first step under a scheduler of --deepspeed: min (warmup_min_lr, as in DeepSpeed since 0.15.3)
     /// or max (--learning_rate, as in earlier versions).
-    #[arg(long, value_name = "RATE", default_value = "min", help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "RATE", default_value = "min", help_heading = "Optimizer")]
     pub(super) deepspeed_first_step: FirstStepRate,
     /// Share of all steps used for the linear warm-up.
-    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().warmup_ratio, value_parser = flags::share, help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().warmup_ratio, value_parser = flags::share, help_heading = "Optimizer")]
     pub(super) warmup_ratio: f64,
     /// Number of warm-up steps; overrides --warmup_ratio unless 0.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = flags::whole(limits::WARMUP_STEPS), help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = flags::whole(limits::WARMUP_STEPS), help_heading = "Optimizer")]
     pub(super) warmup_steps: usize,
-    /// Decoupled weight decay.
-    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().weight_decay, value_parser = flags::within(limits::WEIGHT_DECAY), help_heading = "Optimizer (AdamW)")]
+    /// Optimizer: adamw_torch, sgd (without momentum), or muon: the orthogonalised momentum for matrices of blocks, AdamW for
+    /// all other parameters.
+    #[arg(long, value_name = "NAME", default_value = "adamw_torch", help_heading = "Optimizer")]
+    pub(super) optim: Optim,
+    /// Weight decay; decoupled from the gradient, except for sgd.
+    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().weight_decay, value_parser = flags::within(limits::WEIGHT_DECAY), help_heading = "Optimizer")]
     pub(super) weight_decay: f64,
     /// Decay rate β1 of the first moment.
-    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().adam_beta1, value_parser = flags::below_one, help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().adam_beta1, value_parser = flags::below_one, help_heading = "Optimizer")]
     pub(super) adam_beta1: f64,
     /// Decay rate β2 of the second moment.
-    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().adam_beta2, value_parser = flags::below_one, help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().adam_beta2, value_parser = flags::below_one, help_heading = "Optimizer")]
     pub(super) adam_beta2: f64,
     /// ε, added to the root of the second moment.
-    #[arg(long, value_name = "X", default_value = "1e-8", value_parser = flags::within(limits::EPSILON), help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "X", default_value = "1e-8", value_parser = flags::within(limits::EPSILON), help_heading = "Optimizer")]
     pub(super) adam_epsilon: f64,
     /// Maximum global norm of the gradients (gradient clipping).
-    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().max_grad_norm, value_parser = flags::within(limits::GRAD_NORM), help_heading = "Optimizer (AdamW)")]
+    #[arg(long, value_name = "X", default_value_t = TrainConfig::default().max_grad_norm, value_parser = flags::within(limits::GRAD_NORM), help_heading = "Optimizer")]
     pub(super) max_grad_norm: f64,
 
     /// Number of optimizer steps between lines of metrics.jsonl.
@@ -187,6 +191,7 @@ impl TrainArgs {
             deepspeed_first_step: self.deepspeed_first_step,
             warmup_ratio: self.warmup_ratio,
             warmup_steps: (self.warmup_steps > 0).then_some(self.warmup_steps),
+            optim: self.optim,
             weight_decay: self.weight_decay,
             adam_beta1: self.adam_beta1,
             adam_beta2: self.adam_beta2,

@@ -136,7 +136,7 @@ fn values_that_would_change_the_result_are_rejected_with_a_reason() {
         ("--padding_side left", "padded on the right"),
         ("--truncation_side right", "lose their beginning"),
         ("--fp16 True", "--bf16"),
-        ("--optim adafactor", "AdamW"),
+        ("--optim adafactor", "`muon`"),
         ("--lora True", "adapters"),
         ("--evaluation_strategy sometimes", "epoch"),
         ("--save_strategy always", "epoch"),

@@ -86,7 +86,7 @@ const OWN_SAMPLES: &str = "each rank reads all samples and trains on its own mic
 const SHARDING: &str = "use --zero_stage";
 const NO_FP16: &str = "half precision needs loss scaling, which is not supported; use --bf16 True";
 const FULL_TRAINING: &str = "all weights are trained; adapters are not supported";
-const ADAMW: &str = "the optimizer is PyTorch's AdamW";
+const ADAMW: &str = "--optim selects the optimizer, and Adafactor is none of them";
 
 /// The flags of the reference. A flag of the program itself takes precedence.
 pub(crate) const REFERENCE_FLAGS: &[FlagGroup] = &[
@@ -146,11 +146,10 @@ pub(crate) const REFERENCE_FLAGS: &[FlagGroup] = &[
     ),
     flags("load_best_model_at_end", Switch, Only(OFF, NO_EVAL)),
     // The optimizer.
-    flags("optim", One, Only(&["adamw_torch", "adamw_torch_fused"], ADAMW)),
     flags(
         "optim_args",
         One,
-        Unsupported("the optimizer is PyTorch's AdamW; see --adam_beta1, --adam_beta2, --adam_epsilon"),
+        Unsupported("optimizers have no further settings; see --optim, --adam_beta1, --adam_beta2, --adam_epsilon"),
     ),
     flags("adafactor", Switch, Only(OFF, ADAMW)),
     flags("lr_scheduler_kwargs", One, Only(&["{}"], "the schedules have no further settings")),
@@ -228,7 +227,7 @@ const TRAIN_FLAGS: &[FlagGroup] = &[
     flags(
         "model_name_or_path ref_model_name_or_path output_dir max_length data_order seed train_method lm_kl_coeff
          lm_sft_coeff clip_range per_device_train_batch_size gradient_accumulation_steps num_train_epochs max_steps
-         learning_rate lr_scheduler_type deepspeed_first_step warmup_ratio warmup_steps weight_decay adam_beta1
+         learning_rate lr_scheduler_type deepspeed_first_step warmup_ratio warmup_steps optim weight_decay adam_beta1
          adam_beta2 adam_epsilon max_grad_norm logging_steps logging_dir evaluation_strategy eval_strategy eval_steps
          per_device_eval_batch_size save_strategy save_steps save_total_limit max_shard_size resume_from_checkpoint
          add_bos_token device deepspeed zero_stage offload_param offload_optimizer",

@@ -46,7 +46,7 @@ fn help_is_written_to_stdout_and_errors_to_stderr() {
 #[test]
 fn help_is_grouped() {
     for (name, headings) in [
-        ("spag-train", vec!["Model and data:", "Loss:", "Steps:", "Optimizer (AdamW):", "Output:"]),
+        ("spag-train", vec!["Model and data:", "Loss:", "Steps:", "Optimizer:", "Output:"]),
         ("spag-play", vec!["Players:", "Tokens:", "Games:", "Output:"]),
         ("spag-assign-rewards", vec!["Files:", "Credit:", "Prompts:"]),
     ] {

@@ -43,7 +43,7 @@ fn updated(dtype: WeightDtype, place: Placement) -> Vec<Vec<f32>> {
         layers.iter().map(|layer| widened(layer).unwrap().to_vec1().unwrap()).collect()
     };
     // f32 parameters have master weights only on the host; they are not compared.
-    let moments = optimizer.buffers().filter(|(stem, _)| stem.starts_with("exp_avg"));
+    let moments = optimizer.buffers().filter(|(buffer, _)| buffer.name.starts_with("exp_avg"));
     all(parameters.layers()).into_iter().chain(moments.flat_map(|(_, buffers)| all(buffers))).collect()
 }
 

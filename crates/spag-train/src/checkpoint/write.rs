@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use spag_io::{Provenance, sync_folder, write_atomically};
-use spag_model::{Tokenizer, WeightDtype, WeightSource, WriteOptions, WrittenFile, save_checkpoint, write_buffers};
+use spag_model::{Tokenizer, WeightSource, WriteOptions, WrittenFile, save_checkpoint, write_buffers};
 
 use super::state::{DataPosition, FORMAT, SavedState};
 use super::{STATE_FILE, TRAINER_STATE, folders};
@@ -14,6 +14,7 @@ use crate::config::TrainConfig;
 use crate::deepspeed::Scheduler;
 use crate::error::{Error, Result};
 use crate::learner::Learner;
+use crate::optimizer::StateBuffer;
 
 /// What a run was started with; saved in its checkpoints.
 pub(crate) struct Origin<'a> {
@@ -72,8 +73,8 @@ fn fill(dir: &Path, learner: &Learner, origin: &Origin<'_>) -> Result<()> {
     let options = origin.config.write_options();
     let mut files =
         save_checkpoint(learner.network().config(), learner.weights(), Some(origin.tokenizer), dir, options)?;
-    for (stem, buffers) in learner.state().optimizer_state() {
-        let written = write_buffers(&*buffers, &inner, stem, WriteOptions::new(WeightDtype::F32))?;
+    for (StateBuffer { name, dtype, .. }, buffers) in learner.state().optimizer_state() {
+        let written = write_buffers(&*buffers, &inner, name, WriteOptions::new(dtype))?;
         let inside = |file: WrittenFile| WrittenFile { name: format!("{TRAINER_STATE}/{}", file.name), ..file };
         files.extend(written.into_iter().map(inside));
     }

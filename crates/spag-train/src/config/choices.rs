@@ -34,6 +34,34 @@ pub enum SchedulerType {
     ConstantWithWarmup,
 }
 
+/// The optimizer, by transformers' names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Optim {
+    /// PyTorch's AdamW.
+    #[default]
+    #[serde(rename = "adamw_torch", alias = "adamw_torch_fused", alias = "adamw")]
+    AdamW,
+    /// Stochastic gradient descent without momentum.
+    #[serde(rename = "sgd")]
+    Sgd,
+    /// Muon for the matrices of blocks, AdamW for all other parameters.
+    #[serde(rename = "muon")]
+    Muon,
+}
+
+impl Optim {
+    /// Whether settings files leave it out.
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Optim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 /// The order of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -93,4 +121,4 @@ macro_rules! from_str_by_name {
     )* };
 }
 
-from_str_by_name!(TrainMethod, SchedulerType, FirstStepRate, DataOrder, IntervalStrategy, super::Placement);
+from_str_by_name!(TrainMethod, Optim, SchedulerType, FirstStepRate, DataOrder, IntervalStrategy, super::Placement);

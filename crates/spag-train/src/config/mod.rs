@@ -12,7 +12,7 @@ use spag_model::{Activations, ShardSize, WeightDtype, WriteOptions};
 
 use crate::error::{Error, Result};
 
-pub use choices::{DataOrder, FirstStepRate, IntervalStrategy, SchedulerType, TrainMethod};
+pub use choices::{DataOrder, FirstStepRate, IntervalStrategy, Optim, SchedulerType, TrainMethod};
 pub use placement::{Placement, ShardingPlan, ShardingRequest, ZeroStage};
 
 /// All settings of a training run; every key has the reference's flag name.
@@ -47,7 +47,10 @@ pub struct TrainConfig {
     pub warmup_ratio: f64,
     /// Steps of warm-up; overrides the ratio.
     pub warmup_steps: Option<usize>,
-    /// AdamW's decoupled decay.
+    /// The optimizer.
+    #[serde(skip_serializing_if = "Optim::is_default")]
+    pub optim: Optim,
+    /// Weight decay: AdamW's and Muon's is decoupled from the gradient.
     pub weight_decay: f64,
     /// Decay of the first moment.
     pub adam_beta1: f64,
@@ -104,6 +107,7 @@ impl Default for TrainConfig {
             deepspeed_first_step: FirstStepRate::Min,
             warmup_ratio: 0.0,
             warmup_steps: None,
+            optim: Optim::AdamW,
             weight_decay: 0.0,
             adam_beta1: 0.9,
             adam_beta2: 0.999,

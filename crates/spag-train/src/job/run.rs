@@ -18,7 +18,7 @@ use super::provenance::Sources;
 use super::{Start, TrainJob};
 use crate::batch_sampler::BatchSampler;
 use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
-use crate::config::ShardingRequest;
+use crate::config::{Optim, ShardingRequest};
 use crate::dataset::{Dataset, SampleFiles};
 use crate::deepspeed::{DeepSpeed, RunFacts};
 use crate::error::{Error, Result};
@@ -229,6 +229,10 @@ fn check_dropout(job: &TrainJob, model: &Path) -> Result<()> {
 /// The settings of the DeepSpeed file, checked against those of the run.
 fn deepspeed(job: &TrainJob, samples: usize, ranks: usize) -> Result<Option<DeepSpeed>> {
     let Some(path) = &job.deepspeed else { return Ok(None) };
+    if job.config.optim != Optim::AdamW {
+        let reason = format!("{} is not the AdamW of a DeepSpeed file; leave out --deepspeed", job.config.optim);
+        return Err(Error::Setting { name: "optim", reason });
+    }
     let run = RunFacts {
         config: &job.config,
         world_size: ranks,

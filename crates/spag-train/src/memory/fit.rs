@@ -253,7 +253,7 @@ mod tests {
         for part in [
             "training needs 115.32 GiB, and 79.00 GiB are free on cuda:0 (NVIDIA X)",
             "--offload_optimizer cpu (40.01 GiB)\n",
-            "AdamW's state (f32)",
+            "optimizer state (f32)",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -8,7 +8,7 @@ use spag_model::{Layout, ModelConfig, WeightDtype};
 use super::activations::StepMemory;
 use super::whole_layers::{LayerBytes, Whole, WholeLayers};
 use crate::config::{Placement, ShardingPlan, TrainConfig, ZeroStage};
-use crate::optimizer::{self, STAGING_BUFFERS};
+use crate::optimizer::{self, Covers, STAGING_BUFFERS, StateBuffer};
 use crate::zero::Partition;
 
 /// The peak memory of one rank of a training run, in bytes.
@@ -22,7 +22,7 @@ pub struct RankMemory {
     gradients: u64,
     /// Gradients of whole layers in accumulation or reduction at the peak, f32.
     reducing: u64,
-    /// AdamW's state on the device.
+    /// The optimizer's state on the device.
     optimizer: u64,
     /// Kept activations of all blocks.
     kept: u64,
@@ -32,7 +32,7 @@ pub struct RankMemory {
     allowance: u64,
     /// The rank's parameter shards on the host.
     host_parameters: u64,
-    /// AdamW's state on the host.
+    /// The optimizer's state on the host.
     host_optimizer: u64,
     /// Staging buffers on the host.
     host_staging: u64,
@@ -74,8 +74,12 @@ impl RankMemory {
         let optimizer_on_host = plan.optimizer == Placement::Host || parameters_on_host;
         // On the host, f32 parameters have master weights too, unless they are stored there themselves.
         let has_master = config.dtype() == WeightDtype::Bf16 || (optimizer_on_host && !parameters_on_host);
-        let buffers = optimizer::build(config).buffer_names().len() + usize::from(has_master);
-        let optimizer = own_of_all(ZeroStage::OptimizerState) * 4 * buffers as u64;
+        let buffer_bytes = |buffer: &StateBuffer| match buffer.covers {
+            Covers::All => own_of_all(ZeroStage::OptimizerState) * buffer.dtype.bytes() as u64,
+            covers => (covers.layout(partition.layout()).len() * buffer.dtype.bytes()) as u64,
+        };
+        let master = if has_master { own_of_all(ZeroStage::OptimizerState) * 4 } else { 0 };
+        let optimizer = optimizer::build(config).state().iter().map(buffer_bytes).sum::<u64>() + master;
         // Gradients are downloaded, and new parameters uploaded.
         let staged = if parameters_on_host { 4 } else { 4 + element };
         let largest = layers.clone().map(|layer| own(layer, ZeroStage::OptimizerState)).max().unwrap_or(0);
@@ -121,7 +125,7 @@ impl RankMemory {
             ("gathered layers", self.gathered),
             ("gradients (f32)", self.gradients),
             ("gradients being reduced", self.reducing),
-            ("AdamW's state (f32)", self.optimizer),
+            ("optimizer state (f32)", self.optimizer),
             ("activations of all blocks", self.kept),
             ("temporary (block or head)", self.work),
             ("allowance (libraries, gaps)", self.allowance),
@@ -132,7 +136,7 @@ impl RankMemory {
     pub fn host_rows(&self) -> [(&'static str, u64); 3] {
         [
             ("parameters", self.host_parameters),
-            ("AdamW's state (f32)", self.host_optimizer),
+            ("optimizer state (f32)", self.host_optimizer),
             ("staging buffers", self.host_staging),
         ]
     }
@@ -188,7 +192,7 @@ mod tests {
         for line in [
             "parameters 12.55 GiB",
             "gradients (f32) 25.10 GiB",
-            "AdamW's state (f32) 75.31 GiB",
+            "optimizer state (f32) 75.31 GiB",
             "activations of all blocks 1.00 GiB",
             "temporary (block or head) 0.86 GiB",
             "in all 115.32 GiB",

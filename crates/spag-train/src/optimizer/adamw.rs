@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use spag_model::ops::adamw::{AdamWStep, adamw};
 
-use super::{Optimizer, UpdateStep, Weights};
+use super::{Optimizer, StateBuffer, UpdateStep, Weights};
 use crate::error::Result;
 
 /// AdamW's hyperparameters.
@@ -20,8 +20,8 @@ pub struct AdamW {
 }
 
 impl Optimizer for AdamW {
-    fn buffer_names(&self) -> &'static [&'static str] {
-        &["exp_avg", "exp_avg_sq"]
+    fn state(&self) -> &'static [StateBuffer] {
+        const { &[StateBuffer::new("exp_avg"), StateBuffer::new("exp_avg_sq")] }
     }
 
     fn update(&self, step: &UpdateStep, weights: Weights<'_>, gradient: &Tensor, buffers: &[Tensor]) -> Result<()> {

@@ -1,13 +1,11 @@
 //! What an optimizer keeps between steps, and one update of all layers.
 
-use std::ops::Range;
-
 use candle_core::{DType, Device, Tensor};
+use spag_model::FlatBuffers;
 use spag_model::ops::cast::widened;
-use spag_model::{FlatBuffers, LayerLayout};
 
 use super::offload::Offload;
-use super::{Optimizer, UpdateStep, Weights};
+use super::{Covers, Optimizer, StateBuffer, UpdateSpan, UpdateStep, Weights, update_spans};
 use crate::config::Placement;
 use crate::error::Result;
 
@@ -15,8 +13,9 @@ use crate::error::Result;
 /// of a rank's shard.
 pub struct OptimizerState {
     optimizer: Box<dyn Optimizer>,
-    decay_spans: Vec<Vec<DecaySpan>>,
-    /// By the optimizer's buffer names; one tensor a layer.
+    /// Of each layer.
+    spans: Vec<Vec<UpdateSpan>>,
+    /// In the order of the optimizer's declaration; one tensor a layer.
     buffers: Vec<Vec<Tensor>>,
     master: Option<Vec<Tensor>>,
     /// Set if the state is on the host and the gradients are not.
@@ -24,36 +23,14 @@ pub struct OptimizerState {
     updates: u64,
 }
 
-/// Consecutive elements of a flat tensor that all decay or all do not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DecaySpan {
-    pub(crate) start: usize,
-    pub(crate) len: usize,
-    pub(crate) decay: bool,
-}
-
-/// The spans of a layer within `range`, relative to its start. Matrices decay and norm weights do not, as in
-/// transformers' Trainer.
-pub(crate) fn decay_spans(layer: &LayerLayout, range: Range<usize>) -> Vec<DecaySpan> {
-    let mut spans: Vec<DecaySpan> = Vec::new();
-    for view in &layer.views {
-        let (start, end) = (view.offset.max(range.start), (view.offset + view.len()).min(range.end));
-        if start >= end {
-            continue;
-        }
-        let decay = view.shape.len() > 1;
-        match spans.last_mut() {
-            Some(last) if last.decay == decay => last.len += end - start,
-            _ => spans.push(DecaySpan { start: start - range.start, len: end - start, decay }),
-        }
-    }
-    spans
-}
+/// The f32 weights that are updated, if the parameters are bf16 or on another device.
+const MASTER: StateBuffer = StateBuffer::new("master");
 
 /// The parameters that a rank updates: a flat tensor a layer.
 pub(crate) struct ShardedParameters<'a> {
     pub(crate) layers: &'a [Tensor],
-    pub(crate) decay_spans: Vec<Vec<DecaySpan>>,
+    /// What is updated at once in each layer.
+    pub(crate) spans: Vec<Vec<UpdateSpan>>,
     /// The device of the gradients.
     pub(crate) device: &'a Device,
     /// Where the parameters are stored between their uses.
@@ -66,9 +43,10 @@ impl OptimizerState {
     /// # Errors
     /// Not enough memory.
     pub fn new(optimizer: Box<dyn Optimizer>, parameters: &FlatBuffers, place: Placement) -> Result<Self> {
+        let (layout, unit) = (parameters.layout(), optimizer.unit());
         let parameters = ShardedParameters {
             layers: parameters.layers(),
-            decay_spans: parameters.layout().layers.iter().map(|layer| decay_spans(layer, 0..layer.len)).collect(),
+            spans: layout.layers.iter().map(|layer| update_spans(layer, 0..layer.len, unit)).collect(),
             device: parameters.device(),
             placement: Placement::Device,
         };
@@ -84,25 +62,29 @@ impl OptimizerState {
         parameters: ShardedParameters<'_>,
         place: Placement,
     ) -> Result<Self> {
-        let ShardedParameters { layers, decay_spans, device, placement: parameters } = parameters;
+        let ShardedParameters { layers, spans, device, placement: parameters } = parameters;
         let offload = match (place, parameters) {
             (Placement::Device, Placement::Device) => None,
             _ => Offload::new(layers, parameters, device)?,
         };
         let device = if offload.is_some() { &Device::Cpu } else { device };
-        let zeros = |_| -> Result<Vec<Tensor>> {
-            let zeros = layers.iter().map(|layer| Tensor::zeros(layer.elem_count(), DType::F32, device));
-            Ok(zeros.collect::<candle_core::Result<_>>()?)
+        let zeros = |buffer: &StateBuffer| -> Result<Vec<Tensor>> {
+            let len = |layer: &Tensor, spans: &[UpdateSpan]| match buffer.covers {
+                Covers::All => layer.elem_count(),
+                covers => spans.iter().filter(|span| covers.includes(span)).map(|span| span.len).sum(),
+            };
+            let zeros = layers.iter().zip(&spans).map(|(layer, spans)| len(layer, spans));
+            Ok(zeros.map(|len| Tensor::zeros(len, buffer.dtype.into(), device)).collect::<candle_core::Result<_>>()?)
         };
         // Copied to the device before it is widened: bf16 is half as much to move.
         let widen = |layer: &Tensor| widened(&layer.force_contiguous()?.to_device(device)?);
         let needs_master = (offload.is_some() && parameters == Placement::Device)
             || layers.iter().any(|layer| layer.dtype() == DType::BF16);
         Ok(Self {
-            buffers: optimizer.buffer_names().iter().map(zeros).collect::<Result<_>>()?,
+            buffers: optimizer.state().iter().map(zeros).collect::<Result<_>>()?,
             master: needs_master.then(|| layers.iter().map(widen).collect::<candle_core::Result<_>>()).transpose()?,
             optimizer,
-            decay_spans,
+            spans,
             offload,
             updates: 0,
         })
@@ -123,10 +105,10 @@ impl OptimizerState {
         if self.offload.is_some() { Placement::Host } else { Placement::Device }
     }
 
-    /// What a checkpoint saves, by the stem of its file: one f32 tensor a layer or shard of a layer.
-    pub fn buffers(&self) -> impl Iterator<Item = (&'static str, &[Tensor])> {
-        let own = self.optimizer.buffer_names().iter().zip(&self.buffers).map(|(name, buffer)| (*name, &buffer[..]));
-        own.chain(self.master.as_ref().map(|master| ("master", &master[..])))
+    /// What a checkpoint saves: the optimizer's buffers and the master weights, a tensor for each layer or shard of a layer.
+    pub fn buffers(&self) -> impl Iterator<Item = (StateBuffer, &[Tensor])> {
+        let own = self.optimizer.state().iter().zip(&self.buffers).map(|(buffer, layers)| (*buffer, &layers[..]));
+        own.chain(self.master.as_ref().map(|master| (MASTER, &master[..])))
     }
 
     /// One update in place of `parameters`, which this state was made for. `gradient_scale` multiplies the gradients
@@ -142,7 +124,7 @@ impl OptimizerState {
         gradient_scale: f64,
     ) -> Result<()> {
         self.updates += 1;
-        let step = UpdateStep { count: self.updates, learning_rate, gradient_scale, decay: false };
+        let step = UpdateStep { count: self.updates, learning_rate, gradient_scale, decay: false, matrix: None };
         if let Some(offload) = &self.offload {
             return offload.update(parameters, gradients, |layer, gradient, parameter| {
                 self.update_layer(layer, gradient, parameter, &step)
@@ -156,7 +138,9 @@ impl OptimizerState {
 
     /// Updates a layer. `parameter` is what the model reads; it is overwritten if there are master weights.
     fn update_layer(&self, layer: usize, gradient: &Tensor, parameter: &Tensor, step: &UpdateStep) -> Result<()> {
-        for span in &self.decay_spans[layer] {
+        // Where the span's elements begin in each buffer.
+        let mut starts = vec![0; self.buffers.len()];
+        for span in &self.spans[layer] {
             let narrow = |tensor: &Tensor| tensor.narrow(0, span.start, span.len);
             let parameter = narrow(parameter)?;
             let master = self.master.as_ref().map(|master| narrow(&master[layer])).transpose()?;
@@ -165,9 +149,14 @@ impl OptimizerState {
                 Some(wide) => Weights::F32(wide),
                 None => Weights::F32(&parameter),
             };
-            let buffers: Vec<Tensor> =
-                self.buffers.iter().map(|buffer| narrow(&buffer[layer])).collect::<candle_core::Result<_>>()?;
-            let step = UpdateStep { decay: span.decay, ..*step };
+            let mut buffers = Vec::with_capacity(self.buffers.len());
+            for ((buffer, layers), start) in self.optimizer.state().iter().zip(&self.buffers).zip(&mut starts) {
+                if buffer.covers.includes(span) {
+                    buffers.push(layers[layer].narrow(0, *start, span.len)?);
+                    *start += span.len;
+                }
+            }
+            let step = UpdateStep { decay: span.decay, matrix: span.matrix, ..*step };
             self.optimizer.update(&step, weights, &narrow(gradient)?, &buffers)?;
             if let (Some(wide), DType::F32) = (&master, parameter.dtype()) {
                 parameter.slice_set(wide, 0, 0)?;
@@ -181,30 +170,22 @@ impl OptimizerState {
 mod tests {
     use spag_model::{Layout, ModelConfig, WeightDtype};
 
+    use super::super::replace;
     use super::*;
 
     /// Stochastic gradient descent with momentum and weight decay.
-    struct Sgd;
+    struct MomentumSgd;
 
-    impl Optimizer for Sgd {
-        fn buffer_names(&self) -> &'static [&'static str] {
-            &["momentum"]
+    impl Optimizer for MomentumSgd {
+        fn state(&self) -> &'static [StateBuffer] {
+            const { &[StateBuffer::new("momentum")] }
         }
 
         fn update(&self, step: &UpdateStep, weights: Weights<'_>, gradient: &Tensor, buffers: &[Tensor]) -> Result<()> {
             let momentum = ((&buffers[0] * 0.9)? + (gradient * step.gradient_scale)?)?;
             buffers[0].slice_set(&momentum, 0, 0)?;
             let decay = if step.decay { 0.5 } else { 0.0 };
-            let moved = |w: &Tensor| (w * (1.0 - step.learning_rate * decay))? - (momentum * step.learning_rate)?;
-            match weights {
-                Weights::F32(weights) => weights.slice_set(&moved(weights)?, 0, 0)?,
-                Weights::Master { wide, rounded } => {
-                    wide.slice_set(&moved(wide)?, 0, 0)?;
-                    rounded.slice_set(&wide.to_dtype(DType::BF16)?, 0, 0)?;
-                }
-                Weights::Stochastic { .. } => return Err(candle_core::Error::Msg("no master weights".into()).into()),
-            }
-            Ok(())
+            replace(weights, |w| (w * (1.0 - step.learning_rate * decay))? - (momentum * step.learning_rate)?)
         }
     }
 
@@ -223,11 +204,11 @@ mod tests {
                 parameter.slice_set(&parameter.ones_like().unwrap(), 0, 0).unwrap();
                 gradient.slice_set(&gradient.ones_like().unwrap(), 0, 0).unwrap();
             }
-            let mut state = OptimizerState::new(Box::new(Sgd), &parameters, Placement::Device).unwrap();
+            let mut state = OptimizerState::new(Box::new(MomentumSgd), &parameters, Placement::Device).unwrap();
             for _ in 0..2 {
                 state.update(parameters.layers(), gradients.layers(), 0.25, 0.5).unwrap();
             }
-            let names: Vec<&str> = state.buffers().map(|(name, _)| name).collect();
+            let names: Vec<&str> = state.buffers().map(|(buffer, _)| buffer.name).collect();
             assert_eq!(names, if dtype == WeightDtype::F32 { vec!["momentum"] } else { vec!["momentum", "master"] });
             // Momenta 0.5 and 0.95. The head starts with the final norm, which does not decay.
             let [norm, matrix] = [1.0 - 0.25 * (0.5 + 0.95), (1.0 * 0.875 - 0.125) * 0.875 - 0.2375];

@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Tensor};
 use spag_model::Layout;
 
 use crate::error::Result;
-use crate::optimizer::{DecaySpan, decay_spans};
+use crate::optimizer::{UpdateSpan, UpdateUnit, update_spans};
 
 /// Shards begin at multiples of this many elements, for the kernels' vector loads.
 const ALIGNMENT: usize = 64;
@@ -94,10 +94,10 @@ impl Partition {
         range.start.max(own.start)..range.end.min(own.end)
     }
 
-    /// The own shard of a layer by weight decay.
-    pub(crate) fn decay_spans(&self, layer: usize) -> Vec<DecaySpan> {
-        let start = self.own_start(layer);
-        self.layout.layers.get(layer).map_or(Vec::new(), |at| decay_spans(at, start..start + self.shard_len(layer)))
+    /// What an optimizer updates at once in the own shard of a layer.
+    pub(crate) fn update_spans(&self, layer: usize, unit: UpdateUnit) -> Vec<UpdateSpan> {
+        let range = self.own_start(layer)..self.own_start(layer) + self.shard_len(layer);
+        self.layout.layers.get(layer).map_or(Vec::new(), |at| update_spans(at, range, unit))
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
                     let partition = Partition::new(&layout, rank, size);
                     prop_assert!(partition.padded_len(index) >= layer.len);
                     prop_assert_eq!(partition.shard_len(index) * size, partition.padded_len(index));
-                    for span in partition.decay_spans(index) {
+                    for span in partition.update_spans(index, UpdateUnit::Elements) {
                         prop_assert!(span.start + span.len <= partition.shard_len(index));
                         for element in span.start..span.start + span.len {
                             let place = partition.own_start(index) + element;
@@ -169,8 +169,11 @@ mod tests {
         let layout = layout(6, 2);
         let whole = Partition::whole(&layout);
         assert!(layout.layers.iter().enumerate().all(|(l, layer)| whole.padded_len(l) == layer.len));
-        assert_eq!(whole.decay_spans(1).iter().map(|s| s.len).sum::<usize>(), layout.layers[1].len);
-        let [first, ..] = whole.decay_spans(1)[..] else { panic!("no spans") };
-        assert_eq!(first, DecaySpan { start: 0, len: 6, decay: false });
+        assert_eq!(
+            whole.update_spans(1, UpdateUnit::Elements).iter().map(|s| s.len).sum::<usize>(),
+            layout.layers[1].len
+        );
+        let [first, ..] = whole.update_spans(1, UpdateUnit::Elements)[..] else { panic!("no spans") };
+        assert_eq!(first, UpdateSpan { start: 0, len: 6, decay: false, matrix: None });
     }
 }

@@ -13,8 +13,8 @@ use super::Partition;
 use super::grad_shards::GradShards;
 use super::param_shards::ParamShards;
 use crate::config::{Placement, ShardingPlan, TrainConfig, ZeroStage};
-use crate::error::Result;
-use crate::optimizer::{self, OptimizerState, ShardedParameters, squared_norm};
+use crate::error::{Error, Result};
+use crate::optimizer::{self, Covers, OptimizerState, ShardedParameters, StateBuffer, UpdateUnit, squared_norm};
 
 /// Parameters, gradients and optimizer state of this rank.
 pub(crate) struct ShardedState {
@@ -104,14 +104,19 @@ impl ShardedState {
             ZeroStage::Disabled => Partition::whole(layout),
             _ => partition,
         };
+        let optimizer = optimizer::build(config);
+        if optimizer.unit() == UpdateUnit::Matrices && group.size() > 1 && plan.stage != ZeroStage::Disabled {
+            let reason = format!("{} updates whole matrices, and shards cut them; use --zero_stage 0", config.optim);
+            return Err(Error::Setting { name: "optim", reason });
+        }
         let layers = updated_parameters(&weights, plan.stage, &updated)?;
         let parameters = ShardedParameters {
             layers: &layers,
-            decay_spans: (0..layers.len()).map(|layer| updated.decay_spans(layer)).collect(),
+            spans: (0..layers.len()).map(|layer| updated.update_spans(layer, optimizer.unit())).collect(),
             device: &device,
             placement: if plan.gathers(group.size()) { plan.parameters } else { Placement::Device },
         };
-        let optimizer = OptimizerState::sharded(optimizer::build(config), parameters, plan.optimizer)?;
+        let optimizer = OptimizerState::sharded(optimizer, parameters, plan.optimizer)?;
         Ok(Self { group, stage: plan.stage, weights, gradients, optimizer, updated })
     }
 
@@ -211,33 +216,43 @@ impl ShardedState {
         pending.into_iter().try_for_each(|pending| Ok(pending.wait()?))
     }
 
-    /// The optimizer's buffers by the stem of their files, as whole layers. All ranks have to read the same layers in
+    /// The optimizer's buffers, as whole layers. All ranks have to read the same layers in
     /// the same order.
-    pub(crate) fn optimizer_state(&self) -> Vec<(&'static str, Box<dyn WeightSource>)> {
+    pub(crate) fn optimizer_state(&self) -> Vec<(StateBuffer, Box<dyn WeightSource>)> {
         let sharded = self.stage != ZeroStage::Disabled && self.group.size() > 1;
         let group: Arc<dyn ProcessGroup> = if sharded { self.group.clone() } else { Arc::new(Single) };
-        let source = |parts: &[Tensor]| -> Box<dyn WeightSource> {
+        let source = |buffer: StateBuffer, parts: &[Tensor]| -> Box<dyn WeightSource> {
             // Whole layers are read where they are stored.
             let stored_on = parts.first().filter(|_| !sharded).map(Tensor::device);
             let device = stored_on.unwrap_or(self.weights().device());
-            let shards =
-                ParamShards::new(group.clone(), self.updated.clone(), parts.to_vec(), WeightDtype::F32, device);
+            let partition = self.partition_of(buffer);
+            let shards = ParamShards::new(group.clone(), partition, parts.to_vec(), buffer.dtype, device);
             Box::new(match self.optimizer.place() {
                 Placement::Host if sharded => shards.on_host(),
                 _ => shards,
             })
         };
-        self.optimizer.buffers().map(|(stem, parts)| (stem, source(parts))).collect()
+        self.optimizer.buffers().map(|(buffer, parts)| (buffer, source(buffer, parts))).collect()
     }
 
     /// Fills the optimizer's buffers from the files of their stems in `dir`.
     pub(crate) fn restore_optimizer(&self, dir: &Path) -> Result<()> {
-        for (stem, parts) in self.optimizer.buffers() {
-            read_tensors(self.updated.layout(), WeightDtype::F32, dir, stem, &mut |layer, view, values| {
-                self.updated.fill(parts, layer, view, &values).map_err(super::into_model)
+        for (buffer, parts) in self.optimizer.buffers() {
+            let partition = self.partition_of(buffer);
+            read_tensors(partition.layout(), buffer.dtype, dir, buffer.name, &mut |layer, view, values| {
+                partition.fill(parts, layer, view, &values).map_err(super::into_model)
             })?;
         }
         Ok(())
+    }
+
+    /// What a rank stores of a state buffer.
+    fn partition_of(&self, buffer: StateBuffer) -> Partition {
+        match buffer.covers {
+            Covers::All => self.updated.clone(),
+            // Only optimizers whose state is not sharded have such buffers.
+            covers => Partition::whole(&covers.layout(self.updated.layout())),
+        }
     }
 }
 

@@ -11,11 +11,11 @@ use spag_train::{
     DataOrder, Dataset, Error, IntervalStrategy, Record, Start, TrainConfig, TrainJob, TrainMethod, run, train_samples,
 };
 
-fn samples() -> Vec<Sample> {
+pub(crate) fn samples() -> Vec<Sample> {
     read_samples(fixture("training/train_items.json")).unwrap()
 }
 
-fn config(method: TrainMethod) -> TrainConfig {
+pub(crate) fn config(method: TrainMethod) -> TrainConfig {
     TrainConfig {
         method,
         lm_kl_coeff: 0.2,
@@ -109,7 +109,7 @@ fn bf16_weights_follow_f32_ones() {
     assert!(moved > 0.0 && moved < 2e-2, "{moved}");
 }
 
-fn job(dir: &Path, config: TrainConfig, samples: &[Sample]) -> TrainJob {
+pub(crate) fn job(dir: &Path, config: TrainConfig, samples: &[Sample]) -> TrainJob {
     let data = dir.join("samples.json");
     write_samples(&data, samples).unwrap();
     TrainJob {

@@ -6,6 +6,7 @@ mod encode;
 mod engine;
 mod learner;
 mod memory;
+mod optimizers;
 mod parity;
 mod tensorboard;
 mod training_fixture;
