@@ -1,9 +1,9 @@
-//! Compiles the emulator and, as C++, every kernel of spag-model.
+//! Compiles the emulator and, as C++, every kernel of spag-ops.
 
 use std::path::{Path, PathBuf};
 
 fn main() {
-    let ops = Path::new("../spag-model/src/ops");
+    let ops = Path::new("../spag-ops/src");
     println!("cargo::rerun-if-changed=cuda");
     println!("cargo::rerun-if-changed={}", ops.display());
     let mut kernels = Vec::new();

@@ -12,14 +12,14 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
-use spag_model::ops::attention::{self, Heads, Mask, Sequences};
-use spag_model::ops::packed_linear::{self, PackedWeight};
-use spag_model::ops::paged_attention::{self, PageShape, Plan, Span};
-use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
-use spag_model::ops::squared_norm::squared_norm;
-use spag_model::ops::{embedding, log_prob, matmul, rms_norm, swiglu};
 use spag_model::{CpuPath, Rope};
+use spag_ops::adamw::{AdamWStep, Weights, adamw};
+use spag_ops::attention::{self, Heads, Mask, Sequences};
+use spag_ops::packed_linear::{self, PackedWeight};
+use spag_ops::paged_attention::{self, PageShape, Plan, Span};
+use spag_ops::rope::{self, Direction, Positions, RopeTable};
+use spag_ops::squared_norm::squared_norm;
+use spag_ops::{embedding, log_prob, matmul, rms_norm, swiglu};
 
 use peak::Peaks;
 use table::{Budget, GROUPS, Table, bytes, floats, flops};

@@ -1,5 +1,5 @@
 // Kernels with one mistake each, which the emulator must detect; and one without.
-#include "../../spag-model/src/ops/cuda/mma.cuh"
+#include "../../spag-ops/src/cuda/mma.cuh"
 
 // out = in. Correct.
 EXPORT(faulty_none, (const float* in, float* out, unsigned n), if (threadIdx.x < n) out[threadIdx.x] = in[threadIdx.x])

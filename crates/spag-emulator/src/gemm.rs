@@ -1,7 +1,7 @@
 //! Matrix products as cuBLAS computes them: f32 sums, rounded once.
 
 use candle_core::{DType, Result, Tensor};
-use spag_model::kernels::{Accumulate, Gemm, Operand, Orientation};
+use spag_ops::kernels::{Accumulate, Gemm, Operand, Orientation};
 
 use crate::bytes;
 

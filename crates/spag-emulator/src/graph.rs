@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use candle_core::{Result, Tensor};
-use spag_model::kernels::{Accumulate, Arg, CapturedGraph, Gemm, Launch, Module, Operand, Orientation};
+use spag_ops::kernels::{Accumulate, Arg, CapturedGraph, Gemm, Launch, Module, Operand, Orientation};
 
 use crate::{bytes, gemm, run};
 

@@ -7,7 +7,7 @@
 //! use std::sync::Arc;
 //! use candle_core::{Device, Tensor};
 //! use spag_emulator::Emulator;
-//! use spag_model::{kernels, ops::rms_norm};
+//! use spag_ops::{kernels, rms_norm};
 //!
 //! # fn main() -> candle_core::Result<()> {
 //! let x = Tensor::ones((3, 64), candle_core::DType::BF16, &Device::Cpu)?;
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Device, Result, Tensor, bail};
-use spag_model::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock};
+use spag_ops::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock};
 
 use graph::{EmulatedGraph, GraphOp};
 

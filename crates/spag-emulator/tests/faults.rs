@@ -4,7 +4,7 @@ use std::process::Command;
 
 use candle_core::{DType, Device, Result, Tensor};
 use spag_emulator::Emulator;
-use spag_model::kernels::{Arg, Kernels, Launch, Module};
+use spag_ops::kernels::{Arg, Kernels, Launch, Module};
 
 /// Set in the child process of a test that runs itself and expects the child to be stopped.
 const CHILD: &str = "SPAG_EMULATOR_CHILD";

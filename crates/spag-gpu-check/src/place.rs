@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor};
-use spag_model::kernels::{self, Kernels};
+use spag_ops::kernels::{self, Kernels};
 
 /// A device that runs the kernels of a check: a GPU, or the CPU with emulated kernels.
 #[derive(Clone)]

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use spag_io::{Classify, ErrorClass, format_gib};
 
 use crate::generate::RequestError;
-use crate::memory::TooLittleMemory;
 
 /// Errors of this crate, one variant per cause.
 #[derive(Debug, thiserror::Error)]
@@ -163,17 +162,9 @@ pub enum Error {
     /// An inconsistent packed batch.
     #[error("batch: {0}")]
     Batch(String),
-    /// A device that cannot be used.
-    #[error("device {device}: {reason}")]
-    Device {
-        /// The requested device.
-        device: String,
-        /// The cause and the remedy.
-        reason: String,
-    },
-    /// A device or the host has too little memory.
+    /// A device that cannot be used, or too little memory on it.
     #[error(transparent)]
-    Memory(Box<TooLittleMemory>),
+    Ops(#[from] spag_ops::Error),
     /// The disk has too little space for a model.
     #[error(
         "{path}: this model needs {needed}, and {free} are free on this disk; choose a smaller model or another disk",
@@ -202,6 +193,7 @@ impl Classify for Error {
         match self {
             Self::File(error) => error.class(),
             Self::Request(error) => error.class(),
+            Self::Ops(error) => error.class(),
             Self::Candle(_) => ErrorClass::Failure,
             Self::Json { .. }
             | Self::WeightSource(_)
@@ -220,9 +212,7 @@ impl Classify for Error {
             | Self::Encoding { .. }
             | Self::Generation(_)
             | Self::Batch(_)
-            | Self::Device { .. }
-            | Self::Disk { .. }
-            | Self::Memory(_) => ErrorClass::BadInput,
+            | Self::Disk { .. } => ErrorClass::BadInput,
         }
     }
 }

@@ -29,14 +29,11 @@ mod config;
 mod error;
 mod params;
 
-// ── Devices and memory ──
-mod device;
+// ── Memory ──
 mod memory;
 
 // ── Computation ──
-pub mod kernels;
 mod model;
-pub mod ops;
 mod packed;
 
 // ── Checkpoints and generation ──
@@ -50,7 +47,6 @@ pub use checkpoint::{
     save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
 };
 pub use config::{Architecture, Biases, HeadNorm, ModelConfig, OutputHead, Position, Projections, Rope, RopeScaling};
-pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};
 pub use generate::{
     Completion, CompletionText, Engine, EngineConfig, EngineLoad, EngineSettings, EosRule, Event, FinishReason,
@@ -59,8 +55,8 @@ pub use generate::{
 };
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs, TooLittleMemory};
 pub use model::{Activations, Forward, Model, Network, SavedElements};
-pub use ops::product::CpuPath;
-pub use ops::sample::{Sampling, TokenLogProb};
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, View, WeightSource};
+pub use spag_ops::sample::{Sampling, TokenLogProb};
+pub use spag_ops::{CpuPath, DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_device_memory};
 pub use tokenizer::{BosRule, Detokenizer, SpecialIds, SpecialTokens, Tokenizer};

@@ -78,7 +78,7 @@ impl Page {
         if words.is_empty() {
             return Err(Error::NoWords);
         }
-        sampling.check()?;
+        sampling.check().map_err(spag_model::Error::from)?;
         let run = run.map(|folder| RunFolder::open(folder, judge).map(Arc::new)).transpose()?;
         let rules = PlayRules { judge, prompts, sampling, max_new_tokens, min_new_tokens };
         Ok(Self { words, max_turns, rules, run })

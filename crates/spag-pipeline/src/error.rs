@@ -230,6 +230,12 @@ fn listed(paths: &[PathBuf]) -> String {
     paths.join(" or ")
 }
 
+impl From<spag_ops::Error> for Error {
+    fn from(error: spag_ops::Error) -> Self {
+        Self::Model(error.into())
+    }
+}
+
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {

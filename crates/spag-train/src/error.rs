@@ -183,6 +183,12 @@ pub enum Error {
     Candle(#[from] candle_core::Error),
 }
 
+impl From<spag_ops::Error> for Error {
+    fn from(error: spag_ops::Error) -> Self {
+        Self::Model(error.into())
+    }
+}
+
 /// An error of this crate that passed through the model is itself again.
 impl From<spag_model::Error> for Error {
     fn from(error: spag_model::Error) -> Self {

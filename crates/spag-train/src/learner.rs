@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spag_dist::{ProcessGroup, gather_numbers};
-use spag_model::{Activations, LoadOptions, Model, Network, WeightSource, kernels, load_config};
+use spag_model::{Activations, LoadOptions, Model, Network, WeightSource, load_config};
+use spag_ops::kernels;
 
 use crate::config::{ShardingPlan, TrainConfig};
 use crate::deepspeed::Scheduler;

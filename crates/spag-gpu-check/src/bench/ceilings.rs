@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Result, Tensor};
 use serde::Serialize;
-use spag_model::kernels::{self, Accumulate, Gemm, Operand, Orientation};
+use spag_ops::kernels::{self, Accumulate, Gemm, Operand, Orientation};
 
 use super::timed::seconds;
 

@@ -2,12 +2,12 @@
 
 use candle_core::{DType, Device, Result, Tensor};
 use spag_model::Rope;
-use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
-use spag_model::ops::attention::{self, Heads, Mask, Sequences};
-use spag_model::ops::paged_attention::{self, PageShape, Plan, Span};
-use spag_model::ops::rope::{self, Direction, Positions, RopeTable};
-use spag_model::ops::sample::{SampleParams, sample};
-use spag_model::ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
+use spag_ops::adamw::{AdamWStep, Weights, adamw};
+use spag_ops::attention::{self, Heads, Mask, Sequences};
+use spag_ops::paged_attention::{self, PageShape, Plan, Span};
+use spag_ops::rope::{self, Direction, Positions, RopeTable};
+use spag_ops::sample::{SampleParams, sample};
+use spag_ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
 
 use super::{Ceilings, Floor, Timed};
 

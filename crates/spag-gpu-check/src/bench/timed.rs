@@ -5,7 +5,7 @@ use std::time::Instant;
 use candle_core::{Device, Result};
 use serde::Serialize;
 use serde_json::json;
-use spag_model::kernels;
+use spag_ops::kernels;
 
 use super::Ceilings;
 use crate::report::Row;

@@ -1,7 +1,7 @@
 //! AdamW must equal the CPU version bit by bit: both round after every operation.
 
 use candle_core::{DType, Tensor};
-use spag_model::ops::adamw::{AdamWStep, Weights, adamw};
+use spag_ops::adamw::{AdamWStep, Weights, adamw};
 
 use crate::Place;
 use crate::random::{Random, close};

@@ -1,5 +1,5 @@
 use candle_core::{DType, Device, Result, Tensor};
-use spag_model::ops::attention::{self, Heads, Mask, Sequences, Slopes};
+use spag_ops::attention::{self, Heads, Mask, Sequences, Slopes};
 
 use crate::Place;
 use crate::random::{Random, close};

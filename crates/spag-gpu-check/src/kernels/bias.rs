@@ -1,5 +1,5 @@
 use candle_core::DType;
-use spag_model::ops::bias;
+use spag_ops::bias;
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};

@@ -1,7 +1,7 @@
 //! Rounding must be identical on every device.
 
 use candle_core::{DType, Tensor};
-use spag_model::ops::cast::{round_into, widened};
+use spag_ops::cast::{round_into, widened};
 
 use crate::Place;
 use crate::random::{Random, close};

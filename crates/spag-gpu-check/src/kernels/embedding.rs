@@ -1,7 +1,7 @@
 //! Gathering is exact. Scattering sums up to a few hundred rows in f32; a bf16 table is rounded once.
 
 use candle_core::{DType, Tensor};
-use spag_model::ops::embedding;
+use spag_ops::embedding;
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};

@@ -1,5 +1,5 @@
 use candle_core::DType;
-use spag_model::ops::head_norm;
+use spag_ops::head_norm;
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};

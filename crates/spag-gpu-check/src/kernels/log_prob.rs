@@ -2,7 +2,7 @@
 //! of logits are rounded to the format before they are multiplied.
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::ops::log_prob;
+use spag_ops::log_prob;
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};

@@ -2,7 +2,7 @@
 //! rounding to bf16, once per layer for sums over layers.
 
 use candle_core::DType;
-use spag_model::ops::matmul::{self, Arithmetic};
+use spag_ops::matmul::{self, Arithmetic};
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};

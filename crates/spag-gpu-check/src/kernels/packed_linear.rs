@@ -1,5 +1,5 @@
 use candle_core::DType;
-use spag_model::ops::packed_linear::{PackedWeight, forward, forward_f32};
+use spag_ops::packed_linear::{PackedWeight, forward, forward_f32};
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};

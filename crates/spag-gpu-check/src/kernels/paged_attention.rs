@@ -1,6 +1,6 @@
 use candle_core::{DType, Device, Tensor};
-use spag_model::ops::attention::{Heads, Mask, Slopes};
-use spag_model::ops::paged_attention::{PageShape, Plan, Span, append, copy, forward};
+use spag_ops::attention::{Heads, Mask, Slopes};
+use spag_ops::paged_attention::{PageShape, Plan, Span, append, copy, forward};
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};

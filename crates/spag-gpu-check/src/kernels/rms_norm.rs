@@ -1,5 +1,5 @@
 use candle_core::DType;
-use spag_model::ops::rms_norm;
+use spag_ops::rms_norm;
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};

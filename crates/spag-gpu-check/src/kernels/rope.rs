@@ -1,6 +1,6 @@
 use candle_core::DType;
 use spag_model::Rope;
-use spag_model::ops::rope::{Direction, Positions, RopeTable, rotate, rotate_leading};
+use spag_ops::rope::{Direction, Positions, RopeTable, rotate, rotate_leading};
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};

@@ -1,5 +1,5 @@
 use candle_core::{DType, Device, Tensor};
-use spag_model::ops::row_norm;
+use spag_ops::row_norm;
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};

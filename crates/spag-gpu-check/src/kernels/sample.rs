@@ -1,5 +1,5 @@
 use candle_core::{DType, Device, Tensor};
-use spag_model::ops::sample::{
+use spag_ops::sample::{
     MAX_TOP, SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb, sample, score,
 };
 

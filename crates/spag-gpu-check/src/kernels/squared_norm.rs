@@ -1,7 +1,7 @@
 //! Sums in f64 over f32 sums of four squares: far more precise than f32.
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::ops::squared_norm::{squared_norm, squared_norm_into};
+use spag_ops::squared_norm::{squared_norm, squared_norm_into};
 
 use crate::Place;
 use crate::random::{Random, close};

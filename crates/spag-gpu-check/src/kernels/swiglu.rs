@@ -1,5 +1,5 @@
 use candle_core::{DType, Tensor};
-use spag_model::ops::swiglu;
+use spag_ops::swiglu;
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};

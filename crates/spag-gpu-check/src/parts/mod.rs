@@ -143,7 +143,7 @@ pub(crate) fn run(part: Part, settings: &Settings, sink: Sink<'_>) -> Result<(),
 fn poison(device: &Device) -> Result<(), Error> {
     #[cfg(feature = "cuda")]
     if let Device::Cuda(device) = device {
-        spag_model::kernels::CudaKernels::of(device)?.poison_outputs();
+        spag_ops::kernels::CudaKernels::of(device)?.poison_outputs();
     }
     let _ = device;
     Ok(())

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use spag_emulator::Emulator;
 use spag_gpu_check::Place;
-use spag_model::ops::cast::widened;
 use spag_model::{FlatBuffers, Model, ModelConfig, WeightDtype};
+use spag_ops::cast::widened;
 use spag_train::optimizer::{self, OptimizerState};
 use spag_train::{Placement, TrainConfig};
 

@@ -17,9 +17,9 @@ use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::memory;
 use crate::model::Model;
-use crate::ops::cpu;
 use crate::params::{FlatBuffers, Layout};
 use crate::tokenizer::{SpecialIds, Tokenizer};
+use spag_ops::cpu;
 
 /// The configuration of the checkpoint at `path`: a folder's `config.json`, or what a GGUF file says.
 ///

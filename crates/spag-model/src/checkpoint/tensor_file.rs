@@ -13,8 +13,8 @@ use spag_io::AtomicFile;
 
 use super::WeightDtype;
 use crate::error::{Error, Result};
-use crate::ops::cpu;
 use crate::params::View;
+use spag_ops::cpu;
 
 /// Provides a tensor, given the indices of its layer and view.
 pub(super) type TensorProvider<'a> = &'a dyn Fn(usize, usize) -> Result<Tensor>;

@@ -87,7 +87,8 @@ fn require_room(layout: &Layout, dir: &Path, dtype: WeightDtype) -> Result<()> {
     let largest = views.map(|view| view.len() as u64).max().unwrap_or(0);
     // In f32, and as the bytes that are written.
     let bytes = largest.saturating_mul(4 + dtype.bytes() as u64);
-    memory::require_room(bytes, &Device::Cpu, || "the largest tensor of this model".into(), "choose a smaller model")
+    let what = || "the largest tensor of this model".into();
+    Ok(memory::require_room(bytes, &Device::Cpu, what, "choose a smaller model")?)
 }
 
 /// Writes the tokenizer's files and `config.json`.

@@ -11,7 +11,7 @@ use super::rope::Rope;
 use super::sizes::fail;
 use super::windows;
 use crate::error::Result;
-use crate::ops::attention::Heads;
+use spag_ops::attention::Heads;
 
 /// A decoder of pre-norm blocks: RMSNorm, attention, RMSNorm, SwiGLU. Families differ in what the fields say.
 ///

@@ -2,7 +2,7 @@
 
 use super::architecture::{Architecture, Position};
 use crate::error::{Error, Result};
-use crate::ops::attention::Heads;
+use spag_ops::attention::Heads;
 
 /// A dimension, at most.
 const MAX_SIZE: usize = 1 << 31;

@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 use super::packed_block::packing_bytes;
 use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
-use crate::device::free_memory;
 use crate::error::{Error, Result};
 use crate::memory::{self, GenerationMemory, GenerationMemorySettings, PromptLogProbs, available_memory};
 use crate::model::Model;
+use spag_ops::free_memory;
 
 /// Whether requests reuse the KV cache of requests with the same prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,12 +148,9 @@ impl EngineConfig {
             let (pages, size) = (self.pages, self.page_size);
             format!("generation, with a KV cache of {pages} pages of {size} tokens,")
         };
-        memory::require_room(
-            needed,
-            device,
-            what,
-            "lower --kv_cache_gib, --max_length, --per_device_eval_batch_size, --page_size or --max_step_tokens",
-        )
+        let advice =
+            "lower --kv_cache_gib, --max_length, --per_device_eval_batch_size, --page_size or --max_step_tokens";
+        Ok(memory::require_room(needed, device, what, advice)?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::request::Completion;
 use super::request_error::RequestError;
-use crate::ops::sample::TokenLogProb;
+use spag_ops::sample::TokenLogProb;
 
 /// What happened to a request in a step.
 ///

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use super::request_error::RequestError;
 use super::text::CompletionText;
-use crate::error::Error;
-use crate::ops::sample::{MAX_TOP, Sampling};
 use crate::tokenizer::SpecialTokens;
+use spag_ops::sample::{MAX_TOP, Sampling};
 
 /// Generation settings of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +61,7 @@ impl GenerationConfig {
     pub fn check(&self) -> Result<(), RequestError> {
         let wrong = |what: String| Err(RequestError::Setting(what));
         self.sampling.check().map_err(|e| match e {
-            Error::Generation(what) => RequestError::Setting(what),
+            spag_ops::Error::Sampling(what) => RequestError::Setting(what),
             other => RequestError::Setting(other.to_string()),
         })?;
         if self.max_new_tokens == 0 && self.log_probs.prompt.is_none() {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use candle_core::{DType, Result, Shape, Tensor};
 
-use crate::kernels::{self, CapturedGraph, Kernels};
-use crate::ops::paged_attention::Plan;
-use crate::ops::rope::Positions;
+use spag_ops::kernels::{self, CapturedGraph, Kernels};
+use spag_ops::paged_attention::Plan;
+use spag_ops::rope::Positions;
 
 /// Inputs of a forward pass besides weights and KV cache.
 pub(super) struct Inputs<'a> {

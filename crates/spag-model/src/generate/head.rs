@@ -3,11 +3,11 @@
 use candle_core::{Result, Tensor};
 
 use crate::config::OutputHead;
-use crate::kernels;
 use crate::model::Model;
-use crate::ops::packed_linear::{self, PackedWeight};
-use crate::ops::row_norm;
 use crate::params::Part;
+use spag_ops::kernels;
+use spag_ops::packed_linear::{self, PackedWeight};
+use spag_ops::row_norm;
 
 /// The output head: a packed matrix, [V, D].
 pub(super) struct Head {

@@ -12,12 +12,12 @@ use super::packed_block::{PackedBlock, alone};
 use crate::error::Result;
 use crate::model::block::{self, BlockPass, Used};
 use crate::model::{AttentionShape, Model};
-use crate::ops::paged_attention::{self, Span};
-use crate::ops::pool::{Pool, recycle};
-use crate::ops::rope::{Direction, Positions, rotate_leading};
-use crate::ops::sample::{self, SampleError, ScoreParams, TokenLogProb};
-use crate::ops::{embedding, head_norm, rms_norm, swiglu};
 use crate::params::Part;
+use spag_ops::paged_attention::{self, Span};
+use spag_ops::pool::{Pool, recycle};
+use spag_ops::rope::{Direction, Positions, rotate_leading};
+use spag_ops::sample::{self, SampleError, ScoreParams, TokenLogProb};
+use spag_ops::{embedding, head_norm, rms_norm, swiglu};
 
 /// Where the embeddings of tokens are found.
 enum Embedding {

@@ -5,12 +5,12 @@ use candle_core::{Device, Tensor};
 use crate::checkpoint::WeightDtype;
 use crate::config::Architecture;
 use crate::error::{Error, Result};
-use crate::kernels;
 use crate::model::Model;
-use crate::ops::cast::computable;
-use crate::ops::packed_linear::{self, PackedWeight};
-use crate::ops::{bias, cpu};
 use crate::params::{Layout, Part};
+use spag_ops::cast::computable;
+use spag_ops::kernels;
+use spag_ops::packed_linear::{self, PackedWeight};
+use spag_ops::{bias, cpu};
 
 /// A linear layer, or several with the same input as one.
 pub(super) struct PackedLinear {

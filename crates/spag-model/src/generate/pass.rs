@@ -12,8 +12,8 @@ use super::request_error::RequestError;
 use super::schedule::{ScheduledChunk, schedule};
 use super::sequence::Sequence;
 use crate::error::Result;
-use crate::ops::paged_attention::Span;
-use crate::ops::sample::{self, SampleError, SampleParams, SampledToken, ScoreParams, TokenLogProb};
+use spag_ops::paged_attention::Span;
+use spag_ops::sample::{self, SampleError, SampleParams, SampledToken, ScoreParams, TokenLogProb};
 
 /// How a request ended.
 type Ended = Result<FinishReason, RequestError>;

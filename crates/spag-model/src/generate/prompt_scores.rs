@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::ops::sample::TokenLogProb;
+use spag_ops::sample::TokenLogProb;
 
 /// The log-probabilities of a range of a prompt, as far as they are computed. They are kept when a sequence is preempted,
 /// so that no position is computed twice.

@@ -9,7 +9,7 @@ use super::generation_config::GenerationConfig;
 use super::request_error::RequestError;
 use super::stats::GenerationStats;
 use crate::error::{Error, Result};
-use crate::ops::sample::TokenLogProb;
+use spag_ops::sample::TokenLogProb;
 
 /// A generation request.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use spag_io::{Classify, ErrorClass};
 
 use crate::error::Error;
-use crate::ops::sample::SampleError;
+use spag_ops::sample::SampleError;
 
 /// Why one request cannot be completed. Others can, unlike after an [`Error`] of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,8 +12,8 @@ use super::prompt_scores::PromptScores;
 use super::request::{Completion, FinishReason, RequestId};
 use super::request_error::RequestError;
 use super::text::{self, StreamedText};
-use crate::ops::sample::{SampleParams, SampledToken, Sampling, TokenLogProb};
 use crate::tokenizer::Tokenizer;
+use spag_ops::sample::{SampleParams, SampledToken, Sampling, TokenLogProb};
 
 /// A request's tokens, its page table and its log-probabilities.
 pub(super) struct Sequence {

@@ -4,8 +4,8 @@ use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
 use crate::generate::EngineConfig;
 use crate::memory::weight_bytes;
-use crate::ops::sample::scored_rows;
 use crate::params::Layout;
+use spag_ops::sample::scored_rows;
 
 /// What the memory of an engine depends on, beside the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use candle_core::{Result, Tensor};
 
 use crate::config::{Architecture, HeadNorm, Projections};
-use crate::ops::pool::recycle;
 use crate::params::Part;
+use spag_ops::pool::recycle;
 
 /// A tensor of a checkpoint, by its name inside the block, and its parts from the first row to the last.
 type BlockTensor = (&'static str, Vec<(Part, Vec<usize>)>);

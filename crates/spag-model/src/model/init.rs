@@ -10,8 +10,8 @@ use rayon::prelude::*;
 
 use crate::config::ModelConfig;
 use crate::error::Result;
-use crate::ops::cpu;
 use crate::params::{FlatBuffers, Initial, Layout, View};
+use spag_ops::cpu;
 
 /// Words of the stream per pair of numbers: two f64 of two words each.
 const WORDS_PER_PAIR: u128 = 4;

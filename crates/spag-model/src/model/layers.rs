@@ -4,11 +4,11 @@ use candle_core::Tensor;
 
 use crate::config::OutputHead;
 use crate::error::{Error, Result};
-use crate::kernels;
-use crate::ops::cast::computable;
-use crate::ops::pool::{self, recycle};
-use crate::ops::{cpu, row_norm};
 use crate::params::{Layout, Part, WeightSource};
+use spag_ops::cast::computable;
+use spag_ops::kernels;
+use spag_ops::pool::{self, recycle};
+use spag_ops::row_norm;
 
 /// An unsharded layer. Dropping it reshards the layer.
 pub(super) struct Unsharded<'a> {
@@ -101,7 +101,5 @@ pub(super) fn zeros((rows, columns): (usize, usize), like: &Tensor) -> Result<Te
     if kernels::of(like.device())?.is_some() {
         return Ok(Tensor::zeros((rows, columns), like.dtype(), like.device())?);
     }
-    let zeros = cpu::tensor(pool::values::<f32>(rows * columns), (rows, columns))?;
-    zeros.zero_set()?;
-    Ok(zeros)
+    Ok(pool::zeros(rows, columns)?)
 }

@@ -13,10 +13,10 @@ use candle_core::Tensor;
 use crate::checkpoint::WeightDtype;
 use crate::config::{ModelConfig, OutputHead};
 use crate::error::{Error, Result};
-use crate::ops::cast::computable;
-use crate::ops::row_norm;
 use crate::packed::{PackedBatch, Targets};
 use crate::params::{FlatBuffers, GradientSink, Layout, Part};
+use spag_ops::cast::computable;
+use spag_ops::row_norm;
 
 pub(crate) use init::RandomWeights;
 pub use network::{Activations, Forward, Network};

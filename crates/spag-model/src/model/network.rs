@@ -10,12 +10,12 @@ use super::train_block::{self, BlockActivations};
 use super::weights::BlockWeights;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
-use crate::kernels;
-use crate::ops::log_prob::{self, LogProbs};
-use crate::ops::pool::{Pool, recycle};
-use crate::ops::{embedding, matmul, rms_norm};
 use crate::packed::{PackedBatch, Targets};
 use crate::params::{GradientSink, Layout, Part, WeightSource};
+use spag_ops::kernels;
+use spag_ops::log_prob::{self, LogProbs};
+use spag_ops::pool::{Pool, recycle};
+use spag_ops::{embedding, matmul, rms_norm};
 
 /// Activations that the forward pass keeps for the backward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use candle_core::{Device, Result, Tensor};
 
 use crate::config::{Architecture, Position};
-use crate::ops::attention::{Heads, Mask, Sequences, Slopes};
-use crate::ops::rope::{Direction, Positions, RopeTable, rotate};
 use crate::packed::PackedBatch;
+use spag_ops::attention::{Heads, Mask, Sequences, Slopes};
+use spag_ops::rope::{Direction, Positions, RopeTable, rotate};
 
 /// What attention needs beside the tensors, derived from the architecture once.
 #[derive(Clone, Debug)]

@@ -8,12 +8,12 @@ use super::block::{self, BlockPass, Used};
 use super::shape::BatchShape;
 use super::weights::BlockWeights;
 use crate::config::{Architecture, HeadNorm};
-use crate::ops::attention::{self, LogSumExp};
-use crate::ops::matmul::linear_backward_input;
-use crate::ops::pool::recycle;
-use crate::ops::rope::Direction;
-use crate::ops::{head_norm, rms_norm, swiglu};
 use crate::params::Part;
+use spag_ops::attention::{self, LogSumExp};
+use spag_ops::matmul::linear_backward_input;
+use spag_ops::pool::recycle;
+use spag_ops::rope::Direction;
+use spag_ops::{head_norm, rms_norm, swiglu};
 
 /// Activations saved for the backward pass. Norms and the SwiGLU output are recomputed: they take little time and a third
 /// of the memory.

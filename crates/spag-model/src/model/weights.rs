@@ -3,10 +3,10 @@
 use candle_core::{DType, Result, Tensor};
 
 use crate::error::Error;
-use crate::ops::cast::{computable, narrowed};
-use crate::ops::matmul::{Arithmetic, linear, linear_add, linear_backward_weight};
-use crate::ops::{bias, rms_norm};
 use crate::params::{Layout, Part};
+use spag_ops::cast::{computable, narrowed};
+use spag_ops::matmul::{Arithmetic, linear, linear_add, linear_backward_weight};
+use spag_ops::{bias, rms_norm};
 
 /// A linear layer: y = x·Wᵀ, plus a bias if it has one.
 pub(super) struct Linear {

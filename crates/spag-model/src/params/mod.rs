@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use crate::checkpoint::WeightDtype;
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::ops::{cast, cpu};
+use spag_ops::{cast, cpu};
 
 pub(crate) use layout::Initial;
 pub use layout::{LayerLayout, Layout, Part, View};

@@ -123,7 +123,7 @@ fn engines_that_do_not_fit_into_memory_are_refused() {
         EngineConfig { max_running: usize::MAX, max_step_tokens: usize::MAX, pages: 1 << 30, page_size: 1, ..fitting },
     ] {
         let error = Engine::new(&checkpoint, config).map(|_| ()).unwrap_err();
-        assert!(matches!(error, Error::Memory(_)), "{error}");
+        assert!(matches!(error, Error::Ops(spag_ops::Error::Memory(_))), "{error}");
         assert!(error.to_string().contains("--kv_cache_gib"), "{error}");
     }
     Engine::new(&checkpoint, fitting).unwrap();
@@ -138,9 +138,9 @@ fn random_models_that_do_not_fit_are_refused_before_a_file_is_written() {
     let options = WriteOptions::new(WeightDtype::F32);
     let out = folder.path().join("a/b");
     let error = write_random_model(&config, 1, None, &out, options).unwrap_err();
-    assert!(matches!(error, Error::Disk { .. } | Error::Memory(_)), "{error}");
+    assert!(matches!(error, Error::Disk { .. } | Error::Ops(spag_ops::Error::Memory(_))), "{error}");
     assert!(!out.exists());
-    assert!(matches!(spag_model::Model::init(&config, 1), Err(Error::Memory(_))));
+    assert!(matches!(spag_model::Model::init(&config, 1), Err(Error::Ops(spag_ops::Error::Memory(_)))));
 }
 
 #[test]

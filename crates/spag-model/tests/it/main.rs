@@ -1,12 +1,11 @@
 //! Models, tokenizers, checkpoints and generation.
 
-mod attention_bf16;
+mod autograd;
 mod bf16;
 mod checkpoint;
 mod common;
 mod completion_text;
 mod cpu_paths;
-mod differences;
 mod engine;
 mod eos;
 mod events;
@@ -18,13 +17,10 @@ mod gguf;
 mod gguf_blocks;
 mod gguf_memory;
 mod gguf_oracle;
-mod gradients;
 mod hostile_gguf;
 mod hostile_pieces;
 mod hostile_tokenizer;
 mod hostile_weights;
-mod masked_attention;
-mod norm_gradients;
 mod oracle;
 mod piece_model;
 mod prompt_log_probs;

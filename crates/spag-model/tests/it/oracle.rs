@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use candle_core::{D, DType, Device, Tensor, Var};
-use spag_model::ops::attention::Heads;
 use spag_model::{HeadNorm, Model, OutputHead, Position, Rope, RopeScaling, Targets};
+use spag_ops::attention::Heads;
 
 pub(crate) struct Oracle {
     pub(crate) log_probs: Vec<f32>,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_model::ops::sample::{SampleParams, sample};
 use spag_model::{GenerationConfig, PackedBatch, Request, Sampling, Targets};
+use spag_ops::sample::{SampleParams, sample};
 
 use crate::common::{cases, checkpoint, engine_config, run};
 

@@ -2,9 +2,9 @@
 //!
 //! Legend: n tokens of a micro-batch, d hidden size, f feed-forward size, q query size, kv key/value size, v vocabulary.
 
-use spag_model::ops::log_prob::{DEVICE_CHUNK_ELEMENTS, KEEP_ELEMENTS, chunk_rows, rounded_gradient_bytes};
-use spag_model::ops::matmul::packed_right_bytes;
 use spag_model::{Activations, Architecture, ModelConfig, OutputHead, SavedElements, WeightDtype};
+use spag_ops::log_prob::{DEVICE_CHUNK_ELEMENTS, KEEP_ELEMENTS, chunk_rows, rounded_gradient_bytes};
+use spag_ops::matmul::packed_right_bytes;
 
 use crate::config::TrainConfig;
 

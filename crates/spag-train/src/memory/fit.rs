@@ -93,7 +93,7 @@ impl PlannedRun<'_> {
                 break;
             }
         }
-        Ok(outcome.map_err(spag_model::Error::from)?)
+        Ok(outcome.map_err(spag_ops::Error::from)?)
     }
 
     fn check(&self, free: &Free) -> Result<(), TooLittleMemory> {

@@ -1,7 +1,7 @@
 //! AdamW (Loshchilov and Hutter 2019), as torch computes it.
 
 use candle_core::Tensor;
-use spag_model::ops::adamw::{AdamWStep, adamw};
+use spag_ops::adamw::{AdamWStep, adamw};
 
 use super::{Optimizer, StateBuffer, UpdateStep, Weights};
 use crate::error::Result;

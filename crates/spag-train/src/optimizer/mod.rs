@@ -14,7 +14,7 @@ mod state;
 
 use candle_core::Tensor;
 use spag_model::WeightDtype;
-pub use spag_model::ops::adamw::Weights;
+pub use spag_ops::adamw::Weights;
 
 use crate::config::{Optim, TrainConfig};
 use crate::error::Result;

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use spag_model::FlatBuffers;
-use spag_model::ops::squared_norm::squared_norm_into;
+use spag_ops::squared_norm::squared_norm_into;
 
 use crate::error::Result;
 

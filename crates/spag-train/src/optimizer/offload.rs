@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::kernels::{self, Kernels, PageLock};
+use spag_ops::kernels::{self, Kernels, PageLock};
 
 use crate::config::Placement;
 use crate::error::{Error, Result};

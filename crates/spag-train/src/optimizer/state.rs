@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use spag_model::FlatBuffers;
-use spag_model::ops::cast::widened;
+use spag_ops::cast::widened;
 
 use super::offload::Offload;
 use super::{Covers, Optimizer, StateBuffer, UpdateSpan, UpdateStep, Weights, update_spans};

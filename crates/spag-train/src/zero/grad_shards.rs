@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup};
-use spag_model::ops::accumulate::add_into;
 use spag_model::{GradientSink, Layout};
+use spag_ops::accumulate::add_into;
 
 use super::Partition;
 use crate::error::Result;

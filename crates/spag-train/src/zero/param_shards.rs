@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use spag_dist::{Collective, Pending, ProcessGroup};
-use spag_model::kernels::{self, Kernels, PageLock};
 use spag_model::{Layout, WeightDtype, WeightSource};
+use spag_ops::kernels::{self, Kernels, PageLock};
 
 use super::{LayerCache, Partition};
 use crate::config::Placement;

@@ -14,8 +14,8 @@ use self::pool::PagePool;
 use super::config::{EngineConfig, PrefixSharing};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
-use crate::kernels;
-use crate::ops::paged_attention::{self, PageShape, Plan, Span};
+use spag_ops::kernels;
+use spag_ops::paged_attention::{self, PageShape, Plan, Span};
 
 /// Index of a page in every layer's tensors.
 pub(crate) type PageId = u32;

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::generate::config::MemoryBudget;
-use crate::ops::cpu;
-use crate::ops::paged_attention::append;
+use spag_ops::cpu;
+use spag_ops::paged_attention::append;
 
 /// One layer, one head of size 2.
 fn model() -> ModelConfig {

@@ -1,0 +1,82 @@
+//! Compares the backward pass of whole models with candle's autograd.
+
+use candle_core::{Device, Tensor};
+use spag_model::{Activations, FlatBuffers, Model, ModelConfig, PackedBatch, Targets};
+
+/// A small model with some keys of its own.
+fn config(keys: serde_json::Value) -> ModelConfig {
+    let mut all = serde_json::json!({
+        "hidden_size": 24, "intermediate_size": 40, "vocab_size": 50, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64, "initializer_range": 0.3,
+    });
+    all.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+    serde_json::from_value(all).unwrap()
+}
+
+/// Every option of an architecture, alone and with others.
+fn configs() -> Vec<ModelConfig> {
+    use serde_json::json;
+    [
+        json!({}),
+        json!({"num_key_value_heads": 2}),
+        json!({"num_key_value_heads": 1, "tie_word_embeddings": true}),
+        json!({"head_dim": 10, "num_key_value_heads": 2, "rope_scaling": {"type": "linear", "factor": 3.0}}),
+        json!({"attention_bias": true, "mlp_bias": true, "num_key_value_heads": 2}),
+        json!({"model_type": "mistral", "sliding_window": 3}),
+        json!({"model_type": "mistral", "sliding_window": 2, "num_key_value_heads": 1}),
+        json!({"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 2, "max_window_layers": 1}),
+        json!({"model_type": "qwen3", "head_dim": 10, "num_key_value_heads": 2, "attention_bias": true}),
+        json!({"model_type": "baichuan", "num_attention_heads": 6, "num_key_value_heads": 6,
+            "max_position_embeddings": null}),
+        json!({"model_type": "baichuan"}),
+    ]
+    .map(config)
+    .to_vec()
+}
+
+/// Adds noise to what is initialised to ones and zeros, so that no gradient is left out by chance.
+fn perturb(model: &Model) {
+    for (layer, views) in model.parameters().layout().layers.iter().enumerate() {
+        for (index, view) in views.views.iter().enumerate().filter(|(_, view)| view.shape.len() == 1) {
+            let noise: Vec<f32> = (0..view.len()).map(|i| 0.3 * (1.7 * (i + 3 * index) as f32).sin()).collect();
+            let old = model.parameters().view(layer, index).unwrap();
+            let new = (old + Tensor::from_vec(noise, view.len(), &Device::Cpu).unwrap()).unwrap();
+            model.parameters().set_view(layer, index, &new).unwrap();
+        }
+    }
+}
+
+/// The largest absolute value.
+fn largest(t: &Tensor) -> f32 {
+    t.abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
+}
+
+#[test]
+fn all_parameter_gradients_equal_autograd() {
+    for config in configs() {
+        let model = Model::init(&config, 11).unwrap();
+        perturb(&model);
+        let keys = serde_json::to_string(&config).unwrap();
+        let sequences: [&[u32]; 3] = [&[1, 5, 9, 30, 2, 7, 7], &[1, 49], &[1, 3, 3, 3, 8]];
+        let batch = PackedBatch::new(sequences);
+        let targets = Targets { rows: vec![2, 3, 5, 7, 9, 12], tokens: vec![30, 2, 7, 49, 3, 8] };
+        let upstream = [0.3f32, -1.0, 0.7, 1.5, -0.2, 0.9];
+        let gradients = FlatBuffers::zeros(model.parameters().layout(), &Device::Cpu).unwrap();
+        for keep in [Activations::Keep, Activations::Recompute] {
+            gradients.set_zero().unwrap();
+            let forward = model.forward(batch.clone(), targets.clone(), keep).unwrap();
+            let want = crate::oracle::gradients(&model, &sequences, &targets, &upstream);
+            for (got, want) in forward.read_log_probs().unwrap().iter().zip(&want.log_probs) {
+                assert!((got - want).abs() < 1e-5, "{got} {want}: {keys}");
+            }
+            model.backward_from(forward, &upstream, &gradients).unwrap();
+            for (name, got) in gradients.named().unwrap() {
+                let want = &want.by_name[&name];
+                let scale = largest(want);
+                assert!(scale > 0.0, "{name} has no gradient in the oracle: {keys}");
+                let worst = largest(&(&got - want).unwrap()) / scale;
+                assert!(worst < 1e-5, "{name}: {worst:e} of the largest element: {keys}");
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+use std::ops::Range;
+
+use candle_core::{DType, Result, Tensor, bail};
+use rayon::prelude::*;
+
+use super::forward::{biased, row_products, value_rows};
+#[cfg(target_arch = "x86_64")]
+use super::products::{InBf16, is_paired};
+use super::products::{InF32, Products};
+#[cfg(target_arch = "x86_64")]
+use super::tiles::{InTiles, is_tiled};
+use super::{Heads, Held, LogSumExp, Mask, Sequences, Task, check, device, key_stride, tasks, tile_begin};
+use crate::cast::widened;
+use crate::cpu::{self, SharedMut, Stored};
+use crate::kernels;
+use crate::product::{Buffer, COLUMNS, LANES, Left, Output, Right, Target};
+use crate::{pool, simd};
+
+/// The gradients of q, k and v, given the output of [`super::forward`], its log-sum-exps and the gradient of the
+/// output.
+///
+/// # Errors
+/// As [`super::forward`], or log-sum-exps computed on another device.
+#[expect(clippy::too_many_arguments, reason = "the tensors of the forward pass and the gradient")]
+pub fn backward(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    out: &Tensor,
+    lse: &LogSumExp,
+    dout: &Tensor,
+    sequences: &Sequences,
+    heads: Heads,
+    mask: &Mask,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let n = check(q, k, v, sequences, heads, mask)?;
+    let qd = heads.query * heads.dim;
+    if out.dims() != [n, qd] || dout.dims() != [n, qd] || lse.len() != n * heads.query {
+        bail!("attention backward: out {:?}, dout {:?} do not fit {heads:?}", out.dims(), dout.dims());
+    }
+    let kernels = kernels::of(q.device())?;
+    let lse = match (&kernels, &lse.0) {
+        (Some(kernels), Held::Device(lse)) => {
+            return device::backward(&**kernels, &device::Saved { q, k, v, out, lse, dout }, sequences, heads, mask);
+        }
+        (None, Held::Host(lse)) => lse,
+        _ => bail!("attention backward: the log-sum-exps were computed on another device"),
+    };
+    let saved = [q, k, v, out, dout];
+    match q.dtype() {
+        #[cfg(target_arch = "x86_64")]
+        DType::BF16 if is_tiled(heads) => run::<InTiles>(saved, lse, sequences, heads, mask),
+        #[cfg(target_arch = "x86_64")]
+        DType::BF16 if is_paired(heads) => run::<InBf16>(saved, lse, sequences, heads, mask),
+        DType::BF16 => {
+            let [q, k, v, out] = [widened(q)?, widened(k)?, widened(v)?, widened(out)?];
+            run::<InF32>([&q, &k, &v, &out, dout], lse, sequences, heads, mask)
+        }
+        _ => run::<InF32>(saved, lse, sequences, heads, mask),
+    }
+}
+
+/// [`backward`] on a CPU.
+fn run<P: Products>(
+    [q, k, v, out, dout]: [&Tensor; 5],
+    lse: &[f32],
+    sequences: &Sequences,
+    heads: Heads,
+    mask: &Mask,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let (n, qd, kd) = (q.dim(0)?, heads.query * heads.dim, heads.kv * heads.dim);
+    let (mut dq, mut dk, mut dv) = (pool::values(n * qd), pool::values(n * kd), pool::values(n * kd));
+    let grads = Gradients { q: SharedMut::new(&mut dq), k: SharedMut::new(&mut dk), v: SharedMut::new(&mut dv) };
+    P::Value::read(q, |q| {
+        P::Value::read(k, |k| {
+            P::Value::read(v, |v| {
+                P::Value::read(out, |out| {
+                    cpu::read(dout, |dout| {
+                        let saved = Saved { q, k, v, out, dout, lse };
+                        tasks(sequences.bounds(), heads).into_par_iter().for_each(|task| {
+                            // SAFETY: the tensors were checked; the gradients of (sequence, key/value head with its
+                            // group of query heads) belong to this task only.
+                            unsafe { task_backward::<P>(&task, &saved, heads, mask, grads) }
+                        });
+                        Ok(())
+                    })
+                })
+            })
+        })
+    })?;
+    Ok((cpu::tensor(dq, (n, qd))?, cpu::tensor(dk, (n, kd))?, cpu::tensor(dv, (n, kd))?))
+}
+
+/// The forward pass's tensors as slices.
+struct Saved<'a, T> {
+    q: &'a [T],
+    k: &'a [T],
+    v: &'a [T],
+    out: &'a [T],
+    dout: &'a [f32],
+    lse: &'a [f32],
+}
+
+/// The gradient buffers.
+#[derive(Clone, Copy)]
+struct Gradients {
+    q: SharedMut,
+    k: SharedMut,
+    v: SharedMut,
+}
+
+/// The operands of a block of queries with one head.
+struct BlockOperands<T> {
+    /// Rows of dO.
+    dout: Left<T>,
+    /// dO and Q with a step for each query.
+    steps: [Right<T>; 2],
+}
+
+/// dV += Pᵀ·dO, dP = dO·Vᵀ, dS = P∘(dP − rowsum(dO∘O))·scale, dQ = dS·K, dK += dSᵀ·Q, block by block.
+///
+/// # Safety
+/// The slices must have the shapes of the checked tensors; nothing else may use the task's gradients.
+unsafe fn task_backward<P: Products>(
+    task: &Task,
+    saved: &Saved<'_, P::Value>,
+    heads: Heads,
+    mask: &Mask,
+    grads: Gradients,
+) {
+    let (qd, kd, hd) = (heads.query * heads.dim, heads.kv * heads.dim, heads.dim);
+    let (group, scale) = (heads.query / heads.kv, 1.0 / (hd as f32).sqrt());
+    let stride = key_stride(task.len);
+    let (transposed, rows) = (hd * stride, value_rows::<P>(task.len, hd));
+    let queries = value_rows::<P>(P::BLOCK, hd);
+    let mut buffer = Buffer::new(2 * transposed + rows + (2 * P::BLOCK + P::ROWS) * stride + 3 * queries);
+    let mut free = buffer.as_mut_ptr();
+    let mut part = |len: usize| {
+        let begin = free;
+        free = free.wrapping_add(len);
+        begin
+    };
+    let [keys_t, values_t, keys] = [part(transposed), part(transposed), part(rows)];
+    let [p, ds, rounded] = [part(P::BLOCK * stride), part(P::BLOCK * stride), part(P::ROWS * stride)];
+    let of_block = [part(queries), part(queries), part(queries)];
+    let mut products = P::begin();
+    let kv_at = task.start * kd + task.kv * hd;
+    // SAFETY: rows of the task's sequence are inside the checked tensors, and the parts of the buffer do not overlap.
+    let (keys_t, values_t, keys) = unsafe {
+        let (extents, k, v) = ((task.len, hd), saved.k[kv_at..].as_ptr(), saved.v[kv_at..].as_ptr());
+        let keys_t = P::columns_of(extents, k, kd, keys_t.cast(), stride);
+        let values_t = P::columns_of(extents, v, kd, values_t.cast(), stride);
+        (keys_t, values_t, P::steps_of(extents, k, kd, keys.cast()))
+    };
+    for head in task.kv * group..(task.kv + 1) * group {
+        let slope = mask.slope(head);
+        for block in (0..task.len).step_by(P::BLOCK) {
+            let count = P::BLOCK.min(task.len - block);
+            let block_at = (task.start + block) * qd + head * hd;
+            // SAFETY: as above.
+            let operands = unsafe {
+                let extents = (count, hd);
+                let [rows, dout_steps, q_steps] = of_block.map(|part| part.cast::<P::Value>());
+                let dout = P::rows_of(extents, saved.dout[block_at..].as_ptr(), qd, rows);
+                let dout_steps = P::query_steps(extents, dout.at, dout.row, dout_steps);
+                let q_steps = P::query_steps(extents, saved.q[block_at..].as_ptr(), qd, q_steps);
+                BlockOperands { dout, steps: [dout_steps, q_steps] }
+            };
+            for first in (block..block + count).step_by(P::ROWS) {
+                let rows = P::ROWS.min(block + count - first);
+                let (begin, seen) = (tile_begin::<P>(mask, first), first + rows);
+                let end = seen.next_multiple_of(P::STEPS);
+                let at = (task.start + first) * qd + head * hd;
+                let (p, ds) = (p.wrapping_add((first - block) * stride), ds.wrapping_add((first - block) * stride));
+                // A tile of keys may begin before the keys of this one.
+                let read = begin.saturating_sub(P::ROWS)..end;
+                // SAFETY: as above; the rows of dq belong to this task.
+                unsafe {
+                    let q = Left { at: saved.q[at..].as_ptr(), row: qd, k: 1 };
+                    let dout = operands.dout;
+                    let dout = Left { at: dout.at.wrapping_add((first - block) * dout.row), ..dout };
+                    row_products(&mut products, (rows, hd, begin..seen), q, keys_t, p, stride);
+                    row_products(&mut products, (rows, hd, begin..seen), dout, values_t, ds, stride);
+                    let p_rows = std::slice::from_raw_parts_mut(p, rows * stride).chunks_exact_mut(stride);
+                    let ds_rows = std::slice::from_raw_parts_mut(ds, rows * stride).chunks_exact_mut(stride);
+                    simd::vectorized(
+                        #[inline(always)]
+                        || {
+                            for (i, (p, ds)) in p_rows.zip(ds_rows).enumerate() {
+                                let o = at + i * qd;
+                                let dout = std::slice::from_raw_parts(dout.at.wrapping_add(i * dout.row), hd);
+                                // Of the gradients as dP has them.
+                                let delta = simd::dot(&saved.out[o..o + hd], dout);
+                                let lse = saved.lse[(task.start + first + i) * heads.query + head];
+                                let keys = mask.first_key(first + i)..first + i + 1;
+                                scores_backward((p, ds), keys, read.clone(), (scale, slope), (lse, delta));
+                            }
+                        },
+                    );
+                    let scores = P::rows_of((rows, end - begin), ds.wrapping_add(begin), stride, rounded.cast());
+                    let keys = Right { at: keys.at.wrapping_add(begin * hd), ..keys };
+                    for column in (0..hd).step_by(COLUMNS) {
+                        let extents = (rows, end - begin, COLUMNS.min(hd - column));
+                        let target = Target::new(grads.q.at(at + column), qd);
+                        products.tile(extents, scores, P::columns(keys, column), target, Output::Overwrite);
+                    }
+                    for scores in [p, ds] {
+                        P::stack((rows, read.len()), scores.wrapping_add(read.start), stride);
+                    }
+                }
+            }
+            let first_head = head == task.kv * group;
+            for key in (mask.first_key(block) / P::ROWS * P::ROWS..block + count).step_by(P::ROWS) {
+                let rows = P::ROWS.min(block + count - key);
+                // Queries before the key, or a window after it, do not attend to it.
+                let from = key.saturating_sub(block);
+                let end = count.min(mask.end_of_queries(key + rows - 1) - block);
+                // The block with the key's own query is the first that attends to it.
+                let output = if first_head && key >= block { Output::Overwrite } else { Output::Accumulate };
+                let [dout, q] = operands.steps;
+                for (scores, right, target) in [(p, dout, grads.v), (ds, q, grads.k)] {
+                    let steps = (end - from).next_multiple_of(P::STEPS);
+                    // SAFETY: as above.
+                    let left = unsafe {
+                        P::transposed((rows, steps), scores.wrapping_add(from * stride + key), stride, rounded.cast())
+                    };
+                    let right = Right { at: right.at.wrapping_add(from * right.k), ..right };
+                    for column in (0..hd).step_by(COLUMNS) {
+                        // A query that does not attend to the keys adds zeros.
+                        let extents = (rows, steps, COLUMNS.min(hd - column));
+                        let target = Target::new(target.at(kv_at + key * kd + column), kd);
+                        // SAFETY: as above; the columns of this key/value head belong to this task.
+                        unsafe { products.tile(extents, left, P::columns(right, column), target, output) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Replaces products by probabilities in `p`, and their gradients by the products' gradients in `ds`; zeros in the columns
+/// of `read` outside `keys`.
+#[inline(always)]
+fn scores_backward(
+    (p, ds): (&mut [f32], &mut [f32]),
+    keys: Range<usize>,
+    read: Range<usize>,
+    (scale, slope): (f32, Option<f32>),
+    (lse, delta): (f32, f32),
+) {
+    let factor = biased(&mut p[keys.clone()], (scale, slope));
+    let whole = keys.start / LANES * LANES..keys.end.next_multiple_of(LANES);
+    let (p_chunks, _) = p[whole.clone()].as_chunks_mut::<LANES>();
+    let (ds_chunks, _) = ds[whole].as_chunks_mut::<LANES>();
+    for (p, ds) in p_chunks.iter_mut().zip(ds_chunks) {
+        for i in 0..LANES {
+            p[i] = simd::exp(p[i].mul_add(factor, -lse));
+            ds[i] = p[i] * ((ds[i] - delta) * scale);
+        }
+    }
+    for row in [p, ds] {
+        row[read.start.min(keys.start)..keys.start].fill(0.0);
+        row[keys.end..read.end].fill(0.0);
+    }
+}

@@ -1,0 +1,116 @@
+//! Conversion between f32 and bf16.
+
+use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
+use half::slice::HalfFloatSliceExt;
+use rayon::prelude::*;
+
+use super::product::round;
+use super::{cpu, pool};
+use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, vector_len};
+
+/// Elements per task.
+const CHUNK: usize = 16384;
+
+/// Converts to f32, which is exact. f32 tensors are returned as they are.
+///
+/// # Errors
+/// A tensor that is not contiguous, or neither f32 nor bf16.
+pub fn widened(tensor: &Tensor) -> Result<Tensor> {
+    match tensor.dtype() {
+        DType::F32 => Ok(tensor.clone()),
+        _ if !tensor.device().is_cpu() => tensor.to_dtype(DType::F32),
+        _ => {
+            let mut wide = vec![0f32; tensor.elem_count()];
+            cpu::read_bf16(tensor, |narrow| {
+                wide.par_chunks_mut(CHUNK)
+                    .zip(narrow.par_chunks(CHUNK))
+                    .for_each(|(wide, narrow)| narrow.convert_to_f32_slice(wide));
+                Ok(())
+            })?;
+            Tensor::from_vec(wide, tensor.dims(), tensor.device())
+        }
+    }
+}
+
+/// Converts a parameter to a format that its device's ops accept: kernels accept bf16, CPU versions f32.
+///
+/// # Errors
+/// As [`widened`].
+pub fn computable(parameter: &Tensor) -> Result<Tensor> {
+    match kernels::of(parameter.device())? {
+        Some(_) => Ok(parameter.clone()),
+        None => widened(parameter),
+    }
+}
+
+/// Rounds activations on a CPU to bf16, to nearest even, and recycles them.
+///
+/// # Errors
+/// A tensor that is not contiguous f32.
+pub fn narrowed(wide: Tensor) -> Result<Tensor> {
+    let narrow = cpu::tensor(pool::values::<bf16>(wide.elem_count()), wide.dims())?;
+    round_into(&wide, &narrow)?;
+    pool::recycle(wide)?;
+    Ok(narrow)
+}
+
+/// Rounds `wide` (f32) to nearest even into `narrow` (bf16), in place.
+///
+/// # Errors
+/// Mismatched lengths or number formats.
+pub fn round_into(wide: &Tensor, narrow: &Tensor) -> Result<()> {
+    if wide.elem_count() != narrow.elem_count() {
+        bail!("rounding {} values into {}", wide.elem_count(), narrow.elem_count());
+    }
+    if let Some(kernels) = kernels::of(wide.device())? {
+        return launch_round_into(&*kernels, wide, narrow);
+    }
+    cpu::read(wide, |wide| {
+        cpu::update_bf16(narrow, |narrow| {
+            narrow.par_chunks_mut(CHUNK).zip(wide.par_chunks(CHUNK)).for_each(|(narrow, wide)| round(wide, narrow));
+            Ok(())
+        })
+    })
+}
+
+// ── Kernel launches ──
+
+const MODULE: Module = module!("cast");
+
+fn launch_round_into(kernels: &dyn Kernels, wide: &Tensor, narrow: &Tensor) -> Result<()> {
+    if (wide.dtype(), narrow.dtype()) != (DType::F32, DType::BF16) {
+        bail!("rounding {:?} into {:?}; f32 into bf16 is expected", wide.dtype(), narrow.dtype());
+    }
+    let count = wide.elem_count();
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: "cast_round_into".into(),
+        grid: [blocks(count, vector_len(DType::BF16))?, 1, 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &[Arg::In(wide), Arg::Out(narrow), Arg::U64(count as u64)],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+
+    #[test]
+    fn bf16_rounds_to_nearest_even_and_widens_exactly() {
+        // 1 + 2⁻⁸ and 1 + 3·2⁻⁸ are halfway between two bf16 numbers; the even neighbours are 1 and 1 + 2⁻⁶.
+        let wide = Tensor::new(&[1.0f32, 1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, -3.0e38, 1e-40], &Device::Cpu).unwrap();
+        let narrow = Tensor::zeros(5, DType::BF16, &Device::Cpu).unwrap();
+        round_into(&wide, &narrow).unwrap();
+        let back = widened(&narrow).unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(back[..3], [1.0, 1.0, 1.0 + 1.0 / 64.0]);
+        assert!((back[3] / -3.0e38 - 1.0).abs() < 1.0 / 256.0);
+        let again = Tensor::zeros(5, DType::BF16, &Device::Cpu).unwrap();
+        round_into(&widened(&narrow).unwrap(), &again).unwrap();
+        assert_eq!(widened(&again).unwrap().to_vec1::<f32>().unwrap(), back);
+        assert!(round_into(&wide, &Tensor::zeros(4, DType::BF16, &Device::Cpu).unwrap()).is_err());
+    }
+}

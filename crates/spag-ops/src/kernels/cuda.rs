@@ -1,0 +1,343 @@
+//! Kernels on a CUDA device, launched through candle's stream and cuBLAS handle.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use candle_core::cuda_backend::cudarc::cublas::{result as cublas, sys as blas};
+use candle_core::cuda_backend::cudarc::driver::{
+    CudaFunction, CudaGraph, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, result, sys,
+};
+use candle_core::cuda_backend::{CudaStorageSlice, DeviceId};
+use candle_core::{CpuStorage, CudaDevice, DType, Device, Error, Result, Storage, Tensor, bail};
+
+use super::gemm::{Accumulate, Gemm, Orientation};
+use super::{Arg, CapturedGraph, Kernels, Launch, PageLock};
+use crate::cpu;
+
+/// Shared memory per block available without opting in.
+const PLAIN_SHARED_BYTES: usize = 48 << 10;
+
+/// Kernels of a CUDA device.
+pub struct CudaKernels {
+    device: CudaDevice,
+    /// Loaded kernels, each with its opted-in shared memory per block.
+    functions: Mutex<HashMap<String, (CudaFunction, usize)>>,
+    poisoned: AtomicBool,
+    /// Streams for downloads and uploads: each direction of the bus has its own.
+    down: Arc<CudaStream>,
+    up: Arc<CudaStream>,
+}
+
+/// Page-locked memory. Unregistered on drop, before its tensor is freed.
+struct Registered {
+    at: usize,
+    stream: Arc<CudaStream>,
+    _owner: Tensor,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if self.stream.context().bind_to_thread().is_ok() {
+            // SAFETY: the memory was registered and is unregistered only here. A failure would leave it locked.
+            let _ = unsafe { sys::cuMemHostUnregister(self.at as *mut c_void) };
+        }
+    }
+}
+
+/// Address and size of a contiguous CPU tensor.
+fn host_memory(tensor: &Tensor) -> Result<(usize, usize)> {
+    let (storage, layout) = tensor.storage_and_layout();
+    let (Storage::Cpu(storage), Some((start, _))) = (&*storage, layout.contiguous_offsets()) else {
+        bail!("a contiguous tensor on the CPU was expected, not {:?} on {:?}", tensor.dims(), tensor.device())
+    };
+    let base = match storage {
+        CpuStorage::F32(values) => values.as_ptr() as usize,
+        CpuStorage::BF16(values) => values.as_ptr() as usize,
+        _ => bail!("tensors of f32 and bf16 are copied between host and device, not of {:?}", tensor.dtype()),
+    };
+    let each = tensor.dtype().size_in_bytes();
+    Ok((base + start * each, tensor.elem_count() * each))
+}
+
+fn check_copy(from: &Tensor, to: &Tensor) -> Result<()> {
+    if from.dims() != to.dims() || from.dtype() != to.dtype() {
+        bail!("copying {:?} {:?} to {:?} {:?}", from.dtype(), from.dims(), to.dtype(), to.dims());
+    }
+    Ok(())
+}
+
+impl CudaKernels {
+    /// The kernels of a device. There is one set per device; modules are loaded on first use.
+    ///
+    /// # Errors
+    /// The streams for copies could not be created.
+    pub fn of(device: &CudaDevice) -> Result<Arc<Self>> {
+        static ALL: Mutex<Vec<(DeviceId, Arc<CudaKernels>)>> = Mutex::new(Vec::new());
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, kernels)) = all.iter().find(|(id, _)| *id == device.id()) {
+            return Ok(kernels.clone());
+        }
+        let context = device.cuda_stream().context().clone();
+        let stream = || context.new_stream().map_err(Error::wrap);
+        let (down, up) = (stream()?, stream()?);
+        let kernels = Arc::new(Self {
+            device: device.clone(),
+            functions: Mutex::default(),
+            poisoned: AtomicBool::new(false),
+            down,
+            up,
+        });
+        all.push((device.id(), kernels.clone()));
+        Ok(kernels)
+    }
+
+    /// From now on, fills new tensors with NaNs, so that elements a kernel fails to write are detected. Costs a pass
+    /// over every output.
+    pub fn poison_outputs(&self) {
+        self.poisoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Binds the context to this thread, for driver and cuBLAS calls without a stream argument.
+    fn bind(&self) -> Result<()> {
+        self.up.context().bind_to_thread().map_err(Error::wrap)
+    }
+
+    /// Loads a kernel once and raises its shared memory limit if needed.
+    fn function(&self, launch: &Launch<'_>) -> Result<CudaFunction> {
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if !functions.contains_key(&launch.kernel) {
+            let Launch { module, kernel, .. } = launch;
+            let loaded = self.device.get_or_load_custom_func(kernel, module.name, module.ptx)?.into_cuda_function();
+            functions.insert(kernel.clone(), (loaded, PLAIN_SHARED_BYTES));
+        }
+        let Some((function, allowed)) = functions.get_mut(&launch.kernel) else {
+            bail!("the kernel has not been loaded")
+        };
+        if launch.shared_bytes > *allowed {
+            let bytes = i32::try_from(launch.shared_bytes).unwrap_or(i32::MAX);
+            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            function.set_attribute(attribute, bytes).map_err(Error::wrap)?;
+            *allowed = launch.shared_bytes;
+        }
+        Ok(function.clone())
+    }
+
+    /// Address of a contiguous tensor, for work on the device's main stream.
+    fn address(&self, tensor: &Tensor) -> Result<u64> {
+        let (storage, layout) = tensor.storage_and_layout();
+        let Storage::Cuda(storage) = &*storage else { bail!("a tensor on {:?} for a kernel on CUDA", tensor.device()) };
+        let Some((start, _)) = layout.contiguous_offsets() else {
+            bail!("a tensor that is not contiguous ({layout:?})")
+        };
+        let stream = self.device.cuda_stream();
+        // Work on one stream is ordered, so the address may outlive the guard, which orders work across streams.
+        let base = match &storage.slice {
+            CudaStorageSlice::F32(slice) => slice.device_ptr(&stream).0,
+            CudaStorageSlice::BF16(slice) => slice.device_ptr(&stream).0,
+            CudaStorageSlice::U32(slice) => slice.device_ptr(&stream).0,
+            CudaStorageSlice::F64(slice) => slice.device_ptr(&stream).0,
+            CudaStorageSlice::I64(slice) => slice.device_ptr(&stream).0,
+            CudaStorageSlice::U8(slice) => slice.device_ptr(&stream).0,
+            _ => bail!("a tensor of {:?} for a kernel", tensor.dtype()),
+        };
+        Ok(base + (start * tensor.dtype().size_in_bytes()) as u64)
+    }
+
+    /// Copies from the device's memory at `address`, which holds as many elements as `to`.
+    fn copy_down<T>(&self, address: u64, to: &mut [T]) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the caller has checked the extents; the copy has finished when this returns.
+        unsafe { result::memcpy_dtoh_async(to, address, self.down.cu_stream()) }.map_err(Error::wrap)?;
+        self.down.synchronize().map_err(Error::wrap)
+    }
+
+    /// Copies `from` to the device's memory at `address`.
+    fn copy_up<T>(&self, from: &[T], address: u64) -> Result<()> {
+        self.bind()?;
+        // SAFETY: as above.
+        unsafe { result::memcpy_htod_async(address, from, self.up.cu_stream()) }.map_err(Error::wrap)?;
+        self.up.synchronize().map_err(Error::wrap)
+    }
+
+    fn start(&self, launch: &Launch<'_>) -> Result<()> {
+        let function = self.function(launch)?;
+        enum Value {
+            U64(u64),
+            U32(u32),
+            F32(f32),
+        }
+        let values = launch
+            .args
+            .iter()
+            .map(|arg| {
+                Ok(match arg {
+                    Arg::In(tensor) | Arg::Out(tensor) => Value::U64(self.address(tensor)?),
+                    Arg::Null => Value::U64(0),
+                    Arg::U64(x) => Value::U64(*x),
+                    Arg::U32(x) => Value::U32(*x),
+                    Arg::F32(x) => Value::F32(*x),
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let stream = self.device.cuda_stream();
+        let mut builder = stream.launch_builder(&function);
+        for value in &values {
+            match value {
+                Value::U64(x) => builder.arg(x),
+                Value::U32(x) => builder.arg(x),
+                Value::F32(x) => builder.arg(x),
+            };
+        }
+        let [x, y, z] = launch.grid;
+        let config = LaunchConfig {
+            grid_dim: (x, y, z),
+            block_dim: (launch.block, 1, 1),
+            shared_mem_bytes: u32::try_from(launch.shared_bytes).unwrap_or(u32::MAX),
+        };
+        // SAFETY: the op has checked shapes against what its kernel reads and writes; tests run the same launches in
+        // the emulator with guarded memory.
+        unsafe { builder.launch(config) }.map_err(Error::wrap)?;
+        Ok(())
+    }
+}
+
+impl Kernels for CudaKernels {
+    fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+        if launch.is_empty() {
+            return Ok(());
+        }
+        self.start(launch).map_err(|e| Error::Msg(format!("CUDA {launch}: {e}")))
+    }
+
+    fn gemm(&self, gemm: &Gemm<'_>) -> Result<()> {
+        let (m, k, n) = gemm.extents()?;
+        if m == 0 || n == 0 {
+            return Ok(());
+        }
+        let format = |tensor: &Tensor| match tensor.dtype() {
+            DType::F32 => Ok(blas::cudaDataType_t::CUDA_R_32F),
+            DType::BF16 => Ok(blas::cudaDataType_t::CUDA_R_16BF),
+            other => bail!("{gemm}: {other:?}"),
+        };
+        let operation = |orientation: Orientation| match orientation {
+            Orientation::Normal => blas::cublasOperation_t::CUBLAS_OP_N,
+            Orientation::Transposed => blas::cublasOperation_t::CUBLAS_OP_T,
+        };
+        let int = |x: usize| i32::try_from(x).map_err(|_| Error::Msg(format!("{gemm}: {x} is too large")));
+        let columns = |tensor: &Tensor| int(tensor.dim(1)?);
+        let alpha = 1f32;
+        let beta = if gemm.accumulate == Accumulate::Yes { 1f32 } else { 0f32 };
+        let (a, b, c) = (self.address(gemm.a.tensor)?, self.address(gemm.b.tensor)?, self.address(gemm.c)?);
+        self.bind()?;
+        let handle = self.device.cublas_handle();
+        // cuBLAS is column-major: a row-major matrix is its transpose, and cᵀ = bᵀ·aᵀ.
+        // SAFETY: the extents have been checked against the tensors, which are on this device.
+        let done = unsafe {
+            cublas::gemm_ex(
+                *handle.handle(),
+                operation(gemm.b.orientation),
+                operation(gemm.a.orientation),
+                int(n)?,
+                int(m)?,
+                int(k)?,
+                (&raw const alpha).cast::<c_void>(),
+                b as *const c_void,
+                format(gemm.b.tensor)?,
+                columns(gemm.b.tensor)?,
+                a as *const c_void,
+                format(gemm.a.tensor)?,
+                columns(gemm.a.tensor)?,
+                (&raw const beta).cast::<c_void>(),
+                c as *mut c_void,
+                format(gemm.c)?,
+                columns(gemm.c)?,
+                blas::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+                blas::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            )
+        };
+        done.map_err(|e| Error::Msg(format!("cuBLAS {gemm}: {e}")))
+    }
+
+    fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        // SAFETY: every element is written by kernels before it is read, and every bit pattern is a valid number.
+        let tensor = unsafe { Tensor::empty(shape, dtype, &Device::Cuda(self.device.clone())) }?;
+        let bytes = tensor.elem_count() * dtype.size_in_bytes();
+        if bytes > 0 && self.poisoned.load(Ordering::Relaxed) {
+            self.bind()?;
+            let stream = self.device.cuda_stream();
+            // SAFETY: the memory belongs to the tensor and has as many bytes; work on the stream is ordered.
+            unsafe { result::memset_d8_async(self.address(&tensor)?, 0xff, bytes, stream.cu_stream()) }
+                .map_err(Error::wrap)?;
+        }
+        Ok(tensor)
+    }
+
+    fn copy(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+        check_copy(from, to)?;
+        self.bind()?;
+        let bytes = from.elem_count() * from.dtype().size_in_bytes();
+        let (from, to) = (self.address(from)?, self.address(to)?);
+        // SAFETY: both tensors have as many bytes on this device, and work on its stream is ordered.
+        unsafe { result::memcpy_dtod_async(to, from, bytes, self.device.cuda_stream().cu_stream()) }
+            .map_err(Error::wrap)
+    }
+
+    fn download(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+        check_copy(from, to)?;
+        self.down.join(&self.device.cuda_stream()).map_err(Error::wrap)?;
+        let address = self.address(from)?;
+        match to.dtype() {
+            DType::BF16 => cpu::update_bf16(to, |to| self.copy_down(address, to)),
+            _ => cpu::update(to, |to| self.copy_down(address, to)),
+        }
+    }
+
+    fn upload(&self, from: &Tensor, to: &Tensor) -> Result<()> {
+        check_copy(from, to)?;
+        self.up.join(&self.device.cuda_stream()).map_err(Error::wrap)?;
+        let address = self.address(to)?;
+        match from.dtype() {
+            DType::BF16 => cpu::read_bf16(from, |from| self.copy_up(from, address)),
+            _ => cpu::read(from, |from| self.copy_up(from, address)),
+        }
+    }
+
+    fn page_lock(&self, tensor: &Tensor) -> Result<PageLock> {
+        let (at, bytes) = host_memory(tensor)?;
+        self.bind()?;
+        // SAFETY: the tensor keeps the memory alive, and the guard unregisters it.
+        unsafe { sys::cuMemHostRegister_v2(at as *mut c_void, bytes, 0) }.result().map_err(Error::wrap)?;
+        Ok(PageLock(Some(Box::new(Registered { at, stream: self.up.clone(), _owner: tensor.clone() }))))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.device.cuda_stream().synchronize().map_err(Error::wrap)
+    }
+
+    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn CapturedGraph>>> {
+        let stream = self.device.cuda_stream();
+        // Other threads may allocate during the capture.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        stream.begin_capture(mode).map_err(Error::wrap)?;
+        let worked = work();
+        let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+        let graph = stream.end_capture(flags).map_err(Error::wrap);
+        worked?;
+        Ok(graph?.map(|graph| Box::new(Graph(graph)) as Box<dyn CapturedGraph>))
+    }
+}
+
+/// An instantiated CUDA graph.
+struct Graph(CudaGraph);
+
+// SAFETY: a graph may be used from any thread, one at a time; it is owned, and `CapturedGraph` is not shared between
+// threads.
+unsafe impl Send for Graph {}
+
+impl CapturedGraph for Graph {
+    fn replay(&self) -> Result<()> {
+        self.0.launch().map_err(Error::wrap)
+    }
+}

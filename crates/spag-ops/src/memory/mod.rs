@@ -1,0 +1,63 @@
+//! Free memory.
+
+mod host;
+
+use candle_core::{Device, DeviceLocation};
+use spag_io::format_gib;
+
+use crate::device::free_memory;
+use crate::error::{Error, Result};
+
+pub use host::available_memory;
+use host::available_with_swap;
+pub(crate) use host::total_memory;
+
+/// A computation needs more memory than is free.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "too little memory: {what} needs {needed}, and {free} are free {place}; {advice}{table}",
+    needed = format_gib(*needed),
+    free = format_gib(*free)
+)]
+pub struct TooLittleMemory {
+    /// The computation.
+    pub what: String,
+    /// Bytes that are needed.
+    pub needed: u64,
+    /// Bytes that are free.
+    pub free: u64,
+    /// The memory: "on cuda:0 (…)", "on the host".
+    pub place: String,
+    /// What to change.
+    pub advice: String,
+    /// The parts of `needed`, each on a line of its own after a line break, or empty.
+    pub table: String,
+}
+
+impl From<TooLittleMemory> for Error {
+    fn from(error: TooLittleMemory) -> Self {
+        Self::Memory(Box::new(error))
+    }
+}
+
+/// Refuses to allocate more memory than is free: on a GPU, or for a CPU in memory and swap space.
+///
+/// # Errors
+/// [`Error::Memory`] with `what` and `advice`.
+pub fn require_room(needed: u64, device: &Device, what: impl FnOnce() -> String, advice: &str) -> Result<()> {
+    let free = if device.is_cpu() { available_with_swap() } else { free_memory(device)?.free };
+    // An allocation that fails ends the process, so a large one is tried first. Nothing is mapped by it.
+    let can_reserve = || {
+        let bytes = usize::try_from(needed).unwrap_or(usize::MAX);
+        !device.is_cpu() || Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+    };
+    if needed <= free && can_reserve() {
+        return Ok(());
+    }
+    let place = match device.location() {
+        DeviceLocation::Cpu => "on the host".to_owned(),
+        DeviceLocation::Cuda { gpu_id } => format!("on cuda:{gpu_id}"),
+        other => format!("on {other:?}"),
+    };
+    Err(TooLittleMemory { what: what(), needed, free, place, advice: advice.to_owned(), table: String::new() }.into())
+}

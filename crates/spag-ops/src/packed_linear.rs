@@ -1,0 +1,199 @@
+//! Linear layers for generation, with packed weights. A row's result does not depend on the other rows.
+//!
+//! On a CPU a bf16 weight makes the product one of bf16: activations are rounded to bf16, and sums and the output are f32.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
+use rayon::prelude::*;
+
+use super::product::{CpuPath, NarrowPanels, Panels, Rows, Start, Widened};
+use super::{cpu, embedding, matmul, pool, product};
+use crate::kernels;
+
+/// Packed weights of a linear layer, or of several layers with the same input.
+pub struct PackedWeight(Packing);
+
+enum Packing {
+    /// Packed for the CPU.
+    Wide(Panels<Widened<f32>>),
+    /// Packed for products in bf16 on the CPU.
+    Narrow(NarrowPanels),
+    /// For kernels: [O, I], sharing the weight's memory.
+    Rows(Tensor),
+}
+
+impl PackedWeight {
+    /// Packs `weight`, [O, I]. Layers with the same input are stacked into one weight.
+    ///
+    /// # Errors
+    /// A tensor that is not contiguous, or neither f32 nor bf16.
+    pub fn new(weight: &Tensor) -> Result<Self> {
+        let (outputs, inputs) = weight.dims2()?;
+        if kernels::of(weight.device())?.is_some() {
+            return Ok(Self(Packing::Rows(weight.clone())));
+        }
+        let extents = (outputs, inputs);
+        let narrow = |values: &[bf16]| NarrowPanels::pack(CpuPath::current(), extents, values);
+        Ok(Self(match weight.dtype() {
+            DType::BF16 => Packing::Narrow(cpu::read_bf16(weight, |values| Ok(narrow(values)))?),
+            _ => Packing::Wide(cpu::read(weight, |values| Ok(Panels::pack(extents, values)))?),
+        }))
+    }
+
+    /// As [`PackedWeight::new`], for views of one memory: on a CPU in that memory, if the rows of all fill whole panels. All
+    /// views of the memory become empty.
+    ///
+    /// # Errors
+    /// As [`PackedWeight::new`].
+    pub fn in_place(weights: &[Tensor]) -> Result<Vec<Self>> {
+        let Some(first) = weights.first() else { return Ok(Vec::new()) };
+        let extents = weights.iter().map(Tensor::dims2).collect::<Result<Vec<_>>>()?;
+        if kernels::of(first.device())?.is_some() || !extents.iter().all(|(outputs, _)| Self::fits_in_place(*outputs)) {
+            return weights.iter().map(Self::new).collect();
+        }
+        let ranges = weights.iter().map(cpu::range).collect::<Result<Vec<_>>>()?;
+        let path = CpuPath::current();
+        Ok(match first.dtype() {
+            DType::BF16 => pack_shared(
+                cpu::take_bf16(first)?,
+                (&extents, &ranges),
+                |extents, values| NarrowPanels::pack_in_place(path, extents, values),
+                |extents, values, start| Packing::Narrow(NarrowPanels::of_packed(path, extents, values, start)),
+            ),
+            _ => pack_shared(
+                cpu::take(first)?,
+                (&extents, &ranges),
+                Panels::<Widened<f32>>::pack_in_place,
+                |extents, values, start| Packing::Wide(Panels::of_packed(extents, values, start)),
+            ),
+        })
+    }
+
+    /// Whether a weight of `outputs` rows can be packed in its own memory.
+    pub fn fits_in_place(outputs: usize) -> bool {
+        product::fit_in_place(outputs)
+    }
+
+    /// Input size.
+    pub fn inputs(&self) -> usize {
+        match &self.0 {
+            Packing::Wide(panels) => panels.k(),
+            Packing::Narrow(panels) => panels.k(),
+            Packing::Rows(rows) => rows.dims()[1],
+        }
+    }
+
+    /// Output size.
+    pub fn outputs(&self) -> usize {
+        match &self.0 {
+            Packing::Wide(panels) => panels.n(),
+            Packing::Narrow(panels) => panels.n(),
+            Packing::Rows(rows) => rows.dims()[0],
+        }
+    }
+}
+
+/// Packs matrices of `values`, which have these extents and are at these ranges, in place.
+fn pack_shared<T>(
+    mut values: Vec<T>,
+    (extents, ranges): (&[(usize, usize)], &[Range<usize>]),
+    pack: impl Fn((usize, usize), &mut [T]),
+    packing: impl Fn((usize, usize), Arc<Vec<T>>, usize) -> Packing,
+) -> Vec<PackedWeight> {
+    for (extents, range) in extents.iter().zip(ranges) {
+        pack(*extents, &mut values[range.clone()]);
+    }
+    let values = Arc::new(values);
+    let packing = |(extents, range): (&_, &Range<usize>)| packing(*extents, values.clone(), range.start);
+    extents.iter().zip(ranges).map(packing).map(PackedWeight).collect()
+}
+
+/// Rows `ids` of the weight, [N, I]: the embedding of a model whose output head is the same matrix.
+///
+/// # Errors
+/// A row outside the weight.
+pub fn rows(ids: &[u32], w: &PackedWeight) -> Result<Tensor> {
+    match &w.0 {
+        Packing::Wide(panels) => gather(ids, (panels.n(), panels.k()), |id, row| panels.unpack_row(id, row)),
+        Packing::Narrow(panels) => gather(ids, (panels.n(), panels.k()), |id, row| panels.unpack_row(id, row)),
+        Packing::Rows(rows) => embedding::forward(ids, rows),
+    }
+}
+
+/// Rows of a matrix `[n, k]` on the host.
+fn gather(ids: &[u32], (n, k): (usize, usize), unpack: impl Fn(usize, &mut [f32]) + Sync) -> Result<Tensor> {
+    if let Some(id) = ids.iter().find(|id| **id as usize >= n) {
+        bail!("embedding: token {id} is outside the vocabulary of {n}");
+    }
+    let mut x = pool::values(ids.len() * k);
+    x.par_chunks_mut(k.max(1)).zip(ids).for_each(|(x, id)| unpack(*id as usize, x));
+    cpu::tensor(x, (ids.len(), k))
+}
+
+/// y = [residual +] x·Wᵀ. `x` [N, I] → [N, O]; `residual` [N, O].
+///
+/// # Errors
+/// Mismatched shapes, tensors that are not contiguous f32 (kernels also accept bf16), or a weight that was packed for
+/// another device.
+pub fn forward(x: &Tensor, w: &PackedWeight, residual: Option<&Tensor>) -> Result<Tensor> {
+    let (n, i) = x.dims2()?;
+    if i != w.inputs() {
+        bail!("packed linear: x is [{n}, {i}], the weight takes {}", w.inputs());
+    }
+    match (&w.0, residual) {
+        (Packing::Wide(panels), _) => on_host(x, panels.n(), residual, |x, y, start| {
+            panels.product(n, Rows { values: x, stride: i }, y, start);
+        }),
+        (Packing::Narrow(panels), _) => on_host(x, panels.n(), residual, |x, y, start| panels.product(n, x, y, start)),
+        (Packing::Rows(rows), None) => matmul::linear(x, rows),
+        (Packing::Rows(rows), Some(residual)) => matmul::linear_add(residual, x, rows),
+    }
+}
+
+/// y = x·Wᵀ in f32 for every number format, for log-probabilities: bf16 would leave them two digits.
+///
+/// # Errors
+/// As [`forward`].
+pub fn forward_f32(x: &Tensor, w: &PackedWeight) -> Result<Tensor> {
+    match (&w.0, kernels::of(x.device())?) {
+        (Packing::Rows(rows), Some(kernels)) if x.dims2()?.1 == w.inputs() => {
+            matmul::launch_linear(&*kernels, x, rows, DType::F32)
+        }
+        _ => forward(x, w, None),
+    }
+}
+
+/// A product on the host, [N, `columns`].
+fn on_host(
+    x: &Tensor,
+    columns: usize,
+    residual: Option<&Tensor>,
+    product: impl Fn(&[f32], &mut [f32], Start<'_>),
+) -> Result<Tensor> {
+    if kernels::of(x.device())?.is_some() {
+        bail!("packed linear: the weight was packed for the CPU");
+    }
+    let rows = x.dims()[0];
+    let mut y = pool::values(rows * columns);
+    match residual {
+        None => cpu::read(x, |x| {
+            product(x, &mut y, Start::Zero);
+            Ok(())
+        })?,
+        Some(residual) => {
+            if residual.dims() != [rows, columns] {
+                bail!("packed linear: the residual is {:?}, the output [{rows}, {columns}]", residual.dims());
+            }
+            cpu::read(residual, |residual| {
+                cpu::read(x, |x| {
+                    product(x, &mut y, Start::Of(residual));
+                    Ok(())
+                })
+            })?;
+        }
+    }
+    cpu::tensor(y, (rows, columns))
+}

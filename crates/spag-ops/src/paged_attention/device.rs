@@ -1,0 +1,185 @@
+//! Paged attention with the kernels of this folder.
+
+use candle_core::{Result, Tensor};
+
+use super::tables::{Route, Tables};
+use super::{PageShape, Plan};
+use crate::attention::{Mask, MaskOnDevice};
+use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
+
+const PAGES: Module = module!("paged_attention_pages");
+const ROWS: Module = module!("paged_attention_rows");
+const DECODE: Module = module!("paged_attention_decode");
+const PREFILL: Module = module!("paged_attention_prefill");
+/// Threads per block of the tensor-core kernels: four warps.
+const THREADS: u32 = 128;
+/// Threads per block of the copy kernels.
+const COPY_THREADS: u32 = 256;
+/// Maximum warps per block of the row kernel, one per head.
+const ROW_WARPS: usize = 8;
+/// Bytes copied per thread.
+const VECTOR_BYTES: usize = 16;
+
+/// Blocks for `count` elements, 16 bytes per thread if heads are whole vectors.
+fn copy_blocks(tensor: &Tensor, count: usize, dim: usize) -> u32 {
+    let vector = VECTOR_BYTES / tensor.dtype().size_in_bytes();
+    let size = if dim.is_multiple_of(vector) { vector } else { 1 };
+    ((count / size) as u32).div_ceil(COPY_THREADS)
+}
+
+fn sizes(shape: PageShape) -> [Arg<'static>; 4] {
+    [shape.heads.query, shape.heads.kv, shape.tokens, shape.heads.dim].map(|size| Arg::U32(size as u32))
+}
+
+/// Between passes only the tables and the grid change.
+pub(super) fn append(
+    kernels: &dyn Kernels,
+    qkv: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    tables: &Tables,
+    plan: &Plan<'_>,
+) -> Result<()> {
+    let [heads, kv_heads, tokens, dim] = sizes(plan.shape);
+    kernels.launch(&Launch {
+        module: PAGES,
+        kernel: format!("paged_attention_append_{}", suffix(qkv.dtype())?),
+        grid: [plan.rows as u32, copy_blocks(keys, 2 * plan.shape.kv_size(), plan.shape.heads.dim), 1],
+        block: COPY_THREADS,
+        shared_bytes: 0,
+        args: &[Arg::In(qkv), Arg::Out(keys), Arg::Out(values), Arg::In(&tables.tensor), heads, kv_heads, tokens, dim],
+    })
+}
+
+pub(super) fn copy(
+    kernels: &dyn Kernels,
+    (keys, values): (&Tensor, &Tensor),
+    (from, to): (usize, usize),
+    count: usize,
+    shape: PageShape,
+) -> Result<()> {
+    let [_, kv_heads, tokens, dim] = sizes(shape);
+    kernels.launch(&Launch {
+        module: PAGES,
+        kernel: format!("paged_attention_copy_{}", suffix(keys.dtype())?),
+        grid: [copy_blocks(keys, count * shape.heads.dim, shape.heads.dim), shape.heads.kv as u32, 2],
+        block: COPY_THREADS,
+        shared_bytes: 0,
+        args: &[
+            Arg::Out(keys),
+            Arg::Out(values),
+            Arg::U32(from as u32),
+            Arg::U32(to as u32),
+            Arg::U32(count as u32),
+            kv_heads,
+            tokens,
+            dim,
+        ],
+    })
+}
+
+/// The model's sizes, the number of splits and the scale are passed by value; everything else is in the tables.
+pub(super) fn forward(
+    kernels: &dyn Kernels,
+    qkv: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    tables: &Tables,
+    plan: &Plan<'_>,
+    mask: &Mask,
+) -> Result<Tensor> {
+    let mask = mask.on(qkv.device())?;
+    let shape = plan.shape;
+    let out = kernels.empty(&[plan.rows, shape.query_size()], qkv.dtype())?;
+    if tables.tiles > 0 {
+        prefill(kernels, qkv, (keys, values), tables, shape, &mask, &out)?;
+    }
+    if tables.decoding > 0 {
+        decode(kernels, qkv, (keys, values), tables, shape, &mask, &out)?;
+    }
+    Ok(out)
+}
+
+/// Includes log₂e, because GPUs compute 2ˣ.
+fn scale(dim: usize) -> Arg<'static> {
+    Arg::F32(std::f32::consts::LOG2_E / (dim as f32).sqrt())
+}
+
+fn prefill(
+    kernels: &dyn Kernels,
+    qkv: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    tables: &Tables,
+    shape: PageShape,
+    mask: &MaskOnDevice,
+    out: &Tensor,
+) -> Result<()> {
+    let [heads, kv_heads, tokens, _] = sizes(shape);
+    let dim = shape.heads.dim;
+    let (version, mask) = mask.version();
+    let mut args = vec![Arg::In(qkv), Arg::In(keys), Arg::In(values), Arg::In(&tables.tensor), Arg::Out(out)];
+    args.extend([heads, kv_heads, tokens, scale(dim)]);
+    args.extend(mask);
+    kernels.launch(&Launch {
+        module: PREFILL,
+        kernel: format!("paged_attention_prefill{version}_{dim}"),
+        grid: [tables.tiles as u32, shape.heads.kv as u32, 1],
+        block: THREADS,
+        // Two stages of 64 keys and 64 values.
+        shared_bytes: 2 * 2 * 64 * dim * qkv.dtype().size_in_bytes(),
+        args: &args,
+    })
+}
+
+fn decode(
+    kernels: &dyn Kernels,
+    qkv: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    tables: &Tables,
+    shape: PageShape,
+    mask: &MaskOnDevice,
+    out: &Tensor,
+) -> Result<()> {
+    let [heads, kv_heads, tokens, dim_arg] = sizes(shape);
+    let (dim, scale) = (shape.heads.dim, scale(shape.heads.dim));
+    let grid = [tables.decoding as u32, shape.heads.kv as u32, tables.splits as u32];
+    let (stats, sums) = match &tables.partial {
+        Some((stats, sums)) => (Arg::Out(stats), Arg::Out(sums)),
+        None => (Arg::Null, Arg::Null),
+    };
+    let tensors = [Arg::In(qkv), Arg::In(keys), Arg::In(values), Arg::In(&tables.tensor), Arg::Out(out), stats, sums];
+    match tables.route {
+        Route::TensorCores => {
+            let (version, mask) = mask.version();
+            kernels.launch(&Launch {
+                module: DECODE,
+                kernel: format!("paged_attention_decode{version}_{dim}"),
+                grid,
+                block: THREADS,
+                // For each of four warps, two stages of 16 keys and 16 values, and two numbers for each of 16 rows.
+                shared_bytes: 4 * (2 * 2 * 16 * dim * qkv.dtype().size_in_bytes() + 2 * 16 * size_of::<f32>()),
+                args: &[&tensors[..], &[heads, kv_heads, tokens, scale], &mask].concat(),
+            })?;
+        }
+        Route::Rows => {
+            let warps = (shape.heads.query / shape.heads.kv).min(ROW_WARPS);
+            kernels.launch(&Launch {
+                module: ROWS,
+                kernel: format!("paged_attention_rows_{}", suffix(qkv.dtype())?),
+                grid,
+                block: 32 * warps as u32,
+                shared_bytes: warps * dim * size_of::<f32>(),
+                args: &[&tensors[..], &[heads, kv_heads, tokens, dim_arg, scale], &mask.args()].concat(),
+            })?;
+        }
+    }
+    let Some((stats, sums)) = &tables.partial else { return Ok(()) };
+    let splits = Arg::U32(tables.splits as u32);
+    let tensors = [Arg::In(stats), Arg::In(sums), Arg::In(&tables.tensor), Arg::Out(out)];
+    kernels.launch(&Launch {
+        module: ROWS,
+        kernel: format!("paged_attention_combine_{}", suffix(qkv.dtype())?),
+        grid: [tables.decoding as u32, (shape.heads.query as u32).div_ceil(THREADS / 32), 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &[&tensors[..], &[heads, splits, dim_arg], &mask.args()].concat(),
+    })
+}

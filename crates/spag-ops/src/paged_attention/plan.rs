@@ -1,0 +1,88 @@
+//! The attention plan of a forward pass, computed once for all layers.
+
+use candle_core::{Result, Tensor, bail};
+
+use super::groups::{Group, groups};
+use super::pages::{Piece, pieces};
+use super::tables::Tables;
+use super::{PageShape, Span};
+use crate::kernels::{self, Kernels};
+
+/// The validated spans of a batch, and what all layers share: rows by group and by page on a CPU, uploaded tables on a device.
+pub struct Plan<'a> {
+    pub(super) rows: usize,
+    /// Number of pages.
+    pub(super) pages: usize,
+    pub(super) shape: PageShape,
+    pub(super) way: Way<'a>,
+}
+
+/// Data of the CPU version or of the kernels.
+pub(super) enum Way<'a> {
+    Cpu { pieces: Vec<Piece>, groups: Vec<Group<'a>> },
+    Device(Tables),
+}
+
+impl<'a> Plan<'a> {
+    /// A plan for `spans` that cover the rows of a batch in order. `pages` are the keys or values of one layer, [pages,
+    /// elements]; all layers must have the same shape, number format and device.
+    ///
+    /// # Errors
+    /// Spans that skip rows or exceed the pages, pages of another shape, or no memory for the tables.
+    pub fn new(spans: &[Span<'a>], pages: &Tensor, shape: PageShape) -> Result<Self> {
+        shape.check()?;
+        let (count, elements) = pages.dims2()?;
+        if elements != shape.elements() {
+            bail!("paged attention: pages {:?} are not of {shape:?}", pages.dims());
+        }
+        let mut rows = 0;
+        for span in spans {
+            if span.rows.start != rows || span.rows.end < rows {
+                bail!("paged attention: rows {:?} do not follow row {rows}", span.rows);
+            }
+            rows = span.rows.end;
+            let end = span.position + span.rows.len();
+            if end.div_ceil(shape.tokens) > span.pages.len() {
+                bail!("paged attention: {} pages do not reach position {end}", span.pages.len());
+            }
+            if let Some(page) = span.pages.iter().find(|page| **page as usize >= count) {
+                bail!("paged attention: page {page} of {count}");
+            }
+        }
+        let way = match kernels::of(pages.device())? {
+            Some(kernels) => Way::Device(Tables::new(&*kernels, spans, pages, shape)?),
+            None => Way::Cpu { pieces: pieces(spans, shape.tokens), groups: groups(spans, shape.tokens) },
+        };
+        Ok(Self { rows, pages: count, shape, way })
+    }
+
+    /// Key under which captured decoding passes can be replayed: rows, splits and table length. `None` on a CPU, or if
+    /// a span has several rows.
+    pub fn graph_key(&self) -> Option<(usize, usize, usize)> {
+        match &self.way {
+            Way::Device(tables) if tables.tiles == 0 && tables.decoding == self.rows => {
+                Some((self.rows, tables.splits, tables.tensor.elem_count()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The device tables, the only difference between plans with the same key.
+    pub fn tables(&self) -> Option<&Tensor> {
+        match &self.way {
+            Way::Device(tables) => Some(&tables.tensor),
+            Way::Cpu { .. } => None,
+        }
+    }
+
+    /// A plan with the same key and uninitialized tables; `None` on a CPU.
+    pub fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Option<Plan<'static>>> {
+        match &self.way {
+            Way::Device(tables) => {
+                let way = Way::Device(tables.uninit_like(kernels)?);
+                Ok(Some(Plan { rows: self.rows, pages: self.pages, shape: self.shape, way }))
+            }
+            Way::Cpu { .. } => Ok(None),
+        }
+    }
+}

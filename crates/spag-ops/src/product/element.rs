@@ -1,0 +1,155 @@
+//! Elements of a right operand: f32, or bf16 that is widened when it is read.
+//!
+//! Widening is exact, so a product with bf16 weights has the bits of one with the same weights in f32, and reads half the
+//! memory.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use half::bf16;
+use half::slice::HalfFloatSliceExt;
+
+use super::tile::COLUMNS;
+use super::{round, transpose};
+use crate::cpu::Stored;
+
+/// Steps of a panel that are widened at a time: they fit into the second-level cache.
+const STEPS: usize = 256;
+
+/// A number format of weights, keys and values.
+pub(crate) trait Element: Stored + Default {
+    /// Elements per cache line.
+    const PER_LINE: usize = 64 / size_of::<Self>();
+    /// Whether the elements are f32.
+    const IS_F32: bool;
+
+    /// The value as f32.
+    fn widen(self) -> f32;
+
+    /// The nearest value, ties to even.
+    fn nearest(value: f32) -> Self;
+
+    /// The nearest bf16, ties to even.
+    #[inline(always)]
+    fn narrow(self) -> bf16 {
+        bf16::nearest(self.widen())
+    }
+
+    /// Writes the transpose of row-major `rows`, each of `k` elements, to `panel` [k, COLUMNS]. Columns beyond the rows
+    /// are left as they are.
+    fn pack(rows: &[Self], k: usize, panel: &mut [Self]);
+
+    /// Loads 8 elements, widened.
+    ///
+    /// # Safety
+    /// The processor must have AVX2, and the elements must be readable.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn load8(at: *const Self) -> __m256;
+
+    /// Loads 16 elements, widened; those outside the mask are zero.
+    ///
+    /// # Safety
+    /// The processor must have AVX-512 with BW and VL, and the elements of the mask must be readable.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn load(mask: __mmask16, at: *const Self) -> __m512;
+}
+
+impl Element for f32 {
+    const IS_F32: bool = true;
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn nearest(value: f32) -> Self {
+        value
+    }
+
+    fn pack(rows: &[Self], k: usize, panel: &mut [Self]) {
+        let count = rows.len() / k.max(1);
+        assert!(panel.len() >= k * COLUMNS && count <= COLUMNS, "a panel is too short");
+        // SAFETY: `count` rows of k elements, and k steps of `COLUMNS`.
+        unsafe { transpose((count, k), rows.as_ptr(), k, panel.as_mut_ptr(), COLUMNS) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn load8(at: *const Self) -> __m256 {
+        // SAFETY: guaranteed by the caller.
+        unsafe { _mm256_loadu_ps(at) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    unsafe fn load(mask: __mmask16, at: *const Self) -> __m512 {
+        // SAFETY: guaranteed by the caller.
+        unsafe { if mask == u16::MAX { _mm512_loadu_ps(at) } else { _mm512_maskz_loadu_ps(mask, at) } }
+    }
+}
+
+impl Element for bf16 {
+    const IS_F32: bool = false;
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    #[inline(always)]
+    fn nearest(value: f32) -> Self {
+        Self::from_bits(round::nearest(value))
+    }
+
+    #[inline(always)]
+    fn narrow(self) -> bf16 {
+        self
+    }
+
+    fn pack(rows: &[Self], k: usize, panel: &mut [Self]) {
+        let count = rows.len() / k.max(1);
+        let (mut wide, mut turned) = (vec![0f32; count * STEPS], vec![0f32; STEPS * COLUMNS]);
+        for step in (0..k).step_by(STEPS) {
+            let steps = STEPS.min(k - step);
+            for (wide, row) in wide.chunks_exact_mut(STEPS).zip(rows.chunks_exact(k)) {
+                row[step..step + steps].convert_to_f32_slice(&mut wide[..steps]);
+            }
+            f32_columns((count, steps), &wide, &mut turned);
+            let panel = &mut panel[step * COLUMNS..(step + steps) * COLUMNS];
+            for (narrow, wide) in panel.iter_mut().zip(&turned) {
+                // Exact: the other bits are zero.
+                *narrow = Self::from_bits((wide.to_bits() >> 16) as u16);
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn load8(at: *const Self) -> __m256 {
+        // SAFETY: guaranteed by the caller.
+        let bits = unsafe { _mm_loadu_si128(at.cast()) };
+        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(bits)))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    unsafe fn load(mask: __mmask16, at: *const Self) -> __m512 {
+        // SAFETY: guaranteed by the caller.
+        let bits = unsafe {
+            if mask == u16::MAX { _mm256_loadu_si256(at.cast()) } else { _mm256_maskz_loadu_epi16(mask, at.cast()) }
+        };
+        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits)))
+    }
+}
+
+/// The transpose of `count` rows of `steps` elements, which are [`STEPS`] apart.
+fn f32_columns((count, steps): (usize, usize), rows: &[f32], columns: &mut [f32]) {
+    assert!(count <= COLUMNS && steps <= STEPS && rows.len() >= count * STEPS && columns.len() >= steps * COLUMNS);
+    // SAFETY: the slices have the extents.
+    unsafe { transpose((count, steps), rows.as_ptr(), STEPS, columns.as_mut_ptr(), COLUMNS) }
+}

@@ -1,0 +1,173 @@
+//! The machine code of the hot kernels, as this test's own executable has it: their innermost loops must multiply whole
+//! registers. The compiler may turn an intrinsic or a closure into scalar code or a call without any test of results failing.
+
+use std::process::Command;
+
+/// What the loops of a function must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rule {
+    /// Each instance multiplies registers in a loop, and has no loop of scalar multiply-adds.
+    Kernel,
+    /// Instances with a loop of scalar multiply-adds, for the rest of a slice, have one on registers too; and there are such.
+    WithRest,
+}
+
+/// Symbols, as parts of demangled names; the instruction of their loops; and the rule.
+const WANTED: [(&str, &str, Rule); 6] = [
+    ("spag_ops::product::tile::avx2::kernel", "vfmadd", Rule::Kernel),
+    ("spag_ops::product::tile::avx512::kernel", "vfmadd", Rule::Kernel),
+    ("spag_ops::product::dot::kernel", "vdpbf16ps", Rule::Kernel),
+    ("product::amx::Tiles as spag_ops::product::format::Format>::tile", "tdpbf16ps", Rule::Kernel),
+    ("spag_ops::simd::vectorized::avx2", "vfmadd", Rule::WithRest),
+    ("spag_ops::simd::vectorized::avx512", "vfmadd", Rule::WithRest),
+];
+
+/// An instruction: its address, its name, and the address that it jumps to.
+struct Instruction<'a> {
+    at: u64,
+    name: &'a str,
+    target: Option<u64>,
+}
+
+struct Function<'a> {
+    symbol: &'a str,
+    code: Vec<Instruction<'a>>,
+}
+
+impl<'a> Function<'a> {
+    /// The functions of objdump's output.
+    fn all(text: &'a str) -> Vec<Self> {
+        let mut functions = Vec::<Self>::new();
+        for line in text.lines() {
+            let address = |text: &str| u64::from_str_radix(text, 16).ok();
+            if let Some((_, symbol)) = line.strip_suffix(">:").and_then(|line| line.split_once(" <")) {
+                functions.push(Self { symbol, code: Vec::new() });
+            } else if let (Some((at, rest)), Some(function)) = (line.split_once(':'), functions.last_mut()) {
+                let mut words = rest.split_whitespace();
+                if let (Some(at), Some(name)) = (address(at.trim()), words.next()) {
+                    let target = words.next().filter(|_| name.starts_with('j')).and_then(address);
+                    function.code.push(Instruction { at, name, target });
+                }
+            }
+        }
+        functions
+    }
+
+    /// The loops without a loop in them: what a jump back spans.
+    fn innermost_loops(&self) -> Vec<&[Instruction<'a>]> {
+        let index = |at: u64| self.code.binary_search_by_key(&at, |instruction| instruction.at).ok();
+        let back = |(last, jump): (usize, &Instruction<'_>)| {
+            let first = index(jump.target?)?;
+            (first <= last).then_some((first, last))
+        };
+        let spans: Vec<(usize, usize)> = self.code.iter().enumerate().filter_map(back).collect();
+        let holds =
+            |outer: &(usize, usize), inner: &(usize, usize)| outer != inner && outer.0 <= inner.0 && inner.1 <= outer.1;
+        let innermost = spans.iter().filter(|outer| !spans.iter().any(|inner| holds(outer, inner)));
+        innermost.map(|(first, last)| &self.code[*first..=*last]).collect()
+    }
+
+    /// What contradicts the rule.
+    fn problem(&self, packed: &str, rule: Rule) -> Option<&'static str> {
+        let loops = self.innermost_loops();
+        let on_registers: Vec<_> = loops.iter().filter(|code| multiplies_registers(code, packed)).collect();
+        let scalar = loops.iter().any(|code| multiplies_scalars(code));
+        match rule {
+            Rule::Kernel if on_registers.is_empty() => Some("no loop multiplies registers"),
+            Rule::Kernel if scalar => Some("a loop multiplies scalars"),
+            Rule::WithRest if scalar && on_registers.is_empty() => {
+                Some("a loop multiplies scalars, and none registers")
+            }
+            _ if on_registers.iter().any(|code| code.iter().any(|instruction| instruction.name == "call")) => {
+                Some("a loop that multiplies registers calls a function")
+            }
+            _ => None,
+        }
+    }
+}
+
+fn multiplies_registers(code: &[Instruction<'_>], packed: &str) -> bool {
+    code.iter().any(|instruction| instruction.name.starts_with(packed) && instruction.name.ends_with("ps"))
+}
+
+/// Whether code has scalar fused multiply-adds, or both halves of others.
+fn multiplies_scalars(code: &[Instruction<'_>]) -> bool {
+    let names = || code.iter().map(|instruction| instruction.name.trim_start_matches('v'));
+    let fused = |name: &str| {
+        name.ends_with("ss") && ["fmadd", "fmsub", "fnmadd", "fnmsub"].iter().any(|start| name.starts_with(start))
+    };
+    names().any(fused) || ["mulss", "addss"].iter().all(|half| names().any(|name| name == *half))
+}
+
+/// Whether a demangled name is that of an instance of the symbol, and not of a closure in it. Newer compilers keep generic
+/// arguments in names.
+fn is_instance(name: &str, symbol: &str) -> bool {
+    name.split_once(symbol).is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with("::<") && rest.ends_with('>'))
+}
+
+#[test]
+fn hot_loops_multiply_registers() {
+    if cfg!(debug_assertions) {
+        eprintln!("NOT TESTED: the machine code of the kernels, which is that of a build with --release");
+        return;
+    }
+    let executable = std::env::current_exe().unwrap();
+    let output = match Command::new("objdump").args(["-d", "-C", "--no-show-raw-insn"]).arg(executable).output() {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("NOT TESTED: the machine code of the kernels, since objdump (binutils) cannot run: {error}");
+            return;
+        }
+    };
+    assert!(output.status.success(), "objdump: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let functions = Function::all(&text);
+    let mut problems = Vec::new();
+    for (symbol, packed, rule) in WANTED {
+        let instances: Vec<_> = functions.iter().filter(|function| is_instance(function.symbol, symbol)).collect();
+        let on_registers = |function: &&&Function<'_>| {
+            function.innermost_loops().iter().any(|code| multiplies_registers(code, packed))
+        };
+        eprintln!(
+            "{symbol}: {} instances, {} with {packed}",
+            instances.len(),
+            instances.iter().filter(on_registers).count()
+        );
+        if !instances.iter().any(|function| on_registers(&function)) {
+            problems.push(format!("{symbol}: no instance has a loop of {packed}"));
+        }
+        for function in instances {
+            if let Some(problem) = function.problem(packed, rule) {
+                let at = function.code.first().map_or(0, |instruction| instruction.at);
+                problems.push(format!("{symbol} at {at:#x}: {problem}"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn scalar_loops_are_found() {
+    let text = "0000000000001000 <a::kernel>:
+    1000:\tvfmadd231ps %ymm0,%ymm1,%ymm2
+    1004:\tjmp    1008 <a::kernel+0x8>
+    1008:\tvfmadd231ss %xmm0,%xmm1,%xmm2
+    100c:\tjne    1008 <a::kernel+0x8>
+    1010:\tret
+0000000000002000 <a::kernel>:
+    2000:\tvfmadd231ps %ymm0,%ymm1,%ymm2
+    2004:\tcall   1000 <a::kernel>
+    2008:\tjne    2000 <a::kernel>
+    200a:\tjne    2000 <a::kernel>
+0000000000003000 <a::kernel>:
+    3000:\tmulss  %xmm0,%xmm1
+    3004:\taddss  %xmm1,%xmm2
+    3008:\tjne    3000 <a::kernel>
+";
+    let problems: Vec<_> =
+        Function::all(text).iter().map(|function| function.problem("vfmadd", Rule::WithRest)).collect();
+    let scalar = Some("a loop multiplies scalars, and none registers");
+    assert_eq!(problems, [scalar, Some("a loop that multiplies registers calls a function"), scalar]);
+    assert!(is_instance("m::a::kernel", "a::kernel") && is_instance("m::a::kernel::<f32, 1>", "a::kernel"));
+    assert!(!is_instance("m::a::kernel::{{closure}}", "a::kernel"));
+}

@@ -1,0 +1,231 @@
+//! RMSNorm: y = x / √(mean(x²) + ε) · w, row by row (Zhang and Sennrich 2019).
+
+use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
+use rayon::prelude::*;
+
+use super::pool::Pooled;
+use super::product::Element;
+use super::{cpu, pool, simd};
+use crate::kernels::{self, Arg, Kernels, Launch, Module, module, suffix};
+
+/// Rows per task. Weight gradients are summed per task, so that their order is fixed.
+const ROWS: usize = 64;
+
+fn check(x: &Tensor, w: &Tensor) -> Result<usize> {
+    let (n, d) = x.dims2()?;
+    if w.dims() != [d] || d == 0 {
+        bail!("rms_norm: x is [{n}, {d}], w is {:?}", w.dims());
+    }
+    Ok(d)
+}
+
+/// An element of the result, given the inverse root mean square of its row.
+#[inline(always)]
+pub(super) fn scaled(x: f32, inverse: f32, w: f32) -> f32 {
+    x * inverse * w
+}
+
+#[inline(always)]
+pub(super) fn inverse_rms(x: &[f32], eps: f32) -> f32 {
+    1.0 / (simd::dot(x, x) / x.len() as f32 + eps).sqrt()
+}
+
+/// `x` [N, D], `w` `[D]` → [N, D].
+///
+/// # Errors
+/// Mismatched shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
+pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+    check(x, w)?;
+    match kernels::of(x.device())? {
+        Some(kernels) => launch_forward(&*kernels, x, w, eps),
+        None => forward_in::<f32>(x, w, eps),
+    }
+}
+
+/// As [`forward`], for products with `weight`: on a CPU in the number format of `weight`, to which they would round it.
+///
+/// # Errors
+/// As [`forward`].
+pub fn forward_for(weight: &Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+    check(x, w)?;
+    match kernels::of(x.device())? {
+        None if weight.dtype() == DType::BF16 => forward_in::<bf16>(x, w, eps),
+        _ => forward(x, w, eps),
+    }
+}
+
+/// [`forward`] on a CPU, in a number format.
+fn forward_in<T: Element + Pooled>(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+    let (_, d) = x.dims2()?;
+    let mut y = pool::values::<T>(x.elem_count());
+    cpu::read(x, |x| {
+        cpu::read(w, |w| {
+            y.par_chunks_mut(d * ROWS).zip(x.par_chunks(d * ROWS)).for_each(|(y, x)| {
+                simd::vectorized(
+                    #[inline(always)]
+                    || {
+                        for (y, x) in y.chunks_exact_mut(d).zip(x.chunks_exact(d)) {
+                            let r = inverse_rms(x, eps);
+                            for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
+                                *y = T::nearest(scaled(*x, r, *w));
+                            }
+                        }
+                    },
+                );
+            });
+            Ok(())
+        })
+    })?;
+    cpu::tensor(y, x.dims2()?)
+}
+
+/// Returns the gradient of the input plus `residual`, and adds the gradient of the weight to `dw` in place.
+///
+/// `residual` [N, D] is the gradient of the residual connection. Adding it here saves a pass over memory.
+///
+/// # Errors
+/// Mismatched shapes, or tensors that are not contiguous f32.
+pub fn backward(
+    x: &Tensor,
+    w: &Tensor,
+    eps: f32,
+    dy: &Tensor,
+    residual: Option<&Tensor>,
+    dw: &Tensor,
+) -> Result<Tensor> {
+    let d = check(x, w)?;
+    if dy.dims() != x.dims() || dw.dims() != [d] || residual.is_some_and(|r| r.dims() != x.dims()) {
+        bail!("rms_norm backward: x is {:?}, dy is {:?}, dw is {:?}", x.dims(), dy.dims(), dw.dims());
+    }
+    if let Some(kernels) = kernels::of(x.device())? {
+        return launch_backward(&*kernels, (x, w, eps), dy, residual, dw);
+    }
+    let mut dx = pool::values(x.elem_count());
+    let tasks = x.dim(0)?.div_ceil(ROWS);
+    let mut partial = vec![0f32; tasks * d];
+    let mut run = |residual: Option<&[f32]>| {
+        cpu::read(x, |x| {
+            cpu::read(w, |w| {
+                cpu::read(dy, |dy| {
+                    dx.par_chunks_mut(d * ROWS)
+                        .zip(x.par_chunks(d * ROWS))
+                        .zip(dy.par_chunks(d * ROWS))
+                        .zip(partial.par_chunks_mut(d))
+                        .enumerate()
+                        .for_each(|(task, (((dx, x), dy), dw))| {
+                            match residual {
+                                Some(residual) => dx.copy_from_slice(&residual[task * d * ROWS..][..dx.len()]),
+                                None => dx.fill(0.0),
+                            }
+                            simd::vectorized(
+                                #[inline(always)]
+                                || rows_backward(x, w, eps, dy, dx, dw),
+                            );
+                        });
+                    Ok(())
+                })
+            })
+        })
+    };
+    match residual {
+        Some(residual) => cpu::read(residual, |residual| run(Some(residual)))?,
+        None => run(None)?,
+    }
+    cpu::update(dw, |dw| {
+        for part in partial.chunks_exact(d) {
+            for (dw, p) in dw.iter_mut().zip(part) {
+                *dw += p;
+            }
+        }
+        Ok(())
+    })?;
+    cpu::tensor(dx, x.dims2()?)
+}
+
+/// With r = 1/√(mean x² + ε): dx = r·(g·w − x·r²·mean(g·w·x)), dw = Σ g·x·r.
+#[inline(always)]
+fn rows_backward(x: &[f32], w: &[f32], eps: f32, dy: &[f32], dx: &mut [f32], dw: &mut [f32]) {
+    let d = w.len();
+    let mut gw = vec![0f32; d];
+    for ((x, g), dx) in x.chunks_exact(d).zip(dy.chunks_exact(d)).zip(dx.chunks_exact_mut(d)) {
+        let r = inverse_rms(x, eps);
+        for i in 0..d {
+            gw[i] = g[i] * w[i];
+        }
+        let c = simd::dot(&gw, x) * r * r / d as f32;
+        for i in 0..d {
+            dw[i] += g[i] * x[i] * r;
+            dx[i] += r * (gw[i] - x[i] * c);
+        }
+    }
+}
+
+// ── Kernel launches ──
+
+const MODULE: Module = module!("rms_norm");
+const THREADS: u32 = 256;
+/// Maximum number of blocks of the backward pass, each with a partial weight gradient.
+pub(super) const PARTS: usize = 264;
+/// Shared memory of a block reduction.
+const SCRATCH_BYTES: usize = 32 * 4;
+
+fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+    let (n, d) = x.dims2()?;
+    let y = kernels.empty(&[n, d], x.dtype())?;
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("rms_norm_forward_{}", suffix(x.dtype())?),
+        grid: [n as u32, 1, 1],
+        block: THREADS,
+        shared_bytes: SCRATCH_BYTES,
+        args: &[Arg::In(x), Arg::In(w), Arg::Out(&y), Arg::U32(d as u32), Arg::F32(eps)],
+    })?;
+    Ok(y)
+}
+
+fn launch_backward(
+    kernels: &dyn Kernels,
+    (x, w, eps): (&Tensor, &Tensor, f32),
+    dy: &Tensor,
+    residual: Option<&Tensor>,
+    dw: &Tensor,
+) -> Result<Tensor> {
+    let (n, d) = x.dims2()?;
+    let dx = kernels.empty(&[n, d], x.dtype())?;
+    let parts = n.min(PARTS);
+    let partial = kernels.empty(&[parts, d], DType::F32)?;
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("rms_norm_backward_{}", suffix(x.dtype())?),
+        grid: [parts as u32, 1, 1],
+        block: THREADS,
+        shared_bytes: SCRATCH_BYTES + d * size_of::<f32>(),
+        args: &[
+            Arg::In(x),
+            Arg::In(w),
+            Arg::In(dy),
+            residual.map_or(Arg::Null, Arg::In),
+            Arg::Out(&dx),
+            Arg::Out(&partial),
+            Arg::U32(n as u32),
+            Arg::U32(d as u32),
+            Arg::F32(eps),
+        ],
+    })?;
+    sum_parts(kernels, &partial, dw)?;
+    Ok(dx)
+}
+
+/// Adds the rows of `partial` [parts, D] to `to` `[D]` in order; both f32.
+pub(super) fn sum_parts(kernels: &dyn Kernels, partial: &Tensor, to: &Tensor) -> Result<()> {
+    let (parts, d) = partial.dims2()?;
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: "rms_norm_sum_parts".into(),
+        grid: [(d as u32).div_ceil(THREADS), 1, 1],
+        block: THREADS,
+        shared_bytes: 0,
+        args: &[Arg::In(partial), Arg::Out(to), Arg::U32(parts as u32), Arg::U32(d as u32)],
+    })
+}

@@ -1,0 +1,236 @@
+//! RoPE in the half-split layout of LLaMA: element i of a head is rotated with element i + half.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use candle_core::{Device, Error, Result, Tensor, bail};
+use rayon::prelude::*;
+
+use super::{cpu, simd};
+use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, module, suffix, vector_len};
+use crate::memory::require_room;
+
+/// Cosines and sines of all positions and frequencies.
+///
+/// On a CPU they are computed when a position is first used: a configuration may name many more than a run reaches.
+#[derive(Clone, Debug)]
+pub struct RopeTable {
+    half: usize,
+    /// Number of positions.
+    positions: usize,
+    /// Of each pair of a head's elements.
+    frequencies: Vec<f32>,
+    /// The first positions, shared by clones.
+    rows: Arc<Mutex<Arc<Rows>>>,
+    /// Copies on devices, shared by clones.
+    copies: Arc<Mutex<Vec<(Tensor, Tensor)>>>,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+}
+
+/// The positions of a batch's rows, validated and uploaded once.
+#[derive(Clone, Debug)]
+pub struct Positions {
+    values: Vec<u32>,
+    /// The largest position plus one.
+    end: usize,
+    /// Device copy, if kernels are used.
+    copy: Option<Tensor>,
+}
+
+impl Positions {
+    /// Positions of rows on `device`, to be rotated with `table`.
+    ///
+    /// # Errors
+    /// A position outside the table, or no memory.
+    pub fn new(positions: &[u32], table: &RopeTable, device: &Device) -> Result<Self> {
+        let end = positions.iter().max().map_or(0, |p| *p as usize + 1);
+        table.check(end)?;
+        let copy = match kernels::of(device)? {
+            Some(_) if !positions.is_empty() => Some(Tensor::new(positions, device)?),
+            _ => None,
+        };
+        Ok(Self { values: positions.to_vec(), end, copy })
+    }
+
+    /// The device copy, if kernels are used.
+    pub fn tensor(&self) -> Option<&Tensor> {
+        self.copy.as_ref()
+    }
+
+    /// An uninitialized device copy of the same length. Its positions must not exceed these.
+    pub fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Self> {
+        let copy = self.copy.as_ref().map(|copy| kernels.empty(copy.dims(), copy.dtype())).transpose()?;
+        Ok(Self { copy, ..self.clone() })
+    }
+
+    /// A copy on `device`.
+    fn on(&self, device: &Device) -> Result<Tensor> {
+        match &self.copy {
+            Some(copy) if copy.device().same_device(device) => Ok(copy.clone()),
+            _ => Tensor::new(self.values.as_slice(), device),
+        }
+    }
+}
+
+/// Direction of rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The forward pass.
+    Forward,
+    /// The backward pass: the inverse rotation, which is the transpose.
+    Backward,
+}
+
+impl RopeTable {
+    /// Angles position × frequency for `positions` positions, in f32. There is a frequency for each pair of a head's
+    /// elements.
+    pub fn new(frequencies: Vec<f32>, positions: usize) -> Self {
+        Self { half: frequencies.len(), positions, frequencies, rows: Arc::default(), copies: Arc::default() }
+    }
+
+    /// Checks that all positions before `end` are in the table.
+    fn check(&self, end: usize) -> Result<()> {
+        if end > self.positions {
+            bail!("rope: position {} is outside the {} positions of the model", end - 1, self.positions);
+        }
+        Ok(())
+    }
+
+    /// The rows of at least the positions before `end`.
+    fn rows(&self, end: usize) -> Result<Arc<Rows>> {
+        self.check(end)?;
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = rows.cos.len().checked_div(self.half).unwrap_or(0);
+        if known < end {
+            // Twice as many each time, so that a growing text does not compute them at every step.
+            let count = end.next_power_of_two().max(FIRST_ROWS).min(self.positions);
+            let angles = (0..count).flat_map(|p| self.frequencies.iter().map(move |f| p as f32 * f));
+            let (sin, cos) = angles.map(|a| a.sin_cos()).unzip();
+            *rows = Arc::new(Rows { cos, sin });
+        }
+        Ok(rows.clone())
+    }
+
+    /// Cosines and sines on `device`, uploaded on first use.
+    fn on(&self, device: &Device) -> Result<(Tensor, Tensor)> {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(copy) = copies.iter().find(|(cos, _)| cos.device().same_device(device)) {
+            return Ok(copy.clone());
+        }
+        // All positions at once: a captured graph keeps the addresses.
+        let bytes = (self.positions as u64).saturating_mul(self.half as u64).saturating_mul(8);
+        let what = || format!("the RoPE table of {} positions", self.positions);
+        require_room(bytes, device, what, "lower max_position_embeddings in config.json").map_err(Error::wrap)?;
+        let rows = self.rows(self.positions)?;
+        let copy = (Tensor::new(rows.cos.as_slice(), device)?, Tensor::new(rows.sin.as_slice(), device)?);
+        copies.push(copy.clone());
+        Ok(copy)
+    }
+}
+
+/// Positions that are computed at first.
+const FIRST_ROWS: usize = 1024;
+/// Rows per task.
+const ROWS: usize = 32;
+
+/// Rotates every head of `x` [N, H·head size] in place; row n has the nth position.
+///
+/// # Errors
+/// Mismatched shapes, positions outside the table, or a tensor that is not contiguous f32 (kernels also accept bf16).
+pub fn rotate(x: &Tensor, positions: &Positions, table: &RopeTable, direction: Direction) -> Result<()> {
+    rotate_leading(x, x.dim(1)?, positions, table, direction)
+}
+
+/// As [`rotate`], for the heads in the first `columns` columns of `x` [N, W]: queries and keys of a joint QKV tensor.
+pub fn rotate_leading(
+    x: &Tensor,
+    columns: usize,
+    positions: &Positions,
+    table: &RopeTable,
+    direction: Direction,
+) -> Result<()> {
+    let (n, width) = x.dims2()?;
+    let half = table.half;
+    let rows = &positions.values;
+    if rows.len() != n || half == 0 || columns > width || !columns.is_multiple_of(2 * half) {
+        bail!("rope: x is [{n}, {width}], {columns} columns, {} positions, head size {}", rows.len(), 2 * half);
+    }
+    table.check(positions.end)?;
+    if let Some(kernels) = kernels::of(x.device())? {
+        return launch_rotate(&*kernels, x, columns, positions, table, direction);
+    }
+    let sign = match direction {
+        Direction::Forward => 1.0,
+        Direction::Backward => -1.0,
+    };
+    let known = table.rows(positions.end)?;
+    cpu::update(x, |x| {
+        x.par_chunks_mut(width.max(1) * ROWS).zip(rows.par_chunks(ROWS)).for_each(|(x, positions)| {
+            simd::vectorized(
+                #[inline(always)]
+                || {
+                    for (row, p) in x.chunks_exact_mut(width).zip(positions) {
+                        let at = *p as usize * half;
+                        let (cos, sin) = (&known.cos[at..at + half], &known.sin[at..at + half]);
+                        for head in row[..columns].chunks_exact_mut(2 * half) {
+                            let (a, b) = head.split_at_mut(half);
+                            for i in 0..half {
+                                let (u, v, s) = (a[i], b[i], sin[i] * sign);
+                                a[i] = u * cos[i] - v * s;
+                                b[i] = v * cos[i] + u * s;
+                            }
+                        }
+                    }
+                },
+            );
+        });
+        Ok(())
+    })
+}
+
+// ── Kernel launches ──
+
+const MODULE: Module = module!("rope");
+
+fn launch_rotate(
+    kernels: &dyn Kernels,
+    x: &Tensor,
+    columns: usize,
+    positions: &Positions,
+    table: &RopeTable,
+    direction: Direction,
+) -> Result<()> {
+    let (n, width) = x.dims2()?;
+    let positions = positions.on(x.device())?;
+    let (cos, sin) = table.on(x.device())?;
+    let (half, pairs) = (table.half, columns / 2);
+    let vector = vector_len(x.dtype());
+    let (each, how) = if half.is_multiple_of(vector) { (vector, "vectors") } else { (1, "single") };
+    let threads = pairs.div_ceil(each) as u32;
+    let block = threads.next_multiple_of(32).clamp(32, THREADS);
+    let sign = match direction {
+        Direction::Forward => 1.0,
+        Direction::Backward => -1.0,
+    };
+    kernels.launch(&Launch {
+        module: MODULE,
+        kernel: format!("rope_{how}_{}", suffix(x.dtype())?),
+        grid: [n as u32, threads.div_ceil(block), 1],
+        block,
+        shared_bytes: 0,
+        args: &[
+            Arg::Out(x),
+            Arg::In(&positions),
+            Arg::In(&cos),
+            Arg::In(&sin),
+            Arg::U32(width as u32),
+            Arg::U32(pairs as u32),
+            Arg::U32(half as u32),
+            Arg::F32(sign),
+        ],
+    })
+}

@@ -1,0 +1,66 @@
+//! Log-probabilities of given tokens, with the most likely ones beside them.
+
+use candle_core::{Result, Tensor, bail};
+use rayon::prelude::*;
+
+use super::{SampleError, device, row};
+use crate::cpu;
+use crate::kernels;
+
+/// The most tokens that are reported beside a given one.
+pub const MAX_TOP: usize = 20;
+
+/// Maximum elements of a chunk of logits that is computed for scoring alone (16 MiB of f32). A chunk has at least 16 rows, so
+/// that the output head is read a few times only.
+const CHUNK_ELEMENTS: usize = 1 << 22;
+
+/// Rows of a chunk of logits that are scored at once, for a vocabulary of `v`.
+pub fn scored_rows(v: usize) -> usize {
+    (CHUNK_ELEMENTS / v.max(1)).clamp(16, 1024)
+}
+
+/// The token whose log-probability is asked for in a row of logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScoreParams {
+    /// The row.
+    pub row: usize,
+    /// The token.
+    pub token: u32,
+    /// The number of most likely tokens to report, at most [`MAX_TOP`].
+    pub top: usize,
+}
+
+/// A token with its log-probability under softmax of the unmodified logits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenLogProb {
+    /// The token.
+    pub token: u32,
+    /// Its ln p.
+    pub log_prob: f32,
+    /// The most likely tokens at this position with their ln p, the most likely first, ties by id. The token itself is among
+    /// them if it is likely enough, with the same ln p.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// Log-probabilities of tokens in rows of `logits` [R, V]. They are the same floats as those of [`sample`](super::sample).
+///
+/// # Errors
+/// A row, a token or a number of tokens out of range, or a tensor that is not contiguous f32 (or, for kernels, bf16).
+pub fn score(logits: &Tensor, params: &[ScoreParams]) -> Result<Vec<std::result::Result<TokenLogProb, SampleError>>> {
+    let (rows, size) = logits.dims2()?;
+    for ScoreParams { row, token, top } in params {
+        if *row >= rows || *token as usize >= size || *top > MAX_TOP {
+            bail!("scoring: token {token} of row {row} with {top} others, for logits [{rows}, {size}]");
+        }
+    }
+    if params.is_empty() {
+        return Ok(Vec::new());
+    }
+    if let Some(kernels) = kernels::of(logits.device())? {
+        return device::score(&*kernels, logits, params);
+    }
+    cpu::read(logits, |logits| {
+        let scored = params.par_iter().map(|params| row::score(&logits[params.row * size..][..size], params));
+        Ok(scored.collect())
+    })
+}
