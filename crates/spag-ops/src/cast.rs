@@ -37,7 +37,7 @@ pub fn widened(tensor: &Tensor) -> Result<Tensor> {
 ///
 /// # Errors
 /// As [`widened`].
-pub fn computable(parameter: &Tensor) -> Result<Tensor> {
+pub fn in_compute_dtype(parameter: &Tensor) -> Result<Tensor> {
     match kernels::of(parameter.device())? {
         Some(_) => Ok(parameter.clone()),
         None => widened(parameter),

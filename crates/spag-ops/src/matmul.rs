@@ -6,7 +6,7 @@ pub(super) use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 
 #[cfg(target_arch = "x86_64")]
-use super::product::narrowed;
+use super::product::bf16_gemm;
 use super::product::{CpuPath, Exact, RightOperand, Side, Start, ToBf16, Values, large};
 use super::{cpu, pool};
 use crate::kernels::{self, Accumulate, Gemm, Kernels, Operand, Orientation};
@@ -65,7 +65,7 @@ fn product_bf16(
     }
     #[cfg(target_arch = "x86_64")]
     if CpuPath::current() >= CpuPath::Avx512Bf16 {
-        narrowed::product(CpuPath::current(), (m, k, n), a, b, c, start);
+        bf16_gemm::product(CpuPath::current(), (m, k, n), a, b, c, start);
         return Ok(());
     }
     let (extents, (a, a_side)) = ((m, k, n), a);

@@ -9,7 +9,7 @@ use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use rayon::prelude::*;
 
-use super::product::{CpuPath, NarrowPanels, Panels, Rows, Start, Widened};
+use super::product::{Bf16Panels, CpuPath, Panels, Rows, Start, Widened};
 use super::{cpu, embedding, matmul, pool, product};
 use crate::kernels;
 
@@ -20,7 +20,7 @@ enum Packing {
     /// Packed for the CPU.
     Wide(Panels<Widened<f32>>),
     /// Packed for products in bf16 on the CPU.
-    Narrow(NarrowPanels),
+    Narrow(Bf16Panels),
     /// For kernels: [O, I], sharing the weight's memory.
     Rows(Tensor),
 }
@@ -36,7 +36,7 @@ impl PackedWeight {
             return Ok(Self(Packing::Rows(weight.clone())));
         }
         let extents = (outputs, inputs);
-        let narrow = |values: &[bf16]| NarrowPanels::pack(CpuPath::current(), extents, values);
+        let narrow = |values: &[bf16]| Bf16Panels::pack(CpuPath::current(), extents, values);
         Ok(Self(match weight.dtype() {
             DType::BF16 => Packing::Narrow(cpu::read_bf16(weight, |values| Ok(narrow(values)))?),
             _ => Packing::Wide(cpu::read(weight, |values| Ok(Panels::pack(extents, values)))?),
@@ -60,8 +60,8 @@ impl PackedWeight {
             DType::BF16 => pack_shared(
                 cpu::take_bf16(first)?,
                 (&extents, &ranges),
-                |extents, values| NarrowPanels::pack_in_place(path, extents, values),
-                |extents, values, start| Packing::Narrow(NarrowPanels::of_packed(path, extents, values, start)),
+                |extents, values| Bf16Panels::pack_in_place(path, extents, values),
+                |extents, values, start| Packing::Narrow(Bf16Panels::of_packed(path, extents, values, start)),
             ),
             _ => pack_shared(
                 cpu::take(first)?,

@@ -10,7 +10,7 @@ use spag_rewards::{Sample, SampleKind};
 use crate::batch::Batch;
 use crate::encode::encode;
 use crate::error::{Error, Result};
-use crate::places::Places;
+use crate::row_origins::RowOrigins;
 use crate::trajectory::{Span, Trajectory};
 
 /// Rows that are read before they are tokenized, on all cores.
@@ -22,7 +22,7 @@ pub struct Dataset {
     pub(crate) samples: Vec<Trajectory>,
     pub(crate) dropped: Vec<usize>,
     /// Where the rows come from, for messages.
-    pub(crate) places: Places,
+    pub(crate) origins: RowOrigins,
 }
 
 /// Opened files of samples: a file that is missing is an error before anything else is done.
@@ -58,14 +58,14 @@ impl Dataset {
                 let mut chunk = Vec::new();
                 for row in file.by_ref().take(CHUNK) {
                     let (number, sample) = row?;
-                    dataset.places.add(&path, number, rows + chunk.len());
+                    dataset.origins.add(&path, number, rows + chunk.len());
                     chunk.push(sample);
                 }
                 if chunk.is_empty() {
                     break;
                 }
                 let encoded = encode(&chunk, rows, tokenizer, max_length);
-                dataset.push(encoded.map_err(|error| dataset.places.name_in(error))?);
+                dataset.push(encoded.map_err(|error| dataset.origins.name_in(error))?);
                 rows += chunk.len();
             }
         }

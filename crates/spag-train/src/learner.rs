@@ -14,8 +14,8 @@ use crate::log_prob_gap::LogProbGap;
 use crate::loss::{self, Loss};
 use crate::metrics::MetricValues;
 use crate::optimizer::{OptimizerState, clip_factor};
-use crate::places::Places;
 use crate::position::{Position, StepLoss};
+use crate::row_origins::RowOrigins;
 use crate::schedule::Schedule;
 use crate::step::{MicroBatch, Step, StepMode};
 use crate::step_stats::{StepStats, gather_rows};
@@ -266,6 +266,6 @@ impl Learner {
     /// The error about the last steps, which were skipped.
     pub(crate) fn not_finite(&self, what: &'static str, samples: Vec<usize>) -> Error {
         let (count, step) = (self.position.skipped_in_a_row, self.position.step);
-        Error::NotFinite { what, count, step, places: Places::default().names(&samples), samples }
+        Error::NotFinite { what, count, step, places: RowOrigins::default().names(&samples), samples }
     }
 }

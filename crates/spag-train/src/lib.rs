@@ -26,8 +26,8 @@ mod dataset;
 mod encode;
 mod evaluate;
 pub mod loss;
-mod places;
 mod reference;
+mod row_origins;
 mod step;
 mod trajectory;
 

@@ -140,7 +140,7 @@ impl<'a> OfflineRun<'a> {
     /// One step on the samples of all ranks' micro-batches.
     fn step(&self, learner: &mut Learner, micro_batches: &[Vec<usize>]) -> Result<StepRecord> {
         let own = self.own_micro_batches(micro_batches, learner.group());
-        learner.step_on(&own).map_err(|error| self.data.places.name_in(error))
+        learner.step_on(&own).map_err(|error| self.data.origins.name_in(error))
     }
 
     /// This rank's micro-batches of a step. A rank that has one less than others repeats the first one with a share of 0,
@@ -167,7 +167,7 @@ impl<'a> OfflineRun<'a> {
         let last = self.sampler.iter_from(step.saturating_sub(1)).next().unwrap_or_default();
         let samples = last.iter().flatten().filter_map(|index| self.data.samples().get(*index));
         let error = learner.not_finite("loss or gradient norm", samples.map(|sample| sample.row).collect());
-        Err(self.data.places.name_in(error))
+        Err(self.data.origins.name_in(error))
     }
 
     fn record(&self, learner: &mut Learner, done: &StepRecord, clock: Clock) -> Record {

@@ -16,7 +16,7 @@ use spag_model::{Model, WeightDtype, weights_digest};
 use crate::batch::Batch;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
-use crate::places::Places;
+use crate::row_origins::RowOrigins;
 use crate::trajectory::Trajectory;
 
 /// Tokens of one forward pass.
@@ -33,7 +33,7 @@ pub fn reference_log_probs(model: &Model, samples: &[Trajectory], progress: &mut
     let mut all = Vec::with_capacity(samples.len());
     progress.begin(WHAT, samples.len() as u64);
     for range in passes(samples, 0) {
-        all.extend(pass(model, &samples[range], &Places::default())?);
+        all.extend(pass(model, &samples[range], &RowOrigins::default())?);
         progress.advance(all.len() as u64, "");
     }
     progress.end();
@@ -56,15 +56,15 @@ fn passes(samples: &[Trajectory], start: usize) -> Vec<Range<usize>> {
     passes
 }
 
-/// ℓ_ref of the spans of one pass, whose rows are at `places`.
-fn pass(model: &Model, samples: &[Trajectory], places: &Places) -> Result<Vec<f64>> {
+/// ℓ_ref of the spans of one pass, whose rows are named by `origins`.
+fn pass(model: &Model, samples: &[Trajectory], origins: &RowOrigins) -> Result<Vec<f64>> {
     let batch = Batch::new(samples);
     let log_probs = Tensor::new(model.log_probs(&batch.packed, &batch.targets)?, &Device::Cpu)?;
     let means = batch.mean_log_probs(&log_probs.to_dtype(DType::F64)?)?.to_vec1::<f64>()?;
     match batch.samples.iter().zip(&means).find(|(_, mean)| !mean.is_finite()) {
         Some((sample, value)) => {
             let (row, value) = (sample.row, *value);
-            Err(Error::Reference { row, place: places.name(row), value })
+            Err(Error::Reference { row, place: origins.name(row), value })
         }
         None => Ok(means),
     }
@@ -136,7 +136,7 @@ impl Cache {
 }
 
 /// ℓ_ref of every sample, and how many of them were in the file.
-pub(crate) struct KeptLogProbs {
+pub(crate) struct CachedLogProbs {
     pub(crate) log_probs: Vec<f64>,
     pub(crate) kept: usize,
 }
@@ -150,21 +150,21 @@ pub(crate) fn cached_reference_log_probs(
     dataset: &Dataset,
     load: impl FnOnce() -> Result<Model>,
     progress: &mut dyn Progress,
-) -> Result<KeptLogProbs> {
+) -> Result<CachedLogProbs> {
     let (samples, ranks) = (dataset.samples(), group.size());
     let path = key.file(dir);
     let mut cache = if group.rank() == 0 { Some(Cache::open(&path, key, samples.len())?) } else { None };
     let mut known = broadcast_numbers(group, cache.as_ref().map(|cache| cache.log_probs.as_slice()))?;
     let kept = known.len();
     if kept == samples.len() {
-        return Ok(KeptLogProbs { log_probs: known, kept });
+        return Ok(CachedLogProbs { log_probs: known, kept });
     }
     let model = load()?;
     progress.resume(WHAT, samples.len() as u64, known.len() as u64);
     for round in passes(samples, known.len()).chunks(ranks) {
         let longest = round.iter().map(Range::len).max().unwrap_or(0);
         let mut own = match round.get(group.rank()) {
-            Some(range) => pass(&model, &samples[range.clone()], &dataset.places)?,
+            Some(range) => pass(&model, &samples[range.clone()], &dataset.origins)?,
             None => Vec::new(),
         };
         own.resize(longest, 0.0);
@@ -179,7 +179,7 @@ pub(crate) fn cached_reference_log_probs(
     if let Some(cache) = &cache {
         cache.file.sync()?;
     }
-    Ok(KeptLogProbs { log_probs: known, kept })
+    Ok(CachedLogProbs { log_probs: known, kept })
 }
 
 /// The numbers of rank 0, on every rank.

@@ -87,7 +87,7 @@ fn packages_do_not_reach_what_they_must_not_use() {
         ("spag-rewards", &TENSOR_CRATES),
         ("spag-world", &TENSOR_CRATES),
         ("spag-dist", &["spag-game", "spag-model"]),
-        ("spag-ops", &["spag-game", "spag-dist", "tokenizers"]),
+        ("spag-ops", &["spag-game", "spag-dist"]),
         ("spag-model", &["spag-game", "spag-dist"]),
         ("spag-chat", &["spag-game", "spag-dist"]),
         ("spag-selfplay", &["spag-rewards", "spag-train"]),

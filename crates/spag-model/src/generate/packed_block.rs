@@ -7,7 +7,7 @@ use crate::config::Architecture;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::params::{Layout, Part};
-use spag_ops::cast::computable;
+use spag_ops::cast::in_compute_dtype;
 use spag_ops::kernels;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::{bias, cpu};
@@ -50,7 +50,7 @@ impl PackedBlock {
         let norm = |part: Part| Ok::<_, Error>(alone(&model.part(layer, part)?)?);
         let bias = |parts: &[Part]| {
             let bias = parameters.joined(layer, parts)?;
-            Ok::<_, Error>(bias.map(|bias| alone(&computable(&bias)?)).transpose()?)
+            Ok::<_, Error>(bias.map(|bias| alone(&in_compute_dtype(&bias)?)).transpose()?)
         };
         let weight = |parts: &[Part]| {
             let weight = parameters.joined(layer, parts)?;

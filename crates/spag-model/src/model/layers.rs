@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use crate::config::OutputHead;
 use crate::error::{Error, Result};
 use crate::params::{Layout, Part, WeightSource};
-use spag_ops::cast::computable;
+use spag_ops::cast::in_compute_dtype;
 use spag_ops::kernels;
 use spag_ops::pool::{self, recycle};
 use spag_ops::row_norm;
@@ -25,7 +25,7 @@ impl<'a> Unsharded<'a> {
 
     /// A part of the layer, in a format that the device's ops accept.
     fn part(&self, layout: &Layout, part: Part) -> Result<Tensor> {
-        Ok(computable(&required(layout, &self.buffer, self.index, part)?)?)
+        Ok(in_compute_dtype(&required(layout, &self.buffer, self.index, part)?)?)
     }
 }
 
@@ -72,7 +72,7 @@ impl<'a> Head<'a> {
         let matrix = required(layout, &last.buffer, last.index, Part::Head)?;
         let (matrix, stored) = match head {
             OutputHead::Normalised => {
-                let stored = computable(&matrix)?;
+                let stored = in_compute_dtype(&matrix)?;
                 (row_norm::forward(&stored)?.to_dtype(matrix.dtype())?, Some(stored))
             }
             OutputHead::Plain | OutputHead::Tied => (matrix, None),

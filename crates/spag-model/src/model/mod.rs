@@ -15,7 +15,7 @@ use crate::config::{ModelConfig, OutputHead};
 use crate::error::{Error, Result};
 use crate::packed::{PackedBatch, Targets};
 use crate::params::{FlatBuffers, GradientSink, Layout, Part};
-use spag_ops::cast::computable;
+use spag_ops::cast::in_compute_dtype;
 use spag_ops::row_norm;
 
 pub(crate) use init::RandomWeights;
@@ -77,7 +77,7 @@ impl Model {
     /// # Errors
     /// A part that the layer does not have.
     pub(crate) fn part(&self, layer: usize, part: Part) -> Result<Tensor> {
-        Ok(computable(&self.stored(layer, part)?)?)
+        Ok(in_compute_dtype(&self.stored(layer, part)?)?)
     }
 
     /// The output head, [V, D], as the product takes it: the embedding, or a matrix that may have been normalised. It has

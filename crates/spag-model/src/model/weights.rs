@@ -4,7 +4,7 @@ use candle_core::{DType, Result, Tensor};
 
 use crate::error::Error;
 use crate::params::{Layout, Part};
-use spag_ops::cast::{computable, narrowed};
+use spag_ops::cast::{in_compute_dtype, narrowed};
 use spag_ops::matmul::{Arithmetic, linear, linear_add, linear_backward_weight};
 use spag_ops::{bias, rms_norm};
 
@@ -36,7 +36,7 @@ impl Linear {
     pub(super) fn accumulate(&self, gradients: &Self, dy: &Tensor, x: &Tensor) -> Result<()> {
         linear_backward_weight(dy, x, &gradients.weight, Arithmetic::of(&self.weight))?;
         match &gradients.bias {
-            Some(dbias) => bias::backward(&computable(dy)?, dbias),
+            Some(dbias) => bias::backward(&in_compute_dtype(dy)?, dbias),
             None => Ok(()),
         }
     }
@@ -75,7 +75,7 @@ impl BlockWeights {
     /// Views of a layer's buffer. On a CPU, bf16 norms and biases are converted to f32.
     pub(super) fn of(buffer: &Tensor, layout: &Layout, layer: usize) -> crate::Result<Self> {
         let part = |part: Part| match layout.part(buffer, layer, part)? {
-            Some(tensor) => Ok::<_, Error>(Some(computable(&tensor)?)),
+            Some(tensor) => Ok::<_, Error>(Some(in_compute_dtype(&tensor)?)),
             None => Ok(None),
         };
         let required = |name: Part| {

@@ -2,7 +2,7 @@
 
 use candle_core::{Result, Tensor};
 
-use super::tables::{Route, Tables};
+use super::tables::{KernelVariant, Tables};
 use super::{PageShape, Plan};
 use crate::attention::{Mask, MaskOnDevice};
 use crate::kernels::{Arg, Kernels, Launch, Module, module, suffix};
@@ -147,7 +147,7 @@ fn decode(
     };
     let tensors = [Arg::In(qkv), Arg::In(keys), Arg::In(values), Arg::In(&tables.tensor), Arg::Out(out), stats, sums];
     match tables.route {
-        Route::TensorCores => {
+        KernelVariant::TensorCores => {
             let (version, mask) = mask.version();
             kernels.launch(&Launch {
                 module: DECODE,
@@ -159,7 +159,7 @@ fn decode(
                 args: &[&tensors[..], &[heads, kv_heads, tokens, scale], &mask].concat(),
             })?;
         }
-        Route::Rows => {
+        KernelVariant::Rows => {
             let warps = (shape.heads.query / shape.heads.kv).min(ROW_WARPS);
             kernels.launch(&Launch {
                 module: ROWS,

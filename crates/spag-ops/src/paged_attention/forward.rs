@@ -1,7 +1,7 @@
 //! Attention over pages.
 //!
 //! A task is one key/value head of up to six rows. Pages common to all its rows (rows of one prompt, or decoding rows
-//! with a common prefix) are read once for all of them; other pages are read per row. Either way each row's sums are
+//! with a common prefix) are read once for all of them; other pages are read per row. Either planned_on each row's sums are
 //! the same chains of operations. With a sliding window, pages that no row of the task sees are not read; those that
 //! only some rows see add zeros to the others.
 
@@ -12,7 +12,7 @@ use half::bf16;
 use rayon::prelude::*;
 
 use super::groups::{Group, Read, Row};
-use super::plan::Way;
+use super::plan::PlannedOn;
 use super::{PageShape, Plan, check, device};
 use crate::attention::{Mask, exponentials, key_stride};
 use crate::cpu::{self, SharedMut};
@@ -30,9 +30,9 @@ pub fn forward(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>, ma
     check(qkv, keys, values, plan)?;
     mask.check(plan.shape.heads)?;
     let shape = plan.shape;
-    let groups = match &plan.way {
-        Way::Cpu { groups, .. } => groups,
-        Way::Device(tables) => {
+    let groups = match &plan.planned_on {
+        PlannedOn::Cpu { groups, .. } => groups,
+        PlannedOn::Device(tables) => {
             let Some(kernels) = kernels::of(qkv.device())? else { bail!("paged attention: a plan for another device") };
             return device::forward(&*kernels, qkv, (keys, values), tables, plan, mask);
         }

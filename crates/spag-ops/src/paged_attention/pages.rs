@@ -6,7 +6,7 @@ use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use rayon::prelude::*;
 
-use super::plan::Way;
+use super::plan::PlannedOn;
 use super::{PageShape, Plan, Span, check, device};
 use crate::cpu::{self, Stored};
 use crate::kernels;
@@ -20,9 +20,9 @@ use crate::product::Element;
 /// all three).
 pub fn append(qkv: &Tensor, keys: &Tensor, values: &Tensor, plan: &Plan<'_>) -> Result<()> {
     check(qkv, keys, values, plan)?;
-    let pieces = match &plan.way {
-        Way::Cpu { pieces, .. } => pieces,
-        Way::Device(tables) => {
+    let pieces = match &plan.planned_on {
+        PlannedOn::Cpu { pieces, .. } => pieces,
+        PlannedOn::Device(tables) => {
             let Some(kernels) = kernels::of(qkv.device())? else { bail!("paged attention: a plan for another device") };
             return device::append(&*kernels, qkv, (keys, values), tables, plan);
         }

@@ -14,11 +14,11 @@ pub struct Plan<'a> {
     /// Number of pages.
     pub(super) pages: usize,
     pub(super) shape: PageShape,
-    pub(super) way: Way<'a>,
+    pub(super) planned_on: PlannedOn<'a>,
 }
 
 /// Data of the CPU version or of the kernels.
-pub(super) enum Way<'a> {
+pub(super) enum PlannedOn<'a> {
     Cpu { pieces: Vec<Piece>, groups: Vec<Group<'a>> },
     Device(Tables),
 }
@@ -49,18 +49,18 @@ impl<'a> Plan<'a> {
                 bail!("paged attention: page {page} of {count}");
             }
         }
-        let way = match kernels::of(pages.device())? {
-            Some(kernels) => Way::Device(Tables::new(&*kernels, spans, pages, shape)?),
-            None => Way::Cpu { pieces: pieces(spans, shape.tokens), groups: groups(spans, shape.tokens) },
+        let planned_on = match kernels::of(pages.device())? {
+            Some(kernels) => PlannedOn::Device(Tables::new(&*kernels, spans, pages, shape)?),
+            None => PlannedOn::Cpu { pieces: pieces(spans, shape.tokens), groups: groups(spans, shape.tokens) },
         };
-        Ok(Self { rows, pages: count, shape, way })
+        Ok(Self { rows, pages: count, shape, planned_on })
     }
 
     /// Key under which captured decoding passes can be replayed: rows, splits and table length. `None` on a CPU, or if
     /// a span has several rows.
     pub fn graph_key(&self) -> Option<(usize, usize, usize)> {
-        match &self.way {
-            Way::Device(tables) if tables.tiles == 0 && tables.decoding == self.rows => {
+        match &self.planned_on {
+            PlannedOn::Device(tables) if tables.tiles == 0 && tables.decoding == self.rows => {
                 Some((self.rows, tables.splits, tables.tensor.elem_count()))
             }
             _ => None,
@@ -69,20 +69,20 @@ impl<'a> Plan<'a> {
 
     /// The device tables, the only difference between plans with the same key.
     pub fn tables(&self) -> Option<&Tensor> {
-        match &self.way {
-            Way::Device(tables) => Some(&tables.tensor),
-            Way::Cpu { .. } => None,
+        match &self.planned_on {
+            PlannedOn::Device(tables) => Some(&tables.tensor),
+            PlannedOn::Cpu { .. } => None,
         }
     }
 
     /// A plan with the same key and uninitialized tables; `None` on a CPU.
     pub fn uninit_like(&self, kernels: &dyn Kernels) -> Result<Option<Plan<'static>>> {
-        match &self.way {
-            Way::Device(tables) => {
-                let way = Way::Device(tables.uninit_like(kernels)?);
-                Ok(Some(Plan { rows: self.rows, pages: self.pages, shape: self.shape, way }))
+        match &self.planned_on {
+            PlannedOn::Device(tables) => {
+                let planned_on = PlannedOn::Device(tables.uninit_like(kernels)?);
+                Ok(Some(Plan { rows: self.rows, pages: self.pages, shape: self.shape, planned_on }))
             }
-            Way::Cpu { .. } => Ok(None),
+            PlannedOn::Cpu { .. } => Ok(None),
         }
     }
 }

@@ -14,7 +14,7 @@ const LENGTH_STEP: usize = 1024;
 /// Queries of a prefill tile.
 const TILE_QUERIES: usize = 64;
 /// Maximum query heads per KV head of the tensor-core decode kernel.
-const MOST_GROUPED: usize = 16;
+const MAX_GROUPED: usize = 16;
 /// Keys that are copied, and assigned to splits, together.
 const STRIPE: usize = 16;
 /// Maximum head size.
@@ -22,11 +22,11 @@ const LARGEST_HEAD: usize = 256;
 /// Decode blocks that fill a large GPU: four on each of 132 multiprocessors.
 const BLOCKS: usize = 4 * 132;
 /// Maximum number of splits of a row's keys.
-const MOST_SPLITS: usize = 64;
+const MAX_SPLITS: usize = 64;
 
 /// Kernel variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route {
+pub(super) enum KernelVariant {
     /// Tensor cores: bf16, head size 64 or 128, pages of whole stripes, at most 16 query heads per KV head.
     TensorCores,
     /// One row at a time, any shape.
@@ -40,8 +40,8 @@ pub(super) enum Route {
 pub(super) struct Tables {
     /// u32; `tables.cuh` describes the layout.
     pub(super) tensor: Tensor,
-    pub(super) route: Route,
-    /// Rows of single-token spans; all rows with [`Route::Rows`].
+    pub(super) route: KernelVariant,
+    /// Rows of single-token spans; all rows with [`KernelVariant::Rows`].
     pub(super) decoding: usize,
     /// Prefill tiles, of spans with several rows.
     pub(super) tiles: usize,
@@ -70,15 +70,15 @@ impl Tables {
         }
         let route = route(pages.dtype(), shape);
         let rows_of_tile = match route {
-            Route::TensorCores => Some(TILE_QUERIES * heads.kv / heads.query),
-            Route::Rows => None,
+            KernelVariant::TensorCores => Some(TILE_QUERIES * heads.kv / heads.query),
+            KernelVariant::Rows => None,
         };
         let mut lists = Lists::default();
         for span in spans.iter().filter(|span| !span.rows.is_empty()) {
             lists.add(span, shape.tokens, rows_of_tile);
         }
         let (decoding, tiles) = (lists.decoding.len() / 4, lists.tiles.len());
-        let splits = BLOCKS.div_ceil((decoding * heads.kv).max(1)).clamp(1, MOST_SPLITS);
+        let splits = BLOCKS.div_ceil((decoding * heads.kv).max(1)).clamp(1, MAX_SPLITS);
         let partial = if splits > 1 && decoding > 0 {
             Some((
                 kernels.empty(&[decoding, heads.query, splits, 2], DType::F32)?,
@@ -106,13 +106,13 @@ impl Tables {
     }
 }
 
-fn route(dtype: DType, shape: PageShape) -> Route {
+fn route(dtype: DType, shape: PageShape) -> KernelVariant {
     let heads = shape.heads;
     let fits = dtype == DType::BF16
         && matches!(heads.dim, 64 | 128)
         && shape.tokens.is_multiple_of(STRIPE)
-        && heads.query / heads.kv <= MOST_GROUPED;
-    if fits { Route::TensorCores } else { Route::Rows }
+        && heads.query / heads.kv <= MAX_GROUPED;
+    if fits { KernelVariant::TensorCores } else { KernelVariant::Rows }
 }
 
 impl Lists {

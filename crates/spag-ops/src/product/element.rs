@@ -10,7 +10,7 @@ use half::bf16;
 use half::slice::HalfFloatSliceExt;
 
 use super::tile::COLUMNS;
-use super::{round, transpose};
+use super::{quantize_lhs, transpose};
 use crate::cpu::Stored;
 
 /// Steps of a panel that are widened at a time: they fit into the second-level cache.
@@ -101,7 +101,7 @@ impl Element for bf16 {
 
     #[inline(always)]
     fn nearest(value: f32) -> Self {
-        Self::from_bits(round::nearest(value))
+        Self::from_bits(quantize_lhs::nearest(value))
     }
 
     #[inline(always)]

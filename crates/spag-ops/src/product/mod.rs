@@ -2,6 +2,9 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod bf16_gemm;
+mod bf16_gemv;
 mod blocks;
 mod buffer;
 #[cfg(target_arch = "x86_64")]
@@ -11,15 +14,12 @@ mod format;
 mod instructions;
 pub(crate) mod large;
 mod memory;
-mod narrow;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod narrowed;
 mod pack;
 #[cfg(target_arch = "x86_64")]
 mod pairs;
 mod panels;
 mod path;
-mod round;
+mod quantize_lhs;
 #[cfg(target_arch = "x86_64")]
 mod self_check;
 mod source;
@@ -27,22 +27,22 @@ mod source;
 mod tests;
 mod tile;
 #[cfg(target_arch = "x86_64")]
-mod turned;
+mod transpose_lhs;
 
 use half::bf16;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use amx::Tiles;
+pub(crate) use bf16_gemv::Bf16Panels;
 pub(crate) use buffer::{Buffer, LANES};
 pub(crate) use element::Element;
 pub(crate) use format::{Format, Order, Widened};
 pub(crate) use memory::fit_in_place;
-pub(crate) use narrow::NarrowPanels;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use pairs::interleave;
 pub(crate) use panels::{Panels, Rows};
 pub use path::CpuPath;
-pub(crate) use round::round;
+pub(crate) use quantize_lhs::round;
 pub(crate) use source::{Exact, ToBf16};
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 

@@ -153,11 +153,11 @@ fn normalised_head(model: &Architecture, element: u64) -> u64 {
 }
 
 /// Tokens beyond which no machine has the memory, and estimates in bytes would overflow.
-const MOST_TOKENS: usize = 1 << 28;
+const MAX_TOKENS: usize = 1 << 28;
 
 /// Tokens of a micro-batch, at most.
 fn tokens(config: &TrainConfig) -> usize {
-    config.per_device_train_batch_size.saturating_mul(config.max_length).min(MOST_TOKENS)
+    config.per_device_train_batch_size.saturating_mul(config.max_length).min(MAX_TOKENS)
 }
 
 #[cfg(test)]

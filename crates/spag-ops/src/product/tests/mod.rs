@@ -1,11 +1,11 @@
 //! Tiles and large products against sums in f64, and the path of the process against the portable one bit by bit.
 
+#[cfg(target_arch = "x86_64")]
+mod bf16_gemm;
+mod bf16_gemv;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod disassembly;
 mod emulation;
-mod narrow;
-#[cfg(target_arch = "x86_64")]
-mod narrowed;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod tile_emulator;
 

@@ -9,7 +9,7 @@ const NAMED: usize = 8;
 
 /// The file and the number in it of every row read, from 0 over all files. Rows in memory have none.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Places(Vec<Span>);
+pub(crate) struct RowOrigins(Vec<Span>);
 
 /// Consecutive rows of one file with consecutive numbers. Blank lines begin a new span.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ struct Span {
     number: usize,
 }
 
-impl Places {
+impl RowOrigins {
     /// Adds `row`, which comes after all rows so far, with its number in the file at `path`.
     pub(crate) fn add(&mut self, path: &Path, number: usize, row: usize) {
         let continues = |span: &Span| span.path == path && span.number + (row - span.row) == number;
@@ -72,13 +72,13 @@ mod tests {
 
     #[test]
     fn rows_are_named_by_file_and_number() {
-        let mut places = Places::default();
-        assert_eq!(places.name(4), "row 5 of the training data");
+        let mut origins = RowOrigins::default();
+        assert_eq!(origins.name(4), "row 5 of the training data");
         for (row, (file, number)) in [("a", 1), ("a", 2), ("a", 5), ("a", 6), ("b", 1)].into_iter().enumerate() {
-            places.add(Path::new(file), number, row);
+            origins.add(Path::new(file), number, row);
         }
-        assert_eq!(places.0.len(), 3);
-        assert_eq!(places.names(&[0, 1, 3, 4]), "a: row 1, a: row 2, a: row 6, b: row 1");
-        assert!(places.names(&[0; 20]).ends_with("a: row 1 and 12 more"));
+        assert_eq!(origins.0.len(), 3);
+        assert_eq!(origins.names(&[0, 1, 3, 4]), "a: row 1, a: row 2, a: row 6, b: row 1");
+        assert!(origins.names(&[0; 20]).ends_with("a: row 1 and 12 more"));
     }
 }

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::narrow::narrow;
+use super::bf16_gemv::narrow;
 use super::{random, side, stored};
-use crate::product::{CpuPath, NarrowPanels, RightOperand, Side, Start, Values, narrowed};
+use crate::product::{Bf16Panels, CpuPath, RightOperand, Side, Start, Values, bf16_gemm};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
@@ -30,13 +30,13 @@ proptest! {
                 eprintln!("{path}: not tested");
                 continue;
             }
-            let panels = NarrowPanels::pack(path, (n, k), &columns_of_b);
+            let panels = Bf16Panels::pack(path, (n, k), &columns_of_b);
             for start in [Start::Zero, Start::Output, Start::Of(&base)] {
                 let mut want = base.clone();
                 panels.product(m, &a, &mut want, start);
                 for (left, right) in lefts.iter().flat_map(|left| rights.map(|right| (*left, right))) {
                     let mut got = if start == Start::Output { base.clone() } else { vec![f32::NAN; m * n] };
-                    narrowed::product(path, (m, k, n), (left, a_side), right, &mut got, start);
+                    bf16_gemm::product(path, (m, k, n), (left, a_side), right, &mut got, start);
                     for (at, (got, want)) in got.iter().zip(&want).enumerate() {
                         let what = format!("{path}, element {at} of {m}×{k}×{n}, a in {a_side:?}");
                         assert_eq!(got.to_bits(), want.to_bits(), "{what}");

@@ -13,8 +13,8 @@ use super::dot::Pairs;
 use super::memory::Memory;
 use super::pairs::interleave;
 use super::panels::Strided;
-use super::round::Rounded;
-use super::turned::Turned;
+use super::quantize_lhs::QuantizedLhs;
+use super::transpose_lhs::TransposedLhs;
 use super::{CpuPath, Element, Format, Panels, RightOperand, Rows, Side, Start, Values};
 use crate::pool;
 
@@ -55,7 +55,7 @@ impl Training for Pairs {
 
 impl Training for Tiles {
     fn of_columns<T: Element>(panels: &Panels<Self>, m: usize, a: &[T], c: &mut [f32], start: Start<'_>) {
-        panels.product(m, Turned::new((panels.k(), m), a).rows(), c, start);
+        panels.product(m, TransposedLhs::new((panels.k(), m), a).rows(), c, start);
     }
 }
 
@@ -69,12 +69,12 @@ fn compute<F: Training>(
     assert!(a.len() >= m * k, "product: the left side is too short");
     let panels = packed::<F>((k, n), b);
     match (side, a) {
-        (Side::Rows, Values::F32(a)) => panels.product(m, Rounded::new((m, k), a).rows(), c, start),
+        (Side::Rows, Values::F32(a)) => panels.product(m, QuantizedLhs::new((m, k), a).rows(), c, start),
         // Whole steps are read where they are.
         (Side::Rows, Values::Bf16(a)) if k.is_multiple_of(F::STEPS) => {
             panels.product(m, Rows { values: a, stride: k }, c, start)
         }
-        (Side::Rows, Values::Bf16(a)) => panels.product(m, Rounded::new((m, k), a).rows(), c, start),
+        (Side::Rows, Values::Bf16(a)) => panels.product(m, QuantizedLhs::new((m, k), a).rows(), c, start),
         (Side::Columns, Values::F32(a)) => F::of_columns(&panels, m, a, c, start),
         (Side::Columns, Values::Bf16(a)) => F::of_columns(&panels, m, a, c, start),
     }

@@ -14,12 +14,12 @@ const ALIGN: usize = 32;
 const ROWS: usize = 64;
 
 /// A transposed matrix, in memory of the pool.
-pub(super) struct Turned {
+pub(super) struct TransposedLhs {
     memory: Vec<f32>,
     stride: usize,
 }
 
-impl Turned {
+impl TransposedLhs {
     /// The transpose, [m, k], of a row-major matrix [k, m].
     ///
     /// # Panics
@@ -58,7 +58,7 @@ impl Turned {
     }
 }
 
-impl Drop for Turned {
+impl Drop for TransposedLhs {
     fn drop(&mut self) {
         pool::give(std::mem::take(&mut self.memory));
     }

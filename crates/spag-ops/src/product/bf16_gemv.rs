@@ -5,13 +5,13 @@ use std::sync::Arc;
 use half::bf16;
 
 use super::format::Widened;
-use super::round::RoundedWide;
+use super::quantize_lhs::QuantizedLhsF32;
 use super::{CpuPath, Panels, Rows, Start};
 #[cfg(target_arch = "x86_64")]
-use super::{amx::Tiles, dot::Pairs, round::Rounded};
+use super::{amx::Tiles, dot::Pairs, quantize_lhs::QuantizedLhs};
 
 /// A packed bf16 matrix [k, n], for one of the paths.
-pub(crate) enum NarrowPanels {
+pub(crate) enum Bf16Panels {
     /// For paths without instructions for bf16: rounded activations in f32.
     Widened(Panels<Widened<bf16>>),
     /// For AVX512-BF16.
@@ -26,16 +26,16 @@ pub(crate) enum NarrowPanels {
 macro_rules! each {
     ($narrow:expr, $panels:ident => $value:expr) => {
         match $narrow {
-            NarrowPanels::Widened($panels) => $value,
+            Bf16Panels::Widened($panels) => $value,
             #[cfg(target_arch = "x86_64")]
-            NarrowPanels::Pairs($panels) => $value,
+            Bf16Panels::Pairs($panels) => $value,
             #[cfg(target_arch = "x86_64")]
-            NarrowPanels::Tiles($panels) => $value,
+            Bf16Panels::Tiles($panels) => $value,
         }
     };
 }
 
-impl NarrowPanels {
+impl Bf16Panels {
     /// As [`Panels::pack`].
     pub(crate) fn pack(path: CpuPath, extents: (usize, usize), values: &[bf16]) -> Self {
         match path {
@@ -92,13 +92,13 @@ impl NarrowPanels {
         let k = self.k();
         match self {
             Self::Widened(panels) => {
-                let rounded = RoundedWide::new(&a[..m * k]);
+                let rounded = QuantizedLhsF32::new(&a[..m * k]);
                 panels.product(m, Rows { values: rounded.values(), stride: k }, c, start);
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Pairs(panels) => panels.product(m, Rounded::new((m, k), a).rows(), c, start),
+            Self::Pairs(panels) => panels.product(m, QuantizedLhs::new((m, k), a).rows(), c, start),
             #[cfg(target_arch = "x86_64")]
-            Self::Tiles(panels) => panels.product(m, Rounded::new((m, k), a).rows(), c, start),
+            Self::Tiles(panels) => panels.product(m, QuantizedLhs::new((m, k), a).rows(), c, start),
         }
     }
 }

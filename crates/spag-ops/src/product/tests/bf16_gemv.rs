@@ -5,7 +5,7 @@ use half::bf16;
 use proptest::prelude::*;
 
 use super::{emulation, random};
-use crate::product::{CpuPath, NarrowPanels, Start};
+use crate::product::{Bf16Panels, CpuPath, Start};
 
 /// The paths that can compute here. Tiles are emulated if the processor has none.
 fn paths() -> Vec<CpuPath> {
@@ -74,12 +74,12 @@ proptest! {
         let weights = narrow(random(n * k, seed));
         let (a, base) = (random(m * k, seed + 1), random(m * n, seed + 2));
         for path in paths() {
-            let mut panels = vec![NarrowPanels::pack(path, (n, k), &weights)];
+            let mut panels = vec![Bf16Panels::pack(path, (n, k), &weights)];
             if n.is_multiple_of(64) {
                 let mut values = narrow(random(7, seed));
                 values.extend_from_slice(&weights);
-                NarrowPanels::pack_in_place(path, (n, k), &mut values[7..]);
-                panels.push(NarrowPanels::of_packed(path, (n, k), values.into(), 7));
+                Bf16Panels::pack_in_place(path, (n, k), &mut values[7..]);
+                panels.push(Bf16Panels::of_packed(path, (n, k), values.into(), 7));
             }
             for panels in &panels {
                 for start in [Start::Zero, Start::Output, Start::Of(&base)] {
@@ -112,7 +112,7 @@ proptest! {
         let (a, weights) = (random(m * k, seed), narrow(random(n * k, seed + 1)));
         for path in paths() {
             let mut got = vec![f32::NAN; m * n];
-            NarrowPanels::pack(path, (n, k), &weights).product(m, &a, &mut got, Start::Zero);
+            Bf16Panels::pack(path, (n, k), &weights).product(m, &a, &mut got, Start::Zero);
             for (at, got) in got.iter().enumerate() {
                 let (a, weights) = (&a[at / n * k..][..k], &weights[at % n * k..][..k]);
                 let terms = || a.iter().zip(weights).map(|(a, w)| f64::from(*a) * w.to_f64());
@@ -131,7 +131,7 @@ fn a_row_depends_neither_on_its_batch_nor_on_threads() {
     let weights = narrow(random(n * k, 1));
     let base = random(100 * n, 2);
     for path in paths() {
-        let panels = NarrowPanels::pack(path, (n, k), &weights);
+        let panels = Bf16Panels::pack(path, (n, k), &weights);
         let a = random(100 * k, 3);
         let product = |rows: std::ops::Range<usize>| {
             let mut c = vec![f32::NAN; rows.len() * n];
@@ -177,7 +177,7 @@ fn unusual_numbers_follow_the_rule() {
                 weights.iter_mut().for_each(|x| *x = bf16::from_f32(x.to_f32() * 1e-19));
             }
             let mut got = vec![0f32; m * n];
-            NarrowPanels::pack(path, (n, k), &weights).product(m, &a, &mut got, Start::Zero);
+            Bf16Panels::pack(path, (n, k), &weights).product(m, &a, &mut got, Start::Zero);
             let want: Vec<f32> =
                 (0..m * n).map(|at| rule(path, &a[at / n * k..][..k], &weights[at % n * k..][..k], None)).collect();
             assert_eq!(bits(&got), bits(&want), "{path}, seed {seed}: {got:?}, not {want:?}");

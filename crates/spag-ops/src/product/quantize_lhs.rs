@@ -11,7 +11,7 @@ use crate::simd;
 
 /// Elements per task; fewer are rounded on the calling thread.
 const CHUNK: usize = 1 << 15;
-/// Rounded rows begin at multiples of these elements, as the instructions read them: 32 of bf16 fill a row of a tile.
+/// QuantizedLhs rows begin at multiples of these elements, as the instructions read them: 32 of bf16 fill a row of a tile.
 #[cfg(target_arch = "x86_64")]
 const ALIGN: usize = 32;
 
@@ -49,16 +49,16 @@ fn round_wide<T: Element>(from: &[T], to: &mut [f32]) {
     });
 }
 
-/// Rounded rows in scratch memory of this thread.
+/// QuantizedLhs rows in scratch memory of this thread.
 #[cfg(target_arch = "x86_64")]
-pub(super) struct Rounded {
+pub(super) struct QuantizedLhs {
     buffer: Buffer,
     rows: usize,
     stride: usize,
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Rounded {
+impl QuantizedLhs {
     /// Rounds `a`, [m, k]. Rows are padded with zeros to a multiple of [`ALIGN`].
     pub(super) fn new<T: Element>((m, k): (usize, usize), a: &[T]) -> Self {
         let stride = k.next_multiple_of(ALIGN);
@@ -91,12 +91,12 @@ impl Rounded {
 }
 
 /// Values rounded to bf16, in f32, in scratch memory of this thread.
-pub(super) struct RoundedWide {
+pub(super) struct QuantizedLhsF32 {
     buffer: Buffer,
     len: usize,
 }
 
-impl RoundedWide {
+impl QuantizedLhsF32 {
     /// Rounds `a`.
     pub(super) fn new<T: Element>(a: &[T]) -> Self {
         let mut buffer = Buffer::new(a.len());
@@ -122,8 +122,8 @@ mod tests {
             [0u16, 1, 0x7fff, 0x8000, 0x8001, 0xffff].map(|low| u32::from(high) << 16 | u32::from(low))
         });
         let values: Vec<f32> = bits.map(f32::from_bits).collect();
-        let wide = RoundedWide::new(&values);
-        let narrow = Rounded::new((1, values.len()), &values);
+        let wide = QuantizedLhsF32::new(&values);
+        let narrow = QuantizedLhs::new((1, values.len()), &values);
         for (at, value) in values.iter().enumerate() {
             let want = bf16::from_f32(*value);
             for found in [narrow.rows().values[at], bf16::from_bits((wide.values()[at].to_bits() >> 16) as u16)] {
