@@ -9,7 +9,8 @@ use std::{
 use clap::Parser;
 use spag_dist::LaunchEnv;
 use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, WordList};
-use spag_io::{PlayedGames, Progress, Provenance};
+use spag_io::Progress;
+use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::{
     EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerPair, PlayerSpec, Ranks, games_per_word, limits,
 };

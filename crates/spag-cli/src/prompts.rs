@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use spag_game::PromptSet;
-use spag_io::{PlayedGames, PromptFormat, Provenance, Wordings};
+use spag_io::{PromptFormat, Wordings};
+use spag_run::{PlayedGames, Provenance};
 
 use crate::{Result, exit};
 

@@ -226,6 +226,32 @@ impl TurnPrompt {
     }
 }
 
+/// A file of prompt wordings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wordings {
+    /// Its path, or `built-in`.
+    pub file: String,
+    /// SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+    /// The format of the prompts; absent if plain.
+    #[serde(default, skip_serializing_if = "PromptFormat::is_plain")]
+    pub format: PromptFormat,
+}
+
+impl Wordings {
+    /// Whether prompts in both are alike, wherever the files are.
+    pub fn are_those_of(&self, other: &Self) -> bool {
+        (&self.sha256, self.format) == (&other.sha256, other.format)
+    }
+}
+
+impl std::fmt::Display for Wordings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let format = if self.format.is_plain() { "" } else { " as a chat" };
+        write!(f, "{}{format} (SHA-256 {:.12}…)", crate::quote(&self.file), crate::quote(&self.sha256))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use spag_io::{RankState, RankStatus};
+use spag_run::{RankState, RankStatus};
 use spag_tests::Serve;
 
 use crate::browser::Browser;

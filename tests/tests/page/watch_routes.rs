@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use spag_io::{RankState, RankStatus, write_json_atomically};
+use spag_io::write_json_atomically;
+use spag_run::{RankState, RankStatus};
 use spag_tests::{Serve, program, root, run, send_signal, wait_until};
 use tempfile::TempDir;
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use spag_io::{RankState, RankStatus, abridge};
+use spag_io::abridge;
+use spag_run::{RankState, RankStatus};
 
 use super::stages::small_file;
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use spag_game::{PlayConfig, PromptSet, Role, Seats};
-use spag_io::{PlayedGames, Progress, Provenance};
+use spag_io::Progress;
+use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::{
     Ending, Finished, JobFiles, JobObserver, OpenJob, PlayJob, PlayerPair, Ranks, SoFar, games_on_cycled_words,
 };

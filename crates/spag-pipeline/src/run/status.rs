@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, process};
 
 use spag_dist::LaunchEnv;
-use spag_io::{Progress, RankState, RankStatus, abridge, error_chain, write_json_atomically};
+use spag_io::{Progress, abridge, error_chain, write_json_atomically};
 use spag_model::{OpenDevice, peak_device_memory};
+use spag_run::{RankState, RankStatus};
 use spag_train::ProcessMemory;
 
 use super::Ended;

@@ -3,8 +3,9 @@
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use spag_io::{Progress, Provenance};
+use spag_io::Progress;
 use spag_rewards::{AlpacaTemplate, Sample, read_samples, read_sft_samples};
+use spag_run::Provenance;
 use spag_train::{IntervalStrategy, Start, TrainConfig, TrainJob};
 
 use super::context::{RunContext, StageProgress};

@@ -101,7 +101,7 @@ fn run_writes_files_and_a_report() {
         assert!(game.extra["seed"].is_u64());
     }
     // Each round has a seed of its own, which games, samples and models record with the wordings.
-    let made = |name: &str| spag_io::Provenance::read_of(config.run_dir.join(name)).unwrap().unwrap();
+    let made = |name: &str| spag_run::Provenance::read_of(config.run_dir.join(name)).unwrap().unwrap();
     let seed = |stage: &str| made(&format!("{stage}/episodes.jsonl")).games[0].seed;
     assert_ne!(seed("im"), seed("spag-1"));
     assert_eq!(made("spag-1/model").games, [made("spag-1/samples.jsonl").games, made("im/model").games].concat());

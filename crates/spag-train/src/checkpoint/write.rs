@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use spag_io::{Provenance, sync_folder, write_atomically};
+use spag_io::{sync_folder, write_atomically};
 use spag_model::{Tokenizer, WeightSource, WriteOptions, WrittenFile, save_checkpoint, write_buffers};
+use spag_run::Provenance;
 
 use super::state::{DataPosition, FORMAT, SavedState};
 use super::{STATE_FILE, TRAINER_STATE, folders};

@@ -1,6 +1,7 @@
 //! What the trained model is made from, by the records of its data and of the model before it.
 
-use spag_io::{Provenance, Wordings};
+use spag_io::Wordings;
+use spag_run::Provenance;
 
 use super::TrainJob;
 use crate::error::Result;

@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use serde_json::Value;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
-use spag_io::{Progress, Provenance};
+use spag_io::Progress;
 use spag_model::{
     LoadOptions, Model, ModelConfig, OpenDevice, Tokenizer, check_checkpoint, load_config, load_model_with,
     save_checkpoint,
 };
+use spag_run::Provenance;
 
 use super::output::{OutputDir, RankObserver};
 use super::provenance::Sources;

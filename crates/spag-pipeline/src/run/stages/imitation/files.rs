@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use spag_game::{Episode, read_episodes};
-use spag_io::{Progress, Provenance, write_jsonl_atomically};
+use spag_io::{Progress, write_jsonl_atomically};
 use spag_rewards::{Sample, read_samples, write_samples};
+use spag_run::Provenance;
 
 use crate::error::Result;
 use crate::run::context::RunContext;

@@ -4,8 +4,9 @@ use rand::SeedableRng;
 use rand::seq::index;
 use rand_chacha::ChaCha8Rng;
 use spag_game::read_episodes;
-use spag_io::{Provenance, write_jsonl_atomically};
+use spag_io::write_jsonl_atomically;
 use spag_rewards::{read_samples, write_samples};
+use spag_run::Provenance;
 
 use super::Source;
 use crate::error::{Error, Result};

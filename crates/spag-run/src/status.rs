@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What a rank of a run does now: the content of `RUN_DIR/status/rankR.json`. Times are in seconds since 1970.
 ///
 /// ```
-/// use spag_io::RankStatus;
+/// use spag_run::RankStatus;
 ///
 /// let read: RankStatus = serde_json::from_str(r#"{"part": "games", "part_started": 10.0, "updated": 20.0,
 ///     "done_before": 5, "done": 25, "total": 65}"#)?;

@@ -7,12 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::atomic::write_json_atomically;
-use crate::digest::sha256;
-use crate::error::{Error, Result};
-use crate::prompt::PromptFormat;
-use crate::row::cause;
-use crate::whole::read_whole;
+use spag_io::{Error, Result, Wordings, cause, read_whole, sha256, write_json_atomically};
 
 /// The file in the folder of a model.
 const IN_FOLDER: &str = "spag-provenance.json";
@@ -29,7 +24,8 @@ const MOST: usize = 500;
 /// `spag-provenance.json` in the folder of a model. Files of other programs have none.
 ///
 /// ```
-/// use spag_io::{PromptFormat, Provenance, Wordings};
+/// use spag_io::{PromptFormat, Wordings};
+/// use spag_run::Provenance;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let samples = folder.path().join("samples.json");
@@ -50,25 +46,6 @@ pub struct Provenance {
     pub games: Vec<PlayedGames>,
 }
 
-/// A file of prompt wordings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wordings {
-    /// Its path, or `built-in`.
-    pub file: String,
-    /// SHA-256 of its content, in hexadecimal.
-    pub sha256: String,
-    /// The format of the prompts; absent if plain.
-    #[serde(default, skip_serializing_if = "PromptFormat::is_plain")]
-    pub format: PromptFormat,
-}
-
-impl Wordings {
-    /// Whether prompts in both are alike, wherever the files are.
-    pub fn are_those_of(&self, other: &Self) -> bool {
-        (&self.sha256, self.format) == (&other.sha256, other.format)
-    }
-}
-
 /// The games of a run of self-play, as far as they do not follow from the players.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlayedGames {
@@ -82,13 +59,6 @@ impl PlayedGames {
     /// The games on `words` with a seed.
     pub fn new(seed: u64, words: &[String]) -> Self {
         Self { seed, words_sha256: sha256(words.join("\n").as_bytes()) }
-    }
-}
-
-impl std::fmt::Display for Wordings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let format = if self.format.is_plain() { "" } else { " as a chat" };
-        write!(f, "{}{format} (SHA-256 {:.12}…)", crate::quote(&self.file), crate::quote(&self.sha256))
     }
 }
 
@@ -174,6 +144,8 @@ fn record_path(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use spag_io::PromptFormat;
+
     use super::*;
 
     fn wordings(file: &str, sha256: &str) -> Wordings {
