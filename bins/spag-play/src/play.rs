@@ -8,7 +8,7 @@ use std::{
 
 use clap::Parser;
 use spag_dist::LaunchEnv;
-use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, WordList};
+use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, Rules, WordList};
 use spag_io::{PlayedGames, Progress, Provenance};
 use spag_selfplay::{
     EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerPair, PlayerSpec, Ranks, games_per_word, limits,
@@ -118,7 +118,8 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     if job.recorded() < total {
         let mut players = args.players.open_pair(attacker, defender, &keys, env.local_size)?;
         let max_length = args.players.sampling.max_length();
-        let notes = check_context(&players, &prompts, &longest, args.games.taboo_max_turns, max_length)?;
+        let notes =
+            check_context(&players, &prompts, args.games.judge, &longest, args.games.taboo_max_turns, max_length)?;
         if env.rank == 0 {
             notes.iter().for_each(|note| exit::note(format_args!("note: {note}")));
         }
@@ -178,7 +179,7 @@ fn first_failed(file: &Path) -> Option<String> {
     let (_, episode) = EpisodeReader::open(file).ok()?.next()?.ok()?;
     let (game, reason) = (episode.extra.get("game")?.as_u64()?, episode.extra.get("reason")?.as_str()?);
     let reason = spag_io::abridge(reason, 500);
-    Some(format!("game {game} on \"{}\": {}", spag_io::quote(&episode.target_word), spag_io::escape(&reason)))
+    Some(format!("game {game} on \"{}\": {}", spag_io::quote(&episode.item), spag_io::escape(&reason)))
 }
 
 /// What the games are made from, for the record beside the results.
@@ -208,11 +209,8 @@ fn job(args: &PlayArgs, words: &[String], prompts: &PromptSet, env: &LaunchEnv) 
     Ok(PlayJob {
         games: games_per_word(words, args.games_per_word, args.games.taboo_max_turns, sampling.seed)?,
         players: players(args, prompts)?,
-        play: PlayConfig {
-            after_decision: args.after_decision(),
-            tokens: args.record_tokens.into(),
-            ..args.games.play_config()
-        },
+        rules: Rules { after_decision: args.after_decision(), ..args.games.rules() },
+        play: PlayConfig { tokens: args.record_tokens.into(), ..args.games.play_config() },
         files: JobFiles::with_results(&args.output_dir, stem(args)),
         ranks: Ranks::Launched(env.clone()),
     })

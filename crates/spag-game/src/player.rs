@@ -2,17 +2,18 @@
 
 use spag_io::{Classify, ErrorClass, TurnPrompt};
 
-use crate::episode::{Episode, Role};
+use crate::completion::UtteranceRule;
+use crate::episode::Episode;
 use crate::generation::Generation;
-use crate::prompts::UtteranceRule;
+use crate::seat::Seat;
 
 /// One turn of a player in one game.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnRequest<'a> {
     /// Number of the game.
     pub game: usize,
-    /// The player's role.
-    pub role: Role,
+    /// The seat to move.
+    pub role: Seat,
     /// The game so far.
     pub episode: &'a Episode,
     /// The game so far, as the player sees it.
@@ -72,7 +73,7 @@ pub enum PollMode {
 /// ```
 /// use spag_game::{
 ///     CollectedGames, GameSpec, Outcome, PlayConfig, Player, PlayerError, PollMode, PromptSet, Reply, Seats, TurnRequest,
-///     play_games,
+///     play_games, taboo::Taboo,
 /// };
 ///
 /// /// Repeats the last utterance.
@@ -94,10 +95,10 @@ pub enum PollMode {
 /// }
 ///
 /// # fn main() -> spag_game::Result<()> {
-/// let spec = GameSpec { game: 0, target_word: "tea".into(), max_turns: 3, seed: 1 };
+/// let spec = GameSpec { game: 0, item: "tea".into(), max_turns: 3, seed: 1 };
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
-/// play_games([spec], Seats::SelfPlay(&mut Parrot::default()), &prompts, &config, &mut games)?;
-/// assert_eq!(games.finished[0].verdict.outcome, Outcome::Tie);
+/// play_games(&Taboo::new(&prompts), [spec], Seats::SelfPlay(&mut Parrot::default()), &config, &mut games)?;
+/// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::Tie);
 /// # Ok(())
 /// # }
 /// ```
@@ -185,14 +186,16 @@ impl TurnFailure {
 /// A player that answers at once by a rule, for tests and scripted opponents.
 ///
 /// ```
-/// use spag_game::{CollectedGames, GameSpec, Outcome, PlayConfig, PromptSet, ScriptedPlayer, Seats, play_games};
+/// use spag_game::{
+///     CollectedGames, GameSpec, Outcome, PlayConfig, PromptSet, ScriptedPlayer, Seats, play_games, taboo::Taboo,
+/// };
 ///
 /// # fn main() -> spag_game::Result<()> {
 /// let mut player = ScriptedPlayer::lines(["What do you drink?", "Hot things.", "With milk?", "Tea, yes."]);
-/// let spec = GameSpec { game: 0, target_word: "tea".into(), max_turns: 5, seed: 1 };
+/// let spec = GameSpec { game: 0, item: "tea".into(), max_turns: 5, seed: 1 };
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
-/// play_games([spec], Seats::SelfPlay(&mut player), &prompts, &config, &mut games)?;
-/// assert_eq!(games.finished[0].verdict.outcome, Outcome::AttackerWins);
+/// play_games(&Taboo::new(&prompts), [spec], Seats::SelfPlay(&mut player), &config, &mut games)?;
+/// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::AttackerWins);
 /// assert_eq!(games.finished[0].episode.history.len(), 4);
 /// # Ok(())
 /// # }

@@ -187,9 +187,7 @@ impl GameSink for GameRecord {
 fn find_spec(episode: &Episode, specs: &[GameSpec]) -> Option<usize> {
     let number = |key: &str| episode.extra.get(key).and_then(Value::as_u64);
     let spec = specs.get(usize::try_from(number(GAME)?).ok()?)?;
-    let same = spec.target_word == episode.target_word
-        && spec.max_turns == episode.max_turns
-        && number(SEED) == Some(spec.seed);
+    let same = spec.item == episode.item && spec.max_turns == episode.max_turns && number(SEED) == Some(spec.seed);
     same.then_some(spec.game)
 }
 

@@ -1,8 +1,8 @@
 //! Statistics of games for the report.
 
 use serde::{Deserialize, Serialize};
-use spag_game::{Episode, JudgeKind, Role};
-use spag_selfplay::{Ending, GameCounts, Rate, ending};
+use spag_game::{Episode, JudgeKind, Tally, judge_episode, taboo};
+use spag_selfplay::Rate;
 use spag_world::Lexicon;
 
 use crate::error::Result;
@@ -29,7 +29,7 @@ pub struct PlayStats {
     /// Ties among all games.
     pub tie: Rate,
     /// Mean number of turns up to the deciding utterance, each utterance being half a turn
-    /// ([`GameCounts::mean_turns`]); 0 without games.
+    /// ([`Tally::mean_turns`]); 0 without games.
     pub mean_turns: f64,
     /// True clues among the attackers' clues, according to the lexicon; of none without the small world. Clues of one game are not independent, so the
     /// interval is somewhat too narrow.
@@ -39,16 +39,15 @@ pub struct PlayStats {
 impl PlayStats {
     /// Judges games and computes their statistics.
     pub(crate) fn new(episodes: &[Episode], judge: JudgeKind, lexicon: Option<&Lexicon>) -> Result<Self> {
-        let mut counts = GameCounts::default();
+        let mut counts = Tally::new(judge.labels());
         for episode in episodes {
-            let (ending, length) = ending(episode, judge)?;
-            counts.add(ending, length);
+            counts.add(&judge_episode(judge, episode)?);
         }
         Ok(Self::of_judged(&counts, episodes, lexicon))
     }
 
     /// The statistics of games whose `counts` are known.
-    pub(crate) fn of_judged(counts: &GameCounts, episodes: &[Episode], lexicon: Option<&Lexicon>) -> Self {
+    pub(crate) fn of_judged(counts: &Tally, episodes: &[Episode], lexicon: Option<&Lexicon>) -> Self {
         let (mut clues, mut true_clues) = (0, 0);
         if let Some(lexicon) = lexicon {
             for truth in episodes.iter().map(|episode| spag_world::clue_truth(lexicon, episode)) {
@@ -58,13 +57,13 @@ impl PlayStats {
         }
         Self {
             games: counts.games(),
-            attacker_win: counts.win_rate(Role::Attacker),
-            defender_win: counts.win_rate(Role::Defender),
-            right_guess: counts.ending_rate(Ending::RightGuess),
-            wrong_guess: counts.ending_rate(Ending::WrongGuess),
-            said_unknowingly: counts.ending_rate(Ending::SaidUnknowingly),
-            broken_rule: counts.ending_rate(Ending::BrokenRule),
-            tie: counts.ending_rate(Ending::Tie),
+            attacker_win: Rate::of_wins(counts, taboo::ATTACKER),
+            defender_win: Rate::of_wins(counts, taboo::DEFENDER),
+            right_guess: Rate::of_ending(counts, taboo::RIGHT_GUESS),
+            wrong_guess: Rate::of_ending(counts, taboo::WRONG_GUESS),
+            said_unknowingly: Rate::of_ending(counts, taboo::SAID_UNKNOWINGLY),
+            broken_rule: Rate::of_ending(counts, taboo::BROKEN_RULE),
+            tie: Rate::of_ending(counts, taboo::TIE),
             mean_turns: counts.mean_turns().unwrap_or(0.0),
             true_clues: Rate::new(true_clues, clues),
         }
@@ -73,6 +72,7 @@ impl PlayStats {
 
 #[cfg(test)]
 mod tests {
+    use spag_game::taboo::Taboo;
     use spag_game::{FinishedGame, PlayConfig, PromptSet, ScriptedPlayer, Seats, TurnRequest, play_games};
     use spag_selfplay::{GameStats, game_specs};
 
@@ -110,8 +110,8 @@ mod tests {
     fn mean_turns_equal_those_of_game_stats() {
         let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| match (turn.seed % 8, turn.role) {
             (0, _) => "It is tiger.".into(),
-            (1 | 2, Role::Defender) => "I know the word! It is tiger!".into(),
-            (3, Role::Defender) => "I know the word! It is goat!".into(),
+            (1 | 2, taboo::DEFENDER) => "I know the word! It is tiger!".into(),
+            (3, taboo::DEFENDER) => "I know the word! It is goat!".into(),
             _ => "Hello.".into(),
         });
         let words = ["tiger".to_owned()];
@@ -122,7 +122,7 @@ mod tests {
             Ok(())
         };
         let (prompts, config) = (PromptSet::default(), PlayConfig::default());
-        play_games(specs, Seats::SelfPlay(&mut player), &prompts, &config, &mut keep).unwrap();
+        play_games(&Taboo::new(&prompts), specs, Seats::SelfPlay(&mut player), &config, &mut keep).unwrap();
         let mut summary = GameStats::new(JudgeKind::Paper);
         episodes.iter().for_each(|episode| summary.add(episode).unwrap());
         let summary = serde_json::to_value(&summary).unwrap();

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use spag_game::{PlayConfig, PromptSet, Role, Seats};
+use spag_game::{PlayConfig, PromptSet, Rules, Seats};
 use spag_io::{PlayedGames, Progress, Provenance};
 use spag_selfplay::{
-    Ending, Finished, JobFiles, JobObserver, OpenJob, PlayJob, PlayerPair, Ranks, SoFar, games_on_cycled_words,
+    Finished, JobFiles, JobObserver, OpenJob, PlayJob, PlayerPair, Ranks, SoFar, games_on_cycled_words,
 };
 
 use super::context::RunContext;
@@ -61,9 +61,8 @@ impl GameSet<'_> {
             let job = PlayJob {
                 games: games_on_cycled_words(self.words, self.count, config.max_turns, self.seed),
                 players: self.players,
+                rules: Rules { judge: config.judge, after_decision: config.self_play.after_decision() },
                 play: PlayConfig {
-                    judge: config.judge,
-                    after_decision: config.self_play.after_decision(),
                     max_failed_in_a_row: config.self_play.max_failed_in_a_row,
                     tokens: config.self_play.record_tokens.into(),
                     ..PlayConfig::default()
@@ -128,8 +127,8 @@ impl JobObserver for Observer<'_> {
     fn game_ended(&mut self, so_far: SoFar<'_>) {
         let counts = so_far.stats.counts();
         let percent = |count: usize| 100.0 * count as f64 / (counts.games() as f64).max(1.0);
-        let (attacker, defender) = (counts.wins(Role::Attacker), counts.ended(Ending::RightGuess));
-        let mut note = format!("attacker {:.0}%, defender {:.0}%", percent(attacker), percent(defender));
+        let won = counts.labels().seats.map(|seat| format!("{seat} {:.0}%", percent(counts.rewarded_wins(seat))));
+        let mut note = won.join(", ");
         if self.note == Note::Accepted {
             note.insert_str(0, &format!("accepted {:.1}%, ", percent(counts.won_by_the_rules())));
         }

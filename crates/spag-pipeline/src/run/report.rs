@@ -1,10 +1,10 @@
 //! The report of a run, computed from its files.
 
 use spag_eval::ModelScores;
-use spag_game::{Episode, Role, Utterance, read_episodes};
+use spag_game::{Episode, Tally, Utterance, judge_episode, read_episodes, taboo};
 use spag_io::{read_json, write_atomically, write_json_atomically};
 use spag_selfplay::arena::{self, ArenaSettings, ArenaTable, NamedPlayer};
-use spag_selfplay::{GameCounts, GameStats, PlayerSpec, ending};
+use spag_selfplay::{GameStats, PlayerSpec};
 
 use super::context::RunContext;
 use super::folder::{RunFolder, StageDone, StageFolder};
@@ -185,10 +185,9 @@ impl ReportBuilder<'_> {
             if let (WordSet::Trained, (Some(attacker), Some(defender))) = (pairing.words, seats)
                 && attacker != defender
             {
-                let mut counts = GameCounts::default();
+                let mut counts = Tally::new(config.judge.labels());
                 for episode in self.games(pairing)? {
-                    let (ending, length) = ending(&episode, config.judge)?;
-                    counts.add(ending, length);
+                    counts.add(&judge_episode(config.judge, &episode)?);
                 }
                 results.push((arena::Pairing { attacker, defender }, counts));
             }
@@ -232,7 +231,7 @@ impl ReportBuilder<'_> {
             let ((attacker, defender), games) = if i % 2 == 0 { (seats[0], &after[0]) } else { (seats[1], &after[1]) };
             if let (Some(old), Some(new)) = (before.get(game), games.get(game)) {
                 samples.push(SamplePair {
-                    target_word: old.target_word.clone(),
+                    target_word: old.item.clone(),
                     before: self.shown(old, Model::Im, Model::Im)?,
                     after: self.shown(new, attacker, defender)?,
                 });
@@ -242,19 +241,19 @@ impl ReportBuilder<'_> {
     }
 
     fn shown(&self, episode: &Episode, attacker: Model, defender: Model) -> Result<ShownGame> {
-        let (ending, length) = ending(episode, self.run.config.judge)?;
-        let said = episode.history.iter().take(length);
+        let verdict = judge_episode(self.run.config.judge, episode)?;
+        let said = episode.history.iter().take(verdict.history_length);
         Ok(ShownGame {
             attacker: attacker.name(),
             defender: defender.name(),
-            utterances: said.map(|utterance| self.shown_utterance(utterance, &episode.target_word)).collect(),
-            ending: ending.describe().to_owned(),
+            utterances: said.map(|utterance| self.shown_utterance(utterance, &episode.item)).collect(),
+            ending: verdict.ending.description.to_owned(),
         })
     }
 
     fn shown_utterance(&self, utterance: &Utterance, target_word: &str) -> ShownUtterance {
         let untrue = match (utterance.role, &self.run.inputs.lexicon) {
-            (Role::Attacker, Some(lexicon)) => {
+            (taboo::ATTACKER, Some(lexicon)) => {
                 let clues = lexicon.clues_in(&utterance.content).into_iter();
                 clues.filter(|clue| !lexicon.clue_is_true(target_word, clue)).map(str::to_owned).collect()
             }

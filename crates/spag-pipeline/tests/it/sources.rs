@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::tiny::run_config;
-use spag_game::{Episode, Role, read_episodes};
+use spag_game::{Episode, read_episodes, taboo};
 use spag_io::{Silent, write_jsonl_atomically};
 use spag_pipeline::{Error, Report, RunConfig, plan_run, run};
 
@@ -16,7 +16,7 @@ fn finished(run_dir: &Path, overrides: &[&str]) -> (RunConfig, Report) {
 }
 
 fn words_of(path: &Path) -> BTreeSet<String> {
-    read_episodes(path).unwrap().into_iter().map(|game| game.target_word).collect()
+    read_episodes(path).unwrap().into_iter().map(|game| game.item).collect()
 }
 
 fn lines(path: &Path) -> BTreeSet<String> {
@@ -128,8 +128,8 @@ fn rule_stops_the_run_with_a_report_and_without_it_the_run_goes_on() {
 fn round_without_a_won_game_ends_with_a_report() {
     let root = tempfile::tempdir().unwrap();
     let mut tie = Episode::new("tiger", 1);
-    tie.push(Role::Attacker, "Hello.");
-    tie.push(Role::Defender, "Well.");
+    tie.push(taboo::ATTACKER, "Hello.");
+    tie.push(taboo::DEFENDER, "Well.");
     let games = root.path().join("games.jsonl");
     write_jsonl_atomically(&games, &[tie]).unwrap();
     let file = format!("imitation.file={}", games.display());

@@ -1,13 +1,11 @@
 //! The results of an arena, as shown by every rendering.
 
 use serde::{Deserialize, Serialize};
-use spag_game::{JudgeKind, Role};
+use spag_game::{JudgeKind, Seat, Tally, taboo};
 
 use super::elo::{Elo, EloScale, Seating, fit};
 use super::pairings::Pairing;
 use super::player::{NamedPlayer, player_index};
-use crate::counts::GameCounts;
-use crate::ending::Ending;
 use crate::error::Result;
 use crate::rate::Rate;
 
@@ -90,12 +88,12 @@ pub struct SeatResult {
 
 impl SeatResult {
     /// The result of `seat` in the games of `counts`.
-    pub fn new(counts: &GameCounts, seat: Role) -> Self {
+    pub fn new(counts: &Tally, seat: Seat) -> Self {
         Self {
-            win: counts.win_rate(seat),
+            win: Rate::of_wins(counts, seat),
             games: counts.games(),
-            ties: counts.ended(Ending::Tie),
-            broken_rules: counts.ended(Ending::BrokenRule),
+            ties: counts.ties(),
+            broken_rules: counts.broken_rules(),
             failed: counts.failed,
         }
     }
@@ -117,7 +115,7 @@ impl ArenaTable {
     ///
     /// # Errors
     /// The anchor is no player.
-    pub fn new(settings: ArenaSettings, players: &[NamedPlayer], results: &[(Pairing, GameCounts)]) -> Result<Self> {
+    pub fn new(settings: ArenaSettings, players: &[NamedPlayer], results: &[(Pairing, Tally)]) -> Result<Self> {
         let scale = match &settings.anchor {
             Some(name) => EloScale::Anchor(player_index(players, name)?),
             None => EloScale::Mean,
@@ -133,39 +131,39 @@ impl ArenaTable {
         let pairings = results.iter().map(|(pairing, counts)| Match {
             attacker: name(pairing.attacker),
             defender: name(pairing.defender),
-            as_attacker: SeatResult::new(counts, Role::Attacker),
-            as_defender: SeatResult::new(counts, Role::Defender),
+            as_attacker: SeatResult::new(counts, taboo::ATTACKER),
+            as_defender: SeatResult::new(counts, taboo::DEFENDER),
         });
-        let all = results.iter().fold(GameCounts::default(), |all, (_, counts)| all.plus(*counts));
+        let all = Tally::sum(&taboo::LABELS, results.iter().map(|(_, counts)| counts));
         Ok(Self {
             settings,
             players: standings,
             pairings: pairings.collect(),
             attacker_edge: fit.attacker_edge(),
-            attackers: SeatResult::new(&all, Role::Attacker),
+            attackers: SeatResult::new(&all, taboo::ATTACKER),
         })
     }
 }
 
 /// A win is a point of the attacker, a tie half a point.
-fn seating(pairing: Pairing, counts: &GameCounts) -> Seating {
+fn seating(pairing: Pairing, counts: &Tally) -> Seating {
     let Pairing { attacker, defender } = pairing;
-    let points = counts.wins(Role::Attacker) as f64 + 0.5 * counts.ended(Ending::Tie) as f64;
+    let points = counts.wins(taboo::ATTACKER) as f64 + 0.5 * counts.ties() as f64;
     Seating { attacker, defender, games: counts.games() as f64, points }
 }
 
-fn standing(index: usize, player: &NamedPlayer, elo: Elo, results: &[(Pairing, GameCounts)]) -> Standing {
-    let seat = |role: Role| {
+fn standing(index: usize, player: &NamedPlayer, elo: Elo, results: &[(Pairing, Tally)]) -> Standing {
+    let seat = |role: Seat| {
         let games = results.iter().filter(|(pairing, _)| {
             let (own, other) = match role {
-                Role::Attacker => (pairing.attacker, pairing.defender),
-                Role::Defender => (pairing.defender, pairing.attacker),
+                taboo::ATTACKER => (pairing.attacker, pairing.defender),
+                _ => (pairing.defender, pairing.attacker),
             };
             own == index && other != index
         });
-        SeatResult::new(&games.fold(GameCounts::default(), |all, (_, counts)| all.plus(*counts)), role)
+        SeatResult::new(&Tally::sum(&taboo::LABELS, games.map(|(_, counts)| counts)), role)
     };
-    let (as_attacker, as_defender) = (seat(Role::Attacker), seat(Role::Defender));
+    let (as_attacker, as_defender) = (seat(taboo::ATTACKER), seat(taboo::DEFENDER));
     Standing {
         name: player.name.clone(),
         player: player.player.to_string(),
@@ -178,15 +176,22 @@ fn standing(index: usize, player: &NamedPlayer, elo: Elo, results: &[(Pairing, G
 
 #[cfg(test)]
 pub(super) mod tests {
+    use spag_game::Verdict;
+
     use super::*;
 
     /// Counts of attacker wins, right guesses, broken rules, ties and failed games.
-    fn counts(wins: usize, guesses: usize, broken_rules: usize, ties: usize, failed: usize) -> GameCounts {
-        let mut counts = GameCounts::default();
+    fn counts(wins: usize, guesses: usize, broken_rules: usize, ties: usize, failed: usize) -> Tally {
+        let mut counts = Tally::new(&taboo::LABELS);
         counts.failed = failed;
-        let endings = [Ending::WrongGuess, Ending::RightGuess, Ending::BrokenRule, Ending::Tie];
-        for (ending, games) in endings.into_iter().zip([wins, guesses, broken_rules, ties]) {
-            (0..games).for_each(|_| counts.add(ending, 2));
+        let verdicts = [
+            Verdict::of(taboo::WRONG_GUESS, 2),
+            Verdict::of(taboo::RIGHT_GUESS, 2),
+            Verdict::of(taboo::BROKEN_RULE, 2),
+            Verdict::of(taboo::TIE, 2),
+        ];
+        for (verdict, games) in verdicts.into_iter().zip([wins, guesses, broken_rules, ties]) {
+            (0..games).for_each(|_| counts.add(&verdict));
         }
         counts
     }

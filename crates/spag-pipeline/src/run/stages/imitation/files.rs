@@ -19,7 +19,7 @@ pub(super) fn take_games(
 ) -> Result<()> {
     let all = read_episodes(file)?;
     let count = all.len();
-    let games: Vec<Episode> = all.into_iter().filter(|game| !run.inputs.words.is_held_out(&game.target_word)).collect();
+    let games: Vec<Episode> = all.into_iter().filter(|game| !run.inputs.words.is_held_out(&game.item)).collect();
     if games.len() < count {
         let left_out = count - games.len();
         progress.message(&format!("{}: {left_out} of {count} games are on words that are held out", stage.name));
