@@ -17,11 +17,11 @@ use crate::verdict::Verdict;
 /// The rules and wordings of a game. A new game is one folder that implements it.
 ///
 /// ```
-/// use spag_game::{Game, PromptSet, taboo::Taboo};
+/// use spag_game::{Game, PromptSet, Rules};
 ///
 /// let prompts = PromptSet::default();
-/// let game: Box<dyn Game> = Box::new(Taboo::new(&prompts));
-/// assert_eq!(game.labels().seats.map(|seat| seat.name()), ["attacker", "defender"]);
+/// let game: Box<dyn Game> = Box::new(Rules::default().game(&prompts));
+/// assert_eq!(game.labels().title, "Adversarial Taboo");
 /// ```
 pub trait Game {
     /// What files, reports and pages call its parts.

@@ -18,9 +18,11 @@ pub struct Labels {
     pub endings: &'static [Ending],
     /// All values of [`Ending::outcome`], in the order of reports.
     pub outcomes: &'static [&'static str],
+    /// Whose loss a broken rule is, for notes on win rates.
+    pub broken_rule: &'static str,
     /// What a game is about, for a reader: "target word".
     pub item: &'static str,
-    /// The key of the item in files and pages: "target_word".
+    /// The key of the item in files and pages.
     pub item_key: &'static str,
 }
 

@@ -4,6 +4,8 @@
 // ── The seam: what a game is ──
 mod game;
 mod labels;
+mod per_ending;
+mod per_seat;
 mod seat;
 mod tally;
 mod verdict;
@@ -30,12 +32,15 @@ pub use episode::{Episode, EpisodeReader, EpisodeView, Utterance, UtteranceView,
 pub use error::{Error, Result};
 pub use game::{Game, Match, Refusal, Ruling, TrainingPrompts};
 pub use games::taboo::{
-    self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, RefereeCache, Rules, WordList, is_prediction,
-    judge_episode, pluralize, read_words, word_forms,
+    self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, RefereeCache, Rules, WordList, early_guesses,
+    is_prediction, judge_episode, pluralize, read_words, word_forms,
 };
 pub use generation::{Generation, TokenRecords};
 pub use labels::Labels;
+pub use per_ending::PerEnding;
+pub use per_seat::{AsSeat, OfSeat, PerSeat, SeatKey, SeatName};
 pub use player::{FailureCause, Player, PlayerError, PollMode, Reply, Said, ScriptedPlayer, TurnFailure, TurnRequest};
+pub use rand::RngCore;
 pub use record::GameRecord;
 pub use seat::{SEATS, Seat};
 pub use tally::Tally;

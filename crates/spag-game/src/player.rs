@@ -72,8 +72,8 @@ pub enum PollMode {
 ///
 /// ```
 /// use spag_game::{
-///     CollectedGames, GameSpec, Outcome, PlayConfig, Player, PlayerError, PollMode, PromptSet, Reply, Seats, TurnRequest,
-///     play_games, taboo::Taboo,
+///     CollectedGames, GameSpec, Outcome, PlayConfig, Player, PlayerError, PollMode, PromptSet, Reply, Rules, Seats, TurnRequest,
+///     play_games,
 /// };
 ///
 /// /// Repeats the last utterance.
@@ -97,7 +97,7 @@ pub enum PollMode {
 /// # fn main() -> spag_game::Result<()> {
 /// let spec = GameSpec { game: 0, item: "tea".into(), max_turns: 3, seed: 1 };
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
-/// play_games(&Taboo::new(&prompts), [spec], Seats::SelfPlay(&mut Parrot::default()), &config, &mut games)?;
+/// play_games(&Rules::default().game(&prompts), [spec], Seats::SelfPlay(&mut Parrot::default()), &config, &mut games)?;
 /// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::Tie);
 /// # Ok(())
 /// # }
@@ -187,14 +187,14 @@ impl TurnFailure {
 ///
 /// ```
 /// use spag_game::{
-///     CollectedGames, GameSpec, Outcome, PlayConfig, PromptSet, ScriptedPlayer, Seats, play_games, taboo::Taboo,
+///     CollectedGames, GameSpec, Outcome, PlayConfig, PromptSet, Rules, ScriptedPlayer, Seats, play_games,
 /// };
 ///
 /// # fn main() -> spag_game::Result<()> {
 /// let mut player = ScriptedPlayer::lines(["What do you drink?", "Hot things.", "With milk?", "Tea, yes."]);
 /// let spec = GameSpec { game: 0, item: "tea".into(), max_turns: 5, seed: 1 };
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
-/// play_games(&Taboo::new(&prompts), [spec], Seats::SelfPlay(&mut player), &config, &mut games)?;
+/// play_games(&Rules::default().game(&prompts), [spec], Seats::SelfPlay(&mut player), &config, &mut games)?;
 /// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::AttackerWins);
 /// assert_eq!(games.finished[0].episode.history.len(), 4);
 /// # Ok(())

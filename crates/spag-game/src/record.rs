@@ -39,7 +39,7 @@ impl GameRecord {
     /// Opens the record of the games `specs`, which are numbered from 0, and reads the games of an earlier run. Drops a
     /// last line torn by a kill. Locks the file until the record is dropped.
     ///
-    /// `players` describes the players as settings separated by "; " (`attacker=llama-7b; temperature=1.2`). It is
+    /// `players` describes the players as settings separated by "; " (`model=llama-7b; temperature=1.2`). It is
     /// recorded with every game; a game recorded with different settings is an error.
     ///
     /// # Errors

@@ -69,7 +69,6 @@ impl Visitor<'_> for SeatName {
     }
 
     fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Seat, E> {
-        let known = games::LABELS.iter().flat_map(|labels| labels.seats).chain([Seat::FIRST, Seat::SECOND]);
-        known.into_iter().find(|seat| seat.name == name).ok_or_else(|| E::unknown_variant(name, games::SEAT_NAMES))
+        games::seat(name).ok_or_else(|| E::unknown_variant(name, games::SEAT_NAMES))
     }
 }

@@ -10,12 +10,15 @@ use crate::verdict::{Ending, Play, Verdict};
 /// decided by the third utterance takes 1.5 turns.
 ///
 /// ```
-/// use spag_game::{Tally, Verdict, taboo};
+/// use spag_game::{JudgeKind, Tally, Verdict};
 ///
-/// let mut tally = Tally::new(&taboo::LABELS);
-/// tally.add(&Verdict::of(taboo::RIGHT_GUESS, 2));
-/// tally.add(&Verdict::of(taboo::BROKEN_RULE, 1));
-/// assert_eq!((tally.wins(taboo::DEFENDER), tally.rewarded_wins(taboo::DEFENDER)), (2, 1));
+/// let labels = JudgeKind::Paper.labels();
+/// let mut tally = Tally::new(labels);
+/// for name in ["right_guess", "broken_rule"] {
+///     tally.add(&Verdict::of(labels.ending(name).unwrap(), 1));
+/// }
+/// let [_, second] = labels.seats;
+/// assert_eq!((tally.wins(second), tally.rewarded_wins(second)), (2, 1));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use spag_game::{EpisodeReader, JudgeKind, PromptSet, RefereeCache, taboo};
+use spag_game::{EpisodeReader, JudgeKind, PromptSet, RefereeCache};
 use spag_io::RowReader;
 
 use crate::credit::{Crediting, ImitatedWinner};
@@ -161,7 +161,7 @@ pub fn convert_imitation(
     seed: u64,
 ) -> Result<CreditSummary> {
     let crediting = Crediting { rule: &ImitatedWinner, prompts, seed };
-    let mut summary = CreditSummary::new(&taboo::LABELS);
+    let mut summary = CreditSummary::new(judge.labels());
     let mut referees = RefereeCache::new(judge);
     let mut output = RowWriter::create(output.as_ref(), Layout::of(output.as_ref()))?;
     let episodes = EpisodeReader::open_with_rows(input)?;

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use bit_vec::BitVec;
-use spag_game::{EpisodeView, JudgeKind, PromptSet, RefereeCache, Tally, Verdict, taboo};
+use spag_game::{EpisodeView, JudgeKind, PromptSet, RefereeCache, Tally, Verdict};
 use spag_io::{ChunkReader, RowChunk, RowReader};
 
 use crate::credit::{Credit, Crediting};
@@ -138,8 +138,8 @@ fn judge_file(
             Ok(verdicts)
         }
     };
-    let (games, with_samples) = (Tally::new(&taboo::LABELS), Tally::new(&taboo::LABELS));
-    let mut judged = JudgedFile { games, with_samples, has_samples: BitVec::new() };
+    let games = Tally::new(judge.labels());
+    let mut judged = JudgedFile { with_samples: games.clone(), games, has_samples: BitVec::new() };
     let count = |verdicts: Result<Vec<Verdict>>| -> Result<()> {
         for verdict in verdicts? {
             let has_samples = rule.has_samples(&verdict);
@@ -178,7 +178,7 @@ fn credit_file(
     let JudgedFile { games, with_samples, has_samples } = judged;
     let (layout, path) = (output.layout, output.path.clone());
     let weights = crediting.rule.weights(&games);
-    let none = CreditSummary { weights, ..CreditSummary::new(&taboo::LABELS) };
+    let none = CreditSummary { weights, ..CreditSummary::new(judge.labels()) };
     let new_worker = || {
         let (mut referees, path, none, has_samples) = (RefereeCache::new(judge), &path, &none, &has_samples);
         move |chunk: spag_io::Result<RowChunk>| -> Result<CreditedChunk> {

@@ -133,12 +133,13 @@ impl<'a> Arena<'a> {
     fn open(&self, pairing: Pairing) -> Result<OpenJob> {
         let path = self.args.output_dir.join(record_file(&self.players, pairing));
         let who = |player: usize| self.described.get(player).map_or("", String::as_str);
-        let seated = [pairing.attacker, pairing.defender].into_iter().filter_map(|player| self.players.get(player));
+        let seated = pairing.0.into_iter().filter_map(|player| self.players.get(player));
         let source = TokenSource::of(seated.map(|player| &player.player));
+        let labels = self.args.rules.judge.labels();
+        let players = labels.seats.into_iter().zip(pairing.0).map(|(seat, player)| format!("{seat}={}", who(player)));
         let players = format!(
-            "attacker={}; defender={}; {}; {}",
-            who(pairing.attacker),
-            who(pairing.defender),
+            "{}; {}; {}",
+            players.collect::<Vec<_>>().join("; "),
             self.args.rules.describe(source, &self.prompts),
             self.args.playing.sampling.describe(source)
         );
@@ -214,7 +215,7 @@ impl<'a> Arena<'a> {
 
     fn name(&self, pairing: Pairing) -> String {
         let name = |player: usize| self.players.get(player).map_or("", |player| player.name.as_str());
-        format!("{} – {}", name(pairing.attacker), name(pairing.defender))
+        pairing.0.map(name).join(" – ")
     }
 
     fn write(&self, name: &str, text: &str) -> Result<()> {

@@ -50,6 +50,7 @@ static LABELS: Labels = Labels {
     verbs: ["hides", "seeks"],
     endings: &[FOUND, NOT_FOUND, INVALID, NO_BOUND],
     outcomes: &["seeker wins", "hider wins", "invalid", "tie"],
+    broken_rule: "a refused player loses",
     item: "number",
     item_key: "number",
 };

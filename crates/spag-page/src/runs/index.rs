@@ -132,7 +132,7 @@ fn entry(line: &[u8], referees: &mut RefereeCache) -> Result<Entry, String> {
     let episode: Episode = serde_json::from_slice(line).map_err(|error| cause::<Episode>(line, "row", &error))?;
     let verdict = referees.judge(&episode.view()).map_err(|error| error.to_string())?;
     let failed = episode.extra.get("reason").and_then(Value::as_str).is_some();
-    let ending = (!failed).then(|| verdict.ending);
+    let ending = (!failed).then_some(verdict.ending);
     let word = episode.item.to_lowercase().into();
     Ok(Entry { row: 0, offset: 0, bytes: 0, word, ending, length: verdict.history_length })
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use spag_game::{PlayConfig, PromptSet, Rules, Seats};
 use spag_io::{PlayedGames, Progress, Provenance};
 use spag_selfplay::{
-    Finished, JobFiles, JobObserver, OpenJob, PlayJob, PlayerPair, Ranks, SoFar, games_on_cycled_words,
+    Finished, GameStats, JobFiles, JobObserver, OpenJob, PlayJob, PlayerPair, Ranks, SoFar, games_on_cycled_words,
 };
 
 use super::context::RunContext;
@@ -49,13 +49,13 @@ pub(super) struct OpenGameSet<'a> {
 
 impl GameSet<'_> {
     /// Plays the missing games and writes the file of all games. `play` is only called if games are missing; it opens the
-    /// players and calls [`OpenGameSet::play`] or [`OpenGameSet::play_pair`].
+    /// players and calls [`OpenGameSet::play`] or [`OpenGameSet::play_pair`]. Returns the statistics of all games on rank 0.
     pub(super) fn complete(
         self,
         run: RunContext<'_>,
         done: &mut StageDone,
         play: impl FnOnce(&mut OpenGameSet<'_>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Option<Box<GameStats>>> {
         done.timed("play", || {
             let RunContext { config, ranks, inputs, .. } = run;
             let job = PlayJob {
@@ -78,14 +78,19 @@ impl GameSet<'_> {
             }
             let this_run = open.job.run_stats();
             let finished = open.job.finish(&this_run)?;
-            if let Finished::Written { missing: count @ 1.., failed, .. } = finished {
-                return Err(Error::GamesFailed { path: self.path, failed, count });
-            }
+            let stats = match finished {
+                Finished::Written { missing: count @ 1.., failed, .. } => {
+                    return Err(Error::GamesFailed { path: self.path, failed, count });
+                }
+                Finished::Written { stats, .. } => Some(stats),
+                Finished::ByRankZero => None,
+            };
             ranks.on_rank_0(|| {
                 let wordings = vec![inputs.prompts.wordings().clone()];
                 let games = vec![PlayedGames::new(self.seed, self.words)];
                 Ok(Provenance { wordings, games }.write_of(&self.path)?)
-            })
+            })?;
+            Ok(stats)
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use spag_game::taboo;
+use spag_game::{PerSeat, early_guesses};
 use spag_io::RowReader;
 use spag_selfplay::{GameStats, Rate};
 
@@ -13,19 +13,17 @@ use crate::report::{LossPoint, RoundGames, RoundTraining};
 /// The statistics of games.
 pub(super) fn round_games(stats: &GameStats) -> RoundGames {
     let counts = stats.counts();
-    let (attacker, defender, both) = (stats.speech(taboo::ATTACKER), stats.speech(taboo::DEFENDER), stats.all_speech());
+    let (labels, both) = (counts.labels(), stats.all_speech());
     let utterances = usize::try_from(both.utterances).unwrap_or(usize::MAX);
     let of_utterances = |count: u64| Rate::new(usize::try_from(count).unwrap_or(usize::MAX), utterances);
     RoundGames {
         games: counts.games(),
-        attacker_wins: Rate::of_wins(counts, taboo::ATTACKER),
-        defender_wins: Rate::of_wins(counts, taboo::DEFENDER),
+        wins: PerSeat::of(labels, |seat| Rate::of_wins(counts, seat)),
         ties: Rate::new(counts.ties(), counts.games()),
-        early_guesses: Rate::new(taboo::early_guesses(counts), counts.games()),
+        early_guesses: Rate::new(early_guesses(counts), counts.games()),
         empty_utterances: of_utterances(both.empty),
         repeated_utterances: of_utterances(both.repeated),
-        attacker_words: attacker.mean_words,
-        defender_words: defender.mean_words,
+        words: PerSeat::of(labels, |seat| stats.speech(seat).mean_words),
         distinct_1: both.distinct_1,
         distinct_2: both.distinct_2,
     }

@@ -41,7 +41,7 @@ fn held_out_words_are_played_in_the_evaluation_alone() {
     }
     let measured = report.held_out.unwrap();
     assert_eq!((measured.words, measured.baseline.games, measured.matches.len()), (2, 6, 1));
-    assert_eq!(measured.matches[0].as_attacker.games, 6);
+    assert_eq!(measured.matches[0].seats[taboo::ATTACKER].games, 6);
     assert!(fs::read_to_string(file("report.txt")).unwrap().contains("The same on 2 words that no training game"));
     // Which words are held out is a setting.
     let said = run(&run_config(&config.run_dir, &[settings[0], settings[1], settings[3]]), &mut Silent)

@@ -1,6 +1,6 @@
 //! Credit assignment in memory.
 
-use spag_game::{Episode, Labels, PromptSet, RefereeCache, TrainingPrompts, Verdict, taboo};
+use spag_game::{Episode, Labels, PromptSet, RefereeCache, TrainingPrompts, Verdict};
 
 use super::{Credit, Crediting};
 use crate::{CreditConfig, CreditSummary, Error, Result, Sample};
@@ -33,7 +33,7 @@ pub fn assign_rewards(episodes: &[Episode], prompts: &PromptSet, config: &Credit
         Ok((episode, verdict))
     });
     let games = judged.collect::<Result<Vec<_>>>()?;
-    credit_games(&taboo::LABELS, &games, &config.rule(), prompts, config.seed)
+    credit_games(config.judge.labels(), &games, &config.rule(), prompts, config.seed)
 }
 
 /// Turns utterances of judged games into weighted samples by a rule. `labels` are those of the games.

@@ -25,16 +25,16 @@ const NAMES: usize = 52;
 /// table without a final newline.
 ///
 /// ```
-/// use spag_game::{Episode, JudgeKind, taboo};
+/// use spag_game::{Episode, JudgeKind};
 /// use spag_selfplay::GameStats;
 ///
 /// # fn main() -> spag_game::Result<()> {
 /// let mut episode = Episode::new("horse", 5);
-/// episode.push(taboo::ATTACKER, "Knights ride on it.");
-/// episode.push(taboo::DEFENDER, "I know the word! It is horse!");
+/// episode.push(episode.next_role(), "Knights ride on it.");
+/// episode.push(episode.next_role(), "I know the word! It is horse!");
 /// let mut stats = GameStats::new(JudgeKind::Paper);
 /// stats.add(&episode)?;
-/// assert_eq!((stats.counts().games(), stats.counts().ended(taboo::RIGHT_GUESS)), (1, 1));
+/// assert_eq!((stats.counts().games(), stats.counts().decided()), (1, 1));
 /// # Ok(())
 /// # }
 /// ```

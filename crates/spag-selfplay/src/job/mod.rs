@@ -39,7 +39,7 @@ use crate::error::Result;
 /// let folder = tempfile::tempdir()?;
 /// let mut job = PlayJob {
 ///     games: games_per_word(&["tea".to_owned(), "bear".to_owned()], 3, 5, 42)?,
-///     players: "attacker=script; defender=script".to_owned(),
+///     players: "both=script".to_owned(),
 ///     rules: Rules::default(),
 ///     play: PlayConfig::default(),
 ///     files: JobFiles::ordered(folder.path().join("episodes.jsonl")),

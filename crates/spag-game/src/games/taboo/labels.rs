@@ -63,6 +63,7 @@ pub static LABELS: Labels = Labels {
     verbs: ["attacks", "defends"],
     endings: &[RIGHT_GUESS, WRONG_GUESS, SAID_UNKNOWINGLY, BROKEN_RULE, TIE],
     outcomes: &["attacker wins", "defender wins", "attacker breaks the rules", "tied game"],
+    broken_rule: "a broken rule is the attacker's loss",
     item: "target word",
     item_key: "target_word",
 };

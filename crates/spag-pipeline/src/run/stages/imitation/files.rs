@@ -29,7 +29,7 @@ pub(super) fn take_games(
     Ok(Provenance { wordings: played.wordings, games: played.games }.write_of(stage.episodes())?)
 }
 
-/// Copies the samples of a file, except those of games on words that are held out as far as the key `target_word` tells.
+/// Copies the samples of a file, except those of games on words that are held out as far as the key of the item tells.
 pub(super) fn take_samples(
     run: RunContext<'_>,
     stage: &StageFolder,
@@ -39,11 +39,12 @@ pub(super) fn take_samples(
     let words = &run.inputs.words;
     let mut samples = read_samples(file)?;
     if !words.held_out.is_empty() {
-        let word = |sample: &Sample| sample.extra.get("target_word").and_then(|word| word.as_str()).map(str::to_owned);
+        let key = run.config.judge.labels().item_key;
+        let word = |sample: &Sample| sample.extra.get(key).and_then(|word| word.as_str()).map(str::to_owned);
         let unknown = samples.iter().filter(|sample| word(sample).is_none()).count();
         if unknown > 0 {
             progress.message(&format!(
-                "{}: {unknown} samples of {} have no target_word and may be of games on words that are held out; the \
+                "{}: {unknown} samples of {} have no {key} and may be of games on words that are held out; the \
                  source \"games\" leaves those out",
                 stage.name,
                 file.display()
