@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass, quote};
 
-use crate::PlayerError;
+use crate::PolicyError;
 use crate::seat::Seat;
 
 /// Why a game, an episode or a file could not be used.
@@ -66,7 +66,7 @@ pub enum Error {
         /// The role of the turn.
         role: Seat,
         /// The player's error.
-        source: PlayerError,
+        source: PolicyError,
     },
     /// A player with open turns failed.
     #[error("{player} failed: {source}")]
@@ -74,7 +74,7 @@ pub enum Error {
         /// Which player.
         player: String,
         /// Its error.
-        source: PlayerError,
+        source: PolicyError,
     },
     /// A player replied to a turn that is not open.
     #[error("{player} gave a reply in game {game}, in which it has no open turn")]

@@ -18,7 +18,7 @@ mod generation;
 // ── Playing ──
 mod completion;
 mod driver;
-mod player;
+mod policy;
 mod record;
 
 // ── Games ──
@@ -39,7 +39,7 @@ pub use generation::{Generation, TokenRecords};
 pub use labels::Labels;
 pub use per_ending::PerEnding;
 pub use per_seat::{AsSeat, OfSeat, PerSeat, SeatKey, SeatName};
-pub use player::{FailureCause, Player, PlayerError, PollMode, Reply, Said, ScriptedPlayer, TurnFailure, TurnRequest};
+pub use policy::{FailureCause, Policy, PolicyError, PollMode, Reply, Said, ScriptedPolicy, TurnFailure, TurnRequest};
 pub use rand::RngCore;
 pub use record::GameRecord;
 pub use seat::{SEATS, Seat};

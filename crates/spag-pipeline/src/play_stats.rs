@@ -58,7 +58,7 @@ impl PlayStats {
 mod tests {
     use spag_game::taboo::{self, Taboo};
     use spag_game::{
-        FinishedGame, JudgeKind, PlayConfig, PromptSet, ScriptedPlayer, Seats, TurnRequest, judge_episode, play_games,
+        FinishedGame, JudgeKind, PlayConfig, PromptSet, ScriptedPolicy, Seats, TurnRequest, judge_episode, play_games,
     };
     use spag_selfplay::{GameStats, game_specs};
 
@@ -100,7 +100,7 @@ mod tests {
     /// The report of `spag run` and the summary of `spag-play` count turns in the same way.
     #[test]
     fn mean_turns_equal_those_of_game_stats() {
-        let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| match (turn.seed % 8, turn.role) {
+        let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| match (turn.seed % 8, turn.role) {
             (0, _) => "It is tiger.".into(),
             (1 | 2, taboo::DEFENDER) => "I know the word! It is tiger!".into(),
             (3, taboo::DEFENDER) => "I know the word! It is goat!".into(),

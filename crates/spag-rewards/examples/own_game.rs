@@ -2,7 +2,7 @@
 
 use spag_game::{
     CollectedGames, Ending, EndingLabel, Episode, EpisodeView, Game, GameSpec, Labels, Match, Play, PlayConfig,
-    Refusal, RngCore, Ruling, ScriptedPlayer, Seat, Seats, TrainingPrompts, TurnRequest, UtteranceRule, Verdict,
+    Refusal, RngCore, Ruling, ScriptedPolicy, Seat, Seats, TrainingPrompts, TurnRequest, UtteranceRule, Verdict,
     play_games,
 };
 use spag_io::{PromptText, TurnPrompt};
@@ -109,7 +109,7 @@ impl Credit for LastGuess {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Counts up from 0.
-    let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| turn.episode.history.len().to_string());
+    let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| turn.episode.history.len().to_string());
     let specs = [7, 40].map(|seed| GameSpec { game: seed as usize, item: String::new(), max_turns: 0, seed });
     let mut games = CollectedGames::default();
     play_games(&HigherOrLower, specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut games)?;

@@ -4,7 +4,7 @@
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_game::{Episode, Player, PlayerError, PollMode, Reply, Seat, TurnRequest, taboo};
+use spag_game::{Episode, Policy, PolicyError, PollMode, Reply, Seat, TurnRequest, taboo};
 
 use crate::lexicon::{Entry, Lexicon};
 use crate::texts;
@@ -106,14 +106,14 @@ impl<'a> ScriptedAttacker<'a> {
     }
 }
 
-impl Player for ScriptedAttacker<'_> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for ScriptedAttacker<'_> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let word = &turn.episode.item;
         let entry = self
             .lexicon
             .get(word)
             .ok_or_else(|| {
-                PlayerError::new(format!(
+                PolicyError::new(format!(
                     "the scripted attacker does not know the word {word:?}; play words of its lexicon, or make a lexicon of \
                      your words with `spag data lexicon`"
                 ))
@@ -123,7 +123,7 @@ impl Player for ScriptedAttacker<'_> {
         Ok(())
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         Ok(std::mem::take(&mut self.ready))
     }
 }
@@ -175,14 +175,14 @@ impl<'a> ScriptedDefender<'a> {
     }
 }
 
-impl Player for ScriptedDefender<'_> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for ScriptedDefender<'_> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let utterance = Ok(self.utterance(turn).into());
         self.ready.push(Reply { game: turn.game, utterance });
         Ok(())
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         Ok(std::mem::take(&mut self.ready))
     }
 }

@@ -3,7 +3,7 @@
 use spag_game::taboo::{Rules, Taboo};
 
 use spag_game::{
-    AfterDecision, Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, ScriptedPlayer, Seats, TurnRequest,
+    AfterDecision, Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, ScriptedPolicy, Seats, TurnRequest,
     game_seed, play_games, taboo,
 };
 use spag_rewards::{CreditConfig, assign_rewards};
@@ -21,7 +21,7 @@ fn said(turn: &TurnRequest<'_>) -> String {
 fn played(after_decision: AfterDecision) -> Vec<Episode> {
     let specs = (0..200).map(|game| GameSpec { game, item: "tea".into(), max_turns: 5, seed: game_seed(1, game) });
     let mut games: Vec<FinishedGame> = Vec::new();
-    let (mut player, prompts) = (ScriptedPlayer::new(said), PromptSet::default());
+    let (mut player, prompts) = (ScriptedPolicy::new(said), PromptSet::default());
     let game = Taboo { prompts: &prompts, rules: Rules { after_decision, ..Rules::default() } };
     play_games(&game, specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut |game: FinishedGame| {
         games.push(game);

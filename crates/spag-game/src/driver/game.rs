@@ -8,7 +8,7 @@ use crate::episode::{Episode, Utterance};
 use crate::error::Result;
 use crate::game::{Game, Match};
 use crate::generation::TokenRecords;
-use crate::player::{Said, TurnFailure, TurnRequest};
+use crate::policy::{Said, TurnFailure, TurnRequest};
 use crate::seat::Seat;
 
 /// A game to be played.

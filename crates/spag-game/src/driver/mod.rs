@@ -14,7 +14,7 @@ pub use sink::{CollectedGames, FailedGame, FinishedGame, GameSink};
 use crate::error::{Error, Result};
 use crate::game::Game;
 use crate::generation::TokenRecords;
-use crate::player::{FailureCause, Reply};
+use crate::policy::{FailureCause, Reply};
 use game::{RunningGame, Step};
 use seats::SeatedPlayers;
 

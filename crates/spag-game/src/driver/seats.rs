@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::game::RunningGame;
 use crate::error::{Error, Result};
 use crate::labels::Labels;
-use crate::player::{Player, PollMode, Reply};
+use crate::policy::{Policy, PollMode, Reply};
 use crate::seat::{SEATS, Seat};
 
 /// If polling both players takes less than this and returns nothing, both wait for something outside the process.
@@ -16,9 +16,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Which player has which seat.
 pub enum Seats<'a> {
     /// One player in both seats.
-    SelfPlay(&'a mut dyn Player),
+    SelfPlay(&'a mut dyn Policy),
     /// A player for each seat, in the order of [`Labels::seats`].
-    Versus([&'a mut dyn Player; SEATS]),
+    Versus([&'a mut dyn Policy; SEATS]),
 }
 
 impl Seats<'_> {
@@ -50,7 +50,7 @@ impl Held {
 
 struct SeatedPlayer<'a> {
     held: Held,
-    player: &'a mut dyn Player,
+    player: &'a mut dyn Policy,
     open_turns: usize,
 }
 

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_game::taboo::{Rules, Taboo};
 use spag_game::{
-    AfterDecision, CollectedGames, GameSpec, PlayConfig, Player, PlayerError, PollMode, PromptSet, Reply, Seats,
+    AfterDecision, CollectedGames, GameSpec, PlayConfig, Policy, PolicyError, PollMode, PromptSet, Reply, Seats,
     TurnFailure, TurnRequest, game_seed, play_games, taboo,
 };
 
@@ -33,14 +33,14 @@ impl Erratic {
     }
 }
 
-impl Player for Erratic {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for Erratic {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         assert!(self.open.iter().all(|open| open.game != turn.game), "one turn of a game at a time");
         self.open.push(Reply { game: turn.game, utterance: utterance(turn).map(Into::into) });
         Ok(())
     }
 
-    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError> {
         self.open.shuffle(&mut self.rng);
         let least = if mode == PollMode::Blocking { 1 } else { 0 };
         let ready = self.rng.random_range(least..=self.open.len());

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use spag_game::taboo::{Rules, Taboo};
 
 use spag_game::{
-    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, JudgeKind, Outcome, PlayConfig, Player, PlayerError,
-    PollMode, PromptSet, Reply, ScriptedPlayer, Seat, Seats, TokenRecords, TurnFailure, TurnRequest, game_seed,
+    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, JudgeKind, Outcome, PlayConfig, Policy, PolicyError,
+    PollMode, PromptSet, Reply, ScriptedPolicy, Seat, Seats, TokenRecords, TurnFailure, TurnRequest, game_seed,
     play_games, taboo,
 };
 
@@ -47,7 +47,7 @@ fn ends_by_number(turn: &TurnRequest<'_>) -> String {
 
 #[test]
 fn decided_game_ends_and_is_replaced() {
-    let mut player = ScriptedPlayer::new(ends_by_number);
+    let mut player = ScriptedPolicy::new(ends_by_number);
     let games = play(specs(8), Seats::SelfPlay(&mut player), &STOP);
     // Four begin together; the next game replaces one that ends.
     assert_eq!(games.iter().map(|game| game.game).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
@@ -68,7 +68,7 @@ fn decided_game_ends_and_is_replaced() {
 
 #[test]
 fn playing_on_does_not_change_the_verdict() {
-    let mut player = ScriptedPlayer::new(ends_by_number);
+    let mut player = ScriptedPolicy::new(ends_by_number);
     let stopped = play(specs(8), Seats::SelfPlay(&mut player.clone()), &STOP);
     let mut played_on = play_with(AfterDecision::PlayOn, specs(8), Seats::SelfPlay(&mut player), &STOP);
     played_on.sort_by_key(|game| game.game);
@@ -81,7 +81,7 @@ fn playing_on_does_not_change_the_verdict() {
 #[test]
 fn reference_stops_at_a_guess_of_the_defender_and_nowhere_else() {
     let said = |lines: &[&str]| -> (usize, (Outcome, usize)) {
-        let mut player = ScriptedPlayer::lines(lines.to_vec());
+        let mut player = ScriptedPolicy::lines(lines.to_vec());
         let games = play_with(AfterDecision::UntilGuess, specs(1), Seats::SelfPlay(&mut player), &STOP);
         (games[0].episode.history.len(), (Outcome::from(games[0].verdict), games[0].verdict.history_length))
     };
@@ -103,14 +103,14 @@ fn reference_stops_at_a_guess_of_the_defender_and_nowhere_else() {
 fn unreadable_texts_in_a_row_do_not_end_the_run() {
     /// Fails the first 30 games for their text.
     struct Reader(Vec<Reply>);
-    impl Player for Reader {
-        fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+    impl Policy for Reader {
+        fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
             let utterance = if turn.game < 30 { Err(TurnFailure::of_text("no such token")) } else { Ok("Tea.".into()) };
             self.0.push(Reply { game: turn.game, utterance });
             Ok(())
         }
 
-        fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+        fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
             Ok(std::mem::take(&mut self.0))
         }
     }
@@ -132,13 +132,13 @@ impl<'a> Noting<'a> {
     }
 }
 
-impl Player for Noting<'_> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for Noting<'_> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         self.open.push((turn.game, turn.role, ends_by_number(turn)));
         Ok(())
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         self.batches.borrow_mut().push(self.open.iter().map(|(game, role, _)| (*game, *role)).collect());
         Ok(self.open.drain(..).map(|(game, _, said)| Reply { game, utterance: Ok(said.into()) }).collect())
     }
@@ -177,7 +177,7 @@ fn games_do_not_depend_on_games_in_flight() {
         }
     };
     let games = |games_in_flight| {
-        let mut player = ScriptedPlayer::new(reply);
+        let mut player = ScriptedPolicy::new(reply);
         let mut games = play(specs(40), Seats::SelfPlay(&mut player), &PlayConfig { games_in_flight, ..STOP });
         games.sort_by_key(|game| game.game);
         games
@@ -193,7 +193,7 @@ fn games_do_not_depend_on_games_in_flight() {
 #[test]
 fn utterances_have_different_seeds() {
     let seeds = RefCell::new(std::collections::HashSet::new());
-    let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| {
+    let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| {
         assert!(seeds.borrow_mut().insert(turn.seed));
         "Hm.".into()
     });
@@ -203,7 +203,7 @@ fn utterances_have_different_seeds() {
 
 #[test]
 fn scripted_lines_repeat_in_every_game() {
-    let mut player = ScriptedPlayer::lines(["What do you drink?", "I know the word! It is tea."]);
+    let mut player = ScriptedPolicy::lines(["What do you drink?", "I know the word! It is tea."]);
     let games = play(specs(3), Seats::SelfPlay(&mut player), &STOP);
     assert!(games.iter().all(|game| Outcome::from(game.verdict) == Outcome::DefenderWins));
 }
@@ -220,20 +220,20 @@ enum Fault {
 
 struct Broken(Fault, Vec<usize>);
 
-impl Player for Broken {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for Broken {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         self.1.push(turn.game);
         match self.0 {
-            Fault::Submit => Err(PlayerError::new("out of memory")),
+            Fault::Submit => Err(PolicyError::new("out of memory")),
             _ => Ok(()),
         }
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         let reply = |game| Reply { game, utterance: Ok("Hm.".into()) };
         let open = std::mem::take(&mut self.1);
         match self.0 {
-            Fault::Submit | Fault::Poll => Err(PlayerError::new("out of memory")),
+            Fault::Submit | Fault::Poll => Err(PolicyError::new("out of memory")),
             Fault::OtherGame => Ok(vec![reply(77)]),
             Fault::Twice => Ok(open.iter().flat_map(|game| [reply(*game), reply(*game)]).collect()),
             Fault::Turn => {
@@ -245,13 +245,13 @@ impl Player for Broken {
 
 #[test]
 fn error_names_the_game_or_the_player() {
-    let fail = |attacker: &mut dyn Player, defender: &mut dyn Player, games: [(usize, &str); 2]| {
+    let fail = |attacker: &mut dyn Policy, defender: &mut dyn Policy, games: [(usize, &str); 2]| {
         let specs = games.map(|(game, word)| GameSpec { game, item: word.into(), max_turns: 3, seed: 0 });
         let seats = Seats::Versus([attacker, defender]);
         let done = play_games(&Taboo::new(&PromptSet::default()), specs, seats, &STOP, &mut |_: FinishedGame| Ok(()));
         done.unwrap_err().to_string()
     };
-    let mut silent = ScriptedPlayer::new(|_: &TurnRequest<'_>| "Hm.".into());
+    let mut silent = ScriptedPolicy::new(|_: &TurnRequest<'_>| "Hm.".into());
     let games = [(3, "a"), (4, "b")];
     for (fault, message) in [
         (Fault::Submit, "game 3, defender's turn: out of memory"),
@@ -296,8 +296,8 @@ impl GameSink for Kept {
 /// Fails in the games that `fails` says, at the defender's first turn.
 struct Failing<F>(F, Vec<Reply>);
 
-impl<F: Fn(usize) -> bool> Player for Failing<F> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl<F: Fn(usize) -> bool> Policy for Failing<F> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let utterance = match turn.role == taboo::DEFENDER && (self.0)(turn.game) {
             true => Err(TurnFailure::new(format!("no answer to game {}", turn.game))),
             false => Ok("Hm.".into()),
@@ -306,7 +306,7 @@ impl<F: Fn(usize) -> bool> Player for Failing<F> {
         Ok(())
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         Ok(std::mem::take(&mut self.1))
     }
 }
@@ -349,7 +349,7 @@ fn too_many_failures_in_a_row_end_the_run() {
 fn sink_can_stop_the_run() {
     for most in [0, 1, 5] {
         let asked = RefCell::new(0);
-        let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| {
+        let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| {
             *asked.borrow_mut() += 1;
             ends_by_number(turn)
         });
@@ -366,12 +366,12 @@ fn sink_can_stop_the_run() {
 /// A player without replies, like an endpoint that hangs.
 struct Hanging;
 
-impl Player for Hanging {
-    fn submit(&mut self, _: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for Hanging {
+    fn submit(&mut self, _: &TurnRequest<'_>) -> Result<(), PolicyError> {
         Ok(())
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         Ok(Vec::new())
     }
 }
@@ -404,12 +404,12 @@ fn sink_can_stop_a_wait() {
 /// Records the modes of polls.
 struct Watched<P>(P, Vec<PollMode>);
 
-impl<P: Player> Player for Watched<P> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl<P: Policy> Policy for Watched<P> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         self.0.submit(turn)
     }
 
-    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError> {
         self.1.push(mode);
         self.0.poll(mode)
     }
@@ -417,7 +417,7 @@ impl<P: Player> Player for Watched<P> {
 
 #[test]
 fn poll_blocks_only_if_one_player_has_open_turns() {
-    let silent = || Watched(ScriptedPlayer::new(|_: &TurnRequest<'_>| "Hm.".into()), Vec::new());
+    let silent = || Watched(ScriptedPolicy::new(|_: &TurnRequest<'_>| "Hm.".into()), Vec::new());
     let (mut attacker, mut defender) = (silent(), silent());
     let seats = Seats::Versus([&mut attacker, &mut defender]);
     play(specs(1), seats, &STOP);
@@ -425,12 +425,12 @@ fn poll_blocks_only_if_one_player_has_open_turns() {
 
     // The defender has game 0 while the attacker still has game 1.
     struct OneByOne(Vec<Reply>);
-    impl Player for OneByOne {
-        fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+    impl Policy for OneByOne {
+        fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
             self.0.push(Reply { game: turn.game, utterance: Ok("Hm.".into()) });
             Ok(())
         }
-        fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+        fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
             Ok(self.0.drain(..self.0.len().min(1)).collect())
         }
     }

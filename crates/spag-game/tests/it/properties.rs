@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use spag_game::taboo::{Rules, Taboo};
 use spag_game::{
     AfterDecision, Episode, EpisodeReader, FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee,
-    ScriptedPlayer, Seats, TurnRequest, judge_episode, play_games, pluralize, read_episodes, taboo, word_forms,
+    ScriptedPolicy, Seats, TurnRequest, judge_episode, play_games, pluralize, read_episodes, taboo, word_forms,
 };
 
 const KINDS: [JudgeKind; 2] = [JudgeKind::Paper, JudgeKind::WholeWord];
@@ -81,7 +81,7 @@ proptest! {
         let mut verdicts = Vec::new();
         for after_decision in [AfterDecision::Stop, AfterDecision::PlayOn] {
             let lines = talk.clone();
-            let mut player = ScriptedPlayer::new(move |turn: &TurnRequest<'_>| {
+            let mut player = ScriptedPolicy::new(move |turn: &TurnRequest<'_>| {
                 lines.get(turn.episode.history.len()).cloned().unwrap_or_default()
             });
             let config = PlayConfig { games_in_flight: 3, ..PlayConfig::default() };

@@ -4,7 +4,7 @@ use std::fs;
 
 use spag_game::taboo::Taboo;
 use spag_game::{
-    FailedGame, GameRecord, GameSpec, PlayConfig, PromptSet, ScriptedPlayer, Seats, TurnFailure, game_seed, play_games,
+    FailedGame, GameRecord, GameSpec, PlayConfig, PromptSet, ScriptedPolicy, Seats, TurnFailure, game_seed, play_games,
     read_episodes, taboo,
 };
 
@@ -16,7 +16,7 @@ fn specs(count: usize) -> Vec<GameSpec> {
 }
 
 fn play_missing(record: &mut GameRecord) {
-    let mut player = ScriptedPlayer::new(|turn| format!("{} {}", turn.game, turn.seed));
+    let mut player = ScriptedPolicy::new(|turn| format!("{} {}", turn.game, turn.seed));
     let config = PlayConfig { games_in_flight: 3, ..PlayConfig::default() };
     let prompts = PromptSet::default();
     let missing = record.missing();

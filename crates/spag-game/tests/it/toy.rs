@@ -2,7 +2,7 @@
 
 use spag_game::{
     CollectedGames, Ending, EndingLabel, Episode, Game, GameSpec, Labels, Match, Play, PlayConfig, Refusal, Ruling,
-    ScriptedPlayer, Seat, Seats, Tally, TurnRequest, UtteranceRule, Verdict, play_games,
+    ScriptedPolicy, Seat, Seats, Tally, TurnRequest, UtteranceRule, Verdict, play_games,
 };
 use spag_io::{PromptText, TurnPrompt};
 
@@ -141,7 +141,7 @@ impl Match for Guessing {
 fn play(games: &[(u64, &[&str], &[&str])]) -> CollectedGames {
     let script = |of: Seat| {
         let games: Vec<_> = games.iter().map(|(_, hider, seeker)| if of == HIDER { *hider } else { *seeker }).collect();
-        ScriptedPlayer::new(move |turn: &TurnRequest<'_>| {
+        ScriptedPolicy::new(move |turn: &TurnRequest<'_>| {
             assert_eq!(turn.role, of);
             // Only the hider is told the number.
             assert_eq!(turn.prompt.text().contains("number"), of == HIDER);

@@ -27,7 +27,7 @@ use crate::error::Result;
 /// so that no finished game is played again.
 ///
 /// ```
-/// use spag_game::{PlayConfig, PromptSet, Seats, ScriptedPlayer, Rules};
+/// use spag_game::{PlayConfig, PromptSet, Seats, ScriptedPolicy, Rules};
 /// use spag_selfplay::{Finished, JobFiles, JobObserver, PlayJob, Ranks, SoFar, games_per_word};
 ///
 /// struct Silent;
@@ -47,7 +47,7 @@ use crate::error::Result;
 /// }
 /// .open()?;
 /// if job.recorded() < job.total() {
-///     let mut player = ScriptedPlayer::lines(["It is hot.", "I know the word! It is tea!"]);
+///     let mut player = ScriptedPolicy::lines(["It is hot.", "I know the word! It is tea!"]);
 ///     job.play(Seats::SelfPlay(&mut player), &PromptSet::default(), 64, &mut Silent)?;
 /// }
 /// let run = job.run_stats();

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use spag_game::{Labels, Player, PlayerError, PollMode, Reply, Seat, Seats, TurnRequest};
+use spag_game::{Labels, Policy, PolicyError, PollMode, Reply, Seat, Seats, TurnRequest};
 
 use super::AnyPlayer;
 use crate::error::Result;
@@ -79,12 +79,12 @@ impl<'a> Metered<'a> {
     }
 }
 
-impl Player for Metered<'_> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for Metered<'_> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         self.player.submit(turn)
     }
 
-    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError> {
         let replies = self.player.poll(mode)?;
         let now = self.player.work().new_tokens();
         self.new_tokens.set(self.new_tokens.get() + now.saturating_sub(self.counted));

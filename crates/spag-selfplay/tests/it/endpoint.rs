@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use spag_game::taboo::Taboo;
 use spag_game::{
-    CollectedGames, Episode, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, Player,
-    PromptSet, ScriptedPlayer, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes, taboo,
+    CollectedGames, Episode, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, Policy,
+    PromptSet, ScriptedPolicy, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes, taboo,
 };
 use spag_io::{PromptFormat, PromptText, TurnPrompt};
 use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, Servers};
@@ -161,7 +161,7 @@ fn games_do_not_depend_on_concurrency_or_order_of_answers() {
 fn endpoint_plays_against_a_script() {
     let server = Server::start(|_| Answer::says("Hot water with leaves?").after(Duration::from_millis(2)));
     let mut defender = player(server.base_url(), PromptStyle::Chat, config());
-    let mut attacker = ScriptedPlayer::lines(["What do you drink?", "", "And in the morning?"]);
+    let mut attacker = ScriptedPolicy::lines(["What do you drink?", "", "And in the morning?"]);
     let specs = (0..9).map(|game| GameSpec { game, item: "tea".into(), max_turns: 2, seed: game_seed(5, game) });
     let mut sink = CollectedGames::default();
     let seats = Seats::Versus([&mut attacker, &mut defender]);

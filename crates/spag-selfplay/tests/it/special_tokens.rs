@@ -1,6 +1,6 @@
 //! What a player says never becomes a special token.
 
-use spag_game::{Episode, Player, TurnRequest, UtteranceRule, taboo};
+use spag_game::{Episode, Policy, TurnRequest, UtteranceRule, taboo};
 use spag_io::{PromptText, TurnPrompt};
 use spag_model::{Checkpoint, EngineConfig, GenerationConfig, MemoryBudget, SpecialTokens};
 use spag_selfplay::ModelPlayer;
