@@ -35,7 +35,7 @@ fn judge(c: &mut Criterion) {
 }
 
 fn plurals(c: &mut Criterion) {
-    let words: Vec<String> = episodes().into_iter().map(|e| e.target_word).collect();
+    let words: Vec<String> = episodes().into_iter().map(|e| e.item).collect();
     let mut group = c.benchmark_group("pluralize");
     group.throughput(Throughput::Elements(words.len() as u64));
     group.bench_function("target words", |b| {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use candle_core::Device;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use spag_game::taboo::Taboo;
 use spag_game::{FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
 use spag_model::{
     Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, MemoryBudget, PackedBatch,
@@ -109,15 +110,21 @@ fn game(c: &mut Criterion) {
             b.iter(|| {
                 let specs = (0..games).map(|game| GameSpec {
                     game,
-                    target_word: "horse".into(),
+                    item: "horse".into(),
                     max_turns: 5,
                     seed: game_seed(1, game),
                 });
                 let mut finished = 0;
-                play_games(specs, Seats::SelfPlay(&mut player), &prompts, &config, &mut |_: FinishedGame| {
-                    finished += 1;
-                    Ok(())
-                })
+                play_games(
+                    &Taboo::new(&prompts),
+                    specs,
+                    Seats::SelfPlay(&mut player),
+                    &config,
+                    &mut |_: FinishedGame| {
+                        finished += 1;
+                        Ok(())
+                    },
+                )
                 .map(|()| finished)
                 .unwrap_or(0)
             });

@@ -1,6 +1,6 @@
 //! Whether the models of a run have room for its prompts.
 
-use spag_game::{PromptSet, Role, Utterance};
+use spag_game::{JudgeKind, PromptSet, Utterance};
 use spag_io::PromptFormat;
 use spag_selfplay::PlayerPair;
 
@@ -15,14 +15,16 @@ use spag_cli::Result;
 pub(crate) fn check_context(
     players: &PlayerPair,
     prompts: &PromptSet,
+    judge: JudgeKind,
     word: &str,
     max_turns: usize,
     max_length: Option<usize>,
 ) -> Result<Vec<String>> {
-    // The defender's first prompt also contains the attacker's first utterance, which is unknown.
-    let opening = [Utterance::new(Role::Attacker, "")];
+    // The first prompt of the second seat also contains the first utterance, which is unknown.
+    let [first, second] = judge.labels().seats;
+    let opening = [Utterance::new(first, "")];
     let mut notes = Vec::new();
-    for (role, history) in [(Role::Attacker, &[][..]), (Role::Defender, &opening)] {
+    for (role, history) in [(first, &[][..]), (second, &opening)] {
         let player = players.player(role);
         let budget = |word| player.context_budget(&prompts.playing_prompt(history, word, max_turns));
         // A word that the tokenizer cannot encode fails its own games.

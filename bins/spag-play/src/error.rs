@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use spag_game::Role;
+use spag_game::Seat;
 use spag_io::{Classify, ErrorClass};
 use spag_selfplay::ContextBudget;
 
@@ -17,7 +17,7 @@ pub(crate) enum PlayError {
     )]
     ContextTooShort {
         folder: PathBuf,
-        role: Role,
+        role: Seat,
         /// The longest target word.
         word: String,
         budget: ContextBudget,
@@ -27,7 +27,7 @@ pub(crate) enum PlayError {
         "--max_length: the {role}'s first chat has {} tokens and an utterance up to {}, but there is room for {} in all; a chat \
          does not lose its beginning, so give more, or take fewer --max_new_tokens", budget.prompt, budget.utterance, budget.length
     )]
-    ChatTooLong { role: Role, budget: ContextBudget },
+    ChatTooLong { role: Seat, budget: ContextBudget },
     /// Some games failed: their players gave no utterance.
     #[error(
         "{missing} of {total} games failed (see {}){}; the same command plays them again and nothing else",

@@ -10,9 +10,8 @@ use std::{
 
 use signal_hook::flag;
 use spag_cli::{Error, Result, Signal, exit};
-use spag_game::Role;
 use spag_io::Progress;
-use spag_selfplay::{Ending, JobObserver, SoFar};
+use spag_selfplay::{JobObserver, SoFar};
 
 /// Shows finished games and stops the run at a signal.
 pub(crate) struct PlayObserver<'a> {
@@ -39,13 +38,13 @@ impl JobObserver for PlayObserver<'_> {
 /// Counts of all recorded games, and of those that failed in this process.
 fn note(so_far: SoFar<'_>, tokens_per_second: f64) -> String {
     let counts = so_far.stats.counts();
+    let won = counts.labels().seats.map(|seat| format!("{seat} {}", counts.rewarded_wins(seat)));
     let failed = if so_far.failed > 0 { format!(", failed {}", so_far.failed) } else { String::new() };
     format!(
-        "{tokens_per_second:.0} tokens/s  attacker {}, defender {}, broken {}, tied {}{failed}",
-        counts.wins(Role::Attacker),
-        counts.ended(Ending::RightGuess),
-        counts.ended(Ending::BrokenRule),
-        counts.ended(Ending::Tie),
+        "{tokens_per_second:.0} tokens/s  {}, broken {}, tied {}{failed}",
+        won.join(", "),
+        counts.broken_rules(),
+        counts.ties(),
     )
 }
 
@@ -86,7 +85,7 @@ impl Interrupts {
 
 #[cfg(test)]
 mod tests {
-    use spag_game::{Episode, JudgeKind};
+    use spag_game::{Episode, JudgeKind, taboo};
     use spag_selfplay::GameStats;
 
     use super::*;
@@ -96,8 +95,8 @@ mod tests {
         let mut stats = GameStats::new(JudgeKind::Paper);
         for reply in ["tea", "I know the word! It is tea!", "I know the word! It is milk!", "What?"] {
             let mut episode = Episode::new("tea", 1);
-            episode.push(Role::Attacker, "It is hot.");
-            episode.push(Role::Defender, reply);
+            episode.push(taboo::ATTACKER, "It is hot.");
+            episode.push(taboo::DEFENDER, reply);
             stats.add(&episode).unwrap();
         }
         let mut so_far = SoFar { stats: &stats, finished: 4, failed: 0, new_tokens: 0 };

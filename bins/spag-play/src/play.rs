@@ -8,7 +8,7 @@ use std::{
 
 use clap::Parser;
 use spag_dist::LaunchEnv;
-use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, WordList};
+use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, Rules, SEATS, WordList};
 use spag_io::Progress;
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::{
@@ -101,8 +101,8 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     limits::total_games(words.len(), args.games_per_word)
         .map_err(|problem| Error::BadValue { flag: format!("--games_per_word {}", args.games_per_word), problem })?;
     let prompts = args.games.prompts()?;
-    let (attacker, defender) = (&args.attacker_model_name_or_path, &args.defender_model_name_or_path);
-    let keys = EndpointKeys::from_env([attacker, defender])?;
+    let specs = args.specs();
+    let keys = EndpointKeys::from_env(specs)?;
     if env.rank == 0 {
         keys.notes().iter().for_each(|note| exit::note(format_args!("note: {note}")));
     }
@@ -117,9 +117,10 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
         exit::note(format_args!("note: {done} of {total} games are in {folder} already; only the others are played"));
     }
     if job.recorded() < total {
-        let mut players = args.players.open_pair(attacker, defender, &keys, env.local_size)?;
+        let mut players = args.players.open_pair(specs, &keys, env.local_size)?;
         let max_length = args.players.sampling.max_length();
-        let notes = check_context(&players, &prompts, &longest, args.games.taboo_max_turns, max_length)?;
+        let notes =
+            check_context(&players, &prompts, args.games.judge, &longest, args.games.taboo_max_turns, max_length)?;
         if env.rank == 0 {
             notes.iter().for_each(|note| exit::note(format_args!("note: {note}")));
         }
@@ -179,7 +180,7 @@ fn first_failed(file: &Path) -> Option<String> {
     let (_, episode) = EpisodeReader::open(file).ok()?.next()?.ok()?;
     let (game, reason) = (episode.extra.get("game")?.as_u64()?, episode.extra.get("reason")?.as_str()?);
     let reason = spag_io::abridge(reason, 500);
-    Some(format!("game {game} on \"{}\": {}", spag_io::quote(&episode.target_word), spag_io::escape(&reason)))
+    Some(format!("game {game} on \"{}\": {}", spag_io::quote(&episode.item), spag_io::escape(&reason)))
 }
 
 /// What the games are made from, for the record beside the results.
@@ -191,7 +192,7 @@ fn made_from(args: &PlayArgs, words: &[String], prompts: &PromptSet) -> Provenan
 /// Warns of models that were trained with other prompts, or on the same games.
 fn check_models(args: &PlayArgs, prompts: &PromptSet, made: &Provenance) -> Result<()> {
     let mut folders = Vec::new();
-    for player in [&args.attacker_model_name_or_path, &args.defender_model_name_or_path] {
+    for player in args.specs() {
         if let PlayerSpec::Model(folder) = player
             && !folders.contains(&folder.as_path())
         {
@@ -209,11 +210,8 @@ fn job(args: &PlayArgs, words: &[String], prompts: &PromptSet, env: &LaunchEnv) 
     Ok(PlayJob {
         games: games_per_word(words, args.games_per_word, args.games.taboo_max_turns, sampling.seed)?,
         players: players(args, prompts)?,
-        play: PlayConfig {
-            after_decision: args.after_decision(),
-            tokens: args.record_tokens.into(),
-            ..args.games.play_config()
-        },
+        rules: Rules { after_decision: args.after_decision(), ..args.games.rules() },
+        play: PlayConfig { tokens: args.record_tokens.into(), ..args.games.play_config() },
         files: JobFiles::with_results(&args.output_dir, stem(args)),
         ranks: Ranks::Launched(env.clone()),
     })
@@ -221,17 +219,18 @@ fn job(args: &PlayArgs, words: &[String], prompts: &PromptSet, env: &LaunchEnv) 
 
 /// The description of players and settings in records. A run does not resume a record with another description.
 fn players(args: &PlayArgs, prompts: &PromptSet) -> Result<String> {
-    let attacker = args.players.describe(&args.attacker_model_name_or_path)?;
-    let defender = args.players.describe(&args.defender_model_name_or_path)?;
+    let seats = args.games.judge.labels().seats.into_iter().zip(args.specs());
+    let seats = seats.map(|(seat, spec)| Ok(format!("{seat}={}", args.players.describe(spec)?)));
+    let seats = seats.collect::<Result<Vec<_>>>()?.join("; ");
     let played_on = match args.after_decision() {
         AfterDecision::Stop => "",
         AfterDecision::PlayOn => "; play_on",
         AfterDecision::UntilGuess => "; play_on=until a guess",
     };
-    let source = TokenSource::of([&args.attacker_model_name_or_path, &args.defender_model_name_or_path]);
+    let source = TokenSource::of(args.specs());
     let sampling = args.players.sampling.describe(source);
     let games = args.games.describe(source, prompts);
-    Ok(format!("attacker={attacker}; defender={defender}; {games}; {sampling}{played_on}"))
+    Ok(format!("{seats}; {games}; {sampling}{played_on}"))
 }
 
 /// The common first part of the names of the output files.
@@ -242,6 +241,11 @@ fn stem(args: &PlayArgs) -> String {
 }
 
 impl PlayArgs {
+    /// The players, in the order of the seats.
+    fn specs(&self) -> [&PlayerSpec; SEATS] {
+        [&self.attacker_model_name_or_path, &self.defender_model_name_or_path]
+    }
+
     fn after_decision(&self) -> AfterDecision {
         if self.play_on { AfterDecision::UntilGuess } else { AfterDecision::Stop }
     }

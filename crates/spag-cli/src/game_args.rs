@@ -1,7 +1,7 @@
 //! The flags of games.
 
 use clap::Args;
-use spag_game::{JudgeKind, PlayConfig, PromptSet, UtteranceRule};
+use spag_game::{JudgeKind, PlayConfig, PromptSet, Rules, UtteranceRule};
 use spag_selfplay::limits;
 
 use crate::{PromptArgs, Result, flags, prompts, sampling::TokenSource};
@@ -24,9 +24,14 @@ pub struct GameArgs {
 }
 
 impl GameArgs {
-    /// The judge and the limits of a run.
+    /// The rules of games that end when they are decided.
+    pub fn rules(&self) -> Rules {
+        Rules { judge: self.judge, ..Rules::default() }
+    }
+
+    /// The limits of a run.
     pub fn play_config(&self) -> PlayConfig {
-        PlayConfig { judge: self.judge, max_failed_in_a_row: self.max_failed_in_a_row, ..PlayConfig::default() }
+        PlayConfig { max_failed_in_a_row: self.max_failed_in_a_row, ..PlayConfig::default() }
     }
 
     /// The prompts.

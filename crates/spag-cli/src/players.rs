@@ -103,17 +103,16 @@ impl PlayerArgs {
     /// As [`PlayerArgs::open`].
     pub fn open_pair(
         &self,
-        attacker: &PlayerSpec,
-        defender: &PlayerSpec,
+        [first, second]: [&PlayerSpec; 2],
         keys: &EndpointKeys,
         processes: usize,
     ) -> Result<PlayerPair> {
-        if attacker == defender {
-            return Ok(PlayerPair::self_play(self.among(processes).open(attacker, keys)?));
+        if first == second {
+            return Ok(PlayerPair::self_play(self.among(processes).open(first, keys)?));
         }
-        let engines = [attacker, defender].iter().filter(|spec| matches!(spec, PlayerSpec::Model(_))).count();
+        let engines = [first, second].iter().filter(|spec| matches!(spec, PlayerSpec::Model(_))).count();
         let args = self.among(engines * processes);
-        Ok(PlayerPair::versus(args.open(attacker, keys)?, args.open(defender, keys)?))
+        Ok(PlayerPair::versus(args.open(first, keys)?, args.open(second, keys)?))
     }
 
     /// Describes the player in records of games: everything that can change an utterance.

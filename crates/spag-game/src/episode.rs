@@ -1,61 +1,22 @@
 //! An episode: the record of one game, in the reference's file format.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::path::Path;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use spag_io::{Row, RowReader};
+use spag_io::RowReader;
 
 use crate::error::{Error, Result};
 use crate::generation::Generation;
-
-/// A player's role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Knows the target word and wants the defender to say it.
-    Attacker,
-    /// Wants to guess the word.
-    Defender,
-}
-
-impl Role {
-    /// The other role.
-    pub fn opponent(self) -> Self {
-        match self {
-            Self::Attacker => Self::Defender,
-            Self::Defender => Self::Attacker,
-        }
-    }
-
-    /// The name in files and prompts.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Attacker => "attacker",
-            Self::Defender => "defender",
-        }
-    }
-
-    /// The role of the utterance at a 0-based index of a history.
-    pub fn at(index: usize) -> Self {
-        if index.is_multiple_of(2) { Self::Attacker } else { Self::Defender }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+use crate::seat::Seat;
 
 /// One utterance of a game.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Utterance {
     /// The speaker.
-    pub role: Role,
+    pub role: Seat,
     /// The text, unchanged.
     pub content: String,
     /// The tokens that a model generated, if they were recorded.
@@ -68,7 +29,7 @@ pub struct Utterance {
 
 impl Utterance {
     /// An utterance without other keys.
-    pub fn new(role: Role, content: impl Into<String>) -> Self {
+    pub fn new(role: Seat, content: impl Into<String>) -> Self {
         Self { role, content: content.into(), generation: None, extra: Map::new() }
     }
 }
@@ -76,10 +37,11 @@ impl Utterance {
 /// One game. Made by [`play_games`](crate::play_games) or read from a file; read by judges and credit assignment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
-    /// The utterances in order, the attacker's first.
+    /// The utterances in the order of play.
     pub history: Vec<Utterance>,
-    /// The word that only the attacker knows.
-    pub target_word: String,
+    /// What the game is about, under the key that the reference has for it: in Adversarial Taboo, the target word.
+    #[serde(rename = "target_word")]
+    pub item: String,
     /// Turns after which an undecided game is tied. A turn is one utterance of each player.
     #[serde(default = "default_turns")]
     pub max_turns: usize,
@@ -95,36 +57,23 @@ fn default_turns() -> usize {
 
 impl Episode {
     /// A game without utterances.
-    pub fn new(target_word: impl Into<String>, max_turns: usize) -> Self {
-        Self { history: Vec::new(), target_word: target_word.into(), max_turns, extra: Map::new() }
+    pub fn new(item: impl Into<String>, max_turns: usize) -> Self {
+        Self { history: Vec::new(), item: item.into(), max_turns, extra: Map::new() }
     }
 
     /// The episode without its other keys, borrowed.
     pub fn view(&self) -> EpisodeView<'_> {
         EpisodeView {
             history: self.history.iter().map(UtteranceView::from).collect(),
-            target_word: Cow::Borrowed(&self.target_word),
+            item: Cow::Borrowed(&self.item),
             max_turns: self.max_turns,
             extra: IgnoredAny,
         }
     }
 
-    /// The role of the player to move.
-    pub fn next_role(&self) -> Role {
-        self.history.last().map_or(Role::Attacker, |last| last.role.opponent())
-    }
-
     /// Appends an utterance.
-    pub fn push(&mut self, role: Role, content: impl Into<String>) {
+    pub fn push(&mut self, role: Seat, content: impl Into<String>) {
         self.history.push(Utterance::new(role, content));
-    }
-
-    /// Refuses an episode that cannot be judged.
-    ///
-    /// # Errors
-    /// [`Error::TargetWord`] if the target word is empty, [`Error::RolesOutOfOrder`] if the roles do not alternate.
-    pub fn check(&self) -> Result<()> {
-        self.view().check()
     }
 }
 
@@ -132,7 +81,7 @@ impl Episode {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct UtteranceView<'a> {
     /// The speaker.
-    pub role: Role,
+    pub role: Seat,
     /// The text, unchanged.
     #[serde(borrow)]
     pub content: Cow<'a, str>,
@@ -149,44 +98,17 @@ impl<'a> From<&'a Utterance> for UtteranceView<'a> {
 /// What judging and crediting need of an [`Episode`], borrowed from it or from a row of a file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EpisodeView<'a> {
-    /// The utterances in order, the attacker's first.
+    /// The utterances in the order of play.
     #[serde(borrow)]
     pub history: Vec<UtteranceView<'a>>,
-    /// The word that only the attacker knows.
-    #[serde(borrow)]
-    pub target_word: Cow<'a, str>,
+    /// What the game is about.
+    #[serde(borrow, rename = "target_word")]
+    pub item: Cow<'a, str>,
     /// Turns after which an undecided game is tied.
     #[serde(default = "default_turns")]
     pub max_turns: usize,
     #[serde(flatten)]
     extra: IgnoredAny,
-}
-
-impl<'a> EpisodeView<'a> {
-    /// Parses and checks a row of a file.
-    ///
-    /// # Errors
-    /// The row is not an episode, or [`EpisodeView::check`] refuses it. The error names file, row and cause.
-    pub fn from_row(row: &Row<'a>) -> Result<Self> {
-        let episode: Self = row.parse()?;
-        episode.check().map_err(|error| row.error(error.to_string()))?;
-        Ok(episode)
-    }
-
-    /// Refuses an episode that cannot be judged.
-    ///
-    /// # Errors
-    /// [`Error::TargetWord`] if the target word is empty, [`Error::RolesOutOfOrder`] if the roles do not alternate.
-    pub fn check(&self) -> Result<()> {
-        if self.target_word.trim().is_empty() {
-            return Err(Error::TargetWord { word: self.target_word.clone().into_owned(), reason: "it is empty" });
-        }
-        let wrong = self.history.iter().enumerate().find(|(index, u)| u.role != Role::at(*index));
-        match wrong {
-            Some((index, u)) => Err(Error::RolesOutOfOrder { index, found: u.role, expected: Role::at(index) }),
-            None => Ok(()),
-        }
-    }
 }
 
 /// Reads checked episodes from a JSON list or JSONL, each with its 1-based row. Memory does not grow with the file.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use spag_io::{Classify, ErrorClass, quote};
 
-use crate::{PlayerError, Role};
+use crate::PolicyError;
+use crate::seat::Seat;
 
 /// Why a game, an episode or a file could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,11 +32,13 @@ pub enum Error {
         /// Which key is wrong and what it needs.
         reason: String,
     },
-    /// A target word is invalid.
-    #[error("target word \"{}\": {reason}", quote(word))]
-    TargetWord {
-        /// The word.
-        word: String,
+    /// What a game is about is invalid.
+    #[error("{what} \"{}\": {reason}", quote(item))]
+    Item {
+        /// What the game calls it: [`Labels::item`](crate::Labels::item).
+        what: &'static str,
+        /// The item.
+        item: String,
         /// What is wrong.
         reason: &'static str,
     },
@@ -45,15 +48,15 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// The utterances of an episode do not alternate, attacker first.
+    /// The utterances of an episode are not in the order of the seats.
     #[error("utterance {number} is the {found}'s, but it was the {expected}'s turn", number = index + 1)]
     RolesOutOfOrder {
         /// 0-based index in the history; the message counts from 1.
         index: usize,
         /// The role of the utterance.
-        found: Role,
+        found: Seat,
         /// The role whose turn it was.
-        expected: Role,
+        expected: Seat,
     },
     /// A player failed to accept a turn.
     #[error("game {game}, {role}'s turn: {source}")]
@@ -61,23 +64,23 @@ pub enum Error {
         /// The game.
         game: usize,
         /// The role of the turn.
-        role: Role,
+        role: Seat,
         /// The player's error.
-        source: PlayerError,
+        source: PolicyError,
     },
     /// A player with open turns failed.
     #[error("{player} failed: {source}")]
     Poll {
         /// Which player.
-        player: &'static str,
+        player: String,
         /// Its error.
-        source: PlayerError,
+        source: PolicyError,
     },
     /// A player replied to a turn that is not open.
     #[error("{player} gave a reply in game {game}, in which it has no open turn")]
     UnexpectedReply {
         /// Which player.
-        player: &'static str,
+        player: String,
         /// The game.
         game: usize,
     },
@@ -87,7 +90,7 @@ pub enum Error {
         /// The game.
         game: usize,
         /// The role of the failed turn.
-        role: Role,
+        role: Seat,
         /// Why there is no utterance.
         reason: String,
     },
@@ -134,7 +137,7 @@ impl Classify for Error {
             }
             Self::Line { .. }
             | Self::Prompts { .. }
-            | Self::TargetWord { .. }
+            | Self::Item { .. }
             | Self::UnknownJudge { .. }
             | Self::RolesOutOfOrder { .. }
             | Self::DuplicateGame { .. }

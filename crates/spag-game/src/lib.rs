@@ -1,36 +1,47 @@
-//! Adversarial Taboo: rules, judges, episodes, prompts, players and the driver. No tensors.
+//! Games for language models, and the driver that plays many of them at once. No tensors.
 #![doc = include_str!("../README.md")]
+
+// ── The seam: what a game is ──
+mod game;
+mod labels;
+mod per_ending;
+mod per_seat;
+mod seat;
+mod tally;
+mod verdict;
 
 // ── Episodes ──
 mod episode;
 mod error;
 mod generation;
-mod outcome;
-
-// ── Rules ──
-mod judge;
-mod plural;
 
 // ── Playing ──
+mod completion;
 mod driver;
-mod player;
-mod prompts;
-
-// ── Files ──
+mod policy;
 mod record;
-mod words;
 
+// ── Games ──
+mod games;
+
+pub use completion::UtteranceRule;
 pub use driver::{
-    AfterDecision, CollectedGames, FailedGame, FinishedGame, GameSink, GameSpec, PlayConfig, Seats, game_seed,
-    play_games,
+    CollectedGames, FailedGame, FinishedGame, GameSink, GameSpec, PlayConfig, Seats, game_seed, play_games,
 };
-pub use episode::{Episode, EpisodeReader, EpisodeView, Role, Utterance, UtteranceView, read_episodes};
+pub use episode::{Episode, EpisodeReader, EpisodeView, Utterance, UtteranceView, read_episodes};
 pub use error::{Error, Result};
+pub use game::{Game, Match, Refusal, Ruling, TrainingPrompts};
+pub use games::taboo::{
+    self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, RefereeCache, Rules, WordList, early_guesses,
+    is_prediction, judge_episode, pluralize, read_words, word_forms,
+};
 pub use generation::{Generation, TokenRecords};
-pub use judge::{JudgeKind, Referee, RefereeCache, is_prediction, judge_episode, word_forms};
-pub use outcome::{Outcome, Verdict};
-pub use player::{FailureCause, Player, PlayerError, PollMode, Reply, Said, ScriptedPlayer, TurnFailure, TurnRequest};
-pub use plural::pluralize;
-pub use prompts::{PromptSet, UtteranceRule};
+pub use labels::Labels;
+pub use per_ending::PerEnding;
+pub use per_seat::{AsSeat, OfSeat, PerSeat, SeatKey, SeatName};
+pub use policy::{FailureCause, Policy, PolicyError, PollMode, Reply, Said, ScriptedPolicy, TurnFailure, TurnRequest};
+pub use rand::RngCore;
 pub use record::GameRecord;
-pub use words::{WordList, read_words};
+pub use seat::{SEATS, Seat};
+pub use tally::Tally;
+pub use verdict::{Ending, EndingLabel, Play, Verdict};

@@ -39,7 +39,7 @@ impl GameRecord {
     /// Opens the record of the games `specs`, which are numbered from 0, and reads the games of an earlier run. Drops a
     /// last line torn by a kill. Locks the file until the record is dropped.
     ///
-    /// `players` describes the players as settings separated by "; " (`attacker=llama-7b; temperature=1.2`). It is
+    /// `players` describes the players as settings separated by "; " (`model=llama-7b; temperature=1.2`). It is
     /// recorded with every game; a game recorded with different settings is an error.
     ///
     /// # Errors
@@ -187,9 +187,7 @@ impl GameSink for GameRecord {
 fn find_spec(episode: &Episode, specs: &[GameSpec]) -> Option<usize> {
     let number = |key: &str| episode.extra.get(key).and_then(Value::as_u64);
     let spec = specs.get(usize::try_from(number(GAME)?).ok()?)?;
-    let same = spec.target_word == episode.target_word
-        && spec.max_turns == episode.max_turns
-        && number(SEED) == Some(spec.seed);
+    let same = spec.item == episode.item && spec.max_turns == episode.max_turns && number(SEED) == Some(spec.seed);
     same.then_some(spec.game)
 }
 

@@ -132,7 +132,7 @@ impl Site {
     fn word(&self) -> Value {
         let mut rng = rand::rng();
         let word = self.page.words.get(rng.random_range(0..self.page.words.len()));
-        json!({"target_word": word, "max_turns": self.page.max_turns, "seed": rng.random_range(0..=LARGEST_SEED)})
+        json!({self.page.rules.judge.labels().item_key: word, "max_turns": self.page.max_turns, "seed": rng.random_range(0..=LARGEST_SEED)})
     }
 
     async fn judge(self: Arc<Self>, request: Request) -> Answered {

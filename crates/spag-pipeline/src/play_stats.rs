@@ -1,54 +1,42 @@
 //! Statistics of games for the report.
 
 use serde::{Deserialize, Serialize};
-use spag_game::{Episode, JudgeKind, Role};
-use spag_selfplay::{Ending, GameCounts, Rate, ending};
+use spag_game::{Episode, PerEnding, PerSeat, SeatKey, Tally};
+use spag_selfplay::Rate;
 use spag_world::Lexicon;
-
-use crate::error::Result;
 
 /// Statistics of games between the same two players.
 ///
-/// Win rates are among decided games: a tie is not decided, a broken rule is the attacker's loss.
+/// Win rates are among decided games: a tie is not decided, a broken rule is a win of the other seat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlayStats {
     /// Number of games.
     pub games: usize,
-    /// The attacker's wins among decided games.
-    pub attacker_win: Rate,
-    /// The defender's wins among decided games.
-    pub defender_win: Rate,
-    /// Games that ended with a right guess, among all.
-    pub right_guess: Rate,
-    /// Games that ended with a wrong guess, among all.
-    pub wrong_guess: Rate,
-    /// Games in which the defender said the word unknowingly, among all.
-    pub said_unknowingly: Rate,
-    /// Games in which the attacker broke a rule, among all.
-    pub broken_rule: Rate,
-    /// Ties among all games.
-    pub tie: Rate,
+    /// The wins of each seat among decided games.
+    #[serde(flatten)]
+    pub win: PerSeat<Rate, Win>,
+    /// Games that ended in each way, among all.
+    #[serde(flatten)]
+    pub endings: PerEnding<Rate>,
     /// Mean number of turns up to the deciding utterance, each utterance being half a turn
-    /// ([`GameCounts::mean_turns`]); 0 without games.
+    /// ([`Tally::mean_turns`]); 0 without games.
     pub mean_turns: f64,
-    /// True clues among the attackers' clues, according to the lexicon; of none without the small world. Clues of one game are not independent, so the
+    /// True clues among the clues of the first seat, according to the lexicon; of none without the small world. Clues of one game are not independent, so the
     /// interval is somewhat too narrow.
     pub true_clues: Rate,
 }
 
-impl PlayStats {
-    /// Judges games and computes their statistics.
-    pub(crate) fn new(episodes: &[Episode], judge: JudgeKind, lexicon: Option<&Lexicon>) -> Result<Self> {
-        let mut counts = GameCounts::default();
-        for episode in episodes {
-            let (ending, length) = ending(episode, judge)?;
-            counts.add(ending, length);
-        }
-        Ok(Self::of_judged(&counts, episodes, lexicon))
-    }
+/// The keys of win rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Win;
 
+impl SeatKey for Win {
+    const SUFFIX: &'static str = "_win";
+}
+
+impl PlayStats {
     /// The statistics of games whose `counts` are known.
-    pub(crate) fn of_judged(counts: &GameCounts, episodes: &[Episode], lexicon: Option<&Lexicon>) -> Self {
+    pub(crate) fn of_judged(counts: &Tally, episodes: &[Episode], lexicon: Option<&Lexicon>) -> Self {
         let (mut clues, mut true_clues) = (0, 0);
         if let Some(lexicon) = lexicon {
             for truth in episodes.iter().map(|episode| spag_world::clue_truth(lexicon, episode)) {
@@ -58,13 +46,8 @@ impl PlayStats {
         }
         Self {
             games: counts.games(),
-            attacker_win: counts.win_rate(Role::Attacker),
-            defender_win: counts.win_rate(Role::Defender),
-            right_guess: counts.ending_rate(Ending::RightGuess),
-            wrong_guess: counts.ending_rate(Ending::WrongGuess),
-            said_unknowingly: counts.ending_rate(Ending::SaidUnknowingly),
-            broken_rule: counts.ending_rate(Ending::BrokenRule),
-            tie: counts.ending_rate(Ending::Tie),
+            win: PerSeat::of(counts.labels(), |seat| Rate::of_wins(counts, seat)),
+            endings: PerEnding::of(counts.labels(), |ending| Rate::of_ending(counts, ending)),
             mean_turns: counts.mean_turns().unwrap_or(0.0),
             true_clues: Rate::new(true_clues, clues),
         }
@@ -73,13 +56,22 @@ impl PlayStats {
 
 #[cfg(test)]
 mod tests {
-    use spag_game::{FinishedGame, PlayConfig, PromptSet, ScriptedPlayer, Seats, TurnRequest, play_games};
+    use spag_game::taboo::{self, Taboo};
+    use spag_game::{
+        FinishedGame, JudgeKind, PlayConfig, PromptSet, ScriptedPolicy, Seats, TurnRequest, judge_episode, play_games,
+    };
     use spag_selfplay::{GameStats, game_specs};
 
     use super::*;
 
     fn lexicon() -> Lexicon {
         Lexicon::load(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/lexicon.toml")).unwrap()
+    }
+
+    fn judged(episodes: &[Episode]) -> PlayStats {
+        let mut counts = Tally::new(&taboo::LABELS);
+        episodes.iter().for_each(|episode| counts.add(&judge_episode(JudgeKind::Paper, episode).unwrap()));
+        PlayStats::of_judged(&counts, episodes, Some(&lexicon()))
     }
 
     fn game(said: &[&str]) -> Episode {
@@ -98,9 +90,9 @@ mod tests {
             &["Say tiger."],
             &["Hello.", "Well."],
         ];
-        let stats = PlayStats::new(&games.map(game), JudgeKind::Paper, Some(&lexicon())).unwrap();
-        assert_eq!((stats.games, stats.tie.count), (4, 1));
-        assert_eq!((stats.attacker_win, stats.defender_win), (Rate::new(1, 3), Rate::new(2, 3)));
+        let stats = judged(&games.map(game));
+        assert_eq!((stats.games, stats.games - stats.win.values()[0].total), (4, 1));
+        assert_eq!((stats.win[taboo::ATTACKER], stats.win[taboo::DEFENDER]), (Rate::new(1, 3), Rate::new(2, 3)));
         // 2 + 1 + ½ + 1 turns; a tiger has stripes, is dangerous and jumps well, but eats no grass.
         assert_eq!((stats.mean_turns, stats.true_clues), (1.125, Rate::new(3, 4)));
     }
@@ -108,10 +100,10 @@ mod tests {
     /// The report of `spag run` and the summary of `spag-play` count turns in the same way.
     #[test]
     fn mean_turns_equal_those_of_game_stats() {
-        let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| match (turn.seed % 8, turn.role) {
+        let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| match (turn.seed % 8, turn.role) {
             (0, _) => "It is tiger.".into(),
-            (1 | 2, Role::Defender) => "I know the word! It is tiger!".into(),
-            (3, Role::Defender) => "I know the word! It is goat!".into(),
+            (1 | 2, taboo::DEFENDER) => "I know the word! It is tiger!".into(),
+            (3, taboo::DEFENDER) => "I know the word! It is goat!".into(),
             _ => "Hello.".into(),
         });
         let words = ["tiger".to_owned()];
@@ -122,11 +114,11 @@ mod tests {
             Ok(())
         };
         let (prompts, config) = (PromptSet::default(), PlayConfig::default());
-        play_games(specs, Seats::SelfPlay(&mut player), &prompts, &config, &mut keep).unwrap();
+        play_games(&Taboo::new(&prompts), specs, Seats::SelfPlay(&mut player), &config, &mut keep).unwrap();
         let mut summary = GameStats::new(JudgeKind::Paper);
         episodes.iter().for_each(|episode| summary.add(episode).unwrap());
         let summary = serde_json::to_value(&summary).unwrap();
-        let report = PlayStats::new(&episodes, JudgeKind::Paper, Some(&lexicon())).unwrap();
+        let report = judged(&episodes);
         assert_eq!(summary["mean_turns"].as_f64(), Some(report.mean_turns));
         assert!(episodes.iter().any(|episode| episode.history.len() % 2 == 1), "some games end with a half turn");
     }

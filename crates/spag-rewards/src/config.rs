@@ -5,7 +5,7 @@ use std::{fmt, ops::RangeInclusive, str::FromStr};
 use serde::{Deserialize, Serialize};
 use spag_game::JudgeKind;
 
-use crate::{Error, Result};
+use crate::{DecayedWinner, Error, Result};
 
 /// The scale of a winner's rewards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +62,11 @@ impl Default for CreditConfig {
 impl CreditConfig {
     /// Valid decay weights; the rewards of games of any length are finite.
     pub const DECAY_WEIGHT: RangeInclusive<f64> = 0.000_001..=1e6;
+
+    /// The rule of credit.
+    pub fn rule(&self) -> DecayedWinner {
+        DecayedWinner { decay_weight: self.decay_weight, norm: self.norm }
+    }
 
     pub(crate) fn check(&self) -> Result<()> {
         let given = self.decay_weight;

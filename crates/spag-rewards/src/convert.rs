@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use spag_game::{EpisodeReader, JudgeKind, PromptSet, RefereeCache};
 use spag_io::RowReader;
 
-use crate::credit::winner_samples;
+use crate::credit::{Crediting, ImitatedWinner};
 use crate::sample_file::{Layout, RowWriter};
-use crate::{CreditSummary, Error, Result, RoleWeights, Sample};
+use crate::{CreditSummary, Error, Result, Sample};
 
 /// A row of an Alpaca file. Other keys are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -160,8 +160,8 @@ pub fn convert_imitation(
     judge: JudgeKind,
     seed: u64,
 ) -> Result<CreditSummary> {
-    let weights = RoleWeights { attacker: 1.0, defender: 1.0 };
-    let mut summary = CreditSummary { weights, ..CreditSummary::default() };
+    let crediting = Crediting { rule: &ImitatedWinner, prompts, seed };
+    let mut summary = CreditSummary::new(judge.labels());
     let mut referees = RefereeCache::new(judge);
     let mut output = RowWriter::create(output.as_ref(), Layout::of(output.as_ref()))?;
     let episodes = EpisodeReader::open_with_rows(input)?;
@@ -172,11 +172,9 @@ pub fn convert_imitation(
         let named =
             |error: &dyn std::error::Error| spag_io::Error::Row { path: path.clone(), row, reason: error.to_string() };
         let verdict = referees.judge(&episode).map_err(|error| named(&error))?;
-        summary.count_game(verdict.outcome);
-        if let Some(winner) = verdict.outcome.winner() {
-            let samples =
-                winner_samples(index, &episode, &verdict, winner, prompts, seed).map_err(|error| named(&error))?;
-            summary.count_samples(winner, samples.len());
+        summary.games.add(&verdict);
+        if crediting.rule.has_samples(&verdict) {
+            let samples = crediting.samples(index, &episode, &verdict, &mut summary).map_err(|error| named(&error))?;
             samples.iter().try_for_each(|sample| output.push(sample))?;
         }
     }

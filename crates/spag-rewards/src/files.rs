@@ -4,10 +4,10 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use bit_vec::BitVec;
-use spag_game::{EpisodeView, PromptSet, RefereeCache, Verdict};
+use spag_game::{EpisodeView, JudgeKind, PromptSet, RefereeCache, Tally, Verdict};
 use spag_io::{ChunkReader, RowChunk, RowReader};
 
-use crate::credit::credit_game;
+use crate::credit::{Credit, Crediting};
 use crate::ordered::map_in_order;
 use crate::sample_file::{Layout, RowWriter};
 use crate::{CreditConfig, CreditSummary, Error, Result, Sample};
@@ -53,8 +53,8 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
 
 /// Does what [`assign_rewards`](crate::assign_rewards) does from file to file, and appends demonstrations.
 ///
-/// The first pass judges and counts, because the weights depend on all games; the second reads the episodes that have a
-/// winner again and writes their samples. Between them one bit an episode is kept. The output does not depend on the
+/// The first pass judges and counts, because the weights depend on all games; the second reads the episodes that have
+/// samples again and writes them. Between them one bit an episode is kept. The output does not depend on the
 /// number of threads. Files appear when they are complete.
 ///
 /// # Errors
@@ -69,9 +69,11 @@ pub fn assign_rewards_in_files(
     config.check()?;
     job.check()?;
     let mut outcomes = job.outcomes.as_deref().map(|path| RowWriter::create(path, Layout::Lines)).transpose()?;
-    let judged = judge_file(&job.input, config, threads, outcomes.as_mut())?;
+    let rule = config.rule();
+    let judged = judge_file(&job.input, &rule, config.judge, threads, outcomes.as_mut())?;
     let mut output = RowWriter::create(&job.output, Layout::of(&job.output))?;
-    let mut summary = credit_file(&job.input, &judged, prompts, config, threads, &mut output)?;
+    let crediting = Crediting { rule: &rule, prompts, seed: config.seed };
+    let mut summary = credit_file(&job.input, judged, crediting, config.judge, threads, &mut output)?;
     if let Some(sft) = &job.sft {
         for row in RowReader::<Sample>::open_with_rows(sft)? {
             output.push(&row?.1.into_sft())?;
@@ -104,22 +106,24 @@ fn judge_chunk(
 }
 
 /// The result of the first pass.
-#[derive(Default)]
 struct JudgedFile {
-    games: CreditSummary,
-    /// One bit an episode.
-    has_winner: BitVec,
+    games: Tally,
+    /// Those of `games` that have samples.
+    with_samples: Tally,
+    /// One bit an episode: whether it has samples.
+    has_samples: BitVec,
 }
 
 /// The first pass: judges every episode and writes the verdicts.
 fn judge_file(
     input: &Path,
-    config: &CreditConfig,
+    rule: &dyn Credit,
+    judge: JudgeKind,
     threads: NonZeroUsize,
     mut outcomes: Option<&mut RowWriter>,
 ) -> Result<JudgedFile> {
     let new_worker = || {
-        let mut referees = RefereeCache::new(config.judge);
+        let mut referees = RefereeCache::new(judge);
         move |chunk: spag_io::Result<RowChunk>| -> Result<Vec<Verdict>> {
             let mut verdicts = Vec::new();
             judge_chunk(
@@ -134,11 +138,16 @@ fn judge_file(
             Ok(verdicts)
         }
     };
-    let mut judged = JudgedFile::default();
+    let games = Tally::new(judge.labels());
+    let mut judged = JudgedFile { with_samples: games.clone(), games, has_samples: BitVec::new() };
     let count = |verdicts: Result<Vec<Verdict>>| -> Result<()> {
         for verdict in verdicts? {
-            judged.games.count_game(verdict.outcome);
-            judged.has_winner.push(verdict.outcome.winner().is_some());
+            let has_samples = rule.has_samples(&verdict);
+            judged.games.add(&verdict);
+            judged.has_samples.push(has_samples);
+            if has_samples {
+                judged.with_samples.add(&verdict);
+            }
             if let Some(outcomes) = &mut outcomes {
                 outcomes.push(&verdict)?;
             }
@@ -146,7 +155,6 @@ fn judge_file(
         Ok(())
     };
     map_in_order(threads, ChunkReader::open_with_rows(input)?, new_worker, count, Error::threads(threads))?;
-    judged.games.set_balancing_weights();
     Ok(judged)
 }
 
@@ -157,34 +165,32 @@ struct CreditedChunk {
     text: Vec<u8>,
 }
 
-/// The second pass: writes the samples of the episodes with a winner. Judges them again, to detect most changes of the
+/// The second pass: writes the samples of the episodes that have some. Judges them again, to detect most changes of the
 /// file.
 fn credit_file(
     input: &Path,
-    JudgedFile { games, has_winner }: &JudgedFile,
-    prompts: &PromptSet,
-    config: &CreditConfig,
+    judged: JudgedFile,
+    crediting: Crediting<'_>,
+    judge: JudgeKind,
     threads: NonZeroUsize,
     output: &mut RowWriter,
 ) -> Result<CreditSummary> {
+    let JudgedFile { games, with_samples, has_samples } = judged;
     let (layout, path) = (output.layout, output.path.clone());
+    let weights = crediting.rule.weights(&games);
+    let none = CreditSummary { weights, ..CreditSummary::new(judge.labels()) };
     let new_worker = || {
-        let (mut referees, path) = (RefereeCache::new(config.judge), &path);
+        let (mut referees, path, none, has_samples) = (RefereeCache::new(judge), &path, &none, &has_samples);
         move |chunk: spag_io::Result<RowChunk>| -> Result<CreditedChunk> {
             let chunk = chunk?;
-            let mut credited =
-                CreditedChunk { rows: chunk.rows().len(), summary: CreditSummary::default(), text: Vec::new() };
+            let mut credited = CreditedChunk { rows: chunk.rows().len(), summary: none.clone(), text: Vec::new() };
             judge_chunk(
                 &chunk,
                 &mut referees,
-                |index| has_winner.get(index) == Some(true),
+                |index| has_samples.get(index) == Some(true),
                 |index, episode, verdict| {
-                    credited.summary.count_game(verdict.outcome);
-                    let Some(winner) = verdict.outcome.winner() else { return Ok(()) };
-                    let samples = credit_game(index, episode, &verdict, winner, prompts, config)?;
-                    credited.summary.count_samples(winner, samples.len());
-                    for sample in samples {
-                        let sample = Sample { weight: games.weights.of(winner), ..sample };
+                    credited.summary.games.add(&verdict);
+                    for sample in crediting.samples(index, episode, &verdict, &mut credited.summary)? {
                         layout.append(&sample, &mut credited.text).map_err(spag_io::Error::io(path))?;
                     }
                     Ok(())
@@ -193,17 +199,17 @@ fn credit_file(
             Ok(credited)
         }
     };
-    // The counts of the second pass, which skips the games without a winner.
-    let (attacker_breaks_rules, ties) = (games.attacker_breaks_rules, games.ties);
-    let mut summary = CreditSummary { attacker_breaks_rules, ties, weights: games.weights, ..CreditSummary::default() };
-    let mut rows = 0;
+    let (mut rows, mut summary) = (0, none.clone());
     let write = |credited: Result<CreditedChunk>| -> Result<()> {
-        let credited = credited?;
-        rows += credited.rows;
-        summary.add(&credited.summary);
-        output.push_text(&credited.text)
+        let CreditedChunk { rows: read, summary: more, text } = credited?;
+        rows += read;
+        summary.games.merge(&more.games);
+        summary.samples.iter_mut().zip(more.samples).for_each(|(samples, more)| *samples += more);
+        output.push_text(&text)
     };
     map_in_order(threads, ChunkReader::open_with_rows(input)?, new_worker, write, Error::threads(threads))?;
-    let same_games = CreditSummary { attacker_samples: 0, defender_samples: 0, ..summary } == *games;
-    if rows == has_winner.len() && same_games { Ok(summary) } else { Err(Error::Changed { path: input.to_owned() }) }
+    if rows != has_samples.len() || summary.games != with_samples {
+        return Err(Error::Changed { path: input.to_owned() });
+    }
+    Ok(CreditSummary { games, ..summary })
 }

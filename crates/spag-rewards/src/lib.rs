@@ -8,18 +8,18 @@ mod error;
 mod files;
 mod ordered;
 mod query;
-mod reward;
 mod sample;
 mod sample_file;
 mod summary;
 
 pub use config::{CreditConfig, RewardNorm};
 pub use convert::{AlpacaRow, AlpacaTemplate, Demonstration, convert_alpaca, convert_imitation, read_sft_samples};
-pub use credit::{AssignedRewards, assign_rewards};
+pub use credit::{
+    AssignedRewards, Credit, DecayedWinner, ImitatedWinner, assign_rewards, credit_games, discounted_rewards,
+};
 pub use error::{Error, Result};
 pub use files::{AssignJob, assign_rewards_in_files};
 pub use query::Query;
-pub use reward::discounted_rewards;
 pub use sample::{BadNumber, Sample, SampleKind};
 pub use sample_file::{read_samples, write_samples};
-pub use summary::{CreditSummary, RoleWeights};
+pub use summary::CreditSummary;

@@ -2,7 +2,7 @@
 
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
-use spag_game::Role;
+use spag_game::Seat;
 use spag_io::{ChatMessage, ChatRole, PromptText, TurnPrompt};
 
 /// The prompt of a [`Sample`](crate::Sample).
@@ -55,7 +55,7 @@ impl Query {
         rows: Vec<MessageRow>,
         beside: [(&str, Option<String>); 4],
         form: Form,
-        role: Option<Role>,
+        role: Option<Seat>,
     ) -> Result<(Self, String), String> {
         if let Some((key, _)) = beside.iter().find(|(_, text)| text.is_some()) {
             return Err(format!("a sample has `messages` or `{key}`, not both"));
@@ -84,7 +84,7 @@ impl Query {
     pub(crate) fn serialize<M: SerializeMap>(
         &self,
         target: &str,
-        role: Option<Role>,
+        role: Option<Seat>,
         map: &mut M,
     ) -> Result<(), M::Error> {
         match self {
@@ -148,7 +148,7 @@ pub(crate) struct MessageRow {
 }
 
 impl MessageRow {
-    fn message(self, role: Option<Role>) -> Result<ChatMessage, String> {
+    fn message(self, role: Option<Seat>) -> Result<ChatMessage, String> {
         let content = match self.said {
             Some(said) => prompt_text(self.content, said)?,
             None => whole(self.content, role),
@@ -157,7 +157,7 @@ impl MessageRow {
     }
 
     /// A message as it is written. What was said is left out where it follows from the rest, or makes no difference.
-    fn of(message: &ChatMessage, role: Option<Role>) -> Self {
+    fn of(message: &ChatMessage, role: Option<Seat>) -> Self {
         let content = message.content.text().to_owned();
         let follows = whole(content.clone(), role) == message.content;
         let is_text = role.is_some() && !message.content.may_have_special_tokens();
@@ -167,7 +167,7 @@ impl MessageRow {
 }
 
 /// A message without `said`.
-fn whole(content: String, role: Option<Role>) -> PromptText {
+fn whole(content: String, role: Option<Seat>) -> PromptText {
     if role.is_some() { PromptText::all_said(content) } else { PromptText::own(content) }
 }
 
@@ -181,6 +181,8 @@ fn pairs(prompt: &PromptText) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use spag_game::taboo;
+
     use super::*;
     use crate::Sample;
 
@@ -225,10 +227,10 @@ mod tests {
         assert_eq!(Query::from(TurnPrompt::Plain(prompt.clone())), Query::Said(prompt.clone()));
 
         let rules = ChatMessage::new(ChatRole::System, PromptText::new("Word: tea".into(), vec![6..9]).unwrap());
-        let sample = Sample { role: Some(Role::Defender), ..Sample::new(TurnPrompt::Chat(vec![rules]), "t") };
+        let sample = Sample { role: Some(taboo::DEFENDER), ..Sample::new(TurnPrompt::Chat(vec![rules]), "t") };
         assert!(!written(&sample).contains("said"), "{}", written(&sample));
         let rules = ChatMessage::new(ChatRole::System, prompt);
-        let sample = Sample { role: Some(Role::Defender), ..Sample::new(TurnPrompt::Chat(vec![rules]), "t") };
+        let sample = Sample { role: Some(taboo::DEFENDER), ..Sample::new(TurnPrompt::Chat(vec![rules]), "t") };
         assert!(written(&sample).contains(r#""said":[[5,8]]"#), "{}", written(&sample));
         assert_eq!(read(&written(&sample)).unwrap(), sample);
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value};
-use spag_game::Role;
+use spag_game::Seat;
 
 use crate::query::{Form, MessageRow, Query};
 
@@ -46,7 +46,7 @@ pub struct Sample {
     /// Factor of the sample's loss, at least 0.
     pub weight: f64,
     /// The role of an utterance of a game.
-    pub role: Option<Role>,
+    pub role: Option<Seat>,
     /// The origin.
     pub kind: SampleKind,
     /// All other keys, kept on a round trip.
@@ -128,7 +128,7 @@ struct Row {
     answer: Option<String>,
     reward: Option<f64>,
     weight: Option<f64>,
-    role: Option<Role>,
+    role: Option<Seat>,
     #[serde(rename = "type")]
     kind: Option<String>,
     #[serde(flatten)]
@@ -199,6 +199,7 @@ impl TryFrom<Row> for Sample {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use spag_game::taboo;
 
     fn read(row: &str) -> Result<Sample, serde_json::Error> {
         serde_json::from_str(row)
@@ -240,7 +241,7 @@ mod tests {
         #[test]
         fn sample_survives_a_round_trip(
             query in ".*", target in ".*", reward in any::<f64>().prop_filter("finite", |x| x.is_finite()),
-            weight in 0f64..100.0, role in prop_oneof![Just(None), Just(Some(Role::Attacker)), Just(Some(Role::Defender))],
+            weight in 0f64..100.0, role in prop_oneof![Just(None), Just(Some(taboo::ATTACKER)), Just(Some(taboo::DEFENDER))],
             sft: bool,
         ) {
             let kind = if sft { SampleKind::Sft } else { SampleKind::Game };

@@ -5,7 +5,7 @@ use spag_io::{Classify, ErrorClass};
 /// What a fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Errors of this crate. While games are played, players fail with [`PlayerError`](spag_game::PlayerError) and
+/// Errors of this crate. While games are played, players fail with [`PolicyError`](spag_game::PolicyError) and
 /// [`TurnFailure`](spag_game::TurnFailure).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

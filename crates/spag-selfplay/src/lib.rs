@@ -33,15 +33,11 @@ mod timing;
 
 // ── Statistics of games ──
 pub mod arena;
-mod counts;
-mod ending;
 mod game_stats;
 mod rate;
 mod text_table;
 
-pub use counts::GameCounts;
 pub use digest::{checkpoint_fingerprint, content_digest};
-pub use ending::{Ending, ending};
 pub use endpoint::{ApiKey, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, PromptStyle, RetryConfig};
 pub use error::{Error, Result};
 pub use game_stats::{GameStats, SpeechStats};

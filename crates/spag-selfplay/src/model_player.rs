@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use spag_chat::PromptEncoder;
-use spag_game::{Generation, Player, PlayerError, PollMode, Reply, Said, TurnFailure, TurnRequest, UtteranceRule};
+use spag_game::{Generation, Policy, PolicyError, PollMode, Reply, Said, TurnFailure, TurnRequest, UtteranceRule};
 use spag_io::TurnPrompt;
 use spag_model::{
     Checkpoint, Completion, CompletionText, Engine, EngineConfig, Event, Generate, GenerationConfig, GenerationStats,
@@ -137,9 +137,9 @@ impl<E: Generate> ModelPlayer<E> {
     }
 }
 
-impl<E: Generate> Player for ModelPlayer<E> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-        let config = self.settings.of(turn.utterances, &self.encoder).map_err(PlayerError::caused_by)?;
+impl<E: Generate> Policy for ModelPlayer<E> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
+        let config = self.settings.of(turn.utterances, &self.encoder).map_err(PolicyError::caused_by)?;
         let tokens = match self.encoder.encode(turn.prompt) {
             Ok(tokens) => tokens,
             Err(error) => {
@@ -157,8 +157,8 @@ impl<E: Generate> Player for ModelPlayer<E> {
     }
 
     /// Runs one step of the engine in either mode.
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
-        let events = self.engine.step().map_err(PlayerError::caused_by)?;
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
+        let events = self.engine.step().map_err(PolicyError::caused_by)?;
         let mut replies = std::mem::take(&mut self.unanswered);
         for (id, event) in events {
             // Nothing is streamed, so every event is the last of its request.
@@ -183,22 +183,22 @@ fn said(completion: Completion, rule: UtteranceRule) -> Said {
 }
 
 /// The reply of a game whose prompt has no tokens because of its text. A model without a template would fail every game.
-fn without_tokens(game: usize, error: spag_chat::Error) -> Result<Reply, PlayerError> {
+fn without_tokens(game: usize, error: spag_chat::Error) -> Result<Reply, PolicyError> {
     match error {
         spag_chat::Error::Render(_) => Ok(Reply { game, utterance: Err(TurnFailure::new(error.to_string())) }),
         error if error.is_of_text() => Ok(Reply { game, utterance: Err(TurnFailure::of_text(error.to_string())) }),
-        error => Err(PlayerError::caused_by(error)),
+        error => Err(PolicyError::caused_by(error)),
     }
 }
 
 /// The reply of a game whose text the tokenizer cannot encode or decode, for example because of a token beyond the vocabulary,
 /// or which is too long for a chat. Anything else would fail every game: a wrong setting, or a model whose logits are not
 /// finite.
-fn failed(game: usize, error: RequestError) -> Result<Reply, PlayerError> {
+fn failed(game: usize, error: RequestError) -> Result<Reply, PolicyError> {
     match error {
         RequestError::Encoding { .. } | RequestError::PromptTooLong { .. } => {
             Ok(Reply { game, utterance: Err(TurnFailure::of_text(error.to_string())) })
         }
-        other => Err(PlayerError::caused_by(other)),
+        other => Err(PolicyError::caused_by(other)),
     }
 }

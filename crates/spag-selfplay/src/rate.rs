@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use spag_game::{Ending, Seat, Tally};
 
 /// Two-sided 95% quantile of the normal distribution.
 pub(crate) const Z95: f64 = 1.959_963_984_540_054;
@@ -54,6 +55,16 @@ impl Rate {
             low: if count == 0 { 0.0 } else { ((centre - half) / scale).max(0.0) },
             high: if count == total { 1.0 } else { ((centre + half) / scale).min(1.0) },
         }
+    }
+
+    /// The wins of a seat among the decided games. A broken rule is a win of the other seat.
+    pub fn of_wins(games: &Tally, seat: Seat) -> Self {
+        Self::new(games.wins(seat), games.decided())
+    }
+
+    /// The games with this ending among all finished games.
+    pub fn of_ending(games: &Tally, ending: Ending) -> Self {
+        Self::new(games.ended(ending), games.games())
     }
 
     /// The rate over the cases of both.

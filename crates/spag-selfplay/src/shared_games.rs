@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use spag_dist::queue::{Assignment, Queue};
-use spag_game::{FailedGame, FinishedGame, GameSink, GameSpec, PlayConfig, PromptSet, Seats, play_games};
+use spag_game::{FailedGame, FinishedGame, Game, GameSink, GameSpec, PlayConfig, Seats, play_games};
 
 use crate::error::Result;
 
-/// Plays games from `queue` until all ranks together have played all games.
+/// Plays games of `game` from `queue` until all ranks together have played all games.
 ///
 /// The items of the queue are game numbers; games that are not in `missing` were finished before. A game is reported to the
 /// queue after `sink` has taken it, finished or failed. The games of a dead rank are reassigned to the others.
@@ -16,9 +16,9 @@ use crate::error::Result;
 /// As [`play_games`], or the queue is lost.
 pub(crate) fn play_shared(
     queue: &Queue,
+    game: &dyn Game,
     missing: Vec<GameSpec>,
     mut seats: Seats<'_>,
-    prompts: &PromptSet,
     config: &PlayConfig,
     sink: &mut dyn GameSink,
 ) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn play_shared(
         let Some(first) = games.next() else { return games.lost.map_or(Ok(()), |lost| Err(lost.into())) };
         games.fetched.push_front(first);
         let mut reporter = QueueReporter { queue, sink: &mut *sink, lost: None };
-        play_games(&mut games, seats.reborrow(), prompts, config, &mut reporter)?;
+        play_games(game, &mut games, seats.reborrow(), config, &mut reporter)?;
         if let Some(lost) = reporter.lost.or(games.lost) {
             return Err(lost.into());
         }

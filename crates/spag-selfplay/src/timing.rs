@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use spag_game::{AfterDecision, FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
+use spag_game::{AfterDecision, FinishedGame, GameSpec, PlayConfig, PromptSet, Rules, Seats, game_seed, play_games};
 use spag_model::{Checkpoint, EngineConfig, GenerationConfig, GenerationStats, Sampling};
 
 use crate::error::Result;
@@ -53,16 +53,16 @@ pub fn time_play(
         ..GenerationConfig::default()
     };
     let mut player = ModelPlayer::load(checkpoint.clone(), generation, engine)?;
-    let play =
-        PlayConfig { games_in_flight: config.batch, after_decision: AfterDecision::PlayOn, ..PlayConfig::default() };
+    let play = PlayConfig { games_in_flight: config.batch, ..PlayConfig::default() };
+    let game = Rules { after_decision: AfterDecision::PlayOn, ..Rules::default() }.game(prompts);
     let specs = (0..config.games).map(|game| GameSpec {
         game,
-        target_word: format!("word{game}"),
+        item: format!("word{game}"),
         max_turns: config.turns,
         seed: game_seed(config.seed, game),
     });
     let began = Instant::now();
-    play_games(specs, Seats::SelfPlay(&mut player), prompts, &play, &mut |_: FinishedGame| Ok(()))?;
+    play_games(&game, specs, Seats::SelfPlay(&mut player), &play, &mut |_: FinishedGame| Ok(()))?;
     let all = began.elapsed();
     let stats = player.stats();
     let times = stats.times;

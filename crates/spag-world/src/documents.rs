@@ -3,6 +3,7 @@
 use rand::Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use serde::{Deserialize, Serialize};
+use spag_game::taboo::Taboo;
 use spag_game::{Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, play_games};
 
 use crate::english::article;
@@ -66,12 +67,12 @@ pub fn base_document(lexicon: &Lexicon, prompts: &PromptSet, mix: &BaseMix, rng:
 /// A scripted game of a random word.
 fn scripted_game(lexicon: &Lexicon, rng: &mut impl Rng) -> Option<Episode> {
     let (entry, _) = draw(lexicon, rng);
-    let spec = GameSpec { game: 0, target_word: entry.word.clone(), max_turns: 5, seed: rng.random() };
+    let spec = GameSpec { game: 0, item: entry.word.clone(), max_turns: 5, seed: rng.random() };
     let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
     let config = PlayConfig { games_in_flight: 1, ..PlayConfig::default() };
     let mut played = None;
-    let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
-    play_games([spec], seats, &PromptSet::default(), &config, &mut |game: FinishedGame| {
+    let seats = Seats::Versus([&mut attacker, &mut defender]);
+    play_games(&Taboo::new(&PromptSet::default()), [spec], seats, &config, &mut |game: FinishedGame| {
         played = Some(game.episode);
         Ok(())
     })
@@ -84,7 +85,7 @@ fn game_turn(lexicon: &Lexicon, prompts: &PromptSet, rng: &mut impl Rng) -> Stri
     let Some(episode) = scripted_game(lexicon, rng) else { return texts::small_talk(rng) };
     let turns = episode.history.len();
     let at = if rng.random::<bool>() { turns - 1 } else { rng.random_range(0..turns) };
-    let prompt = prompts.playing_query(&episode.history[..at], &episode.target_word, episode.max_turns);
+    let prompt = prompts.playing_query(&episode.history[..at], &episode.item, episode.max_turns);
     format!("{prompt} {}", episode.history[at].content)
 }
 

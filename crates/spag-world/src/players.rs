@@ -4,7 +4,7 @@
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_game::{Episode, Player, PlayerError, PollMode, Reply, Role, TurnRequest};
+use spag_game::{Episode, Policy, PolicyError, PollMode, Reply, Seat, TurnRequest, taboo};
 
 use crate::lexicon::{Entry, Lexicon};
 use crate::texts;
@@ -41,11 +41,11 @@ const SMALL_TALK: f64 = 0.05;
 const TIMID: f64 = 0.25;
 
 /// The generator for a player's style; each role has its own stream.
-fn style_rng(game_seed: u64, role: Role) -> ChaCha8Rng {
+fn style_rng(game_seed: u64, role: Seat) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(game_seed);
     rng.set_stream(match role {
-        Role::Attacker => 1,
-        Role::Defender => 2,
+        taboo::ATTACKER => 1,
+        _ => 2,
     });
     rng
 }
@@ -64,7 +64,7 @@ impl<'a> ScriptedAttacker<'a> {
     }
 
     fn utterance(&self, entry: &Entry, request: &TurnRequest<'_>) -> String {
-        let mut style_rng = style_rng(request.game_seed, Role::Attacker);
+        let mut style_rng = style_rng(request.game_seed, taboo::ATTACKER);
         let style = ATTACKERS.choose_weighted(&mut style_rng, |style| style.1).map_or(AttackerStyle::Mixed, |s| s.0);
         let mut clues: Vec<&str> = entry.clues.iter().map(String::as_str).collect();
         clues.shuffle(&mut style_rng);
@@ -101,19 +101,19 @@ impl<'a> ScriptedAttacker<'a> {
 
     /// The number of clues given so far.
     fn given(&self, episode: &Episode) -> usize {
-        let own = episode.history.iter().filter(|u| u.role == Role::Attacker);
+        let own = episode.history.iter().filter(|u| u.role == taboo::ATTACKER);
         own.map(|u| self.lexicon.clues_in(&u.content).len()).sum()
     }
 }
 
-impl Player for ScriptedAttacker<'_> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-        let word = &turn.episode.target_word;
+impl Policy for ScriptedAttacker<'_> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
+        let word = &turn.episode.item;
         let entry = self
             .lexicon
             .get(word)
             .ok_or_else(|| {
-                PlayerError::new(format!(
+                PolicyError::new(format!(
                     "the scripted attacker does not know the word {word:?}; play words of its lexicon, or make a lexicon of \
                      your words with `spag data lexicon`"
                 ))
@@ -123,7 +123,7 @@ impl Player for ScriptedAttacker<'_> {
         Ok(())
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         Ok(std::mem::take(&mut self.ready))
     }
 }
@@ -142,12 +142,12 @@ impl<'a> ScriptedDefender<'a> {
     }
 
     fn utterance(&self, request: &TurnRequest<'_>) -> String {
-        let mut style_rng = style_rng(request.game_seed, Role::Defender);
+        let mut style_rng = style_rng(request.game_seed, taboo::DEFENDER);
         let style = DEFENDERS.choose_weighted(&mut style_rng, |style| style.1).map_or(DefenderStyle::Chatty, |s| s.0);
         let timid = style_rng.random::<f64>() < TIMID;
         let voice = Voice::new(self.lexicon);
         let rng = &mut ChaCha8Rng::seed_from_u64(request.seed);
-        let clues = request.episode.history.iter().filter(|u| u.role == Role::Attacker);
+        let clues = request.episode.history.iter().filter(|u| u.role == taboo::ATTACKER);
         let clues = clues.map(|u| u.content.as_str()).collect::<Vec<_>>().join(" ");
         let candidates = self.lexicon.candidates(&clues);
         let last = request.episode.history.last().map_or("", |u| u.content.as_str());
@@ -175,14 +175,14 @@ impl<'a> ScriptedDefender<'a> {
     }
 }
 
-impl Player for ScriptedDefender<'_> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for ScriptedDefender<'_> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let utterance = Ok(self.utterance(turn).into());
         self.ready.push(Reply { game: turn.game, utterance });
         Ok(())
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         Ok(std::mem::take(&mut self.ready))
     }
 }

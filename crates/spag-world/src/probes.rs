@@ -1,7 +1,7 @@
 //! Prompts that measure what a model knows about the world.
 
 use rand::Rng;
-use spag_game::{PromptSet, Role, Utterance};
+use spag_game::{PromptSet, Utterance, taboo};
 
 use crate::documents::draw;
 use crate::english::article;
@@ -22,9 +22,9 @@ pub fn naming_probe(lexicon: &Lexicon, prompts: &PromptSet, rng: &mut impl Rng) 
     let (entry, clues) = draw(lexicon, rng);
     let clue = |i: usize| clues.get(i).copied().unwrap_or("");
     let history = [
-        Utterance::new(Role::Attacker, texts::one_clue(clue(0), rng)),
-        Utterance::new(Role::Defender, texts::hedge(rng)),
-        Utterance::new(Role::Attacker, texts::ask_two(&entry.category, clue(1), clue(2), rng)),
+        Utterance::new(taboo::ATTACKER, texts::one_clue(clue(0), rng)),
+        Utterance::new(taboo::DEFENDER, texts::hedge(rng)),
+        Utterance::new(taboo::ATTACKER, texts::ask_two(&entry.category, clue(1), clue(2), rng)),
     ];
     let prompt = prompts.playing_query(&history, &entry.word, 5);
     Probe { prompt: format!("{prompt} {}", texts::GUESS_STEM), word: entry.word.clone() }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use spag_dist::queue::{Assignment, Queue};
 use spag_dist::{JoinOptions, LaunchEnv};
+use spag_game::taboo::Taboo;
 use spag_game::{CollectedGames, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
 use spag_selfplay::{EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, Servers};
 use spag_tests::reserve_port;
@@ -89,10 +90,10 @@ fn endpoint_replies() {
             key_variable: None,
         };
         let mut player = EndpointPlayer::new(spec, config).unwrap();
-        let games = [GameSpec { game: 0, target_word: "tea".into(), max_turns: 1, seed: game_seed(5, 0) }];
+        let games = [GameSpec { game: 0, item: "tea".into(), max_turns: 1, seed: game_seed(5, 0) }];
         let mut sink = CollectedGames::default();
         let seats = Seats::SelfPlay(&mut player);
-        let _ = play_games(games, seats, &PromptSet::default(), &PlayConfig::default(), &mut sink);
+        let _ = play_games(&Taboo::new(&PromptSet::default()), games, seats, &PlayConfig::default(), &mut sink);
         for failed in &sink.failed {
             assert!(failed.failure.to_string().len() < 10_000, "the failure is short");
         }

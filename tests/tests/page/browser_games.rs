@@ -161,7 +161,7 @@ fn game_is_given_up_kept_over_a_reload_and_shared() {
     let text = browser.eval("saved[0]");
     let episode: spag_game::Episode = serde_json::from_str(text.as_str().unwrap()).unwrap();
     episode.check().unwrap();
-    assert_eq!((episode.target_word.as_str(), episode.history.len()), ("tiger", 3));
+    assert_eq!((episode.item.as_str(), episode.history.len()), ("tiger", 3));
     assert_eq!(episode.extra["players"], "clue-vs-person");
 
     browser.press("New word");

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use spag_game::{Episode, Role, read_episodes};
+use spag_game::{Episode, read_episodes, taboo};
 use spag_tests::{Reply, Serve, long_model, program, root, run, send_signal};
 
 use crate::models::{After, Cast, scripted};
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 const MODELS: [(&str, &str); 2] = [("clue", "It has stripes"), ("right", "I know the word! It is tiger")];
 
 pub(crate) fn game(attacker: Option<&str>, defender: Option<&str>, said: &[&str]) -> Value {
-    let history = said.iter().enumerate().map(|(at, text)| json!({"role": Role::at(at), "content": text}));
+    let history = said.iter().enumerate().map(|(at, text)| json!({"role": taboo::seat_at(at), "content": text}));
     json!({
         "target_word": "tiger", "max_turns": 2, "seed": 7,
         "players": {"attacker": attacker, "defender": defender}, "history": history.collect::<Vec<_>>(),
@@ -98,7 +98,7 @@ fn plays_as_spag_play(prompts: &str, more: &[&str]) {
     let arguments = [model.as_os_str(), "--prompts".as_ref(), prompts.as_os_str()].map(OsStr::to_owned);
     let server = Serve::start(arguments.into_iter().chain(more.iter().map(Into::into)));
     let mut checked = 0;
-    for Episode { history, target_word, max_turns, extra } in &episodes {
+    for Episode { history, item: target_word, max_turns, extra } in &episodes {
         for (at, said) in history.iter().enumerate() {
             let before = history[..at].iter().map(|said| json!({"role": said.role, "content": said.content}));
             let (pieces, last) = turn(

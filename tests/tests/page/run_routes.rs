@@ -9,7 +9,8 @@ use tempfile::TempDir;
 
 /// A row of a file of games.
 fn row(word: &str, said: &[&str], game: usize) -> Value {
-    let said = said.iter().enumerate().map(|(at, text)| json!({"role": spag_game::Role::at(at), "content": text}));
+    let said =
+        said.iter().enumerate().map(|(at, text)| json!({"role": spag_game::taboo::seat_at(at), "content": text}));
     json!({
         "history": said.collect::<Vec<_>>(), "target_word": word, "max_turns": 5,
         "game": game, "seed": u64::MAX - game as u64, "players": "im-vs-spag-1",

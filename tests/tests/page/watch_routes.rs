@@ -18,7 +18,8 @@ fn write(path: PathBuf, text: impl AsRef<[u8]>) {
 
 /// A line of a file of games.
 pub(crate) fn game(number: usize, word: &str, said: &[&str]) -> String {
-    let said = said.iter().enumerate().map(|(at, text)| json!({"role": spag_game::Role::at(at), "content": text}));
+    let said =
+        said.iter().enumerate().map(|(at, text)| json!({"role": spag_game::taboo::seat_at(at), "content": text}));
     let said: Vec<Value> = said.collect();
     json!({"history": said, "target_word": word, "max_turns": 5, "game": number, "players": "im"}).to_string() + "\n"
 }

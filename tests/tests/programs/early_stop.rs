@@ -1,8 +1,10 @@
 //! A game that stops at its decision has the same training samples as one that is played on.
 
+use spag_game::taboo::{Rules, Taboo};
+
 use spag_game::{
-    AfterDecision, Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Role, ScriptedPlayer, Seats, TurnRequest,
-    game_seed, play_games,
+    AfterDecision, Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, ScriptedPolicy, Seats, TurnRequest,
+    game_seed, play_games, taboo,
 };
 use spag_rewards::{CreditConfig, assign_rewards};
 
@@ -10,19 +12,18 @@ use spag_rewards::{CreditConfig, assign_rewards};
 fn said(turn: &TurnRequest<'_>) -> String {
     match (turn.seed % 8, turn.role) {
         (0, _) => "It is tea.".into(),
-        (1 | 2, Role::Defender) => "I know the word! It is tea!".into(),
-        (3, Role::Defender) => "I know the word! It is milk!".into(),
+        (1 | 2, taboo::DEFENDER) => "I know the word! It is tea!".into(),
+        (3, taboo::DEFENDER) => "I know the word! It is milk!".into(),
         _ => format!("Utterance {}.", turn.seed),
     }
 }
 
 fn played(after_decision: AfterDecision) -> Vec<Episode> {
-    let specs =
-        (0..200).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 5, seed: game_seed(1, game) });
-    let config = PlayConfig { after_decision, ..PlayConfig::default() };
+    let specs = (0..200).map(|game| GameSpec { game, item: "tea".into(), max_turns: 5, seed: game_seed(1, game) });
     let mut games: Vec<FinishedGame> = Vec::new();
-    let (mut player, prompts) = (ScriptedPlayer::new(said), PromptSet::default());
-    play_games(specs, Seats::SelfPlay(&mut player), &prompts, &config, &mut |game: FinishedGame| {
+    let (mut player, prompts) = (ScriptedPolicy::new(said), PromptSet::default());
+    let game = Taboo { prompts: &prompts, rules: Rules { after_decision, ..Rules::default() } };
+    play_games(&game, specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut |game: FinishedGame| {
         games.push(game);
         Ok(())
     })

@@ -116,7 +116,7 @@ fn reference_commands_run_the_loop() {
     run(&mut command("spag-play", self_play, dir), 0);
     let results = path("data/self_play_results/im_llama2_sampling_all_words_results.json");
     let episodes = read_episodes(&results).unwrap();
-    let words: Vec<&str> = episodes.iter().map(|e| e.target_word.as_str()).collect();
+    let words: Vec<&str> = episodes.iter().map(|e| e.item.as_str()).collect();
     assert_eq!(words, ["horse", "piano", "lemon"]);
     for episode in &episodes {
         assert_eq!(episode.max_turns, 5);

@@ -56,7 +56,7 @@ fn played(games: &Games, flags: &[&str]) -> BTreeMap<String, Episode> {
 }
 
 fn by_word(file: &Path) -> BTreeMap<String, Episode> {
-    read_episodes(file).unwrap().into_iter().map(|episode| (episode.target_word.clone(), episode)).collect()
+    read_episodes(file).unwrap().into_iter().map(|episode| (episode.item.clone(), episode)).collect()
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn repeated_words_are_played_again_and_blank_lines_are_counted() {
     let note = "words.txt: 3 words, of which 1 is on an earlier line too and is played again; 1 blank line is skipped";
     assert!(said.contains(note), "{said}");
     let games = read_episodes(folder.path().join("out/llama_sampling_words_results.json")).unwrap();
-    assert_eq!(games.iter().map(|game| game.target_word.as_str()).collect::<Vec<_>>(), ["bear", "frog", "bear"]);
+    assert_eq!(games.iter().map(|game| game.item.as_str()).collect::<Vec<_>>(), ["bear", "frog", "bear"]);
 }
 
 /// A record without these settings, as of earlier versions, was drawn from all tokens and has trimmed utterances.

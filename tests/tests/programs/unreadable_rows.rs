@@ -48,7 +48,7 @@ fn word_with_a_token_beyond_the_vocabulary_fails_its_games_only() {
         assert!(err.contains(said) && err.contains("game 1 on \"a[PAD]\"") && err.contains("id 1000"), "{err}");
     }
     let games = read_episodes(dir.join("out/llama_testing_words_results.json")).unwrap();
-    assert_eq!(games.iter().map(|game| game.target_word.as_str()).collect::<Vec<_>>(), ["cat", "horse"]);
+    assert_eq!(games.iter().map(|game| game.item.as_str()).collect::<Vec<_>>(), ["cat", "horse"]);
     let failed = json_lines(dir.join("out/llama_testing_words_rank0_failed.jsonl"));
     assert_eq!(failed.len(), 13);
     assert!(failed.iter().all(|game| game["target_word"].as_str().unwrap().contains("[PAD]")));

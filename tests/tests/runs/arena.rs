@@ -69,7 +69,7 @@ fn outputs_agree_and_a_killed_arena_resumes() {
         let [attacker, defender] = ["attacker", "defender"].map(|key| pairing[key].as_str().unwrap());
         let games = read_episodes(whole.join(format!("{attacker}_vs_{defender}.jsonl"))).unwrap();
         let count = |outcome| {
-            let found = games.iter().filter(|e| judge_episode(JudgeKind::Paper, e).unwrap().outcome == outcome);
+            let found = games.iter().filter(|e| Outcome::from(judge_episode(JudgeKind::Paper, e).unwrap()) == outcome);
             found.count() as u64
         };
         let broken = count(Outcome::AttackerBreaksRules);
@@ -83,7 +83,7 @@ fn outputs_agree_and_a_killed_arena_resumes() {
             (&pairing["as_attacker"]["games"], &pairing["as_attacker"]["broken_rules"]),
             (&6.into(), &broken.into())
         );
-        let words: Vec<&str> = games.iter().map(|game| game.target_word.as_str()).collect();
+        let words: Vec<&str> = games.iter().map(|game| game.item.as_str()).collect();
         assert_eq!(["bear", "frog", "camel"].map(|word| words.iter().filter(|w| **w == word).count()), [2, 2, 2]);
     }
     // The copy plays the same games as its original, since all pairings have the same words and seeds.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
+use spag_game::taboo::Taboo;
 use spag_game::{Episode, PlayConfig, PromptSet, Seats, WordList, play_games, read_episodes};
 use spag_io::write_jsonl_atomically;
 use spag_selfplay::games_on_cycled_words;
@@ -25,7 +26,7 @@ impl Data {
         let (lexicon, words) =
             (Lexicon::embedded().unwrap(), WordList::read(root().join("data/words.txt")).unwrap().words);
         let (mut attacker, mut defender) = (ScriptedAttacker::new(&lexicon), ScriptedDefender::new(&lexicon));
-        let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+        let seats = Seats::Versus([&mut attacker, &mut defender]);
         let mut games: Vec<Episode> = Vec::new();
         let mut keep = |game: spag_game::FinishedGame| {
             games.push(game.episode);
@@ -33,7 +34,7 @@ impl Data {
         };
         let prompts = PromptSet::load(root().join("configs/tiny-prompts.json")).unwrap();
         let specs = games_on_cycled_words(&words, 120, 5, 3);
-        play_games(specs, seats, &prompts, &PlayConfig::default(), &mut keep).unwrap();
+        play_games(&Taboo::new(&prompts), specs, seats, &PlayConfig::default(), &mut keep).unwrap();
         write_jsonl_atomically(data.path("games.jsonl"), &games).unwrap();
         let mut convert = program("spag");
         convert.args(["data", "imitation", "--prompts", "configs/tiny-prompts.json"]);
@@ -135,7 +136,7 @@ fn killed_once(data: &Data, name: &str, imitation: &str) -> PathBuf {
     assert_eq!(report["held_out"]["words"], 6, "5% of 120 words");
     let played = |file: &str| read_episodes(dir.join(file)).unwrap();
     let held_out = fs::read_to_string(dir.join("held-out-words.txt")).unwrap();
-    let is_held_out = |game: &Episode| held_out.lines().any(|word| word == game.target_word);
+    let is_held_out = |game: &Episode| held_out.lines().any(|word| word == game.item);
     assert!(!played("spag-1/episodes.jsonl").iter().any(is_held_out));
     assert!(played("eval/held-out/spag-2-vs-im.jsonl").iter().all(is_held_out));
     if imitation == "games.jsonl" {

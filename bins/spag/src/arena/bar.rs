@@ -1,8 +1,7 @@
 //! The progress of an arena.
 
-use spag_game::Role;
 use spag_io::Progress;
-use spag_selfplay::{Ending, JobObserver, SoFar};
+use spag_selfplay::{JobObserver, SoFar};
 
 /// The progress of the arena.
 pub(super) struct Bar<'a> {
@@ -22,9 +21,8 @@ impl JobObserver for PairingBar<'_, '_> {
     fn game_ended(&mut self, so_far: SoFar<'_>) {
         let counts = so_far.stats.counts();
         let failed = if so_far.failed > 0 { format!(", failed {}", so_far.failed) } else { String::new() };
-        let (attacker, defender) = (counts.wins(Role::Attacker), counts.wins(Role::Defender));
-        let ties = counts.ended(Ending::Tie);
-        let note = format!("{}: attacker {attacker}, defender {defender}, tied {ties}{failed}", self.name);
+        let won = counts.labels().seats.map(|seat| format!("{seat} {}", counts.wins(seat)));
+        let note = format!("{}: {}, tied {}{failed}", self.name, won.join(", "), counts.ties());
         self.bar.done += 1;
         self.bar.progress.advance(self.bar.done as u64, &note);
     }

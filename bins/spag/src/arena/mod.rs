@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
-use spag_game::{GameSpec, PromptSet, WordList};
+use spag_game::{GameSpec, PromptSet, Tally, WordList};
 use spag_io::{Progress, write_atomically};
 use spag_model::load_config;
 use spag_selfplay::{
-    EndpointKeys, Finished, GameCounts, JobFiles, OpenJob, PlayJob, PlayerSpec, Ranks,
+    EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerSpec, Ranks,
     arena::{
         ArenaSettings, ArenaTable, NamedPlayer, Pairing, SelfPlay, check_files, check_players, pairings, player_index,
         record_file, render_csv, render_json, render_text,
@@ -133,18 +133,20 @@ impl<'a> Arena<'a> {
     fn open(&self, pairing: Pairing) -> Result<OpenJob> {
         let path = self.args.output_dir.join(record_file(&self.players, pairing));
         let who = |player: usize| self.described.get(player).map_or("", String::as_str);
-        let seated = [pairing.attacker, pairing.defender].into_iter().filter_map(|player| self.players.get(player));
+        let seated = pairing.0.into_iter().filter_map(|player| self.players.get(player));
         let source = TokenSource::of(seated.map(|player| &player.player));
+        let labels = self.args.rules.judge.labels();
+        let players = labels.seats.into_iter().zip(pairing.0).map(|(seat, player)| format!("{seat}={}", who(player)));
         let players = format!(
-            "attacker={}; defender={}; {}; {}",
-            who(pairing.attacker),
-            who(pairing.defender),
+            "{}; {}; {}",
+            players.collect::<Vec<_>>().join("; "),
             self.args.rules.describe(source, &self.prompts),
             self.args.playing.sampling.describe(source)
         );
         let job = PlayJob {
             games: self.games.clone(),
             players,
+            rules: self.args.rules.rules(),
             play: self.args.rules.play_config(),
             files: JobFiles::records_only(path),
             ranks: Ranks::Single,
@@ -153,7 +155,7 @@ impl<'a> Arena<'a> {
     }
 
     /// Plays the missing games of all pairings and counts the endings of all games.
-    fn play(&self) -> Result<Vec<(Pairing, GameCounts)>> {
+    fn play(&self) -> Result<Vec<(Pairing, Tally)>> {
         // Opens all records before the first game, so that a record of other players is reported at once.
         let mut done = 0;
         for pairing in &self.pairings {
@@ -172,7 +174,7 @@ impl<'a> Arena<'a> {
         let mut table = Table::new(&self.args.playing, &self.players, &self.keys);
         let results =
             self.pairings.iter().map(|pairing| Ok((*pairing, self.play_pairing(*pairing, &mut table, &mut bar)?)));
-        let results: Vec<(Pairing, GameCounts)> = results.collect::<Result<_>>()?;
+        let results: Vec<(Pairing, Tally)> = results.collect::<Result<_>>()?;
         progress.end();
         let failed: usize = results.iter().map(|(_, counts)| counts.failed).sum();
         if failed > 0 {
@@ -192,7 +194,7 @@ impl<'a> Arena<'a> {
         Ok(results)
     }
 
-    fn play_pairing(&self, pairing: Pairing, table: &mut Table<'_>, bar: &mut Bar<'_>) -> Result<GameCounts> {
+    fn play_pairing(&self, pairing: Pairing, table: &mut Table<'_>, bar: &mut Bar<'_>) -> Result<Tally> {
         let mut job = self.open(pairing)?;
         if job.recorded() < job.total() {
             let mut observer = PairingBar { bar, name: self.name(pairing) };
@@ -203,9 +205,9 @@ impl<'a> Arena<'a> {
         }
         let run = job.run_stats();
         // The statistics of the record, so that a resumed arena has the same results.
-        let mut counts = GameCounts::default();
+        let mut counts = Tally::new(self.args.rules.judge.labels());
         if let Finished::Written { stats, missing, .. } = job.finish(&run)? {
-            counts = *stats.counts();
+            counts = stats.counts().clone();
             counts.failed = missing;
         }
         Ok(counts)
@@ -213,7 +215,7 @@ impl<'a> Arena<'a> {
 
     fn name(&self, pairing: Pairing) -> String {
         let name = |player: usize| self.players.get(player).map_or("", |player| player.name.as_str());
-        format!("{} – {}", name(pairing.attacker), name(pairing.defender))
+        pairing.0.map(name).join(" – ")
     }
 
     fn write(&self, name: &str, text: &str) -> Result<()> {

@@ -29,18 +29,19 @@ impl<'a> Table<'a> {
     /// After an error the players are dropped, as they may have open turns.
     pub(super) fn seat(&mut self, pairing: Pairing, play: impl FnOnce(&mut PlayerPair) -> Result<()>) -> Result<()> {
         // Frees memory before another player is loaded.
-        self.seated.retain(|(player, _)| [pairing.attacker, pairing.defender].contains(player));
-        let attacker = self.take(pairing.attacker)?;
-        let mut pair = match pairing.attacker == pairing.defender {
-            true => PlayerPair::self_play(attacker),
-            false => PlayerPair::versus(attacker, self.take(pairing.defender)?),
+        self.seated.retain(|(player, _)| pairing.0.contains(player));
+        let [first, second] = pairing.0;
+        let player = self.take(first)?;
+        let mut pair = match first == second {
+            true => PlayerPair::self_play(player),
+            false => PlayerPair::versus(player, self.take(second)?),
         };
         let before = Work::by(&pair);
         play(&mut pair)?;
         self.work.add_since(before, Work::by(&pair));
-        let (attacker, defender) = pair.into_players();
-        self.seated.push((pairing.attacker, attacker));
-        self.seated.extend(defender.map(|defender| (pairing.defender, defender)));
+        let (one, other) = pair.into_players();
+        self.seated.push((first, one));
+        self.seated.extend(other.map(|other| (second, other)));
         Ok(())
     }
 

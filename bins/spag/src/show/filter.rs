@@ -2,8 +2,7 @@
 
 use clap::ValueEnum;
 use serde_json::Value;
-use spag_game::Episode;
-use spag_selfplay::Ending;
+use spag_game::{Ending, Episode, Outcome};
 
 /// `--outcome`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -21,11 +20,11 @@ pub(super) enum Wanted {
 
 impl Wanted {
     fn fits(self, ending: Ending) -> bool {
-        self == match ending {
-            Ending::RightGuess => Self::DefenderWins,
-            Ending::WrongGuess | Ending::SaidUnknowingly => Self::AttackerWins,
-            Ending::BrokenRule => Self::AttackerBreaksRules,
-            Ending::Tie => Self::Tie,
+        self == match Outcome::of(ending) {
+            Outcome::AttackerWins => Self::AttackerWins,
+            Outcome::DefenderWins => Self::DefenderWins,
+            Outcome::AttackerBreaksRules => Self::AttackerBreaksRules,
+            Outcome::Tie => Self::Tie,
         }
     }
 }
@@ -47,7 +46,7 @@ impl Filter {
     /// Whether a game in this row meets all conditions.
     pub(super) fn wants(&self, row: usize, episode: &Episode, ending: Ending) -> bool {
         let number = game_number(episode).unwrap_or(row as u64);
-        self.word.as_ref().is_none_or(|word| episode.target_word.to_lowercase() == *word)
+        self.word.as_ref().is_none_or(|word| episode.item.to_lowercase() == *word)
             && self.game.is_none_or(|game| game == number)
             // A failed game is not a tie.
             && self.outcome.is_none_or(|outcome| outcome.fits(ending) && failure(episode).is_none())
@@ -66,6 +65,8 @@ pub(super) fn failure(episode: &Episode) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use spag_game::taboo;
+
     use super::*;
 
     fn game(word: &str, extra: &str) -> Episode {
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn conditions_are_combined() {
         let noted = game("Horse", r#", "game": 7"#);
-        let fits = |filter: Filter| filter.wants(3, &noted, Ending::SaidUnknowingly);
+        let fits = |filter: Filter| filter.wants(3, &noted, taboo::SAID_UNKNOWINGLY);
         assert!(fits(Filter::new(None, None, None)));
         assert!(fits(Filter::new(Some("hoRse"), Some(7), Some(Wanted::AttackerWins))));
         assert!(!fits(Filter::new(Some("hors"), None, None)));
@@ -83,13 +84,13 @@ mod tests {
         assert!(!fits(Filter::new(None, None, Some(Wanted::DefenderWins))));
         // Without a recorded number the row counts.
         let plain = game("Horse", "");
-        assert!(Filter::new(None, Some(3), None).wants(3, &plain, Ending::Tie));
+        assert!(Filter::new(None, Some(3), None).wants(3, &plain, taboo::TIE));
     }
 
     #[test]
     fn failed_game_is_not_a_tie() {
         let ties = Filter::new(None, None, Some(Wanted::Tie));
-        assert!(ties.wants(1, &game("horse", ""), Ending::Tie));
-        assert!(!ties.wants(1, &game("horse", r#", "reason": "the server is gone""#), Ending::Tie));
+        assert!(ties.wants(1, &game("horse", ""), taboo::TIE));
+        assert!(!ties.wants(1, &game("horse", r#", "reason": "the server is gone""#), taboo::TIE));
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use anstream::AutoStream;
 use clap::Args;
-use spag_game::{EpisodeReader, JudgeKind};
+use spag_game::{EpisodeReader, JudgeKind, judge_episode};
 use terminal_size::{Width, terminal_size_of};
 
 use filter::{Filter, Wanted};
@@ -70,12 +70,12 @@ fn show(args: &ShowArgs, renderer: Renderer, out: &mut impl Write) -> Result<()>
             }
         };
         read += 1;
-        let (ending, length) = spag_selfplay::ending(&episode, args.judge)?;
-        if !filter.wants(row, &episode, ending) {
+        let verdict = judge_episode(args.judge, &episode)?;
+        if !filter.wants(row, &episode, verdict.ending) {
             continue;
         }
         shown += 1;
-        let text = renderer.game(row, &episode, ending, length);
+        let text = renderer.game(row, &episode, &verdict);
         // Flushed so that the reader of a pipe receives each game at once.
         writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Error::Stdout)?;
         if args.limit.is_some_and(|limit| shown >= limit) {

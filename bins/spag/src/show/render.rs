@@ -4,9 +4,8 @@ use std::fmt::Display;
 
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
-use spag_game::{Episode, Role, Utterance};
+use spag_game::{Episode, SEATS, Utterance, Verdict};
 use spag_io::escape;
-use spag_selfplay::Ending;
 
 use super::{
     filter::{failure, game_number},
@@ -17,8 +16,8 @@ use super::{
 const MARGIN: usize = 12;
 
 const HEAD: Style = Style::new().bold();
-const ATTACKER: Style = AnsiColor::Red.on_default();
-const DEFENDER: Style = AnsiColor::Cyan.on_default();
+/// Styles of the names of both seats.
+const SEAT_STYLES: [Style; SEATS] = [AnsiColor::Red.on_default(), AnsiColor::Cyan.on_default()];
 const ENDING: Style = AnsiColor::Yellow.on_default();
 const DIM: Style = Style::new().dimmed();
 
@@ -34,18 +33,15 @@ fn paint(style: Style, text: impl Display) -> String {
 }
 
 impl Renderer {
-    /// A game with its ending after `length` utterances.
-    pub(super) fn game(self, row: usize, episode: &Episode, ending: Ending, length: usize) -> String {
+    /// A game with its ending.
+    pub(super) fn game(self, row: usize, episode: &Episode, verdict: &Verdict) -> String {
+        let length = verdict.history_length;
         let mut out = self.head(row, episode);
         let (counted, after) = episode.history.split_at(length.min(episode.history.len()));
         for utterance in counted {
-            let style = match utterance.role {
-                Role::Attacker => ATTACKER,
-                Role::Defender => DEFENDER,
-            };
-            self.utterance(utterance, style, None, &mut out);
+            self.utterance(utterance, SEAT_STYLES[utterance.role.index()], None, &mut out);
         }
-        self.line(ENDING, &format!("→ {}", how(episode, ending, length)), &mut out);
+        self.line(ENDING, &format!("→ {}", how(episode, verdict)), &mut out);
         if !after.is_empty() {
             self.line(DIM, "what was said afterwards does not count:", &mut out);
             for utterance in after {
@@ -67,8 +63,7 @@ impl Renderer {
             None => format!("row {row}"),
         };
         let turns = if episode.max_turns == 1 { "turn" } else { "turns" };
-        let head =
-            format!("{number}: {} ({} {turns} at most)", limit_marks(&escape(&episode.target_word)), episode.max_turns);
+        let head = format!("{number}: {} ({} {turns} at most)", limit_marks(&escape(&episode.item)), episode.max_turns);
         let lines = wrap(&head, self.width).into_iter().map(|line| paint(HEAD, line) + "\n");
         lines.collect()
     }
@@ -97,7 +92,7 @@ impl Renderer {
 }
 
 /// The ending and its place.
-fn how(episode: &Episode, ending: Ending, length: usize) -> String {
+fn how(episode: &Episode, verdict: &Verdict) -> String {
     if let Some(reason) = failure(episode) {
         let role = episode.extra.get("role").and_then(Value::as_str).unwrap_or("a player");
         return format!(
@@ -106,14 +101,17 @@ fn how(episode: &Episode, ending: Ending, length: usize) -> String {
             limit_marks(&escape(reason))
         );
     }
-    match ending {
-        Ending::Tie => format!("{} after utterance {length}", ending.describe()),
-        _ => format!("{} (utterance {length})", ending.describe()),
+    let (what, length) = (verdict.ending.description, verdict.history_length);
+    match verdict.winner() {
+        None => format!("{what} after utterance {length}"),
+        Some(_) => format!("{what} (utterance {length})"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use spag_game::{Ending, taboo};
+
     use super::*;
 
     fn game(said: &[&str]) -> Episode {
@@ -126,13 +124,13 @@ mod tests {
 
     /// A game without its colours.
     fn plain(width: usize, row: usize, episode: &Episode, ending: Ending, length: usize) -> String {
-        anstream::adapter::strip_str(&Renderer { width }.game(row, episode, ending, length)).to_string()
+        anstream::adapter::strip_str(&Renderer { width }.game(row, episode, &Verdict::of(ending, length))).to_string()
     }
 
     #[test]
     fn game_is_wrapped_to_the_width() {
         let episode = game(&["It has stripes and teeth.", "I know the word!\nIt is \x1b[31mzebra!", "No, tiger."]);
-        let text = plain(32, 4, &episode, Ending::WrongGuess, 2);
+        let text = plain(32, 4, &episode, taboo::WRONG_GUESS, 2);
         let lines = [
             "row 4: tiger (5 turns at most)",
             "  attacker  It has stripes and",
@@ -154,7 +152,7 @@ mod tests {
         let mut episode = game(&["tiger", "Well."]);
         episode.extra.insert("game".into(), 12.into());
         let renderer = Renderer { width: 100 };
-        let text = renderer.game(3, &episode, Ending::BrokenRule, 1);
+        let text = renderer.game(3, &episode, &Verdict::of(taboo::BROKEN_RULE, 1));
         assert!(text.starts_with("\x1b[1mgame 12, row 3: tiger"), "{text}");
         assert!(text.contains("\x1b[31m  attacker  \x1b[0mtiger\n"), "{text}");
         assert!(text.contains("\x1b[2m  defender  \x1b[0m\x1b[2mWell.\x1b[0m\n"), "{text}");
@@ -165,9 +163,9 @@ mod tests {
         let mut episode = game(&["It has stripes."]);
         episode.extra.insert("role".into(), "defender".into());
         episode.extra.insert("reason".into(), "503\x07".into());
-        let text = plain(100, 1, &episode, Ending::Tie, 1);
+        let text = plain(100, 1, &episode, taboo::TIE, 1);
         assert!(text.contains("→ not played to its end; no utterance of the defender: 503\\u{7}\n"), "{text}");
-        let tie = plain(100, 1, &game(&["A", "B"]), Ending::Tie, 2);
+        let tie = plain(100, 1, &game(&["A", "B"]), taboo::TIE, 2);
         assert!(tie.contains("→ tied after utterance 2\n"), "{tie}");
     }
 }

@@ -4,43 +4,25 @@ use spag_io::TurnPrompt;
 
 use super::PlayConfig;
 use super::sink::{FailedGame, FinishedGame};
-use crate::episode::{Episode, Role, Utterance};
+use crate::episode::{Episode, Utterance};
 use crate::error::Result;
+use crate::game::{Game, Match};
 use crate::generation::TokenRecords;
-use crate::judge::{JudgeKind, Referee};
-use crate::outcome::Verdict;
-use crate::player::{Said, TurnFailure, TurnRequest};
-use crate::prompts::UtteranceRule;
+use crate::policy::{Said, TurnFailure, TurnRequest};
+use crate::seat::Seat;
 
 /// A game to be played.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GameSpec {
     /// Its number, unique among the games played at the same time.
     pub game: usize,
-    /// The word that the attacker is given.
-    pub target_word: String,
-    /// Turns after which an undecided game is tied.
+    /// What it is about: in Adversarial Taboo, the target word. Empty for games whose seed decides everything.
+    pub item: String,
+    /// Turns after which an undecided game is tied, if the game has a limit. A turn is one utterance of each seat.
     pub max_turns: usize,
     /// Seed of all draws in the game.
     pub seed: u64,
 }
-
-/// What happens once a game is decided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AfterDecision {
-    /// The game ends.
-    #[default]
-    Stop,
-    /// The game is played to its last turn. The verdict does not change.
-    PlayOn,
-    /// As in the reference, whatever was decided: the game ends when an utterance of the defender contains "I know the
-    /// word" in any case, even if that decides nothing, or at its last turn. Verdicts and samples are those of
-    /// [`AfterDecision::Stop`], unless such an utterance ends a game that would have been decided later.
-    UntilGuess,
-}
-
-/// What ends a game of [`AfterDecision::UntilGuess`], in lower case.
-const GUESS: &str = "i know the word";
 
 /// The seed of a game, mixed so that the seeds of consecutive games are unrelated.
 pub fn game_seed(base_seed: u64, game: usize) -> u64 {
@@ -57,70 +39,70 @@ fn mix(x: u64) -> u64 {
 
 /// A game in progress.
 #[derive(Debug)]
-pub(super) struct RunningGame {
+pub(super) struct RunningGame<'g> {
     spec: GameSpec,
-    pub(super) episode: Episode,
-    referee: Referee,
-    decided: Option<Verdict>,
+    episode: Episode,
+    state: Box<dyn Match + 'g>,
 }
 
 /// The state of a game after an utterance.
-pub(super) enum Step {
-    Running(RunningGame),
+pub(super) enum Step<'g> {
+    Running(RunningGame<'g>),
     Finished(FinishedGame),
 }
 
-impl RunningGame {
-    pub(super) fn new(spec: GameSpec, judge: JudgeKind) -> Result<Self> {
-        let referee = Referee::new(judge, &spec.target_word)?;
-        let episode = Episode::new(spec.target_word.clone(), spec.max_turns);
-        Ok(Self { spec, episode, referee, decided: None })
+impl<'g> RunningGame<'g> {
+    pub(super) fn new(spec: GameSpec, game: &'g dyn Game) -> Result<Self> {
+        let state = game.start(&spec)?;
+        let episode = Episode::new(spec.item.clone(), spec.max_turns);
+        Ok(Self { spec, episode, state })
     }
 
     pub(super) fn number(&self) -> usize {
         self.spec.game
     }
 
-    /// The next turn; `prompt` is the game so far as the player to move sees it.
-    pub(super) fn turn<'a>(&'a self, prompt: &'a TurnPrompt, utterances: UtteranceRule) -> TurnRequest<'a> {
+    pub(super) fn to_move(&self) -> Seat {
+        self.state.to_move()
+    }
+
+    /// The game so far as the seat to move sees it.
+    pub(super) fn prompt(&self) -> TurnPrompt {
+        self.state.prompt(self.state.to_move(), &self.episode)
+    }
+
+    /// The next turn, with [`RunningGame::prompt`].
+    pub(super) fn turn<'a>(&'a self, prompt: &'a TurnPrompt) -> TurnRequest<'a> {
         TurnRequest {
             game: self.spec.game,
-            role: self.episode.next_role(),
+            role: self.state.to_move(),
             episode: &self.episode,
             prompt,
-            utterances,
+            utterances: self.state.utterances(),
             game_seed: self.spec.seed,
             seed: game_seed(self.spec.seed, self.episode.history.len()),
         }
     }
 
-    /// Appends the utterance of the player to move, and judges it.
-    pub(super) fn push_utterance(mut self, said: Said, config: &PlayConfig) -> Step {
+    /// Lets the game hear the utterance of the seat to move, and appends it.
+    pub(super) fn push_utterance(mut self, said: Said, config: &PlayConfig) -> Step<'g> {
         let Said { text, generation } = said;
-        let role = self.episode.next_role();
-        if self.decided.is_none() {
-            let history_length = self.episode.history.len() + 1;
-            self.decided = self.referee.rule(role, &text).map(|outcome| Verdict { outcome, history_length });
-        }
-        let stops = match config.after_decision {
-            AfterDecision::Stop => self.decided.is_some(),
-            AfterDecision::PlayOn => false,
-            AfterDecision::UntilGuess => role == Role::Defender && text.to_lowercase().contains(GUESS),
-        };
+        let role = self.state.to_move();
+        let ruling = self.state.hear(&text);
         let generation = generation.filter(|_| config.tokens == TokenRecords::Kept);
-        self.episode.history.push(Utterance { generation, ..Utterance::new(role, text) });
-        let is_last = self.episode.history.len() >= self.spec.max_turns.saturating_mul(2);
-        if !is_last && !stops {
-            return Step::Running(self);
+        let mut utterance = Utterance { generation, ..Utterance::new(role, text) };
+        if let Some(refusal) = ruling.refusal {
+            utterance.extra.insert("refusal".into(), refusal.name().into());
         }
-        let Self { spec, episode, referee, decided } = self;
-        let verdict = decided.unwrap_or_else(|| referee.judge(&episode.view()));
+        self.episode.history.push(utterance);
+        let Some(verdict) = ruling.verdict else { return Step::Running(self) };
+        let Self { spec, episode, .. } = self;
         Step::Finished(FinishedGame { game: spec.game, seed: spec.seed, episode, verdict })
     }
 
-    /// Ends the game because the player to move has no utterance.
+    /// Ends the game because the seat to move has no utterance.
     pub(super) fn fail(self, failure: TurnFailure) -> FailedGame {
-        let role = self.episode.next_role();
+        let role = self.state.to_move();
         FailedGame { game: self.spec.game, seed: self.spec.seed, episode: self.episode, role, failure }
     }
 }

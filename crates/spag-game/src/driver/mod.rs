@@ -1,4 +1,4 @@
-//! The driver: plays many games at once and judges after every utterance.
+//! The driver: plays many games at once, whichever [`Game`] they are of.
 
 mod game;
 mod seats;
@@ -7,27 +7,22 @@ mod sink;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-pub use game::{AfterDecision, GameSpec, game_seed};
+pub use game::{GameSpec, game_seed};
 pub use seats::Seats;
 pub use sink::{CollectedGames, FailedGame, FinishedGame, GameSink};
 
 use crate::error::{Error, Result};
+use crate::game::Game;
 use crate::generation::TokenRecords;
-use crate::judge::JudgeKind;
-use crate::player::{FailureCause, Reply};
-use crate::prompts::PromptSet;
+use crate::policy::{FailureCause, Reply};
 use game::{RunningGame, Step};
 use seats::SeatedPlayers;
 
 /// How games are played.
 #[derive(Clone, Copy, Debug)]
 pub struct PlayConfig {
-    /// The rules.
-    pub judge: JudgeKind,
     /// Games played at a time; 0 means 1.
     pub games_in_flight: usize,
-    /// What happens once a game is decided.
-    pub after_decision: AfterDecision,
     /// Consecutive failed games that end the run, so that a dead endpoint cannot exhaust the word list; 0 means 1. Games
     /// whose text the player cannot read do not count.
     pub max_failed_in_a_row: usize,
@@ -36,19 +31,13 @@ pub struct PlayConfig {
 }
 
 impl Default for PlayConfig {
-    /// The paper's rules, 64 games at a time, each up to its decision; ends at the tenth failure in a row.
+    /// 64 games at a time; ends at the tenth failure in a row.
     fn default() -> Self {
-        Self {
-            judge: JudgeKind::default(),
-            games_in_flight: 64,
-            after_decision: AfterDecision::default(),
-            max_failed_in_a_row: 10,
-            tokens: TokenRecords::default(),
-        }
+        Self { games_in_flight: 64, max_failed_in_a_row: 10, tokens: TokenRecords::default() }
     }
 }
 
-/// Plays `specs`, `games_in_flight` at a time, and passes each game to `sink` when it ends.
+/// Plays the games `specs` of `game`, `games_in_flight` at a time, and passes each game to `sink` when it ends.
 ///
 /// Every running game has exactly one open turn; after its reply, its next turn is submitted at once. So a game waits
 /// for its own players only, games end in any order, and utterances do not depend on other games. The next of `specs`
@@ -57,24 +46,24 @@ impl Default for PlayConfig {
 /// If this fails, or the sink stops it, players may have open turns left and must not be used again.
 ///
 /// # Errors
-/// A player fails or replies to a turn that is not open, too many games in a row fail, a target word is empty, two
+/// A player fails or replies to a turn that is not open, too many games in a row fail, there is no game about an item, two
 /// running games have the same number, or `sink` fails.
 pub fn play_games(
+    game: &dyn Game,
     specs: impl IntoIterator<Item = GameSpec>,
     seats: Seats<'_>,
-    prompts: &PromptSet,
     config: &PlayConfig,
     sink: &mut dyn GameSink,
 ) -> Result<()> {
     let mut specs = specs.into_iter();
-    let mut players = SeatedPlayers::new(seats);
-    let mut open: BTreeMap<usize, RunningGame> = BTreeMap::new();
-    let mut to_submit: Vec<RunningGame> = Vec::new();
+    let mut players = SeatedPlayers::new(seats, game.labels());
+    let mut open: BTreeMap<usize, RunningGame<'_>> = BTreeMap::new();
+    let mut to_submit: Vec<RunningGame<'_>> = Vec::new();
     let mut failed_in_a_row = 0;
     loop {
         while open.len() + to_submit.len() < config.games_in_flight.max(1) && sink.should_continue() {
             let Some(spec) = specs.next() else { break };
-            to_submit.push(RunningGame::new(spec, config.judge)?);
+            to_submit.push(RunningGame::new(spec, game)?);
         }
         for game in to_submit.drain(..) {
             if !sink.should_continue() {
@@ -82,15 +71,15 @@ pub fn play_games(
             }
             match open.entry(game.number()) {
                 Entry::Occupied(entry) => return Err(Error::DuplicateGame { game: *entry.key() }),
-                Entry::Vacant(entry) => players.submit(entry.insert(game), prompts)?,
+                Entry::Vacant(entry) => players.submit(entry.insert(game))?,
             }
         }
         if open.is_empty() || !sink.should_continue() {
             return Ok(());
         }
-        for (seat, Reply { game: number, utterance }) in players.poll()? {
-            let Some(game) = open.remove(&number).filter(|game| seat.plays(game.episode.next_role())) else {
-                return Err(Error::UnexpectedReply { player: seat.name(), game: number });
+        for (held, Reply { game: number, utterance }) in players.poll()? {
+            let Some(game) = open.remove(&number).filter(|game| held.plays(game.to_move())) else {
+                return Err(Error::UnexpectedReply { player: held.name(), game: number });
             };
             match utterance {
                 Err(failure) => {

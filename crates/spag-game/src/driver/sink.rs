@@ -1,9 +1,10 @@
 //! Receivers of games that have ended.
 
-use crate::episode::{Episode, Role};
+use crate::episode::Episode;
 use crate::error::{Error, Result};
-use crate::outcome::Verdict;
-use crate::player::TurnFailure;
+use crate::policy::TurnFailure;
+use crate::seat::Seat;
+use crate::verdict::Verdict;
 
 /// A game that was played to its end.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +28,8 @@ pub struct FailedGame {
     pub seed: u64,
     /// The utterances before the failed turn.
     pub episode: Episode,
-    /// The role of the failed turn.
-    pub role: Role,
+    /// The seat of the failed turn.
+    pub role: Seat,
     /// Why there is no utterance.
     pub failure: TurnFailure,
 }

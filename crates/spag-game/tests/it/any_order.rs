@@ -4,9 +4,10 @@ use proptest::prelude::*;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use spag_game::taboo::{Rules, Taboo};
 use spag_game::{
-    AfterDecision, CollectedGames, GameSpec, PlayConfig, Player, PlayerError, PollMode, PromptSet, Reply, Role, Seats,
-    TurnFailure, TurnRequest, game_seed, play_games,
+    AfterDecision, CollectedGames, GameSpec, PlayConfig, Policy, PolicyError, PollMode, PromptSet, Reply, Seats,
+    TurnFailure, TurnRequest, game_seed, play_games, taboo,
 };
 
 /// The utterance of a turn, which depends on its seed alone: talk, the word, a prediction, or a failure.
@@ -14,8 +15,8 @@ fn utterance(turn: &TurnRequest<'_>) -> Result<String, TurnFailure> {
     match turn.seed % 16 {
         0 => Err(TurnFailure::new(format!("no utterance {}", turn.episode.history.len()))),
         1 => Ok("tea".into()),
-        2 if turn.role == Role::Defender => Ok("I know the word! It is tea!".into()),
-        3 if turn.role == Role::Defender => Ok("I know the word! It is milk!".into()),
+        2 if turn.role == taboo::DEFENDER => Ok("I know the word! It is tea!".into()),
+        3 if turn.role == taboo::DEFENDER => Ok("I know the word! It is milk!".into()),
         _ => Ok(format!("{} {}", turn.seed, turn.prompt.text().len())),
     }
 }
@@ -32,14 +33,14 @@ impl Erratic {
     }
 }
 
-impl Player for Erratic {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for Erratic {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         assert!(self.open.iter().all(|open| open.game != turn.game), "one turn of a game at a time");
         self.open.push(Reply { game: turn.game, utterance: utterance(turn).map(Into::into) });
         Ok(())
     }
 
-    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError> {
         self.open.shuffle(&mut self.rng);
         let least = if mode == PollMode::Blocking { 1 } else { 0 };
         let ready = self.rng.random_range(least..=self.open.len());
@@ -48,12 +49,11 @@ impl Player for Erratic {
 }
 
 fn play(seats: Seats<'_>, games_in_flight: usize, after_decision: AfterDecision) -> CollectedGames {
-    let specs =
-        (0..40).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 3, seed: game_seed(3, game) });
-    let config =
-        PlayConfig { games_in_flight, after_decision, max_failed_in_a_row: usize::MAX, ..PlayConfig::default() };
+    let specs = (0..40).map(|game| GameSpec { game, item: "tea".into(), max_turns: 3, seed: game_seed(3, game) });
+    let config = PlayConfig { games_in_flight, max_failed_in_a_row: usize::MAX, ..PlayConfig::default() };
     let mut games = CollectedGames::default();
-    play_games(specs, seats, &PromptSet::default(), &config, &mut games).unwrap();
+    let (prompts, rules) = (PromptSet::default(), Rules { after_decision, ..Rules::default() });
+    play_games(&Taboo { prompts: &prompts, rules }, specs, seats, &config, &mut games).unwrap();
     games.finished.sort_by_key(|game| game.game);
     games.failed.sort_by_key(|game| game.game);
     games
@@ -70,7 +70,7 @@ proptest! {
         prop_assert!(!one_by_one.failed.is_empty() && one_by_one.finished.len() > 10);
         prop_assert_eq!(&play(Seats::SelfPlay(&mut Erratic::new(seed)), in_flight, after), &one_by_one);
         let (mut attacker, mut defender) = (Erratic::new(seed), Erratic::new(seed ^ 1));
-        let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+        let seats = Seats::Versus([&mut attacker, &mut defender]);
         prop_assert_eq!(&play(seats, in_flight, after), &one_by_one);
     }
 }

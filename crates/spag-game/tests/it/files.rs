@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use spag_game::{Episode, EpisodeReader, Role, read_episodes, read_words};
+use spag_game::{Episode, EpisodeReader, read_episodes, read_words, taboo};
 use spag_io::{AtomicFile, JsonlAppender, write_json_atomically};
 use tempfile::TempDir;
 
@@ -56,7 +56,7 @@ fn unknown_keys_survive_a_round_trip_in_order() {
     assert_eq!(serde_json::to_string(&episode).unwrap(), row.to_string());
     // The default of max_turns is the paper's.
     let short: Episode = serde_json::from_value(json!({"history": [], "target_word": "tea"})).unwrap();
-    assert_eq!((short.max_turns, short.next_role()), (5, Role::Attacker));
+    assert_eq!((short.max_turns, short.next_role()), (5, taboo::ATTACKER));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn resume_drops_a_torn_last_line() {
         let (mut lines, before) = JsonlAppender::<Episode>::resume(&path).unwrap();
         assert_eq!(before, [game("one"), game("two\nlines")], "{torn}");
         lines.append(&game("again")).unwrap();
-        let words: Vec<String> = read_episodes(&path).unwrap().into_iter().map(|e| e.target_word).collect();
+        let words: Vec<String> = read_episodes(&path).unwrap().into_iter().map(|e| e.item).collect();
         assert_eq!(words, ["one", "two\nlines", "again"]);
     }
 
@@ -190,7 +190,7 @@ fn atomic_file_appears_complete_or_not_at_all() {
         std::os::unix::fs::symlink(&path, &link).unwrap();
         write_json_atomically(&link, &[Episode::new("other", 5)]).unwrap();
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(read_episodes(&path).unwrap()[0].target_word, "other");
+        assert_eq!(read_episodes(&path).unwrap()[0].item, "other");
         write_json_atomically("/dev/null", &[0]).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use spag_game::{JudgeKind, Outcome, Referee, Role, word_forms};
+use spag_game::{JudgeKind, Outcome, Referee, taboo, word_forms};
 
 /// The limit of each call, in a debug build on a busy machine. A quadratic step takes minutes.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -29,7 +29,7 @@ fn long_words_are_judged_in_linear_time() {
         for kind in [JudgeKind::Paper, JudgeKind::WholeWord] {
             let referee = timed(&name, || Referee::new(kind, &word)).unwrap();
             for text in [&word[..word.len() / 2], word.trim_end(), &format!("I know the word! It is {word}")] {
-                for role in [Role::Attacker, Role::Defender] {
+                for role in [taboo::ATTACKER, taboo::DEFENDER] {
                     timed(&format!("{kind} {name}"), || referee.rule(role, text));
                 }
             }
@@ -44,10 +44,10 @@ fn many_predictions_of_a_long_word_are_judged_in_linear_time() {
     let word = format!("{}x", part.repeat(60_000));
     let referee = Referee::new(JudgeKind::Paper, &word).unwrap();
     let said = part.repeat(120_000);
-    assert_eq!(timed("wrong", || referee.rule(Role::Defender, &said)), Some(Outcome::AttackerWins));
-    assert_eq!(timed("right", || referee.rule(Role::Defender, &format!("{said}{word}"))), Some(Outcome::DefenderWins));
+    assert_eq!(timed("wrong", || referee.rule(taboo::DEFENDER, &said)), Some(Outcome::AttackerWins));
+    assert_eq!(timed("right", || referee.rule(taboo::DEFENDER, &format!("{said}{word}"))), Some(Outcome::DefenderWins));
     let quoted = format!("i know the word! it is `{word}`");
-    assert_eq!(timed("quoted", || referee.rule(Role::Defender, &quoted)), Some(Outcome::DefenderWins));
+    assert_eq!(timed("quoted", || referee.rule(taboo::DEFENDER, &quoted)), Some(Outcome::DefenderWins));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn short_words_in_long_utterances_are_judged_in_linear_time() {
     for kind in [JudgeKind::Paper, JudgeKind::WholeWord] {
         let referee = Referee::new(kind, "art").unwrap();
         for part in ["start ", "ar ", "I know the word! It is ar ", "\u{301}", "'"] {
-            timed(part, || referee.rule(Role::Defender, &part.repeat(200_000)));
+            timed(part, || referee.rule(taboo::DEFENDER, &part.repeat(200_000)));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The rules, judges, prompts, files and drivers of games.
 
 mod any_order;
+mod endings;
 mod files;
 mod judge;
 mod long_words;
@@ -9,3 +10,4 @@ mod plural;
 mod prompts;
 mod properties;
 mod record;
+mod toy;

@@ -2,28 +2,34 @@
 
 use std::cell::RefCell;
 
+use spag_game::taboo::{Rules, Taboo};
+
 use spag_game::{
-    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, JudgeKind, Outcome, PlayConfig, Player, PlayerError,
-    PollMode, PromptSet, Reply, Role, ScriptedPlayer, Seats, TokenRecords, TurnFailure, TurnRequest, Verdict,
-    game_seed, play_games,
+    AfterDecision, FailedGame, FinishedGame, GameSink, GameSpec, JudgeKind, Outcome, PlayConfig, Policy, PolicyError,
+    PollMode, PromptSet, Reply, ScriptedPolicy, Seat, Seats, TokenRecords, TurnFailure, TurnRequest, game_seed,
+    play_games, taboo,
 };
 
-const STOP: PlayConfig = PlayConfig {
-    judge: JudgeKind::Paper,
-    games_in_flight: 4,
-    after_decision: AfterDecision::Stop,
-    max_failed_in_a_row: 10,
-    tokens: TokenRecords::Dropped,
-};
+const STOP: PlayConfig = PlayConfig { games_in_flight: 4, max_failed_in_a_row: 10, tokens: TokenRecords::Dropped };
 
 fn specs(count: usize) -> impl Iterator<Item = GameSpec> {
-    (0..count).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 3, seed: game_seed(7, game) })
+    (0..count).map(|game| GameSpec { game, item: "tea".into(), max_turns: 3, seed: game_seed(7, game) })
 }
 
 fn play(specs: impl Iterator<Item = GameSpec>, seats: Seats<'_>, config: &PlayConfig) -> Vec<FinishedGame> {
+    play_with(AfterDecision::Stop, specs, seats, config)
+}
+
+fn play_with(
+    after_decision: AfterDecision,
+    specs: impl Iterator<Item = GameSpec>,
+    seats: Seats<'_>,
+    config: &PlayConfig,
+) -> Vec<FinishedGame> {
     let mut finished = Vec::new();
     let prompts = PromptSet::default();
-    let result = play_games(specs, seats, &prompts, config, &mut |game: FinishedGame| {
+    let rules = Rules { judge: JudgeKind::Paper, after_decision };
+    let result = play_games(&Taboo { prompts: &prompts, rules }, specs, seats, config, &mut |game: FinishedGame| {
         finished.push(game);
         Ok(())
     });
@@ -41,7 +47,7 @@ fn ends_by_number(turn: &TurnRequest<'_>) -> String {
 
 #[test]
 fn decided_game_ends_and_is_replaced() {
-    let mut player = ScriptedPlayer::new(ends_by_number);
+    let mut player = ScriptedPolicy::new(ends_by_number);
     let games = play(specs(8), Seats::SelfPlay(&mut player), &STOP);
     // Four begin together; the next game replaces one that ends.
     assert_eq!(games.iter().map(|game| game.game).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
@@ -51,7 +57,7 @@ fn decided_game_ends_and_is_replaced() {
             game if game % 2 == 0 => Outcome::AttackerBreaksRules,
             _ => Outcome::AttackerWins,
         };
-        assert_eq!(verdict, Verdict { outcome, history_length: (game + 1).min(6) });
+        assert_eq!((Outcome::from(verdict), verdict.history_length), (outcome, (game + 1).min(6)));
         assert_eq!(episode.history.len(), verdict.history_length);
         assert_eq!(seed, game_seed(7, game));
         if game < 6 {
@@ -62,10 +68,9 @@ fn decided_game_ends_and_is_replaced() {
 
 #[test]
 fn playing_on_does_not_change_the_verdict() {
-    let mut player = ScriptedPlayer::new(ends_by_number);
-    let play_on = PlayConfig { after_decision: AfterDecision::PlayOn, ..STOP };
+    let mut player = ScriptedPolicy::new(ends_by_number);
     let stopped = play(specs(8), Seats::SelfPlay(&mut player.clone()), &STOP);
-    let mut played_on = play(specs(8), Seats::SelfPlay(&mut player), &play_on);
+    let mut played_on = play_with(AfterDecision::PlayOn, specs(8), Seats::SelfPlay(&mut player), &STOP);
     played_on.sort_by_key(|game| game.game);
     for (stopped, played_on) in stopped.iter().zip(&played_on) {
         assert_eq!(stopped.verdict, played_on.verdict);
@@ -75,13 +80,12 @@ fn playing_on_does_not_change_the_verdict() {
 
 #[test]
 fn reference_stops_at_a_guess_of_the_defender_and_nowhere_else() {
-    let said = |lines: &[&str]| -> (usize, Verdict) {
-        let mut player = ScriptedPlayer::lines(lines.to_vec());
-        let config = PlayConfig { after_decision: AfterDecision::UntilGuess, ..STOP };
-        let games = play(specs(1), Seats::SelfPlay(&mut player), &config);
-        (games[0].episode.history.len(), games[0].verdict)
+    let said = |lines: &[&str]| -> (usize, (Outcome, usize)) {
+        let mut player = ScriptedPolicy::lines(lines.to_vec());
+        let games = play_with(AfterDecision::UntilGuess, specs(1), Seats::SelfPlay(&mut player), &STOP);
+        (games[0].episode.history.len(), (Outcome::from(games[0].verdict), games[0].verdict.history_length))
     };
-    let verdict = |outcome, history_length| Verdict { outcome, history_length };
+    let verdict = |outcome: Outcome, history_length: usize| (outcome, history_length);
     for (lines, length, expected) in [
         (&["Hot?", "I know the word! It is tea!"][..], 2, verdict(Outcome::DefenderWins, 2)),
         // In any case, and also where it decides nothing.
@@ -99,42 +103,42 @@ fn reference_stops_at_a_guess_of_the_defender_and_nowhere_else() {
 fn unreadable_texts_in_a_row_do_not_end_the_run() {
     /// Fails the first 30 games for their text.
     struct Reader(Vec<Reply>);
-    impl Player for Reader {
-        fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+    impl Policy for Reader {
+        fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
             let utterance = if turn.game < 30 { Err(TurnFailure::of_text("no such token")) } else { Ok("Tea.".into()) };
             self.0.push(Reply { game: turn.game, utterance });
             Ok(())
         }
 
-        fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+        fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
             Ok(std::mem::take(&mut self.0))
         }
     }
     let mut kept = Kept::default();
     let prompts = PromptSet::default();
-    play_games(specs(40), Seats::SelfPlay(&mut Reader(Vec::new())), &prompts, &STOP, &mut kept).unwrap();
+    play_games(&Taboo::new(&prompts), specs(40), Seats::SelfPlay(&mut Reader(Vec::new())), &STOP, &mut kept).unwrap();
     assert_eq!((kept.finished.len(), kept.failed.len()), (10, 30));
 }
 
 /// Replies to all open turns in a poll, and records them.
 struct Noting<'a> {
-    batches: &'a RefCell<Vec<Vec<(usize, Role)>>>,
-    open: Vec<(usize, Role, String)>,
+    batches: &'a RefCell<Vec<Vec<(usize, Seat)>>>,
+    open: Vec<(usize, Seat, String)>,
 }
 
 impl<'a> Noting<'a> {
-    fn new(batches: &'a RefCell<Vec<Vec<(usize, Role)>>>) -> Self {
+    fn new(batches: &'a RefCell<Vec<Vec<(usize, Seat)>>>) -> Self {
         Self { batches, open: Vec::new() }
     }
 }
 
-impl Player for Noting<'_> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for Noting<'_> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         self.open.push((turn.game, turn.role, ends_by_number(turn)));
         Ok(())
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         self.batches.borrow_mut().push(self.open.iter().map(|(game, role, _)| (*game, *role)).collect());
         Ok(self.open.drain(..).map(|(game, _, said)| Reply { game, utterance: Ok(said.into()) }).collect())
     }
@@ -142,30 +146,30 @@ impl Player for Noting<'_> {
 
 #[test]
 fn every_running_game_has_one_open_turn() {
-    use Role::{Attacker, Defender};
+    use taboo::{ATTACKER, DEFENDER};
     let config = PlayConfig { games_in_flight: 2, ..STOP };
     let batches = RefCell::new(Vec::new());
     play(specs(3), Seats::SelfPlay(&mut Noting::new(&batches)), &config);
     // Game 0 ends with the first utterance; game 2 takes its place one step behind game 1.
     let expected = [
-        vec![(0, Attacker), (1, Attacker)],
-        vec![(1, Defender), (2, Attacker)],
-        vec![(2, Defender)],
-        vec![(2, Attacker)],
+        vec![(0, ATTACKER), (1, ATTACKER)],
+        vec![(1, DEFENDER), (2, ATTACKER)],
+        vec![(2, DEFENDER)],
+        vec![(2, ATTACKER)],
     ];
     assert_eq!(*batches.borrow(), expected);
 
     let (attackers, defenders) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
-    let seats = Seats::Versus { attacker: &mut Noting::new(&attackers), defender: &mut Noting::new(&defenders) };
+    let seats = Seats::Versus([&mut Noting::new(&attackers), &mut Noting::new(&defenders)]);
     play(specs(3), seats, &config);
-    assert_eq!(*attackers.borrow(), [vec![(0, Attacker), (1, Attacker)], vec![(2, Attacker)], vec![(2, Attacker)]]);
-    assert_eq!(*defenders.borrow(), [vec![(1, Defender)], vec![(2, Defender)]]);
+    assert_eq!(*attackers.borrow(), [vec![(0, ATTACKER), (1, ATTACKER)], vec![(2, ATTACKER)], vec![(2, ATTACKER)]]);
+    assert_eq!(*defenders.borrow(), [vec![(1, DEFENDER)], vec![(2, DEFENDER)]]);
 }
 
 #[test]
 fn games_do_not_depend_on_games_in_flight() {
     let reply = |turn: &TurnRequest<'_>| {
-        assert!(turn.prompt.text().contains("tea") == (turn.role == Role::Attacker));
+        assert!(turn.prompt.text().contains("tea") == (turn.role == taboo::ATTACKER));
         assert_eq!(turn.game_seed, game_seed(7, turn.game));
         match turn.seed % 5 {
             0 => "tea".to_owned(),
@@ -173,7 +177,7 @@ fn games_do_not_depend_on_games_in_flight() {
         }
     };
     let games = |games_in_flight| {
-        let mut player = ScriptedPlayer::new(reply);
+        let mut player = ScriptedPolicy::new(reply);
         let mut games = play(specs(40), Seats::SelfPlay(&mut player), &PlayConfig { games_in_flight, ..STOP });
         games.sort_by_key(|game| game.game);
         games
@@ -189,7 +193,7 @@ fn games_do_not_depend_on_games_in_flight() {
 #[test]
 fn utterances_have_different_seeds() {
     let seeds = RefCell::new(std::collections::HashSet::new());
-    let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| {
+    let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| {
         assert!(seeds.borrow_mut().insert(turn.seed));
         "Hm.".into()
     });
@@ -199,9 +203,9 @@ fn utterances_have_different_seeds() {
 
 #[test]
 fn scripted_lines_repeat_in_every_game() {
-    let mut player = ScriptedPlayer::lines(["What do you drink?", "I know the word! It is tea."]);
+    let mut player = ScriptedPolicy::lines(["What do you drink?", "I know the word! It is tea."]);
     let games = play(specs(3), Seats::SelfPlay(&mut player), &STOP);
-    assert!(games.iter().all(|game| game.verdict.outcome == Outcome::DefenderWins));
+    assert!(games.iter().all(|game| Outcome::from(game.verdict) == Outcome::DefenderWins));
 }
 
 /// What the broken player does.
@@ -216,20 +220,20 @@ enum Fault {
 
 struct Broken(Fault, Vec<usize>);
 
-impl Player for Broken {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for Broken {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         self.1.push(turn.game);
         match self.0 {
-            Fault::Submit => Err(PlayerError::new("out of memory")),
+            Fault::Submit => Err(PolicyError::new("out of memory")),
             _ => Ok(()),
         }
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         let reply = |game| Reply { game, utterance: Ok("Hm.".into()) };
         let open = std::mem::take(&mut self.1);
         match self.0 {
-            Fault::Submit | Fault::Poll => Err(PlayerError::new("out of memory")),
+            Fault::Submit | Fault::Poll => Err(PolicyError::new("out of memory")),
             Fault::OtherGame => Ok(vec![reply(77)]),
             Fault::Twice => Ok(open.iter().flat_map(|game| [reply(*game), reply(*game)]).collect()),
             Fault::Turn => {
@@ -241,13 +245,13 @@ impl Player for Broken {
 
 #[test]
 fn error_names_the_game_or_the_player() {
-    let fail = |attacker: &mut dyn Player, defender: &mut dyn Player, games: [(usize, &str); 2]| {
-        let specs = games.map(|(game, word)| GameSpec { game, target_word: word.into(), max_turns: 3, seed: 0 });
-        let seats = Seats::Versus { attacker, defender };
-        let done = play_games(specs, seats, &PromptSet::default(), &STOP, &mut |_: FinishedGame| Ok(()));
+    let fail = |attacker: &mut dyn Policy, defender: &mut dyn Policy, games: [(usize, &str); 2]| {
+        let specs = games.map(|(game, word)| GameSpec { game, item: word.into(), max_turns: 3, seed: 0 });
+        let seats = Seats::Versus([attacker, defender]);
+        let done = play_games(&Taboo::new(&PromptSet::default()), specs, seats, &STOP, &mut |_: FinishedGame| Ok(()));
         done.unwrap_err().to_string()
     };
-    let mut silent = ScriptedPlayer::new(|_: &TurnRequest<'_>| "Hm.".into());
+    let mut silent = ScriptedPolicy::new(|_: &TurnRequest<'_>| "Hm.".into());
     let games = [(3, "a"), (4, "b")];
     for (fault, message) in [
         (Fault::Submit, "game 3, defender's turn: out of memory"),
@@ -292,9 +296,9 @@ impl GameSink for Kept {
 /// Fails in the games that `fails` says, at the defender's first turn.
 struct Failing<F>(F, Vec<Reply>);
 
-impl<F: Fn(usize) -> bool> Player for Failing<F> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
-        let utterance = match turn.role == Role::Defender && (self.0)(turn.game) {
+impl<F: Fn(usize) -> bool> Policy for Failing<F> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
+        let utterance = match turn.role == taboo::DEFENDER && (self.0)(turn.game) {
             true => Err(TurnFailure::new(format!("no answer to game {}", turn.game))),
             false => Ok("Hm.".into()),
         };
@@ -302,7 +306,7 @@ impl<F: Fn(usize) -> bool> Player for Failing<F> {
         Ok(())
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         Ok(std::mem::take(&mut self.1))
     }
 }
@@ -311,11 +315,11 @@ impl<F: Fn(usize) -> bool> Player for Failing<F> {
 fn failed_game_has_no_outcome_and_others_continue() {
     let mut kept = Kept::default();
     let mut player = Failing(|game| game % 2 == 1, Vec::new());
-    play_games(specs(30), Seats::SelfPlay(&mut player), &PromptSet::default(), &STOP, &mut kept).unwrap();
-    assert!(kept.finished.iter().all(|game| game.game % 2 == 0 && game.verdict.outcome == Outcome::Tie));
+    play_games(&Taboo::new(&PromptSet::default()), specs(30), Seats::SelfPlay(&mut player), &STOP, &mut kept).unwrap();
+    assert!(kept.finished.iter().all(|game| game.game % 2 == 0 && Outcome::from(game.verdict) == Outcome::Tie));
     assert_eq!((kept.finished.len(), kept.failed.len()), (15, 15));
     for FailedGame { game, seed, episode, role, failure } in kept.failed {
-        assert_eq!((seed, role, episode.history.len()), (game_seed(7, game), Role::Defender, 1));
+        assert_eq!((seed, role, episode.history.len()), (game_seed(7, game), taboo::DEFENDER, 1));
         assert_eq!(failure.to_string(), format!("no answer to game {game}"));
     }
 }
@@ -327,7 +331,8 @@ fn too_many_failures_in_a_row_end_the_run() {
         let mut kept = Kept::default();
         let mut player = Failing(|game| game % 5 != 0, Vec::new());
         let config = PlayConfig { games_in_flight: 1, max_failed_in_a_row, ..STOP };
-        let result = play_games(specs(50), Seats::SelfPlay(&mut player), &PromptSet::default(), &config, &mut kept);
+        let result =
+            play_games(&Taboo::new(&PromptSet::default()), specs(50), Seats::SelfPlay(&mut player), &config, &mut kept);
         (result.map_err(|error| error.to_string()), kept.finished.len(), kept.failed.len())
     };
     assert_eq!(run(5), (Ok(()), 10, 40));
@@ -344,13 +349,14 @@ fn too_many_failures_in_a_row_end_the_run() {
 fn sink_can_stop_the_run() {
     for most in [0, 1, 5] {
         let asked = RefCell::new(0);
-        let mut player = ScriptedPlayer::new(|turn: &TurnRequest<'_>| {
+        let mut player = ScriptedPolicy::new(|turn: &TurnRequest<'_>| {
             *asked.borrow_mut() += 1;
             ends_by_number(turn)
         });
         let mut kept = Kept { most: Some(most), ..Kept::default() };
         let one = PlayConfig { games_in_flight: 1, ..STOP };
-        play_games(specs(50), Seats::SelfPlay(&mut player), &PromptSet::default(), &one, &mut kept).unwrap();
+        play_games(&Taboo::new(&PromptSet::default()), specs(50), Seats::SelfPlay(&mut player), &one, &mut kept)
+            .unwrap();
         assert_eq!(kept.finished.len(), most);
         // Game g takes g + 1 utterances; not one was asked for in vain.
         assert_eq!(*asked.borrow(), (1..=most).sum::<usize>());
@@ -360,12 +366,12 @@ fn sink_can_stop_the_run() {
 /// A player without replies, like an endpoint that hangs.
 struct Hanging;
 
-impl Player for Hanging {
-    fn submit(&mut self, _: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for Hanging {
+    fn submit(&mut self, _: &TurnRequest<'_>) -> Result<(), PolicyError> {
         Ok(())
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         Ok(Vec::new())
     }
 }
@@ -385,18 +391,25 @@ fn sink_can_stop_a_wait() {
             self.0 > 0
         }
     }
-    play_games(specs(9), Seats::SelfPlay(&mut Hanging), &PromptSet::default(), &STOP, &mut Interrupted(100)).unwrap();
+    play_games(
+        &Taboo::new(&PromptSet::default()),
+        specs(9),
+        Seats::SelfPlay(&mut Hanging),
+        &STOP,
+        &mut Interrupted(100),
+    )
+    .unwrap();
 }
 
 /// Records the modes of polls.
 struct Watched<P>(P, Vec<PollMode>);
 
-impl<P: Player> Player for Watched<P> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl<P: Policy> Policy for Watched<P> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         self.0.submit(turn)
     }
 
-    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError> {
         self.1.push(mode);
         self.0.poll(mode)
     }
@@ -404,25 +417,25 @@ impl<P: Player> Player for Watched<P> {
 
 #[test]
 fn poll_blocks_only_if_one_player_has_open_turns() {
-    let silent = || Watched(ScriptedPlayer::new(|_: &TurnRequest<'_>| "Hm.".into()), Vec::new());
+    let silent = || Watched(ScriptedPolicy::new(|_: &TurnRequest<'_>| "Hm.".into()), Vec::new());
     let (mut attacker, mut defender) = (silent(), silent());
-    let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+    let seats = Seats::Versus([&mut attacker, &mut defender]);
     play(specs(1), seats, &STOP);
     assert_eq!((attacker.1, defender.1), (vec![PollMode::Blocking; 3], vec![PollMode::Blocking; 3]));
 
     // The defender has game 0 while the attacker still has game 1.
     struct OneByOne(Vec<Reply>);
-    impl Player for OneByOne {
-        fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+    impl Policy for OneByOne {
+        fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
             self.0.push(Reply { game: turn.game, utterance: Ok("Hm.".into()) });
             Ok(())
         }
-        fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+        fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
             Ok(self.0.drain(..self.0.len().min(1)).collect())
         }
     }
     let (mut attacker, mut defender) = (Watched(OneByOne(Vec::new()), Vec::new()), silent());
-    let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+    let seats = Seats::Versus([&mut attacker, &mut defender]);
     play(specs(2), seats, &STOP);
     assert_eq!(
         (attacker.1[0], attacker.1[1], defender.1[0]),

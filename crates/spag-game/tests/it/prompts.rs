@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
-use spag_game::{PromptSet, Role, Utterance, UtteranceRule};
+use spag_game::{PromptSet, Utterance, UtteranceRule, taboo};
 use spag_io::{ChatMessage, PromptFormat, TurnPrompt};
 
 /// Wordings with one choice each.
@@ -43,7 +43,7 @@ fn load(wordings: &Value) -> Result<PromptSet, String> {
 }
 
 fn said() -> Vec<Utterance> {
-    vec![Utterance::new(Role::Attacker, "Drink {target_word}?"), Utterance::new(Role::Defender, "Yes.")]
+    vec![Utterance::new(taboo::ATTACKER, "Drink {target_word}?"), Utterance::new(taboo::DEFENDER, "Yes.")]
 }
 
 #[test]

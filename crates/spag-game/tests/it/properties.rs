@@ -3,9 +3,10 @@
 use std::cell::Cell;
 
 use proptest::prelude::*;
+use spag_game::taboo::{Rules, Taboo};
 use spag_game::{
     AfterDecision, Episode, EpisodeReader, FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee,
-    Role, ScriptedPlayer, Seats, TurnRequest, judge_episode, play_games, pluralize, read_episodes, word_forms,
+    ScriptedPolicy, Seats, TurnRequest, judge_episode, play_games, pluralize, read_episodes, taboo, word_forms,
 };
 
 const KINDS: [JudgeKind; 2] = [JudgeKind::Paper, JudgeKind::WholeWord];
@@ -53,13 +54,13 @@ proptest! {
         for kind in KINDS {
             let verdict = judge_episode(kind, &episode).unwrap();
             prop_assert!(verdict.history_length <= episode.history.len());
-            let referee = Referee::new(kind, &episode.target_word).unwrap();
+            let referee = Referee::new(kind, &episode.item).unwrap();
             let rulings: Vec<_> = episode.history.iter().map(|u| referee.rule(u.role, &u.content)).collect();
             let counted = &rulings[..verdict.history_length];
             let before = counted.split_last().map_or(&[][..], |(_, before)| before);
             prop_assert!(before.iter().all(Option::is_none));
             let last = counted.last().copied().flatten();
-            prop_assert_eq!(verdict.outcome, last.unwrap_or(Outcome::Tie));
+            prop_assert_eq!(Outcome::from(verdict), last.unwrap_or(Outcome::Tie));
         }
     }
 
@@ -67,7 +68,7 @@ proptest! {
     fn whole_word_rulings_imply_paper_rulings(word in word(), texts in prop::collection::vec("\\PC{0,30}", 4)) {
         let [paper, whole] = KINDS.map(|kind| Referee::new(kind, &word).unwrap());
         for text in texts {
-            for role in [Role::Attacker, Role::Defender] {
+            for role in [taboo::ATTACKER, taboo::DEFENDER] {
                 if whole.rule(role, &text).is_some() {
                     prop_assert!(paper.rule(role, &text).is_some());
                 }
@@ -80,18 +81,19 @@ proptest! {
         let mut verdicts = Vec::new();
         for after_decision in [AfterDecision::Stop, AfterDecision::PlayOn] {
             let lines = talk.clone();
-            let mut player = ScriptedPlayer::new(move |turn: &TurnRequest<'_>| {
+            let mut player = ScriptedPolicy::new(move |turn: &TurnRequest<'_>| {
                 lines.get(turn.episode.history.len()).cloned().unwrap_or_default()
             });
-            let config = PlayConfig { games_in_flight: 3, after_decision, ..PlayConfig::default() };
-            let spec = GameSpec { game: 0, target_word: word.clone(), max_turns, seed: 0 };
+            let config = PlayConfig { games_in_flight: 3, ..PlayConfig::default() };
+            let (prompts, rules) = (PromptSet::default(), Rules { after_decision, ..Rules::default() });
+            let spec = GameSpec { game: 0, item: word.clone(), max_turns, seed: 0 };
             let played = Cell::new(None);
-            play_games([spec], Seats::SelfPlay(&mut player), &PromptSet::default(), &config, &mut |game: FinishedGame| {
+            play_games(&Taboo { prompts: &prompts, rules }, [spec], Seats::SelfPlay(&mut player), &config, &mut |game: FinishedGame| {
                 played.set(Some(game));
                 Ok(())
             }).unwrap();
             let game = played.into_inner().unwrap();
-            prop_assert_eq!(game.verdict, judge_episode(config.judge, &game.episode).unwrap());
+            prop_assert_eq!(game.verdict, judge_episode(rules.judge, &game.episode).unwrap());
             verdicts.push(game.verdict);
         }
         prop_assert_eq!(verdicts[0], verdicts[1]);

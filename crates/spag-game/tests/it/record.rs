@@ -2,24 +2,25 @@
 
 use std::fs;
 
+use spag_game::taboo::Taboo;
 use spag_game::{
-    FailedGame, GameRecord, GameSpec, PlayConfig, PromptSet, Role, ScriptedPlayer, Seats, TurnFailure, game_seed,
-    play_games, read_episodes,
+    FailedGame, GameRecord, GameSpec, PlayConfig, PromptSet, ScriptedPolicy, Seats, TurnFailure, game_seed, play_games,
+    read_episodes, taboo,
 };
 
 const PLAYERS: &str = "attacker=a; defender=b; temperature=1.2";
 
 fn specs(count: usize) -> Vec<GameSpec> {
     let word = |game: usize| ["tea", "bear"][game % 2].to_owned();
-    (0..count).map(|game| GameSpec { game, target_word: word(game), max_turns: 2, seed: game_seed(7, game) }).collect()
+    (0..count).map(|game| GameSpec { game, item: word(game), max_turns: 2, seed: game_seed(7, game) }).collect()
 }
 
 fn play_missing(record: &mut GameRecord) {
-    let mut player = ScriptedPlayer::new(|turn| format!("{} {}", turn.game, turn.seed));
+    let mut player = ScriptedPolicy::new(|turn| format!("{} {}", turn.game, turn.seed));
     let config = PlayConfig { games_in_flight: 3, ..PlayConfig::default() };
     let prompts = PromptSet::default();
     let missing = record.missing();
-    play_games(missing, Seats::SelfPlay(&mut player), &prompts, &config, record).unwrap();
+    play_games(&Taboo::new(&prompts), missing, Seats::SelfPlay(&mut player), &config, record).unwrap();
 }
 
 #[test]
@@ -49,7 +50,7 @@ fn game_of_another_run_is_refused() {
     play_missing(&mut GameRecord::open(&path, specs(4), PLAYERS).unwrap());
     let kept = fs::read(&path).unwrap();
     let mut others = [specs(4), specs(4), specs(4), specs(3)];
-    others[0].iter_mut().for_each(|spec| spec.target_word = "cat".into());
+    others[0].iter_mut().for_each(|spec| spec.item = "cat".into());
     others[1].iter_mut().for_each(|spec| spec.max_turns = 3);
     others[2].iter_mut().for_each(|spec| spec.seed += 1);
     for other in others {
@@ -99,9 +100,9 @@ fn failed_games_are_recorded_until_the_next_start() {
     let mut record = GameRecord::open(&path, specs(3), PLAYERS).unwrap();
     assert!(!record.failed_path().exists());
     let mut episode = spag_game::Episode::new("bear", 2);
-    episode.push(Role::Attacker, "It is big.");
+    episode.push(taboo::ATTACKER, "It is big.");
     let failure = TurnFailure::new("the server is busy");
-    record.add_failed(FailedGame { game: 1, seed: 5, episode, role: Role::Defender, failure }).unwrap();
+    record.add_failed(FailedGame { game: 1, seed: 5, episode, role: taboo::DEFENDER, failure }).unwrap();
     let failed = record.failed_path().to_owned();
     assert_eq!(failed, folder.path().join("games_failed.jsonl"));
     let rows = read_episodes(&failed).unwrap();

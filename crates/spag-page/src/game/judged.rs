@@ -1,18 +1,14 @@
 //! What the page shows of a verdict.
 
 use serde_json::{Value, json};
-use spag_game::{Episode, JudgeKind, Referee, Role};
-use spag_selfplay::Ending;
+use spag_game::{Episode, JudgeKind, Referee, Seat, Verdict};
 
 /// A judged game.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
     /// How the game ended, or would if it ended here.
-    ending: Ending,
+    verdict: Verdict,
     progress: Progress,
-    /// Utterances up to the deciding one.
-    length: usize,
-    outcome: String,
     /// The deciding utterance in pieces, or none in a tie.
     pieces: Vec<Value>,
 }
@@ -31,16 +27,14 @@ impl Judged {
     /// The target word is empty, or the roles do not alternate.
     pub(crate) fn of(episode: &Episode, kind: JudgeKind) -> spag_game::Result<Self> {
         episode.check()?;
-        let referee = Referee::new(kind, &episode.target_word)?;
+        let referee = Referee::new(kind, &episode.item)?;
         let verdict = referee.judge(&episode.view());
-        let ending = Ending::of(&verdict, episode);
-        let is_over = ending != Ending::Tie || episode.history.len() >= episode.max_turns.saturating_mul(2);
+        let is_over = verdict.winner().is_some() || episode.history.len() >= episode.max_turns.saturating_mul(2);
         let deciding = episode.history.get(verdict.history_length.saturating_sub(1));
-        let pieces = deciding.filter(|_| ending != Ending::Tie);
+        let pieces = deciding.filter(|_| verdict.winner().is_some());
         let pieces = pieces.map(|said| pieces_of(&referee, said.role, &said.content)).unwrap_or_default();
-        let outcome = verdict.outcome.to_string();
         let progress = if is_over { Progress::Over } else { Progress::Open };
-        Ok(Self { ending, progress, length: verdict.history_length, outcome, pieces })
+        Ok(Self { verdict, progress, pieces })
     }
 
     /// Whether the game is decided, or its turns are played.
@@ -56,17 +50,17 @@ impl Judged {
     /// The verdict on a game that is not played any further: without a decision it is a tie.
     pub(crate) fn final_json(&self) -> Value {
         json!({
-            "outcome": self.outcome,
-            "ending": self.ending.name(),
-            "winner": self.ending.winner(),
-            "length": self.length,
+            "outcome": self.verdict.ending.outcome,
+            "ending": self.verdict.ending.name,
+            "winner": self.verdict.winner(),
+            "length": self.verdict.history_length,
             "pieces": self.pieces,
         })
     }
 }
 
 /// An utterance in pieces, of which those that decide the game are marked.
-fn pieces_of(referee: &Referee, role: Role, content: &str) -> Vec<Value> {
+fn pieces_of(referee: &Referee, role: Seat, content: &str) -> Vec<Value> {
     let mut pieces = Vec::new();
     let mut piece = |text: &str, is_marked: bool| {
         if !text.is_empty() {

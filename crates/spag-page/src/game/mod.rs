@@ -6,7 +6,7 @@ mod turn;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use spag_game::{Episode, JudgeKind, Role};
+use spag_game::{Episode, JudgeKind, Seat, taboo};
 use spag_io::cause;
 use spag_selfplay::limits;
 use spag_serve::ApiError;
@@ -43,7 +43,7 @@ struct Players {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
-    role: Role,
+    role: Seat,
     content: String,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Game {
     pub(crate) episode: Episode,
     /// Seed of the game.
     pub(crate) seed: u64,
-    players: BTreeMap<Role, String>,
+    players: BTreeMap<Seat, String>,
 }
 
 impl Game {
@@ -69,7 +69,7 @@ impl Game {
     }
 
     /// The model that plays a seat; `None` for a person.
-    pub(crate) fn model(&self, role: Role) -> Option<&str> {
+    pub(crate) fn model(&self, role: Seat) -> Option<&str> {
         self.players.get(&role).map(String::as_str)
     }
 
@@ -95,14 +95,14 @@ impl GameSoFar {
             let problem = format!("{} utterances are more than {max_turns} turns have", history.len());
             return Err(ApiError::field("history", problem));
         }
-        let seats = [(Role::Attacker, players.attacker), (Role::Defender, players.defender)];
-        let players: BTreeMap<Role, String> =
+        let seats = [(taboo::ATTACKER, players.attacker), (taboo::DEFENDER, players.defender)];
+        let players: BTreeMap<Seat, String> =
             seats.into_iter().filter_map(|(role, name)| Some((role, name?))).collect();
         let mut episode = Episode::new(target_word, max_turns);
         for (at, Said { role, content }) in history.into_iter().enumerate() {
             let field = |name: &str, problem: String| Err(ApiError::field(format!("history[{at}].{name}"), problem));
-            if role != Role::at(at) {
-                return field("role", format!("expected {}, not {role}: players speak in turn", Role::at(at)));
+            if role != taboo::seat_at(at) {
+                return field("role", format!("expected {}, not {role}: players speak in turn", taboo::seat_at(at)));
             }
             let (most, is_person) = match players.contains_key(&role) {
                 true => (SAID_BY_MODEL, false),
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn games_that_break_the_form_are_refused_by_field() {
         let read = game(|_| ()).unwrap();
-        assert_eq!((read.model(Role::Attacker), read.model(Role::Defender)), (None, Some("m")));
+        assert_eq!((read.model(taboo::ATTACKER), read.model(taboo::DEFENDER)), (None, Some("m")));
         let say = |role: &str, content: String| json!({"role": role, "content": content});
         let cases: [(&str, Value, &str); 12] = [
             ("target_word", json!(" "), "target_word: expected 1 to 200"),

@@ -46,7 +46,7 @@ impl PlayRules {
     /// The tokenizer cannot encode the game, or the model has no template for a chat.
     pub(crate) fn request(&self, game: &Game, model: &ModelHandle) -> Result<(Request, Detokenizer), ApiError> {
         let episode = &game.episode;
-        let prompt = self.prompts.playing_prompt(&episode.history, &episode.target_word, episode.max_turns);
+        let prompt = self.prompts.playing_prompt(&episode.history, &episode.item, episode.max_turns);
         let failed = |error: spag_chat::Error| ApiError::server(error.to_string());
         let tokens = model.encoder().encode(&prompt).map_err(failed)?;
         let preview = Detokenizer::continuing(model.tokenizer(), &tokens);

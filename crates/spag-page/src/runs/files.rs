@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use spag_game::Labels;
+
 /// Files of a list, at most.
 const MOST: usize = 1000;
 
@@ -22,7 +24,7 @@ pub(super) struct GameFile {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(super) fn list(root: &Path) -> io::Result<Vec<GameFile>> {
+pub(super) fn list(root: &Path, labels: &Labels) -> io::Result<Vec<GameFile>> {
     let mut stages = Vec::new();
     for name in names(root, |kind| kind.is_dir())? {
         let file = root.join(&name).join("episodes.jsonl");
@@ -34,20 +36,20 @@ pub(super) fn list(root: &Path) -> io::Result<Vec<GameFile>> {
     let eval = root.join("eval");
     // A run that has not been evaluated yet.
     let files = if eval.is_dir() { names(&eval, |kind| kind.is_file())? } else { Vec::new() };
-    let pairs = pairs("eval", "Evaluation", files);
+    let pairs = pairs("eval", "Evaluation", files, labels);
     // Games on words that were held out.
     let held_out = eval.join("held-out");
     let is_folder = fs::symlink_metadata(&held_out).is_ok_and(|found| found.is_dir());
     let files = if is_folder { names(&held_out, |kind| kind.is_file())? } else { Vec::new() };
-    let held_out = self::pairs("eval/held-out", "Evaluation, words held out", files);
+    let held_out = self::pairs("eval/held-out", "Evaluation, words held out", files, labels);
     Ok(stages.into_iter().chain(pairs).chain(held_out).take(MOST).collect())
 }
 
 /// The files of pairs of players among the names in a folder.
-fn pairs(folder: &str, group: &'static str, names: Vec<String>) -> Vec<GameFile> {
+fn pairs(folder: &str, group: &'static str, names: Vec<String>, labels: &Labels) -> Vec<GameFile> {
     let pair = |name: String| {
-        let (attacker, defender) = name.strip_suffix(".jsonl")?.split_once("-vs-")?;
-        let title = format!("{} attacks, {} defends", shown(attacker), shown(defender));
+        let (first, second) = name.strip_suffix(".jsonl")?.split_once("-vs-")?;
+        let title = labels.pairing(&shown(first), &shown(second));
         Some(GameFile { file: format!("{folder}/{name}"), group, title })
     };
     names.into_iter().filter_map(pair).collect()
@@ -75,13 +77,15 @@ fn names(folder: &Path, wanted: impl Fn(&fs::FileType) -> bool) -> io::Result<Ve
 
 #[cfg(test)]
 mod tests {
+    use spag_game::taboo;
+
     use super::*;
 
     #[test]
     fn games_are_found_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        assert_eq!(list(root).unwrap(), []);
+        assert_eq!(list(root, &taboo::LABELS).unwrap(), []);
         for file in [
             "spag-1/episodes.jsonl",
             "im/episodes.jsonl",
@@ -97,11 +101,11 @@ mod tests {
         fs::create_dir_all(root.join("base/episodes.jsonl")).unwrap();
         fs::create_dir(root.join("linked")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", root.join("linked/episodes.jsonl")).unwrap();
-        let found = list(root).unwrap();
+        let found = list(root, &taboo::LABELS).unwrap();
         let names: Vec<&str> = found.iter().map(|file| file.file.as_str()).collect();
         let evaluation = ["eval/im-vs-spag-1.jsonl", "eval/held-out/im-vs-im.jsonl"];
         assert_eq!(names, [["im/episodes.jsonl", "spag-1/episodes.jsonl"], evaluation].concat());
         assert_eq!(found[2].title, "IM attacks, SPAG-1 defends");
-        assert!(list(&root.join("none")).is_err());
+        assert!(list(&root.join("none"), &taboo::LABELS).is_err());
     }
 }

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::Value;
-use spag_game::{Episode, JudgeKind, RefereeCache};
+use spag_game::{Ending, Episode, JudgeKind, RefereeCache};
 use spag_io::cause;
-use spag_selfplay::Ending;
 use spag_serve::ApiError;
 
 /// Games of a file that are listed.
@@ -133,20 +132,22 @@ fn entry(line: &[u8], referees: &mut RefereeCache) -> Result<Entry, String> {
     let episode: Episode = serde_json::from_slice(line).map_err(|error| cause::<Episode>(line, "row", &error))?;
     let verdict = referees.judge(&episode.view()).map_err(|error| error.to_string())?;
     let failed = episode.extra.get("reason").and_then(Value::as_str).is_some();
-    let ending = (!failed).then(|| Ending::of(&verdict, &episode));
-    let word = episode.target_word.to_lowercase().into();
+    let ending = (!failed).then_some(verdict.ending);
+    let word = episode.item.to_lowercase().into();
     Ok(Entry { row: 0, offset: 0, bytes: 0, word, ending, length: verdict.history_length })
 }
 
 #[cfg(test)]
 mod tests {
+    use spag_game::taboo;
+
     use super::*;
 
     fn index(bytes: &[u8]) -> (GameIndex, Vec<String>) {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), bytes).unwrap();
         let index = GameIndex::build(file.path(), version(file.path()).unwrap(), JudgeKind::Paper).unwrap();
-        let words = index.games.iter().map(|entry| read(file.path(), entry).unwrap().target_word).collect();
+        let words = index.games.iter().map(|entry| read(file.path(), entry).unwrap().item).collect();
         (index, words)
     }
 
@@ -162,7 +163,7 @@ mod tests {
         let (index, words) = index(format!("{}\n{{\"history", text.join("\n")).as_bytes());
         assert_eq!(words, ["Tea", "cat"]);
         assert_eq!((&*index.games[0].word, index.games[1].row), ("tea", 6));
-        assert_eq!(index.games.iter().map(|entry| entry.ending).collect::<Vec<_>>(), [Some(Ending::Tie), None]);
+        assert_eq!(index.games.iter().map(|entry| entry.ending).collect::<Vec<_>>(), [Some(taboo::TIE), None]);
         assert_eq!((index.unreadable, index.cut), (4, false));
         let reasons: Vec<String> = index.reasons.iter().map(|(row, why)| format!("{row}: {why}")).collect();
         assert!(reasons[0].contains("2: history: invalid type"), "{reasons:?}");

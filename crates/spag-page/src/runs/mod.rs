@@ -15,9 +15,8 @@ use std::sync::{Arc, Mutex};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use spag_game::{Episode, JudgeKind, Role};
+use spag_game::{Ending, Episode, JudgeKind, Labels, Seat};
 use spag_io::{abridge, read_text};
-use spag_selfplay::Ending;
 use spag_serve::ApiError;
 
 use crate::error::{Error, Result};
@@ -54,9 +53,9 @@ pub(crate) struct ListQuery {
     file: String,
     /// The name of an ending, or `failed`.
     ending: String,
-    /// `attacker`, `defender` or `none`.
+    /// The name of a seat, or `none`.
     winner: String,
-    /// A part of the target word. Case does not matter.
+    /// A part of the item. Case does not matter.
     word: String,
     /// From 1.
     page: Option<usize>,
@@ -85,7 +84,8 @@ impl RunFolder {
     /// It is not a folder, or has no file of games.
     pub(crate) fn open(root: PathBuf, judge: JudgeKind) -> Result<Self> {
         let wrong = |reason: String| Err(Error::Run { path: root.clone(), reason });
-        match files::list(&root) {
+        let judge = settings_judge(&root).unwrap_or(judge);
+        match files::list(&root, judge.labels()) {
             Err(error) => return wrong(error.to_string()),
             Ok(files) if files.is_empty() => {
                 return wrong(
@@ -94,7 +94,6 @@ impl RunFolder {
             }
             Ok(_) => {}
         }
-        let judge = settings_judge(&root).unwrap_or(judge);
         Ok(Self::of_run(root, judge))
     }
 
@@ -126,7 +125,7 @@ impl RunFolder {
 
     /// The files of games, and whether there is a report.
     pub(crate) fn list(&self) -> std::result::Result<Value, ApiError> {
-        let files = files::list(&self.root).map_err(|error| self.gone(&error))?;
+        let files = files::list(&self.root, self.judge().labels()).map_err(|error| self.gone(&error))?;
         let file = |file: &GameFile| json!({"file": file.file, "group": file.group, "title": file.title});
         Ok(json!({
             "name": self.name(),
@@ -138,18 +137,19 @@ impl RunFolder {
 
     /// A page of the games of a file that meet all conditions.
     pub(crate) fn games(&self, query: &ListQuery) -> std::result::Result<Value, ApiError> {
-        let filter = Filter::read(query)?;
+        let filter = Filter::read(query, self.judge().labels())?;
         let (path, index) = self.index(&query.file)?;
         let matching: Vec<&Entry> = index.games.iter().filter(|entry| filter.wants(entry)).collect();
         let pages = matching.len().div_ceil(PER_PAGE).max(1);
         let page = query.page.unwrap_or(1).clamp(1, pages);
         let shown = matching.iter().skip((page - 1) * PER_PAGE).take(PER_PAGE);
-        let games = shown.map(|entry| Ok(row_json(entry, &index::read(&path, entry)?)));
+        let games = shown.map(|entry| Ok(row_json(entry, &index::read(&path, entry)?, self.judge().labels())));
         let games = games.collect::<std::result::Result<Vec<_>, ApiError>>()?;
-        let endings = Ending::ALL.map(|ending| {
-            let count = index.games.iter().filter(|entry| entry.ending == Some(ending)).count();
-            json!({"ending": ending.name(), "winner": ending.winner(), "games": count})
+        let endings = self.judge().labels().endings.iter().map(|ending| {
+            let count = index.games.iter().filter(|entry| entry.ending == Some(*ending)).count();
+            json!({"ending": ending.name, "winner": ending.winner, "games": count})
         });
+        let endings: Vec<Value> = endings.collect();
         Ok(json!({
             "games": games,
             "page": page,
@@ -171,7 +171,7 @@ impl RunFolder {
         let entry = entry.ok_or_else(|| ApiError::not_found(format!("This file has no game in row {}", query.row)))?;
         let episode = index::read(&path, entry)?;
         let judged = Judged::of(&episode, self.judge()).map_err(|error| ApiError::bad(error.to_string()))?;
-        let mut body = row_json(entry, &episode);
+        let mut body = row_json(entry, &episode, self.judge().labels());
         body["history"] = history_json(&episode, SHOWN);
         body["max_turns"] = episode.max_turns.into();
         // A failed game has no outcome, though it is over.
@@ -198,7 +198,7 @@ impl RunFolder {
 
     /// A file of the list, and the index of its games.
     fn index(&self, name: &str) -> std::result::Result<(PathBuf, Arc<GameIndex>), ApiError> {
-        let files = files::list(&self.root).map_err(|error| self.gone(&error))?;
+        let files = files::list(&self.root, self.judge().labels()).map_err(|error| self.gone(&error))?;
         let Some(file) = files.into_iter().find(|file| file.file == name) else {
             let problem = format!("this run has no games in {}", spag_io::quote(name));
             return Err(ApiError::field("file", problem));
@@ -227,16 +227,16 @@ fn settings_judge(root: &Path) -> Option<JudgeKind> {
 }
 
 /// What a list shows of a game.
-fn row_json(entry: &Entry, episode: &Episode) -> Value {
+fn row_json(entry: &Entry, episode: &Episode, labels: &Labels) -> Value {
     let text = |key: &str| episode.extra.get(key).and_then(Value::as_str).map(|text| abridge(text, EXCERPT));
     let last = episode.history.get(entry.length.saturating_sub(1)).map_or("", |said| said.content.as_str());
     json!({
         "row": entry.row,
         "game": episode.extra.get("game").and_then(Value::as_u64),
-        "target_word": abridge(&episode.target_word, EXCERPT),
+        labels.item_key: abridge(&episode.item, EXCERPT),
         "players": text("players"),
-        "ending": entry.ending.map(Ending::name),
-        "winner": entry.ending.and_then(Ending::winner),
+        "ending": entry.ending.map(|ending| ending.name),
+        "winner": entry.ending.and_then(|ending| ending.winner),
         "length": entry.length,
         "last": abridge(last, EXCERPT),
         "failure": text("reason"),
@@ -252,34 +252,38 @@ pub(crate) fn history_json(episode: &Episode, limit: usize) -> Value {
 /// The conditions of a list.
 struct Filter {
     ending: Option<Option<Ending>>,
-    winner: Option<Option<Role>>,
+    winner: Option<Option<Seat>>,
     word: String,
 }
 
 impl Filter {
-    fn read(query: &ListQuery) -> std::result::Result<Self, ApiError> {
-        let names = || Ending::ALL.map(Ending::name).join(", ");
+    fn read(query: &ListQuery, labels: &Labels) -> std::result::Result<Self, ApiError> {
+        let names = || labels.endings.iter().map(|ending| ending.name).collect::<Vec<_>>().join(", ");
         let ending = match query.ending.as_str() {
             "" => None,
             "failed" => Some(None),
-            name => match Ending::ALL.into_iter().find(|ending| ending.name() == name) {
+            name => match labels.ending(name) {
                 Some(ending) => Some(Some(ending)),
                 None => return Err(ApiError::field("ending", format!("expected one of {}, failed", names()))),
             },
         };
         let winner = match query.winner.as_str() {
             "" => None,
-            "attacker" => Some(Some(Role::Attacker)),
-            "defender" => Some(Some(Role::Defender)),
             "none" => Some(None),
-            _ => return Err(ApiError::field("winner", "expected attacker, defender or none")),
+            name => match labels.seats.into_iter().find(|seat| seat.name() == name) {
+                Some(seat) => Some(Some(seat)),
+                None => {
+                    let [first, second] = labels.seats;
+                    return Err(ApiError::field("winner", format!("expected {first}, {second} or none")));
+                }
+            },
         };
         Ok(Self { ending, winner, word: query.word.trim().to_lowercase() })
     }
 
     fn wants(&self, entry: &Entry) -> bool {
         self.ending.is_none_or(|ending| entry.ending == ending)
-            && self.winner.is_none_or(|winner| entry.ending.and_then(Ending::winner) == winner)
+            && self.winner.is_none_or(|winner| entry.ending.and_then(|ending| ending.winner) == winner)
             && (self.word.is_empty() || entry.word.contains(&self.word))
     }
 }

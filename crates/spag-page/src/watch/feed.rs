@@ -65,7 +65,7 @@ fn game_json(number: u64, Newest { set, episode }: &Newest, judge: JudgeKind) ->
         "number": number,
         "set": set,
         "game": episode.extra.get("game").and_then(Value::as_u64),
-        "target_word": abridge(&episode.target_word, SHOWN),
+        judge.labels().item_key: abridge(&episode.item, SHOWN),
         "max_turns": episode.max_turns,
         "players": episode.extra.get("players").and_then(Value::as_str).map(|players| abridge(players, SHOWN)),
         "history": history_json(episode, SHOWN),

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use serde_json::{Value, json};
-use spag_game::{Episode, JudgeKind, RefereeCache, Role};
-use spag_selfplay::{Ending, GameCounts};
+use spag_game::{Episode, JudgeKind, Labels, RefereeCache, Tally};
 
 use super::feed::Feed;
 use super::follow::{Follower, Found, Line};
@@ -35,21 +34,21 @@ struct GameSet {
     known: HashSet<u64>,
     /// Games that the feed had before the files were read again.
     shown: HashSet<u64>,
-    counts: GameCounts,
+    counts: Tally,
     /// Counts after some of the games.
-    course: Vec<GameCounts>,
+    course: Vec<Tally>,
     /// They are kept once in so many games.
     every: usize,
     unreadable: usize,
 }
 
 impl GameSet {
-    fn new(root: &Path, folder: &str, name: &str) -> Self {
+    fn new(root: &Path, folder: &str, name: &str, labels: &'static Labels) -> Self {
         let file = if folder.is_empty() { format!("{name}.jsonl") } else { format!("{folder}/{name}.jsonl") };
         let title = match name.split_once("-vs-") {
-            Some((attacker, defender)) => {
+            Some((first, second)) => {
                 let words = folder.split_once('/').map(|(_, words)| format!(" ({words})")).unwrap_or_default();
-                format!("{} attacks, {} defends{words}", attacker.to_uppercase(), defender.to_uppercase())
+                format!("{}{words}", labels.pairing(&first.to_uppercase(), &second.to_uppercase()))
             }
             None => format!("{}: games of this stage", folder.to_uppercase()),
         };
@@ -63,7 +62,7 @@ impl GameSet {
             failures: 0,
             known: HashSet::new(),
             shown: HashSet::new(),
-            counts: GameCounts::default(),
+            counts: Tally::new(labels),
             course: Vec::new(),
             every: 1,
             unreadable: 0,
@@ -88,7 +87,8 @@ impl GameSet {
         if found.contains(&Found::Restarted) {
             // The finished file replaces those of the ranks; or a stage begins again.
             self.shown.extend(self.known.drain());
-            (self.counts, self.course, self.every, self.unreadable) = (GameCounts::default(), Vec::new(), 1, 0);
+            (self.counts, self.course, self.every, self.unreadable) =
+                (Tally::new(self.counts.labels()), Vec::new(), 1, 0);
             self.followers.values_mut().for_each(Follower::restart);
             found = self.read(deadline, referees, feed)?;
         }
@@ -127,9 +127,9 @@ impl GameSet {
         }
         let judged = serde_json::from_slice::<Episode>(text).ok().and_then(|episode| {
             let verdict = referees.judge(&episode.view()).ok()?;
-            Some((Ending::of(&verdict, &episode), verdict.history_length, episode))
+            Some((verdict, episode))
         });
-        let Some((ending, length, episode)) = judged else {
+        let Some((verdict, episode)) = judged else {
             self.unreadable += 1;
             return None;
         };
@@ -138,9 +138,9 @@ impl GameSet {
         if self.known.len() < NUMBERED && !self.known.insert(number) {
             return None;
         }
-        self.counts.add(ending, length);
+        self.counts.add(&verdict);
         if self.counts.games().is_multiple_of(self.every) {
-            self.course.push(self.counts);
+            self.course.push(self.counts.clone());
         }
         if self.course.len() >= 2 * POINTS {
             self.every *= 2;
@@ -155,17 +155,20 @@ impl GameSet {
         let counts = &self.counts;
         let course = self.course.iter().chain((self.course.last() != Some(counts)).then_some(counts));
         let course = course.filter(|counts| counts.games() > 0);
-        let point = |counts: &GameCounts| [counts.games(), counts.wins(Role::Attacker), counts.wins(Role::Defender)];
-        let endings = Ending::ALL.map(|ending| json!({"ending": ending.name(), "games": counts.ended(ending)}));
+        let labels = counts.labels();
+        let [first, second] = labels.seats;
+        let point = |counts: &Tally| [counts.games(), counts.wins(first), counts.wins(second)];
+        let endings = labels.endings.iter();
+        let endings = endings.map(|ending| json!({"ending": ending.name, "games": counts.ended(*ending)}));
         json!({
             "file": self.file,
             "folder": self.folder,
             "title": self.title,
             "games": counts.games(),
-            "attacker": counts.wins(Role::Attacker),
-            "defender": counts.wins(Role::Defender),
+            first.name(): counts.wins(first),
+            second.name(): counts.wins(second),
             "utterances": counts.utterances(),
-            "endings": endings,
+            "endings": endings.collect::<Vec<_>>(),
             "failed": self.failures,
             "unreadable": self.unreadable,
             "course": course.map(point).collect::<Vec<_>>(),
@@ -239,7 +242,7 @@ impl Games {
             if !is_of_games || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
                 continue;
             }
-            let new = GameSet::new(root, folder, set);
+            let new = GameSet::new(root, folder, set, self.judge.labels());
             let at = self.sets.iter().position(|known| known.file == new.file).unwrap_or_else(|| {
                 self.sets.push(new);
                 self.sets.len() - 1
@@ -271,10 +274,12 @@ mod tests {
     use std::time::Duration;
 
     use super::super::feed::NEWEST;
+    use spag_game::taboo;
+
     use super::*;
 
     fn row(game: usize, said: &[&str]) -> String {
-        let said = said.iter().enumerate().map(|(at, text)| json!({"role": Role::at(at), "content": text}));
+        let said = said.iter().enumerate().map(|(at, text)| json!({"role": taboo::seat_at(at), "content": text}));
         let said: Vec<Value> = said.collect();
         json!({"history": said, "target_word": "tiger", "max_turns": 5, "game": game}).to_string() + "\n"
     }

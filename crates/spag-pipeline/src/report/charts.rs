@@ -3,25 +3,18 @@
 use spag_eval::html::figure;
 use spag_selfplay::Rate;
 
-use super::data::{LossCurve, Match, Report};
+use super::data::{LossCurve, Match, Report, labels};
+use super::page::capitalised;
 use super::svg::{Axis, Chart};
 use super::text::{pairings, percent};
 use crate::play_stats::PlayStats;
 
-/// An ending: its rate, its colour on the page, and its name.
-type EndingSeries = (fn(&PlayStats) -> Rate, &'static str, &'static str);
-
-const ENDINGS: [EndingSeries; 5] = [
-    (|play| play.right_guess, "blue", "right guess"),
-    (|play| play.wrong_guess, "orange", "wrong guess"),
-    (|play| play.said_unknowingly, "green", "said unknowingly"),
-    (|play| play.broken_rule, "pink", "broken rule"),
-    (|play| play.tie, "grey", "tie"),
-];
+/// The colours of endings, in the order of reports; more endings begin again.
+const COLOURS: [&str; 5] = ["blue", "orange", "green", "pink", "grey"];
 
 /// A line of the win-rate chart.
 struct Series {
-    name: &'static str,
+    name: String,
     colour: &'static str,
     dash: &'static str,
     /// Epochs (0 is IM) with a rate.
@@ -32,15 +25,19 @@ struct Series {
 /// definition.
 fn win_series(report: &Report) -> [Series; 3] {
     let half = Rate { count: 0, total: 0, share: Some(0.5), low: 0.5, high: 0.5 };
-    let series = |name, colour, dash, baseline: Rate, of: fn(&Match) -> Rate| {
+    let series = |name, colour, dash, baseline: Rate, of: &dyn Fn(&Match) -> Rate| {
         let later = report.matches.iter().map(|game| (game.epoch, of(game)));
         let points = std::iter::once((0, baseline)).chain(later).filter(|(_, rate)| rate.share.is_some()).collect();
         Series { name, colour, dash, points }
     };
+    let own = |seat, colour, dash| {
+        series(format!("as {seat}"), colour, dash, report.baseline.win[seat], &|game| game.win_as(seat))
+    };
+    let [first, second] = labels().seats;
     [
-        series("both seats", "blue", "", half, |game| game.win),
-        series("as attacker", "orange", "7 4", report.baseline.attacker_win, |game| game.as_attacker.attacker_win),
-        series("as defender", "green", "2 4", report.baseline.defender_win, |game| game.as_defender.defender_win),
+        series("both seats".to_owned(), "blue", "", half, &|game| game.win),
+        own(first, "orange", "7 4"),
+        own(second, "green", "2 4"),
     ]
 }
 
@@ -53,9 +50,10 @@ pub(super) fn win_rates(report: &Report) -> String {
     let rates = all.iter().flat_map(|series| &series.points);
     let (low, high) =
         rates.fold((0.4, 0.6), |(low, high): (f64, f64), (_, rate)| (low.min(rate.low), high.max(rate.high)));
+    let [first, second] = labels().seats;
     let mut chart = Chart::new(
         "Win rates against IM by epoch",
-        "Lines with 95% interval bands: the model in both seats, as attacker, as defender.",
+        &format!("Lines with 95% interval bands: the model in both seats, as {first}, as {second}."),
         x,
         Axis::round(100.0 * low, 100.0 * high, 5, "won, % of decided games"),
     );
@@ -74,10 +72,12 @@ pub(super) fn win_rates(report: &Report) -> String {
     }
     figure(
         "Win rates against IM",
-        &all.each_ref().map(|series| (series.colour, line_key(series.dash), series.name)),
+        &all.each_ref().map(|series| (series.colour, line_key(series.dash), series.name.as_str())),
         &chart.finish(),
-        "Bands are 95% Wilson intervals. A broken rule is the attacker's loss; ties are not counted. \
-         At IM stands IM against itself.",
+        &format!(
+            "Bands are 95% Wilson intervals. {}; ties are not counted. At IM stands IM against itself.",
+            capitalised(labels().broken_rule)
+        ),
     )
 }
 
@@ -93,15 +93,17 @@ fn endings(title: &str, note: &str, across: &str, bars: &[(String, &PlayStats)])
     );
     for (i, (name, play)) in bars.iter().enumerate() {
         let mut below = 0.0;
-        for (of, colour, ending) in ENDINGS {
-            let share = 100.0 * of(play).share.unwrap_or(0.0);
+        for ((ending, rate), colour) in play.endings.iter().zip(COLOURS.into_iter().cycle()) {
+            let share = 100.0 * rate.share.unwrap_or(0.0);
             let (left, right) = (i as f64 + 0.12, i as f64 + 0.88);
-            let hint = format!("{name}, {ending}: {} %", of(play));
+            let hint = format!("{name}, {}: {rate} %", ending.title);
             chart.bar((left, below), (right, below + share), colour, &hint, &format!("{share:.0}"));
             below += share;
         }
     }
-    figure(title, &ENDINGS.map(|(_, colour, name)| (colour, "box", name)), &chart.finish(), note)
+    let endings = labels().endings.iter().zip(COLOURS.into_iter().cycle());
+    let legend: Vec<_> = endings.map(|(ending, colour)| (colour, "box", ending.title)).collect();
+    figure(title, &legend, &chart.finish(), note)
 }
 
 /// Losses by step. Imitation and offline policy optimisation have separate charts, since their losses are not comparable.
@@ -158,20 +160,21 @@ fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().enumerate().map(mean).collect()
 }
 
-/// The share of true clues by attacker.
+/// The share of true clues by player of the first seat, who gives them.
 pub(super) fn clue_truth(report: &Report) -> String {
-    let attackers: Vec<(String, Rate)> = std::iter::once(("IM".to_owned(), report.baseline.true_clues))
-        .chain(report.matches.iter().map(|game| (game.name.clone(), game.as_attacker.true_clues)))
+    let [first, _] = labels().seats;
+    let players: Vec<(String, Rate)> = std::iter::once(("IM".to_owned(), report.baseline.true_clues))
+        .chain(report.matches.iter().map(|game| (game.name.clone(), game.seats[first].true_clues)))
         .collect();
-    let ticks = attackers.iter().enumerate().map(|(i, (name, _))| (i as f64 + 0.5, name.clone())).collect();
-    let x = Axis { from: 0.0, to: attackers.len() as f64, label: "attacker, against IM".to_owned(), ticks };
+    let ticks = players.iter().enumerate().map(|(i, (name, _))| (i as f64 + 0.5, name.clone())).collect();
+    let x = Axis { from: 0.0, to: players.len() as f64, label: format!("{first}, against IM"), ticks };
     let mut chart = Chart::new(
-        "True clues of each attacker",
-        "A bar per attacker with a 95% interval.",
+        &format!("True clues of each {first}"),
+        &format!("A bar per {first} with a 95% interval."),
         x,
         Axis::round(0.0, 100.0, 5, "true, % of clues given"),
     );
-    for (i, (name, truth)) in attackers.iter().enumerate() {
+    for (i, (name, truth)) in players.iter().enumerate() {
         let Some(share) = truth.share else { continue };
         let i = i as f64;
         let hint = format!("{name}: {} % of {} clues", truth, truth.total);
@@ -182,13 +185,16 @@ pub(super) fn clue_truth(report: &Report) -> String {
         "True clues",
         &[("blue", "box", "clues that hold for the target word"), ("ink", "solid", "95% interval")],
         &chart.finish(),
-        "The rules allow false clues, so part of the attacker's gain may be false clues. Games, not clues, \
-         are independent: the intervals are somewhat too narrow.",
+        &format!(
+            "The rules allow false clues, so part of the {first}'s gain may be false clues. Games, not clues, \
+             are independent: the intervals are somewhat too narrow."
+        ),
     )
 }
 
 /// The charts of endings: self-play, and games against IM.
 pub(super) fn all_endings(report: &Report) -> String {
+    let [first, second] = labels().seats;
     let own: Vec<_> = report.training_games.iter().map(|named| (named.name.clone(), &named.play)).collect();
     let against: Vec<_> = pairings(report)
         .into_iter()
@@ -203,7 +209,7 @@ pub(super) fn all_endings(report: &Report) -> String {
     ) + &endings(
         "How games ended, against IM",
         "Evaluation games; S1 is SPAG-1. Shares of all games, in %.",
-        "attacker–defender",
+        &format!("{first}–{second}"),
         &against,
     )
 }

@@ -4,11 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use spag_eval::ModelScores;
+use spag_game::{AsSeat, JudgeKind, Labels, PerSeat, SEATS, Seat, SeatKey};
 use spag_selfplay::arena::ArenaTable;
 use spag_selfplay::{Change, Rate};
 
 use super::rounds::Round;
 use crate::play_stats::PlayStats;
+
+/// The names of the game of a run. All judges decide the same game.
+pub(super) fn labels() -> &'static Labels {
+    JudgeKind::default().labels()
+}
 
 /// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,30 +107,43 @@ pub struct Match {
     pub name: String,
     /// The epoch, from 1.
     pub epoch: usize,
-    /// The model attacks, IM defends.
-    pub as_attacker: PlayStats,
-    /// IM attacks, the model defends.
-    pub as_defender: PlayStats,
+    /// The games of the model in each seat, with IM in the other.
+    #[serde(flatten)]
+    pub seats: PerSeat<PlayStats, AsSeat>,
     /// The model's wins among decided games in both seats.
     pub win: Rate,
-    /// The model's win rate as attacker, minus that of IM against itself.
-    pub attacker_change: Option<Change>,
-    /// The model's win rate as defender, minus that of IM against itself.
-    pub defender_change: Option<Change>,
+    /// The model's win rate in each seat, minus that of IM against itself.
+    #[serde(flatten)]
+    pub change: PerSeat<Option<Change>, ChangeKey>,
+}
+
+/// The keys of changes of win rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangeKey;
+
+impl SeatKey for ChangeKey {
+    const SUFFIX: &'static str = "_change";
 }
 
 impl Match {
-    /// Pools the two seats and compares them with the baseline.
-    pub fn new(epoch: usize, as_attacker: PlayStats, as_defender: PlayStats, baseline: &PlayStats) -> Self {
+    /// Pools the games in both seats, given in their order, and compares them with the baseline.
+    pub fn new(epoch: usize, games: [PlayStats; SEATS], baseline: &PlayStats) -> Self {
+        let labels = labels();
+        let seats = PerSeat::new(labels, games);
+        let own = |seat: Seat| seats[seat].win[seat];
+        let [first, second] = labels.seats;
         Self {
             name: format!("SPAG-{epoch}"),
             epoch,
-            win: as_attacker.attacker_win.pooled(as_defender.defender_win),
-            attacker_change: Change::between(baseline.attacker_win, as_attacker.attacker_win),
-            defender_change: Change::between(baseline.defender_win, as_defender.defender_win),
-            as_attacker,
-            as_defender,
+            win: own(first).pooled(own(second)),
+            change: PerSeat::of(labels, |seat| Change::between(baseline.win[seat], own(seat))),
+            seats,
         }
+    }
+
+    /// The model's win rate in a seat.
+    pub fn win_as(&self, seat: Seat) -> Rate {
+        self.seats[seat].win[seat]
     }
 }
 
@@ -146,11 +165,12 @@ pub struct LossPoint {
     pub loss: f64,
 }
 
-/// Two games on one word.
+/// Two games on one item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplePair {
-    /// The target word.
-    pub target_word: String,
+    /// What both are about.
+    #[serde(rename = "target_word")]
+    pub item: String,
     /// IM against itself.
     pub before: ShownGame,
     /// The last model in one of the seats against IM.
@@ -160,10 +180,9 @@ pub struct SamplePair {
 /// A game for the reader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShownGame {
-    /// The attacker.
-    pub attacker: String,
-    /// The defender.
-    pub defender: String,
+    /// The players.
+    #[serde(flatten)]
+    pub players: PerSeat<String>,
     /// The utterances up to the deciding one.
     pub utterances: Vec<ShownUtterance>,
     /// A description of the ending.
@@ -173,11 +192,11 @@ pub struct ShownGame {
 /// An utterance of a shown game.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShownUtterance {
-    /// "attacker" or "defender".
-    pub role: String,
+    /// The speaker.
+    pub role: Seat,
     /// The text.
     pub content: String,
-    /// Its clues that are false for the target word; always empty for a defender.
+    /// Its clues that are false, in the small world; empty for a seat that gives none.
     pub untrue: Vec<String>,
 }
 

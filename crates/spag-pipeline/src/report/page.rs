@@ -5,11 +5,11 @@ use spag_eval::render_section;
 use spag_selfplay::arena;
 
 use super::charts;
-use super::data::{HeldOut, Report, SamplePair, ShownGame};
-use super::rounds::{GAME_COLUMNS, GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_rows, training_rows};
+use super::data::{HeldOut, Report, SamplePair, ShownGame, labels};
+use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
 use super::text::{
-    ENDING_COLUMNS, SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, WIN_COLUMNS, change, ending_row, has_clues,
-    held_out_title, pairings, percent, source_rows, stage_rows, win_rows,
+    SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, change, ending_columns, ending_row, has_clues, held_out_title,
+    pairings, percent, source_rows, stage_rows, win_columns, win_rows,
 };
 
 /// The report as a page. Texts of the run are escaped; colours follow the reader's light or dark scheme.
@@ -26,7 +26,7 @@ pub fn render_html(report: &Report) -> String {
     charts += &charts::losses(report);
     let main = format!(
         r#"<header>
-<h1>Self-play of Adversarial Taboo</h1>
+<h1>Self-play of {game}</h1>
 <p class="soft">Run <code>{run}</code>, seed {seed}, evaluation seed {evaluation_seed}</p>
 {notes}{tiles}
 </header>
@@ -34,6 +34,7 @@ pub fn render_html(report: &Report) -> String {
 <section aria-labelledby="numbers"><h2 id="numbers">All numbers</h2>{tables}</section>
 {benchmarks}<section aria-labelledby="games"><h2 id="games">Games side by side</h2>{samples}</section>
 <section aria-labelledby="run"><h2 id="run">The run</h2>{run_tables}</section>"#,
+        game = labels().title,
         run = escape(&report.run_dir),
         seed = report.seed,
         evaluation_seed = report.evaluation_seed,
@@ -60,14 +61,17 @@ fn tiles(report: &Report) -> String {
     let (name, win) = (&last.name, last.win.to_string());
     let interval = win.split_once(' ').map_or("", |(_, interval)| interval);
     let points = |of| change(of).split(' ').next().unwrap_or_default().to_owned();
-    let mut tiles = vec![
-        (format!("{} %", percent(last.win.share)), format!("of decided games {name} wins against IM {}", interval)),
-        (points(last.attacker_change), "points won as attacker, against IM in that seat".to_owned()),
-        (points(last.defender_change), "points won as defender, against IM in that seat".to_owned()),
-    ];
+    let mut tiles = vec![(
+        format!("{} %", percent(last.win.share)),
+        format!("of decided games {name} wins against IM {}", interval),
+    )];
+    let changes = last.change.iter();
+    tiles.extend(
+        changes.map(|(seat, change)| (points(*change), format!("points won as {seat}, against IM in that seat"))),
+    );
     if has_clues(report) {
         tiles.push((
-            format!("{} %", percent(last.as_attacker.true_clues.share)),
+            format!("{} %", percent(last.seats.values()[0].true_clues.share)),
             format!("of {name}'s clues are true; IM: {} %", percent(report.baseline.true_clues.share)),
         ));
     }
@@ -85,10 +89,10 @@ fn tables(report: &Report) -> String {
     if report.baseline.games > 0 {
         let title = "Win rates against IM, % of decided games [95% Wilson interval], and the change against IM playing \
                      itself, in points";
-        all += &table(title, &WIN_COLUMNS, &win_rows(&report.baseline, &report.matches));
+        all += &table(title, &header(&win_columns()), &win_rows(&report.baseline, &report.matches));
     }
     if let Some(HeldOut { words, baseline, matches }) = &report.held_out {
-        all += &table(&held_out_title(*words), &WIN_COLUMNS, &win_rows(baseline, matches));
+        all += &table(&held_out_title(*words), &header(&win_columns()), &win_rows(baseline, matches));
     }
     if let Some(ratings) = &report.ratings {
         let row = |player: &arena::Standing| {
@@ -98,11 +102,12 @@ fn tables(report: &Report) -> String {
         let rows: Vec<_> = ratings.players.iter().map(row).collect();
         all += &table("Elo ratings [95% interval]; a tie is half a win", &["model", "Elo", "games"], &rows);
     }
-    all += &table("How games ended, % of games [95%]; true clues, % of clues given", &ENDING_COLUMNS, &endings);
+    all +=
+        &table("How games ended, % of games [95%]; true clues, % of clues given", &header(&ending_columns()), &endings);
     if !report.imitation.is_empty() {
         all += &table(SOURCE_TITLE, &SOURCE_COLUMNS, &source_rows(report));
     }
-    all += &table(GAME_TITLE, &GAME_COLUMNS, &game_rows(&report.rounds));
+    all += &table(GAME_TITLE, &header(&game_columns()), &game_rows(&report.rounds));
     all + &table(TRAINING_TITLE, &TRAINING_COLUMNS, &training_rows(&report.rounds))
 }
 
@@ -117,10 +122,21 @@ fn benchmarks(report: &Report) -> String {
     )
 }
 
+fn header(columns: &[String]) -> Vec<&str> {
+    columns.iter().map(String::as_str).collect()
+}
+
+/// The text with its first letter in upper case.
+pub(super) fn capitalised(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+}
+
 fn sample(pair: &SamplePair) -> String {
     format!(
-        r#"<article class="pair"><h3>Target word: {}</h3><div>{}{}</div></article>"#,
-        escape(&pair.target_word),
+        r#"<article class="pair"><h3>{}: {}</h3><div>{}{}</div></article>"#,
+        capitalised(labels().item),
+        escape(&pair.item),
         game(&pair.before),
         game(&pair.after)
     )
@@ -131,20 +147,20 @@ fn game(game: &ShownGame) -> String {
         .utterances
         .iter()
         .map(|utterance| {
-            let class = if utterance.role == "defender" { "defender" } else { "attacker" };
             let untrue = if utterance.untrue.is_empty() {
                 String::new()
             } else {
                 format!(r#"<small>untrue: {}</small>"#, escape(&utterance.untrue.join(", ")))
             };
             let content = escape(&utterance.content);
-            format!(r#"<dt>{}</dt><dd class="{class}">{content}{untrue}</dd>"#, escape(&utterance.role))
+            let seat = utterance.role;
+            format!(r#"<dt>{seat}</dt><dd class="{seat}">{content}{untrue}</dd>"#)
         })
         .collect();
+    let [first, second] = game.players.values();
     format!(
-        r#"<section class="game"><b>{} attacks, {} defends</b><dl>{said}</dl><p class="end">{}</p></section>"#,
-        escape(&game.attacker),
-        escape(&game.defender),
+        r#"<section class="game"><b>{}</b><dl>{said}</dl><p class="end">{}</p></section>"#,
+        labels().pairing(&escape(first), &escape(second)),
         escape(&game.ending)
     )
 }

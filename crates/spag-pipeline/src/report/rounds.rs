@@ -1,7 +1,10 @@
 //! The rounds of training: what players said and how training went, so that a run that goes wrong is seen.
 
 use serde::{Deserialize, Serialize};
+use spag_game::{PerSeat, SeatKey};
 use spag_selfplay::{Rate, number_or_dash};
+
+use super::data::labels;
 
 /// The games that a model was trained on, and its training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,26 +22,40 @@ pub struct Round {
 pub struct RoundGames {
     /// Number of games.
     pub games: usize,
-    /// The attacker's wins among decided games.
-    pub attacker_wins: Rate,
-    /// The defender's wins among decided games. A broken rule is the attacker's loss.
-    pub defender_wins: Rate,
+    /// The wins of each seat among decided games. A broken rule is a win of the other seat.
+    #[serde(flatten)]
+    pub wins: PerSeat<Rate, Wins>,
     /// Ties among all games.
     pub ties: Rate,
-    /// Games in which the defender's first utterance is a guess, right or wrong, among all.
+    /// Games that a guess ends in the first utterance of the second seat, right or wrong, among all.
     pub early_guesses: Rate,
     /// Empty utterances among all.
     pub empty_utterances: Rate,
     /// Utterances equal to an earlier one of their game, among all.
     pub repeated_utterances: Rate,
-    /// Words of an attacker's utterance on average; `None` without utterances.
-    pub attacker_words: Option<f64>,
-    /// Words of a defender's utterance on average; `None` without utterances.
-    pub defender_words: Option<f64>,
+    /// Words of an utterance of each seat on average; `None` without utterances.
+    #[serde(flatten)]
+    pub words: PerSeat<Option<f64>, Words>,
     /// Distinct words over all words; `None` without words.
     pub distinct_1: Option<f64>,
     /// Distinct pairs of neighbouring words over all such pairs; `None` without pairs.
     pub distinct_2: Option<f64>,
+}
+
+/// The keys of wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wins;
+
+impl SeatKey for Wins {
+    const SUFFIX: &'static str = "_wins";
+}
+
+/// The keys of words of an utterance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words;
+
+impl SeatKey for Words {
+    const SUFFIX: &'static str = "_words";
 }
 
 /// Statistics of the training of a round, from its `metrics.jsonl`. `None` if the loss has no such metric.
@@ -84,10 +101,12 @@ impl Round {
             let empty = "of the utterances are empty; self_play.min_new_tokens = 1 excludes empty completions";
             warn(games.empty_utterances.share, EMPTY, empty);
             warn(games.repeated_utterances.share, REPEATED, "of the utterances repeat an earlier one of their game");
-            let one_sided = "of the decided games were won by the";
-            warn(games.attacker_wins.share, ONE_SIDED, &format!("{one_sided} attacker: the other seat learns little"));
-            warn(games.defender_wins.share, ONE_SIDED, &format!("{one_sided} defender: the other seat learns little"));
-            warn(games.early_guesses.share, MOST, "of the defenders guess in their first utterance");
+            for (seat, wins) in games.wins.iter() {
+                let what = format!("of the decided games were won by the {seat}: the other seat learns little");
+                warn(wins.share, ONE_SIDED, &what);
+            }
+            let [_, second] = games.wins.seats();
+            warn(games.early_guesses.share, MOST, &format!("of the {second}s guess in their first utterance"));
             warn(games.ties.share, MOST, "of the games are ties, which no player learns from");
         }
         if let Some(training) = &self.training {
@@ -104,18 +123,15 @@ pub(super) const GAME_TITLE: &str =
 pub(super) const TRAINING_TITLE: &str = "Training; loss and KL of the last quarter of the steps, clipped tokens in %";
 
 /// Headers of the table of games.
-pub(super) const GAME_COLUMNS: [&str; 10] = [
-    "trained on",
-    "games",
-    "attacker : defender",
-    "ties",
-    "early guesses",
-    "empty",
-    "repeated",
-    "words, attacker",
-    "words, defender",
-    "distinct-1, -2",
-];
+pub(super) fn game_columns() -> [String; 10] {
+    let [first, second] = labels().seats;
+    let own = ["trained on", "games", "", "ties", "early guesses", "empty", "repeated", "", "", "distinct-1, -2"];
+    let mut columns = own.map(str::to_owned);
+    columns[2] = format!("{first} : {second}");
+    columns[7] = format!("words, {first}");
+    columns[8] = format!("words, {second}");
+    columns
+}
 
 /// Headers of the table of trainings.
 pub(super) const TRAINING_COLUMNS: [&str; 8] =
@@ -128,9 +144,9 @@ pub(super) fn game_rows(rounds: &[Round]) -> Vec<Vec<String>> {
         let percent = |rate: Rate| super::text::percent(rate.share);
         let shares = [games.ties, games.early_guesses, games.empty_utterances, games.repeated_utterances];
         let mut row = vec![round.name.clone(), games.games.to_string()];
-        row.push(format!("{} : {}", games.attacker_wins.count, games.defender_wins.count));
+        row.push(games.wins.values().map(|wins| wins.count.to_string()).join(" : "));
         row.extend(shares.map(percent));
-        row.extend([games.attacker_words, games.defender_words].map(|words| number_or_dash(words, 1)));
+        row.extend(games.words.values().map(|words| number_or_dash(words, 1)));
         row.push(format!("{}, {}", number_or_dash(games.distinct_1, 3), number_or_dash(games.distinct_2, 3)));
         Some(row)
     };
@@ -162,14 +178,12 @@ mod tests {
             name: "SPAG-2".into(),
             games: Some(RoundGames {
                 games: 100,
-                attacker_wins: Rate::new(50, 90),
-                defender_wins: Rate::new(40, 90),
+                wins: PerSeat::new(labels(), [Rate::new(50, 90), Rate::new(40, 90)]),
                 ties: Rate::new(10, 100),
                 early_guesses: few,
                 empty_utterances: few,
                 repeated_utterances: few,
-                attacker_words: Some(6.0),
-                defender_words: None,
+                words: PerSeat::new(labels(), [Some(6.0), None]),
                 distinct_1: Some(0.5),
                 distinct_2: Some(0.75),
             }),
@@ -182,7 +196,7 @@ mod tests {
         assert_eq!(round().warnings(), Vec::<String>::new());
         let mut wrong = round();
         if let Some(games) = &mut wrong.games {
-            games.attacker_wins = Rate::new(31_273, 33_973);
+            games.wins = PerSeat::new(labels(), [Rate::new(31_273, 33_973), Rate::new(40, 90)]);
             games.empty_utterances = Rate::new(80, 100);
         }
         let said = wrong.warnings().join("\n");
@@ -207,6 +221,6 @@ mod tests {
         assert_eq!(games.join("|"), "SPAG-2|100|50 : 40|10.0|1.0|1.0|1.0|6.0|–|0.500, 0.750");
         let training = &training_rows(&[whole, round()]);
         assert_eq!(training[0].join("|"), "SPAG-2|7|-0.5000|0.2500|–|–|12.5|1.00");
-        assert_eq!((games.len(), training[0].len(), training.len()), (GAME_COLUMNS.len(), TRAINING_COLUMNS.len(), 1));
+        assert_eq!((games.len(), training[0].len(), training.len()), (game_columns().len(), TRAINING_COLUMNS.len(), 1));
     }
 }

@@ -4,8 +4,8 @@ use spag_eval::render_table;
 use spag_io::escape;
 use spag_selfplay::{Change, Rate, arena, text_table};
 
-use super::data::{HeldOut, ImitationPart, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
-use super::rounds::{GAME_COLUMNS, GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_rows, training_rows};
+use super::data::{HeldOut, ImitationPart, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds, labels};
+use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
 use crate::play_stats::PlayStats;
 
 /// The report as plain text: win rates, endings, sample games, seconds and files.
@@ -30,17 +30,20 @@ pub fn render_text(report: &Report) -> String {
     out
 }
 
+fn table(header: &[String], rows: &[Vec<String>]) -> String {
+    text_table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows)
+}
+
 fn win_rates(report: &Report, out: &mut String) {
-    out.push_str(
-        "Win rates against IM, % of decided games [95% Wilson interval]; a broken rule is the attacker's loss\n\n",
-    );
-    out.push_str(&text_table(&WIN_COLUMNS, &win_rows(&report.baseline, &report.matches)));
+    let broken = labels().broken_rule;
+    out.push_str(&format!("Win rates against IM, % of decided games [95% Wilson interval]; {broken}\n\n"));
+    out.push_str(&table(&win_columns(), &win_rows(&report.baseline, &report.matches)));
 }
 
 fn held_out(report: &Report, out: &mut String) {
     if let Some(HeldOut { words, baseline, matches }) = &report.held_out {
         out.push_str(&format!("\n{}\n\n", held_out_title(*words)));
-        out.push_str(&text_table(&WIN_COLUMNS, &win_rows(baseline, matches)));
+        out.push_str(&table(&win_columns(), &win_rows(baseline, matches)));
     }
 }
 
@@ -63,7 +66,7 @@ fn rounds(report: &Report, out: &mut String) {
         out.push_str(&text_table(&SOURCE_COLUMNS, &sources));
     }
     out.push_str(&format!("\n{GAME_TITLE}\n\n"));
-    out.push_str(&text_table(&GAME_COLUMNS, &game_rows(&report.rounds)));
+    out.push_str(&table(&game_columns(), &game_rows(&report.rounds)));
     let trainings = training_rows(&report.rounds);
     if !trainings.is_empty() {
         out.push_str(&format!("\n{TRAINING_TITLE}\n\n"));
@@ -91,24 +94,22 @@ pub(super) fn source_rows(report: &Report) -> Vec<Vec<String>> {
 }
 
 /// Headers of the table of win rates.
-pub(super) const WIN_COLUMNS: [&str; 6] =
-    ["model", "both seats", "as attacker", "against IM-IM", "as defender", "against IM-IM"];
+pub(super) fn win_columns() -> Vec<String> {
+    let seats = labels().seats.into_iter().flat_map(|seat| [format!("as {seat}"), "against IM-IM".to_owned()]);
+    ["model", "both seats"].map(str::to_owned).into_iter().chain(seats).collect()
+}
 
 /// The table of win rates without its header: the baseline, then each match.
 pub(super) fn win_rows(baseline: &PlayStats, matches: &[Match]) -> Vec<Vec<String>> {
-    let [attacker, defender] = [baseline.attacker_win, baseline.defender_win].map(|rate| rate.to_string());
-    let mut rows = vec![["IM itself", "–", &attacker, "–", &defender, "–"].map(str::to_owned).to_vec()];
-    rows.extend(matches.iter().map(|game| {
-        vec![
-            game.name.clone(),
-            game.win.to_string(),
-            game.as_attacker.attacker_win.to_string(),
-            change(game.attacker_change),
-            game.as_defender.defender_win.to_string(),
-            change(game.defender_change),
-        ]
-    }));
-    rows
+    let dash = "–".to_owned();
+    let mut itself = vec!["IM itself".to_owned(), dash.clone()];
+    itself.extend(baseline.win.values().iter().flat_map(|rate| [rate.to_string(), dash.clone()]));
+    let row = |game: &Match| {
+        let mut row = vec![game.name.clone(), game.win.to_string()];
+        row.extend(game.change.iter().flat_map(|(seat, of)| [game.win_as(seat).to_string(), change(*of)]));
+        row
+    };
+    std::iter::once(itself).chain(matches.iter().map(row)).collect()
 }
 
 /// A change in points, or a dash.
@@ -122,15 +123,18 @@ pub(super) fn percent(share: Option<f64>) -> String {
 }
 
 fn endings(report: &Report, out: &mut String) {
-    out.push_str("\nHow games ended, % of games; turns up to the end; true clues, % of the attackers' clues\n\n");
+    let [first, _] = labels().seats;
+    out.push_str(&format!(
+        "\nHow games ended, % of games; turns up to the end; true clues, % of the {first}s' clues\n\n"
+    ));
     let rows = pairings(report)
         .into_iter()
         .map(|(name, play)| ending_row(escape(&name).into_owned(), play, |rate| percent(rate.share)));
-    out.push_str(&text_table(&ENDING_COLUMNS, &rows.collect::<Vec<_>>()));
+    out.push_str(&table(&ending_columns(), &rows.collect::<Vec<_>>()));
     if has_clues(report) {
-        out.push_str(
-            "\n  The rules do not forbid untrue clues: where their share grows, part of the attacker's gain is lying.\n",
-        );
+        out.push_str(&format!(
+            "\n  The rules do not forbid untrue clues: where their share grows, part of the {first}'s gain is lying.\n"
+        ));
     }
 }
 
@@ -140,23 +144,18 @@ pub(super) fn has_clues(report: &Report) -> bool {
 }
 
 /// Headers of the table of endings.
-pub(super) const ENDING_COLUMNS: [&str; 9] = [
-    "attacker – defender",
-    "games",
-    "right guess",
-    "wrong guess",
-    "said unknowingly",
-    "broken rule",
-    "tie",
-    "turns",
-    "true clues",
-];
+pub(super) fn ending_columns() -> Vec<String> {
+    let [first, second] = labels().seats;
+    let mut columns = vec![format!("{first} – {second}"), "games".to_owned()];
+    columns.extend(labels().endings.iter().map(|ending| ending.title.to_owned()));
+    columns.extend(["turns", "true clues"].map(str::to_owned));
+    columns
+}
 
 /// A row of the table of endings; `show` formats a rate.
 pub(super) fn ending_row(name: String, play: &PlayStats, show: impl Fn(Rate) -> String) -> Vec<String> {
-    let shares = [play.right_guess, play.wrong_guess, play.said_unknowingly, play.broken_rule, play.tie];
     let mut row = vec![name, play.games.to_string()];
-    row.extend(shares.map(&show));
+    row.extend(play.endings.iter().map(|(_, rate)| show(*rate)));
     row.extend([format!("{:.2}", play.mean_turns), show(play.true_clues)]);
     row
 }
@@ -168,8 +167,9 @@ pub(super) fn pairings(report: &Report) -> Vec<(String, &PlayStats)> {
         all.push(("IM – IM".to_owned(), &report.baseline));
     }
     for game in &report.matches {
-        all.push((format!("{} – IM", game.name), &game.as_attacker));
-        all.push((format!("IM – {}", game.name), &game.as_defender));
+        let [first, second] = game.seats.values();
+        all.push((format!("{} – IM", game.name), first));
+        all.push((format!("IM – {}", game.name), second));
     }
     all.extend(report.training_games.iter().map(|named| (format!("{} self-play", named.name), &named.play)));
     all
@@ -188,17 +188,23 @@ fn samples(samples: &[SamplePair], out: &mut String) {
     }
     out.push_str("\nSample games\n");
     for pair in samples {
-        out.push_str(&format!("\n  target word: {}\n", escape(&pair.target_word)));
+        out.push_str(&format!("\n  {}: {}\n", labels().item, escape(&pair.item)));
         game(&pair.before, out);
         game(&pair.after, out);
     }
 }
 
+/// Who has which seat.
+fn who(game: &ShownGame) -> String {
+    let [first, second] = game.players.values();
+    labels().pairing(&escape(first), &escape(second))
+}
+
 fn game(game: &ShownGame, out: &mut String) {
-    out.push_str(&format!("    {} attacks, {} defends\n", escape(&game.attacker), escape(&game.defender)));
+    out.push_str(&format!("    {}\n", who(game)));
     for ShownUtterance { role, content, untrue } in &game.utterances {
         let untrue = if untrue.is_empty() { String::new() } else { format!("   (untrue: {})", untrue.join(", ")) };
-        let role = format!("{}:", escape(role));
+        let role = format!("{role}:");
         out.push_str(&format!("      {role:<9} {}{}\n", escape(content), escape(&untrue)));
     }
     out.push_str(&format!("      → {}\n", escape(&game.ending)));

@@ -3,7 +3,6 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use spag_game::Role;
 use spag_io::{Progress, quote};
 use spag_model::Sampling;
 use spag_selfplay::{
@@ -79,5 +78,5 @@ fn prepare(run: RunContext<'_>, program: &str, arguments: &[String], current: Mo
 
 /// Requests and tokens of endpoints since they were opened.
 pub(super) fn cost(players: &PlayerPair) -> EndpointStats {
-    players.player(Role::Attacker).requests().unwrap_or_default()
+    players.iter().next().and_then(AnyPlayer::requests).unwrap_or_default()
 }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use spag_game::{PlayConfig, PromptSet, Role, Seats};
+use spag_game::{PlayConfig, PromptSet, Rules, Seats};
 use spag_io::Progress;
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::{
-    Ending, Finished, JobFiles, JobObserver, OpenJob, PlayJob, PlayerPair, Ranks, SoFar, games_on_cycled_words,
+    Finished, GameStats, JobFiles, JobObserver, OpenJob, PlayJob, PlayerPair, Ranks, SoFar, games_on_cycled_words,
 };
 
 use super::context::RunContext;
@@ -50,21 +50,20 @@ pub(super) struct OpenGameSet<'a> {
 
 impl GameSet<'_> {
     /// Plays the missing games and writes the file of all games. `play` is only called if games are missing; it opens the
-    /// players and calls [`OpenGameSet::play`] or [`OpenGameSet::play_pair`].
+    /// players and calls [`OpenGameSet::play`] or [`OpenGameSet::play_pair`]. Returns the statistics of all games on rank 0.
     pub(super) fn complete(
         self,
         run: RunContext<'_>,
         done: &mut StageDone,
         play: impl FnOnce(&mut OpenGameSet<'_>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Option<Box<GameStats>>> {
         done.timed("play", || {
             let RunContext { config, ranks, inputs, .. } = run;
             let job = PlayJob {
                 games: games_on_cycled_words(self.words, self.count, config.max_turns, self.seed),
                 players: self.players,
+                rules: Rules { judge: config.judge, after_decision: config.self_play.after_decision() },
                 play: PlayConfig {
-                    judge: config.judge,
-                    after_decision: config.self_play.after_decision(),
                     max_failed_in_a_row: config.self_play.max_failed_in_a_row,
                     tokens: config.self_play.record_tokens.into(),
                     ..PlayConfig::default()
@@ -80,14 +79,19 @@ impl GameSet<'_> {
             }
             let this_run = open.job.run_stats();
             let finished = open.job.finish(&this_run)?;
-            if let Finished::Written { missing: count @ 1.., failed, .. } = finished {
-                return Err(Error::GamesFailed { path: self.path, failed, count });
-            }
+            let stats = match finished {
+                Finished::Written { missing: count @ 1.., failed, .. } => {
+                    return Err(Error::GamesFailed { path: self.path, failed, count });
+                }
+                Finished::Written { stats, .. } => Some(stats),
+                Finished::ByRankZero => None,
+            };
             ranks.on_rank_0(|| {
                 let wordings = vec![inputs.prompts.wordings().clone()];
                 let games = vec![PlayedGames::new(self.seed, self.words)];
                 Ok(Provenance { wordings, games }.write_of(&self.path)?)
-            })
+            })?;
+            Ok(stats)
         })
     }
 }
@@ -129,8 +133,8 @@ impl JobObserver for Observer<'_> {
     fn game_ended(&mut self, so_far: SoFar<'_>) {
         let counts = so_far.stats.counts();
         let percent = |count: usize| 100.0 * count as f64 / (counts.games() as f64).max(1.0);
-        let (attacker, defender) = (counts.wins(Role::Attacker), counts.ended(Ending::RightGuess));
-        let mut note = format!("attacker {:.0}%, defender {:.0}%", percent(attacker), percent(defender));
+        let won = counts.labels().seats.map(|seat| format!("{seat} {:.0}%", percent(counts.rewarded_wins(seat))));
+        let mut note = won.join(", ");
         if self.note == Note::Accepted {
             note.insert_str(0, &format!("accepted {:.1}%, ", percent(counts.won_by_the_rules())));
         }

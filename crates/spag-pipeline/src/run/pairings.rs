@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use spag_game::SEATS;
+
 use super::folder::StageFolder;
 use super::models::Model;
 use crate::config::RunConfig;
@@ -36,20 +38,20 @@ impl WordSet {
 /// Two models in fixed seats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pairing {
-    pub(super) attacker: Model,
-    pub(super) defender: Model,
+    /// In the order of the seats.
+    pub(super) players: [Model; SEATS],
     pub(super) words: WordSet,
 }
 
 impl Pairing {
-    /// `attacker` against `defender` on words of the training.
-    pub(super) fn trained(attacker: Model, defender: Model) -> Self {
-        Self { attacker, defender, words: WordSet::Trained }
+    /// `players` on words of the training.
+    pub(super) fn trained(players: [Model; SEATS]) -> Self {
+        Self { players, words: WordSet::Trained }
     }
 
     /// Both assignments of seats.
     fn both_seats(one: Model, other: Model, words: WordSet) -> [Self; 2] {
-        [(one, other), (other, one)].map(|(attacker, defender)| Self { attacker, defender, words })
+        [[one, other], [other, one]].map(|players| Self { players, words })
     }
 
     /// The name of its seed, and of the players in records.
@@ -57,9 +59,9 @@ impl Pairing {
         format!("{}{}", self.words.prefix(), self.players())
     }
 
-    /// Both models, the attacker first.
+    /// Both models, in the order of the seats.
     fn players(self) -> String {
-        format!("{}-vs-{}", self.attacker.stage(), self.defender.stage())
+        self.players.map(Model::stage).join("-vs-")
     }
 
     /// The file of its games.
@@ -84,7 +86,7 @@ pub(super) fn pairings(config: &RunConfig, made: &[Model]) -> Vec<(Pairing, usiz
     let mut pairings = against_im(config, made, WordSet::Trained, settings.games);
     let last = Model::Spag(config.epochs);
     if settings.self_play_games > 0 && made.contains(&last) {
-        pairings.push((Pairing::trained(last, last), settings.self_play_games));
+        pairings.push((Pairing::trained([last, last]), settings.self_play_games));
     }
     if settings.arena_games > 0 {
         let epochs: Vec<Model> = epochs(config, made).collect();
@@ -104,7 +106,7 @@ pub(super) fn pairings(config: &RunConfig, made: &[Model]) -> Vec<(Pairing, usiz
 
 /// IM against itself, and each epoch against IM in both seats.
 fn against_im(config: &RunConfig, made: &[Model], words: WordSet, games: usize) -> Vec<(Pairing, usize)> {
-    let baseline = Pairing { attacker: Model::Im, defender: Model::Im, words };
+    let baseline = Pairing { players: [Model::Im, Model::Im], words };
     let matches = epochs(config, made).flat_map(|epoch| Pairing::both_seats(epoch, Model::Im, words));
     std::iter::once(baseline).chain(matches).map(|pairing| (pairing, games)).collect()
 }

@@ -1,10 +1,14 @@
 //! The report of a run, computed from its files.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use spag_eval::ModelScores;
-use spag_game::{Episode, Role, Utterance, read_episodes};
+use spag_game::{Episode, PerSeat, SEATS, Tally, Utterance, judge_episode, read_episodes};
 use spag_io::{read_json, write_atomically, write_json_atomically};
 use spag_selfplay::arena::{self, ArenaSettings, ArenaTable, NamedPlayer};
-use spag_selfplay::{GameCounts, GameStats, PlayerSpec, ending};
+use spag_selfplay::{GameStats, PlayerSpec};
 
 use super::context::RunContext;
 use super::folder::{RunFolder, StageDone, StageFolder};
@@ -28,7 +32,8 @@ pub(super) fn write_report(
     stages: &[StageDone],
     stopped: Option<String>,
 ) -> Result<Report> {
-    let builder = ReportBuilder { run, folder, eval: folder.stage(EVALUATION)? };
+    let eval = folder.stage(EVALUATION)?;
+    let builder = ReportBuilder { run, folder, eval, counted: RefCell::default() };
     let report = Report { stopped, ..builder.build(stages)? };
     write_json_atomically(folder.root.join("report.json"), &report)?;
     write_atomically(folder.root.join("report.txt"), render_text(&report))?;
@@ -40,6 +45,8 @@ struct ReportBuilder<'a> {
     run: RunContext<'a>,
     folder: &'a RunFolder,
     eval: StageFolder,
+    /// The counts of the pairings whose games were judged, by file.
+    counted: RefCell<BTreeMap<PathBuf, Tally>>,
 }
 
 /// What the stages say of the models that they train.
@@ -88,15 +95,17 @@ impl ReportBuilder<'_> {
 
     /// IM against itself, and each epoch against IM in both seats.
     fn matches(&self, words: WordSet) -> Result<(PlayStats, Vec<Match>)> {
-        let games = |attacker, defender| self.play(&self.games(Pairing { attacker, defender, words })?);
+        let games = |players| self.play(Pairing { players, words });
         if !self.run.made.contains(&Model::Im) {
-            return Ok((self.play(&[])?, Vec::new()));
+            let none = Tally::new(self.run.config.judge.labels());
+            return Ok((PlayStats::of_judged(&none, &[], None), Vec::new()));
         }
-        let baseline = games(Model::Im, Model::Im)?;
+        let baseline = games([Model::Im, Model::Im])?;
         let mut matches = Vec::new();
         for epoch in self.epochs() {
             if let Model::Spag(number) = epoch {
-                matches.push(Match::new(number, games(epoch, Model::Im)?, games(Model::Im, epoch)?, &baseline));
+                let both = [games([epoch, Model::Im])?, games([Model::Im, epoch])?];
+                matches.push(Match::new(number, both, &baseline));
             }
         }
         Ok((baseline, matches))
@@ -111,8 +120,32 @@ impl ReportBuilder<'_> {
         Ok(read_episodes(pairing.file(&self.eval))?)
     }
 
-    fn play(&self, episodes: &[Episode]) -> Result<PlayStats> {
-        PlayStats::new(episodes, self.run.config.judge, self.run.inputs.lexicon.as_ref())
+    /// The statistics of a pairing.
+    fn play(&self, pairing: Pairing) -> Result<PlayStats> {
+        let episodes = self.games(pairing)?;
+        let counts = self.count(pairing, &episodes)?;
+        Ok(PlayStats::of_judged(&counts, &episodes, self.run.inputs.lexicon.as_ref()))
+    }
+
+    /// Judges the games of a pairing, once.
+    fn count(&self, pairing: Pairing, episodes: &[Episode]) -> Result<Tally> {
+        let file = pairing.file(&self.eval);
+        if let Some(counts) = self.counted.borrow().get(&file) {
+            return Ok(counts.clone());
+        }
+        let judge = self.run.config.judge;
+        let mut counts = Tally::new(judge.labels());
+        for episode in episodes {
+            counts.add(&judge_episode(judge, episode)?);
+        }
+        self.counted.borrow_mut().insert(file, counts.clone());
+        Ok(counts)
+    }
+
+    /// The counts of a pairing, whose games are only read if they were not judged before.
+    fn counts(&self, pairing: Pairing) -> Result<Tally> {
+        let known = self.counted.borrow().get(&pairing.file(&self.eval)).cloned();
+        known.map_or_else(|| self.count(pairing, &self.games(pairing)?), Ok)
     }
 
     /// What the stages that have games or samples say of the models that they train. The games of stage spag-1 were played
@@ -148,11 +181,11 @@ impl ReportBuilder<'_> {
     /// The games of the last model against itself, which no model was trained on.
     fn last_own_games(&self) -> Result<Option<NamedPlay>> {
         let last = Model::Spag(self.run.config.epochs);
-        let own = Pairing::trained(last, last);
+        let own = Pairing::trained([last, last]);
         if pairings(self.run.config, self.run.made).iter().all(|(pairing, _)| *pairing != own) {
             return Ok(None);
         }
-        Ok(Some(NamedPlay { name: last.name(), play: self.play(&self.games(own)?)? }))
+        Ok(Some(NamedPlay { name: last.name(), play: self.play(own)? }))
     }
 
     /// The name of the imitated players.
@@ -181,16 +214,10 @@ impl ReportBuilder<'_> {
         let index = |model| models.iter().position(|other| *other == model);
         let mut results = Vec::new();
         for (pairing, _) in pairings(config, self.run.made) {
-            let seats = (index(pairing.attacker), index(pairing.defender));
-            if let (WordSet::Trained, (Some(attacker), Some(defender))) = (pairing.words, seats)
-                && attacker != defender
+            if let (WordSet::Trained, [Some(first), Some(second)]) = (pairing.words, pairing.players.map(index))
+                && first != second
             {
-                let mut counts = GameCounts::default();
-                for episode in self.games(pairing)? {
-                    let (ending, length) = ending(&episode, config.judge)?;
-                    counts.add(ending, length);
-                }
-                results.push((arena::Pairing { attacker, defender }, counts));
+                results.push((arena::Pairing([first, second]), self.counts(pairing)?));
             }
         }
         let settings = ArenaSettings {
@@ -221,47 +248,47 @@ impl ReportBuilder<'_> {
     /// evenly spaced over the list.
     fn samples(&self) -> Result<Vec<SamplePair>> {
         let Some(last) = self.epochs().last() else { return Ok(Vec::new()) };
-        let games = |attacker, defender| self.games(Pairing::trained(attacker, defender));
-        let before = games(Model::Im, Model::Im)?;
-        let seats = [(last, Model::Im), (Model::Im, last)];
-        let after = [games(seats[0].0, seats[0].1)?, games(seats[1].0, seats[1].1)?];
+        let games = |players| self.games(Pairing::trained(players));
+        let before = games([Model::Im, Model::Im])?;
+        let seats = [[last, Model::Im], [Model::Im, last]];
+        let after = [games(seats[0])?, games(seats[1])?];
         let wanted = self.run.config.evaluation.sample_games.min(before.len());
         let mut samples = Vec::with_capacity(wanted);
         for i in 0..wanted {
             let game = i * before.len() / wanted;
-            let ((attacker, defender), games) = if i % 2 == 0 { (seats[0], &after[0]) } else { (seats[1], &after[1]) };
+            let (players, games) = (seats[i % 2], &after[i % 2]);
             if let (Some(old), Some(new)) = (before.get(game), games.get(game)) {
                 samples.push(SamplePair {
-                    target_word: old.target_word.clone(),
-                    before: self.shown(old, Model::Im, Model::Im)?,
-                    after: self.shown(new, attacker, defender)?,
+                    item: old.item.clone(),
+                    before: self.shown(old, [Model::Im, Model::Im])?,
+                    after: self.shown(new, players)?,
                 });
             }
         }
         Ok(samples)
     }
 
-    fn shown(&self, episode: &Episode, attacker: Model, defender: Model) -> Result<ShownGame> {
-        let (ending, length) = ending(episode, self.run.config.judge)?;
-        let said = episode.history.iter().take(length);
+    fn shown(&self, episode: &Episode, players: [Model; SEATS]) -> Result<ShownGame> {
+        let verdict = judge_episode(self.run.config.judge, episode)?;
+        let said = episode.history.iter().take(verdict.history_length);
         Ok(ShownGame {
-            attacker: attacker.name(),
-            defender: defender.name(),
-            utterances: said.map(|utterance| self.shown_utterance(utterance, &episode.target_word)).collect(),
-            ending: ending.describe().to_owned(),
+            players: PerSeat::new(self.run.config.judge.labels(), players.map(Model::name)),
+            utterances: said.map(|utterance| self.shown_utterance(utterance, &episode.item)).collect(),
+            ending: verdict.ending.description.to_owned(),
         })
     }
 
-    fn shown_utterance(&self, utterance: &Utterance, target_word: &str) -> ShownUtterance {
-        let untrue = match (utterance.role, &self.run.inputs.lexicon) {
-            (Role::Attacker, Some(lexicon)) => {
+    fn shown_utterance(&self, utterance: &Utterance, item: &str) -> ShownUtterance {
+        let untrue = match (utterance.role.index(), &self.run.inputs.lexicon) {
+            // The first seat gives clues.
+            (0, Some(lexicon)) => {
                 let clues = lexicon.clues_in(&utterance.content).into_iter();
-                clues.filter(|clue| !lexicon.clue_is_true(target_word, clue)).map(str::to_owned).collect()
+                clues.filter(|clue| !lexicon.clue_is_true(item, clue)).map(str::to_owned).collect()
             }
-            // A defender may mention any property in a question.
+            // The second may mention any property in a question.
             _ => Vec::new(),
         };
-        ShownUtterance { role: utterance.role.to_string(), content: utterance.content.clone(), untrue }
+        ShownUtterance { role: utterance.role, content: utterance.content.clone(), untrue }
     }
 
     fn files(&self) -> Vec<(String, String)> {
@@ -282,7 +309,8 @@ impl ReportBuilder<'_> {
             files.push((format!("{}/model", model.stage()), format!("{}, a Hugging Face folder", model.name())));
             files.push((model.stage(), what.to_owned()));
         }
-        files.push(owned("eval", "games of the evaluation: ATTACKER-vs-DEFENDER.jsonl"));
+        let seats = self.run.config.judge.labels().seats.map(|seat| seat.name().to_uppercase());
+        files.push(owned("eval", &format!("games of the evaluation: {}.jsonl", seats.join("-vs-"))));
         if self.run.config.benchmarks.is_some() {
             files.push(owned(BENCHMARKS, "answers of each model to the benchmarks, and their scores"));
         }

@@ -3,29 +3,27 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use spag_game::Role;
+use spag_game::{PerSeat, early_guesses};
 use spag_io::RowReader;
-use spag_selfplay::{Ending, GameStats, Rate};
+use spag_selfplay::{GameStats, Rate};
 
 use crate::error::Result;
 use crate::report::{LossPoint, RoundGames, RoundTraining};
 
 /// The statistics of games.
 pub(super) fn round_games(stats: &GameStats) -> RoundGames {
-    let counts = *stats.counts();
-    let (attacker, defender, both) = (stats.speech(Role::Attacker), stats.speech(Role::Defender), stats.all_speech());
+    let counts = stats.counts();
+    let (labels, both) = (counts.labels(), stats.all_speech());
     let utterances = usize::try_from(both.utterances).unwrap_or(usize::MAX);
     let of_utterances = |count: u64| Rate::new(usize::try_from(count).unwrap_or(usize::MAX), utterances);
     RoundGames {
         games: counts.games(),
-        attacker_wins: counts.win_rate(Role::Attacker),
-        defender_wins: counts.win_rate(Role::Defender),
-        ties: counts.ending_rate(Ending::Tie),
-        early_guesses: counts.early_guess_rate(),
+        wins: PerSeat::of(labels, |seat| Rate::of_wins(counts, seat)),
+        ties: Rate::new(counts.ties(), counts.games()),
+        early_guesses: Rate::new(early_guesses(counts), counts.games()),
         empty_utterances: of_utterances(both.empty),
         repeated_utterances: of_utterances(both.repeated),
-        attacker_words: attacker.mean_words,
-        defender_words: defender.mean_words,
+        words: PerSeat::of(labels, |seat| stats.speech(seat).mean_words),
         distinct_1: both.distinct_1,
         distinct_2: both.distinct_2,
     }

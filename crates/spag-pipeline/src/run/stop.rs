@@ -1,6 +1,5 @@
 //! Rules that stop a run before it trains on games that went wrong.
 
-use spag_game::EpisodeReader;
 use spag_selfplay::GameStats;
 
 use super::context::RunContext;
@@ -10,22 +9,14 @@ use crate::config::StopRules;
 use crate::error::{Error, Result};
 use crate::report::RoundGames;
 
-/// Stops the run if the games of a stage break a rule of `[stop_when]`. All ranks agree.
+/// Stops the run if the games of a stage break a rule of `[stop_when]`. `played` are their statistics, on rank 0. All ranks
+/// agree.
 ///
 /// # Errors
 /// [`Error::Stopped`] with the rule.
-pub(super) fn stop_if_asked(run: RunContext<'_>, stage: &StageFolder) -> Result<()> {
+pub(super) fn stop_if_asked(run: RunContext<'_>, stage: &StageFolder, played: Option<&GameStats>) -> Result<()> {
     let rules = &run.config.stop_when;
-    let reason = run.ranks.text(|| {
-        if *rules == StopRules::default() || !stage.episodes().exists() {
-            return Ok(None);
-        }
-        let mut stats = GameStats::new(run.config.judge);
-        for row in EpisodeReader::open(stage.episodes())? {
-            stats.add(&row?.1)?;
-        }
-        Ok(broken_rule(rules, &round_games(&stats)))
-    })?;
+    let reason = run.ranks.text(|| Ok(played.and_then(|stats| broken_rule(rules, &round_games(stats)))))?;
     match reason {
         Some(reason) => Err(Error::Stopped { stage: stage.name.clone(), reason, file: stage.episodes() }),
         None => Ok(()),
@@ -34,11 +25,13 @@ pub(super) fn stop_if_asked(run: RunContext<'_>, stage: &StageFolder) -> Result<
 
 /// The first rule that games break, with its value and theirs.
 fn broken_rule(rules: &StopRules, games: &RoundGames) -> Option<String> {
+    let [first, second] = games.wins.seats();
+    let [first_wins, second_wins] = [first, second].map(|seat| format!("{seat}_wins"));
     let shares = [
         ("empty_utterances", rules.empty_utterances, games.empty_utterances),
         ("repeated_utterances", rules.repeated_utterances, games.repeated_utterances),
-        ("attacker_wins", rules.attacker_wins, games.attacker_wins),
-        ("defender_wins", rules.defender_wins, games.defender_wins),
+        (&*first_wins, rules.attacker_wins, games.wins[first]),
+        (&*second_wins, rules.defender_wins, games.wins[second]),
         ("early_guesses", rules.early_guesses, games.early_guesses),
         ("ties", rules.ties, games.ties),
     ];

@@ -4,10 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::tiny::run_config;
-use spag_game::{JudgeKind, read_episodes};
+use spag_game::{JudgeKind, judge_episode, read_episodes, taboo};
 use spag_io::Silent;
 use spag_pipeline::{Error, RunConfig, plan_run, run};
-use spag_selfplay::{Ending, ending};
 
 /// A run that imitates the base model's own games, without rounds after it.
 fn config(run_dir: &Path, overrides: &[&str]) -> RunConfig {
@@ -28,8 +27,9 @@ fn winners_by_the_rules_become_samples() {
     let mut expected = Vec::new();
     let mut won = 0;
     for game in &games {
-        let (ending, length) = ending(game, JudgeKind::Paper).unwrap();
-        if let Some(winner) = ending.winner().filter(|_| ending != Ending::BrokenRule) {
+        let verdict = judge_episode(JudgeKind::Paper, game).unwrap();
+        let (ending, length) = (verdict.ending, verdict.history_length);
+        if let Some(winner) = verdict.winner().filter(|_| ending != taboo::BROKEN_RULE) {
             let said = game.history[..length].iter().filter(|utterance| utterance.role == winner);
             expected.extend(said.map(|utterance| (Some(winner), utterance.content.trim().to_owned())));
             won += 1;

@@ -54,7 +54,7 @@ fn hostile() -> Report {
     report.warnings = vec![HOSTILE.to_owned()];
     report.training_games.iter_mut().for_each(|named| named.name = HOSTILE.to_owned());
     for pair in &mut report.samples {
-        pair.target_word = HOSTILE.to_owned();
+        pair.item = HOSTILE.to_owned();
         for game in [&mut pair.before, &mut pair.after] {
             game.utterances.iter_mut().for_each(|said| {
                 said.content = HOSTILE.to_owned();

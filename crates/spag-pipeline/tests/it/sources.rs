@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::tiny::run_config;
-use spag_game::{Episode, Role, read_episodes};
+use spag_game::{Episode, read_episodes, taboo};
 use spag_io::{Silent, write_jsonl_atomically};
 use spag_pipeline::{Error, Report, RunConfig, plan_run, run};
 
@@ -16,7 +16,7 @@ fn finished(run_dir: &Path, overrides: &[&str]) -> (RunConfig, Report) {
 }
 
 fn words_of(path: &Path) -> BTreeSet<String> {
-    read_episodes(path).unwrap().into_iter().map(|game| game.target_word).collect()
+    read_episodes(path).unwrap().into_iter().map(|game| game.item).collect()
 }
 
 fn lines(path: &Path) -> BTreeSet<String> {
@@ -41,7 +41,7 @@ fn held_out_words_are_played_in_the_evaluation_alone() {
     }
     let measured = report.held_out.unwrap();
     assert_eq!((measured.words, measured.baseline.games, measured.matches.len()), (2, 6, 1));
-    assert_eq!(measured.matches[0].as_attacker.games, 6);
+    assert_eq!(measured.matches[0].seats[taboo::ATTACKER].games, 6);
     assert!(fs::read_to_string(file("report.txt")).unwrap().contains("The same on 2 words that no training game"));
     // Which words are held out is a setting.
     let said = run(&run_config(&config.run_dir, &[settings[0], settings[1], settings[3]]), &mut Silent)
@@ -128,8 +128,8 @@ fn rule_stops_the_run_with_a_report_and_without_it_the_run_goes_on() {
 fn round_without_a_won_game_ends_with_a_report() {
     let root = tempfile::tempdir().unwrap();
     let mut tie = Episode::new("tiger", 1);
-    tie.push(Role::Attacker, "Hello.");
-    tie.push(Role::Defender, "Well.");
+    tie.push(taboo::ATTACKER, "Hello.");
+    tie.push(taboo::DEFENDER, "Well.");
     let games = root.path().join("games.jsonl");
     write_jsonl_atomically(&games, &[tie]).unwrap();
     let file = format!("imitation.file={}", games.display());

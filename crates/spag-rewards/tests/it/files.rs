@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::json;
-use spag_game::PromptSet;
+use spag_game::{PromptSet, taboo};
 use spag_rewards::{
     AlpacaTemplate, AssignJob, CreditConfig, CreditSummary, Error, Result, SampleKind, assign_rewards_in_files,
     convert_alpaca, convert_imitation, read_samples, write_samples,
@@ -69,10 +69,17 @@ fn demonstrations_follow_the_games() {
 "#;
     let summary = folder.assign(&folder.file("in.json", EPISODES), Some(&folder.file("sft.jsonl", sft))).unwrap();
     assert_eq!(
-        (summary.attacker_wins, summary.defender_wins, summary.attacker_breaks_rules, summary.ties),
+        {
+            let games = &summary.games;
+            let won = taboo::LABELS.seats.map(|seat| games.rewarded_wins(seat));
+            (won[0], won[1], games.broken_rules(), games.ties())
+        },
         (1, 1, 1, 1)
     );
-    assert_eq!((summary.attacker_samples, summary.defender_samples, summary.sft_samples), (1, 2, 2));
+    assert_eq!(
+        (summary.samples_of(taboo::ATTACKER), summary.samples_of(taboo::DEFENDER), summary.sft_samples),
+        (1, 2, 2)
+    );
 
     let written = read_json(folder.path("out.json"));
     let keys = |row: usize| written[row].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -191,7 +198,8 @@ fn imitation_takes_the_winners_utterances() {
     let targets: Vec<_> = samples.iter().map(|sample| sample.target.as_str()).collect();
     assert_eq!(targets, ["What do you eat?", "Hm.", "I know the word! It is `car`!"]);
     assert!(samples.iter().all(|s| (s.reward, s.weight, s.kind) == (1.0, 1.0, SampleKind::Game)));
-    assert_eq!((summary.attacker_samples, summary.defender_samples, summary.weights.defender), (1, 2, 1.0));
+    assert_eq!((summary.samples_of(taboo::ATTACKER), summary.samples_of(taboo::DEFENDER)), (1, 2));
+    assert_eq!(summary.weight(taboo::DEFENDER), 1.0);
     // The wordings depend on the seed alone.
     convert_imitation(&input, folder.path("again.json"), &prompts, Default::default(), 7).unwrap();
     assert_eq!(read_samples(folder.path("again.json")).unwrap(), samples);

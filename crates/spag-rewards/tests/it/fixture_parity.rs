@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use serde::Deserialize;
-use spag_game::{JudgeKind, PromptSet, Role, read_episodes};
+use spag_game::{JudgeKind, PromptSet, Seat, read_episodes};
 use spag_rewards::{
     AssignJob, CreditConfig, RewardNorm, Sample, assign_rewards, assign_rewards_in_files, read_samples,
 };
@@ -19,7 +19,7 @@ struct Expected {
 struct ExpectedSample {
     target: String,
     reward: f64,
-    role: Role,
+    role: Seat,
     weight: f64,
 }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use spag_game::{JudgeKind, PromptSet};
+use spag_game::{JudgeKind, PromptSet, taboo};
 use spag_rewards::{
     AlpacaTemplate, AssignJob, CreditConfig, CreditSummary, Result, assign_rewards_in_files, convert_alpaca,
     convert_imitation, read_samples,
@@ -87,10 +87,10 @@ fn long_utterances_and_words_are_credited() {
     let folder = Folder::new();
     let utterance = "What do you eat? ".repeat(200_000);
     let credited = folder.assign(format!("[{}]", EPISODE.replace("What do you eat?", &utterance)), None).unwrap();
-    assert_eq!((credited.defender_wins, credited.defender_samples), (1, 1));
+    assert_eq!((credited.games.wins(taboo::DEFENDER), credited.samples_of(taboo::DEFENDER)), (1, 1));
     let word = "tea".repeat(100_000);
     let credited = folder.assign(format!("[{}]", EPISODE.replace("\"tea\"", &format!("{word:?}"))), None).unwrap();
-    assert_eq!(credited.attacker_wins, 1);
+    assert_eq!(credited.games.wins(taboo::ATTACKER), 1);
 }
 
 #[test]

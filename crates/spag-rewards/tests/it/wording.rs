@@ -1,16 +1,16 @@
 //! Queries of samples.
 
 use proptest::prelude::*;
-use spag_game::{Episode, Outcome, PromptSet, Role};
+use spag_game::{Episode, Outcome, PromptSet, taboo};
 use spag_rewards::{CreditConfig, Sample, assign_rewards};
 
 /// A game in which the defender says or predicts the word in the last turn.
 fn game(word: &str, turns: usize, defender_wins: bool) -> Episode {
     let mut episode = Episode::new(word, turns);
     for turn in 1..=turns {
-        episode.push(Role::Attacker, format!("clue {turn}"));
+        episode.push(taboo::ATTACKER, format!("clue {turn}"));
         let last = if defender_wins { format!("I know the word! It is `{word}`!") } else { format!("Maybe {word}.") };
-        episode.push(Role::Defender, if turn == turns { last } else { format!("reply {turn}") });
+        episode.push(taboo::DEFENDER, if turn == turns { last } else { format!("reply {turn}") });
     }
     episode
 }
@@ -51,7 +51,7 @@ proptest! {
         let mut others: Vec<Episode> = episodes.iter().map(|_| Episode::new("zzzz", 1)).collect();
         others[at] = episodes[at].clone();
         let alone = assign_rewards(&others, &PromptSet::default(), &CreditConfig { seed, ..CreditConfig::default() }).unwrap();
-        prop_assert!(alone.verdicts.iter().enumerate().all(|(i, verdict)| i == at || verdict.outcome == Outcome::Tie));
+        prop_assert!(alone.verdicts.iter().enumerate().all(|(i, verdict)| i == at || Outcome::from(*verdict) == Outcome::Tie));
         let all = credit(&episodes, seed);
         let mine = alone.samples.iter().map(|sample| (&sample.query, &sample.target, sample.reward));
         let start: usize = assign_rewards(&episodes[..at], &PromptSet::default(), &CreditConfig::default()).unwrap().samples.len();
@@ -65,7 +65,7 @@ proptest! {
         let samples = credit(&episodes, 0);
         let total = |role| samples.iter().filter(|s| s.role == Some(role)).map(|s| s.weight * s.reward).sum::<f64>();
         let wins = |defender| games.iter().filter(|(_, wins)| *wins == defender).count();
-        for (role, won) in [(Role::Attacker, wins(false)), (Role::Defender, wins(true))] {
+        for (role, won) in [(taboo::ATTACKER, wins(false)), (taboo::DEFENDER, wins(true))] {
             let half = if won == 0 { 0.0 } else { games.len() as f64 / 2.0 };
             prop_assert!((total(role) - half).abs() < 1e-9);
         }

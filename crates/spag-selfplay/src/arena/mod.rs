@@ -7,8 +7,8 @@
 //!
 //! // In either seat A wins 75 of 100 games against B.
 //! let seatings = [
-//!     Seating { attacker: 0, defender: 1, games: 100.0, points: 75.0 },
-//!     Seating { attacker: 1, defender: 0, games: 100.0, points: 25.0 },
+//!     Seating { players: [0, 1], games: 100.0, points: 75.0 },
+//!     Seating { players: [1, 0], games: 100.0, points: 25.0 },
 //! ];
 //! let ratings = fit(2, &seatings).ratings(EloScale::Mean);
 //! let apart = ratings[0].points - ratings[1].points;

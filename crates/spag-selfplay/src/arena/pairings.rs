@@ -2,17 +2,14 @@
 
 use std::collections::HashMap;
 
+use spag_game::SEATS;
+
 use super::player::NamedPlayer;
 use crate::error::{Error, Result};
 
-/// Two players in fixed seats, by their indices in the list of players.
+/// Two players in fixed seats, by their indices in the list of players, in the order of the seats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pairing {
-    /// The attacker.
-    pub attacker: usize,
-    /// The defender.
-    pub defender: usize,
-}
+pub struct Pairing(pub [usize; SEATS]);
 
 /// Whether players also play against themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,19 +25,18 @@ pub enum SelfPlay {
 ///
 /// ```
 /// use spag_selfplay::arena::{Pairing, SelfPlay, pairings};
-/// let at = |attacker, defender| Pairing { attacker, defender };
-/// assert_eq!(pairings(2, SelfPlay::Without), [at(0, 1), at(1, 0)]);
-/// assert_eq!(pairings(2, SelfPlay::With), [at(0, 0), at(0, 1), at(1, 0), at(1, 1)]);
+/// assert_eq!(pairings(2, SelfPlay::Without), [Pairing([0, 1]), Pairing([1, 0])]);
+/// assert_eq!(pairings(2, SelfPlay::With), [[0, 0], [0, 1], [1, 0], [1, 1]].map(Pairing));
 /// ```
 pub fn pairings(players: usize, self_play: SelfPlay) -> Vec<Pairing> {
     let mut all = Vec::new();
     for first in 0..players {
         if self_play == SelfPlay::With {
-            all.push(Pairing { attacker: first, defender: first });
+            all.push(Pairing([first, first]));
         }
         for second in first + 1..players {
-            all.push(Pairing { attacker: first, defender: second });
-            all.push(Pairing { attacker: second, defender: first });
+            all.push(Pairing([first, second]));
+            all.push(Pairing([second, first]));
         }
     }
     all
@@ -58,7 +54,7 @@ fn failed_file(players: &[NamedPlayer], pairing: Pairing) -> String {
 
 fn stem(players: &[NamedPlayer], pairing: Pairing) -> String {
     let name = |index: usize| players.get(index).map_or("", |player| player.name.as_str());
-    format!("{}_vs_{}", name(pairing.attacker), name(pairing.defender))
+    pairing.0.map(name).join("_vs_")
 }
 
 /// Checks that no two pairings write to one file. The names `a_vs` and `b` collide with `a` and `vs_b`, and the games of
@@ -100,8 +96,8 @@ mod tests {
         // From one pairing to the next at most one player is new, except when the first player changes.
         let all = pairings(4, SelfPlay::Without);
         let new = |pair: &[Pairing]| {
-            let before = [pair[0].attacker, pair[0].defender];
-            [pair[1].attacker, pair[1].defender].iter().filter(|player| !before.contains(player)).count()
+            let before = pair[0].0;
+            pair[1].0.iter().filter(|player| !before.contains(player)).count()
         };
         assert_eq!(all.windows(2).map(new).collect::<Vec<_>>(), [0, 1, 0, 1, 0, 2, 0, 1, 0, 1, 0]);
     }

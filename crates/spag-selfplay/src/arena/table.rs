@@ -1,13 +1,11 @@
 //! The results of an arena, as shown by every rendering.
 
 use serde::{Deserialize, Serialize};
-use spag_game::{JudgeKind, Role};
+use spag_game::{AsSeat, JudgeKind, Labels, OfSeat, PerSeat, Seat, SeatKey, Tally};
 
 use super::elo::{Elo, EloScale, Seating, fit};
 use super::pairings::Pairing;
 use super::player::{NamedPlayer, player_index};
-use crate::counts::GameCounts;
-use crate::ending::Ending;
 use crate::error::Result;
 use crate::rate::Rate;
 
@@ -37,10 +35,28 @@ pub struct ArenaTable {
     pub players: Vec<Standing>,
     /// All pairings, in the order of play.
     pub pairings: Vec<Match>,
-    /// The advantage of the attacker's seat, in Elo points.
-    pub attacker_edge: Elo,
-    /// The attackers of all games.
-    pub attackers: SeatResult,
+    /// The advantage of the first seat, in Elo points.
+    #[serde(flatten)]
+    pub edge: OfSeat<Elo, Edge>,
+    /// The first seat in all games.
+    #[serde(flatten)]
+    pub first_seat: OfSeat<SeatResult, Plural>,
+}
+
+/// The key of the advantage of a seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge;
+
+impl SeatKey for Edge {
+    const SUFFIX: &'static str = "_edge";
+}
+
+/// The key of all players of a seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plural;
+
+impl SeatKey for Plural {
+    const SUFFIX: &'static str = "s";
 }
 
 /// The results of a player. Games against itself are left out, since they would draw every rate to one half.
@@ -54,35 +70,32 @@ pub struct Standing {
     pub elo: Elo,
     /// Both seats.
     pub both: SeatResult,
-    /// Games as attacker.
-    pub as_attacker: SeatResult,
-    /// Games as defender.
-    pub as_defender: SeatResult,
+    /// Each seat.
+    #[serde(flatten)]
+    pub seats: PerSeat<SeatResult, AsSeat>,
 }
 
 /// The results of a pairing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Match {
-    /// The attacker.
-    pub attacker: String,
-    /// The defender.
-    pub defender: String,
-    /// The result of the attacker.
-    pub as_attacker: SeatResult,
-    /// The result of the defender in the same games.
-    pub as_defender: SeatResult,
+    /// The names of the players.
+    #[serde(flatten)]
+    pub players: PerSeat<String>,
+    /// The results of both in the same games.
+    #[serde(flatten)]
+    pub seats: PerSeat<SeatResult, AsSeat>,
 }
 
 /// The result of a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeatResult {
-    /// Wins among the decided games. A broken rule is the attacker's loss.
+    /// Wins among the decided games. A broken rule is a loss.
     pub win: Rate,
     /// Finished games: decided and tied ones.
     pub games: usize,
     /// Ties.
     pub ties: usize,
-    /// Games in which the attacker broke a rule, in either seat.
+    /// Games in which a rule was broken, in either seat.
     pub broken_rules: usize,
     /// Failed games, which count nowhere else.
     pub failed: usize,
@@ -90,12 +103,12 @@ pub struct SeatResult {
 
 impl SeatResult {
     /// The result of `seat` in the games of `counts`.
-    pub fn new(counts: &GameCounts, seat: Role) -> Self {
+    pub fn new(counts: &Tally, seat: Seat) -> Self {
         Self {
-            win: counts.win_rate(seat),
+            win: Rate::of_wins(counts, seat),
             games: counts.games(),
-            ties: counts.ended(Ending::Tie),
-            broken_rules: counts.ended(Ending::BrokenRule),
+            ties: counts.ties(),
+            broken_rules: counts.broken_rules(),
             failed: counts.failed,
         }
     }
@@ -117,7 +130,8 @@ impl ArenaTable {
     ///
     /// # Errors
     /// The anchor is no player.
-    pub fn new(settings: ArenaSettings, players: &[NamedPlayer], results: &[(Pairing, GameCounts)]) -> Result<Self> {
+    pub fn new(settings: ArenaSettings, players: &[NamedPlayer], results: &[(Pairing, Tally)]) -> Result<Self> {
+        let labels = settings.judge.labels();
         let scale = match &settings.anchor {
             Some(name) => EloScale::Anchor(player_index(players, name)?),
             None => EloScale::Mean,
@@ -126,67 +140,70 @@ impl ArenaTable {
         let fit = fit(players.len(), &seatings);
         let ratings = fit.ratings(scale).into_iter().zip(players).enumerate();
         let mut standings: Vec<Standing> =
-            ratings.map(|(index, (elo, player))| standing(index, player, elo, results)).collect();
+            ratings.map(|(index, (elo, player))| standing(index, player, elo, labels, results)).collect();
         // Stable: players of equal rating keep their order.
         standings.sort_by(|a, b| b.elo.points.total_cmp(&a.elo.points));
         let name = |index: usize| players.get(index).map(|player| player.name.clone()).unwrap_or_default();
         let pairings = results.iter().map(|(pairing, counts)| Match {
-            attacker: name(pairing.attacker),
-            defender: name(pairing.defender),
-            as_attacker: SeatResult::new(counts, Role::Attacker),
-            as_defender: SeatResult::new(counts, Role::Defender),
+            players: PerSeat::new(labels, pairing.0.map(name)),
+            seats: PerSeat::of(labels, |seat| SeatResult::new(counts, seat)),
         });
-        let all = results.iter().fold(GameCounts::default(), |all, (_, counts)| all.plus(*counts));
+        let all = Tally::sum(labels, results.iter().map(|(_, counts)| counts));
+        let [first, _] = labels.seats;
         Ok(Self {
-            settings,
             players: standings,
             pairings: pairings.collect(),
-            attacker_edge: fit.attacker_edge(),
-            attackers: SeatResult::new(&all, Role::Attacker),
+            edge: OfSeat::new(first, fit.edge()),
+            first_seat: OfSeat::new(first, SeatResult::new(&all, first)),
+            settings,
         })
     }
 }
 
-/// A win is a point of the attacker, a tie half a point.
-fn seating(pairing: Pairing, counts: &GameCounts) -> Seating {
-    let Pairing { attacker, defender } = pairing;
-    let points = counts.wins(Role::Attacker) as f64 + 0.5 * counts.ended(Ending::Tie) as f64;
-    Seating { attacker, defender, games: counts.games() as f64, points }
+/// A win is a point of the first seat, a tie half a point.
+fn seating(Pairing(players): Pairing, counts: &Tally) -> Seating {
+    let [first, _] = counts.labels().seats;
+    let points = counts.wins(first) as f64 + 0.5 * counts.ties() as f64;
+    Seating { players, games: counts.games() as f64, points }
 }
 
-fn standing(index: usize, player: &NamedPlayer, elo: Elo, results: &[(Pairing, GameCounts)]) -> Standing {
-    let seat = |role: Role| {
-        let games = results.iter().filter(|(pairing, _)| {
-            let (own, other) = match role {
-                Role::Attacker => (pairing.attacker, pairing.defender),
-                Role::Defender => (pairing.defender, pairing.attacker),
-            };
-            own == index && other != index
-        });
-        SeatResult::new(&games.fold(GameCounts::default(), |all, (_, counts)| all.plus(*counts)), role)
-    };
-    let (as_attacker, as_defender) = (seat(Role::Attacker), seat(Role::Defender));
-    Standing {
-        name: player.name.clone(),
-        player: player.player.to_string(),
-        elo,
-        both: as_attacker.pooled(as_defender),
-        as_attacker,
-        as_defender,
-    }
+fn standing(
+    index: usize,
+    player: &NamedPlayer,
+    elo: Elo,
+    labels: &'static Labels,
+    results: &[(Pairing, Tally)],
+) -> Standing {
+    let seats = PerSeat::of(labels, |seat| {
+        let own = |Pairing(players): Pairing| {
+            let others = players.iter().filter(|player| **player != index).count();
+            players[seat.index()] == index && others > 0
+        };
+        let games = results.iter().filter(|(pairing, _)| own(*pairing)).map(|(_, counts)| counts);
+        SeatResult::new(&Tally::sum(labels, games), seat)
+    });
+    let [first, second] = *seats.values();
+    Standing { name: player.name.clone(), player: player.player.to_string(), elo, both: first.pooled(second), seats }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use spag_game::{Verdict, taboo};
+
     use super::*;
 
     /// Counts of attacker wins, right guesses, broken rules, ties and failed games.
-    fn counts(wins: usize, guesses: usize, broken_rules: usize, ties: usize, failed: usize) -> GameCounts {
-        let mut counts = GameCounts::default();
+    fn counts(wins: usize, guesses: usize, broken_rules: usize, ties: usize, failed: usize) -> Tally {
+        let mut counts = Tally::new(&taboo::LABELS);
         counts.failed = failed;
-        let endings = [Ending::WrongGuess, Ending::RightGuess, Ending::BrokenRule, Ending::Tie];
-        for (ending, games) in endings.into_iter().zip([wins, guesses, broken_rules, ties]) {
-            (0..games).for_each(|_| counts.add(ending, 2));
+        let verdicts = [
+            Verdict::of(taboo::WRONG_GUESS, 2),
+            Verdict::of(taboo::RIGHT_GUESS, 2),
+            Verdict::of(taboo::BROKEN_RULE, 2),
+            Verdict::of(taboo::TIE, 2),
+        ];
+        for (verdict, games) in verdicts.into_iter().zip([wins, guesses, broken_rules, ties]) {
+            (0..games).for_each(|_| counts.add(&verdict));
         }
         counts
     }
@@ -195,7 +212,7 @@ pub(super) mod tests {
     pub(in crate::arena) fn example(anchor: Option<&str>) -> ArenaTable {
         let players: Vec<NamedPlayer> =
             ["im=m/im", "big, \"new\"=m/big"].iter().map(|text| text.parse().unwrap()).collect();
-        let at = |attacker, defender| Pairing { attacker, defender };
+        let at = |first, second| Pairing([first, second]);
         let results = [
             (at(0, 0), counts(5, 5, 0, 0, 0)),
             (at(0, 1), counts(2, 5, 1, 2, 0)),
@@ -218,16 +235,19 @@ pub(super) mod tests {
         let table = example(None);
         let [big, im] = &table.players[..] else { panic!() };
         assert_eq!((big.name.as_str(), big.player.as_str(), im.name.as_str()), ("big, \"new\"", "m/big", "im"));
-        assert_eq!((big.as_attacker.win, big.as_defender.win), (Rate::new(6, 8), Rate::new(6, 8)));
-        assert_eq!((im.as_attacker.win, im.as_defender.win), (Rate::new(2, 8), Rate::new(2, 8)));
+        assert_eq!(
+            (big.seats[taboo::ATTACKER].win, big.seats[taboo::DEFENDER].win),
+            (Rate::new(6, 8), Rate::new(6, 8))
+        );
+        assert_eq!((im.seats[taboo::ATTACKER].win, im.seats[taboo::DEFENDER].win), (Rate::new(2, 8), Rate::new(2, 8)));
         assert_eq!((big.both.win, im.both.win), (Rate::new(12, 16), Rate::new(4, 16)));
         let both = SeatResult { win: Rate::new(12, 16), games: 19, ties: 3, broken_rules: 2, failed: 1 };
         assert_eq!(big.both, both);
         assert!(big.elo.points > im.elo.points && (big.elo.points + im.elo.points - 3000.0).abs() < 1e-6);
         // 17 of 35 decided games.
-        assert_eq!((table.attackers.win, table.attackers.games), (Rate::new(17, 35), 39));
+        assert_eq!((table.first_seat.value.win, table.first_seat.value.games), (Rate::new(17, 35), 39));
         assert_eq!(table.pairings.len(), 4);
-        assert_eq!(table.pairings[1].as_defender.win, Rate::new(6, 8));
+        assert_eq!(table.pairings[1].seats[taboo::DEFENDER].win, Rate::new(6, 8));
     }
 
     #[test]

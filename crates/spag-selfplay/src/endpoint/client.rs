@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
-use spag_game::{PlayerError, TurnFailure};
+use spag_game::{PolicyError, TurnFailure};
 use spag_io::TurnPrompt;
 
 use super::EndpointStats;
@@ -33,7 +33,7 @@ pub(super) enum AnswerError {
     /// This turn failed.
     Turn(TurnFailure),
     /// Every turn would fail.
-    Fatal(PlayerError),
+    Fatal(PolicyError),
     /// The player was dropped.
     Stopped,
 }
@@ -119,7 +119,7 @@ impl Client {
                     self.count(|stats| stats.add(usage));
                     return Err(AnswerError::Turn(TurnFailure::new(message)));
                 }
-                Attempt::Fatal(message) => return Err(AnswerError::Fatal(PlayerError::new(message))),
+                Attempt::Fatal(message) => return Err(AnswerError::Fatal(PolicyError::new(message))),
                 Attempt::Retry { reason, after, pause, contact } => (reason, after, pause, contact),
             };
             if contact == Contact::Lost && tries.has_others(lease.index) {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
+use spag_game::{Policy, PolicyError, PollMode, Reply, TurnRequest};
 use spag_io::TurnPrompt;
 
 pub use config::{EndpointConfig, RetryConfig};
@@ -121,7 +121,7 @@ impl EndpointPlayer {
         self.client.stats()
     }
 
-    fn reply(&mut self, answer: Answer) -> Result<Reply, PlayerError> {
+    fn reply(&mut self, answer: Answer) -> Result<Reply, PolicyError> {
         self.open = self.open.saturating_sub(1);
         let utterance = match answer.utterance {
             Ok(text) => Ok(text.into()),
@@ -133,7 +133,7 @@ impl EndpointPlayer {
     }
 
     /// Why all threads have ended: the fatal error of one, which it sent before it ended.
-    fn fatal_error(&self) -> PlayerError {
+    fn fatal_error(&self) -> PolicyError {
         let fatal = |answer: Answer| match answer.utterance {
             Err(AnswerError::Fatal(error)) => Some(error),
             _ => None,
@@ -143,14 +143,14 @@ impl EndpointPlayer {
 }
 
 /// Cannot happen: without a fatal error, the threads live as long as the player.
-fn threads_ended() -> PlayerError {
-    PlayerError::new("the threads that talk to the endpoint have ended; please report it")
+fn threads_ended() -> PolicyError {
+    PolicyError::new("the threads that talk to the endpoint have ended; please report it")
 }
 
-impl Player for EndpointPlayer {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for EndpointPlayer {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         if let (PromptStyle::Completion, TurnPrompt::Chat(_)) = (self.client.style(), turn.prompt) {
-            return Err(PlayerError::of_input(format!(
+            return Err(PolicyError::of_input(format!(
                 "{} completes texts and takes no messages; write it as an {} endpoint, or use the prompt format plain",
                 self.client.address(),
                 PromptStyle::Chat.scheme()
@@ -162,7 +162,7 @@ impl Player for EndpointPlayer {
         Ok(())
     }
 
-    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError> {
         let mut replies = Vec::new();
         if mode == PollMode::Blocking && self.open > 0 {
             match self.answers.recv_timeout(WAIT) {

@@ -7,11 +7,9 @@ use std::collections::HashSet;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value, json};
-use spag_game::{Episode, JudgeKind, Role, Verdict, judge_episode};
+use serde_json::{Map, json};
+use spag_game::{Episode, JudgeKind, SEATS, Seat, Tally, Verdict, judge_episode};
 
-use crate::counts::GameCounts;
-use crate::ending::Ending;
 use crate::text_table::number_or_dash;
 use ngrams::NGrams;
 use speech::Speech;
@@ -27,25 +25,25 @@ const NAMES: usize = 52;
 /// table without a final newline.
 ///
 /// ```
-/// use spag_game::{Episode, JudgeKind, Role};
-/// use spag_selfplay::{Ending, GameStats};
+/// use spag_game::{Episode, JudgeKind};
+/// use spag_selfplay::GameStats;
 ///
 /// # fn main() -> spag_game::Result<()> {
 /// let mut episode = Episode::new("horse", 5);
-/// episode.push(Role::Attacker, "Knights ride on it.");
-/// episode.push(Role::Defender, "I know the word! It is horse!");
+/// episode.push(episode.next_role(), "Knights ride on it.");
+/// episode.push(episode.next_role(), "I know the word! It is horse!");
 /// let mut stats = GameStats::new(JudgeKind::Paper);
 /// stats.add(&episode)?;
-/// assert_eq!((stats.counts().games(), stats.counts().ended(Ending::RightGuess)), (1, 1));
+/// assert_eq!((stats.counts().games(), stats.counts().decided()), (1, 1));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct GameStats {
     judge: JudgeKind,
-    counts: GameCounts,
-    attacker: Speech,
-    defender: Speech,
+    counts: Tally,
+    /// What each seat said.
+    speech: [Speech; SEATS],
     words: NGrams,
     pairs: NGrams,
 }
@@ -55,9 +53,8 @@ impl GameStats {
     pub fn new(judge: JudgeKind) -> Self {
         Self {
             judge,
-            counts: GameCounts::default(),
-            attacker: Speech::default(),
-            defender: Speech::default(),
+            counts: Tally::new(judge.labels()),
+            speech: [Speech::default(); SEATS],
             words: NGrams::new(1),
             pairs: NGrams::new(2),
         }
@@ -76,17 +73,14 @@ impl GameStats {
     /// Adds a game with the verdict of its judge.
     pub fn add_judged(&mut self, episode: &Episode, verdict: &Verdict) {
         let length = verdict.history_length;
-        self.counts.add(Ending::of(verdict, episode), length);
+        self.counts.add(verdict);
         let said = &episode.history[..length.min(episode.history.len())];
         let mut earlier = HashSet::new();
         for utterance in said {
             let text = &utterance.content;
             let lower = text.to_lowercase();
             let words: Vec<&str> = lower.split_whitespace().collect();
-            let speech = match utterance.role {
-                Role::Attacker => &mut self.attacker,
-                Role::Defender => &mut self.defender,
-            };
+            let speech = &mut self.speech[utterance.role.index()];
             speech.utterances += 1;
             speech.empty += u64::from(words.is_empty());
             speech.repeated += u64::from(!earlier.insert(text.as_str()));
@@ -98,32 +92,19 @@ impl GameStats {
     }
 
     /// How the games ended and how long they took.
-    pub fn counts(&self) -> &GameCounts {
+    pub fn counts(&self) -> &Tally {
         &self.counts
     }
 
-    /// The utterances of one role.
-    pub fn speech(&self, role: Role) -> SpeechStats {
-        let speech = match role {
-            Role::Attacker => self.attacker,
-            Role::Defender => self.defender,
-        };
-        speech.stats(self.words.share_of(role), self.pairs.share_of(role))
+    /// The utterances of one seat.
+    pub fn speech(&self, role: Seat) -> SpeechStats {
+        self.speech[role.index()].stats(self.words.share_of(role), self.pairs.share_of(role))
     }
 
-    /// The utterances of both roles.
+    /// The utterances of both seats.
     pub fn all_speech(&self) -> SpeechStats {
-        self.attacker.plus(self.defender).stats(self.words.share(), self.pairs.share())
-    }
-
-    /// Games by outcome: the name in reports and files, and the number.
-    fn outcomes(&self) -> [(&'static str, usize); 4] {
-        [
-            ("attacker wins", self.counts.wins(Role::Attacker)),
-            ("defender wins", self.counts.ended(Ending::RightGuess)),
-            ("attacker breaks the rules", self.counts.ended(Ending::BrokenRule)),
-            ("tied game", self.counts.ended(Ending::Tie)),
-        ]
+        let [first, second] = self.speech;
+        first.plus(second).stats(self.words.share(), self.pairs.share())
     }
 
     /// `count` of the games, 0–1; 0 without games.
@@ -134,20 +115,20 @@ impl GameStats {
 
 impl Serialize for GameStats {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let counted = |rows: &[(&str, usize)]| -> Map<String, Value> {
-            let value = |count| json!({"games": count, "share": self.share(count)});
-            rows.iter().map(|(name, count)| ((*name).to_owned(), value(*count))).collect()
-        };
+        let (counts, labels) = (&self.counts, self.counts.labels());
+        let value = |count| json!({"games": count, "share": self.share(count)});
+        let outcomes = labels.outcomes.iter().map(|outcome| (*outcome, counts.with_outcome(outcome)));
+        let endings = labels.endings.iter().map(|ending| (ending.name, counts.ended(*ending)));
+        let named = |(name, count): (&str, usize)| (name.to_owned(), value(count));
+        let speech = labels.seats.into_iter().map(|seat| (seat.name(), self.speech(seat)));
+        let speech =
+            speech.chain([("overall", self.all_speech())]).map(|(name, speech)| (name.to_owned(), json!(speech)));
         json!({
-            "games": self.counts.games(),
-            "outcomes": counted(&self.outcomes()),
-            "endings": counted(&Ending::ALL.map(|ending| (ending.name(), self.counts.ended(ending)))),
-            "mean_turns": self.counts.mean_turns(),
-            "utterances": {
-                "attacker": self.speech(Role::Attacker),
-                "defender": self.speech(Role::Defender),
-                "overall": self.all_speech(),
-            },
+            "games": counts.games(),
+            "outcomes": outcomes.map(named).collect::<Map<_, _>>(),
+            "endings": endings.map(named).collect::<Map<_, _>>(),
+            "mean_turns": counts.mean_turns(),
+            "utterances": speech.collect::<Map<_, _>>(),
         })
         .serialize(serializer)
     }
@@ -159,12 +140,13 @@ impl fmt::Display for GameStats {
             let width = NAMES - indent;
             writeln!(f, "{:indent$}{name:<width$}{count:>9}  {:5.1}%", "", 100.0 * self.share(count))
         };
-        for (name, count) in self.outcomes() {
-            line(2, name, count)?;
-            if name == "attacker wins" {
-                for ending in [Ending::WrongGuess, Ending::SaidUnknowingly] {
-                    line(4, ending.describe(), self.counts.ended(ending))?;
-                }
+        let labels = self.counts.labels();
+        for outcome in labels.outcomes {
+            line(2, outcome, self.counts.with_outcome(outcome))?;
+            let endings: Vec<_> = labels.endings.iter().filter(|ending| ending.outcome == *outcome).collect();
+            // The only ending of an outcome would repeat its line.
+            for ending in endings.iter().filter(|_| endings.len() > 1) {
+                line(4, ending.description, self.counts.ended(**ending))?;
             }
         }
         let turns = number_or_dash(self.counts.mean_turns(), 2);
@@ -182,8 +164,8 @@ impl fmt::Display for GameStats {
             "distinct-2",
             width = NAMES - 2
         )?;
-        let roles = [Role::Attacker, Role::Defender].map(|role| (role.name(), self.speech(role)));
-        for (name, speech) in roles.into_iter().chain([("both", self.all_speech())]) {
+        let seats = labels.seats.map(|seat| (seat.name(), self.speech(seat)));
+        for (name, speech) in seats.into_iter().chain([("both", self.all_speech())]) {
             write!(
                 f,
                 "\n  {name:<13}{:>10} {:>8} {:>9} {:>8} {:>11} {:>11} {:>11}",
@@ -202,6 +184,9 @@ impl fmt::Display for GameStats {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+    use spag_game::taboo;
+
     use super::*;
 
     fn game(word: &str, said: &[&str]) -> Episode {
@@ -232,14 +217,14 @@ mod tests {
     fn stats_match_counts_by_hand() {
         let stats = stats(&games());
         assert_eq!(stats.counts().games(), 5);
-        let endings = Ending::ALL.map(|ending| stats.counts().ended(ending));
+        let endings = taboo::LABELS.endings.iter().map(|ending| stats.counts().ended(*ending)).collect::<Vec<_>>();
         // Right guess, wrong guess, said unknowingly, broken rule, tie.
         assert_eq!(endings, [1, 1, 1, 1, 1]);
         // Utterances: 2 + 2 + 2 + 1 + 4.
         assert_eq!(stats.counts().mean_turns(), Some(11.0 / 2.0 / 5.0));
         // It is hot. | It is hot. | It is white. | Milk | Go on | (white space)
         assert_eq!(
-            stats.speech(Role::Attacker),
+            stats.speech(taboo::ATTACKER),
             SpeechStats {
                 utterances: 6,
                 empty: 1,
@@ -254,7 +239,7 @@ mod tests {
         );
         // I know the word! It is tea! | I know the word! It is milk! | Milk is. | Go on | go ON
         assert_eq!(
-            stats.speech(Role::Defender),
+            stats.speech(taboo::DEFENDER),
             SpeechStats {
                 utterances: 5,
                 empty: 0,
@@ -267,8 +252,8 @@ mod tests {
                 distinct_2: Some(9.0 / 15.0),
             }
         );
-        assert_eq!(stats.speech(Role::Attacker).empty_share(), Some(1.0 / 6.0));
-        assert_eq!(stats.speech(Role::Defender).repeated_share(), Some(1.0 / 5.0));
+        assert_eq!(stats.speech(taboo::ATTACKER).empty_share(), Some(1.0 / 6.0));
+        assert_eq!(stats.speech(taboo::DEFENDER).repeated_share(), Some(1.0 / 5.0));
         let overall = stats.all_speech();
         assert_eq!((overall.utterances, overall.empty, overall.repeated), (11, 1, 1));
         // it is hot. white. milk go on i know the word! tea! milk! is.
@@ -294,7 +279,7 @@ mod tests {
             (stats.counts().games(), stats.counts().mean_turns(), stats.all_speech().distinct_1),
             (0, None, None)
         );
-        assert_eq!((stats.all_speech().empty_share(), stats.counts().early_guess_rate().total), (None, 0));
+        assert_eq!((stats.all_speech().empty_share(), stats.counts().games()), (None, 0));
         let json = serde_json::to_value(&stats).unwrap();
         assert_eq!(json["outcomes"]["tied game"], json!({"games": 0, "share": 0.0}));
         assert_eq!(json["utterances"]["attacker"]["mean_words"], Value::Null);

@@ -10,16 +10,12 @@ use crate::limits;
 /// ```
 /// let words = ["tea".to_owned(), "bear".to_owned()];
 /// let games = spag_selfplay::game_specs(words.iter().rev(), 5, 9);
-/// assert_eq!((games[1].game, games[1].target_word.as_str()), (1, "tea"));
+/// assert_eq!((games[1].game, games[1].item.as_str()), (1, "tea"));
 /// assert_eq!(games[1].seed, spag_game::game_seed(9, 1));
 /// ```
 pub fn game_specs<'a>(words: impl Iterator<Item = &'a String>, max_turns: usize, seed: u64) -> Vec<GameSpec> {
-    let spec = |(game, word): (usize, &String)| GameSpec {
-        game,
-        target_word: word.clone(),
-        max_turns,
-        seed: game_seed(seed, game),
-    };
+    let spec =
+        |(game, word): (usize, &String)| GameSpec { game, item: word.clone(), max_turns, seed: game_seed(seed, game) };
     words.enumerate().map(spec).collect()
 }
 
@@ -28,7 +24,7 @@ pub fn game_specs<'a>(words: impl Iterator<Item = &'a String>, max_turns: usize,
 /// ```
 /// let words = ["tea".to_owned(), "bear".to_owned()];
 /// let games = spag_selfplay::games_per_word(&words, 2, 5, 9)?;
-/// assert_eq!(games.iter().map(|game| game.target_word.as_str()).collect::<Vec<_>>(), ["tea", "tea", "bear", "bear"]);
+/// assert_eq!(games.iter().map(|game| game.item.as_str()).collect::<Vec<_>>(), ["tea", "tea", "bear", "bear"]);
 /// # Ok::<(), spag_selfplay::Error>(())
 /// ```
 ///
@@ -44,7 +40,7 @@ pub fn games_per_word(words: &[String], games: usize, max_turns: usize, seed: u6
 /// ```
 /// let words = ["tea".to_owned(), "bear".to_owned()];
 /// let games = spag_selfplay::games_on_cycled_words(&words, 3, 5, 9);
-/// assert_eq!(games.iter().map(|game| game.target_word.as_str()).collect::<Vec<_>>(), ["tea", "bear", "tea"]);
+/// assert_eq!(games.iter().map(|game| game.item.as_str()).collect::<Vec<_>>(), ["tea", "bear", "tea"]);
 /// ```
 pub fn games_on_cycled_words(words: &[String], count: usize, max_turns: usize, seed: u64) -> Vec<GameSpec> {
     game_specs(words.iter().cycle().take(count), max_turns, seed)

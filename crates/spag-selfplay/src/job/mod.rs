@@ -16,7 +16,7 @@ pub use ranks::Ranks;
 pub use recorder::{JobObserver, SoFar};
 pub use run_stats::{Played, PlayerWork, RunStats};
 
-use spag_game::{GameSpec, PlayConfig};
+use spag_game::{GameSpec, PlayConfig, Rules};
 
 use crate::error::Result;
 
@@ -27,7 +27,7 @@ use crate::error::Result;
 /// so that no finished game is played again.
 ///
 /// ```
-/// use spag_game::{PlayConfig, PromptSet, Seats, ScriptedPlayer};
+/// use spag_game::{PlayConfig, PromptSet, Seats, ScriptedPolicy, Rules};
 /// use spag_selfplay::{Finished, JobFiles, JobObserver, PlayJob, Ranks, SoFar, games_per_word};
 ///
 /// struct Silent;
@@ -39,14 +39,15 @@ use crate::error::Result;
 /// let folder = tempfile::tempdir()?;
 /// let mut job = PlayJob {
 ///     games: games_per_word(&["tea".to_owned(), "bear".to_owned()], 3, 5, 42)?,
-///     players: "attacker=script; defender=script".to_owned(),
+///     players: "both=script".to_owned(),
+///     rules: Rules::default(),
 ///     play: PlayConfig::default(),
 ///     files: JobFiles::ordered(folder.path().join("episodes.jsonl")),
 ///     ranks: Ranks::Single,
 /// }
 /// .open()?;
 /// if job.recorded() < job.total() {
-///     let mut player = ScriptedPlayer::lines(["It is hot.", "I know the word! It is tea!"]);
+///     let mut player = ScriptedPolicy::lines(["It is hot.", "I know the word! It is tea!"]);
 ///     job.play(Seats::SelfPlay(&mut player), &PromptSet::default(), 64, &mut Silent)?;
 /// }
 /// let run = job.run_stats();
@@ -61,7 +62,9 @@ pub struct PlayJob {
     pub games: Vec<GameSpec>,
     /// The players and their settings, as noted in a [`GameRecord`](spag_game::GameRecord).
     pub players: String,
-    /// The judge and the limits of a run. The number of games in flight is an argument of [`OpenJob::play`].
+    /// The rules of the games.
+    pub rules: Rules,
+    /// The limits of a run. The number of games in flight is an argument of [`OpenJob::play`].
     pub play: PlayConfig,
     /// The files of the run.
     pub files: JobFiles,

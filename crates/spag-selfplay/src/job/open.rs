@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use sha2::{Digest, Sha256};
 use spag_dist::queue::{Assignment, Queue};
-use spag_game::{GameRecord, GameSpec, PlayConfig, PromptSet, Seats, play_games};
+use spag_game::{GameRecord, GameSpec, PlayConfig, PromptSet, Rules, Seats, play_games};
 use spag_io::{FileLock, hex};
 
 use super::recorder::Recorder;
@@ -28,6 +28,7 @@ pub struct OpenJob {
     /// What all ranks must agree on.
     task: String,
     config: PlayConfig,
+    rules: Rules,
     /// The games of this process; `None` before it plays.
     played: Option<Played>,
     players: Vec<(&'static str, PlayerWork)>,
@@ -35,7 +36,7 @@ pub struct OpenJob {
 
 impl OpenJob {
     pub(super) fn open(job: PlayJob) -> Result<Self> {
-        let PlayJob { games, players, play, files, ranks } = job;
+        let PlayJob { games, players, rules, play, files, ranks } = job;
         let task = describe(&games, &players);
         // `is_taken` locks a file for a moment, so no other process may call it while this one locks its record.
         let gate = files.lock().map(FileLock::wait).transpose()?;
@@ -49,10 +50,20 @@ impl OpenJob {
         }
         let record = GameRecord::open(files.record(ranks.rank()), games, players)?;
         drop(gate);
-        let mut stats = GameStats::new(play.judge);
+        let mut stats = GameStats::new(rules.judge);
         record.episodes().try_for_each(|episode| stats.add(episode))?;
-        let mut open =
-            Self { files, ranks, record, stats, queue: None, task, config: play, played: None, players: Vec::new() };
+        let mut open = Self {
+            files,
+            ranks,
+            record,
+            stats,
+            queue: None,
+            task,
+            config: play,
+            rules,
+            played: None,
+            players: Vec::new(),
+        };
         open.read_other_ranks()?;
         open.queue = open.ranks.join(&open.task, open.total())?;
         Ok(open)
@@ -133,7 +144,7 @@ impl OpenJob {
         let (games, new_tokens) = (pair.games_at_a_time(), Cell::new(0));
         let played =
             pair.seated(&new_tokens, |seats| self.play_metered(seats, prompts, games, &new_tokens, observer))?;
-        self.players = pair.work();
+        self.players = pair.work(self.rules.judge.labels());
         Ok(played)
     }
 
@@ -149,12 +160,13 @@ impl OpenJob {
         let queue = beside.as_ref().or(self.queue.as_ref());
         let missing = self.record.missing();
         let config = PlayConfig { games_in_flight, ..self.config };
+        let game = self.rules.game(prompts);
         let (record, stats, played) = (&mut self.record, &mut self.stats, self.played.unwrap_or_default());
         let mut sink = Recorder { record, stats, observer, queue, lost: 0, played, new_tokens };
         let began = Instant::now();
         match queue {
-            Some(queue) => play_shared(queue, missing, seats, prompts, &config, &mut sink)?,
-            None => play_games(missing, seats, prompts, &config, &mut sink)?,
+            Some(queue) => play_shared(queue, &game, missing, seats, &config, &mut sink)?,
+            None => play_games(&game, missing, seats, &config, &mut sink)?,
         }
         let played = Played { seconds: played.seconds + began.elapsed().as_secs_f64(), ..sink.played };
         self.played = Some(played);
@@ -183,7 +195,7 @@ fn describe(games: &[GameSpec], players: &str) -> String {
     let mut hash = Sha256::new();
     for game in games {
         hash.update(game.seed.to_le_bytes());
-        hash.update(game.target_word.as_bytes());
+        hash.update(game.item.as_bytes());
         hash.update([0]);
     }
     let max_turns = games.first().map_or(0, |game| game.max_turns);

@@ -94,7 +94,7 @@ pub struct RunStats {
     pub world_size: usize,
     /// Its games.
     pub played: Played,
-    /// Its players, each with its seat: `both`, `attacker` or `defender`.
+    /// Its players, each with its seat: `both`, or the name of a seat.
     pub players: Vec<(&'static str, PlayerWork)>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use spag_game::{Player, PlayerError, PollMode, Reply, TurnRequest};
+use spag_game::{Policy, PolicyError, PollMode, Reply, TurnRequest};
 use spag_io::TurnPrompt;
 use spag_model::GenerationStats;
 
@@ -71,15 +71,15 @@ impl AnyPlayer {
     }
 }
 
-impl Player for AnyPlayer {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for AnyPlayer {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         match self {
             Self::Model { player, .. } => player.submit(turn),
             Self::Endpoint(player) => player.submit(turn),
         }
     }
 
-    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError> {
         match self {
             Self::Model { player, .. } => player.poll(mode),
             Self::Endpoint(player) => player.poll(mode),

@@ -1,47 +1,44 @@
-//! The players of a run: one in both roles, or two.
+//! The players of a run: one in both seats, or two.
 
 use std::cell::Cell;
 
-use spag_game::{Player, PlayerError, PollMode, Reply, Role, Seats, TurnRequest};
+use spag_game::{Labels, Policy, PolicyError, PollMode, Reply, Seat, Seats, TurnRequest};
 
 use super::AnyPlayer;
 use crate::error::Result;
 use crate::job::PlayerWork;
 
-/// The players of a run: one in both roles, or two.
+/// The players of a run: one in both seats, or two.
 pub struct PlayerPair {
-    attacker: AnyPlayer,
-    /// `None`: the attacker plays both roles.
-    defender: Option<AnyPlayer>,
+    first: AnyPlayer,
+    /// `None`: the first player has both seats.
+    second: Option<AnyPlayer>,
 }
 
 impl PlayerPair {
-    /// One player in both roles.
+    /// One player in both seats.
     pub fn self_play(player: AnyPlayer) -> Self {
-        Self { attacker: player, defender: None }
+        Self { first: player, second: None }
     }
 
-    /// Two players.
-    pub fn versus(attacker: AnyPlayer, defender: AnyPlayer) -> Self {
-        Self { attacker, defender: Some(defender) }
+    /// Two players, in the order of the seats.
+    pub fn versus(first: AnyPlayer, second: AnyPlayer) -> Self {
+        Self { first, second: Some(second) }
     }
 
-    /// The player of a role.
-    pub fn player(&self, role: Role) -> &AnyPlayer {
-        match role {
-            Role::Attacker => &self.attacker,
-            Role::Defender => self.defender.as_ref().unwrap_or(&self.attacker),
-        }
+    /// The player of a seat.
+    pub fn player(&self, seat: Seat) -> &AnyPlayer {
+        self.second.as_ref().filter(|_| seat.index() > 0).unwrap_or(&self.first)
     }
 
     /// The players, each once.
     pub fn iter(&self) -> impl Iterator<Item = &AnyPlayer> {
-        std::iter::once(&self.attacker).chain(&self.defender)
+        std::iter::once(&self.first).chain(&self.second)
     }
 
-    /// The attacker and, unless it plays both roles, the defender.
+    /// The player of the first seat and, unless it has both, that of the second.
     pub fn into_players(self) -> (AnyPlayer, Option<AnyPlayer>) {
-        (self.attacker, self.defender)
+        (self.first, self.second)
     }
 
     /// The number of concurrent games: the minimum of all players.
@@ -49,23 +46,20 @@ impl PlayerPair {
         self.iter().map(AnyPlayer::games_at_a_time).min().unwrap_or(1)
     }
 
-    /// The work of the players since they were opened, each with its seat: `both`, `attacker` or `defender`.
-    pub fn work(&self) -> Vec<(&'static str, PlayerWork)> {
-        match &self.defender {
-            None => vec![("both", self.attacker.work())],
-            Some(defender) => vec![("attacker", self.attacker.work()), ("defender", defender.work())],
+    /// The work of the players since they were opened, each with its seat: `both`, or a name of `labels`.
+    pub fn work(&self, labels: &Labels) -> Vec<(&'static str, PlayerWork)> {
+        match &self.second {
+            None => vec![("both", self.first.work())],
+            Some(second) => labels.seats.into_iter().map(Seat::name).zip([self.first.work(), second.work()]).collect(),
         }
     }
 
     /// Calls `play` with the players, who keep `new_tokens` at the tokens that they have generated since.
     pub(crate) fn seated<R>(&mut self, new_tokens: &Cell<u64>, play: impl FnOnce(Seats<'_>) -> Result<R>) -> Result<R> {
-        let mut attacker = Metered::new(&mut self.attacker, new_tokens);
-        match &mut self.defender {
-            None => play(Seats::SelfPlay(&mut attacker)),
-            Some(defender) => {
-                let mut defender = Metered::new(defender, new_tokens);
-                play(Seats::Versus { attacker: &mut attacker, defender: &mut defender })
-            }
+        let mut first = Metered::new(&mut self.first, new_tokens);
+        match &mut self.second {
+            None => play(Seats::SelfPlay(&mut first)),
+            Some(second) => play(Seats::Versus([&mut first, &mut Metered::new(second, new_tokens)])),
         }
     }
 }
@@ -85,12 +79,12 @@ impl<'a> Metered<'a> {
     }
 }
 
-impl Player for Metered<'_> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl Policy for Metered<'_> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         self.player.submit(turn)
     }
 
-    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError> {
         let replies = self.player.poll(mode)?;
         let now = self.player.work().new_tokens();
         self.new_tokens.set(self.new_tokens.get() + now.saturating_sub(self.counted));

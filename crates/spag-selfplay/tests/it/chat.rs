@@ -1,6 +1,7 @@
 //! Models that play in their own chat template.
 
 use serde_json::{Value, json};
+use spag_game::taboo::Taboo;
 use spag_game::{CollectedGames, GameSpec, PlayConfig, PromptSet, Seats, play_games};
 use spag_io::PromptFormat;
 use spag_model::{Checkpoint, EngineConfig, GenerationConfig, MemoryBudget, Sampling};
@@ -15,7 +16,7 @@ fn play(checkpoint: Checkpoint, max_length: usize) -> (spag_game::Result<Collect
     let config = GenerationConfig { max_new_tokens: 12, min_new_tokens: 4, sampling, ..GenerationConfig::default() };
     let mut player = ModelPlayer::load(checkpoint, config, engine).unwrap();
     let mut games = CollectedGames::default();
-    let spec = GameSpec { game: 0, target_word: "tea".into(), max_turns: 2, seed: 3 };
+    let spec = GameSpec { game: 0, item: "tea".into(), max_turns: 2, seed: 3 };
     let folder = tempfile::tempdir().unwrap();
     // The first prompt of each seat fills a page of its own.
     let long = |file: &mut Value| {
@@ -23,7 +24,8 @@ fn play(checkpoint: Checkpoint, max_length: usize) -> (spag_game::Result<Collect
         file["chat"]["instruction"]["defender"] = json!("Find it. ".repeat(24));
     };
     let prompts = PromptSet::load(chat_prompts(folder.path(), long)).unwrap().with_format(PromptFormat::Chat);
-    let played = play_games([spec], Seats::SelfPlay(&mut player), &prompts, &PlayConfig::default(), &mut games);
+    let played =
+        play_games(&Taboo::new(&prompts), [spec], Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut games);
     (played.map(|_| games), player.stats().cached_tokens)
 }
 

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use spag_game::taboo::Taboo;
 use spag_game::{
-    CollectedGames, Episode, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, Player,
-    PromptSet, Role, ScriptedPlayer, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes,
+    CollectedGames, Episode, FailedGame, FinishedGame, GameRecord, GameSink, GameSpec, Outcome, PlayConfig, Policy,
+    PromptSet, ScriptedPolicy, Seats, TurnRequest, UtteranceRule, game_seed, play_games, read_episodes, taboo,
 };
 use spag_io::{PromptFormat, PromptText, TurnPrompt};
 use spag_selfplay::{ApiKey, EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, Servers};
@@ -33,11 +34,10 @@ fn player(base_url: String, style: PromptStyle, config: EndpointConfig) -> Endpo
 }
 
 fn try_play(player: &mut EndpointPlayer, games: usize) -> (spag_game::Result<()>, CollectedGames) {
-    let specs =
-        (0..games).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 2, seed: game_seed(5, game) });
+    let specs = (0..games).map(|game| GameSpec { game, item: "tea".into(), max_turns: 2, seed: game_seed(5, game) });
     let config = PlayConfig { games_in_flight: 8, ..PlayConfig::default() };
     let mut sink = CollectedGames::default();
-    let result = play_games(specs, Seats::SelfPlay(player), &PromptSet::default(), &config, &mut sink);
+    let result = play_games(&Taboo::new(&PromptSet::default()), specs, Seats::SelfPlay(player), &config, &mut sink);
     sink.finished.sort_by_key(|game| game.game);
     sink.failed.sort_by_key(|game| game.game);
     (result, sink)
@@ -78,8 +78,8 @@ fn games_send_the_expected_requests() {
         );
         let games = play(&mut player, 12);
         assert_eq!((games.finished.len(), games.failed.len()), (12, 0));
-        assert!(games.finished.iter().any(|game| game.verdict.outcome == Outcome::Tie));
-        assert!(games.finished.iter().any(|game| game.verdict.outcome != Outcome::Tie));
+        assert!(games.finished.iter().any(|game| Outcome::from(game.verdict) == Outcome::Tie));
+        assert!(games.finished.iter().any(|game| Outcome::from(game.verdict) != Outcome::Tie));
         let asked = server.received();
         assert_eq!(asked.len(), games.finished.iter().map(|game| game.episode.history.len()).sum::<usize>());
         assert_eq!(asked.iter().map(Received::seed).collect::<HashSet<_>>().len(), asked.len());
@@ -111,9 +111,9 @@ fn chat_is_sent_as_messages_and_refused_by_endpoints_that_complete_texts() {
     let server = Server::start(|_| Answer::says("Hello."));
     let mut chat = player(server.base_url(), PromptStyle::Chat, config());
     let prompts = PromptSet::default().with_format(PromptFormat::Chat);
-    let specs = || [GameSpec { game: 0, target_word: "tea".into(), max_turns: 2, seed: 1 }];
+    let specs = || [GameSpec { game: 0, item: "tea".into(), max_turns: 2, seed: 1 }];
     let (play, mut games) = (PlayConfig::default(), CollectedGames::default());
-    play_games(specs(), Seats::SelfPlay(&mut chat), &prompts, &play, &mut games).unwrap();
+    play_games(&Taboo::new(&prompts), specs(), Seats::SelfPlay(&mut chat), &play, &mut games).unwrap();
     assert_eq!((games.finished.len(), games.failed.len()), (1, 0));
     let second = &server.received()[1].body["messages"];
     let roles: Vec<&str> = second.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
@@ -121,7 +121,8 @@ fn chat_is_sent_as_messages_and_refused_by_endpoints_that_complete_texts() {
     assert_eq!(second[1]["content"], games.finished[0].episode.history[0].content);
 
     let mut completion = player(server.base_url(), PromptStyle::Completion, config());
-    let error = play_games(specs(), Seats::SelfPlay(&mut completion), &prompts, &play, &mut games).unwrap_err();
+    let error =
+        play_games(&Taboo::new(&prompts), specs(), Seats::SelfPlay(&mut completion), &play, &mut games).unwrap_err();
     let error = spag_io::error_chain(&error);
     assert!(error.contains("takes no messages") && error.contains("openai-completions:http"), "{error}");
 }
@@ -160,13 +161,13 @@ fn games_do_not_depend_on_concurrency_or_order_of_answers() {
 fn endpoint_plays_against_a_script() {
     let server = Server::start(|_| Answer::says("Hot water with leaves?").after(Duration::from_millis(2)));
     let mut defender = player(server.base_url(), PromptStyle::Chat, config());
-    let mut attacker = ScriptedPlayer::lines(["What do you drink?", "", "And in the morning?"]);
-    let specs = (0..9).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 2, seed: game_seed(5, game) });
+    let mut attacker = ScriptedPolicy::lines(["What do you drink?", "", "And in the morning?"]);
+    let specs = (0..9).map(|game| GameSpec { game, item: "tea".into(), max_turns: 2, seed: game_seed(5, game) });
     let mut sink = CollectedGames::default();
-    let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
-    play_games(specs, seats, &PromptSet::default(), &PlayConfig::default(), &mut sink).unwrap();
+    let seats = Seats::Versus([&mut attacker, &mut defender]);
+    play_games(&Taboo::new(&PromptSet::default()), specs, seats, &PlayConfig::default(), &mut sink).unwrap();
     assert_eq!((sink.finished.len(), server.received().len()), (9, 18));
-    assert!(sink.finished.iter().all(|game| game.verdict.outcome == Outcome::Tie));
+    assert!(sink.finished.iter().all(|game| Outcome::from(game.verdict) == Outcome::Tie));
     // The defender's prompts do not have the word.
     assert!(server.received().iter().all(|asked| !asked.prompt().contains("tea")));
 }
@@ -274,9 +275,10 @@ fn dropping_the_player_never_hangs() {
     }
     let began = Instant::now();
     let mut player = player(server.base_url(), PromptStyle::Chat, config());
-    let specs = (0..9).map(|game| GameSpec { game, target_word: "tea".into(), max_turns: 2, seed: 1 });
+    let specs = (0..9).map(|game| GameSpec { game, item: "tea".into(), max_turns: 2, seed: 1 });
     let prompts = PromptSet::default();
-    play_games(specs, Seats::SelfPlay(&mut player), &prompts, &PlayConfig::default(), &mut Brief(began)).unwrap();
+    play_games(&Taboo::new(&prompts), specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut Brief(began))
+        .unwrap();
     drop(player);
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
@@ -325,7 +327,7 @@ fn fatal_error_is_told_by_a_turn_submitted_after_it() {
         let episode = Episode::new("tea", 2);
         let turn = TurnRequest {
             game: 0,
-            role: Role::Attacker,
+            role: taboo::ATTACKER,
             episode: &episode,
             prompt: &TurnPrompt::Plain(PromptText::own("Begin.")),
             utterances: UtteranceRule::default(),
@@ -356,7 +358,7 @@ fn refused_turn_fails_only_its_game() {
     let (result, games) = try_play(&mut player, 60);
     // Most games fail; whether ten in a row do does not matter here.
     drop(result);
-    assert!(games.finished.iter().all(|game| game.verdict.outcome == Outcome::Tie));
+    assert!(games.finished.iter().all(|game| Outcome::from(game.verdict) == Outcome::Tie));
     assert!(games.failed.len() >= 10);
     let reasons: Vec<String> = games.failed.iter().map(|game| game.failure.to_string()).collect();
     for reason in &reasons {
@@ -366,7 +368,7 @@ fn refused_turn_fails_only_its_game() {
         assert!(reasons.iter().any(|reason| reason.contains(part)), "{part}: {reasons:#?}");
     }
     for FailedGame { game, seed, episode, role, .. } in &games.failed {
-        assert_eq!((*seed, *role), (game_seed(5, *game), Role::at(episode.history.len())));
+        assert_eq!((*seed, *role), (game_seed(5, *game), taboo::seat_at(episode.history.len())));
     }
     let stats = player.stats();
     assert_eq!((stats.retries, stats.failures >= games.failed.len() as u64), (0, true));
@@ -377,7 +379,7 @@ fn failed_games_are_recorded_and_played_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("games.jsonl");
     let specs = || -> Vec<GameSpec> {
-        let spec = |game| GameSpec { game, target_word: "tea".into(), max_turns: 2, seed: game_seed(5, game) };
+        let spec = |game| GameSpec { game, item: "tea".into(), max_turns: 2, seed: game_seed(5, game) };
         (0..9).map(spec).collect()
     };
     let play_missing = |server: &Server| {
@@ -385,7 +387,7 @@ fn failed_games_are_recorded_and_played_again() {
         let mut record = GameRecord::open(&path, specs(), format!("endpoint; {}", config().describe())).unwrap();
         let missing = record.missing();
         let (prompts, play) = (PromptSet::default(), PlayConfig::default());
-        play_games(missing, Seats::SelfPlay(&mut player), &prompts, &play, &mut record).unwrap();
+        play_games(&Taboo::new(&prompts), missing, Seats::SelfPlay(&mut player), &play, &mut record).unwrap();
         let failed = read_episodes(record.failed_path()).unwrap_or_default();
         (record.into_episodes(), failed)
     };

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use spag_game::taboo::Taboo;
 use spag_game::{CollectedGames, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
 use spag_selfplay::{EndpointConfig, EndpointPlayer, EndpointSpec, PromptStyle, RetryConfig, Servers};
 use spag_tests::{Answer, Received, Server, reserve_port};
@@ -29,14 +30,15 @@ fn pool(urls: impl IntoIterator<Item = String>, config: EndpointConfig) -> Endpo
 }
 
 fn specs(games: usize) -> Vec<GameSpec> {
-    let spec = |game| GameSpec { game, target_word: "tea".into(), max_turns: 3, seed: game_seed(5, game) };
+    let spec = |game| GameSpec { game, item: "tea".into(), max_turns: 3, seed: game_seed(5, game) };
     (0..games).map(spec).collect()
 }
 
 fn try_play(player: &mut EndpointPlayer, games: usize) -> (spag_game::Result<()>, CollectedGames) {
     let config = PlayConfig { games_in_flight: player.requests_in_flight(), ..PlayConfig::default() };
     let mut sink = CollectedGames::default();
-    let result = play_games(specs(games), Seats::SelfPlay(player), &PromptSet::default(), &config, &mut sink);
+    let result =
+        play_games(&Taboo::new(&PromptSet::default()), specs(games), Seats::SelfPlay(player), &config, &mut sink);
     sink.finished.sort_by_key(|game| game.game);
     (result, sink)
 }
@@ -233,7 +235,7 @@ fn dropping_a_pool_never_hangs() {
         }
     }
     let config = PlayConfig { games_in_flight: 20, ..PlayConfig::default() };
-    play_games(specs(20), Seats::SelfPlay(&mut player), &prompts, &config, &mut Brief(began)).unwrap();
+    play_games(&Taboo::new(&prompts), specs(20), Seats::SelfPlay(&mut player), &config, &mut Brief(began)).unwrap();
     drop(player);
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }

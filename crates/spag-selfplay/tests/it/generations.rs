@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use spag_chat::PromptEncoder;
+use spag_game::taboo::Taboo;
 use spag_game::{
     CollectedGames, Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, TokenRecords, play_games,
 };
@@ -19,10 +20,10 @@ fn games(tokens: TokenRecords) -> Vec<FinishedGame> {
     let sampling = Sampling::random(0.8, 20, None);
     let config = GenerationConfig { max_new_tokens: 12, min_new_tokens: 1, sampling, ..GenerationConfig::default() };
     let mut player = ModelPlayer::load(checkpoint, config, engine).unwrap();
-    let specs = (0..6).map(|game| GameSpec { game, target_word: "tiger".into(), max_turns: 3, seed: game as u64 });
+    let specs = (0..6).map(|game| GameSpec { game, item: "tiger".into(), max_turns: 3, seed: game as u64 });
     let mut games = CollectedGames::default();
     let play = PlayConfig { tokens, ..PlayConfig::default() };
-    play_games(specs, Seats::SelfPlay(&mut player), &prompts(), &play, &mut games).unwrap();
+    play_games(&Taboo::new(&prompts()), specs, Seats::SelfPlay(&mut player), &play, &mut games).unwrap();
     games.finished.sort_by_key(|game| game.game);
     games.finished
 }

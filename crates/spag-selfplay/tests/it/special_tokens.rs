@@ -1,6 +1,6 @@
 //! What a player says never becomes a special token.
 
-use spag_game::{Episode, Player, Role, TurnRequest, UtteranceRule};
+use spag_game::{Episode, Policy, TurnRequest, UtteranceRule, taboo};
 use spag_io::{PromptText, TurnPrompt};
 use spag_model::{Checkpoint, EngineConfig, GenerationConfig, MemoryBudget, SpecialTokens};
 use spag_selfplay::ModelPlayer;
@@ -28,8 +28,15 @@ fn special_tokens_that_players_say_are_text() {
         let prompt = &TurnPrompt::Plain(prompt);
         assert_eq!(player.context_budget(prompt).unwrap().prompt, tokens);
         let episode = Episode::new("tea", 2);
-        let turn =
-            TurnRequest { game: 0, role: Role::Attacker, episode: &episode, prompt, utterances, game_seed: 1, seed: 1 };
+        let turn = TurnRequest {
+            game: 0,
+            role: taboo::ATTACKER,
+            episode: &episode,
+            prompt,
+            utterances,
+            game_seed: 1,
+            seed: 1,
+        };
         player.submit(&turn).unwrap();
         expected += tokens as u64;
         assert_eq!(player.stats().prompt_tokens, expected, "{utterances:?}");

@@ -111,7 +111,7 @@ fn what_a_player_says_is_text_in_play_and_training() {
             [hostile, "Hi"].map(|first| episode(&[first, "No.", first, "I know the word! It is tea!"]));
         for count in 0..4 {
             let ids = |game: &Episode| {
-                encoder.encode(&prompts.playing_prompt(&game.history[..count], &game.target_word, 5)).unwrap()
+                encoder.encode(&prompts.playing_prompt(&game.history[..count], &game.item, 5)).unwrap()
             };
             let own = specials(&ids(&harmless));
             assert!(own > 2, "the wordings' own are matched");

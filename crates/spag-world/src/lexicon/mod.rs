@@ -6,7 +6,7 @@ mod index;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use spag_game::{Episode, Role};
+use spag_game::{Episode, taboo};
 
 use crate::error::Result;
 pub(crate) use file::{CategoryRow, LexiconFile, MAX_WORDS, MIN_CLUES, NounRow, is_clue, said_with};
@@ -166,10 +166,10 @@ pub struct ClueTruth {
 /// Counts the clues in the attacker's utterances of an episode.
 pub fn clue_truth(lexicon: &Lexicon, episode: &Episode) -> ClueTruth {
     let mut truth = ClueTruth::default();
-    for utterance in episode.history.iter().filter(|u| u.role == Role::Attacker) {
+    for utterance in episode.history.iter().filter(|u| u.role == taboo::ATTACKER) {
         for clue in lexicon.clues_in(&utterance.content) {
             truth.clues += 1;
-            truth.true_clues += usize::from(lexicon.clue_is_true(&episode.target_word, clue));
+            truth.true_clues += usize::from(lexicon.clue_is_true(&episode.item, clue));
         }
     }
     truth

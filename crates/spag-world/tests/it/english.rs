@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use proptest::prelude::*;
+use spag_game::taboo::Taboo;
 use spag_game::{
-    FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Role, Seats, game_seed, play_games,
+    FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Seats, game_seed, play_games, taboo,
 };
 use spag_world::{Lexicon, ScriptedAttacker, ScriptedDefender, clue_truth};
 
@@ -43,14 +44,14 @@ fn played(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
     let words: Vec<&str> = lexicon.words().collect();
     let specs = (0..games).map(|game| GameSpec {
         game,
-        target_word: words[game * 7 % words.len()].to_owned(),
+        item: words[game * 7 % words.len()].to_owned(),
         max_turns: 5,
         seed: game_seed(seed, game),
     });
     let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
-    let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+    let seats = Seats::Versus([&mut attacker, &mut defender]);
     let mut played = Vec::new();
-    play_games(specs, seats, &PromptSet::default(), &PlayConfig::default(), &mut |game: FinishedGame| {
+    play_games(&Taboo::new(&PromptSet::default()), specs, seats, &PlayConfig::default(), &mut |game: FinishedGame| {
         played.push(game);
         Ok(())
     })
@@ -62,16 +63,16 @@ fn played(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
 fn games_on_thousands_of_words_have_true_clues_and_mixed_outcomes() {
     let lexicon = lexicon(4000);
     let games = played(&lexicon, 1500, 1);
-    let share = |outcome| games.iter().filter(|game| game.verdict.outcome == outcome).count() as f64 / 1500.0;
+    let share = |outcome| games.iter().filter(|game| Outcome::from(game.verdict) == outcome).count() as f64 / 1500.0;
     assert_eq!(share(Outcome::AttackerBreaksRules), 0.0);
     let (attacker, defender) = (share(Outcome::AttackerWins), share(Outcome::DefenderWins));
     assert!(attacker > 0.2 && defender > 0.2 && share(Outcome::Tie) < 0.3, "{attacker} {defender}");
     for game in &games {
         let truth = clue_truth(&lexicon, &game.episode);
         assert_eq!(truth.true_clues, truth.clues, "{:?}", game.episode);
-        let referee = Referee::new(JudgeKind::Paper, &game.episode.target_word).unwrap();
-        let mut attacks = game.episode.history.iter().filter(|utterance| utterance.role == Role::Attacker);
-        assert!(attacks.all(|said| referee.rule(Role::Attacker, &said.content).is_none()));
+        let referee = Referee::new(JudgeKind::Paper, &game.episode.item).unwrap();
+        let mut attacks = game.episode.history.iter().filter(|utterance| utterance.role == taboo::ATTACKER);
+        assert!(attacks.all(|said| referee.rule(taboo::ATTACKER, &said.content).is_none()));
     }
     assert_eq!(games, played(&lexicon, 1500, 1), "the same seeds give the same games");
 }
@@ -86,7 +87,7 @@ fn utterances_are_varied_and_name_nouns_with_their_articles() {
         beginnings.insert(text.split(' ').take(2).collect::<Vec<_>>().join(" "));
         assert!(text.ends_with(['.', '?', '!']) && text.starts_with(char::is_uppercase), "{text}");
         assert!(!text.contains("  ") && !text.contains(" a a") && !text.contains("@"), "{text}");
-        if utterance.role == Role::Defender && !text.contains("I know the word!") {
+        if utterance.role == taboo::DEFENDER && !text.contains("I know the word!") {
             let words: Vec<&str> = text.split(' ').map(|word| word.trim_end_matches(['.', '?'])).collect();
             for (at, word) in words.iter().enumerate() {
                 if let Some(entry) = lexicon.get(word) {

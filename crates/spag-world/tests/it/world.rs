@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use spag_game::taboo::Taboo;
 use spag_game::{
-    FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Role, Seats, game_seed, play_games,
-    read_words, word_forms,
+    FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee, Seats, game_seed, play_games,
+    read_words, taboo, word_forms,
 };
 use spag_tests::root;
 use spag_world::{
@@ -27,15 +28,15 @@ fn scripted(lexicon: &Lexicon, games: usize, seed: u64) -> Vec<FinishedGame> {
     let words: Vec<&str> = lexicon.words().collect();
     let specs = (0..games).map(|game| GameSpec {
         game,
-        target_word: words[game % words.len()].to_owned(),
+        item: words[game % words.len()].to_owned(),
         max_turns: 5,
         seed: game_seed(seed, game),
     });
     let (mut attacker, mut defender) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
     let config = PlayConfig::default();
     let mut played = Vec::new();
-    let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
-    play_games(specs, seats, &prompts(), &config, &mut |game: FinishedGame| {
+    let seats = Seats::Versus([&mut attacker, &mut defender]);
+    play_games(&Taboo::new(&prompts()), specs, seats, &config, &mut |game: FinishedGame| {
         played.push(game);
         Ok(())
     })
@@ -75,7 +76,7 @@ fn ordinary_sentences_contain_no_form_of_a_word() {
     let mut talk: Vec<String> = HEDGES.iter().chain(&SMALL_TALK).map(|s| s.to_string()).collect();
     talk.push(prompts.playing_query(&[], "@", 5));
     for game in scripted(&lexicon, 2400, 3) {
-        let said = game.episode.history.into_iter().filter(|u| u.role == Role::Attacker);
+        let said = game.episode.history.into_iter().filter(|u| u.role == taboo::ATTACKER);
         talk.extend(said.map(|u| u.content));
     }
     let all: BTreeSet<String> = talk.into_iter().map(|text| text.to_lowercase()).collect();
@@ -86,7 +87,7 @@ fn ordinary_sentences_contain_no_form_of_a_word() {
         }
         let referee = Referee::new(JudgeKind::Paper, word).unwrap();
         for other in lexicon.words().filter(|other| *other != word) {
-            assert_eq!(referee.rule(Role::Defender, &format!("That is the {other}.")), None, "{word} {other}");
+            assert_eq!(referee.rule(taboo::DEFENDER, &format!("That is the {other}.")), None, "{word} {other}");
         }
     }
 }
@@ -95,7 +96,7 @@ fn ordinary_sentences_contain_no_form_of_a_word() {
 fn scripted_games_have_true_clues_and_mixed_outcomes() {
     let lexicon = lexicon();
     let games = scripted(&lexicon, 4000, 1);
-    let count = |outcome| games.iter().filter(|g| g.verdict.outcome == outcome).count() as f64;
+    let count = |outcome| games.iter().filter(|g| Outcome::from(g.verdict) == outcome).count() as f64;
     let (attacker, defender) = (count(Outcome::AttackerWins), count(Outcome::DefenderWins));
     assert_eq!(count(Outcome::AttackerBreaksRules), 0.0);
     let share = attacker / (attacker + defender);

@@ -25,7 +25,7 @@ pub(super) fn stage(config: &RunConfig) -> Stage {
     let pairings = pairings(config, &made);
     let mut inputs: Vec<_> = made
         .iter()
-        .filter(|model| pairings.iter().any(|(pairing, _)| [pairing.attacker, pairing.defender].contains(model)))
+        .filter(|model| pairings.iter().any(|(pairing, _)| pairing.players.contains(model)))
         .map(|model| model.folder(config))
         .collect();
     inputs.dedup();
@@ -49,15 +49,13 @@ fn evaluate(run: RunContext<'_>, eval: &StageFolder, progress: &mut dyn Progress
         };
         let set = GameSet { path: pairing.file(eval), words, count, seed, players: name, note: Note::Wins };
         set.complete(run, &mut done, |games| {
-            let stage = format!("eval: {} – {}{held_out}", pairing.attacker.name(), pairing.defender.name());
+            let stage = format!("eval: {}{held_out}", pairing.players.map(Model::name).join(" – "));
             let mut progress = StageProgress { stage: &stage, inner: &mut *progress };
             let player = |model: Model| run.player(model, run.config.evaluation.sampling());
-            let attacker = player(pairing.attacker)?;
-            let mut players = if pairing.attacker == pairing.defender {
-                PlayerPair::self_play(attacker)
-            } else {
-                PlayerPair::versus(attacker, player(pairing.defender)?)
-            };
+            let [first, second] = pairing.players;
+            let one = player(first)?;
+            let mut players =
+                if first == second { PlayerPair::self_play(one) } else { PlayerPair::versus(one, player(second)?) };
             games.play_pair(&mut players, &mut progress)
         })?;
         total += count;

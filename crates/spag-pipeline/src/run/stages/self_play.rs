@@ -30,7 +30,8 @@ pub(super) fn stage(config: &RunConfig, epoch: usize) -> Stage {
 fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
     let mut done = StageDone::default();
     let settings = &run.config.self_play;
-    stage_games(run, stage, "play", settings.games, current.stage(), &mut done).complete(run, &mut done, |games| {
+    let games = stage_games(run, stage, "play", settings.games, current.stage(), &mut done);
+    let played = games.complete(run, &mut done, |games| {
         let player = match &settings.player {
             Some(player) => served(run, player, current, progress)?,
             None => run.player(current, settings.sampling())?,
@@ -38,7 +39,7 @@ fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mu
         let mut players = PlayerPair::self_play(player);
         games.play_pair(&mut players, &mut StageProgress { stage: &stage.name, inner: &mut *progress })
     })?;
-    stop_if_asked(run, stage)?;
+    stop_if_asked(run, stage, played.as_deref())?;
     let (wordings, sft) = (run.seed(stage, "wordings", &mut done), run.seed(stage, "sft", &mut done));
     done.timed("credit", || {
         run.ranks.on_rank_0(|| {

@@ -2,6 +2,7 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use spag_game::{PerEnding, PerSeat, taboo};
 use spag_pipeline::{
     LossCurve, LossPoint, Match, NamedPlay, PlayStats, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds,
 };
@@ -18,7 +19,7 @@ pub(crate) fn made_up(seed: u64) -> Report {
             let defending = [0.42 + 0.04 * k, 0.30 - 0.03 * k, 0.16 - 0.02 * k, 0.01, 0.11 + 0.01 * k];
             let attacker = play(&mut rng, 600, attacking, 3.2, 0.87 - 0.06 * k);
             let defender = play(&mut rng, 600, defending, 3.0, 0.87);
-            Match::new(epoch, attacker, defender, &baseline)
+            Match::new(epoch, [attacker, defender], &baseline)
         })
         .collect();
     let training_games = ["scripted", "IM", "SPAG-1", "SPAG-2", "SPAG-3"]
@@ -99,13 +100,17 @@ fn play(rng: &mut ChaCha8Rng, games: usize, shares: [f64; 5], turns: f64, truth:
     let decided = games - tie;
     PlayStats {
         games,
-        attacker_win: Rate::new(wrong + said, decided),
-        defender_win: Rate::new(right + broken, decided),
-        right_guess: Rate::new(right, games),
-        wrong_guess: Rate::new(wrong, games),
-        said_unknowingly: Rate::new(said, games),
-        broken_rule: Rate::new(broken, games),
-        tie: Rate::new(tie, games),
+        win: PerSeat::new(&taboo::LABELS, [Rate::new(wrong + said, decided), Rate::new(right + broken, decided)]),
+        endings: PerEnding::of(&taboo::LABELS, |ending| {
+            let count = match ending {
+                taboo::RIGHT_GUESS => right,
+                taboo::WRONG_GUESS => wrong,
+                taboo::SAID_UNKNOWINGLY => said,
+                taboo::BROKEN_RULE => broken,
+                _ => tie,
+            };
+            Rate::new(count, games)
+        }),
         mean_turns: turns,
         true_clues: Rate::new((truth * 1500.0) as usize, 1500),
     }
@@ -114,7 +119,7 @@ fn play(rng: &mut ChaCha8Rng, games: usize, shares: [f64; 5], turns: f64, truth:
 fn pair(word: &str, as_defender: bool) -> SamplePair {
     let (attacker, defender) = if as_defender { ("IM", "SPAG-3") } else { ("SPAG-3", "IM") };
     SamplePair {
-        target_word: word.to_owned(),
+        item: word.to_owned(),
         before: game("IM", "IM", word, "defender names the word and wins"),
         after: game(attacker, defender, word, "defender names a wrong word, attacker wins"),
     }
@@ -122,23 +127,22 @@ fn pair(word: &str, as_defender: bool) -> SamplePair {
 
 fn game(attacker: &str, defender: &str, word: &str, ending: &str) -> ShownGame {
     let said = [
-        ("attacker", "Which animal has stripes & claws?".to_owned()),
-        ("defender", "There are many things like that.".to_owned()),
+        (taboo::ATTACKER, "Which animal has stripes & claws?".to_owned()),
+        (taboo::DEFENDER, "There are many things like that.".to_owned()),
         (
-            "attacker",
+            taboo::ATTACKER,
             "People say it lives in the jungle and hunts at night, long after everyone else has gone to sleep."
                 .to_owned(),
         ),
-        ("defender", format!("I know the word! It is {word}.")),
+        (taboo::DEFENDER, format!("I know the word! It is {word}.")),
     ];
     ShownGame {
-        attacker: attacker.to_owned(),
-        defender: defender.to_owned(),
+        players: PerSeat::new(&taboo::LABELS, [attacker, defender].map(str::to_owned)),
         utterances: said
             .into_iter()
             .map(|(role, content)| {
                 let untrue = if content.contains("jungle") { vec!["lives in the jungle".to_owned()] } else { vec![] };
-                ShownUtterance { role: role.to_owned(), content, untrue }
+                ShownUtterance { role, content, untrue }
             })
             .collect(),
         ending: ending.to_owned(),

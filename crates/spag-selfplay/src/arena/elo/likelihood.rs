@@ -19,7 +19,7 @@ impl Likelihood {
     /// The games of `players` players. Seatings with other indices, without games or with invalid points are ignored.
     pub(super) fn new(players: usize, seatings: &[Seating], virtual_ties: f64) -> Self {
         let counts = |s: &&Seating| {
-            s.attacker < players && s.defender < players && s.games > 0.0 && s.points >= 0.0 && s.points <= s.games
+            s.players.iter().all(|player| *player < players) && s.games > 0.0 && s.points >= 0.0 && s.points <= s.games
         };
         Self { players, seatings: seatings.iter().filter(counts).copied().collect(), virtual_ties }
     }
@@ -48,7 +48,8 @@ impl Likelihood {
         for s in &self.seatings {
             let share = share(self.log_odds(s, &at));
             let (slope, weight) = (s.points - s.games * share, s.games * share * (1.0 - share));
-            let parts = [(s.attacker, 1.0), (s.defender, -1.0), (self.players, 1.0)];
+            let [first, second] = s.players;
+            let parts = [(first, 1.0), (second, -1.0), (self.players, 1.0)];
             for (row, sign) in parts {
                 gradient[row] += sign * slope;
                 for (column, other) in parts {
@@ -82,7 +83,7 @@ impl Likelihood {
     }
 
     fn log_odds(&self, s: &Seating, at: &[f64]) -> f64 {
-        at[s.attacker] - at[s.defender] + at[self.players]
+        at[s.players[0]] - at[s.players[1]] + at[self.players]
     }
 
     /// The same point with strengths of mean 0.

@@ -1,7 +1,7 @@
 //! Ratings of all players on one scale.
 //!
-//! The model is that of Bradley and Terry (Biometrika 39, 1952) with a parameter for the seat: attacker i beats defender j
-//! with probability 1 / (1 + 10^(−(rᵢ − rⱼ + e) / 400)), where r are the ratings and e is the attacker's edge, both in Elo
+//! The model is that of Bradley and Terry (Biometrika 39, 1952) with a parameter for the seat: player i in the first seat beats
+//! player j with probability 1 / (1 + 10^(−(rᵢ − rⱼ + e) / 400)), where r are the ratings and e is the edge of the first seat, both in Elo
 //! points: 400 points are odds of ten to one (A. E. Elo, The Rating of Chessplayers, 1978). A tie is half a win and half a
 //! loss.
 //!
@@ -18,6 +18,7 @@ mod likelihood;
 mod matrix;
 
 use serde::{Deserialize, Serialize};
+use spag_game::SEATS;
 
 use crate::rate::Z95;
 use likelihood::Likelihood;
@@ -44,13 +45,11 @@ const SMALL_STEP: f64 = 1e-3;
 /// The score of two players in fixed seats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seating {
-    /// The attacker's index in the list of players.
-    pub attacker: usize,
-    /// The defender's index. Equal to the attacker's for self-play, which only determines the edge.
-    pub defender: usize,
+    /// The indices in the list of players, in the order of the seats. Equal for self-play, which only determines the edge.
+    pub players: [usize; SEATS],
     /// Games.
     pub games: f64,
-    /// The attacker's points in them: wins, and half of the ties.
+    /// The points of the first seat in them: wins, and half of the ties.
     pub points: f64,
 }
 
@@ -154,8 +153,8 @@ impl Fit {
             .collect()
     }
 
-    /// The advantage of the attacker's seat in Elo points; negative if the defender's seat is better.
-    pub fn attacker_edge(&self) -> Elo {
+    /// The advantage of the first seat in Elo points; negative if the second seat is better.
+    pub fn edge(&self) -> Elo {
         let last = self.at.len().saturating_sub(1);
         Elo::new(0.0, self.at.last().copied().unwrap_or(0.0), self.covariance.get(last, last))
     }

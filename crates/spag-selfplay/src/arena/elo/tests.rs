@@ -4,8 +4,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 
-fn seating(attacker: usize, defender: usize, games: f64, points: f64) -> Seating {
-    Seating { attacker, defender, games, points }
+fn seating(first: usize, second: usize, games: f64, points: f64) -> Seating {
+    Seating { players: [first, second], games, points }
 }
 
 fn without_prior(players: usize, seatings: &[Seating]) -> Fit {
@@ -30,7 +30,7 @@ fn two_players_match_a_calculation_by_hand() {
     assert!(close(a.points - b.points, 190.848_501, 1e-5) && close(a.points + b.points, 3000.0, 1e-9), "{a:?} {b:?}");
     assert!(close(a.high - a.points, 1.959_964 * 28.368 / 2.0, 1e-2), "{a:?}");
     assert!(close(b.points - b.low, a.high - a.points, 1e-9));
-    let edge = fit.attacker_edge();
+    let edge = fit.edge();
     // Σ n·p·(1 − p) for the edge too.
     assert!(close(edge.points, 0.0, 1e-9) && close(edge.high, 1.959_964 * 28.368, 1e-2), "{edge:?}");
     let [a, b] = fit.ratings(EloScale::Anchor(1))[..] else { panic!() };
@@ -45,7 +45,7 @@ fn edge_is_separated_from_strength() {
     let fit = without_prior(2, &games);
     let ratings = fit.ratings(EloScale::Mean);
     assert!(close(ratings[0].points - ratings[1].points, 190.848_501, 1e-5));
-    assert!(close(fit.attacker_edge().points, 190.848_501, 1e-5));
+    assert!(close(fit.edge().points, 190.848_501, 1e-5));
     // Self-play only determines the edge: 3 to 1 again.
     let fit = without_prior(2, &[&games[..], &[seating(0, 0, 40.0, 30.0)]].concat());
     let again = fit.ratings(EloScale::Mean);
@@ -74,7 +74,7 @@ fn perfect_scores_give_finite_ratings_and_wide_intervals() {
         assert!(a.points.is_finite() && a.high - a.low > 300.0 && c.high - c.low > 300.0, "{a:?} {c:?}");
     }
     // Every attacker wins: the edge is finite too.
-    let edge = fit(2, &[seating(0, 1, 20.0, 20.0), seating(1, 0, 20.0, 20.0)]).attacker_edge();
+    let edge = fit(2, &[seating(0, 1, 20.0, 20.0), seating(1, 0, 20.0, 20.0)]).edge();
     assert!(edge.low > 0.0 && edge.points.is_finite(), "{edge:?}");
     // No games.
     let none = fit(2, &[]).ratings(EloScale::Mean);
@@ -105,7 +105,7 @@ fn known_ratings_are_recovered_within_the_intervals() {
             assert!((elo.points - truth).abs() < 80.0, "{elo:?} {truth}");
         };
         fit.ratings(EloScale::Mean).into_iter().zip(truth).for_each(|(elo, truth)| check(elo, truth));
-        check(fit.attacker_edge(), edge);
+        check(fit.edge(), edge);
         let anchored = fit.ratings(EloScale::Anchor(4));
         anchored[..4].iter().zip(truth).for_each(|(elo, truth)| check(*elo, truth - 1320.0 + 1500.0));
     }
@@ -135,7 +135,7 @@ proptest! {
     fn ratings_are_always_finite(games in any_games(), anchor in 0..4usize) {
         let fit = fit(4, &games);
         let all = fit.ratings(EloScale::Mean).into_iter().chain(fit.ratings(EloScale::Anchor(anchor)));
-        for elo in all.chain([fit.attacker_edge()]) {
+        for elo in all.chain([fit.edge()]) {
             prop_assert!(elo.low.is_finite() && elo.high.is_finite() && elo.low <= elo.points && elo.points <= elo.high);
         }
         let mean = points(&fit.ratings(EloScale::Mean)).iter().sum::<f64>() / 4.0;
@@ -174,7 +174,7 @@ proptest! {
         let first = fit(4, &games);
         let ratings = first.ratings(EloScale::Mean);
         let moved: Vec<Seating> =
-            games.iter().map(|s| Seating { attacker: 3 - s.attacker, defender: 3 - s.defender, ..*s }).collect();
+            games.iter().map(|s| Seating { players: s.players.map(|player| 3 - player), ..*s }).collect();
         let mut again = fit(4, &moved).ratings(EloScale::Mean);
         again.reverse();
         for (a, b) in ratings.iter().zip(&again) {
@@ -185,6 +185,6 @@ proptest! {
         for (a, b) in ratings.iter().zip(mirrored.ratings(EloScale::Mean)) {
             prop_assert!(close(a.points - 1500.0, 1500.0 - b.points, 1e-3), "{:?} {:?}", a, b);
         }
-        prop_assert!(close(first.attacker_edge().points, -mirrored.attacker_edge().points, 1e-3));
+        prop_assert!(close(first.edge().points, -mirrored.edge().points, 1e-3));
     }
 }

@@ -10,10 +10,10 @@ const COLUMNS: &str = "player,opponent,seat,games,wins,decided,win_rate,win_rate
 
 /// The results as CSV (RFC 4180) with a header and unrounded numbers.
 ///
-/// A row is a player's result in a seat (`attacker`, `defender` or `both`) against an opponent, or against all opponents
+/// A row is a player's result in a seat (its name, or `both`) against an opponent, or against all opponents
 /// if the column is empty: first the players, then the pairings from both sides. Rates are shares of the decided games,
 /// 0–1. A name that spreadsheets would take for a formula begins with an apostrophe. Ratings are in the players' rows of
-/// both seats. The last row has no player: it holds the attackers of all games and the advantage of their seat.
+/// both seats. The last row has no player: it holds the first seat of all games and its advantage.
 ///
 /// # Errors
 /// [`Error::Render`], which no table of this crate causes.
@@ -24,14 +24,15 @@ pub fn render_csv(table: &ArenaTable) -> Result<String> {
     let mut rows = Vec::new();
     for player in &table.players {
         rows.push(row([&player.name, "", "both"], &player.both, Some(player.elo)));
-        rows.push(row([&player.name, "", "attacker"], &player.as_attacker, None));
-        rows.push(row([&player.name, "", "defender"], &player.as_defender, None));
+        rows.extend(player.seats.iter().map(|(seat, result)| row([&player.name, "", seat.name()], result, None)));
     }
     for pairing in &table.pairings {
-        rows.push(row([&pairing.attacker, &pairing.defender, "attacker"], &pairing.as_attacker, None));
-        rows.push(row([&pairing.defender, &pairing.attacker, "defender"], &pairing.as_defender, None));
+        let [one, other] = pairing.players.values();
+        let sides = pairing.seats.iter().zip([[one, other], [other, one]]);
+        rows.extend(sides.map(|((seat, result), [own, other])| row([own, other, seat.name()], result, None)));
     }
-    rows.push(row(["", "", "attacker"], &table.attackers, Some(table.attacker_edge)));
+    let first = &table.first_seat;
+    rows.push(row(["", "", first.seat.name()], &first.value, Some(table.edge.value)));
     for row in rows {
         out.write_record(&row).map_err(|error| fail(error.to_string()))?;
     }
@@ -72,6 +73,8 @@ fn plain_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use spag_game::{PerSeat, taboo};
+
     use super::*;
     use crate::arena::table::tests::example;
 
@@ -80,8 +83,7 @@ mod tests {
         let mut table = example(None);
         for name in ["@SUM(1+1)", "+1", "-2", "=cmd|'/C calc'!A0"] {
             table.players[0].name = name.to_owned();
-            table.pairings[1].attacker = name.to_owned();
-            table.pairings[1].defender = name.to_owned();
+            table.pairings[1].players = PerSeat::of(&taboo::LABELS, |_| name.to_owned());
             let text = render_csv(&table).unwrap();
             let mut reader = csv::Reader::from_reader(text.as_bytes());
             let rows: Vec<csv::StringRecord> = reader.records().map(|row| row.unwrap()).collect();
@@ -107,9 +109,6 @@ mod tests {
         let big: Vec<&str> = rows[9].iter().take(6).collect();
         assert_eq!(big, ["big, \"new\"", "im", "defender", "10", "6", "8"]);
         let last = rows.last().unwrap();
-        assert_eq!(
-            (&last[0], &last[2], last[12].parse::<f64>().unwrap()),
-            ("", "attacker", table.attacker_edge.points)
-        );
+        assert_eq!((&last[0], &last[2], last[12].parse::<f64>().unwrap()), ("", "attacker", table.edge.value.points));
     }
 }

@@ -3,43 +3,51 @@
 use crate::arena::{ArenaTable, Elo, SeatResult};
 use crate::text_table::text_table;
 
-/// The results as plain text: players, pairings, and the advantage of the attacker's seat. Rates are in per cent.
+/// The results as plain text: players, pairings, and the advantage of the first seat. Rates are in per cent.
 pub fn render_text(table: &ArenaTable) -> String {
+    let labels = table.settings.judge.labels();
+    let [first, second] = labels.seats;
     let origin = match &table.settings.anchor {
         Some(name) => format!("{name} is 1500"),
         None => "their mean is 1500".to_owned(),
     };
+    let broken = labels.broken_rule;
     let mut out = format!(
         "Elo ratings [95% interval]; {origin}, a tie is half a win\n\
-         Win rates, % of decided games [95% Wilson interval]; a broken rule is the attacker's loss\n\n"
+         Win rates, % of decided games [95% Wilson interval]; {broken}\n\n"
     );
-    let header = ["player", "Elo", "both seats", "as attacker", "as defender", "games", "ties", "failed"];
+    let seats = labels.seats.map(|seat| format!("as {seat}"));
+    let header = ["player", "Elo", "both seats", &seats[0], &seats[1], "games", "ties", "failed"];
     let players = table.players.iter().map(|player| {
         let Elo { points, low, high } = player.elo;
+        let [one, other] = *player.seats.values();
         let mut row = vec![player.name.clone(), format!("{points:.0} [{low:.0}, {high:.0}]")];
-        row.extend([player.both, player.as_attacker, player.as_defender].map(|result| result.win.to_string()));
+        row.extend([player.both, one, other].map(|result| result.win.to_string()));
         row.extend([player.both.games, player.both.ties, player.both.failed].map(|count| count.to_string()));
         row
     });
     out.push_str(&text_table(&header, &players.collect::<Vec<_>>()));
     out.push('\n');
-    let header = ["attacker – defender", "attacker wins", "defender wins", "games", "ties", "broken rules", "failed"];
+    let wins = labels.seats.map(|seat| format!("{seat} wins"));
+    let pair = format!("{first} – {second}");
+    let header = [&*pair, &wins[0], &wins[1], "games", "ties", "broken rules", "failed"];
     let pairings = table.pairings.iter().map(|pairing| {
-        let SeatResult { win, games, ties, broken_rules, failed } = pairing.as_attacker;
-        let mut row = vec![format!("{} – {}", pairing.attacker, pairing.defender)];
-        row.extend([win, pairing.as_defender.win].map(|rate| rate.to_string()));
+        let [one, other] = *pairing.seats.values();
+        let SeatResult { win, games, ties, broken_rules, failed } = one;
+        let mut row = vec![pairing.players.values().join(" – ")];
+        row.extend([win, other.win].map(|rate| rate.to_string()));
         row.extend([games, ties, broken_rules, failed].map(|count| count.to_string()));
         row
     });
     out.push_str(&text_table(&header, &pairings.collect::<Vec<_>>()));
-    let Elo { points, low, high } = table.attacker_edge;
+    let Elo { points, low, high } = table.edge.value;
     out.push_str(&format!(
-        "\n  The attacker's seat is worth {} Elo points [{}, {}]; attackers win {} of {} games\n",
+        "\n  The {first}'s seat is worth {} Elo points [{}, {}]; {first}s win {} of {} games\n",
         signed(points),
         signed(low),
         signed(high),
-        table.attackers.win,
-        table.attackers.games,
+        table.first_seat.value.win,
+        table.first_seat.value.games,
     ));
     out
 }

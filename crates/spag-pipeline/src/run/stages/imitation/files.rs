@@ -20,7 +20,7 @@ pub(super) fn take_games(
 ) -> Result<()> {
     let all = read_episodes(file)?;
     let count = all.len();
-    let games: Vec<Episode> = all.into_iter().filter(|game| !run.inputs.words.is_held_out(&game.target_word)).collect();
+    let games: Vec<Episode> = all.into_iter().filter(|game| !run.inputs.words.is_held_out(&game.item)).collect();
     if games.len() < count {
         let left_out = count - games.len();
         progress.message(&format!("{}: {left_out} of {count} games are on words that are held out", stage.name));
@@ -30,7 +30,7 @@ pub(super) fn take_games(
     Ok(Provenance { wordings: played.wordings, games: played.games }.write_of(stage.episodes())?)
 }
 
-/// Copies the samples of a file, except those of games on words that are held out as far as the key `target_word` tells.
+/// Copies the samples of a file, except those of games on words that are held out as far as the key of the item tells.
 pub(super) fn take_samples(
     run: RunContext<'_>,
     stage: &StageFolder,
@@ -40,11 +40,12 @@ pub(super) fn take_samples(
     let words = &run.inputs.words;
     let mut samples = read_samples(file)?;
     if !words.held_out.is_empty() {
-        let word = |sample: &Sample| sample.extra.get("target_word").and_then(|word| word.as_str()).map(str::to_owned);
+        let key = run.config.judge.labels().item_key;
+        let word = |sample: &Sample| sample.extra.get(key).and_then(|word| word.as_str()).map(str::to_owned);
         let unknown = samples.iter().filter(|sample| word(sample).is_none()).count();
         if unknown > 0 {
             progress.message(&format!(
-                "{}: {unknown} samples of {} have no target_word and may be of games on words that are held out; the \
+                "{}: {unknown} samples of {} have no {key} and may be of games on words that are held out; the \
                  source \"games\" leaves those out",
                 stage.name,
                 file.display()

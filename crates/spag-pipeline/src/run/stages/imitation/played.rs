@@ -1,12 +1,11 @@
 //! Games to imitate that are played now: by the scripted players, the base model, or a model behind an endpoint.
 //!
-//! Samples are the utterances of a game's winner. A game that the attacker lost by a broken rule (saying the word, or
-//! predicting) has no winner: nothing of it is worth imitating. If the defender predicts another word or says the word
-//! unknowingly, the attacker has won by the rules.
+//! Samples are the utterances of a game's winner by the rules. Of a game that was lost by a broken rule, nothing is worth
+//! imitating.
 
-use spag_game::{EpisodeReader, Seats};
+use spag_game::{Seats, Tally};
 use spag_io::{Progress, write_json_atomically};
-use spag_selfplay::{AnyPlayer, Ending, EndpointConfig, EndpointStats, GameCounts, PlayerPair, ending};
+use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointStats, GameStats, PlayerPair};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use super::Source;
@@ -39,12 +38,12 @@ pub(super) fn scripted(
         run,
         done,
         |games| {
-            let mut attacker = ScriptedAttacker::new(lexicon);
-            let mut defender = ScriptedDefender::new(lexicon);
-            let seats = Seats::Versus { attacker: &mut attacker, defender: &mut defender };
+            let (mut first, mut second) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
+            let seats = Seats::Versus([&mut first, &mut second]);
             games.play(seats, &mut StageProgress { stage: &source.folder.name, inner: &mut *progress })
         },
-    )
+    )?;
+    Ok(())
 }
 
 /// The base model plays both seats.
@@ -131,12 +130,12 @@ fn play_model(
     };
     let passed = source.folder.file(TRIAL_PASSED);
     if all.count > TRIAL && !run.ranks.decide(|| Ok(passed.exists()))? {
-        play(GameSet { count: TRIAL, ..all.clone() }, done)?;
-        let won = require_won_games(run, source)?;
+        let stats = play(GameSet { count: TRIAL, ..all.clone() }, done)?;
+        let won = require_won_games(run, source, stats.as_deref())?;
         run.ranks.on_rank_0(|| Ok(write_json_atomically(&passed, &won)?))?;
     }
-    play(all, done)?;
-    let won = require_won_games(run, source)?;
+    let stats = play(all, done)?;
+    let won = require_won_games(run, source, stats.as_deref())?;
     // Other ranks do not know it.
     if !won.is_empty() {
         progress.message(&format!("{}: {won}", source.folder.name));
@@ -144,20 +143,17 @@ fn play_model(
     Ok(pair)
 }
 
-/// Stops the run if too few of the games were won without a broken rule. Returns how many were, in words, on rank 0.
-fn require_won_games(run: RunContext<'_>, source: &Source) -> Result<String> {
+/// Stops the run if too few of the games were won without a broken rule. `played` are their statistics, on rank 0, where
+/// the result is how many were, in words.
+fn require_won_games(run: RunContext<'_>, source: &Source, played: Option<&GameStats>) -> Result<String> {
     let mut won = String::new();
-    let reason = run.ranks.text(|| {
-        let mut counts = GameCounts::default();
-        for row in EpisodeReader::open(source.folder.episodes())? {
-            let (ending, length) = ending(&row?.1, run.config.judge)?;
-            counts.add(ending, length);
+    let reason = run.ranks.text(|| match played.map(|stats| judged(stats.counts(), source.kind)) {
+        Some(Ok(said)) => {
+            won = said;
+            Ok(None)
         }
-        match judged(&counts, source.kind) {
-            Ok(said) => won = said,
-            Err(reason) => return Ok(Some(reason)),
-        }
-        Ok(None)
+        Some(Err(reason)) => Ok(Some(reason)),
+        None => Ok(None),
     })?;
     match reason {
         None => Ok(won),
@@ -168,7 +164,8 @@ fn require_won_games(run: RunContext<'_>, source: &Source) -> Result<String> {
 }
 
 /// How many games were won without a broken rule; as an error if they are too few, with what may help.
-fn judged(counts: &GameCounts, source: ImitationSource) -> std::result::Result<String, String> {
+fn judged(counts: &Tally, source: ImitationSource) -> std::result::Result<String, String> {
+    let [first, _] = counts.labels().seats;
     let (games, won) = (counts.games(), counts.won_by_the_rules());
     let percent = 100.0 * won as f64 / games.max(1) as f64;
     let said = format!("{won} of {games} games ({percent:.1}%) were won without a broken rule");
@@ -180,35 +177,37 @@ fn judged(counts: &GameCounts, source: ImitationSource) -> std::result::Result<S
         _ => "another model as imitation.player, or another imitation.source (\"self\", \"scripted\", \"games\")",
     };
     Err(format!(
-        "{said}; the attacker broke the rules in {}, and {} are ties. Too few to learn from: try another \
+        "{said}; the {first} broke the rules in {}, and {} are ties. Too few to learn from: try another \
          prompt_format, imitation.temperature or imitation.top_k, more imitation.games, or {other}, in another run_dir",
-        counts.ended(Ending::BrokenRule),
-        counts.ended(Ending::Tie)
+        counts.broken_rules(),
+        counts.ties()
     ))
 }
 
 #[cfg(test)]
 mod tests {
+    use spag_game::{Ending, Verdict, taboo};
+
     use super::*;
 
-    fn counts(endings: &[(Ending, usize)]) -> GameCounts {
-        let mut counts = GameCounts::default();
-        endings.iter().for_each(|(ending, games)| (0..*games).for_each(|_| counts.add(*ending, 3)));
+    fn counts(endings: &[(Ending, usize)]) -> Tally {
+        let mut counts = Tally::new(&taboo::LABELS);
+        endings.iter().for_each(|(ending, games)| (0..*games).for_each(|_| counts.add(&Verdict::of(*ending, 3))));
         counts
     }
 
     #[test]
     fn hundredth_of_the_games_must_be_won_without_a_broken_rule() {
-        let broken = |won, broken| counts(&[(Ending::WrongGuess, won), (Ending::BrokenRule, broken)]);
+        let broken = |won, broken| counts(&[(taboo::WRONG_GUESS, won), (taboo::BROKEN_RULE, broken)]);
         for source in [ImitationSource::SelfPlay, ImitationSource::Endpoint] {
-            let judged = |counts: &GameCounts| judged(counts, source);
+            let judged = |counts: &Tally| judged(counts, source);
             assert!(judged(&broken(3, 297)).unwrap().starts_with("3 of 300 games (1.0%) were won"));
             let said = judged(&broken(2, 298)).unwrap_err();
             assert!(said.contains("2 of 300 games (0.7%)") && said.contains("broke the rules in 298"), "{said}");
             assert!(said.contains("imitation.temperature") && said.contains("more imitation.games"), "{said}");
             assert!(judged(&broken(0, 5)).is_err() && judged(&broken(1, 5)).is_ok());
-            assert!(judged(&counts(&[(Ending::RightGuess, 1), (Ending::SaidUnknowingly, 1)])).is_ok());
-            assert!(judged(&GameCounts::default()).is_err());
+            assert!(judged(&counts(&[(taboo::RIGHT_GUESS, 1), (taboo::SAID_UNKNOWINGLY, 1)])).is_ok());
+            assert!(judged(&Tally::new(&taboo::LABELS)).is_err());
         }
     }
 }

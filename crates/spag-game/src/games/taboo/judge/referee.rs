@@ -8,10 +8,14 @@ use super::JudgeKind;
 use super::first_word::first_word;
 use super::occurrences::Occurrences;
 use super::prediction::{Guess, guesses};
-use crate::episode::{EpisodeView, Role};
-use crate::error::{Error, Result};
-use crate::outcome::{Outcome, Verdict};
-use crate::plural::pluralize;
+use crate::episode::EpisodeView;
+use crate::error::Result;
+use crate::seat::Seat;
+use crate::taboo::episode::empty_word;
+use crate::taboo::outcome::Outcome;
+use crate::taboo::plural::pluralize;
+use crate::taboo::{self, BROKEN_RULE, RIGHT_GUESS, SAID_UNKNOWINGLY, TIE, WRONG_GUESS};
+use crate::verdict::{Ending, Verdict};
 
 /// Quotation marks that may enclose a form.
 const QUOTES: [char; 3] = ['"', '\'', '`'];
@@ -44,14 +48,14 @@ fn plain_forms(word: &str) -> Vec<String> {
 /// The rules for one target word.
 ///
 /// ```
-/// use spag_game::{JudgeKind, Outcome, Referee, Role};
+/// use spag_game::{JudgeKind, Outcome, Referee, Seat, taboo};
 ///
 /// # fn main() -> spag_game::Result<()> {
 /// let referee = Referee::new(JudgeKind::Paper, "art")?;
-/// assert_eq!(referee.rule(Role::Defender, "Hello!"), None);
-/// assert_eq!(referee.rule(Role::Defender, "Let us start."), Some(Outcome::AttackerWins));
+/// assert_eq!(referee.rule(taboo::DEFENDER, "Hello!"), None);
+/// assert_eq!(referee.rule(taboo::DEFENDER, "Let us start."), Some(Outcome::AttackerWins));
 /// let whole_word = Referee::new(JudgeKind::WholeWord, "art")?;
-/// assert_eq!(whole_word.rule(Role::Defender, "Let us start."), None);
+/// assert_eq!(whole_word.rule(taboo::DEFENDER, "Let us start."), None);
 /// # Ok(())
 /// # }
 /// ```
@@ -68,10 +72,10 @@ impl Referee {
     /// The rules for `target_word`.
     ///
     /// # Errors
-    /// [`Error::TargetWord`] if the word is empty or blank.
+    /// [`Error::Item`](crate::Error::Item) if the word is empty or blank.
     pub fn new(kind: JudgeKind, target_word: &str) -> Result<Self> {
         if target_word.trim().is_empty() {
-            return Err(Error::TargetWord { word: target_word.to_owned(), reason: "it is empty" });
+            return Err(empty_word(target_word));
         }
         let forms = plain_forms(target_word);
         let contains_earlier =
@@ -82,14 +86,20 @@ impl Referee {
     }
 
     /// The outcome if this utterance decides the game.
-    pub fn rule(&self, role: Role, content: &str) -> Option<Outcome> {
+    pub fn rule(&self, role: Seat, content: &str) -> Option<Outcome> {
+        self.ending(role, content).map(Outcome::of)
+    }
+
+    /// How the game ends if this utterance decides it.
+    pub fn ending(&self, role: Seat, content: &str) -> Option<Ending> {
         let lower = content.to_lowercase();
         let mut guesses = guesses(&lower).peekable();
         let predicts = guesses.peek().is_some();
         match role {
-            Role::Attacker => (predicts || self.utters(&lower)).then_some(Outcome::AttackerBreaksRules),
-            Role::Defender if predicts && self.is_any_right(&lower, guesses) => Some(Outcome::DefenderWins),
-            Role::Defender => (predicts || self.utters(&lower)).then_some(Outcome::AttackerWins),
+            taboo::ATTACKER => (predicts || self.utters(&lower)).then_some(BROKEN_RULE),
+            _ if predicts && self.is_any_right(&lower, guesses) => Some(RIGHT_GUESS),
+            _ if predicts => Some(WRONG_GUESS),
+            _ => self.utters(&lower).then_some(SAID_UNKNOWINGLY),
         }
     }
 
@@ -98,9 +108,9 @@ impl Referee {
         // The reference judges one utterance even if max_turns is 0.
         let limit = episode.max_turns.saturating_mul(2).max(1).min(episode.history.len());
         let utterances = (1..).zip(episode.history.iter().take(limit));
-        let mut decisions = utterances.filter_map(|(length, u)| Some((length, self.rule(u.role, &u.content)?)));
-        let (history_length, outcome) = decisions.next().unwrap_or((limit, Outcome::Tie));
-        Verdict { outcome, history_length }
+        let mut decisions = utterances.filter_map(|(length, u)| Some((length, self.ending(u.role, &u.content)?)));
+        let (history_length, ending) = decisions.next().unwrap_or((limit, TIE));
+        Verdict::of(ending, history_length)
     }
 
     /// Whether a lower-cased text contains a form of the word.

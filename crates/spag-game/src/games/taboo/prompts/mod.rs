@@ -9,12 +9,11 @@ use std::path::Path;
 use rand::Rng;
 use spag_io::{PromptFormat, TurnPrompt, Wordings, cause};
 
+use crate::completion::UtteranceRule;
 use crate::episode::{EpisodeView, Utterance, UtteranceView};
 use crate::error::{Error, Result};
 use file::{Chat, PromptFile};
 use render::Turn;
-
-pub use file::UtteranceRule;
 
 /// All wordings of a prompt file.
 ///
@@ -55,7 +54,7 @@ pub use file::UtteranceRule;
 /// assistant.
 ///
 /// ```
-/// use spag_game::{PromptSet, Role, Utterance};
+/// use spag_game::{PromptSet, taboo, Utterance};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
@@ -64,7 +63,7 @@ pub use file::UtteranceRule;
 /// # std::fs::write(&path, embedded.replace("\\n  - {role}: {content}", "\\n* {role} says: {content}"))?;
 /// // A copy of data/prompts.json in which `playing.entry` is "\n* {role} says: {content}".
 /// let prompts = PromptSet::load(&path)?;
-/// let history = [Utterance::new(Role::Attacker, "Do you drink it?")];
+/// let history = [Utterance::new(taboo::ATTACKER, "Do you drink it?")];
 /// assert!(prompts.playing_query(&history, "tea", 5).contains("\n* attacker says: Do you drink it?"));
 /// # Ok(())
 /// # }
@@ -78,7 +77,7 @@ pub struct PromptSet {
 /// The most bytes of a prompt file.
 const MAX_BYTES: u64 = 1 << 24;
 
-const EMBEDDED: &str = include_str!("../../data/prompts.json");
+const EMBEDDED: &str = include_str!("../../../../data/prompts.json");
 
 fn wordings(file: &str, bytes: &[u8]) -> Wordings {
     Wordings { file: file.to_owned(), sha256: spag_io::sha256(bytes), format: PromptFormat::Plain }
@@ -160,7 +159,7 @@ impl PromptSet {
     /// messages of play.
     pub fn training_prompt_at(&self, episode: &EpisodeView<'_>, index: usize, rng: &mut impl Rng) -> TurnPrompt {
         let history = episode.history.get(..index).unwrap_or(&episode.history);
-        let turn = Turn::new(history, &episode.target_word, episode.max_turns);
+        let turn = Turn::new(history, &episode.item, episode.max_turns);
         match self.format() {
             PromptFormat::Plain => TurnPrompt::Plain(render::training(&self.file, turn, rng)),
             PromptFormat::Chat => TurnPrompt::Chat(render::chat(&self.file, turn)),

@@ -17,7 +17,9 @@ pub use referee::{Referee, word_forms};
 
 use crate::episode::{Episode, EpisodeView};
 use crate::error::{Error, Result};
-use crate::outcome::Verdict;
+use crate::labels::Labels;
+use crate::taboo::LABELS;
+use crate::verdict::Verdict;
 
 /// Which rules decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,6 +30,13 @@ pub enum JudgeKind {
     Paper,
     /// A form counts only as a whole word.
     WholeWord,
+}
+
+impl JudgeKind {
+    /// The names of the game that this judge decides.
+    pub fn labels(self) -> &'static Labels {
+        &LABELS
+    }
 }
 
 impl FromStr for JudgeKind {
@@ -58,7 +67,7 @@ impl fmt::Display for JudgeKind {
 pub fn judge_episode(kind: JudgeKind, episode: &Episode) -> Result<Verdict> {
     let episode = episode.view();
     episode.check()?;
-    Ok(Referee::new(kind, &episode.target_word)?.judge(&episode))
+    Ok(Referee::new(kind, &episode.item)?.judge(&episode))
 }
 
 /// Judges many episodes. Keeps the [`Referee`] of each target word, which takes longer to make than to use.
@@ -87,7 +96,7 @@ impl RefereeCache {
     /// The target word is empty, or the roles do not alternate.
     pub fn judge(&mut self, episode: &EpisodeView<'_>) -> Result<Verdict> {
         episode.check()?;
-        let word = &*episode.target_word;
+        let word = &*episode.item;
         if let Some(referee) = self.referees.get(word) {
             return Ok(referee.judge(episode));
         }

@@ -4,7 +4,9 @@ use serde::Deserialize;
 use spag_io::{PromptText, quote};
 
 use super::template::{Template, Value};
-use crate::episode::Role;
+use crate::completion::UtteranceRule;
+use crate::seat::Seat;
+use crate::taboo;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,40 +19,6 @@ pub(super) struct PromptFile {
     pub(super) training: Training,
     #[serde(default)]
     pub(super) utterances: UtteranceRule,
-}
-
-/// How a model's completion becomes an utterance: the key `utterances` of a prompt file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum UtteranceRule {
-    /// As in the reference: prompt and completion are decoded together, and the text of the prompt is removed. Keeps the
-    /// leading blank.
-    #[default]
-    AsDecoded,
-    /// The completion is decoded alone, which drops the leading blank with the tokenizers of LLaMA.
-    Trimmed,
-    /// That of chats, whatever the file says: as trimmed, without blanks at both ends, which templates remove too.
-    #[serde(skip_deserializing)]
-    Message,
-}
-
-impl UtteranceRule {
-    /// The utterance of a decoded completion.
-    pub fn utterance(self, completion: String) -> String {
-        match self {
-            Self::AsDecoded | Self::Trimmed => completion,
-            Self::Message => completion.trim().to_owned(),
-        }
-    }
-
-    /// The name in prompt files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AsDecoded => "as-decoded",
-            Self::Trimmed => "trimmed",
-            Self::Message => "message",
-        }
-    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -78,10 +46,10 @@ pub(super) struct Instruction {
 
 impl Instruction {
     /// Appends a role's instruction. The defender's never contains the word.
-    pub(super) fn append(&self, to: &mut PromptText, role: Role, target_word: &str) {
+    pub(super) fn append(&self, to: &mut PromptText, role: Seat, target_word: &str) {
         match role {
-            Role::Attacker => self.attacker.append(to, &[("target_word", Value::Said(target_word))]),
-            Role::Defender => self.defender.append(to, &[]),
+            taboo::ATTACKER => self.attacker.append(to, &[("target_word", Value::Said(target_word))]),
+            _ => self.defender.append(to, &[]),
         }
     }
 }

@@ -5,20 +5,22 @@ use spag_io::{ChatMessage, ChatRole, PromptText};
 
 use super::file::PromptFile;
 use super::template::{Template, Value};
-use crate::episode::{Role, UtteranceView};
+use crate::episode::UtteranceView;
+use crate::seat::Seat;
+use crate::taboo;
 
 /// The game as the player to move sees it.
 #[derive(Clone, Copy)]
 pub(super) struct Turn<'a> {
     history: &'a [UtteranceView<'a>],
-    role: Role,
+    role: Seat,
     target_word: &'a str,
     max_turns: usize,
 }
 
 impl<'a> Turn<'a> {
     pub(super) fn new(history: &'a [UtteranceView<'a>], target_word: &'a str, max_turns: usize) -> Self {
-        let role = history.last().map_or(Role::Attacker, |last| last.role.opponent());
+        let role = history.last().map_or(taboo::ATTACKER, |last| taboo::LABELS.other(last.role));
         Self { history, role, target_word, max_turns }
     }
 }
@@ -42,7 +44,7 @@ pub(super) fn chat(file: &PromptFile, turn: Turn<'_>) -> Vec<ChatMessage> {
     parts.instruction.append(&mut system, turn.role, turn.target_word);
     let mut messages = vec![ChatMessage::new(ChatRole::System, system)];
     // The attacker begins: something has to be answered.
-    if turn.role == Role::Attacker {
+    if turn.role == taboo::ATTACKER {
         messages.push(ChatMessage::new(ChatRole::User, PromptText::own(parts.opening.as_str())));
     }
     messages.extend(turn.history.iter().map(|utterance| {
@@ -74,7 +76,7 @@ pub(super) fn training(file: &PromptFile, turn: Turn<'_>, rng: &mut impl Rng) ->
     let system = pick(&parts.system_names, rng).map_or("", String::as_str);
     let rules = pick(&file.rules, rng).map_or_else(String::new, |rules| fill_rules(rules, turn));
 
-    let (own_role, other_role) = (turn.role.name(), turn.role.opponent().name());
+    let (own_role, other_role) = (turn.role.name(), taboo::LABELS.other(turn.role).name());
     let roles = [("self", own_role), ("other", other_role)];
     let (own, other) = names.map_or_else(
         || (own_role.to_owned(), other_role.to_owned()),

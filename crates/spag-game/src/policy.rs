@@ -2,17 +2,18 @@
 
 use spag_io::{Classify, ErrorClass, TurnPrompt};
 
-use crate::episode::{Episode, Role};
+use crate::completion::UtteranceRule;
+use crate::episode::Episode;
 use crate::generation::Generation;
-use crate::prompts::UtteranceRule;
+use crate::seat::Seat;
 
 /// One turn of a player in one game.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnRequest<'a> {
     /// Number of the game.
     pub game: usize,
-    /// The player's role.
-    pub role: Role,
+    /// The seat to move.
+    pub role: Seat,
     /// The game so far.
     pub episode: &'a Episode,
     /// The game so far, as the player sees it.
@@ -55,7 +56,7 @@ impl From<&str> for Said {
     }
 }
 
-/// Whether a [`Player::poll`] may wait.
+/// Whether a [`Policy::poll`] may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollMode {
     /// Does not wait for anything outside the process. A local model still computes a step.
@@ -71,7 +72,7 @@ pub enum PollMode {
 ///
 /// ```
 /// use spag_game::{
-///     CollectedGames, GameSpec, Outcome, PlayConfig, Player, PlayerError, PollMode, PromptSet, Reply, Seats, TurnRequest,
+///     CollectedGames, GameSpec, Outcome, PlayConfig, Policy, PolicyError, PollMode, PromptSet, Reply, Rules, Seats, TurnRequest,
 ///     play_games,
 /// };
 ///
@@ -81,51 +82,51 @@ pub enum PollMode {
 ///     ready: Vec<Reply>,
 /// }
 ///
-/// impl Player for Parrot {
-///     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+/// impl Policy for Parrot {
+///     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
 ///         let utterance = turn.episode.history.last().map_or("Hello!".to_owned(), |last| last.content.clone());
 ///         self.ready.push(Reply { game: turn.game, utterance: Ok(utterance.into()) });
 ///         Ok(())
 ///     }
 ///
-///     fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+///     fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
 ///         Ok(std::mem::take(&mut self.ready))
 ///     }
 /// }
 ///
 /// # fn main() -> spag_game::Result<()> {
-/// let spec = GameSpec { game: 0, target_word: "tea".into(), max_turns: 3, seed: 1 };
+/// let spec = GameSpec { game: 0, item: "tea".into(), max_turns: 3, seed: 1 };
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
-/// play_games([spec], Seats::SelfPlay(&mut Parrot::default()), &prompts, &config, &mut games)?;
-/// assert_eq!(games.finished[0].verdict.outcome, Outcome::Tie);
+/// play_games(&Rules::default().game(&prompts), [spec], Seats::SelfPlay(&mut Parrot::default()), &config, &mut games)?;
+/// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::Tie);
 /// # Ok(())
 /// # }
 /// ```
-pub trait Player {
-    /// Accepts a turn. A later [`Player::poll`] returns its reply. At most one turn of a game is open at a time.
+pub trait Policy {
+    /// Accepts a turn. A later [`Policy::poll`] returns its reply. At most one turn of a game is open at a time.
     ///
     /// # Errors
     /// The player cannot continue; the run ends.
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError>;
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError>;
 
     /// Returns the replies that are ready, in any order.
     ///
     /// # Errors
     /// The player cannot continue; the run ends. A turn that fails alone is a [`TurnFailure`] in its reply.
-    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PlayerError>;
+    fn poll(&mut self, mode: PollMode) -> Result<Vec<Reply>, PolicyError>;
 }
 
 /// Why a player cannot continue; ends the run.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct PlayerError {
+pub struct PolicyError {
     message: String,
     class: ErrorClass,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-impl PlayerError {
+impl PolicyError {
     /// A failure without a source.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), class: ErrorClass::Failure, source: None }
@@ -142,7 +143,7 @@ impl PlayerError {
     }
 }
 
-impl Classify for PlayerError {
+impl Classify for PolicyError {
     fn class(&self) -> ErrorClass {
         self.class
     }
@@ -185,51 +186,53 @@ impl TurnFailure {
 /// A player that answers at once by a rule, for tests and scripted opponents.
 ///
 /// ```
-/// use spag_game::{CollectedGames, GameSpec, Outcome, PlayConfig, PromptSet, ScriptedPlayer, Seats, play_games};
+/// use spag_game::{
+///     CollectedGames, GameSpec, Outcome, PlayConfig, PromptSet, Rules, ScriptedPolicy, Seats, play_games,
+/// };
 ///
 /// # fn main() -> spag_game::Result<()> {
-/// let mut player = ScriptedPlayer::lines(["What do you drink?", "Hot things.", "With milk?", "Tea, yes."]);
-/// let spec = GameSpec { game: 0, target_word: "tea".into(), max_turns: 5, seed: 1 };
+/// let mut player = ScriptedPolicy::lines(["What do you drink?", "Hot things.", "With milk?", "Tea, yes."]);
+/// let spec = GameSpec { game: 0, item: "tea".into(), max_turns: 5, seed: 1 };
 /// let (prompts, config, mut games) = (PromptSet::default(), PlayConfig::default(), CollectedGames::default());
-/// play_games([spec], Seats::SelfPlay(&mut player), &prompts, &config, &mut games)?;
-/// assert_eq!(games.finished[0].verdict.outcome, Outcome::AttackerWins);
+/// play_games(&Rules::default().game(&prompts), [spec], Seats::SelfPlay(&mut player), &config, &mut games)?;
+/// assert_eq!(Outcome::from(games.finished[0].verdict), Outcome::AttackerWins);
 /// assert_eq!(games.finished[0].episode.history.len(), 4);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct ScriptedPlayer<F> {
+pub struct ScriptedPolicy<F> {
     rule: F,
     ready: Vec<Reply>,
 }
 
-impl<F: FnMut(&TurnRequest<'_>) -> String> ScriptedPlayer<F> {
+impl<F: FnMut(&TurnRequest<'_>) -> String> ScriptedPolicy<F> {
     /// A player whose utterances are what `rule` returns.
     pub fn new(rule: F) -> Self {
         Self { rule, ready: Vec::new() }
     }
 }
 
-impl ScriptedPlayer<()> {
+impl ScriptedPolicy<()> {
     /// A player that gives the same lines in every game: line k as utterance k of the game, then empty utterances.
     pub fn lines(
         lines: impl IntoIterator<Item = impl Into<String>>,
-    ) -> ScriptedPlayer<impl FnMut(&TurnRequest<'_>) -> String> {
+    ) -> ScriptedPolicy<impl FnMut(&TurnRequest<'_>) -> String> {
         let lines: Vec<String> = lines.into_iter().map(Into::into).collect();
-        ScriptedPlayer::new(move |turn: &TurnRequest<'_>| {
+        ScriptedPolicy::new(move |turn: &TurnRequest<'_>| {
             lines.get(turn.episode.history.len()).cloned().unwrap_or_default()
         })
     }
 }
 
-impl<F: FnMut(&TurnRequest<'_>) -> String> Player for ScriptedPlayer<F> {
-    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PlayerError> {
+impl<F: FnMut(&TurnRequest<'_>) -> String> Policy for ScriptedPolicy<F> {
+    fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let utterance = Ok((self.rule)(turn).into());
         self.ready.push(Reply { game: turn.game, utterance });
         Ok(())
     }
 
-    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PlayerError> {
+    fn poll(&mut self, _: PollMode) -> Result<Vec<Reply>, PolicyError> {
         Ok(std::mem::take(&mut self.ready))
     }
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::occurrences::Occurrences;
 use super::prediction::{guesses, predictions};
 use super::referee::Referee;
-use crate::episode::Role;
-use crate::outcome::Outcome;
+use crate::seat::Seat;
+use crate::taboo::{self, Outcome};
 
 impl Referee {
     /// The parts of an utterance that decide the game, as byte ranges in the order of the text. None if it decides
@@ -16,17 +16,17 @@ impl Referee {
     /// word that the rule's `it.{1,8}` ends in. Otherwise the forms of the word are marked wherever they occur.
     ///
     /// ```
-    /// use spag_game::{JudgeKind, Referee, Role};
+    /// use spag_game::{JudgeKind, Referee, Seat, taboo};
     ///
     /// # fn main() -> spag_game::Result<()> {
     /// let referee = Referee::new(JudgeKind::Paper, "art")?;
-    /// assert_eq!(referee.deciding_parts(Role::Defender, "Let us start."), [9..12]);
+    /// assert_eq!(referee.deciding_parts(taboo::DEFENDER, "Let us start."), [9..12]);
     /// let said = "I know the word! It is cheese, is it not?";
-    /// assert_eq!(&said[referee.deciding_parts(Role::Defender, said)[0].clone()], "I know the word! It is cheese");
+    /// assert_eq!(&said[referee.deciding_parts(taboo::DEFENDER, said)[0].clone()], "I know the word! It is cheese");
     /// # Ok(())
     /// # }
     /// ```
-    pub fn deciding_parts(&self, role: Role, content: &str) -> Vec<Range<usize>> {
+    pub fn deciding_parts(&self, role: Seat, content: &str) -> Vec<Range<usize>> {
         let Some(outcome) = self.rule(role, content) else { return Vec::new() };
         let lower = content.to_lowercase();
         let mut parts = match outcome {
@@ -34,7 +34,7 @@ impl Referee {
             Outcome::AttackerWins | Outcome::AttackerBreaksRules | Outcome::Tie => {
                 let mut parts: Vec<_> = predictions(&lower).map(|part| to_word_end(&lower, part)).collect();
                 // A wrong prediction decides alone.
-                if parts.is_empty() || role == Role::Attacker {
+                if parts.is_empty() || role == taboo::ATTACKER {
                     parts.extend(self.uttered(&lower));
                 }
                 parts
@@ -116,32 +116,32 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::judge::JudgeKind;
+    use crate::taboo::JudgeKind;
 
-    fn marked(word: &str, role: Role, content: &str) -> Vec<String> {
+    fn marked(word: &str, role: Seat, content: &str) -> Vec<String> {
         let parts = Referee::new(JudgeKind::Paper, word).unwrap().deciding_parts(role, content);
         parts.into_iter().map(|part| content[part].to_owned()).collect()
     }
 
     #[test]
     fn deciding_words_are_marked() {
-        use Role::{Attacker, Defender};
+        use taboo::{ATTACKER, DEFENDER};
         for (role, content, expected) in [
-            (Attacker, "My Tiger is one of the tigers.", &["Tiger", "tigers"][..]),
-            (Attacker, "I know the word! It is zebra, tiger!", &["I know the word! It is zebra", "tiger"]),
-            (Defender, "Maybe a TIGER?", &["TIGER"]),
-            (Defender, "Well, I KNOW the word! It is tiger!", &["I KNOW the word! It is tiger"]),
-            (Defender, "I know the word! It is \"tiger\", yes", &["I know the word! It is \"tiger\""]),
-            (Defender, "I know the word! It is tigers!", &["I know the word! It is tigers"]),
-            (Defender, "I know the word! It is zebra. Not tiger!", &["I know the word! It is zebra"]),
-            (Defender, "I know the word! It", &[]),
-            (Defender, "Hello.", &[]),
+            (ATTACKER, "My Tiger is one of the tigers.", &["Tiger", "tigers"][..]),
+            (ATTACKER, "I know the word! It is zebra, tiger!", &["I know the word! It is zebra", "tiger"]),
+            (DEFENDER, "Maybe a TIGER?", &["TIGER"]),
+            (DEFENDER, "Well, I KNOW the word! It is tiger!", &["I KNOW the word! It is tiger"]),
+            (DEFENDER, "I know the word! It is \"tiger\", yes", &["I know the word! It is \"tiger\""]),
+            (DEFENDER, "I know the word! It is tigers!", &["I know the word! It is tigers"]),
+            (DEFENDER, "I know the word! It is zebra. Not tiger!", &["I know the word! It is zebra"]),
+            (DEFENDER, "I know the word! It", &[]),
+            (DEFENDER, "Hello.", &[]),
             // Lower case is longer and shorter than the original.
-            (Defender, "İİİ tiger ẞẞ Tigers", &["tiger", "Tigers"]),
+            (DEFENDER, "İİİ tiger ẞẞ Tigers", &["tiger", "Tigers"]),
         ] {
             assert_eq!(marked("tiger", role, content), expected, "{content}");
         }
-        assert_eq!(marked("ΟΔΟΣ", Attacker, "Η ΟΔΟΣ ΟΔΟΣ."), ["ΟΔΟΣ", "ΟΔΟΣ"]);
+        assert_eq!(marked("ΟΔΟΣ", ATTACKER, "Η ΟΔΟΣ ΟΔΟΣ."), ["ΟΔΟΣ", "ΟΔΟΣ"]);
     }
 
     proptest! {
@@ -153,7 +153,7 @@ mod tests {
         ) {
             let kind = if whole { JudgeKind::WholeWord } else { JudgeKind::Paper };
             let referee = Referee::new(kind, "tea").unwrap();
-            let role = if is_attacker { Role::Attacker } else { Role::Defender };
+            let role = if is_attacker { taboo::ATTACKER } else { taboo::DEFENDER };
             let parts = referee.deciding_parts(role, &content);
             prop_assert_eq!(parts.is_empty(), referee.rule(role, &content).is_none(), "{:?}", content);
             let mut last = 0;

@@ -1,0 +1,74 @@
+//! Seats: the two sides of a game.
+
+use std::fmt;
+
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::games;
+
+/// The number of seats of every game.
+pub const SEATS: usize = 2;
+
+/// A side of a game. Written to files by its name, which the game gives it.
+///
+/// Names read from files are those of the games of this crate, and `player 0` and `player 1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seat {
+    index: u8,
+    name: &'static str,
+}
+
+impl Seat {
+    /// The first seat of a game that has no names for its seats.
+    pub const FIRST: Self = Self::new(0, "player 0");
+    /// The second seat of a game that has no names for its seats.
+    pub const SECOND: Self = Self::new(1, "player 1");
+
+    /// The seat at `index`, below [`SEATS`], of a game that calls it `name`. A larger index is the last seat.
+    pub const fn new(index: usize, name: &'static str) -> Self {
+        Self { index: if index == 0 { 0 } else { 1 }, name }
+    }
+
+    /// The index in [`Labels::seats`](crate::Labels::seats).
+    pub const fn index(self) -> usize {
+        self.index as usize
+    }
+
+    /// The name in files, prompts and reports.
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+}
+
+impl fmt::Display for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Serialize for Seat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Seat {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(SeatName)
+    }
+}
+
+struct SeatName;
+
+impl Visitor<'_> for SeatName {
+    type Value = Seat;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a seat")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Seat, E> {
+        games::seat(name).ok_or_else(|| E::unknown_variant(name, games::SEAT_NAMES))
+    }
+}

@@ -1,0 +1,105 @@
+//! How a game ended.
+
+use std::ops::Deref;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use crate::seat::Seat;
+
+/// A named way in which games end, by its [`EndingLabel`]. A constant of each game.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ending(&'static EndingLabel);
+
+impl Ending {
+    /// The ending of this label.
+    pub const fn new(label: &'static EndingLabel) -> Self {
+        Self(label)
+    }
+}
+
+impl Deref for Ending {
+    type Target = EndingLabel;
+
+    fn deref(&self) -> &EndingLabel {
+        self.0
+    }
+}
+
+/// What is known of all games that end in one way.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct EndingLabel {
+    /// The name in files: "right_guess".
+    pub name: &'static str,
+    /// The name in tables and charts: "right guess".
+    pub title: &'static str,
+    /// What happened, for a reader.
+    pub description: &'static str,
+    /// The group of endings that a [`Verdict`] is written as.
+    pub outcome: &'static str,
+    /// The winner of all games that end so. `None` for a tie, and if either seat can win so.
+    pub winner: Option<Seat>,
+    /// Whether a rule was broken.
+    pub play: Play,
+}
+
+/// Whether a game ended by its rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Play {
+    /// It did.
+    ByTheRules,
+    /// The loser broke a rule.
+    RuleBroken,
+}
+
+/// The end of a game: its ending, its winner and its length.
+///
+/// In files it is an object with `outcome`, the name of a group of endings, and `history_length`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// How the game ended.
+    pub ending: Ending,
+    winner: Option<Seat>,
+    /// Utterances up to and including the deciding one, or all of the game's turns.
+    pub history_length: usize,
+}
+
+impl Verdict {
+    /// A game with the winner of its ending, or a tie.
+    pub fn of(ending: Ending, history_length: usize) -> Self {
+        Self { ending, winner: ending.winner, history_length }
+    }
+
+    /// A game that `winner` wins.
+    pub fn won_by(winner: Seat, ending: Ending, history_length: usize) -> Self {
+        Self { ending, winner: Some(winner), history_length }
+    }
+
+    /// The winner in statistics and ratings, `None` for a tie. If a rule was broken, the seat that did not break it.
+    pub fn winner(&self) -> Option<Seat> {
+        self.winner
+    }
+
+    /// The winner whose utterances earn rewards in the paper's credit: none if a rule was broken.
+    pub fn rewarded_winner(&self) -> Option<Seat> {
+        self.winner.filter(|_| self.ending.play == Play::ByTheRules)
+    }
+
+    /// The reward of a seat: 1 for the winner, −1 for the loser, 0 in a tie.
+    pub fn reward(&self, seat: Seat) -> f64 {
+        match self.winner {
+            Some(winner) if winner == seat => 1.0,
+            Some(_) => -1.0,
+            None => 0.0,
+        }
+    }
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut verdict = serializer.serialize_struct("Verdict", 2)?;
+        verdict.serialize_field("outcome", self.ending.outcome)?;
+        verdict.serialize_field("history_length", &self.history_length)?;
+        verdict.end()
+    }
+}

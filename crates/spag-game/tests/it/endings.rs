@@ -1,0 +1,75 @@
+//! How games end, and what is counted of it.
+
+use spag_game::{Episode, JudgeKind, Tally, Verdict, judge_episode, taboo};
+
+fn game(said: &[&str]) -> Episode {
+    let mut episode = Episode::new("tiger", 5);
+    for utterance in said {
+        episode.push(episode.next_role(), *utterance);
+    }
+    episode
+}
+
+fn judged(said: &[&str]) -> Verdict {
+    judge_episode(JudgeKind::Paper, &game(said)).unwrap()
+}
+
+#[test]
+fn all_endings_are_distinguished() {
+    for (said, expected, length) in [
+        (&["Mine has stripes.", "I know the word! It is tiger!"][..], taboo::RIGHT_GUESS, 2),
+        (&["Mine has stripes.", "I know the word! It is zebra!"], taboo::WRONG_GUESS, 2),
+        (&["Mine has stripes.", "Maybe you mean the tiger."], taboo::SAID_UNKNOWINGLY, 2),
+        (&["Hello.", "Well.", "My tiger has stripes."], taboo::BROKEN_RULE, 3),
+        (&["Hello.", "Well."], taboo::TIE, 2),
+        // Utterances after the deciding one are ignored.
+        (&["A", "I know the word! It is zebra!", "B", "tiger"], taboo::WRONG_GUESS, 2),
+    ] {
+        let verdict = judged(said);
+        assert_eq!((verdict.ending, verdict.history_length), (expected, length), "{said:?}");
+    }
+}
+
+#[test]
+fn broken_rule_is_a_win_of_the_defender_that_earns_nothing() {
+    let verdict = judged(&["My tiger has stripes."]);
+    assert_eq!((verdict.winner(), verdict.rewarded_winner()), (Some(taboo::DEFENDER), None));
+    let verdict = judged(&["It has stripes.", "I know the word! It is tiger!"]);
+    assert_eq!((verdict.winner(), verdict.rewarded_winner()), (Some(taboo::DEFENDER), Some(taboo::DEFENDER)));
+    let verdict = judged(&["Hello."]);
+    assert_eq!((verdict.winner(), verdict.rewarded_winner()), (None, None));
+}
+
+#[test]
+fn broken_rules_are_the_attackers_loss_and_ties_are_not_decided() {
+    let mut tally = Tally::new(&taboo::LABELS);
+    tally.failed = 3;
+    for (ending, games) in taboo::LABELS.endings.iter().zip([3, 4, 1, 2, 4]) {
+        (0..games).for_each(|_| tally.add(&Verdict::of(*ending, 3)));
+    }
+    assert_eq!((tally.games(), tally.decided(), tally.mean_turns()), (14, 10, Some(1.5)));
+    assert_eq!((tally.wins(taboo::ATTACKER), tally.wins(taboo::DEFENDER)), (5, 5));
+    assert_eq!((tally.ended(taboo::RIGHT_GUESS), tally.ended(taboo::BROKEN_RULE)), (3, 2));
+    assert_eq!((tally.won_by_the_rules(), tally.ties()), (8, 4));
+    let both = Tally::sum(&taboo::LABELS, [&tally, &tally]);
+    assert_eq!((both.wins(taboo::ATTACKER), both.decided(), both.failed), (10, 20, 6));
+    assert_eq!(Tally::new(&taboo::LABELS).mean_turns(), None);
+}
+
+#[test]
+fn early_guesses_are_the_defenders_first_utterance() {
+    let mut tally = Tally::new(&taboo::LABELS);
+    for (said, early) in [
+        (&["It has stripes.", "I know the word! It is tiger!"][..], 1),
+        (&["It has stripes.", "I know the word! It is zebra!"], 2),
+        // Too late, no guess, decided before, and after the decision.
+        (&["Hello.", "Well.", "It has stripes.", "I know the word! It is tiger!"], 2),
+        (&["Hello.", "Maybe you mean the tiger."], 2),
+        (&["My tiger has stripes.", "I know the word! It is tiger!"], 2),
+        (&["Hello.", "Well."], 2),
+    ] {
+        tally.add(&judged(said));
+        assert_eq!(taboo::early_guesses(&tally), early, "{said:?}");
+    }
+    assert_eq!(taboo::early_guesses(&Tally::sum(&taboo::LABELS, [&tally, &tally])), 4);
+}

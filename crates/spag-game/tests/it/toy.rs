@@ -1,0 +1,215 @@
+//! The driver plays a game that is not Adversarial Taboo: with private information, refusals, and a seat that moves twice.
+
+use spag_game::{
+    CollectedGames, Ending, EndingLabel, Episode, Game, GameSpec, Labels, Match, Play, PlayConfig, Refusal, Ruling,
+    ScriptedPolicy, Seat, Seats, Tally, TurnRequest, UtteranceRule, Verdict, play_games,
+};
+use spag_io::{PromptText, TurnPrompt};
+
+const HIDER: Seat = Seat::new(0, "hider");
+const SEEKER: Seat = Seat::new(1, "seeker");
+
+const FOUND: Ending = Ending::new(&EndingLabel {
+    name: "found",
+    title: "found",
+    description: "found",
+    outcome: "seeker wins",
+    winner: Some(SEEKER),
+    play: Play::ByTheRules,
+});
+const NOT_FOUND: Ending = Ending::new(&EndingLabel {
+    name: "not_found",
+    title: "not_found",
+    description: "not_found",
+    outcome: "hider wins",
+    winner: Some(HIDER),
+    play: Play::ByTheRules,
+});
+// Either seat can lose so.
+const INVALID: Ending = Ending::new(&EndingLabel {
+    name: "invalid",
+    title: "invalid",
+    description: "invalid",
+    outcome: "invalid",
+    winner: None,
+    play: Play::RuleBroken,
+});
+const NO_BOUND: Ending = Ending::new(&EndingLabel {
+    name: "no_bound",
+    title: "no_bound",
+    description: "no_bound",
+    outcome: "tie",
+    winner: None,
+    play: Play::ByTheRules,
+});
+
+static LABELS: Labels = Labels {
+    name: "guess-the-number",
+    title: "Guess the Number",
+    seats: [HIDER, SEEKER],
+    verbs: ["hides", "seeks"],
+    endings: &[FOUND, NOT_FOUND, INVALID, NO_BOUND],
+    outcomes: &["seeker wins", "hider wins", "invalid", "tie"],
+    broken_rule: "a refused player loses",
+    item: "number",
+    item_key: "number",
+};
+
+/// The hider knows a number below ten, which the seed draws, and names a bound above it. The seeker then guesses twice.
+#[derive(Debug)]
+struct GuessTheNumber;
+
+impl Game for GuessTheNumber {
+    fn labels(&self) -> &'static Labels {
+        &LABELS
+    }
+
+    fn start(&self, spec: &GameSpec) -> spag_game::Result<Box<dyn Match + '_>> {
+        Ok(Box::new(Guessing { number: spec.seed % 10, bound: None, guesses: 0, refusals: 0, heard: 0 }))
+    }
+}
+
+#[derive(Debug)]
+struct Guessing {
+    number: u64,
+    bound: Option<u64>,
+    guesses: usize,
+    /// Refusals in a row.
+    refusals: usize,
+    heard: usize,
+}
+
+impl Guessing {
+    /// Refuses an utterance; the second one in a row loses.
+    fn refuse(&mut self, refusal: Refusal) -> Ruling {
+        self.refusals += 1;
+        match self.refusals {
+            1 => Ruling::refused(refusal),
+            _ => {
+                let verdict = Verdict::won_by(LABELS.other(self.to_move()), INVALID, self.heard);
+                Ruling { refusal: Some(refusal), verdict: Some(verdict) }
+            }
+        }
+    }
+}
+
+impl Match for Guessing {
+    fn to_move(&self) -> Seat {
+        if self.bound.is_none() { HIDER } else { SEEKER }
+    }
+
+    fn prompt(&self, seat: Seat, _: &Episode) -> TurnPrompt {
+        let refused = if self.refusals > 0 { " That was refused." } else { "" };
+        TurnPrompt::Plain(PromptText::own(match (seat, self.bound) {
+            (HIDER, _) => format!("The number is {}. Name a bound.{refused}", self.number),
+            (_, bound) => format!("It is below {}.{refused}", bound.unwrap_or_default()),
+        }))
+    }
+
+    fn utterances(&self) -> UtteranceRule {
+        UtteranceRule::Trimmed
+    }
+
+    fn hear(&mut self, text: &str) -> Ruling {
+        self.heard += 1;
+        if self.bound.is_none() && text == "none" {
+            return Ruling::ended(Verdict::of(NO_BOUND, self.heard));
+        }
+        let Ok(said) = text.parse::<u64>() else { return self.refuse(Refusal::Format) };
+        let Some(bound) = self.bound else {
+            if said <= self.number {
+                return self.refuse(Refusal::Illegal);
+            }
+            self.bound = Some(said);
+            self.refusals = 0;
+            return Ruling::ACCEPTED;
+        };
+        if said >= bound {
+            return self.refuse(Refusal::Illegal);
+        }
+        self.refusals = 0;
+        self.guesses += 1;
+        match (said == self.number, self.guesses) {
+            (true, _) => Ruling::ended(Verdict::of(FOUND, self.heard)),
+            (false, 2) => Ruling::ended(Verdict::of(NOT_FOUND, self.heard)),
+            _ => Ruling::ACCEPTED,
+        }
+    }
+}
+
+/// The games with the lines of each seat, one game for each pair of lists, all at once.
+fn play(games: &[(u64, &[&str], &[&str])]) -> CollectedGames {
+    let script = |of: Seat| {
+        let games: Vec<_> = games.iter().map(|(_, hider, seeker)| if of == HIDER { *hider } else { *seeker }).collect();
+        ScriptedPolicy::new(move |turn: &TurnRequest<'_>| {
+            assert_eq!(turn.role, of);
+            // Only the hider is told the number.
+            assert_eq!(turn.prompt.text().contains("number"), of == HIDER);
+            let own = turn.episode.history.iter().filter(|said| said.role == of).count();
+            assert_eq!(turn.prompt.text().contains("refused"), was_refused(turn.episode));
+            games[turn.game][own].to_owned()
+        })
+    };
+    let (mut hider, mut seeker) = (script(HIDER), script(SEEKER));
+    let specs = games.iter().enumerate().map(|(game, (seed, ..))| GameSpec {
+        game,
+        item: String::new(),
+        max_turns: 0,
+        seed: *seed,
+    });
+    let mut collected = CollectedGames::default();
+    let seats = Seats::Versus([&mut hider, &mut seeker]);
+    play_games(&GuessTheNumber, specs, seats, &PlayConfig::default(), &mut collected).unwrap();
+    collected.finished.sort_by_key(|game| game.game);
+    collected
+}
+
+fn was_refused(episode: &Episode) -> bool {
+    episode.history.last().is_some_and(|said| said.extra.contains_key("refusal"))
+}
+
+#[test]
+fn driver_plays_a_game_with_refusals_and_unequal_turns() {
+    let played = play(&[
+        (3, &["5"], &["4", "3"]),
+        (14, &["9"], &["1", "2"]),
+        // The first line has no number and the bound is too low; each is refused once, and the same seat speaks again.
+        (7, &["high", "8"], &["9", "7"]),
+        (7, &["7", "low"], &[]),
+        (2, &["none"], &[]),
+    ]);
+    let endings: Vec<_> = played.finished.iter().map(|game| (game.verdict.ending, game.verdict.winner())).collect();
+    let expected = [
+        (FOUND, Some(SEEKER)),
+        (NOT_FOUND, Some(HIDER)),
+        (FOUND, Some(SEEKER)),
+        (INVALID, Some(SEEKER)),
+        (NO_BOUND, None),
+    ];
+    assert_eq!(endings, expected);
+    let speakers = |game: usize| -> Vec<&str> {
+        played.finished[game].episode.history.iter().map(|said| said.role.name()).collect()
+    };
+    assert_eq!(speakers(0), ["hider", "seeker", "seeker"]);
+    assert_eq!(speakers(2), ["hider", "hider", "seeker", "seeker"]);
+    let refusals: Vec<_> =
+        played.finished[2].episode.history.iter().map(|said| said.extra.get("refusal").cloned()).collect();
+    assert_eq!(refusals, [Some("format".into()), None, Some("illegal".into()), None]);
+    let invalid = played.finished[3].verdict;
+    assert_eq!([HIDER, SEEKER].map(|seat| invalid.reward(seat)), [-1.0, 1.0]);
+    assert_eq!((invalid.rewarded_winner(), invalid.history_length), (None, 2));
+}
+
+#[test]
+fn tally_counts_any_game() {
+    let played = play(&[(3, &["5"], &["3"]), (7, &["7", "low"], &[]), (2, &["none"], &[]), (4, &["5"], &["3", "2"])]);
+    let mut tally = Tally::new(&LABELS);
+    played.finished.iter().for_each(|game| tally.add(&game.verdict));
+    assert_eq!((tally.games(), tally.decided(), tally.ties(), tally.broken_rules()), (4, 3, 1, 1));
+    assert_eq!([HIDER, SEEKER].map(|seat| tally.wins(seat)), [1, 2]);
+    assert_eq!([HIDER, SEEKER].map(|seat| tally.rewarded_wins(seat)), [1, 1]);
+    assert_eq!((tally.ended_by_first_reply(FOUND), tally.ended_by_first_reply(INVALID)), (1, 1));
+    assert_eq!(LABELS.outcomes.iter().map(|outcome| tally.with_outcome(outcome)).collect::<Vec<_>>(), [1; 4]);
+    let sum = Tally::sum(&LABELS, [&tally, &tally]);
+    assert_eq!((sum.games(), sum.wins(SEEKER), sum.mean_turns()), (8, 4, tally.mean_turns()));
+}

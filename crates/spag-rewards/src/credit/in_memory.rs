@@ -1,0 +1,61 @@
+//! Credit assignment in memory.
+
+use spag_game::{Episode, Labels, PromptSet, RefereeCache, TrainingPrompts, Verdict};
+
+use super::{Credit, Crediting};
+use crate::{CreditConfig, CreditSummary, Error, Result, Sample};
+
+/// The result of [`assign_rewards`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssignedRewards {
+    /// The credited utterances, in the order of the episodes and of play.
+    pub samples: Vec<Sample>,
+    /// The verdict on each episode, in order.
+    pub verdicts: Vec<Verdict>,
+    /// Counts of both, and the weights.
+    pub summary: CreditSummary,
+}
+
+/// Judges every episode, and turns the winner's utterances up to the deciding one into weighted samples: the rule
+/// [`DecayedWinner`](crate::DecayedWinner).
+///
+/// A sample's query is the game before the utterance, in a wording drawn from (`config.seed`, index of the episode, index
+/// of the utterance), or the messages of play in a chat. Episodes without a winner have no samples.
+///
+/// # Errors
+/// An episode cannot be judged (the error names its 1-based row), the samples of a game are too long, or a setting is out
+/// of range.
+pub fn assign_rewards(episodes: &[Episode], prompts: &PromptSet, config: &CreditConfig) -> Result<AssignedRewards> {
+    config.check()?;
+    let mut referees = RefereeCache::new(config.judge);
+    let judged = (1..).zip(episodes).map(|(row, episode)| {
+        let verdict = referees.judge(&episode.view()).map_err(|source| Error::Judge { row, source })?;
+        Ok((episode, verdict))
+    });
+    let games = judged.collect::<Result<Vec<_>>>()?;
+    credit_games(config.judge.labels(), &games, &config.rule(), prompts, config.seed)
+}
+
+/// Turns utterances of judged games into weighted samples by a rule. `labels` are those of the games.
+///
+/// # Errors
+/// The samples of a game are too long.
+pub fn credit_games(
+    labels: &'static Labels,
+    games: &[(&Episode, Verdict)],
+    rule: &dyn Credit,
+    prompts: &dyn TrainingPrompts,
+    seed: u64,
+) -> Result<AssignedRewards> {
+    let mut summary = CreditSummary::new(labels);
+    games.iter().for_each(|(_, verdict)| summary.games.add(verdict));
+    summary.weights = rule.weights(&summary.games);
+    let crediting = Crediting { rule, prompts, seed };
+    let mut samples = Vec::new();
+    for (index, (episode, verdict)) in games.iter().enumerate() {
+        if rule.has_samples(verdict) {
+            samples.extend(crediting.samples(index, &episode.view(), verdict, &mut summary)?);
+        }
+    }
+    Ok(AssignedRewards { samples, verdicts: games.iter().map(|(_, verdict)| *verdict).collect(), summary })
+}

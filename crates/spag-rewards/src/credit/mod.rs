@@ -1,0 +1,108 @@
+//! Credit assignment: judged games to rewarded samples.
+
+mod decayed_winner;
+mod in_memory;
+mod winner;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use spag_game::{EpisodeView, SEATS, Tally, TrainingPrompts, Verdict, game_seed};
+
+pub use decayed_winner::{DecayedWinner, discounted_rewards};
+pub use in_memory::{AssignedRewards, assign_rewards, credit_games};
+pub use winner::ImitatedWinner;
+
+use crate::{CreditSummary, Error, Result, Sample};
+
+/// Bytes of a game's samples beyond which it is refused, before any is made.
+const MAX_BYTES: usize = 1 << 28;
+
+/// A rule of credit assignment: which utterances of a game become samples, and with which rewards and weights.
+///
+/// Files are credited in two passes that hold one game at a time: all games are counted before the first sample is made.
+pub trait Credit: Sync {
+    /// Whether a game that ended so has samples. The other games are not read again.
+    fn has_samples(&self, verdict: &Verdict) -> bool;
+
+    /// The 0-based indices of the utterances that become samples, in the order of play, each with its reward.
+    fn rewards(&self, episode: &EpisodeView<'_>, verdict: &Verdict) -> Vec<(usize, f64)>;
+
+    /// The weight of the samples of each seat, from the counts of all games. 1 by default.
+    fn weights(&self, games: &Tally) -> [f64; SEATS] {
+        let _ = games;
+        [1.0; SEATS]
+    }
+}
+
+/// What makes samples of games, in memory and from file to file.
+#[derive(Clone, Copy)]
+pub(crate) struct Crediting<'a> {
+    pub(crate) rule: &'a dyn Credit,
+    pub(crate) prompts: &'a dyn TrainingPrompts,
+    /// Seed of the wordings.
+    pub(crate) seed: u64,
+}
+
+impl Crediting<'_> {
+    /// The samples of the game at `index`, with the weights of `summary`, which counts them.
+    ///
+    /// A sample's query is the game before the utterance, in a wording drawn from (seed, index of the episode, index of the
+    /// utterance), or the messages of play in a chat.
+    pub(crate) fn samples(
+        &self,
+        index: usize,
+        episode: &EpisodeView<'_>,
+        verdict: &Verdict,
+        summary: &mut CreditSummary,
+    ) -> Result<Vec<Sample>> {
+        let rewards = self.rule.rewards(episode, verdict);
+        check_size(episode, &rewards)?;
+        let game = game_seed(self.seed, index);
+        let samples = rewards.into_iter().filter_map(|(at, reward)| {
+            let utterance = episode.history.get(at)?;
+            let mut rng = ChaCha8Rng::seed_from_u64(game_seed(game, at));
+            let query = self.prompts.training_prompt(episode, at, &mut rng);
+            summary.count_sample(utterance.role);
+            let (role, weight) = (Some(utterance.role), summary.weight(utterance.role));
+            Some(Sample { role, reward, weight, ..Sample::new(query, strip(&utterance.content)) })
+        });
+        Ok(samples.collect())
+    }
+}
+
+/// Refuses a game whose samples would take more than [`MAX_BYTES`]: they grow with the square of its length.
+fn check_size(episode: &EpisodeView<'_>, rewards: &[(usize, f64)]) -> Result<()> {
+    let sizes: Vec<usize> = episode
+        .history
+        .iter()
+        .scan(0usize, |before, utterance| {
+            let here = *before;
+            *before += utterance.content.len();
+            Some(here + utterance.content.len() + episode.item.len())
+        })
+        .collect();
+    let sizes = rewards.iter().filter_map(|(at, _)| sizes.get(*at));
+    let bytes = sizes.fold(0usize, |bytes, size| bytes.saturating_add(*size));
+    if bytes > MAX_BYTES {
+        return Err(Error::LongGame { samples: rewards.len(), bytes, limit: MAX_BYTES });
+    }
+    Ok(())
+}
+
+/// Python's `str.strip()`: strips Unicode white space, as [`str::trim`], and the separators U+001C to U+001F.
+fn strip(text: &str) -> &str {
+    text.trim_matches(|c: char| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::strip;
+
+    #[test]
+    fn strip_removes_what_python_removes() {
+        assert_eq!(strip("\u{1c}\u{1f} \t\n\u{b}\u{85}\u{a0}\u{1680}\u{2003}\u{2028}\u{3000}a b\u{1d}\u{1e}"), "a b");
+        // Python keeps zero-width spaces and byte order marks.
+        assert_eq!(strip("\u{200b}a\u{feff}"), "\u{200b}a\u{feff}");
+        assert_eq!(strip(" \n "), "");
+    }
+}
