@@ -35,7 +35,7 @@ pub use nearest::nearest_name;
 pub use progress::{Nested, Progress, Silent};
 pub use prompt::{ChatMessage, ChatRole, PromptFormat, PromptText, TurnPrompt};
 pub use provenance::{PlayedGames, Provenance, Wordings};
-pub use range::{Ranged, in_range, parse_in_range};
+pub use range::{Range, Ranged, Setting, check_settings, field_names, in_range, parse_in_range, truth};
 pub use row::{Row, cause};
 pub use rows::{ChunkReader, RowChunk, RowReader};
 pub use size::{folder_size, format_gib, free_disk, gib};

@@ -49,8 +49,8 @@ mod tensorboard;
 pub use batch::{Batch, BatchSample};
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
 pub use config::{
-    DataOrder, FirstStepRate, IntervalStrategy, Placement, SchedulerType, ShardingPlan, ShardingRequest, TrainConfig,
-    TrainMethod, ZeroStage, limits,
+    DataOrder, FirstStepRate, IntervalStrategy, JobSettings, Placement, SchedulerType, ShardingPlan, ShardingRequest,
+    TrainConfig, TrainMethod, ZeroStage, limits,
 };
 pub use dataset::Dataset;
 pub use encode::{Encoded, encode};

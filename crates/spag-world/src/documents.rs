@@ -4,25 +4,36 @@ use rand::Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use serde::{Deserialize, Serialize};
 use spag_game::{Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, play_games};
+use spag_io::Range as _;
 
 use crate::english::article;
 use crate::lexicon::{Entry, Lexicon};
 use crate::players::{ScriptedAttacker, ScriptedDefender};
 use crate::texts;
 
+spag_io::ranges! {
+    /// The weight of a kind of base texts.
+    Weight: f64 = 0.0..=1e6;
+}
+
 /// Relative frequencies of the kinds of base texts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BaseMix {
     /// Prompt and utterance of a turn of a scripted game.
+    #[serde(deserialize_with = "Weight::read")]
     pub games: f64,
     /// Clues, each followed by a word that fits all so far.
+    #[serde(deserialize_with = "Weight::read")]
     pub running: f64,
     /// A word with its clues.
+    #[serde(deserialize_with = "Weight::read")]
     pub facts: f64,
     /// Questions and answers.
+    #[serde(deserialize_with = "Weight::read")]
     pub questions: f64,
     /// Clues followed by the word.
+    #[serde(deserialize_with = "Weight::read")]
     pub riddles: f64,
 }
 

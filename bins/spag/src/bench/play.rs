@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use spag_io::gib;
-use spag_model::{EngineConfig, Sampling};
-use spag_selfplay::{TimingConfig, limits, time_play};
+use spag_io::{Range as _, gib};
+use spag_model::{EngineConfig, EngineSettings};
+use spag_selfplay::{SamplingSettings, TimingConfig, limits, time_play};
 use spag_train::peak_memory_of;
 
 use super::{cpu_path, round};
-use spag_cli::{EngineArgs, LoadArgs, PromptArgs, Result, exit, flags, threads};
+use spag_cli::{LoadArgs, PromptArgs, Result, exit, flags, threads};
 
 /// The flags of `spag bench play`.
 #[derive(Debug, Args)]
@@ -20,23 +20,16 @@ pub(crate) struct PlayArgs {
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// Number of games.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = flags::whole(limits::GAMES))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = limits::Games::parse)]
     games: usize,
     /// Number of turns in each game. No game ends early.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::whole(limits::TURNS))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = limits::Turns::parse)]
     turns: usize,
     /// Number of tokens in every utterance.
-    #[arg(long, value_name = "N", default_value_t = 48, value_parser = flags::whole(limits::NEW_TOKENS))]
+    #[arg(long, value_name = "N", default_value_t = 48, value_parser = limits::NewTokens::parse)]
     new_tokens: usize,
-    /// Sampling temperature.
-    #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::within(limits::TEMPERATURE))]
-    temperature: f64,
-    /// Sample from the N most likely tokens; 0 means all tokens.
-    #[arg(long, value_name = "N", default_value_t = Sampling::REFERENCE_TOP_K, value_parser = flags::whole(limits::TOP_K))]
-    top_k: usize,
-    /// Sample from the smallest set of most likely tokens whose probabilities sum to at least X.
-    #[arg(long, value_name = "X", value_parser = flags::share)]
-    top_p: Option<f64>,
+    #[command(flatten)]
+    sampling: SamplingSettings,
     /// Number of threads.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::whole(flags::THREADS))]
     threads: usize,
@@ -46,7 +39,7 @@ pub(crate) struct PlayArgs {
     #[command(flatten)]
     prompts: PromptArgs,
     #[command(flatten)]
-    engine: EngineArgs,
+    engine: EngineSettings,
     #[command(flatten)]
     loading: LoadArgs,
 }
@@ -55,13 +48,13 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     let checkpoint = args.loading.load(&args.model)?;
     let prompts = args.prompts.load()?;
     let model = checkpoint.model.config().clone();
-    let engine = args.engine.config(&checkpoint.model, model.architecture.max_position_embeddings)?;
+    let engine = args.engine.for_model(&checkpoint.model, model.architecture.max_position_embeddings, 1)?;
     let config = TimingConfig {
         games: args.games,
         batch: engine.max_running,
         turns: args.turns,
         new_tokens: args.new_tokens,
-        sampling: Sampling::random(args.temperature, args.top_k, args.top_p),
+        sampling: args.sampling.sampling(),
         seed: args.seed,
     };
     let timing = threads::run_on(args.threads, || time_play(&checkpoint, &prompts, engine, config))?;

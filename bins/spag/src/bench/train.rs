@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Value, json};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
-use spag_io::{format_gib, gib};
+use spag_io::{Range as _, format_gib, gib};
 use spag_model::{LoadOptions, OpenDevice, WeightDtype, load_config, load_model_with};
 use spag_selfplay::limits;
 use spag_train::{RankMemory, StepTiming, TimedRank, TimingConfig, TrainConfig, peak_memory_of, time_steps_of_rank};
@@ -31,7 +31,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::whole(BATCH))]
     batch: usize,
     /// Number of tokens in a sequence.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::whole(limits::LENGTH))]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = limits::Length::parse)]
     seq: usize,
     /// Number of timed steps. Their median is printed.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::whole(STEPS))]

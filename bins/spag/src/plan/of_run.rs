@@ -115,7 +115,7 @@ impl Planner<'_> {
     }
 
     fn utterance_tokens(&self) -> f64 {
-        self.config.self_play.max_new_tokens.min(UTTERANCE_TOKENS) as f64
+        self.config.self_play.length.max_new_tokens.min(UTTERANCE_TOKENS) as f64
     }
 
     /// A roofline: each step reads all weights and the keys and values of all games.
@@ -123,7 +123,7 @@ impl Planner<'_> {
         let figures = self.gpu?.figures();
         let assumed = Assumptions::new(self.network());
         let dtype = self.playing_dtype();
-        let games = self.config.self_play.games_in_flight as f64;
+        let games = self.config.self_play.games_in_flight() as f64;
         let weights = Layout::new(&self.model.architecture).len() as f64 * dtype.bytes() as f64;
         let cached = games * CONTEXT * GenerationMemory::per_token(self.model, dtype) as f64;
         let step = (weights + cached) / (figures.memory_bytes * assumed.memory_share);
@@ -132,7 +132,7 @@ impl Planner<'_> {
 
     /// The number format of playing: on a GPU bf16 unless f32 was asked for.
     fn playing_dtype(&self) -> WeightDtype {
-        match (self.config.self_play.dtype, self.gpu) {
+        match (self.config.self_play.play.dtype, self.gpu) {
             (DtypeChoice::Fixed(dtype), _) => dtype,
             (DtypeChoice::Auto, Some(_)) => WeightDtype::Bf16,
             (DtypeChoice::Auto, None) => WeightDtype::F32,
@@ -222,14 +222,17 @@ impl Planner<'_> {
         let parameters = Layout::new(&self.model.architecture).len() as u64;
         let settings = &self.config.self_play;
         let positions = self.model.architecture.max_position_embeddings;
-        let both = settings.max_length.map_or(positions, |prompt| (prompt + settings.max_new_tokens).min(positions));
-        let cache = (settings.games_in_flight * both) as u64 * GenerationMemory::per_token(self.model, dtype);
+        let both = settings
+            .play
+            .max_length
+            .map_or(positions, |prompt| (prompt + settings.length.max_new_tokens).min(positions));
+        let cache = (settings.games_in_flight() * both) as u64 * GenerationMemory::per_token(self.model, dtype);
         let _ = writeln!(
             out,
             "  playing               weights {}, KV cache up to {} for {} games of {both} tokens; more games than fit wait",
             format_gib(parameters * dtype.bytes() as u64),
             format_gib(cache),
-            settings.games_in_flight,
+            settings.games_in_flight(),
         );
         let _ = writeln!(
             out,

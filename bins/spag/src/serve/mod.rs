@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use spag_cli::{EngineArgs, Error, LoadArgs, Result, Signal, exit, flags, threads};
+use spag_cli::{Error, LoadArgs, Result, Signal, exit, flags, threads};
+use spag_model::EngineSettings;
 use spag_serve::{ApiKeys, Ended, Limits, Server, ServerConfig};
 
 use models::NamedFolder;
@@ -38,7 +39,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     network: NetworkArgs,
     #[command(flatten)]
-    engine: EngineArgs,
+    engine: EngineSettings,
     #[command(flatten)]
     loading: LoadArgs,
 }

@@ -2,17 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// A truth value as `transformers` accepts it: True, t, yes, y, 1 and their opposites, in any case.
-///
-/// # Errors
-/// Any other text.
-pub fn truth(text: &str) -> Result<bool, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" | "t" | "yes" | "y" | "1" => Ok(true),
-        "false" | "f" | "no" | "n" | "0" => Ok(false),
-        _ => Err("expected True or False".into()),
-    }
-}
+pub use spag_io::truth;
 
 fn number(text: &str, expected: &str, fits: impl Fn(f64) -> bool) -> Result<f64, String> {
     text.parse::<f64>().ok().filter(|number| number.is_finite() && fits(*number)).ok_or_else(|| expected.to_owned())

@@ -1,39 +1,48 @@
 //! `spag make-base CONFIG.toml`: every setting of the base model.
 
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use spag_io::Range as _;
 use spag_selfplay::limits;
 use spag_train::{DataOrder, SchedulerType, TrainConfig, TrainMethod};
 
-use super::layers::{check_training, find_input, load_config, require_ranges};
+use super::layers::{find_input, load_config};
 use crate::error::{Error, Result};
 
-/// Documents, which are kept in memory.
-const DOCUMENTS: RangeInclusive<usize> = 1..=2_000_000;
-/// Tokens of a vocabulary.
-const PIECES: RangeInclusive<usize> = 1..=1 << 20;
-/// Extra occurrences of a word, which are kept in memory.
-const WORD_WEIGHT: RangeInclusive<usize> = 0..=10_000;
-/// Widths of a model.
-const WIDTH: RangeInclusive<usize> = 1..=65_536;
-/// Blocks of a model.
-const BLOCKS: RangeInclusive<usize> = 1..=1024;
-/// Questions of each kind.
-const PROBES: RangeInclusive<usize> = 1..=100_000;
-/// The weight of a kind of documents.
-const SHARE: RangeInclusive<f64> = 0.0..=1e6;
+spag_io::ranges! {
+    /// Documents, which are kept in memory.
+    Documents: usize = 1..=2_000_000;
+    /// Tokens of a vocabulary.
+    Pieces: usize = 1..=1 << 20;
+    /// Extra occurrences of a word, which are kept in memory.
+    WordWeight: usize = 0..=10_000;
+    /// Widths of a model.
+    Width: usize = 1..=65_536;
+    /// Blocks of a model.
+    Blocks: usize = 1..=1024;
+    /// Questions of each kind.
+    Probes: usize = 1..=100_000;
+    /// Base of rotary embeddings.
+    RopeTheta: f64 = 1.0..=1e9;
+    /// ε of RMSNorm.
+    NormEpsilon: f64 = 0.0..=1.0;
+    /// Standard deviation of weights.
+    Deviation: f64 = 0.0..=1000.0;
+}
 
 /// `[tokenizer]`: byte pair encoding of the documents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenizerSettings {
     /// Vocabulary size, including special tokens and characters.
+    #[serde(deserialize_with = "Pieces::read")]
     pub pieces: usize,
     /// Documents that the tokenizer is trained on.
+    #[serde(deserialize_with = "Documents::read")]
     pub documents: usize,
     /// Extra occurrences of every target word, so that each becomes one token.
+    #[serde(deserialize_with = "WordWeight::read")]
     pub word_weight: usize,
 }
 
@@ -48,20 +57,28 @@ impl Default for TokenizerSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct ShapeSettings {
     /// Width of the residual stream.
+    #[serde(deserialize_with = "Width::read")]
     pub hidden_size: usize,
     /// Width of the feed-forward layers.
+    #[serde(deserialize_with = "Width::read")]
     pub intermediate_size: usize,
     /// Number of blocks.
+    #[serde(deserialize_with = "Blocks::read")]
     pub num_hidden_layers: usize,
     /// Attention heads of each block.
+    #[serde(deserialize_with = "Width::read")]
     pub num_attention_heads: usize,
     /// Context length, in tokens.
+    #[serde(deserialize_with = "limits::Length::read")]
     pub max_position_embeddings: usize,
     /// Base of the rotary embedding's frequencies.
+    #[serde(deserialize_with = "RopeTheta::read")]
     pub rope_theta: f64,
     /// ε of RMSNorm.
+    #[serde(deserialize_with = "NormEpsilon::read")]
     pub rms_norm_eps: f64,
     /// Standard deviation of the initial weights.
+    #[serde(deserialize_with = "Deviation::read")]
     pub initializer_range: f64,
 }
 
@@ -85,6 +102,7 @@ impl Default for ShapeSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct DocumentSettings {
     /// Number of documents, each one sequence.
+    #[serde(deserialize_with = "Documents::read")]
     pub count: usize,
     /// Weights of the kinds of documents.
     pub mix: spag_world::BaseMix,
@@ -101,11 +119,13 @@ impl Default for DocumentSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct ProbeSettings {
     /// Questions of each kind.
+    #[serde(deserialize_with = "Probes::read")]
     pub count: usize,
     /// Clues are drawn from the `top_k` most likely tokens; 0, the default, means all.
+    #[serde(deserialize_with = "limits::TopK::read")]
     pub top_k: usize,
     /// Clues are drawn from the smallest set of most likely tokens whose probabilities sum to `top_p`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "limits::TopP::read")]
     pub top_p: Option<f64>,
 }
 
@@ -127,12 +147,11 @@ pub struct BaseConfig {
     /// Seed of documents, initial weights and probes.
     pub seed: u64,
     /// The lexicon; the built-in one if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lexicon: Option<PathBuf>,
     /// Prompt wordings of the games among the documents; the defaults of spag-game if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompts: Option<PathBuf>,
     /// Maximum turns of a game among documents and probes.
+    #[serde(deserialize_with = "limits::Turns::read")]
     pub max_turns: usize,
     /// The tokenizer.
     pub tokenizer: TokenizerSettings,
@@ -194,39 +213,11 @@ impl BaseConfig {
     }
 
     fn check(&self) -> Result<()> {
-        let Self { tokenizer, model, documents, .. } = self;
-        require_ranges(&[
-            ("max_turns", self.max_turns, limits::TURNS),
-            ("tokenizer.pieces", tokenizer.pieces, PIECES),
-            ("tokenizer.documents", tokenizer.documents, DOCUMENTS),
-            ("tokenizer.word_weight", tokenizer.word_weight, WORD_WEIGHT),
-            ("model.hidden_size", model.hidden_size, WIDTH),
-            ("model.intermediate_size", model.intermediate_size, WIDTH),
-            ("model.num_hidden_layers", model.num_hidden_layers, BLOCKS),
-            ("model.num_attention_heads", model.num_attention_heads, WIDTH),
-            ("model.max_position_embeddings", model.max_position_embeddings, limits::LENGTH),
-            ("documents.count", documents.count, DOCUMENTS),
-            ("probes.count", self.probes.count, PROBES),
-            ("probes.top_k", self.probes.top_k, limits::TOP_K),
-        ])?;
-        self.probes.top_p.map_or(Ok(()), |value| require_ranges(&[("probes.top_p", value, limits::TOP_P)]))?;
-        let mix = &documents.mix;
-        require_ranges(&[
-            ("model.rope_theta", model.rope_theta, 1.0..=1e9),
-            ("model.rms_norm_eps", model.rms_norm_eps, 0.0..=1.0),
-            ("model.initializer_range", model.initializer_range, 0.0..=1000.0),
-            ("documents.mix.games", mix.games, SHARE),
-            ("documents.mix.running", mix.running, SHARE),
-            ("documents.mix.facts", mix.facts, SHARE),
-            ("documents.mix.questions", mix.questions, SHARE),
-            ("documents.mix.riddles", mix.riddles, SHARE),
-        ])?;
-        if model.hidden_size % model.num_attention_heads != 0 {
-            return Err(Error::BadSetting {
-                setting: "model.num_attention_heads",
-                message: format!("{} heads do not divide hidden_size {}", model.num_attention_heads, model.hidden_size),
-            });
+        let (width, heads) = (self.model.hidden_size, self.model.num_attention_heads);
+        if width % heads != 0 {
+            let message = format!("{heads} heads do not divide hidden_size {width}");
+            return Err(Error::BadSetting { setting: "model.num_attention_heads", message });
         }
-        check_training("train", &self.train)
+        Ok(())
     }
 }

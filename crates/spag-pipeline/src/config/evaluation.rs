@@ -3,40 +3,56 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use spag_eval::{Task, TaskSource};
+use spag_io::Range as _;
 use spag_model::{DtypeChoice, Sampling};
+use spag_selfplay::SamplingSettings;
+use spag_selfplay::limits::{Games, GamesOrNone};
 
-use super::play::{dtype, sampling};
+use super::flat::{self, Part};
 use crate::error::Result;
 
+spag_io::ranges! {
+    /// Rows of a task.
+    Rows: usize = 1..=usize::MAX;
+    /// A share above which a rule stops the run.
+    Share: f64 = 0.0..=1.0;
+}
+
 /// `[evaluation]`: games between the models of the run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EvaluationSettings {
+    /// Which games are played.
+    #[serde(flatten)]
+    pub play: EvaluationGames,
+    /// How tokens are drawn; `top_k` is 50 by default, as in the reference.
+    #[serde(flatten)]
+    pub sampling: SamplingSettings,
+}
+
+/// The games of the evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct EvaluationSettings {
+pub struct EvaluationGames {
     /// Games of each model against the imitation model, per seat, on words of the training.
+    #[serde(deserialize_with = "Games::read")]
     pub games: usize,
     /// The same on words that were held out; as many as `games` if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Games::read")]
     pub held_out_games: Option<usize>,
     /// Games of the last model against itself, or 0.
+    #[serde(deserialize_with = "GamesOrNone::read")]
     pub self_play_games: usize,
     /// Games of every two epochs against each other, per seat, or 0. With them the report rates all models.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(deserialize_with = "GamesOrNone::read", skip_serializing_if = "is_zero")]
     pub arena_games: usize,
     /// Seed of the evaluation games, independent of the run's seed.
     pub seed: u64,
-    /// Sampling temperature; 0 is greedy.
-    pub temperature: f64,
-    /// Tokens are drawn from the `top_k` most likely ones, 50 as in the reference; 0 means all.
-    pub top_k: usize,
-    /// Tokens are drawn from the smallest set of most likely ones whose probabilities sum to `top_p`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f64>,
     /// Epochs to evaluate, from 1; all if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<Vec<usize>>,
     /// Number of words whose games the report shows.
+    #[serde(deserialize_with = "GamesOrNone::read")]
     pub sample_games: usize,
 }
 
@@ -44,7 +60,7 @@ fn is_zero(value: &usize) -> bool {
     *value == 0
 }
 
-impl Default for EvaluationSettings {
+impl Default for EvaluationGames {
     fn default() -> Self {
         Self {
             games: 600,
@@ -52,19 +68,24 @@ impl Default for EvaluationSettings {
             self_play_games: 300,
             arena_games: 0,
             seed: 1_000_003,
-            temperature: 1.0,
-            top_k: Sampling::REFERENCE_TOP_K,
-            top_p: None,
             epochs: None,
             sample_games: 6,
         }
     }
 }
 
-impl EvaluationSettings {
-    /// How tokens are drawn.
-    pub fn sampling(&self) -> Sampling {
-        sampling(self.temperature, self.top_k, self.top_p)
+impl Default for EvaluationSettings {
+    fn default() -> Self {
+        let top_k = Some(Sampling::REFERENCE_TOP_K);
+        Self { play: EvaluationGames::default(), sampling: SamplingSettings { temperature: 1.0, top_k, top_p: None } }
+    }
+}
+
+impl<'de> Deserialize<'de> for EvaluationSettings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let [play, sampling] =
+            flat::read(deserializer, [Part::new::<EvaluationGames>(), Part::new::<SamplingSettings>()])?;
+        Ok(Self { play: play.finish()?, sampling: sampling.finish()? })
     }
 }
 
@@ -75,16 +96,15 @@ pub struct BenchmarkSettings {
     /// A file of tasks, or `tiny` for the built-in ones of the small world, which is the default of this table.
     pub tasks: PathBuf,
     /// The folder of the tasks' data; that of their file if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub data_dir: Option<PathBuf>,
     /// The first rows of each task only; all if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Rows::read")]
     pub limit: Option<usize>,
     /// Models that are scored on all rows in spite of `limit`: `base`, `last`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub whole: Vec<WholeFor>,
     /// Number format of the weights: `f32`, `bf16`, or `auto`, which is f32 on a CPU.
-    #[serde(with = "dtype", skip_serializing_if = "DtypeChoice::is_auto")]
+    #[serde(skip_serializing_if = "DtypeChoice::is_auto")]
     pub dtype: DtypeChoice,
     /// Ask in chats, with each model's own template, as `spag eval --apply_chat_template`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -135,37 +155,23 @@ impl Default for BenchmarkSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct StopRules {
     /// Empty utterances among all.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Share::read")]
     pub empty_utterances: Option<f64>,
     /// Utterances that repeat an earlier one of their game, among all.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Share::read")]
     pub repeated_utterances: Option<f64>,
     /// The attacker's wins among decided games.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Share::read")]
     pub attacker_wins: Option<f64>,
     /// The defender's wins among decided games.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Share::read")]
     pub defender_wins: Option<f64>,
     /// Games in which the defender's first utterance is a guess, among all.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Share::read")]
     pub early_guesses: Option<f64>,
     /// Ties among all games.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Share::read")]
     pub ties: Option<f64>,
-}
-
-impl StopRules {
-    /// All rules with the names of their settings.
-    pub(super) fn all(&self) -> [(&'static str, Option<f64>); 6] {
-        [
-            ("stop_when.empty_utterances", self.empty_utterances),
-            ("stop_when.repeated_utterances", self.repeated_utterances),
-            ("stop_when.attacker_wins", self.attacker_wins),
-            ("stop_when.defender_wins", self.defender_wins),
-            ("stop_when.early_guesses", self.early_guesses),
-            ("stop_when.ties", self.ties),
-        ]
-    }
 }
 
 /// `[hardware]`: what `spag run --plan` assumes, as in a plan file of `spag plan`. Nothing else depends on it.
@@ -173,21 +179,15 @@ impl StopRules {
 #[serde(default, deny_unknown_fields)]
 pub struct HardwareSettings {
     /// The kind of GPU: `a100-40`, `a100-80`, `h100`, `h200`, or `cpu`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
     /// GPUs in all, one rank each.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus: Option<usize>,
     /// GPUs per host.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus_per_node: Option<usize>,
     /// GiB per GPU, if other than that of its kind.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_memory: Option<f64>,
     /// GiB per host.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub host_memory: Option<f64>,
     /// Gbit/s between hosts, per host and in each direction.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<f64>,
 }

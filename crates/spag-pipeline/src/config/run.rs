@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spag_game::JudgeKind;
-use spag_io::PromptFormat;
+use spag_io::{PromptFormat, Range as _};
 use spag_model::{BosRule, DeviceChoice};
-use spag_rewards::RewardNorm;
+use spag_rewards::{CreditConfig, RewardNorm};
+use spag_selfplay::limits::Turns;
 use spag_train::{TrainConfig, TrainMethod};
 
 use super::evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules};
@@ -15,6 +16,13 @@ use super::play::SelfPlaySettings;
 use super::sources::{ImitationSettings, ImitationSource, SftSettings, SftShare, WordSettings};
 use super::train::TrainSettings;
 use crate::error::{Error, Result};
+
+spag_io::ranges! {
+    /// Rounds of self-play and training.
+    Epochs: usize = 0..=1000;
+    /// γ.
+    DecayWeight: f64 = *CreditConfig::DECAY_WEIGHT.start()..=1.0;
+}
 
 /// The configuration of a run, in which [`RunConfig::load`] has set every value and found every input.
 ///
@@ -37,10 +45,8 @@ pub struct RunConfig {
     #[serde(skip_serializing_if = "BosRule::is_default")]
     pub add_bos_token: BosRule,
     /// The lexicon of the small world; the built-in one if absent. Only read by runs that use the small world.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lexicon: Option<PathBuf>,
     /// Prompt wordings; the defaults of spag-game if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompts: Option<PathBuf>,
     /// Format of prompts, everywhere in the run: `plain` is a text, `chat` is messages for the models' own chat template.
     #[serde(skip_serializing_if = "PromptFormat::is_plain")]
@@ -48,8 +54,10 @@ pub struct RunConfig {
     /// The judge.
     pub judge: JudgeKind,
     /// Maximum turns of a game; a turn is one utterance of each player.
+    #[serde(deserialize_with = "Turns::read")]
     pub max_turns: usize,
     /// Rounds of self-play and training: SPAG-1 … SPAG-`epochs`.
+    #[serde(deserialize_with = "Epochs::read")]
     pub epochs: usize,
     /// The target words.
     pub words: WordSettings,
@@ -67,7 +75,6 @@ pub struct RunConfig {
     /// Evaluation of the trained models. `epochs` is `Some` after loading.
     pub evaluation: EvaluationSettings,
     /// Benchmarks; none if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub benchmarks: Option<BenchmarkSettings>,
     /// Rules that stop the run.
     pub stop_when: StopRules,
@@ -80,6 +87,7 @@ pub struct RunConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct RewardSettings {
     /// γ: the reward of the winner's k-th utterance is proportional to γ⁻ᵏ.
+    #[serde(deserialize_with = "DecayWeight::read")]
     pub decay_weight: f64,
     /// `sum`: a game's rewards sum to 1, as in the paper. `mean`: they average 1.
     pub reward_norm: RewardNorm,
@@ -141,7 +149,7 @@ impl RunConfig {
             *path = path.as_deref().map(|path| find_input(setting, path, file)).transpose()?;
         }
         for (setting, train) in [
-            ("imitation.train.eval_data_path", &mut config.imitation.train),
+            ("imitation.train.eval_data_path", &mut config.imitation.data.train),
             ("train.eval_data_path", &mut config.train),
         ] {
             for path in &mut train.job.eval_data_path {
@@ -155,7 +163,7 @@ impl RunConfig {
             let folder = benchmarks.data_dir.take();
             benchmarks.data_dir = folder.map(|folder| find_input("benchmarks.data_dir", &folder, file)).transpose()?;
         }
-        let epochs = config.evaluation.epochs.get_or_insert_with(|| (1..=config.epochs).collect());
+        let epochs = config.evaluation.play.epochs.get_or_insert_with(|| (1..=config.epochs).collect());
         epochs.sort_unstable();
         epochs.dedup();
         Ok(config)
@@ -175,7 +183,7 @@ impl RunConfig {
     /// Whether the run uses the lexicon of the small world: it plays its words, imitates its players or trains on its texts.
     pub fn uses_small_world(&self) -> bool {
         let texts = self.sft.file.is_none() && self.sft.share != SftShare::PerSample(0.0);
-        let scripted = self.imitation.source.has(ImitationSource::Scripted);
+        let scripted = self.imitation.data.source.has(ImitationSource::Scripted);
         self.lexicon.is_some() || self.words.file.is_none() || scripted || texts
     }
 
@@ -185,9 +193,9 @@ impl RunConfig {
             ("lexicon", &mut self.lexicon),
             ("prompts", &mut self.prompts),
             ("words.file", &mut self.words.file),
-            ("imitation.file", &mut self.imitation.file),
+            ("imitation.file", &mut self.imitation.data.file),
             ("sft.file", &mut self.sft.file),
-            ("imitation.train.deepspeed", &mut self.imitation.train.job.deepspeed),
+            ("imitation.train.deepspeed", &mut self.imitation.data.train.job.deepspeed),
             ("train.deepspeed", &mut self.train.job.deepspeed),
         ]
     }

@@ -3,22 +3,30 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-use spag_model::Sampling;
-use spag_selfplay::PlayerSpec;
+use serde::{Deserialize, Deserializer, Serialize};
+use spag_io::Range as _;
+use spag_selfplay::limits::{Games, NewTokens};
+use spag_selfplay::{LengthSettings, PlayerSpec, SamplingSettings};
 use spag_train::{TrainConfig, TrainMethod};
 
-use super::play::sampling;
+use super::flat::{self, Part};
 use super::train::TrainSettings;
+
+spag_io::ranges! {
+    /// The share of words that are held out: some must be left.
+    Holdout: f64 = 0.0..=0.99;
+    /// SFT samples per game sample.
+    PerGame: f64 = 0.0..=100.0;
+}
 
 /// `[words]`: the target words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a table: [words] with file = \"FILE\", holdout = SHARE")]
 pub struct WordSettings {
     /// Target words or phrases, one a line; all words of the lexicon if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
     /// Share of the words that are never played before the evaluation, 0 to below 1. They are drawn with the run's seed.
+    #[serde(deserialize_with = "Holdout::read")]
     pub holdout: f64,
 }
 
@@ -146,52 +154,42 @@ impl ImitationSources {
 const SHARE_ERROR: f64 = 1e-6;
 
 /// `[imitation]`: training on games of strong players.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ImitationSettings {
+    /// Where the samples come from.
+    #[serde(flatten)]
+    pub data: ImitationGames,
+    /// How the sources `endpoint` and `self` draw tokens. Without `top_k`, `self` draws from 50 as in the reference, and an
+    /// endpoint is not asked for it, since OpenAI's servers refuse it.
+    #[serde(flatten)]
+    pub sampling: SamplingSettings,
+}
+
+/// The samples of imitation, and the training on them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ImitationSettings {
+pub struct ImitationGames {
     /// Where the samples come from. The other settings apply to each source that has them.
     pub source: ImitationSources,
     /// The episodes or samples of the sources `games` and `samples`: a JSON list or JSONL.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
     /// Who plays both seats for the source `endpoint`, as on command lines: `openai:URL#MODEL`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub player: Option<String>,
     /// Games that are played; words are cycled. One on each word if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Games::read")]
     pub games: Option<usize>,
-    /// Temperature of the sources `endpoint` and `self`; 0 is greedy.
-    #[serde(skip_serializing_if = "is_default_temperature")]
-    pub temperature: f64,
-    /// Tokens are drawn from the `top_k` most likely ones; 0 means all. If absent, `self` draws from 50 as in the reference, and
-    /// an endpoint is not asked for it, since OpenAI's servers refuse it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub top_k: Option<usize>,
-    /// Tokens are drawn from the smallest set of most likely ones whose probabilities sum to `top_p`. If absent, all for `self`,
-    /// and the default of an endpoint.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f64>,
     /// Maximum tokens of an utterance of the sources `endpoint` and `self`.
-    #[serde(skip_serializing_if = "is_default_length")]
+    #[serde(deserialize_with = "NewTokens::read", skip_serializing_if = "is_default_length")]
     pub max_new_tokens: usize,
     /// Training of the base model, which is also the reference model. The seed is derived from the run's.
     pub train: TrainSettings,
 }
 
-/// Temperature of a model that plays games to imitate.
-const TEMPERATURE: f64 = 1.0;
-/// Tokens of its utterances, as in the reference.
-const NEW_TOKENS: usize = 256;
-
-fn is_default_temperature(value: &f64) -> bool {
-    *value == TEMPERATURE
-}
-
 fn is_default_length(value: &usize) -> bool {
-    *value == NEW_TOKENS
+    *value == LengthSettings::default().max_new_tokens
 }
 
-impl Default for ImitationSettings {
+impl Default for ImitationGames {
     fn default() -> Self {
         let train = TrainConfig { method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default() };
         Self {
@@ -199,21 +197,27 @@ impl Default for ImitationSettings {
             file: None,
             player: None,
             games: None,
-            temperature: TEMPERATURE,
-            top_k: None,
-            top_p: None,
-            max_new_tokens: NEW_TOKENS,
+            max_new_tokens: LengthSettings::default().max_new_tokens,
             train: TrainSettings::new(train),
         }
     }
 }
 
-impl ImitationSettings {
-    /// How tokens of the source `self` are drawn.
-    pub fn sampling(&self) -> Sampling {
-        sampling(self.temperature, self.top_k.unwrap_or(Sampling::REFERENCE_TOP_K), self.top_p)
+impl Default for ImitationSettings {
+    fn default() -> Self {
+        Self { data: ImitationGames::default(), sampling: SamplingSettings { temperature: 1.0, ..Default::default() } }
     }
+}
 
+impl<'de> Deserialize<'de> for ImitationSettings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let [data, sampling] =
+            flat::read(deserializer, [Part::new::<ImitationGames>(), Part::new::<SamplingSettings>()])?;
+        Ok(Self { data: data.finish()?, sampling: sampling.finish()? })
+    }
+}
+
+impl ImitationGames {
     /// Checks that the source has what it reads.
     ///
     /// # Errors
@@ -259,7 +263,6 @@ pub(super) fn check_endpoint(setting: &'static str, player: &str) -> Result<(), 
 pub struct SftSettings {
     /// Rows with `prompt` and `target`, or Alpaca rows (`instruction`, `input`, `output`): a JSON list or JSONL. Texts of the
     /// small world if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
     /// How many of them there are among the samples.
     pub share: SftShare,

@@ -63,16 +63,16 @@ impl GameSet<'_> {
                 players: self.players,
                 play: PlayConfig {
                     judge: config.judge,
-                    after_decision: config.self_play.after_decision(),
-                    max_failed_in_a_row: config.self_play.max_failed_in_a_row,
-                    tokens: config.self_play.record_tokens.into(),
+                    after_decision: config.self_play.play.after_decision(),
+                    max_failed_in_a_row: config.self_play.play.max_failed_in_a_row,
+                    tokens: config.self_play.play.record_tokens.into(),
                     ..PlayConfig::default()
                 },
                 files: JobFiles::ordered(&self.path),
                 ranks: Ranks::Group { group: ranks.group.clone(), env: ranks.env.clone() },
             };
             let job = job.open()?;
-            let games_in_flight = config.self_play.games_in_flight;
+            let games_in_flight = config.self_play.games_in_flight();
             let mut open = OpenGameSet { job, prompts: &inputs.prompts, games_in_flight, note: self.note };
             if open.job.recorded() < open.job.total() {
                 play(&mut open)?;

@@ -1,90 +1,154 @@
 //! The settings of a training run: the reference's flags, with Hugging Face's defaults.
 
 mod choices;
+mod job_settings;
 pub mod limits;
 mod placement;
 
-use std::ops::RangeInclusive;
-
+use clap::{ArgAction, Args};
 use serde::{Deserialize, Serialize};
-use spag_io::{Ranged, in_range};
+use spag_io::{Range as _, check_settings};
 use spag_model::{Activations, ShardSize, WeightDtype, WriteOptions};
 
 use crate::error::{Error, Result};
 
 pub use choices::{DataOrder, FirstStepRate, IntervalStrategy, SchedulerType, TrainMethod};
+pub use job_settings::JobSettings;
 pub use placement::{Placement, ShardingPlan, ShardingRequest, ZeroStage};
 
 /// All settings of a training run; every key has the reference's flag name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Args)]
 #[serde(default, deny_unknown_fields)]
+#[command(rename_all = "snake_case")]
 pub struct TrainConfig {
-    /// The loss.
+    /// SFT (cross-entropy), SFTwithKL (imitation) or OfflinePO (self-play).
+    #[arg(long = "train_method", value_name = "METHOD", default_value_t = Self::default().method, help_heading = "Loss")]
     #[serde(rename = "train_method")]
     pub method: TrainMethod,
-    /// β: weight of the KL term.
+    /// KL coefficient β (SFTwithKL, OfflinePO).
+    #[arg(long, value_name = "X", default_value_t = Self::default().lm_kl_coeff, value_parser = limits::Coefficient::parse, help_heading = "Loss")]
+    #[serde(deserialize_with = "limits::Coefficient::read")]
     pub lm_kl_coeff: f64,
-    /// α: weight of the SFT part of OfflinePO.
+    /// Weight α of the SFT loss on demonstrations (OfflinePO).
+    #[arg(long, value_name = "X", default_value_t = Self::default().lm_sft_coeff, value_parser = limits::Coefficient::parse, help_heading = "Loss")]
+    #[serde(deserialize_with = "limits::Coefficient::read")]
     pub lm_sft_coeff: f64,
-    /// ε: the importance ratio is clipped to [1 − ε, 1 + ε].
+    /// Clip range ε of the importance ratio (OfflinePO).
+    #[arg(long, value_name = "X", default_value_t = Self::default().clip_range, value_parser = limits::Coefficient::parse, help_heading = "Loss")]
+    #[serde(deserialize_with = "limits::Coefficient::read")]
     pub clip_range: f64,
-    /// Samples of a micro-batch.
+    /// Number of samples in a micro-batch.
+    #[arg(long, value_name = "N", default_value_t = Self::default().per_device_train_batch_size, value_parser = limits::Batch::parse, help_heading = "Steps")]
+    #[serde(deserialize_with = "limits::Batch::read")]
     pub per_device_train_batch_size: usize,
-    /// Micro-batches of an optimizer step.
+    /// Number of micro-batches in an optimizer step, per rank. Their losses are averaged.
+    #[arg(long, value_name = "N", default_value_t = Self::default().gradient_accumulation_steps, value_parser = limits::Accumulation::parse, help_heading = "Steps")]
+    #[serde(deserialize_with = "limits::Accumulation::read")]
     pub gradient_accumulation_steps: usize,
-    /// Epochs; may be a fraction.
+    /// Number of epochs.
+    #[arg(long, value_name = "X", default_value_t = Self::default().num_train_epochs, value_parser = limits::Epochs::parse, help_heading = "Steps")]
+    #[serde(deserialize_with = "limits::Epochs::read")]
     pub num_train_epochs: f64,
-    /// Optimizer steps; overrides the epochs.
-    pub max_steps: Option<usize>,
+    /// Total number of optimizer steps; overrides --num_train_epochs unless -1.
+    // The full path keeps clap from treating the type as an optional flag, here and below.
+    #[arg(long, value_name = "N", default_value = "-1", value_parser = limits::max_steps, help_heading = "Steps")]
+    #[serde(deserialize_with = "limits::Steps::read")]
+    pub max_steps: ::std::option::Option<usize>,
     /// Peak learning rate.
+    #[arg(long, value_name = "X", default_value = "5e-5", value_parser = limits::LearningRate::parse, help_heading = "Optimizer (AdamW)")]
+    #[serde(deserialize_with = "limits::LearningRate::read")]
     pub learning_rate: f64,
-    /// Shape of the schedule.
+    /// Learning rate schedule: linear, cosine, constant (without warm-up) or constant_with_warmup. A scheduler in the file
+    /// of --deepspeed replaces it.
+    #[arg(long, value_name = "TYPE", default_value_t = Self::default().lr_scheduler_type, help_heading = "Optimizer (AdamW)")]
     pub lr_scheduler_type: SchedulerType,
-    /// Rate of the first step under the scheduler of a DeepSpeed file.
+    /// Learning rate of the first step under a scheduler of --deepspeed: min (warmup_min_lr, as in DeepSpeed since 0.15.3)
+    /// or max (--learning_rate, as in earlier versions).
+    #[arg(long, value_name = "RATE", default_value_t = Self::default().deepspeed_first_step, help_heading = "Optimizer (AdamW)")]
     #[serde(skip_serializing_if = "FirstStepRate::is_default")]
     pub deepspeed_first_step: FirstStepRate,
-    /// Share of the steps for linear warm-up, rounded up.
+    /// Share of all steps used for the linear warm-up.
+    #[arg(long, value_name = "X", default_value_t = Self::default().warmup_ratio, value_parser = limits::WarmupRatio::parse, help_heading = "Optimizer (AdamW)")]
+    #[serde(deserialize_with = "limits::WarmupRatio::read")]
     pub warmup_ratio: f64,
-    /// Steps of warm-up; overrides the ratio.
-    pub warmup_steps: Option<usize>,
-    /// AdamW's decoupled decay.
+    /// Number of warm-up steps; overrides --warmup_ratio unless 0.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = limits::warmup_steps, help_heading = "Optimizer (AdamW)")]
+    #[serde(deserialize_with = "limits::WarmupSteps::read")]
+    pub warmup_steps: ::std::option::Option<usize>,
+    /// Decoupled weight decay.
+    #[arg(long, value_name = "X", default_value_t = Self::default().weight_decay, value_parser = limits::WeightDecay::parse, help_heading = "Optimizer (AdamW)")]
+    #[serde(deserialize_with = "limits::WeightDecay::read")]
     pub weight_decay: f64,
-    /// Decay of the first moment.
+    /// Decay rate β1 of the first moment.
+    #[arg(long, value_name = "X", default_value_t = Self::default().adam_beta1, value_parser = limits::Decay::parse, help_heading = "Optimizer (AdamW)")]
+    #[serde(deserialize_with = "limits::Decay::read")]
     pub adam_beta1: f64,
-    /// Decay of the second moment.
+    /// Decay rate β2 of the second moment.
+    #[arg(long, value_name = "X", default_value_t = Self::default().adam_beta2, value_parser = limits::Decay::parse, help_heading = "Optimizer (AdamW)")]
+    #[serde(deserialize_with = "limits::Decay::read")]
     pub adam_beta2: f64,
-    /// Added to the root of the second moment.
+    /// ε, added to the root of the second moment.
+    #[arg(long, value_name = "X", default_value = "1e-8", value_parser = limits::Epsilon::parse, help_heading = "Optimizer (AdamW)")]
+    #[serde(deserialize_with = "limits::Epsilon::read")]
     pub adam_epsilon: f64,
-    /// Gradients are clipped to this global norm; 0 does not clip.
+    /// Maximum global norm of the gradients (gradient clipping).
+    #[arg(long, value_name = "X", default_value_t = Self::default().max_grad_norm, value_parser = limits::GradNorm::parse, help_heading = "Optimizer (AdamW)")]
+    #[serde(deserialize_with = "limits::GradNorm::read")]
     pub max_grad_norm: f64,
-    /// Samples keep their last `max_length` tokens.
+    /// Maximum number of tokens in a sample. Longer samples lose their beginning.
+    #[arg(long, value_name = "N", default_value_t = Self::default().max_length, value_parser = limits::Length::parse, help_heading = "Model and data")]
+    #[serde(deserialize_with = "limits::Length::read")]
     pub max_length: usize,
-    /// Order of the samples.
+    /// Order of the samples: sequential, or shuffled (in every epoch).
+    #[arg(long, value_name = "ORDER", default_value_t = Self::default().data_order, help_heading = "Model and data")]
     pub data_order: DataOrder,
-    /// Seed of the order.
+    /// Seed of the order of samples.
+    #[arg(long, value_name = "N", default_value_t = Self::default().seed, help_heading = "Model and data")]
     pub seed: u64,
-    /// Steps between records of metrics.
+    /// Number of optimizer steps between lines of metrics.jsonl.
+    #[arg(long, value_name = "N", default_value_t = Self::default().logging_steps, value_parser = limits::Steps::parse, help_heading = "Output")]
+    #[serde(deserialize_with = "limits::Steps::read")]
     pub logging_steps: usize,
-    /// When checkpoints are written.
+    /// When to write a checkpoint to checkpoint-<step>: no, steps or epoch.
+    #[arg(long, value_name = "WHEN", default_value_t = Self::default().save_strategy, help_heading = "Output")]
     pub save_strategy: IntervalStrategy,
-    /// Steps between checkpoints, for [`IntervalStrategy::Steps`].
+    /// Number of steps between checkpoints, with --save_strategy steps.
+    #[arg(long, value_name = "N", default_value_t = Self::default().save_steps, value_parser = limits::Steps::parse, help_heading = "Output")]
+    #[serde(deserialize_with = "limits::Steps::read")]
     pub save_steps: usize,
-    /// The number of checkpoints to keep; `None` keeps all.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Keep only the N latest checkpoints [default: all].
+    #[arg(long, value_name = "N", value_parser = limits::Steps::parse, help_heading = "Output")]
+    #[serde(deserialize_with = "limits::Steps::read", skip_serializing_if = "Option::is_none")]
     pub save_total_limit: Option<usize>,
-    /// The largest file of a saved model.
+    /// Largest file of a saved model, such as 5GB, 200MB or a number of bytes. A larger model is written as several files with
+    /// an index.
+    #[arg(long, value_name = "SIZE", default_value_t = Self::default().max_shard_size, help_heading = "Output")]
     #[serde(skip_serializing_if = "ShardSize::is_default")]
     pub max_shard_size: ShardSize,
-    /// When the evaluation loss is computed.
+    /// When to evaluate: no, steps or epoch [default: epoch if --eval_data_path is given].
+    // Without such data it is `No`, the default of files: there is nothing to evaluate.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        alias = "eval_strategy",
+        default_value = "epoch",
+        hide_default_value = true,
+        help_heading = "Output"
+    )]
     pub evaluation_strategy: IntervalStrategy,
-    /// Steps between evaluations, for [`IntervalStrategy::Steps`]; `None` is `logging_steps`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Number of steps between evaluations, with --evaluation_strategy steps [default: --logging_steps].
+    #[arg(long, value_name = "N", value_parser = limits::Steps::parse, help_heading = "Output")]
+    #[serde(deserialize_with = "limits::Steps::read", skip_serializing_if = "Option::is_none")]
     pub eval_steps: Option<usize>,
-    /// Samples of an evaluation micro-batch.
+    /// Number of samples in a micro-batch of evaluation.
+    #[arg(long, value_name = "N", default_value_t = Self::default().per_device_eval_batch_size, value_parser = limits::Batch::parse, help_heading = "Output")]
+    #[serde(deserialize_with = "limits::Batch::read")]
     pub per_device_eval_batch_size: usize,
-    /// Parameters in bf16, in memory and in files, with f32 master weights and moments.
+    /// Parameters in bf16, in memory and in files, with f32 master weights. Products are computed in bf16 with f32 sums.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = spag_io::truth, help_heading = "Output")]
     pub bf16: bool,
-    /// Activation checkpointing: keep the inputs of blocks, and recompute the rest in the backward pass.
+    /// Activation checkpointing: recompute activations in the backward pass. Less memory, more time, same result.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = spag_io::truth, help_heading = "Steps")]
     pub gradient_checkpointing: bool,
 }
 
@@ -132,42 +196,7 @@ impl TrainConfig {
     /// # Errors
     /// [`Error::Setting`] naming the flag and the range.
     pub fn check(&self) -> Result<()> {
-        for (name, value, range) in [
-            ("per_device_train_batch_size", Some(self.per_device_train_batch_size), limits::BATCH),
-            ("per_device_eval_batch_size", Some(self.per_device_eval_batch_size), limits::BATCH),
-            ("gradient_accumulation_steps", Some(self.gradient_accumulation_steps), limits::ACCUMULATION),
-            ("max_length", Some(self.max_length), limits::LENGTH),
-            ("max_steps", self.max_steps, limits::STEPS),
-            ("warmup_steps", self.warmup_steps, limits::WARMUP_STEPS),
-            ("logging_steps", Some(self.logging_steps), limits::STEPS),
-            ("save_steps", Some(self.save_steps), limits::STEPS),
-            ("save_total_limit", self.save_total_limit, limits::STEPS),
-            ("eval_steps", self.eval_steps, limits::STEPS),
-        ] {
-            value.map_or(Ok(()), |value| checked(name, value, range))?;
-        }
-        for (name, value, range) in [
-            ("num_train_epochs", self.num_train_epochs, limits::EPOCHS),
-            ("learning_rate", self.learning_rate, limits::LEARNING_RATE),
-            ("warmup_ratio", self.warmup_ratio, limits::SHARE),
-            ("weight_decay", self.weight_decay, limits::WEIGHT_DECAY),
-            ("adam_epsilon", self.adam_epsilon, limits::EPSILON),
-            ("max_grad_norm", self.max_grad_norm, limits::GRAD_NORM),
-            ("lm_kl_coeff", self.lm_kl_coeff, limits::COEFFICIENT),
-            ("lm_sft_coeff", self.lm_sft_coeff, limits::COEFFICIENT),
-            ("clip_range", self.clip_range, limits::COEFFICIENT),
-        ] {
-            checked(name, value, range)?;
-        }
-        for (name, value) in [("adam_beta1", self.adam_beta1), ("adam_beta2", self.adam_beta2)] {
-            if !(0.0..1.0).contains(&value) {
-                return Err(Error::Setting {
-                    name,
-                    reason: format!("expected a number from 0 to below 1, not {value}"),
-                });
-            }
-        }
-        Ok(())
+        check_settings(self).map_err(|(name, reason)| Error::Setting { name, reason })
     }
 
     /// Number format of the parameters, in memory and in files.
@@ -183,9 +212,4 @@ impl TrainConfig {
     pub(crate) fn activations(&self) -> Activations {
         if self.gradient_checkpointing { Activations::Recompute } else { Activations::Keep }
     }
-}
-
-fn checked<T: Ranged>(name: &'static str, value: T, range: RangeInclusive<T>) -> Result<()> {
-    let checked = in_range(value, range).map(drop);
-    checked.map_err(|expected| Error::Setting { name, reason: format!("{expected}, not {value}") })
 }

@@ -39,7 +39,7 @@ fn evaluate(run: RunContext<'_>, eval: &StageFolder, progress: &mut dyn Progress
     let mut total = 0;
     for (pairing, count) in pairings(run.config, run.made) {
         let name = pairing.name();
-        let seed = stage_seed(run.config.evaluation.seed, &name);
+        let seed = stage_seed(run.config.evaluation.play.seed, &name);
         done.note_seed(&name, seed);
         let folder = pairing.words.folder(eval);
         run.ranks.on_rank_0(|| fs::create_dir_all(&folder).map_err(Error::io("create it", &folder)))?;
@@ -51,7 +51,7 @@ fn evaluate(run: RunContext<'_>, eval: &StageFolder, progress: &mut dyn Progress
         set.complete(run, &mut done, |games| {
             let stage = format!("eval: {} – {}{held_out}", pairing.attacker.name(), pairing.defender.name());
             let mut progress = StageProgress { stage: &stage, inner: &mut *progress };
-            let player = |model: Model| run.player(model, run.config.evaluation.sampling());
+            let player = |model: Model| run.player(model, run.config.evaluation.sampling.sampling());
             let attacker = player(pairing.attacker)?;
             let mut players = if pairing.attacker == pairing.defender {
                 PlayerPair::self_play(attacker)

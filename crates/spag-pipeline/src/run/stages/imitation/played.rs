@@ -6,7 +6,9 @@
 
 use spag_game::{EpisodeReader, Seats};
 use spag_io::{Progress, write_json_atomically};
-use spag_selfplay::{AnyPlayer, Ending, EndpointConfig, EndpointStats, GameCounts, PlayerPair, ending};
+use spag_selfplay::{
+    AnyPlayer, Ending, EndpointConfig, EndpointSettings, EndpointStats, GameCounts, PlayerPair, ending,
+};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use super::Source;
@@ -34,7 +36,7 @@ pub(super) fn scripted(
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let lexicon = run.inputs.lexicon()?;
-    let games = run.config.imitation.games;
+    let games = run.config.imitation.data.games;
     stage_games(run, &source.folder, &source.part("play"), games, "scripted".to_owned(), done).complete(
         run,
         done,
@@ -55,8 +57,13 @@ pub(super) fn base_model(
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let settings = &run.config.imitation;
-    let open =
-        || run.player_with(Model::Base, settings.sampling(), ("imitation.max_new_tokens", settings.max_new_tokens));
+    let open = || {
+        run.player_with(
+            Model::Base,
+            settings.sampling.sampling(),
+            ("imitation.max_new_tokens", settings.data.max_new_tokens),
+        )
+    };
     play_model(run, source, Model::Base.stage(), open, done, progress)?;
     Ok(())
 }
@@ -71,15 +78,9 @@ pub(super) fn endpoint(
 ) -> Result<()> {
     let settings = &run.config.imitation;
     let endpoint = parse_endpoint("imitation.player", player)?;
-    let config = EndpointConfig {
-        max_tokens: settings.max_new_tokens,
-        temperature: settings.temperature,
-        top_k: settings.top_k.filter(|k| *k > 0),
-        top_p: settings.top_p,
-        ..EndpointConfig::default()
-    };
+    let config = EndpointConfig::new(&settings.sampling, settings.data.max_new_tokens, &EndpointSettings::default());
     let top_k = config.top_k.map(|k| format!("; top_k={k}")).unwrap_or_default();
-    let players = format!("{}; temperature={}{top_k}", endpoint.address(), settings.temperature);
+    let players = format!("{}; temperature={}{top_k}", endpoint.address(), config.temperature);
     let pair = play_model(run, source, players, || open_endpoint(endpoint, config), done, progress)?;
     let spent = pair.as_ref().map_or_else(EndpointStats::default, cost);
     if pair.is_some() {
@@ -112,7 +113,7 @@ fn play_model(
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<Option<PlayerPair>> {
-    let games = run.config.imitation.games;
+    let games = run.config.imitation.data.games;
     let all = stage_games(run, &source.folder, &source.part("play"), games, players, done);
     let all = GameSet { note: Note::Accepted, ..all };
     let (mut open, mut pair) = (Some(open), None);
