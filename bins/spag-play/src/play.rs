@@ -9,7 +9,7 @@ use std::{
 use clap::Parser;
 use spag_dist::LaunchEnv;
 use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, WordList};
-use spag_io::{PlayedGames, Progress, Provenance, Range as _};
+use spag_io::{PlayedGames, Progress, Provenance};
 use spag_selfplay::{
     EndpointKeys, Finished, JobFiles, OpenJob, PlayJob, PlayerPair, PlayerSpec, Ranks, games_per_word, limits,
 };
@@ -50,7 +50,7 @@ pub(crate) struct PlayArgs {
     #[arg(long, value_name = "FILE", help_heading = "Games")]
     data_path: PathBuf,
     /// Number of games per word. A run has at most 1000000 games.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = limits::Games::parse, help_heading = "Games")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::within(limits::GAMES), help_heading = "Games")]
     games_per_word: usize,
     /// Stop games exactly where the reference does: when the defender says "I know the word" in any case, decided or not,
     /// and otherwise at the last turn: True or False. By default a game stops when it is decided.
@@ -73,7 +73,7 @@ pub(crate) struct PlayArgs {
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     data_suffix: Option<String>,
     /// Number of games between lines of progress in a log [default: a line every ten seconds].
-    #[arg(long, value_name = "N", value_parser = limits::Games::parse, help_heading = "Output")]
+    #[arg(long, value_name = "N", value_parser = flags::within(limits::GAMES), help_heading = "Output")]
     logging_steps: Option<usize>,
 }
 

@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use spag_io::Range as _;
 use spag_model::{GenerationConfig, ModelConfig, Sampling};
 use spag_selfplay::{LengthSettings, PlayerSpec, SamplingSettings, limits};
 
-use crate::{Error, Result, exit};
+use crate::{Error, Result, exit, flags};
 
 /// The flags of programs that generate text.
 #[derive(Clone, Debug, Args)]
@@ -20,7 +19,7 @@ pub struct SamplingArgs {
     drawn: SamplingSettings,
     /// Maximum number of tokens in a prompt. A longer prompt loses its beginning. Prompt and completion together are
     /// limited by the positions of the model [default: what the longest completion leaves of them].
-    #[arg(long, value_name = "N", value_parser = limits::Length::parse, help_heading = "Tokens")]
+    #[arg(long, value_name = "N", value_parser = flags::within(limits::LENGTH), help_heading = "Tokens")]
     max_length: Option<usize>,
     #[command(flatten, next_help_heading = "Tokens")]
     length: LengthSettings,

@@ -32,10 +32,9 @@ mod base;
 
 pub use base::{BaseReport, make_base};
 pub use config::{
-    BaseConfig, BenchmarkSettings, DocumentSettings, EvaluationGames, EvaluationSettings, HardwareSettings,
-    ImitationGames, ImitationSettings, ImitationSource, ImitationSources, ProbeSettings, RewardSettings, RunConfig,
-    SelfPlayGames, SelfPlaySettings, SftSettings, SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings,
-    Whole, WholeFor, WordSettings, read_toml,
+    BaseConfig, BenchmarkSettings, DocumentSettings, EvaluationSettings, HardwareSettings, ImitationSettings,
+    ImitationSource, ImitationSources, ProbeSettings, RewardSettings, RunConfig, SelfPlaySettings, SftSettings,
+    SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole, WholeFor, WordSettings, read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;

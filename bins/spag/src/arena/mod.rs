@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
 use spag_game::{GameSpec, PromptSet, WordList};
-use spag_io::{Progress, Range as _, write_atomically};
+use spag_io::{Progress, write_atomically};
 use spag_model::load_config;
 use spag_selfplay::{
     EndpointKeys, Finished, GameCounts, JobFiles, OpenJob, PlayJob, PlayerSpec, Ranks,
@@ -20,7 +20,7 @@ use spag_selfplay::{
 };
 
 use bar::{Bar, PairingBar};
-use spag_cli::{Error, GameArgs, PlayerArgs, Result, TerminalProgress, TokenSource, exit, threads};
+use spag_cli::{Error, GameArgs, PlayerArgs, Result, TerminalProgress, TokenSource, exit, flags, threads};
 use table::{Table, Work};
 
 /// Rate several players: every two play each other in both roles, on the same words and seeds.
@@ -50,7 +50,7 @@ pub(crate) struct ArenaArgs {
     #[arg(long, value_name = "FILE", help_heading = "Games")]
     words: PathBuf,
     /// Number of games of each pair of players, per assignment of roles, at most 1000000.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = limits::Games::parse, help_heading = "Games")]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = flags::within(limits::GAMES), help_heading = "Games")]
     games: usize,
     #[command(flatten)]
     rules: GameArgs,

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use spag_cli::{LoadArgs, Result, TerminalProgress, exit, flags, threads};
 use spag_eval::{AskSettings, Evaluation, ModelResults, ModelScores, OpenModel, TaskSource, render_page, render_table};
-use spag_io::{Progress, Range as _, write_atomically, write_json_atomically};
+use spag_io::{Progress, write_atomically, write_json_atomically};
 use spag_model::{Engine, EngineSettings};
 use spag_selfplay::limits;
 
@@ -37,7 +37,7 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// The first N rows of each task only.
-    #[arg(long, value_name = "N", value_parser = flags::whole(ROWS))]
+    #[arg(long, value_name = "N", value_parser = flags::within(ROWS))]
     limit: Option<usize>,
     /// Ask in chats, with each model's own template: descriptions are system messages, examples are turns. True or False.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value = "False", default_missing_value = "True",
@@ -48,7 +48,7 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "NAME", num_args = 1..)]
     names: Vec<String>,
     /// Maximum number of tokens in a text. A longer one loses its beginning [default: the positions of the model].
-    #[arg(long, value_name = "N", value_parser = limits::Length::parse)]
+    #[arg(long, value_name = "N", value_parser = flags::within(limits::LENGTH))]
     max_length: Option<usize>,
     #[command(flatten)]
     engine: EngineSettings,

@@ -132,7 +132,7 @@ impl Planner<'_> {
 
     /// The number format of playing: on a GPU bf16 unless f32 was asked for.
     fn playing_dtype(&self) -> WeightDtype {
-        match (self.config.self_play.play.dtype, self.gpu) {
+        match (self.config.self_play.dtype, self.gpu) {
             (DtypeChoice::Fixed(dtype), _) => dtype,
             (DtypeChoice::Auto, Some(_)) => WeightDtype::Bf16,
             (DtypeChoice::Auto, None) => WeightDtype::F32,
@@ -222,10 +222,8 @@ impl Planner<'_> {
         let parameters = Layout::new(&self.model.architecture).len() as u64;
         let settings = &self.config.self_play;
         let positions = self.model.architecture.max_position_embeddings;
-        let both = settings
-            .play
-            .max_length
-            .map_or(positions, |prompt| (prompt + settings.length.max_new_tokens).min(positions));
+        let both =
+            settings.max_length.map_or(positions, |prompt| (prompt + settings.length.max_new_tokens).min(positions));
         let cache = (settings.games_in_flight() * both) as u64 * GenerationMemory::per_token(self.model, dtype);
         let _ = writeln!(
             out,

@@ -8,7 +8,7 @@ use std::{
 use clap::{ArgAction, Args};
 use serde::{Deserialize, Serialize};
 use spag_cli::{Error, Result, flags};
-use spag_io::{Ranged, in_range};
+use spag_io::{Limits, in_range};
 use spag_model::{ModelConfig, WeightDtype, load_config};
 use spag_pipeline::read_toml;
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
@@ -50,10 +50,10 @@ struct ModelSection {
 #[command(rename_all = "snake_case")]
 pub(super) struct HardwareSection {
     /// GPUs in all, one rank each, at most 65536 [default: 1]
-    #[arg(long, value_name = "N", value_parser = flags::whole(GPUS))]
+    #[arg(long, value_name = "N", value_parser = flags::within(GPUS))]
     pub(super) gpus: Option<usize>,
     /// GPUs per host [default: 8]
-    #[arg(long, value_name = "N", value_parser = flags::whole(GPUS))]
+    #[arg(long, value_name = "N", value_parser = flags::within(GPUS))]
     pub(super) gpus_per_node: Option<usize>,
     /// The kind of GPU; by default, chosen by --gpu_memory
     #[arg(long, value_name = "KIND")]
@@ -75,13 +75,13 @@ pub(super) struct HardwareSection {
 #[command(rename_all = "snake_case")]
 pub(super) struct TrainingSection {
     /// Samples of a micro-batch [default: 8]
-    #[arg(long, value_name = "N", value_parser = flags::whole(BATCH))]
+    #[arg(long, value_name = "N", value_parser = flags::within(BATCH))]
     pub(super) per_device_train_batch_size: Option<usize>,
     /// Micro-batches of an optimizer step [default: 1]
-    #[arg(long, value_name = "N", value_parser = flags::whole(BATCH))]
+    #[arg(long, value_name = "N", value_parser = flags::within(BATCH))]
     pub(super) gradient_accumulation_steps: Option<usize>,
     /// Tokens of a sample [default: 2048]
-    #[arg(long, value_name = "N", value_parser = flags::whole(LENGTH))]
+    #[arg(long, value_name = "N", value_parser = flags::within(LENGTH))]
     pub(super) max_length: Option<usize>,
     /// Parameters and activations in bf16
     #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
@@ -292,7 +292,7 @@ impl PlanFile {
     }
 }
 
-fn check_key<T: Ranged>(key: &str, value: Option<T>, range: RangeInclusive<T>) -> Result<(), String> {
+fn check_key<L: Limits>(key: &str, value: Option<L::Number>, range: L) -> Result<(), String> {
     let Some(value) = value else { return Ok(()) };
     in_range(value, range).map(drop).map_err(|expected| format!("{key} = {value}: {expected}"))
 }

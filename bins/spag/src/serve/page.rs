@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use spag_cli::{PromptArgs, Result, exit};
+use spag_cli::{PromptArgs, Result, exit, flags};
 use spag_game::{JudgeKind, WordList};
-use spag_io::Range as _;
 use spag_page::{Page, PageConfig};
 use spag_selfplay::{LengthSettings, SamplingSettings, limits};
 use spag_world::Lexicon;
@@ -26,7 +25,7 @@ pub(super) struct PageArgs {
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Page")]
     judge: JudgeKind,
     /// Maximum number of turns in a game, at most 1000. A turn is one utterance of each player.
-    #[arg(long, alias = "taboo_max_turns", value_name = "N", default_value_t = 5, value_parser = limits::Turns::parse, help_heading = "Page")]
+    #[arg(long, alias = "taboo_max_turns", value_name = "N", default_value_t = 5, value_parser = flags::within(limits::TURNS), help_heading = "Page")]
     max_turns: usize,
     #[command(flatten, next_help_heading = "Page")]
     sampling: SamplingSettings,
@@ -59,9 +58,8 @@ impl PageArgs {
             judge: self.judge,
             prompts: self.prompts.load()?,
             max_turns: self.max_turns,
-            sampling: self.sampling.sampling(),
-            max_new_tokens: self.length.max_new_tokens,
-            min_new_tokens: self.length.min_new_tokens,
+            sampling: self.sampling,
+            length: self.length,
             run: self.run.clone(),
             ..PageConfig::new(words)
         })?)

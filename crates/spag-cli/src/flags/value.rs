@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-pub use spag_io::truth;
+pub use spag_io::{parser as within, truth};
 
 fn number(text: &str, expected: &str, fits: impl Fn(f64) -> bool) -> Result<f64, String> {
     text.parse::<f64>().ok().filter(|number| number.is_finite() && fits(*number)).ok_or_else(|| expected.to_owned())
@@ -34,16 +34,6 @@ pub fn count(text: &str) -> Result<usize, String> {
 
 /// Threads of a program.
 pub const THREADS: RangeInclusive<usize> = 1..=4096;
-
-/// The parser of a whole number within a range.
-pub fn whole(range: RangeInclusive<usize>) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync + 'static {
-    move |text| spag_io::parse_in_range(text, range.clone())
-}
-
-/// The parser of a number within a range.
-pub fn within(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
-    move |text| spag_io::parse_in_range(text, range.clone())
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,5 @@
 //! What users can set of an engine; the rest follows from the model and the free memory.
 
-use clap::Args;
-use serde::{Deserialize, Serialize};
-use spag_io::Range as _;
-
 use super::config::{EngineConfig, MemoryBudget, PrefixSharing};
 use crate::config::ModelConfig;
 use crate::error::Result;
@@ -12,50 +8,29 @@ use crate::model::Model;
 /// Prompt tokens of a pass on a GPU, if none are set: enough to keep the tensor cores busy.
 const DEVICE_STEP_TOKENS: usize = 2048;
 
-spag_io::ranges! {
-    /// Running requests that can be asked for.
-    Running: usize = 1..=1 << 20;
-    /// Sizes of the KV cache, in GiB, that can be asked for.
-    CacheGib: f64 = 1e-6..=65_536.0;
-    /// Tokens of a page that can be asked for.
-    PageSize: usize = 1..=1 << 16;
-    /// Prompt tokens of a pass that can be asked for.
-    StepTokens: usize = 1..=1 << 20;
-}
-
-/// Settings of an engine, for flags and configuration files. Absent ones follow from the model and the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Args)]
-#[serde(default, deny_unknown_fields)]
-#[command(rename_all = "snake_case")]
-pub struct EngineSettings {
-    /// Maximum number of games, or prompts, that run concurrently [default: as many as fit into half of the free memory,
-    /// at most 128].
-    #[arg(long = "per_device_eval_batch_size", value_name = "N", value_parser = Running::parse, help_heading = "Engine")]
-    #[serde(rename = "games_in_flight", deserialize_with = "Running::read")]
-    pub max_running: Option<usize>,
-    /// Size of the KV cache in GiB, per model [default: what the batch needs at full length, at most half of the free
-    /// memory].
-    #[arg(long, value_name = "X", value_parser = CacheGib::parse, help_heading = "Engine")]
-    #[serde(deserialize_with = "CacheGib::read")]
-    pub kv_cache_gib: Option<f64>,
-    /// Number of tokens in a page of the KV cache [default: 64].
-    #[arg(long, value_name = "N", value_parser = PageSize::parse, help_heading = "Engine")]
-    #[serde(deserialize_with = "PageSize::read")]
-    pub page_size: Option<usize>,
-    /// Maximum number of prompt tokens in a forward pass. Longer prompts are computed in chunks (chunked prefill)
-    /// [default: 512, on a GPU 2048].
-    #[arg(long, value_name = "N", value_parser = StepTokens::parse, help_heading = "Engine")]
-    #[serde(deserialize_with = "StepTokens::read")]
-    pub max_step_tokens: Option<usize>,
-    /// Share the KV cache of common prefixes: True or False.
-    #[arg(long, value_name = "BOOL", default_value = "True", value_parser = spag_io::truth, action = clap::ArgAction::Set, help_heading = "Engine")]
-    #[serde(skip_serializing_if = "Clone::clone")]
-    pub prefix_sharing: bool,
-}
-
-impl Default for EngineSettings {
-    fn default() -> Self {
-        Self { max_running: None, kv_cache_gib: None, page_size: None, max_step_tokens: None, prefix_sharing: true }
+spag_io::settings! {
+    /// Settings of an engine. Absent ones follow from the model and the memory.
+    #[derive(Copy, clap::Args)]
+    pub flags EngineSettings {
+        /// Maximum number of games, or prompts, that run concurrently [default: as many as fit into half of the free memory,
+        /// at most 128].
+        #[arg(long = "per_device_eval_batch_size", value_name = "N", help_heading = "Engine")]
+        pub max_running as "games_in_flight": Option<usize> [1..=1 << 20];
+        /// Size of the KV cache in GiB, per model [default: what the batch needs at full length, at most half of the free
+        /// memory].
+        #[arg(value_name = "X", help_heading = "Engine")]
+        pub kv_cache_gib: Option<f64> [1e-6..=65_536.0];
+        /// Number of tokens in a page of the KV cache [default: 64].
+        #[arg(value_name = "N", help_heading = "Engine")]
+        pub page_size: Option<usize> [1..=1 << 16];
+        /// Maximum number of prompt tokens in a forward pass. Longer prompts are computed in chunks (chunked prefill)
+        /// [default: 512, on a GPU 2048].
+        #[arg(value_name = "N", help_heading = "Engine")]
+        pub max_step_tokens: Option<usize> [1..=1 << 20];
+        /// Share the KV cache of common prefixes: True or False.
+        #[arg(value_name = "BOOL", default_value = "True", value_parser = spag_io::truth, action = clap::ArgAction::Set, help_heading = "Engine")]
+        #[serde(skip_serializing_if = "Clone::clone")]
+        pub prefix_sharing: bool = true;
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use spag_game::{Episode, JudgeKind, Role};
-use spag_io::{Range as _, cause};
+use spag_io::cause;
 use spag_selfplay::limits;
 use spag_serve::ApiError;
 
@@ -87,7 +87,7 @@ impl GameSoFar {
             let problem = format!("expected 1 to {WORD} characters, not only blanks and no control characters");
             return Err(ApiError::field("target_word", problem));
         }
-        let turns = limits::Turns::RANGE;
+        let turns = limits::TURNS;
         if !turns.contains(&max_turns) {
             let problem = format!("expected {} to {}, not {max_turns}", turns.start(), turns.end());
             return Err(ApiError::field("max_turns", problem));

@@ -1,22 +1,27 @@
 //! Combinations of the settings of a run.
 
-use spag_io::{PromptFormat, Range as _};
+use std::ops::RangeInclusive;
+
+use spag_io::{PromptFormat, in_range};
 use spag_selfplay::{EndpointSpec, PlayerSpec, PromptStyle};
 
 use super::run::RunConfig;
-use super::sources::{PerGame, SftShare, check_endpoint};
+use super::sources::{SftShare, check_endpoint};
 use crate::error::{Error, Result};
+
+/// SFT samples per game sample.
+const SFT_SHARE: RangeInclusive<f64> = 0.0..=100.0;
 
 impl RunConfig {
     /// Checks values that depend on others in the same file.
     pub(super) fn check(&self) -> Result<()> {
         let bad = |setting, message| Err(Error::BadSetting { setting, message });
         if let SftShare::PerSample(share) = self.sft.share
-            && let Err(expected) = PerGame::check(share)
+            && let Err(expected) = in_range(share, SFT_SHARE)
         {
             return bad("sft.share", format!("{expected}, not {share}"));
         }
-        let mut epochs = self.evaluation.play.epochs.iter().flatten();
+        let mut epochs = self.evaluation.epochs.iter().flatten();
         match epochs.find(|epoch| !(1..=self.epochs).contains(*epoch)) {
             Some(epoch) => {
                 bad("evaluation.epochs", format!("epoch {epoch} does not exist; the run has 1 to {}", self.epochs))
@@ -28,12 +33,12 @@ impl RunConfig {
     /// Checks values that depend on others.
     pub(super) fn check_sources(&self) -> Result<()> {
         let bad = |(setting, message)| Error::BadSetting { setting, message };
-        self.imitation.data.check_source().map_err(bad)?;
-        if let Some(player) = &self.self_play.play.player {
+        self.imitation.check_source().map_err(bad)?;
+        if let Some(player) = &self.self_play.player {
             check_endpoint("self_play.player", player).map_err(bad)?;
         }
         for (setting, player) in
-            [("imitation.player", &self.imitation.data.player), ("self_play.player", &self.self_play.play.player)]
+            [("imitation.player", &self.imitation.player), ("self_play.player", &self.self_play.player)]
         {
             let style = match player.as_ref().map(|player| player.parse()) {
                 Some(Ok(PlayerSpec::Endpoint(EndpointSpec { style, .. }))) => Some(style),

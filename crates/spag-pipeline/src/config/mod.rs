@@ -3,7 +3,6 @@
 mod base;
 mod check;
 mod evaluation;
-mod flat;
 mod layers;
 mod play;
 mod run;
@@ -19,13 +18,11 @@ use spag_world::Lexicon;
 use crate::error::Result;
 
 pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenizerSettings};
-pub use evaluation::{BenchmarkSettings, EvaluationGames, EvaluationSettings, HardwareSettings, StopRules, WholeFor};
+pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules, WholeFor};
 pub use layers::read_toml;
-pub use play::{SelfPlayGames, SelfPlaySettings};
+pub use play::SelfPlaySettings;
 pub use run::{RewardSettings, RunConfig};
-pub use sources::{
-    ImitationGames, ImitationSettings, ImitationSource, ImitationSources, SftSettings, SftShare, Whole, WordSettings,
-};
+pub use sources::{ImitationSettings, ImitationSource, ImitationSources, SftSettings, SftShare, Whole, WordSettings};
 pub use train::TrainSettings;
 
 /// The lexicon of a configuration, or the built-in one.

@@ -3,31 +3,57 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Deserializer, Serialize};
-use spag_io::Range as _;
-use spag_selfplay::limits::{Games, NewTokens};
-use spag_selfplay::{LengthSettings, PlayerSpec, SamplingSettings};
+use serde::{Deserialize, Serialize};
+use spag_selfplay::{LengthSettings, PlayerSpec, SamplingSettings, limits};
 use spag_train::{TrainConfig, TrainMethod};
 
-use super::flat::{self, Part};
 use super::train::TrainSettings;
 
-spag_io::ranges! {
-    /// The share of words that are held out: some must be left.
-    Holdout: f64 = 0.0..=0.99;
-    /// SFT samples per game sample.
-    PerGame: f64 = 0.0..=100.0;
+spag_io::settings! {
+    /// `[words]`: the target words.
+    pub table WordSettings ("a table: [words] with file = \"FILE\", holdout = SHARE") {
+        /// Target words or phrases, one a line; all words of the lexicon if absent.
+        pub file: Option<PathBuf>;
+        /// Share of the words that are never played before the evaluation, 0 to below 1: some must be left. They are drawn
+        /// with the run's seed.
+        pub holdout: f64 [0.0..=0.99];
+    }
+
+    /// `[imitation]`: training on games of strong players.
+    pub table ImitationSettings {
+        /// Where the samples come from. The other settings apply to each source that has them.
+        pub source: ImitationSources;
+        /// The episodes or samples of the sources `games` and `samples`: a JSON list or JSONL.
+        pub file: Option<PathBuf>;
+        /// Who plays both seats for the source `endpoint`, as on command lines: `openai:URL#MODEL`.
+        pub player: Option<String>;
+        /// Games that are played; words are cycled. One on each word if absent.
+        pub games: Option<usize> [limits::GAMES];
+        /// Maximum tokens of an utterance of the sources `endpoint` and `self`.
+        #[serde(skip_serializing_if = "is_default_length")]
+        pub max_new_tokens: usize [limits::NEW_TOKENS] = LengthSettings::default().max_new_tokens;
+        /// Training of the base model, which is also the reference model. The seed is derived from the run's.
+        pub train: TrainSettings = TrainSettings::new(TrainConfig {
+            method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default()
+        });
+    } + {
+        /// How the sources `endpoint` and `self` draw tokens. Without `top_k`, `self` draws from 50 as in the reference, and an
+        /// endpoint is not asked for it, since OpenAI's servers refuse it.
+        pub sampling: SamplingSettings = SamplingSettings { temperature: 1.0, ..SamplingSettings::default() };
+    }
+
+    /// `[sft]`: general questions and answers among the samples, against forgetting.
+    pub table SftSettings {
+        /// Rows with `prompt` and `target`, or Alpaca rows (`instruction`, `input`, `output`): a JSON list or JSONL. Texts of
+        /// the small world if absent.
+        pub file: Option<PathBuf>;
+        /// How many of them there are among the samples.
+        pub share: SftShare = SftShare::PerSample(0.25);
+    }
 }
 
-/// `[words]`: the target words.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, expecting = "a table: [words] with file = \"FILE\", holdout = SHARE")]
-pub struct WordSettings {
-    /// Target words or phrases, one a line; all words of the lexicon if absent.
-    pub file: Option<PathBuf>,
-    /// Share of the words that are never played before the evaluation, 0 to below 1. They are drawn with the run's seed.
-    #[serde(deserialize_with = "Holdout::read")]
-    pub holdout: f64,
+fn is_default_length(value: &usize) -> bool {
+    *value == LengthSettings::default().max_new_tokens
 }
 
 /// Where the samples of the imitation stage come from.
@@ -153,71 +179,7 @@ impl ImitationSources {
 /// How far a sum of shares may be from 1, since 0.1 has no exact binary form.
 const SHARE_ERROR: f64 = 1e-6;
 
-/// `[imitation]`: training on games of strong players.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ImitationSettings {
-    /// Where the samples come from.
-    #[serde(flatten)]
-    pub data: ImitationGames,
-    /// How the sources `endpoint` and `self` draw tokens. Without `top_k`, `self` draws from 50 as in the reference, and an
-    /// endpoint is not asked for it, since OpenAI's servers refuse it.
-    #[serde(flatten)]
-    pub sampling: SamplingSettings,
-}
-
-/// The samples of imitation, and the training on them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ImitationGames {
-    /// Where the samples come from. The other settings apply to each source that has them.
-    pub source: ImitationSources,
-    /// The episodes or samples of the sources `games` and `samples`: a JSON list or JSONL.
-    pub file: Option<PathBuf>,
-    /// Who plays both seats for the source `endpoint`, as on command lines: `openai:URL#MODEL`.
-    pub player: Option<String>,
-    /// Games that are played; words are cycled. One on each word if absent.
-    #[serde(deserialize_with = "Games::read")]
-    pub games: Option<usize>,
-    /// Maximum tokens of an utterance of the sources `endpoint` and `self`.
-    #[serde(deserialize_with = "NewTokens::read", skip_serializing_if = "is_default_length")]
-    pub max_new_tokens: usize,
-    /// Training of the base model, which is also the reference model. The seed is derived from the run's.
-    pub train: TrainSettings,
-}
-
-fn is_default_length(value: &usize) -> bool {
-    *value == LengthSettings::default().max_new_tokens
-}
-
-impl Default for ImitationGames {
-    fn default() -> Self {
-        let train = TrainConfig { method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default() };
-        Self {
-            source: ImitationSources::default(),
-            file: None,
-            player: None,
-            games: None,
-            max_new_tokens: LengthSettings::default().max_new_tokens,
-            train: TrainSettings::new(train),
-        }
-    }
-}
-
-impl Default for ImitationSettings {
-    fn default() -> Self {
-        Self { data: ImitationGames::default(), sampling: SamplingSettings { temperature: 1.0, ..Default::default() } }
-    }
-}
-
-impl<'de> Deserialize<'de> for ImitationSettings {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let [data, sampling] =
-            flat::read(deserializer, [Part::new::<ImitationGames>(), Part::new::<SamplingSettings>()])?;
-        Ok(Self { data: data.finish()?, sampling: sampling.finish()? })
-    }
-}
-
-impl ImitationGames {
+impl ImitationSettings {
     /// Checks that the source has what it reads.
     ///
     /// # Errors
@@ -257,17 +219,6 @@ pub(super) fn check_endpoint(setting: &'static str, player: &str) -> Result<(), 
     }
 }
 
-/// `[sft]`: general questions and answers among the samples, against forgetting.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SftSettings {
-    /// Rows with `prompt` and `target`, or Alpaca rows (`instruction`, `input`, `output`): a JSON list or JSONL. Texts of the
-    /// small world if absent.
-    pub file: Option<PathBuf>,
-    /// How many of them there are among the samples.
-    pub share: SftShare,
-}
-
 /// How many SFT samples are added to the samples of games.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a number of SFT samples per game sample, or \"whole\"")]
@@ -284,10 +235,4 @@ pub enum Whole {
     /// All rows of a file.
     #[serde(rename = "whole")]
     File,
-}
-
-impl Default for SftSettings {
-    fn default() -> Self {
-        Self { file: None, share: SftShare::PerSample(0.25) }
-    }
 }

@@ -2,20 +2,16 @@
 
 use std::ops::Deref;
 
-use serde::{Deserialize, Deserializer, Serialize};
 use spag_train::{JobSettings, TrainConfig};
 
-use super::flat::{self, Part};
-
-/// `[train]` and `[imitation.train]`: the flags of `spag-train` by name.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TrainSettings {
-    /// The settings that the result depends on.
-    #[serde(flatten)]
-    pub config: TrainConfig,
-    /// The others.
-    #[serde(flatten)]
-    pub job: JobSettings,
+spag_io::settings! {
+    /// `[train]` and `[imitation.train]`: the flags of `spag-train` by name.
+    pub table TrainSettings {} + {
+        /// The settings that the result depends on.
+        pub config: TrainConfig;
+        /// The others.
+        pub job: JobSettings;
+    }
 }
 
 impl TrainSettings {
@@ -30,12 +26,5 @@ impl Deref for TrainSettings {
 
     fn deref(&self) -> &TrainConfig {
         &self.config
-    }
-}
-
-impl<'de> Deserialize<'de> for TrainSettings {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let [config, job] = flat::read(deserializer, [Part::new::<TrainConfig>(), Part::new::<JobSettings>()])?;
-        Ok(Self { config: config.finish()?, job: job.finish()? })
     }
 }

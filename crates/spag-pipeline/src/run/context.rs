@@ -58,7 +58,7 @@ impl RunContext<'_> {
     ) -> Result<AnyPlayer> {
         let settings = &self.config.self_play;
         let folder = model.folder(self.config);
-        let checkpoint = self.load(&folder, self.config.self_play.play.dtype)?;
+        let checkpoint = self.load(&folder, self.config.self_play.dtype)?;
         let positions = checkpoint.model.config().architecture.max_position_embeddings;
         if max_new_tokens >= positions {
             return Err(Error::BadSetting {
@@ -72,7 +72,7 @@ impl RunContext<'_> {
             sampling,
             ..GenerationConfig::default()
         };
-        let both = settings.play.max_length.map(|prompt| prompt.saturating_add(max_new_tokens));
+        let both = settings.max_length.map(|prompt| prompt.saturating_add(max_new_tokens));
         // The processes of a machine share its memory; each GPU is used by one process.
         let on_cpu = checkpoint.model.parameters().device().is_cpu();
         let engines = if on_cpu { self.ranks.env.local_size } else { 1 };
@@ -158,7 +158,7 @@ impl RunInputs {
         if words.is_empty() {
             return Err(bad("words.file", "the list has no words".to_owned()));
         }
-        if let (true, Some(lexicon)) = (config.imitation.data.source.has(ImitationSource::Scripted), &lexicon) {
+        if let (true, Some(lexicon)) = (config.imitation.source.has(ImitationSource::Scripted), &lexicon) {
             check_known(&words, lexicon).map_err(|message| bad("words.file", message))?;
         }
         let count = words.len();

@@ -41,9 +41,9 @@ pub(super) fn served(
     progress: &mut dyn Progress,
 ) -> Result<AnyPlayer> {
     let settings = &run.config.self_play;
-    run.ranks.on_rank_0(|| match settings.play.prepare.split_first() {
+    run.ranks.on_rank_0(|| match settings.prepare.split_first() {
         Some((program, arguments)) => {
-            progress.message(&format!("{}: {}", current.stage(), quote(&settings.play.prepare.join(" "))));
+            progress.message(&format!("{}: {}", current.stage(), quote(&settings.prepare.join(" "))));
             prepare(run, program, arguments, current)
         }
         None => Ok(()),

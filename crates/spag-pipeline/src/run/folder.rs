@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use spag_game::UtteranceRule;
-use spag_io::{FileLock, read_json, read_text, write_atomically, write_json_atomically};
+use spag_io::{FileLock, Settings as _, read_json, read_text, write_atomically, write_json_atomically};
 use spag_selfplay::content_digest;
 use spag_train::JobSettings;
 use toml::{Table, Value};
@@ -242,7 +242,7 @@ fn settings(text: &str, path: &Path) -> Result<BTreeMap<String, String>> {
 fn is_compared(key: &str) -> bool {
     let table = key.split_once('.').map_or("", |(table, _)| table);
     let is_of_job = match key.rsplit_once('.') {
-        Some(("train" | "imitation.train", key)) => spag_io::field_names::<JobSettings>().contains(&key),
+        Some(("train" | "imitation.train", key)) => JobSettings::names().contains(&key),
         _ => false,
     };
     !is_of_job && !NOT_COMPARED.contains(&key) && !TABLES_NOT_COMPARED.contains(&table)

@@ -63,9 +63,9 @@ impl GameSet<'_> {
                 players: self.players,
                 play: PlayConfig {
                     judge: config.judge,
-                    after_decision: config.self_play.play.after_decision(),
-                    max_failed_in_a_row: config.self_play.play.max_failed_in_a_row,
-                    tokens: config.self_play.play.record_tokens.into(),
+                    after_decision: config.self_play.after_decision(),
+                    max_failed_in_a_row: config.self_play.max_failed_in_a_row,
+                    tokens: config.self_play.record_tokens.into(),
                     ..PlayConfig::default()
                 },
                 files: JobFiles::ordered(&self.path),

@@ -112,7 +112,7 @@ fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progre
         if let Kind::Makes(model) = stage.kind {
             made.push(model);
             // The base model is the imitation model too.
-            if model == Model::Base && config.imitation.data.source.is_none() {
+            if model == Model::Base && config.imitation.source.is_none() {
                 made.push(Model::Im);
             }
         }

@@ -45,7 +45,7 @@ impl Model {
     pub(super) fn folder(self, config: &RunConfig) -> PathBuf {
         match self {
             Self::Base => config.base_model.clone(),
-            Self::Im if config.imitation.data.source.is_none() => config.base_model.clone(),
+            Self::Im if config.imitation.source.is_none() => config.base_model.clone(),
             model => config.run_dir.join(model.stage()).join(MODEL),
         }
     }

@@ -70,7 +70,7 @@ impl Pairing {
 
 /// The evaluated epochs that have been made.
 pub(super) fn epochs<'a>(config: &'a RunConfig, made: &'a [Model]) -> impl Iterator<Item = Model> + 'a {
-    let epochs = config.evaluation.play.epochs.iter().flatten().map(|epoch| Model::Spag(*epoch));
+    let epochs = config.evaluation.epochs.iter().flatten().map(|epoch| Model::Spag(*epoch));
     epochs.filter(|epoch| made.contains(epoch))
 }
 
@@ -80,7 +80,7 @@ pub(super) fn pairings(config: &RunConfig, made: &[Model]) -> Vec<(Pairing, usiz
     if !made.contains(&Model::Im) {
         return Vec::new();
     }
-    let settings = &config.evaluation.play;
+    let settings = &config.evaluation;
     let mut pairings = against_im(config, made, WordSet::Trained, settings.games);
     let last = Model::Spag(config.epochs);
     if settings.self_play_games > 0 && made.contains(&last) {

@@ -110,7 +110,7 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<Run
             Kind::Makes(Model::Base) => (0, None),
             Kind::Makes(Model::Im) => imitation(config, words, ranks)?,
             Kind::Makes(Model::Spag(_)) => {
-                let games = config.self_play.play.games.unwrap_or(words);
+                let games = config.self_play.games.unwrap_or(words);
                 let samples = games.saturating_mul(SAMPLES_PER_GAME);
                 let sft = match config.sft.share {
                     SftShare::PerSample(share) => (share * samples as f64).round() as usize,
@@ -141,7 +141,7 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<Run
 
 /// The games and the training of the imitation stage.
 fn imitation(config: &RunConfig, words: usize, ranks: usize) -> Result<(usize, Option<PlannedTraining>)> {
-    let settings = &config.imitation.data;
+    let settings = &config.imitation;
     let mut played: usize = 0;
     // The source that has the fewest samples for its share limits the others.
     let mut samples = f64::INFINITY;

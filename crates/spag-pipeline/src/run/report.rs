@@ -67,7 +67,7 @@ impl ReportBuilder<'_> {
         Ok(Report {
             run_dir: self.folder.root.display().to_string(),
             seed: config.seed,
-            evaluation_seed: config.evaluation.play.seed,
+            evaluation_seed: config.evaluation.seed,
             settings: settings(config),
             training_games: games,
             baseline,
@@ -157,7 +157,7 @@ impl ReportBuilder<'_> {
 
     /// The name of the imitated players.
     fn imitated(&self) -> String {
-        let settings = &self.run.config.imitation.data;
+        let settings = &self.run.config.imitation;
         let name = |source: ImitationSource| match (source, &settings.file, &settings.player) {
             (ImitationSource::Games, Some(file), _) => file.display().to_string(),
             (ImitationSource::Endpoint, _, Some(player)) => player.clone(),
@@ -171,7 +171,7 @@ impl ReportBuilder<'_> {
     /// Ratings of all models, if the epochs played each other.
     fn ratings(&self) -> Result<Option<ArenaTable>> {
         let config = self.run.config;
-        if config.evaluation.play.arena_games == 0 || !self.run.made.contains(&Model::Im) {
+        if config.evaluation.arena_games == 0 || !self.run.made.contains(&Model::Im) {
             return Ok(None);
         }
         let models: Vec<Model> = std::iter::once(Model::Im).chain(self.epochs()).collect();
@@ -194,9 +194,9 @@ impl ReportBuilder<'_> {
             }
         }
         let settings = ArenaSettings {
-            games: config.evaluation.play.arena_games,
+            games: config.evaluation.arena_games,
             max_turns: config.max_turns,
-            seed: config.evaluation.play.seed,
+            seed: config.evaluation.seed,
             judge: config.judge,
             sampling: format!("temperature={}", config.evaluation.sampling.temperature),
             anchor: Some(Model::Im.name()),
@@ -225,7 +225,7 @@ impl ReportBuilder<'_> {
         let before = games(Model::Im, Model::Im)?;
         let seats = [(last, Model::Im), (Model::Im, last)];
         let after = [games(seats[0].0, seats[0].1)?, games(seats[1].0, seats[1].1)?];
-        let wanted = self.run.config.evaluation.play.sample_games.min(before.len());
+        let wanted = self.run.config.evaluation.sample_games.min(before.len());
         let mut samples = Vec::with_capacity(wanted);
         for i in 0..wanted {
             let game = i * before.len() / wanted;
@@ -269,12 +269,12 @@ impl ReportBuilder<'_> {
         let mut files =
             vec![owned("report.html", "this report as a page, with charts"), owned("report.json", "the same as data")];
         for model in self.run.made.iter().copied().filter(|model| *model != Model::Base) {
-            if self.run.config.imitation.data.source.is_none() && model == Model::Im {
+            if self.run.config.imitation.source.is_none() && model == Model::Im {
                 continue;
             }
             let what = match model {
                 Model::Spag(_) => "games of the model before against itself, samples.jsonl, metrics.jsonl",
-                _ if self.run.config.imitation.data.source == ImitationSources::One(ImitationSource::Scripted) => {
+                _ if self.run.config.imitation.source == ImitationSources::One(ImitationSource::Scripted) => {
                     "games of the scripted players (episodes.jsonl), samples.jsonl, metrics.jsonl"
                 }
                 _ => "games of the imitated players (episodes.jsonl), samples.jsonl, metrics.jsonl",
@@ -302,10 +302,10 @@ fn settings(config: &RunConfig) -> Vec<(String, String)> {
     };
     let per_word = |games: Option<usize>| games.map_or("one on each word".to_owned(), |games| games.to_string());
     let rows = [
-        ("imitation.source", config.imitation.data.source.describe()),
-        ("imitation.games", per_word(config.imitation.data.games)),
-        ("imitation.train.learning_rate", config.imitation.data.train.learning_rate.to_string()),
-        ("self_play.games", per_word(config.self_play.play.games)),
+        ("imitation.source", config.imitation.source.describe()),
+        ("imitation.games", per_word(config.imitation.games)),
+        ("imitation.train.learning_rate", config.imitation.train.learning_rate.to_string()),
+        ("self_play.games", per_word(config.self_play.games)),
         ("self_play.temperature", config.self_play.sampling.temperature.to_string()),
         ("rewards.decay_weight", config.rewards.decay_weight.to_string()),
         ("rewards.reward_norm", config.rewards.reward_norm.to_string()),
@@ -314,7 +314,7 @@ fn settings(config: &RunConfig) -> Vec<(String, String)> {
         ("train.lm_kl_coeff", config.train.lm_kl_coeff.to_string()),
         ("train.lm_sft_coeff", config.train.lm_sft_coeff.to_string()),
         ("train.clip_range", config.train.clip_range.to_string()),
-        ("evaluation.games", format!("{} per seat", config.evaluation.play.games)),
+        ("evaluation.games", format!("{} per seat", config.evaluation.games)),
         ("evaluation.temperature", config.evaluation.sampling.temperature.to_string()),
         ("words.holdout", config.words.holdout.to_string()),
     ];

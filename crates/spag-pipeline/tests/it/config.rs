@@ -43,16 +43,16 @@ fn message(text: &str, overrides: &[&str]) -> String {
 fn empty_file_gives_the_defaults() {
     let config = Repository::new().load("", &[]).unwrap();
     assert_eq!((config.epochs, config.max_turns), (3, 5));
-    assert_eq!(config.imitation.data.train.method, TrainMethod::SftWithKl);
+    assert_eq!(config.imitation.train.method, TrainMethod::SftWithKl);
     assert_eq!((config.train.method, config.train.lm_kl_coeff), (TrainMethod::OfflinePo, 0.2));
-    assert_eq!(config.evaluation.play.epochs, Some(vec![1, 2, 3]));
+    assert_eq!(config.evaluation.epochs, Some(vec![1, 2, 3]));
 }
 
 #[test]
 fn sparse_table_keeps_the_defaults_of_its_stage() {
     let config = Repository::new().load("[imitation.train]\nlearning_rate = 1e-3\n", &[]).unwrap();
-    assert_eq!(config.imitation.data.train.method, TrainMethod::SftWithKl);
-    assert_eq!((config.imitation.data.train.learning_rate, config.imitation.data.train.lm_kl_coeff), (1e-3, 0.1));
+    assert_eq!(config.imitation.train.method, TrainMethod::SftWithKl);
+    assert_eq!((config.imitation.train.learning_rate, config.imitation.train.lm_kl_coeff), (1e-3, 0.1));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn overrides_are_toml_or_strings() {
     let config = Repository::new().load("seed = 1\n", &overrides).unwrap();
     assert_eq!((config.seed, config.run_dir.to_str()), (7, Some("runs/b")));
     assert_eq!(config.self_play.sampling.temperature, 0.5);
-    assert_eq!(config.evaluation.play.epochs, Some(vec![1, 3]));
+    assert_eq!(config.evaluation.epochs, Some(vec![1, 3]));
     assert_eq!(config.rewards.reward_norm, RewardNorm::Mean);
 }
 
@@ -158,7 +158,7 @@ fn file_extends_another_but_not_itself() {
     let repository = Repository::new();
     repository.config("below.toml", "seed = 3\n[self_play]\ngames = 10\ntemperature = 0.7\n");
     let config = repository.load("extends = \"below.toml\"\n[self_play]\ngames = 20\n", &[]).unwrap();
-    assert_eq!((config.seed, config.self_play.play.games, config.self_play.sampling.temperature), (3, Some(20), 0.7));
+    assert_eq!((config.seed, config.self_play.games, config.self_play.sampling.temperature), (3, Some(20), 0.7));
 
     let loops = repository.load("extends = \"a.toml\"\n", &[]).unwrap_err();
     assert!(matches!(loops, Error::ExtendsItself { .. }), "{loops}");
@@ -192,7 +192,7 @@ fn invalid_value_is_reported_with_the_layer_that_it_is_from() {
     assert!(said.contains("below.toml: setting `self_play.games`: expected a whole number of at least 1"), "{said}");
     let said = load(&above, &["self_play.games=2", "max_turns=0"]).unwrap_err().to_string();
     assert!(said.contains("--set max_turns=0: setting `max_turns`") && said.contains("not 0"), "{said}");
-    assert_eq!(load(&above, &["self_play.games=2"]).unwrap().self_play.play.games, Some(2), "a higher layer mends it");
+    assert_eq!(load(&above, &["self_play.games=2"]).unwrap().self_play.games, Some(2), "a higher layer mends it");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn training_takes_the_flags_of_spag_train() {
     let text =
         "[train]\nzero_stage = 3\nlearning_rate = 1e-3\noffload_param = \"cpu\"\n[imitation.train]\nbf16 = true\n";
     let config = repository.load(text, &["train.offload_optimizer=none"]).unwrap();
-    let (train, imitation) = (&config.train, &config.imitation.data.train);
+    let (train, imitation) = (&config.train, &config.imitation.train);
     assert_eq!((train.job.zero_stage, train.learning_rate), (Some(ZeroStage::Parameters), 1e-3));
     assert_eq!(
         (train.job.offload_param, train.job.offload_optimizer),

@@ -1,7 +1,6 @@
 //! Typed values of the JSON by their path. Problems are collected, so that all are reported at once.
 
 use serde_json::Value;
-use spag_io::Range as _;
 
 use super::{Problem, WarmupType};
 use crate::config::{Placement, ZeroStage, limits};
@@ -25,7 +24,7 @@ pub(super) const NUMBER: Kind<f64> = Kind {
 /// A learning rate.
 pub(super) const RATE: Kind<f64> = Kind {
     expected: "a number of at least 0 and at most 100 (or \"auto\")",
-    read: |value| value.as_f64().filter(|rate| limits::LearningRate::check(*rate).is_ok()),
+    read: |value| value.as_f64().filter(|rate| limits::LEARNING_RATE.contains(rate)),
 };
 
 /// On or off.

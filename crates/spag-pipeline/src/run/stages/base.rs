@@ -22,7 +22,7 @@ pub(super) fn stage(config: &RunConfig) -> Stage {
 fn base(run: RunContext<'_>, stage: &StageFolder) -> Result<StageDone> {
     let model = &run.config.base_model;
     run.ranks.on_rank_0(|| {
-        run.load(model, run.config.self_play.play.dtype)?;
+        run.load(model, run.config.self_play.dtype)?;
         // Before hours of work, not after them.
         if let Some(settings) = &run.config.benchmarks {
             let limit = settings.limit.filter(|_| settings.whole.is_empty());

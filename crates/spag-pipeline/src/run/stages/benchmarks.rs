@@ -80,7 +80,7 @@ fn is_whole(config: &RunConfig, whole: &[WholeFor], model: &Path) -> bool {
 
 /// The models with their names, in the order of training. A base model that is an imitation model is one of them.
 fn scored(config: &RunConfig, made: &[Model]) -> Vec<(String, PathBuf)> {
-    let twice = config.imitation.data.source.is_none();
+    let twice = config.imitation.source.is_none();
     let models = made.iter().filter(|model| !(twice && **model == Model::Im));
     models.map(|model| (model.name(), model.folder(config))).collect()
 }

@@ -39,7 +39,7 @@ fn evaluate(run: RunContext<'_>, eval: &StageFolder, progress: &mut dyn Progress
     let mut total = 0;
     for (pairing, count) in pairings(run.config, run.made) {
         let name = pairing.name();
-        let seed = stage_seed(run.config.evaluation.play.seed, &name);
+        let seed = stage_seed(run.config.evaluation.seed, &name);
         done.note_seed(&name, seed);
         let folder = pairing.words.folder(eval);
         run.ranks.on_rank_0(|| fs::create_dir_all(&folder).map_err(Error::io("create it", &folder)))?;

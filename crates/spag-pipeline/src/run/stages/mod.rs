@@ -19,7 +19,7 @@ pub(super) use imitation::SOURCES;
 /// The stages of a run in order: base → im → spag-1 … spag-k → eval → benchmarks.
 pub(super) fn list(config: &RunConfig) -> Vec<Stage> {
     let mut stages = vec![base::stage(config)];
-    if !config.imitation.data.source.is_none() {
+    if !config.imitation.source.is_none() {
         stages.push(imitation::stage(config));
     }
     stages.extend((1..=config.epochs).map(|epoch| self_play::stage(config, epoch)));

@@ -30,18 +30,14 @@ pub(super) fn stage(config: &RunConfig, epoch: usize) -> Stage {
 fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
     let mut done = StageDone::default();
     let settings = &run.config.self_play;
-    stage_games(run, stage, "play", settings.play.games, current.stage(), &mut done).complete(
-        run,
-        &mut done,
-        |games| {
-            let player = match &settings.play.player {
-                Some(player) => served(run, player, current, progress)?,
-                None => run.player(current, settings.sampling.sampling())?,
-            };
-            let mut players = PlayerPair::self_play(player);
-            games.play_pair(&mut players, &mut StageProgress { stage: &stage.name, inner: &mut *progress })
-        },
-    )?;
+    stage_games(run, stage, "play", settings.games, current.stage(), &mut done).complete(run, &mut done, |games| {
+        let player = match &settings.player {
+            Some(player) => served(run, player, current, progress)?,
+            None => run.player(current, settings.sampling.sampling())?,
+        };
+        let mut players = PlayerPair::self_play(player);
+        games.play_pair(&mut players, &mut StageProgress { stage: &stage.name, inner: &mut *progress })
+    })?;
     stop_if_asked(run, stage)?;
     let (wordings, sft) = (run.seed(stage, "wordings", &mut done), run.seed(stage, "sft", &mut done));
     done.timed("credit", || {

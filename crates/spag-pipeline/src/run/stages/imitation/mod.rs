@@ -27,8 +27,8 @@ pub(super) fn stage(config: &RunConfig) -> Stage {
     let stage = Stage::making(model, Box::new(imitation));
     let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
     let mut inputs = vec![Model::Base.folder(config)];
-    inputs.extend(config.imitation.data.file.clone());
-    let source = &config.imitation.data.source;
+    inputs.extend(config.imitation.file.clone());
+    let source = &config.imitation.source;
     let mut outputs: Vec<PathBuf> = Vec::new();
     outputs.extend(source.any(ImitationSource::has_games).then(|| folder.episodes()));
     outputs.extend([folder.samples(), model.folder(config)]);
@@ -55,7 +55,7 @@ impl Source {
 
 /// The sources with their shares of the samples.
 fn sources(config: &RunConfig, stage: &StageFolder) -> Vec<(Source, f64)> {
-    let parts = config.imitation.data.source.parts();
+    let parts = config.imitation.source.parts();
     let is_alone = parts.len() == 1;
     let source = |(kind, share): (ImitationSource, f64)| {
         let (folder, prefix) = match is_alone {
@@ -80,7 +80,7 @@ fn imitation(run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progre
         mix::mix(run, stage, &sources, &mut parts, &mut done)?;
     }
     run.ranks.on_rank_0(|| Ok(write_json_atomically(stage.file(SOURCES), &parts)?))?;
-    train(run, &run.config.imitation.data.train, Model::Base, stage, &mut done, progress)?;
+    train(run, &run.config.imitation.train, Model::Base, stage, &mut done, progress)?;
     Ok(done)
 }
 
@@ -91,7 +91,7 @@ fn make_samples(
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<ImitationPart> {
-    let settings = &run.config.imitation.data;
+    let settings = &run.config.imitation;
     match (source.kind, &settings.file, &settings.player) {
         (ImitationSource::Scripted, ..) => played::scripted(run, source, done, progress)?,
         (ImitationSource::SelfPlay, ..) => played::base_model(run, source, done, progress)?,

@@ -36,7 +36,7 @@ pub(super) fn scripted(
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let lexicon = run.inputs.lexicon()?;
-    let games = run.config.imitation.data.games;
+    let games = run.config.imitation.games;
     stage_games(run, &source.folder, &source.part("play"), games, "scripted".to_owned(), done).complete(
         run,
         done,
@@ -61,7 +61,7 @@ pub(super) fn base_model(
         run.player_with(
             Model::Base,
             settings.sampling.sampling(),
-            ("imitation.max_new_tokens", settings.data.max_new_tokens),
+            ("imitation.max_new_tokens", settings.max_new_tokens),
         )
     };
     play_model(run, source, Model::Base.stage(), open, done, progress)?;
@@ -78,7 +78,7 @@ pub(super) fn endpoint(
 ) -> Result<()> {
     let settings = &run.config.imitation;
     let endpoint = parse_endpoint("imitation.player", player)?;
-    let config = EndpointConfig::new(&settings.sampling, settings.data.max_new_tokens, &EndpointSettings::default());
+    let config = EndpointConfig::new(&settings.sampling, settings.max_new_tokens, &EndpointSettings::default());
     let top_k = config.top_k.map(|k| format!("; top_k={k}")).unwrap_or_default();
     let players = format!("{}; temperature={}{top_k}", endpoint.address(), config.temperature);
     let pair = play_model(run, source, players, || open_endpoint(endpoint, config), done, progress)?;
@@ -113,7 +113,7 @@ fn play_model(
     done: &mut StageDone,
     progress: &mut dyn Progress,
 ) -> Result<Option<PlayerPair>> {
-    let games = run.config.imitation.data.games;
+    let games = run.config.imitation.games;
     let all = stage_games(run, &source.folder, &source.part("play"), games, players, done);
     let all = GameSet { note: Note::Accepted, ..all };
     let (mut open, mut pair) = (Some(open), None);
