@@ -20,7 +20,7 @@ use crate::{
     observer::{Interrupts, PlayObserver},
 };
 use spag_cli::{
-    Error, GameArgs, LineEvery, PlayerArgs, PlayerParser, Result, TaskType, TerminalProgress, TokenSource, exit,
+    Error, GameArgs, LineEvery, PlayerArgs, PlayerParser, Result, TerminalProgress, TokenSource, exit,
     flags::{self, Task},
     threads,
 };
@@ -198,7 +198,7 @@ fn check_models(args: &PlayArgs, prompts: &PromptSet, made: &Provenance) -> Resu
         }
     }
     // Greedy games are the same with any seed.
-    let drawn = args.players.sampling.task_type == TaskType::Sampling;
+    let drawn = args.players.sampling.settings().temperature > 0.0;
     spag_cli::prompts::check_models(&folders, prompts, made.games.first().filter(|_| drawn))
 }
 

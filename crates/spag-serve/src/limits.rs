@@ -36,13 +36,17 @@ impl Limits {
 
     /// Time for a client to send the headers of a request, and again its body.
     pub(crate) fn read_timeout(&self) -> Duration {
-        Duration::from_secs_f64(self.read_timeout)
+        seconds(self.read_timeout)
     }
 
     /// Time for a client to take any part of what is sent to it. Then its connection is closed and its sequences end.
     pub(crate) fn write_timeout(&self) -> Duration {
-        Duration::from_secs_f64(self.write_timeout)
+        seconds(self.write_timeout)
     }
+}
+
+fn seconds(number: f64) -> Duration {
+    Duration::try_from_secs_f64(number).unwrap_or(Duration::MAX)
 }
 
 /// Bytes of the headers of a request. hyper reads up to [`HEADER_BUFFER`], so that the answer can say what is wrong.

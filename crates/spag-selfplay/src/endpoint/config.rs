@@ -81,7 +81,8 @@ impl EndpointConfig {
             top_k: sampling.top_k_asked(),
             top_p: sampling.top_p.filter(|_| sampling.temperature > 0.0),
             in_flight: requests.requests_in_flight,
-            timeout: Duration::from_secs_f64(requests.request_timeout),
+            // What is no duration is refused as 0 is.
+            timeout: Duration::try_from_secs_f64(requests.request_timeout).unwrap_or_default(),
             requests_per_minute: requests.requests_per_minute,
             retry: RetryConfig::default(),
             key: None,

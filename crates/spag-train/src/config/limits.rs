@@ -59,3 +59,21 @@ pub(super) fn max_steps(text: &str) -> Result<Option<usize>, String> {
 pub(super) fn warmup_steps(text: &str) -> Result<Option<usize>, String> {
     Ok(Some(parser(WARMUP_STEPS)(text)?).filter(|steps| *steps > 0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decay_is_below_one() {
+        let decay = parser(Decay);
+        assert!(["1", "-0.1", "nan", "x"].iter().all(|text| decay(text).is_err()) && decay("0.999") == Ok(0.999));
+    }
+
+    #[test]
+    fn no_steps_leave_them_to_epochs_and_ratio() {
+        assert_eq!((max_steps("-1"), max_steps("0"), max_steps("7")), (Ok(None), Ok(None), Ok(Some(7))));
+        assert_eq!((warmup_steps("0"), warmup_steps("7")), (Ok(None), Ok(Some(7))));
+        assert!(max_steps("-2").unwrap_err().contains("or -1") && warmup_steps("-1").is_err());
+    }
+}
