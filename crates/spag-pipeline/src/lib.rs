@@ -33,8 +33,9 @@ mod base;
 pub use base::{BaseReport, make_base};
 pub use config::{
     BaseConfig, BenchmarkSettings, DocumentSettings, EvaluationSettings, HardwareSettings, ImitationSettings,
-    ImitationSource, ImitationSources, ProbeSettings, RewardSettings, RunConfig, SelfPlaySettings, SftSettings,
-    SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole, WholeFor, WordSettings, read_toml,
+    ImitationSource, ImitationSources, MachineSettings, ProbeSettings, RewardSettings, RunConfig, SelfPlaySettings,
+    SftSettings, SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole, WholeFor, WordSettings,
+    read_toml,
 };
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;

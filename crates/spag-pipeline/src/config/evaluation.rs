@@ -1,5 +1,6 @@
 //! How models are measured: games against the imitation model and each other, benchmarks, and rules that stop a run.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,11 @@ use spag_model::{DtypeChoice, Sampling};
 use spag_selfplay::{SamplingSettings, limits};
 
 use crate::error::Result;
+
+/// GPUs in all, or per host.
+const GPUS: RangeInclusive<usize> = 1..=65_536;
+/// GiB of a GPU or a host, and Gbit/s between hosts.
+const SIZE: RangeInclusive<f64> = 0.001..=1e6;
 
 spag_io::settings! {
     /// `[evaluation]`: games between the models of the run.
@@ -75,16 +81,29 @@ spag_io::settings! {
     pub table HardwareSettings {
         /// The kind of GPU: `a100-40`, `a100-80`, `h100`, `h200`, or `cpu`.
         pub gpu: Option<String>;
-        /// GPUs in all, one rank each.
-        pub gpus: Option<usize>;
-        /// GPUs per host.
-        pub gpus_per_node: Option<usize>;
-        /// GiB per GPU, if other than that of its kind.
-        pub gpu_memory: Option<f64>;
-        /// GiB per host.
-        pub host_memory: Option<f64>;
-        /// Gbit/s between hosts, per host and in each direction.
-        pub network: Option<f64>;
+    } + {
+        /// How many GPUs there are, and their memory.
+        pub machine: MachineSettings;
+    }
+
+    /// The hardware that is planned for, except the kind of GPU.
+    #[derive(Copy, clap::Args)]
+    pub flags MachineSettings {
+        /// GPUs in all, one rank each, at most 65536 [default: 1]
+        #[arg(value_name = "N")]
+        pub gpus: Option<usize> [GPUS];
+        /// GPUs per host [default: 8]
+        #[arg(value_name = "N")]
+        pub gpus_per_node: Option<usize> [GPUS];
+        /// GiB per GPU, if other than that of its kind
+        #[arg(value_name = "GIB")]
+        pub gpu_memory: Option<f64> [SIZE];
+        /// GiB per host; not checked by default
+        #[arg(value_name = "GIB")]
+        pub host_memory: Option<f64> [SIZE];
+        /// Gbit/s between hosts, per host and in each direction [default: 200]
+        #[arg(value_name = "GBIT")]
+        pub network: Option<f64> [SIZE];
     }
 }
 

@@ -94,7 +94,19 @@ impl<C> Layers<C> {
 pub fn read_toml<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T> {
     let path = path.as_ref();
     let text = read_text(path, MAX_BYTES)?;
-    toml::from_str(&text).map_err(|error| explain(&error, path.display().to_string(), Some(&text)))
+    let place = path.display().to_string();
+    let document = toml::Deserializer::parse(&text).map_err(|error| explain(&error, place.clone(), Some(&text)))?;
+    serde_path_to_error::deserialize(document).map_err(|error| match out_of_range(error.inner()) {
+        Some(value) => {
+            Error::Malformed { message: format!("{} = {value}: {}", error.path(), error.inner().message()), place }
+        }
+        None => explain(error.inner(), place, Some(&text)),
+    })
+}
+
+/// The number that is beyond its limits, if that is the error.
+fn out_of_range(error: &toml::de::Error) -> Option<&str> {
+    error.message().strip_prefix("expected a ")?.rsplit_once(", not ").map(|(_, value)| value)
 }
 
 /// Finds an input file or folder. A relative path is looked up in the current directory, then in the parent of the
@@ -204,7 +216,7 @@ fn explain_layers<C: DeserializeOwned>(
         return explain(error, file.display().to_string(), None);
     };
     // A number out of its range needs no line: the setting names it.
-    if error.message().starts_with("expected a ") && error.message().contains(", not ") {
+    if out_of_range(error).is_some() {
         let message = format!("setting `{}`: {}", keys.join("."), error.message());
         return Error::Malformed { place: layer.place.clone(), message };
     }

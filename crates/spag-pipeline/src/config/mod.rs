@@ -18,7 +18,7 @@ use spag_world::Lexicon;
 use crate::error::Result;
 
 pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenizerSettings};
-pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules, WholeFor};
+pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, MachineSettings, StopRules, WholeFor};
 pub use layers::read_toml;
 pub use play::SelfPlaySettings;
 pub use run::{RewardSettings, RunConfig};
