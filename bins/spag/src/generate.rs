@@ -44,7 +44,7 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "TEXT", help_heading = "Tokens")]
     stop: Vec<String>,
     /// Also write the log-probability of each token under the model and under the sampling distribution.
-    #[arg(long)]
+    #[arg(long, help_heading = "Tokens")]
     log_probs: bool,
 }
 

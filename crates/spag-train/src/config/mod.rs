@@ -89,7 +89,7 @@ spag_io::settings! {
         /// Number of optimizer steps between lines of metrics.jsonl.
         #[arg(value_name = "N", help_heading = "Output")]
         pub logging_steps: usize [limits::STEPS] = 1;
-        /// When to write a checkpoint to checkpoint-<step>: no, steps or epoch.
+        /// When to write a checkpoint to checkpoint-STEP: no, steps or epoch.
         #[arg(value_name = "WHEN", help_heading = "Output")]
         pub save_strategy: IntervalStrategy = IntervalStrategy::Steps;
         /// Number of steps between checkpoints, with --save_strategy steps.
