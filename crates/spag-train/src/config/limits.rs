@@ -18,8 +18,6 @@ pub const EPOCHS: RangeInclusive<f64> = 0.000_001..=1e6;
 pub const STEPS: RangeInclusive<usize> = 1..=1_000_000_000_000;
 /// Steps of warm-up.
 pub const WARMUP_STEPS: RangeInclusive<usize> = 0..=*STEPS.end();
-/// Share of the steps for warm-up.
-pub const SHARE: RangeInclusive<f64> = 0.0..=1.0;
 /// Learning rates.
 pub const LEARNING_RATE: RangeInclusive<f64> = 0.0..=100.0;
 /// AdamW's weight decay.
@@ -31,19 +29,28 @@ pub const GRAD_NORM: RangeInclusive<f64> = 0.0..=1e30;
 /// Coefficients of a loss.
 pub const COEFFICIENT: RangeInclusive<f64> = 0.0..=1e6;
 
-/// The decay of a moving average: below 1.
+/// Shares from 0.
 #[derive(Clone, Copy, Debug)]
-pub struct Decay;
+pub enum Share {
+    /// Up to 1: steps of warm-up.
+    UpToOne,
+    /// Below 1: the decay of a moving average.
+    BelowOne,
+}
 
-impl Limits for Decay {
+impl Limits for Share {
     type Number = f64;
 
     fn allow(&self, number: f64) -> bool {
-        (0.0..1.0).contains(&number)
+        match self {
+            Self::UpToOne => (0.0..=1.0).contains(&number),
+            Self::BelowOne => (0.0..1.0).contains(&number),
+        }
     }
 
     fn expected(&self) -> String {
-        "expected a number from 0 to below 1".to_owned()
+        let most = if matches!(self, Self::UpToOne) { "1" } else { "below 1" };
+        format!("expected a number from 0 to {most}")
     }
 }
 
@@ -66,7 +73,7 @@ mod tests {
 
     #[test]
     fn decay_is_below_one() {
-        let decay = parser(Decay);
+        let decay = parser(Share::BelowOne);
         assert!(["1", "-0.1", "nan", "x"].iter().all(|text| decay(text).is_err()) && decay("0.999") == Ok(0.999));
     }
 
