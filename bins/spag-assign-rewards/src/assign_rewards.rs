@@ -43,7 +43,7 @@ pub(crate) struct AssignArgs {
     #[arg(long, value_name = "N", default_value_t = CreditConfig::default().seed, help_heading = "Prompts")]
     seed: u64,
     /// Number of threads, at most 4096 [default: all cores]. The files do not depend on it.
-    #[arg(long, value_name = "N", value_parser = flags::whole(flags::THREADS), help_heading = "Speed")]
+    #[arg(long, value_name = "N", value_parser = flags::within(flags::THREADS), help_heading = "Speed")]
     threads: Option<usize>,
 }
 

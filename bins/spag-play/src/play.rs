@@ -21,7 +21,7 @@ use crate::{
     observer::{Interrupts, PlayObserver},
 };
 use spag_cli::{
-    Error, GameArgs, LineEvery, PlayerArgs, PlayerParser, Result, TaskType, TerminalProgress, TokenSource, exit,
+    Error, GameArgs, LineEvery, PlayerArgs, PlayerParser, Result, TerminalProgress, TokenSource, exit,
     flags::{self, Task},
     threads,
 };
@@ -51,7 +51,7 @@ pub(crate) struct PlayArgs {
     #[arg(long, value_name = "FILE", help_heading = "Games")]
     data_path: PathBuf,
     /// Number of games per word. A run has at most 1000000 games.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole(limits::GAMES), help_heading = "Games")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::within(limits::GAMES), help_heading = "Games")]
     games_per_word: usize,
     /// Stop games exactly where the reference does: when the defender says "I know the word" in any case, decided or not,
     /// and otherwise at the last turn: True or False. By default a game stops when it is decided.
@@ -74,7 +74,7 @@ pub(crate) struct PlayArgs {
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     data_suffix: Option<String>,
     /// Number of games between lines of progress in a log [default: a line every ten seconds].
-    #[arg(long, value_name = "N", value_parser = flags::whole(limits::GAMES), help_heading = "Output")]
+    #[arg(long, value_name = "N", value_parser = flags::within(limits::GAMES), help_heading = "Output")]
     logging_steps: Option<usize>,
 }
 
@@ -200,7 +200,7 @@ fn check_models(args: &PlayArgs, prompts: &PromptSet, made: &Provenance) -> Resu
         }
     }
     // Greedy games are the same with any seed.
-    let drawn = args.players.sampling.task_type == TaskType::Sampling;
+    let drawn = args.players.sampling.settings().temperature > 0.0;
     spag_cli::prompts::check_models(&folders, prompts, made.games.first().filter(|_| drawn))
 }
 

@@ -20,7 +20,7 @@ fn parse(line: &str) -> Result<(TrainArgs, Notes)> {
 
 fn config(line: &str) -> TrainConfig {
     let (args, _) = parse(line).unwrap();
-    args.config(args.max_length)
+    args.config(args.config.max_length)
 }
 
 fn rejection(flags: &str) -> String {
@@ -31,7 +31,7 @@ fn rejection(flags: &str) -> String {
 fn reference_command_is_parsed() {
     let (args, notes) = parse(IMITATION).unwrap();
     assert_eq!(args.train_data_path, [PathBuf::from("./data/train_imitation_gpt4.json")]);
-    assert_eq!(args.deepspeed, Some("./configs/default_offload_opt_param.json".into()));
+    assert_eq!(args.job.deepspeed, Some("./configs/default_offload_opt_param.json".into()));
     let expected = TrainConfig {
         method: TrainMethod::SftWithKl,
         lm_kl_coeff: 0.1,

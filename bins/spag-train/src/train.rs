@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use spag_dist::LaunchEnv;
 use spag_io::Silent;
 use spag_model::load_config;
-use spag_train::{Start, TrainConfig, TrainJob, TrainSummary};
+use spag_train::{Start, TrainJob, TrainSummary};
 
 use crate::args::TrainArgs;
 use spag_cli::{
@@ -40,8 +40,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
 fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
     // The reference's scripts pass an empty name for no model.
     let mut reference = args.ref_model_name_or_path.clone().filter(|path| !path.as_os_str().is_empty());
-    let method = TrainConfig { method: args.train_method, ..TrainConfig::default() };
-    if reference.is_some() && !spag_train::loss::build(&method).needs_reference() {
+    if reference.is_some() && !spag_train::loss::build(&args.config).needs_reference() {
         notes.add("ref_model_name_or_path", "SFT has no KL term");
         reference = None;
     }
@@ -51,22 +50,22 @@ fn job(args: TrainArgs, mut notes: Notes) -> Result<(TrainJob, Notes)> {
     }
     let start = args.start()?;
     let positions = load_config(&args.model_name_or_path)?.architecture.max_position_embeddings;
-    let max_length = fit_max_length(args.max_length, positions, &args.model_name_or_path);
+    let max_length = fit_max_length(args.config.max_length, positions, &args.model_name_or_path);
     let job = TrainJob {
         config: args.config(max_length),
         model_name_or_path: args.model_name_or_path,
         ref_model_name_or_path: reference,
         train_data_path: args.train_data_path,
-        eval_data_path: args.eval_data_path,
+        eval_data_path: args.job.eval_data_path,
         output_dir: args.output_dir,
         model_dir: None,
-        deepspeed: args.deepspeed,
-        zero_stage: args.zero_stage,
-        offload_param: args.offload_param,
+        deepspeed: args.job.deepspeed,
+        zero_stage: args.job.zero_stage,
+        offload_param: args.job.offload_param.unwrap_or_default(),
         logging_dir,
         add_bos_token: args.bos.rule(),
         device: args.device.device,
-        offload_optimizer: args.offload_optimizer,
+        offload_optimizer: args.job.offload_optimizer,
         start,
     };
     Ok((job, notes))

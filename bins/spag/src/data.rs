@@ -69,7 +69,7 @@ pub(crate) struct LexiconArgs {
     #[arg(long, value_name = "FILE")]
     words: Option<PathBuf>,
     /// Maximum number of words, from 1 to 20000.
-    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = flags::whole(WordChoice::WORDS))]
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = flags::within(WordChoice::WORDS))]
     max_words: usize,
     /// Output file for the lexicon (TOML), for the setting `lexicon` of spag run.
     #[arg(long, value_name = "FILE")]

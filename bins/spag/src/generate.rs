@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use spag_game::game_seed;
 use spag_io::{AtomicFile, Classify, ErrorClass, Progress, RowReader};
 use spag_model::{
-    Completion, Engine, Event, FinishReason, Generate, GenerationConfig, Request, RequestError, RequestId,
+    Completion, Engine, EngineSettings, Event, FinishReason, Generate, GenerationConfig, Request, RequestError,
+    RequestId,
 };
 
-use spag_cli::{EngineArgs, Error, LoadArgs, Result, SamplingArgs, TerminalProgress, exit, threads};
+use spag_cli::{Error, LoadArgs, Result, SamplingArgs, TerminalProgress, exit, threads};
 
 /// Complete the prompts of a file.
 ///
@@ -36,14 +37,14 @@ pub(crate) struct GenerateArgs {
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
-    engine: EngineArgs,
+    engine: EngineSettings,
     #[command(flatten)]
     loading: LoadArgs,
     /// Stop string: ends a completion. May be given several times.
     #[arg(long, value_name = "TEXT", help_heading = "Tokens")]
     stop: Vec<String>,
     /// Also write the log-probability of each token under the model and under the sampling distribution.
-    #[arg(long)]
+    #[arg(long, help_heading = "Tokens")]
     log_probs: bool,
 }
 
@@ -122,7 +123,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let checkpoint = args.loading.load(&args.model)?;
     let model = checkpoint.model.config();
     let limits = args.sampling.config(model, &args.model);
-    let setting = args.engine.config(&checkpoint.model, limits.max_length())?;
+    let setting = args.engine.for_model(&checkpoint.model, limits.max_length(), 1)?;
     let config = Arc::new(GenerationConfig { stop_strings: args.stop.clone(), ..limits.generation });
     let mut engine = Engine::from_checkpoint(checkpoint, setting)?;
     let mut out = AtomicFile::create(&args.output)?;

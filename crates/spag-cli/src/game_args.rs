@@ -11,10 +11,10 @@ use crate::{PromptArgs, Result, flags, prompts, sampling::TokenSource};
 #[command(rename_all = "snake_case")]
 pub struct GameArgs {
     /// Maximum number of turns in a game, at most 1000. A turn is one utterance of each player.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::whole(limits::TURNS), help_heading = "Games")]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::within(limits::TURNS), help_heading = "Games")]
     pub taboo_max_turns: usize,
     /// Stop after N consecutive failed games, so that a dead endpoint cannot exhaust the word list.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::whole(limits::FAILED_IN_A_ROW), help_heading = "Games")]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::within(limits::FAILED_IN_A_ROW), help_heading = "Games")]
     max_failed_in_a_row: usize,
     /// Judge: paper (matches the target word anywhere in a word) or whole-word.
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]

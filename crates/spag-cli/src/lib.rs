@@ -12,8 +12,6 @@
 
 #[cfg(feature = "models")]
 mod device_args;
-#[cfg(feature = "models")]
-mod engine_args;
 mod error;
 pub mod exit;
 pub mod flags;
@@ -31,8 +29,6 @@ pub mod threads;
 
 #[cfg(feature = "models")]
 pub use device_args::{BosArgs, DeviceArgs, LoadArgs};
-#[cfg(feature = "models")]
-pub use engine_args::EngineArgs;
 pub use error::{Error, Result};
 #[cfg(feature = "models")]
 pub use game_args::GameArgs;

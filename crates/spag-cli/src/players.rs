@@ -1,19 +1,19 @@
 //! Players from flags: a checkpoint or an endpoint.
 
-use std::{ffi::OsStr, time::Duration};
+use std::ffi::OsStr;
 
 use clap::{
     Arg, Args, Command,
     builder::TypedValueParser,
     error::{Error as FlagError, ErrorKind},
 };
-use spag_model::{Sampling, WeightDtype};
+use spag_model::{EngineSettings, WeightDtype};
 use spag_selfplay::{
-    AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, ModelPlayer, PlayerPair, PlayerSpec,
-    checkpoint_fingerprint, limits,
+    AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointSettings, ModelPlayer, PlayerPair, PlayerSpec,
+    checkpoint_fingerprint,
 };
 
-use crate::{Error, Result, device_args::LoadArgs, engine_args::EngineArgs, exit, flags, sampling::SamplingArgs};
+use crate::{Result, device_args::LoadArgs, exit, sampling::SamplingArgs};
 
 /// The flags of programs that play.
 #[derive(Clone, Debug, Args)]
@@ -24,27 +24,14 @@ pub struct PlayerArgs {
     pub sampling: SamplingArgs,
     /// The limits of the engine.
     #[command(flatten)]
-    pub engine: EngineArgs,
+    pub engine: EngineSettings,
     #[command(flatten)]
     loading: LoadArgs,
     #[command(flatten)]
-    endpoint: EndpointArgs,
-}
-
-/// The flags of requests to endpoints.
-#[derive(Clone, Debug, Args)]
-#[command(rename_all = "snake_case")]
-struct EndpointArgs {
-    /// Maximum number of concurrent requests to an endpoint, at most 1024; in a pool, to each of its URLs.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = flags::whole(limits::REQUESTS_IN_FLIGHT), help_heading = "Endpoints")]
-    requests_in_flight: usize,
-    /// Rate limit: requests to an endpoint per minute, from 0.01 to 1000000; in a pool, to each of its URLs
-    /// [default: unlimited].
-    #[arg(long, value_name = "X", value_parser = flags::within(limits::REQUESTS_PER_MINUTE), help_heading = "Endpoints")]
-    requests_per_minute: Option<f64>,
-    /// Timeout in seconds of one attempt of a request to an endpoint, from 0.001 to 86400 (a day).
-    #[arg(long, value_name = "X", default_value_t = 120.0, value_parser = flags::within(limits::REQUEST_TIMEOUT), help_heading = "Endpoints")]
-    request_timeout: f64,
+    endpoint: EndpointSettings,
+    /// The number of engines that share the memory of this machine. Not a flag.
+    #[arg(skip = 1usize)]
+    engines: usize,
 }
 
 /// The parser of a flag that is a player. Clap's own message would repeat the value, in which a key may stand.
@@ -72,7 +59,7 @@ impl TypedValueParser for PlayerParser {
 impl PlayerArgs {
     /// The same flags for one of `engines` engines that share the memory of this machine.
     pub fn among(&self, engines: usize) -> Self {
-        Self { engine: self.engine.among(engines), ..self.clone() }
+        Self { engines, ..self.clone() }
     }
 
     /// Loads the checkpoint, or starts the threads that send requests to the endpoint with its key of `keys`.
@@ -85,12 +72,12 @@ impl PlayerArgs {
                 let checkpoint = self.loading.load(folder)?;
                 let model = checkpoint.model.config();
                 let limits = self.sampling.game_config(model, folder)?;
-                let engine = self.engine.config(&checkpoint.model, limits.max_length())?;
+                let engine = self.engine.for_model(&checkpoint.model, limits.max_length(), self.engines)?;
                 let player = Box::new(ModelPlayer::load(checkpoint, limits.generation, engine)?);
                 Ok(AnyPlayer::Model { player, games: engine.max_running, folder: folder.clone() })
             }
             PlayerSpec::Endpoint(endpoint) => {
-                let config = EndpointConfig { key: keys.of(endpoint), ..self.endpoint_config()? };
+                let config = EndpointConfig { key: keys.of(endpoint), ..self.endpoint_config() };
                 Ok(AnyPlayer::Endpoint(Box::new(EndpointPlayer::new(endpoint.clone(), config)?)))
             }
         }
@@ -135,32 +122,17 @@ impl PlayerArgs {
                 Ok(player)
             }
             PlayerSpec::Endpoint(endpoint) => {
-                let top_k = self.sampling.top_k_asked().map(|k| format!(" with top_k {k}")).unwrap_or_default();
+                let top_k =
+                    self.sampling.settings().top_k_asked().map(|k| format!(" with top_k {k}")).unwrap_or_default();
                 Ok(endpoint.address() + &top_k)
             }
         }
     }
 
-    fn endpoint_config(&self) -> Result<EndpointConfig> {
-        let sampling = &self.sampling;
-        let (temperature, top_p) = match sampling.sampling() {
-            Sampling::Greedy => (0.0, None),
-            Sampling::Random { temperature, top_p, .. } => (temperature, top_p),
-        };
-        let timeout = Duration::try_from_secs_f64(self.endpoint.request_timeout).map_err(|e| Error::BadValue {
-            flag: format!("--request_timeout {}", self.endpoint.request_timeout),
-            problem: e.to_string(),
-        })?;
-        Ok(EndpointConfig {
-            max_tokens: sampling.max_new_tokens(),
-            temperature,
-            top_k: sampling.top_k_asked(),
-            top_p,
-            in_flight: self.endpoint.requests_in_flight,
-            requests_per_minute: self.endpoint.requests_per_minute,
-            timeout,
+    fn endpoint_config(&self) -> EndpointConfig {
+        EndpointConfig {
             report: |line| exit::note(format_args!("note: {line}")),
-            ..EndpointConfig::default()
-        })
+            ..EndpointConfig::new(&self.sampling.settings(), self.sampling.max_new_tokens(), &self.endpoint)
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use spag_model::{GenerationConfig, ModelConfig, Sampling};
-use spag_selfplay::{PlayerSpec, limits};
+use spag_selfplay::{LengthSettings, PlayerSpec, SamplingSettings, limits};
 
 use crate::{Error, Result, exit, flags};
 
@@ -15,26 +15,14 @@ pub struct SamplingArgs {
     /// Decoding: sampling (at --temperature) or testing (greedy).
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = TaskType::Sampling, help_heading = "Tokens")]
     pub task_type: TaskType,
-    /// Sampling temperature, from 0.0001 to 10000. --task_type testing is greedy.
-    #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::within(limits::TEMPERATURE), help_heading = "Tokens")]
-    temperature: f64,
-    /// Sample from the N most likely tokens, as the reference does; 0 means all tokens [default: 50]. Endpoints are asked for
-    /// it only with this flag: vLLM and spag serve accept it, OpenAI refuses it.
-    #[arg(long, value_name = "N", value_parser = flags::whole(limits::TOP_K), help_heading = "Tokens")]
-    top_k: Option<usize>,
-    /// Sample from the smallest set of most likely tokens whose probabilities sum to at least X.
-    #[arg(long, value_name = "X", value_parser = flags::share, help_heading = "Tokens")]
-    top_p: Option<f64>,
+    #[command(flatten, next_help_heading = "Tokens")]
+    drawn: SamplingSettings,
     /// Maximum number of tokens in a prompt. A longer prompt loses its beginning. Prompt and completion together are
     /// limited by the positions of the model [default: what the longest completion leaves of them].
-    #[arg(long, value_name = "N", value_parser = flags::whole(limits::LENGTH), help_heading = "Tokens")]
+    #[arg(long, value_name = "N", value_parser = flags::within(limits::LENGTH), help_heading = "Tokens")]
     max_length: Option<usize>,
-    /// Maximum number of tokens in a completion.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::whole(limits::NEW_TOKENS), help_heading = "Tokens")]
-    max_new_tokens: usize,
-    /// Minimum number of tokens in a completion: EOS and stop tokens are not sampled before it is reached.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = flags::whole(limits::MIN_NEW_TOKENS), help_heading = "Tokens")]
-    min_new_tokens: usize,
+    #[command(flatten, next_help_heading = "Tokens")]
+    length: LengthSettings,
     /// Seed of all sampling.
     #[arg(long, value_name = "N", default_value_t = 42, help_heading = "Tokens")]
     pub seed: u64,
@@ -91,32 +79,29 @@ impl SamplingArgs {
         };
         let key = if checkpoint { "max_prompt_length" } else { "max_length" };
         let max_length = self.max_length.map(|most| format!("; {key}={most}")).unwrap_or_default();
-        let least = match self.min_new_tokens {
+        let least = match self.length.min_new_tokens {
             0 => String::new(),
             least => format!("; min_new_tokens={least}"),
         };
-        format!("{chosen}; max_new_tokens={}{least}{max_length}", self.max_new_tokens)
+        format!("{chosen}; max_new_tokens={}{least}{max_length}", self.length.max_new_tokens)
+    }
+
+    /// How tokens are drawn: greedily in testing.
+    pub fn settings(&self) -> SamplingSettings {
+        match self.task_type {
+            TaskType::Sampling => self.drawn,
+            TaskType::Testing => SamplingSettings { temperature: 0.0, ..self.drawn },
+        }
     }
 
     /// The sampling strategy of checkpoints.
     pub fn sampling(&self) -> Sampling {
-        match self.task_type {
-            TaskType::Sampling => {
-                let top_k = self.top_k.unwrap_or(Sampling::REFERENCE_TOP_K);
-                Sampling::random(self.temperature, top_k, self.top_p)
-            }
-            TaskType::Testing => Sampling::Greedy,
-        }
-    }
-
-    /// The top-k that was asked for, if it restricts anything. Endpoints get no other.
-    pub(crate) fn top_k_asked(&self) -> Option<usize> {
-        self.top_k.filter(|k| *k > 0 && self.task_type == TaskType::Sampling)
+        self.settings().sampling()
     }
 
     /// Maximum number of tokens in a completion.
     pub fn max_new_tokens(&self) -> usize {
-        self.max_new_tokens
+        self.length.max_new_tokens
     }
 
     /// `--max_length`: the maximum number of tokens in a prompt.
@@ -145,8 +130,8 @@ impl SamplingArgs {
 
     fn limits(&self, model: &ModelConfig) -> TextLimits {
         let generation = GenerationConfig {
-            max_new_tokens: self.max_new_tokens,
-            min_new_tokens: self.min_new_tokens,
+            max_new_tokens: self.length.max_new_tokens,
+            min_new_tokens: self.length.min_new_tokens,
             sampling: self.sampling(),
             ..GenerationConfig::default()
         };

@@ -1,7 +1,8 @@
-//! Numbers of flags and configurations with their valid ranges.
+//! Values of flags and configurations, with the limits of numbers.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 /// Kinds of numbers that have a range: `usize` and `f64`.
 pub trait Ranged: Copy + PartialOrd + Display {
@@ -17,7 +18,31 @@ impl Ranged for f64 {
     const KIND: &'static str = "a number";
 }
 
-/// The value if it is in the range, else which values are. NaN is in no range.
+/// The valid values of a number: a range, or a type with a rule of its own.
+pub trait Limits: Clone + Send + Sync + 'static {
+    /// The kind of number.
+    type Number: Ranged + FromStr;
+
+    /// Whether a number is valid. NaN never is.
+    fn allow(&self, number: Self::Number) -> bool;
+
+    /// Which numbers are valid: "expected a whole number of at least 1 and at most 9".
+    fn expected(&self) -> String;
+}
+
+impl<T: Ranged + FromStr + Send + Sync + 'static> Limits for RangeInclusive<T> {
+    type Number = T;
+
+    fn allow(&self, number: T) -> bool {
+        self.contains(&number)
+    }
+
+    fn expected(&self) -> String {
+        format!("expected {} of at least {} and at most {}", T::KIND, self.start(), self.end())
+    }
+}
+
+/// The value if it is within the limits, else which values are.
 ///
 /// ```
 /// assert_eq!(spag_io::in_range(7, 1..=9), Ok(7));
@@ -26,23 +51,29 @@ impl Ranged for f64 {
 ///
 /// # Errors
 /// The values that are expected.
-pub fn in_range<T: Ranged>(value: T, range: RangeInclusive<T>) -> Result<T, String> {
-    if range.contains(&value) { Ok(value) } else { Err(expected(range)) }
+pub fn in_range<L: Limits>(value: L::Number, limits: L) -> Result<L::Number, String> {
+    if limits.allow(value) { Ok(value) } else { Err(limits.expected()) }
 }
 
-/// [`in_range`] for a number as text.
+/// The parser of a number within limits.
+///
+/// ```
+/// assert_eq!(spag_io::parser(1..=9usize)("7"), Ok(7));
+/// ```
+pub fn parser<L: Limits>(limits: L) -> impl Fn(&str) -> Result<L::Number, String> + Clone + Send + Sync + 'static {
+    move |text| text.parse().map_or_else(|_| Err(limits.expected()), |value| in_range(value, limits.clone()))
+}
+
+/// A truth value as `transformers` accepts it: True, t, yes, y, 1 and their opposites, in any case.
 ///
 /// # Errors
-/// The values that are expected.
-pub fn parse_in_range<T: Ranged + std::str::FromStr>(text: &str, range: RangeInclusive<T>) -> Result<T, String> {
-    match text.parse() {
-        Ok(value) => in_range(value, range),
-        Err(_) => Err(expected(range)),
+/// Any other text.
+pub fn truth(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "1" => Ok(true),
+        "false" | "f" | "no" | "n" | "0" => Ok(false),
+        _ => Err("expected True or False".into()),
     }
-}
-
-fn expected<T: Ranged>(range: RangeInclusive<T>) -> String {
-    format!("expected {} of at least {} and at most {}", T::KIND, range.start(), range.end())
 }
 
 #[cfg(test)]
@@ -53,18 +84,18 @@ mod tests {
     fn numbers_out_of_range_are_refused() {
         for text in ["0", "10", "-1", "1.5", "", "1e1", "18446744073709551616", " 3"] {
             assert_eq!(
-                parse_in_range(text, 1..=9usize).unwrap_err(),
+                parser(1..=9usize)(text).unwrap_err(),
                 "expected a whole number of at least 1 and at most 9",
                 "{text:?}"
             );
         }
         for text in ["nan", "inf", "-inf", "0.49", "2e308", "x"] {
             assert_eq!(
-                parse_in_range(text, 0.5..=2.0).unwrap_err(),
+                parser(0.5..=2.0)(text).unwrap_err(),
                 "expected a number of at least 0.5 and at most 2",
                 "{text:?}"
             );
         }
-        assert_eq!((parse_in_range("9", 1..=9usize), parse_in_range("1.", 0.5..=2.0)), (Ok(9), Ok(1.0)));
+        assert_eq!((parser(1..=9usize)("9"), parser(0.5..=2.0)("1.")), (Ok(9), Ok(1.0)));
     }
 }

@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use rand::Rng;
 use serde_json::{Value, json};
 use spag_game::{JudgeKind, PromptSet};
-use spag_model::Sampling;
+use spag_selfplay::{LengthSettings, SamplingSettings};
 use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
 
 use crate::assets;
@@ -35,11 +35,9 @@ pub struct PageConfig {
     /// Turns after which an undecided game is tied.
     pub max_turns: usize,
     /// How models choose their tokens.
-    pub sampling: Sampling,
-    /// Maximum number of tokens in an utterance. It is also at most a quarter of a model's context.
-    pub max_new_tokens: usize,
-    /// Minimum number of tokens in an utterance.
-    pub min_new_tokens: usize,
+    pub sampling: SamplingSettings,
+    /// Tokens of an utterance, which are also at most a quarter of a model's context.
+    pub length: LengthSettings,
     /// A folder of `spag run` whose games are shown.
     pub run: Option<PathBuf>,
 }
@@ -52,9 +50,8 @@ impl PageConfig {
             judge: JudgeKind::default(),
             prompts: PromptSet::default(),
             max_turns: 5,
-            sampling: Sampling::random(1.2, Sampling::REFERENCE_TOP_K, None),
-            max_new_tokens: 256,
-            min_new_tokens: 0,
+            sampling: SamplingSettings::default(),
+            length: LengthSettings::default(),
             run: None,
         }
     }
@@ -74,13 +71,14 @@ impl Page {
     /// # Errors
     /// There are no words, the sampling is invalid, or the run folder has no games.
     pub fn new(config: PageConfig) -> Result<Self> {
-        let PageConfig { words, judge, prompts, max_turns, sampling, max_new_tokens, min_new_tokens, run } = config;
+        let PageConfig { words, judge, prompts, max_turns, sampling, length, run } = config;
         if words.is_empty() {
             return Err(Error::NoWords);
         }
+        let sampling = sampling.sampling();
         sampling.check().map_err(spag_model::Error::from)?;
         let run = run.map(|folder| RunFolder::open(folder, judge).map(Arc::new)).transpose()?;
-        let rules = PlayRules { judge, prompts, sampling, max_new_tokens, min_new_tokens };
+        let rules = PlayRules { judge, prompts, sampling, length };
         Ok(Self { words, max_turns, rules, run })
     }
 

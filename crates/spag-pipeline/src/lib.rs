@@ -33,7 +33,7 @@ mod base;
 pub use base::{BaseReport, make_base};
 pub use config::{
     BaseConfig, BenchmarkSettings, DocumentSettings, EvaluationSettings, HardwareSettings, ImitationSettings,
-    ImitationSource, ImitationSources, JobSettings, ProbeSettings, RewardSettings, RunConfig, SelfPlaySettings,
+    ImitationSource, ImitationSources, MachineSettings, ProbeSettings, RewardSettings, RunConfig, SelfPlaySettings,
     SftSettings, SftShare, ShapeSettings, StopRules, TokenizerSettings, TrainSettings, Whole, WholeFor, WordSettings,
     read_toml,
 };

@@ -5,14 +5,16 @@
 
 use std::ops::RangeInclusive;
 
+use spag_io::Limits;
+
 /// Games of a run or of a pairing. The list of games is kept in memory.
 pub const GAMES: RangeInclusive<usize> = 1..=1_000_000;
+/// Games of a part that can be left out.
+pub const GAMES_OR_NONE: RangeInclusive<usize> = 0..=*GAMES.end();
 /// Turns of a game.
 pub const TURNS: RangeInclusive<usize> = 1..=1000;
 /// Failed games in a row.
 pub const FAILED_IN_A_ROW: RangeInclusive<usize> = 1..=1_000_000;
-/// Games that run concurrently.
-pub const GAMES_IN_FLIGHT: RangeInclusive<usize> = 1..=65_536;
 /// Concurrent requests to a URL of an endpoint; each takes a thread.
 pub const REQUESTS_IN_FLIGHT: RangeInclusive<usize> = 1..=1024;
 /// Requests to a URL of an endpoint per minute.
@@ -25,14 +27,26 @@ pub const LENGTH: RangeInclusive<usize> = 1..=NEW_TOKENS_AT_MOST;
 pub const NEW_TOKENS: RangeInclusive<usize> = 1..=NEW_TOKENS_AT_MOST;
 /// Tokens of a completion before it may end.
 pub const MIN_NEW_TOKENS: RangeInclusive<usize> = 0..=NEW_TOKENS_AT_MOST;
-/// Sampling temperature; its inverse and all logits divided by it are finite.
-pub const TEMPERATURE: RangeInclusive<f64> = 0.0001..=10_000.0;
-/// Sampling temperature where 0 means greedy.
-pub const TEMPERATURE_OR_GREEDY: RangeInclusive<f64> = 0.0..=10_000.0;
 /// The most likely tokens that are sampled from, where 0 means all.
 pub const TOP_K: RangeInclusive<usize> = 0..=1 << 24;
 /// The least and the largest probability of the most likely tokens that are sampled from.
 pub const TOP_P: RangeInclusive<f64> = 1e-9..=1.0;
+
+/// Sampling temperature; its inverse and all logits divided by it are finite. 0 means greedy.
+#[derive(Clone, Copy, Debug)]
+pub struct Temperature;
+
+impl Limits for Temperature {
+    type Number = f64;
+
+    fn allow(&self, number: f64) -> bool {
+        number == 0.0 || (0.0001..=10_000.0).contains(&number)
+    }
+
+    fn expected(&self) -> String {
+        "expected a number of at least 0.0001 and at most 10000, or 0".to_owned()
+    }
+}
 
 const NEW_TOKENS_AT_MOST: usize = 1 << 20;
 

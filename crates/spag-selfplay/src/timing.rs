@@ -6,23 +6,26 @@ use spag_game::{AfterDecision, FinishedGame, GameSpec, PlayConfig, PromptSet, Ru
 use spag_model::{Checkpoint, EngineConfig, GenerationConfig, GenerationStats, Sampling};
 
 use crate::error::Result;
+use crate::limits;
 use crate::model_player::ModelPlayer;
 
-/// The work of the benchmark.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TimingConfig {
-    /// Games.
-    pub games: usize,
-    /// Games in flight.
-    pub batch: usize,
-    /// Turns of every game; no game ends early.
-    pub turns: usize,
-    /// Exact number of tokens of every utterance.
-    pub new_tokens: usize,
-    /// How tokens are chosen.
-    pub sampling: Sampling,
-    /// Seed of the games.
-    pub seed: u64,
+spag_io::settings! {
+    /// The work of the benchmark.
+    #[derive(Copy, clap::Args)]
+    pub flags TimingConfig {
+        /// Number of games.
+        #[arg(value_name = "N")]
+        pub games: usize [limits::GAMES] = 64;
+        /// Number of turns in each game. No game ends early.
+        #[arg(value_name = "N")]
+        pub turns: usize [limits::TURNS] = 5;
+        /// Number of tokens in every utterance.
+        #[arg(value_name = "N")]
+        pub new_tokens: usize [limits::NEW_TOKENS] = 48;
+        /// Seed of the games.
+        #[arg(value_name = "N")]
+        pub seed: u64 = 0;
+    }
 }
 
 /// The result of the benchmark.
@@ -44,16 +47,17 @@ pub fn time_play(
     checkpoint: &Checkpoint,
     prompts: &PromptSet,
     engine: EngineConfig,
+    sampling: Sampling,
     config: TimingConfig,
 ) -> Result<Timing> {
     let generation = GenerationConfig {
         max_new_tokens: config.new_tokens,
         min_new_tokens: config.new_tokens,
-        sampling: config.sampling,
+        sampling,
         ..GenerationConfig::default()
     };
     let mut player = ModelPlayer::load(checkpoint.clone(), generation, engine)?;
-    let play = PlayConfig { games_in_flight: config.batch, ..PlayConfig::default() };
+    let play = PlayConfig { games_in_flight: engine.max_running, ..PlayConfig::default() };
     let game = Rules { after_decision: AfterDecision::PlayOn, ..Rules::default() }.game(prompts);
     let specs = (0..config.games).map(|game| GameSpec {
         game,

@@ -3,43 +3,50 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The limits of a server that its owner sets.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
-    /// Sequences that wait for a place in the batch of one model, at most. A sequence is one completion of one prompt.
-    pub max_waiting: usize,
-    /// Bytes of the body of a request, at most.
-    pub max_body_bytes: usize,
-    /// Time for a client to send the headers of a request, and again its body.
-    pub read_timeout: Duration,
-    /// Time for a client to take any part of what is sent to it. Then its connection is closed and its sequences end.
-    pub write_timeout: Duration,
-    /// Open connections, at most. Others wait until one is closed.
-    pub max_connections: usize,
+/// Timeouts in seconds.
+const TIMEOUT: RangeInclusive<f64> = 0.01..=86_400.0;
+
+spag_io::settings! {
+    /// The limits of a server that its owner sets.
+    #[derive(Copy, clap::Args)]
+    pub flags Limits {
+        /// Maximum number of sequences that wait for a place in the batch of a model. Requests beyond it get status 429.
+        #[arg(value_name = "N", help_heading = "Network")]
+        pub max_waiting: usize [0..=1 << 20] = 1024;
+        /// Maximum size of a request in MiB.
+        #[arg(value_name = "N", help_heading = "Network")]
+        pub max_body_mib: usize [1..=1024] = 8;
+        /// Seconds for a client to send the headers of a request, and again its body.
+        #[arg(value_name = "X", help_heading = "Network")]
+        pub read_timeout: f64 [TIMEOUT] = 30.0;
+        /// Seconds for a client to take any part of an answer. Then the connection is closed.
+        #[arg(value_name = "X", help_heading = "Network")]
+        pub write_timeout: f64 [TIMEOUT] = 60.0;
+        /// Maximum number of open connections. Others wait.
+        #[arg(value_name = "N", help_heading = "Network")]
+        pub max_connections: usize [1..=1 << 20] = 4096;
+    }
 }
 
 impl Limits {
-    /// Values of [`Limits::max_waiting`].
-    pub const WAITING: RangeInclusive<usize> = 0..=1 << 20;
-    /// Values of [`Limits::max_body_bytes`] in MiB.
-    pub const BODY_MIB: RangeInclusive<usize> = 1..=1024;
-    /// Values of [`Limits::read_timeout`] and [`Limits::write_timeout`] in seconds.
-    pub const TIMEOUT: RangeInclusive<f64> = 0.01..=86_400.0;
-    /// Values of [`Limits::max_connections`].
-    pub const CONNECTIONS: RangeInclusive<usize> = 1..=1 << 20;
+    /// Bytes of the body of a request, at most.
+    pub(crate) fn max_body_bytes(&self) -> usize {
+        self.max_body_mib << 20
+    }
+
+    /// Time for a client to send the headers of a request, and again its body.
+    pub(crate) fn read_timeout(&self) -> Duration {
+        seconds(self.read_timeout)
+    }
+
+    /// Time for a client to take any part of what is sent to it. Then its connection is closed and its sequences end.
+    pub(crate) fn write_timeout(&self) -> Duration {
+        seconds(self.write_timeout)
+    }
 }
 
-impl Default for Limits {
-    /// 1,024 waiting sequences, 8 MiB, 30 and 60 seconds, 4,096 connections.
-    fn default() -> Self {
-        Self {
-            max_waiting: 1024,
-            max_body_bytes: 8 << 20,
-            read_timeout: Duration::from_secs(30),
-            write_timeout: Duration::from_secs(60),
-            max_connections: 4096,
-        }
-    }
+fn seconds(number: f64) -> Duration {
+    Duration::try_from_secs_f64(number).unwrap_or(Duration::MAX)
 }
 
 /// Bytes of the headers of a request. hyper reads up to [`HEADER_BUFFER`], so that the answer can say what is wrong.

@@ -48,7 +48,7 @@ async fn discard(body: &mut Body) {
 
 impl Receiver {
     pub(crate) fn new(limits: Limits) -> Self {
-        let bytes = RECEIVED_BYTES.max(4 * limits.max_body_bytes);
+        let bytes = RECEIVED_BYTES.max(4 * limits.max_body_bytes());
         Self {
             limits,
             memory: Arc::new(Semaphore::new((bytes / UNIT).min(Semaphore::MAX_PERMITS))),
@@ -69,8 +69,8 @@ impl Receiver {
             }
         }
         let mut body = request.into_body();
-        let received = tokio::time::timeout(self.limits.read_timeout, self.all(&mut body)).await;
-        let received = received.unwrap_or_else(|_| Err(ApiError::slow(self.limits.read_timeout.as_secs_f64())));
+        let received = tokio::time::timeout(self.limits.read_timeout(), self.all(&mut body)).await;
+        let received = received.unwrap_or_else(|_| Err(ApiError::slow(self.limits.read_timeout().as_secs_f64())));
         if received.as_ref().is_err_and(|error| error.status == StatusCode::PAYLOAD_TOO_LARGE) {
             // A client that is cut off while it sends does not see the answer.
             let _ = tokio::time::timeout(DISCARDING, discard(&mut body)).await;
@@ -79,7 +79,7 @@ impl Receiver {
     }
 
     async fn all(&self, body: &mut Body) -> Result<Received, ApiError> {
-        let most = self.limits.max_body_bytes;
+        let most = self.limits.max_body_bytes();
         if body.size_hint().lower() > most as u64 {
             return Err(ApiError::large_body(most));
         }

@@ -266,11 +266,11 @@ impl Connections {
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.read_timeout)
+            .header_read_timeout(self.limits.read_timeout())
             .max_headers(MAX_HEADERS)
             .max_buf_size(HEADER_BUFFER);
         let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(self.limits.write_timeout));
+        stream.set_write_timeout(Some(self.limits.write_timeout()));
         let stream = TokioIo::new(Box::pin(stream));
         let connection = builder.serve_connection(stream, TowerToHyperService::new(router));
         let watcher = match self.graceful.lock() {
@@ -291,7 +291,7 @@ impl Connections {
         let graceful = self.graceful.lock().ok().and_then(|mut graceful| graceful.take());
         if let Some(graceful) = graceful {
             // A client that does not read must not keep the server.
-            let _ = tokio::time::timeout(self.limits.read_timeout, graceful.shutdown()).await;
+            let _ = tokio::time::timeout(self.limits.read_timeout(), graceful.shutdown()).await;
         }
     }
 }

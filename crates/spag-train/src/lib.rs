@@ -52,8 +52,8 @@ mod tensorboard;
 pub use batch::{Batch, BatchSample};
 pub use checkpoint::{SavedRun, SavedState, checkpoint_folders, latest_checkpoint};
 pub use config::{
-    DataOrder, FirstStepRate, IntervalStrategy, Optim, Placement, SchedulerType, ShardingPlan, ShardingRequest,
-    TrainConfig, TrainMethod, ZeroStage, limits,
+    DataOrder, FirstStepRate, IntervalStrategy, JobSettings, Optim, Placement, SchedulerType, ShardingPlan,
+    ShardingRequest, TrainConfig, TrainMethod, ZeroStage, limits,
 };
 pub use dataset::Dataset;
 pub use encode::encode;

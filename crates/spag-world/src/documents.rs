@@ -1,8 +1,9 @@
 //! Training texts for the base model, and general questions with answers.
 
+use std::ops::RangeInclusive;
+
 use rand::Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
-use serde::{Deserialize, Serialize};
 use spag_game::taboo::Taboo;
 use spag_game::{Episode, FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, play_games};
 
@@ -11,25 +12,23 @@ use crate::lexicon::{Entry, Lexicon};
 use crate::players::{ScriptedAttacker, ScriptedDefender};
 use crate::texts;
 
-/// Relative frequencies of the kinds of base texts.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct BaseMix {
-    /// Prompt and utterance of a turn of a scripted game.
-    pub games: f64,
-    /// Clues, each followed by a word that fits all so far.
-    pub running: f64,
-    /// A word with its clues.
-    pub facts: f64,
-    /// Questions and answers.
-    pub questions: f64,
-    /// Clues followed by the word.
-    pub riddles: f64,
-}
+/// The weight of a kind of base texts.
+const WEIGHT: RangeInclusive<f64> = 0.0..=1e6;
 
-impl Default for BaseMix {
-    fn default() -> Self {
-        Self { games: 0.3, running: 0.28, facts: 0.1, questions: 0.16, riddles: 0.16 }
+spag_io::settings! {
+    /// Relative frequencies of the kinds of base texts.
+    #[derive(Copy)]
+    pub table BaseMix {
+        /// Prompt and utterance of a turn of a scripted game.
+        pub games: f64 [WEIGHT] = 0.3;
+        /// Clues, each followed by a word that fits all so far.
+        pub running: f64 [WEIGHT] = 0.28;
+        /// A word with its clues.
+        pub facts: f64 [WEIGHT] = 0.1;
+        /// Questions and answers.
+        pub questions: f64 [WEIGHT] = 0.16;
+        /// Clues followed by the word.
+        pub riddles: f64 [WEIGHT] = 0.16;
     }
 }
 

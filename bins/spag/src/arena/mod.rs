@@ -50,7 +50,7 @@ pub(crate) struct ArenaArgs {
     #[arg(long, value_name = "FILE", help_heading = "Games")]
     words: PathBuf,
     /// Number of games of each pair of players, per assignment of roles, at most 1000000.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = flags::whole(limits::GAMES), help_heading = "Games")]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = flags::within(limits::GAMES), help_heading = "Games")]
     games: usize,
     #[command(flatten)]
     rules: GameArgs,

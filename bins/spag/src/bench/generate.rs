@@ -10,8 +10,8 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use spag_io::gib;
 use spag_model::{
-    CpuPath, Engine, EngineConfig, EngineSettings, EosRule, Event, Generate, GenerationConfig, MemoryBudget,
-    PrefixSharing, Request, Streamed,
+    CpuPath, Engine, EngineConfig, EngineSettings, EosRule, Event, Generate, GenerationConfig, MemoryBudget, Request,
+    Streamed,
 };
 use spag_selfplay::limits;
 use spag_train::{median, peak_memory_of};
@@ -27,19 +27,19 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// Number of tokens in each prompt, which are random and shared by no two prompts.
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = flags::whole(limits::LENGTH))]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = flags::within(limits::LENGTH))]
     prompt: usize,
     /// Number of tokens that each prompt is completed with, at least 2. No completion ends early.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = flags::whole(2..=*limits::NEW_TOKENS.end()))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = flags::within(2..=*limits::NEW_TOKENS.end()))]
     new_tokens: usize,
     /// Numbers of concurrent prompts, separated by commas: a case and a line of output each.
-    #[arg(long, value_name = "N,…", default_value = "1,32", value_delimiter = ',', value_parser = flags::whole(BATCH))]
+    #[arg(long, value_name = "N,…", default_value = "1,32", value_delimiter = ',', value_parser = flags::within(BATCH))]
     batch: Vec<usize>,
     /// Number of timed rounds. Their median is printed.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = flags::whole(STEPS))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = flags::within(STEPS))]
     rounds: usize,
     /// Number of threads.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::whole(flags::THREADS))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::within(flags::THREADS))]
     threads: usize,
     /// Seed of the prompts.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -69,8 +69,7 @@ fn case(args: &GenerateArgs, batch: usize) -> Result<()> {
         let problem = format!("with --new_tokens {} it is longer than the {positions} positions", args.new_tokens);
         return Err(Error::BadValue { flag: format!("--prompt {}", args.prompt), problem });
     }
-    let settings =
-        EngineSettings { max_running: Some(batch), prefix_sharing: PrefixSharing::Off, ..EngineSettings::default() };
+    let settings = EngineSettings { max_running: Some(batch), prefix_sharing: false, ..EngineSettings::default() };
     let engine = settings.config(&model, length, MemoryBudget::for_model(&checkpoint.model)?);
     let pages = batch.saturating_mul(length.div_ceil(engine.page_size));
     if engine.pages < pages {

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use spag_io::gib;
-use spag_model::{EngineConfig, Sampling};
-use spag_selfplay::{TimingConfig, limits, time_play};
+use spag_model::{EngineConfig, EngineSettings};
+use spag_selfplay::{SamplingSettings, TimingConfig, time_play};
 use spag_train::peak_memory_of;
 
 use super::{cpu_path, round};
-use spag_cli::{EngineArgs, LoadArgs, PromptArgs, Result, exit, flags, threads};
+use spag_cli::{LoadArgs, PromptArgs, Result, exit, flags, threads};
 
 /// The flags of `spag bench play`.
 #[derive(Debug, Args)]
@@ -19,34 +19,17 @@ pub(crate) struct PlayArgs {
     /// The model: a Hugging Face folder or a GGUF file.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Number of games.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = flags::whole(limits::GAMES))]
-    games: usize,
-    /// Number of turns in each game. No game ends early.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::whole(limits::TURNS))]
-    turns: usize,
-    /// Number of tokens in every utterance.
-    #[arg(long, value_name = "N", default_value_t = 48, value_parser = flags::whole(limits::NEW_TOKENS))]
-    new_tokens: usize,
-    /// Sampling temperature.
-    #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::within(limits::TEMPERATURE))]
-    temperature: f64,
-    /// Sample from the N most likely tokens; 0 means all tokens.
-    #[arg(long, value_name = "N", default_value_t = Sampling::REFERENCE_TOP_K, value_parser = flags::whole(limits::TOP_K))]
-    top_k: usize,
-    /// Sample from the smallest set of most likely tokens whose probabilities sum to at least X.
-    #[arg(long, value_name = "X", value_parser = flags::share)]
-    top_p: Option<f64>,
+    #[command(flatten)]
+    work: TimingConfig,
+    #[command(flatten)]
+    sampling: SamplingSettings,
     /// Number of threads.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::whole(flags::THREADS))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::within(flags::THREADS))]
     threads: usize,
-    /// Seed of the games.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
     #[command(flatten)]
     prompts: PromptArgs,
     #[command(flatten)]
-    engine: EngineArgs,
+    engine: EngineSettings,
     #[command(flatten)]
     loading: LoadArgs,
 }
@@ -55,16 +38,10 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     let checkpoint = args.loading.load(&args.model)?;
     let prompts = args.prompts.load()?;
     let model = checkpoint.model.config().clone();
-    let engine = args.engine.config(&checkpoint.model, model.architecture.max_position_embeddings)?;
-    let config = TimingConfig {
-        games: args.games,
-        batch: engine.max_running,
-        turns: args.turns,
-        new_tokens: args.new_tokens,
-        sampling: Sampling::random(args.temperature, args.top_k, args.top_p),
-        seed: args.seed,
-    };
-    let timing = threads::run_on(args.threads, || time_play(&checkpoint, &prompts, engine, config))?;
+    let engine = args.engine.for_model(&checkpoint.model, model.architecture.max_position_embeddings, 1)?;
+    let timing = threads::run_on(args.threads, || {
+        time_play(&checkpoint, &prompts, engine, args.sampling.sampling(), args.work)
+    })?;
     let (stats, times) = (timing.stats, timing.stats.times);
     // Every computed token passes the blocks; every new token passes the head too.
     let architecture = &model.architecture;
@@ -80,16 +57,16 @@ pub(super) fn run(args: &PlayArgs) -> Result<()> {
     exit::say(json!({
         "what": "spag self-play",
         "seconds": round(timing.seconds, 3),
-        "games_per_s": round(args.games as f64 / timing.seconds, 4),
+        "games_per_s": round(args.work.games as f64 / timing.seconds, 4),
         "generated_tokens_per_s": round(stats.new_tokens as f64 / timing.seconds, 2),
         "checkpoint": args.model,
         "device": args.loading.open()?.to_string(),
         "cpu_path": cpu_path(&args.loading.open()?),
         "dtype": checkpoint.model.parameters().dtype().to_string(),
-        "games": args.games,
+        "games": args.work.games,
         "batch": engine.max_running,
-        "turns": args.turns,
-        "new_tokens": args.new_tokens,
+        "turns": args.work.turns,
+        "new_tokens": args.work.new_tokens,
         "threads": args.threads,
         "prompt_tokens": stats.prompt_tokens,
         "hit_rate": round(stats.hit_rate(), 4),

@@ -25,7 +25,7 @@ pub(crate) struct RankArgs {
     pub(super) zero_stage: ZeroStage,
     /// Run the schedule of one of N ranks (at most 65536) with modelled links to the others. Several numbers, separated by
     /// commas, are run in turn.
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = flags::whole(RANKS), help_heading = "Ranks")]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = flags::within(RANKS), help_heading = "Ranks")]
     pub(super) simulate: Vec<usize>,
     /// Modelled links: dgx-a100, dgx-h200, a100-pcie, or own.
     #[arg(long, value_name = "NAME", default_value = "dgx-a100", help_heading = "Ranks")]

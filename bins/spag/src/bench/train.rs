@@ -28,22 +28,22 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "DIR")]
     model_name_or_path: PathBuf,
     /// Number of sequences in a micro-batch.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::whole(BATCH))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::within(BATCH))]
     batch: usize,
     /// Number of tokens in a sequence.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::whole(limits::LENGTH))]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::within(limits::LENGTH))]
     seq: usize,
     /// Number of timed steps. Their median is printed.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::whole(STEPS))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::within(STEPS))]
     steps: usize,
     /// Number of untimed steps before them.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::whole(0..=*STEPS.end()))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::within(0..=*STEPS.end()))]
     warmup: usize,
     /// Number of micro-batches in a step.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole(BATCH))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::within(BATCH))]
     accumulation: usize,
     /// Number of threads.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::whole(flags::THREADS))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = flags::within(flags::THREADS))]
     threads: usize,
     /// Add the forward pass of a frozen reference model and the KL term.
     #[arg(long = "ref")]

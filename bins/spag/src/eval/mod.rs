@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use spag_cli::{EngineArgs, LoadArgs, Result, TerminalProgress, exit, flags, threads};
+use spag_cli::{LoadArgs, Result, TerminalProgress, exit, flags, threads};
 use spag_eval::{AskSettings, Evaluation, ModelResults, ModelScores, OpenModel, TaskSource, render_page, render_table};
 use spag_io::{Progress, write_atomically, write_json_atomically};
-use spag_model::Engine;
+use spag_model::{Engine, EngineSettings};
 use spag_selfplay::limits;
 
 /// Rows of a task that can be asked for.
@@ -37,7 +37,7 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// The first N rows of each task only.
-    #[arg(long, value_name = "N", value_parser = flags::whole(ROWS))]
+    #[arg(long, value_name = "N", value_parser = flags::within(ROWS))]
     limit: Option<usize>,
     /// Ask in chats, with each model's own template: descriptions are system messages, examples are turns. True or False.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value = "False", default_missing_value = "True",
@@ -48,10 +48,10 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "NAME", num_args = 1..)]
     names: Vec<String>,
     /// Maximum number of tokens in a text. A longer one loses its beginning [default: the positions of the model].
-    #[arg(long, value_name = "N", value_parser = flags::whole(limits::LENGTH))]
+    #[arg(long, value_name = "N", value_parser = flags::within(limits::LENGTH))]
     max_length: Option<usize>,
     #[command(flatten)]
-    engine: EngineArgs,
+    engine: EngineSettings,
     #[command(flatten)]
     loading: LoadArgs,
 }
@@ -87,7 +87,7 @@ pub(crate) fn run(args: EvalArgs) -> Result<()> {
             progress.message(&format!("{}: done before", spag_io::quote(name)));
         } else {
             let checkpoint = args.loading.load(folder)?;
-            let config = args.engine.config(&checkpoint.model, model.max_length())?;
+            let config = args.engine.for_model(&checkpoint.model, model.max_length(), 1)?;
             model.ask(&mut Engine::from_checkpoint(checkpoint, config)?, &mut progress)?;
         }
         let mut result = model.finish()?;

@@ -51,13 +51,13 @@ const MAKE_TOKEN: &str = "export SPAG_TOKEN=$(head -c 16 /dev/urandom | od -An -
 #[command(rename_all = "snake_case")]
 pub(crate) struct LaunchArgs {
     /// Processes on this machine; usually one per GPU.
-    #[arg(long, value_name = "N", value_parser = flags::whole(1..=MAX_PROCESSES))]
+    #[arg(long, value_name = "N", value_parser = flags::within(1..=MAX_PROCESSES))]
     nproc_per_node: usize,
     /// Machines. Run the same command on each, with its own --node_rank.
-    #[arg(long, value_name = "M", default_value_t = 1, value_parser = flags::whole(1..=MAX_PROCESSES))]
+    #[arg(long, value_name = "M", default_value_t = 1, value_parser = flags::within(1..=MAX_PROCESSES))]
     nnodes: usize,
     /// This machine's number, from 0.
-    #[arg(long, value_name = "R", value_parser = flags::whole(0..=MAX_PROCESSES))]
+    #[arg(long, value_name = "R", value_parser = flags::within(0..=MAX_PROCESSES))]
     node_rank: Option<usize>,
     /// Host name or address of machine 0. Required for several machines.
     #[arg(long, value_name = "HOST")]
@@ -67,7 +67,7 @@ pub(crate) struct LaunchArgs {
     master_port: Option<u16>,
     /// After a failure, restart all ranks up to K times; training resumes from its last checkpoint. Bad input (exit code
     /// 2) is not retried.
-    #[arg(long, value_name = "K", default_value_t = 0, value_parser = flags::whole(0..=MAX_STARTS))]
+    #[arg(long, value_name = "K", default_value_t = 0, value_parser = flags::within(0..=MAX_STARTS))]
     max_restarts: usize,
     /// Seconds between SIGTERM and SIGKILL when ranks are stopped. A second Ctrl-C kills at once.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = flags::within(0.0..=MAX_GRACE))]

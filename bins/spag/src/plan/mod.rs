@@ -10,9 +10,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use hardware::Gpu;
 use report::Report;
-use settings::{HardwareSection, Settings, TrainingSection};
+use settings::{Settings, TrainingSection};
 use spag_cli::{Result, exit};
+use spag_pipeline::MachineSettings;
 
 pub(crate) use of_run::plan_of_run;
 
@@ -28,8 +30,11 @@ pub(crate) struct PlanArgs {
     /// The model: its folder, its config.json, or a GGUF file.
     #[arg(long, value_name = "DIR|FILE")]
     model_name_or_path: Option<PathBuf>,
+    /// The kind of GPU; by default, chosen by --gpu_memory
+    #[arg(long, value_name = "KIND")]
+    gpu: Option<Gpu>,
     #[command(flatten)]
-    hardware: HardwareSection,
+    machine: MachineSettings,
     #[command(flatten)]
     training: TrainingSection,
     /// Print JSON: bytes and seconds.

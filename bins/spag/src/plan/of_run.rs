@@ -12,7 +12,7 @@ use spag_train::{Placement, RankMemory, ShardingPlan};
 use super::PlanArgs;
 use super::hardware::{Assumptions, Gpu};
 use super::report::{Choice, Report};
-use super::settings::{HardwareSection, Settings, TrainingSection};
+use super::settings::{Settings, TrainingSection};
 use spag_cli::{Error, Result};
 
 /// Utterances of a game: an assumption.
@@ -28,7 +28,7 @@ const CONTEXT: f64 = 700.0;
 /// Inputs that cannot be read, or settings of the hardware or of sharding that contradict each other.
 pub(crate) fn plan_of_run(config: &RunConfig) -> Result<String> {
     let gpu = gpu(&config.hardware)?;
-    let ranks = config.hardware.gpus.unwrap_or(1);
+    let ranks = config.hardware.machine.gpus.unwrap_or(1);
     let plan = plan_run(config, ranks)?;
     let model = load_config(&config.base_model)?;
     let planner = Planner { config, model: &model, gpu, ranks };
@@ -115,7 +115,7 @@ impl Planner<'_> {
     }
 
     fn utterance_tokens(&self) -> f64 {
-        self.config.self_play.max_new_tokens.min(UTTERANCE_TOKENS) as f64
+        self.config.self_play.length.max_new_tokens.min(UTTERANCE_TOKENS) as f64
     }
 
     /// A roofline: each step reads all weights and the keys and values of all games.
@@ -123,7 +123,7 @@ impl Planner<'_> {
         let figures = self.gpu?.figures();
         let assumed = Assumptions::new(self.network());
         let dtype = self.playing_dtype();
-        let games = self.config.self_play.games_in_flight as f64;
+        let games = self.config.self_play.games_in_flight() as f64;
         let weights = Layout::new(&self.model.architecture).len() as f64 * dtype.bytes() as f64;
         let cached = games * CONTEXT * GenerationMemory::per_token(self.model, dtype) as f64;
         let step = (weights + cached) / (figures.memory_bytes * assumed.memory_share);
@@ -140,7 +140,7 @@ impl Planner<'_> {
     }
 
     fn network(&self) -> f64 {
-        self.config.hardware.network.unwrap_or(200.0)
+        self.config.hardware.machine.network.unwrap_or(200.0)
     }
 
     fn hours_of_training(&self, training: Option<&PlannedTraining>) -> Result<Option<f64>> {
@@ -152,19 +152,13 @@ impl Planner<'_> {
     /// The plan of a training on the GPUs; `None` on a CPU.
     fn choice(&self, training: &PlannedTraining) -> Result<Option<Choice>> {
         let Some(gpu) = self.gpu else { return Ok(None) };
-        let (hardware, settings) = (&self.config.hardware, &training.settings);
+        let settings = &training.settings;
         let job = &settings.job;
         let args = PlanArgs {
             config: None,
             model_name_or_path: Some(self.config.base_model.clone()),
-            hardware: HardwareSection {
-                gpus: hardware.gpus,
-                gpus_per_node: hardware.gpus_per_node,
-                gpu: Some(gpu),
-                gpu_memory: hardware.gpu_memory,
-                host_memory: hardware.host_memory,
-                network: hardware.network,
-            },
+            gpu: Some(gpu),
+            machine: self.config.hardware.machine,
             training: TrainingSection {
                 per_device_train_batch_size: Some(settings.per_device_train_batch_size),
                 gradient_accumulation_steps: Some(settings.gradient_accumulation_steps),
@@ -222,14 +216,15 @@ impl Planner<'_> {
         let parameters = Layout::new(&self.model.architecture).len() as u64;
         let settings = &self.config.self_play;
         let positions = self.model.architecture.max_position_embeddings;
-        let both = settings.max_length.map_or(positions, |prompt| (prompt + settings.max_new_tokens).min(positions));
-        let cache = (settings.games_in_flight * both) as u64 * GenerationMemory::per_token(self.model, dtype);
+        let both =
+            settings.max_length.map_or(positions, |prompt| (prompt + settings.length.max_new_tokens).min(positions));
+        let cache = (settings.games_in_flight() * both) as u64 * GenerationMemory::per_token(self.model, dtype);
         let _ = writeln!(
             out,
             "  playing               weights {}, KV cache up to {} for {} games of {both} tokens; more games than fit wait",
             format_gib(parameters * dtype.bytes() as u64),
             format_gib(cache),
-            settings.games_in_flight,
+            settings.games_in_flight(),
         );
         let _ = writeln!(
             out,

@@ -6,101 +6,78 @@ use std::{
 };
 
 use clap::{ArgAction, Args};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use spag_cli::{Error, Result, flags};
-use spag_io::{Ranged, in_range};
 use spag_model::{ModelConfig, WeightDtype, load_config};
-use spag_pipeline::read_toml;
+use spag_pipeline::{MachineSettings, read_toml};
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
 use spag_train::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
 
 use super::PlanArgs;
 use super::hardware::Gpu;
 
-/// GPUs in all, or per host.
-const GPUS: RangeInclusive<usize> = 1..=65_536;
-/// GiB of a GPU or a host, and Gbit/s between hosts.
-const SIZE: RangeInclusive<f64> = 0.001..=1e6;
 /// Samples of a micro-batch, or micro-batches of a step.
 const BATCH: RangeInclusive<usize> = 1..=65_536;
-/// Tokens of a sample.
-const LENGTH: RangeInclusive<usize> = 1..=1 << 20;
 /// Tokens of a micro-batch. The bytes of a larger one could exceed 64 bits.
 const TOKENS: usize = 1 << 28;
 
-/// A plan file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct PlanFile {
-    model: ModelSection,
-    hardware: HardwareSection,
-    training: TrainingSection,
-}
+spag_io::settings! {
+    /// A plan file.
+    table PlanFile {
+        /// The model.
+        model: ModelSection;
+        /// The hardware.
+        hardware: HardwareSection;
+        /// The training.
+        training: TrainingSection;
+    }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ModelSection {
-    /// Relative to the plan file.
-    config: Option<PathBuf>,
-}
+    /// The model of a plan file.
+    table ModelSection {
+        /// Relative to the plan file.
+        config: Option<PathBuf>;
+    }
 
-/// The hardware, in flags and in a plan file.
-#[derive(Debug, Default, Args, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[command(rename_all = "snake_case")]
-pub(super) struct HardwareSection {
-    /// GPUs in all, one rank each, at most 65536 [default: 1]
-    #[arg(long, value_name = "N", value_parser = flags::whole(GPUS))]
-    pub(super) gpus: Option<usize>,
-    /// GPUs per host [default: 8]
-    #[arg(long, value_name = "N", value_parser = flags::whole(GPUS))]
-    pub(super) gpus_per_node: Option<usize>,
-    /// The kind of GPU; by default, chosen by --gpu_memory
-    #[arg(long, value_name = "KIND")]
-    pub(super) gpu: Option<Gpu>,
-    /// GiB per GPU, if other than that of its kind
-    #[arg(long, value_name = "GIB", value_parser = flags::within(SIZE))]
-    pub(super) gpu_memory: Option<f64>,
-    /// GiB per host; not checked by default
-    #[arg(long, value_name = "GIB", value_parser = flags::within(SIZE))]
-    pub(super) host_memory: Option<f64>,
-    /// Gbit/s between hosts, per host and in each direction [default: 200]
-    #[arg(long, value_name = "GBIT", value_parser = flags::within(SIZE))]
-    pub(super) network: Option<f64>,
-}
+    /// The hardware of a plan file.
+    table HardwareSection {
+        /// The kind of GPU.
+        gpu: Option<Gpu>;
+    } + {
+        /// The rest.
+        machine: MachineSettings;
+    }
 
-/// The training settings, in flags and in a plan file.
-#[derive(Debug, Default, Args, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[command(rename_all = "snake_case")]
-pub(super) struct TrainingSection {
-    /// Samples of a micro-batch [default: 8]
-    #[arg(long, value_name = "N", value_parser = flags::whole(BATCH))]
-    pub(super) per_device_train_batch_size: Option<usize>,
-    /// Micro-batches of an optimizer step [default: 1]
-    #[arg(long, value_name = "N", value_parser = flags::whole(BATCH))]
-    pub(super) gradient_accumulation_steps: Option<usize>,
-    /// Tokens of a sample [default: 2048]
-    #[arg(long, value_name = "N", value_parser = flags::whole(LENGTH))]
-    pub(super) max_length: Option<usize>,
-    /// Parameters and activations in bf16
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
-    pub(super) bf16: Option<bool>,
-    /// Recompute activations in the backward pass
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
-    pub(super) gradient_checkpointing: Option<bool>,
-    /// DeepSpeed file with the ZeRO settings
-    #[arg(long, value_name = "FILE")]
-    pub(super) deepspeed: Option<PathBuf>,
-    /// What is sharded over the ranks: 0 nothing, 1 the optimizer state, 2 gradients too, 3 parameters too
-    #[arg(long, value_name = "STAGE")]
-    pub(super) zero_stage: Option<ZeroStage>,
-    /// Where the optimizer state is stored: none (on the device) or cpu; requires --zero_stage
-    #[arg(long, value_name = "PLACE")]
-    pub(super) offload_optimizer: Option<Placement>,
-    /// Where the parameters are stored between their uses: none (on the device) or cpu; requires --zero_stage 3
-    #[arg(long, value_name = "PLACE")]
-    pub(super) offload_param: Option<Placement>,
+    /// The training settings, in flags and in a plan file.
+    #[derive(Args)]
+    pub(super) flags TrainingSection {
+        /// Samples of a micro-batch [default: 8]
+        #[arg(value_name = "N")]
+        pub(super) per_device_train_batch_size: Option<usize> [BATCH];
+        /// Micro-batches of an optimizer step [default: 1]
+        #[arg(value_name = "N")]
+        pub(super) gradient_accumulation_steps: Option<usize> [BATCH];
+        /// Tokens of a sample [default: 2048]
+        #[arg(value_name = "N")]
+        pub(super) max_length: Option<usize> [1..=1 << 20];
+        /// Parameters and activations in bf16
+        #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
+        pub(super) bf16: Option<bool>;
+        /// Recompute activations in the backward pass
+        #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "True", value_parser = flags::truth)]
+        pub(super) gradient_checkpointing: Option<bool>;
+        /// DeepSpeed file with the ZeRO settings
+        #[arg(value_name = "FILE")]
+        pub(super) deepspeed: Option<PathBuf>;
+        /// What is sharded over the ranks: 0 nothing, 1 the optimizer state, 2 gradients too, 3 parameters too
+        #[arg(value_name = "STAGE")]
+        pub(super) zero_stage: Option<ZeroStage>;
+        /// Where the optimizer state is stored: none (on the device) or cpu; requires --zero_stage
+        #[arg(value_name = "PLACE")]
+        pub(super) offload_optimizer: Option<Placement>;
+        /// Where the parameters are stored between their uses: none (on the device) or cpu; requires --zero_stage 3
+        #[arg(value_name = "PLACE")]
+        pub(super) offload_param: Option<Placement>;
+    }
 }
 
 /// The resolved settings.
@@ -160,7 +137,6 @@ impl Settings {
         let (file, model) = match args.config {
             Some(path) if path.extension().is_some_and(|end| end == "toml") => {
                 let mut file: PlanFile = read_toml(&path)?;
-                file.check().map_err(|problem| bad_file(&path, &problem))?;
                 let folder = path.parent().unwrap_or(Path::new(""));
                 file.training.deepspeed = file.training.deepspeed.map(|file| folder.join(file));
                 let model = file.model.config.as_ref().map(|config| folder.join(config));
@@ -169,13 +145,13 @@ impl Settings {
             }
             other => (PlanFile::default(), other),
         };
-        let (flag, hardware) = (args.hardware, file.hardware);
+        let (flag, hardware) = (args.machine, file.hardware.machine);
         let Some(model) = args.model_name_or_path.or(model) else {
             let problem = "no model is named: pass a config.json, a plan file, or --model_name_or_path";
             return Err(Error::BadValue { flag: "spag plan".into(), problem: problem.into() });
         };
         let gpu_memory = flag.gpu_memory.or(hardware.gpu_memory);
-        let gpu = flag.gpu.or(hardware.gpu).unwrap_or(match gpu_memory {
+        let gpu = args.gpu.or(file.hardware.gpu).unwrap_or(match gpu_memory {
             Some(memory) if memory <= 48.0 => Gpu::A100Of40,
             Some(memory) if memory <= 96.0 => Gpu::A100Of80,
             _ => Gpu::H200,
@@ -266,35 +242,6 @@ impl Settings {
 fn checked_plan(stage: ZeroStage, optimizer: Placement, parameters: Placement) -> Result<ShardingPlan> {
     ShardingRequest::new(Some(stage), Some(optimizer), parameters, None)?;
     Ok(ShardingPlan { stage, optimizer, parameters })
-}
-
-impl PlanFile {
-    /// Checks the ranges of all numbers, which the flags have in their parsers.
-    fn check(&self) -> Result<(), String> {
-        let (hardware, training) = (&self.hardware, &self.training);
-        for (key, value, range) in [
-            ("hardware.gpus", hardware.gpus, GPUS),
-            ("hardware.gpus_per_node", hardware.gpus_per_node, GPUS),
-            ("training.per_device_train_batch_size", training.per_device_train_batch_size, BATCH),
-            ("training.gradient_accumulation_steps", training.gradient_accumulation_steps, BATCH),
-            ("training.max_length", training.max_length, LENGTH),
-        ] {
-            check_key(key, value, range)?;
-        }
-        for (key, value) in [
-            ("hardware.gpu_memory", hardware.gpu_memory),
-            ("hardware.host_memory", hardware.host_memory),
-            ("hardware.network", hardware.network),
-        ] {
-            check_key(key, value, SIZE)?;
-        }
-        Ok(())
-    }
-}
-
-fn check_key<T: Ranged>(key: &str, value: Option<T>, range: RangeInclusive<T>) -> Result<(), String> {
-    let Some(value) = value else { return Ok(()) };
-    in_range(value, range).map(drop).map_err(|expected| format!("{key} = {value}: {expected}"))
 }
 
 fn bad_file(path: &Path, error: &dyn std::fmt::Display) -> Error {

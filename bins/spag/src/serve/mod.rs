@@ -4,11 +4,11 @@ mod models;
 mod page;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use spag_cli::{EngineArgs, Error, LoadArgs, Result, Signal, exit, flags, threads};
+use spag_cli::{Error, LoadArgs, Result, Signal, exit, flags, threads};
+use spag_model::EngineSettings;
 use spag_serve::{ApiKeys, Ended, Limits, Server, ServerConfig};
 
 use models::NamedFolder;
@@ -31,14 +31,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", requires = "folder")]
     served_model_name: Vec<String>,
     /// Maximum number of tokens in a prompt and its completion together [default: the positions of the model].
-    #[arg(long, value_name = "N", value_parser = flags::whole(1..=1 << 30))]
+    #[arg(long, value_name = "N", value_parser = flags::within(1..=1 << 30))]
     max_length: Option<usize>,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
     network: NetworkArgs,
     #[command(flatten)]
-    engine: EngineArgs,
+    engine: EngineSettings,
     #[command(flatten)]
     loading: LoadArgs,
 }
@@ -56,21 +56,8 @@ struct NetworkArgs {
     /// File with the keys of clients, one a line. Without it, everybody who can connect is served.
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     api_key_file: Option<PathBuf>,
-    /// Maximum number of sequences that wait for a place in the batch of a model. Requests beyond it get status 429.
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = flags::whole(Limits::WAITING), help_heading = "Network")]
-    max_waiting: usize,
-    /// Maximum size of a request in MiB.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = flags::whole(Limits::BODY_MIB), help_heading = "Network")]
-    max_body_mib: usize,
-    /// Seconds for a client to send the headers of a request, and again its body.
-    #[arg(long, value_name = "X", default_value_t = 30.0, value_parser = flags::within(Limits::TIMEOUT), help_heading = "Network")]
-    read_timeout: f64,
-    /// Seconds for a client to take any part of an answer. Then the connection is closed.
-    #[arg(long, value_name = "X", default_value_t = 60.0, value_parser = flags::within(Limits::TIMEOUT), help_heading = "Network")]
-    write_timeout: f64,
-    /// Maximum number of open connections. Others wait.
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = flags::whole(Limits::CONNECTIONS), help_heading = "Network")]
-    max_connections: usize,
+    #[command(flatten)]
+    limits: Limits,
     /// Origin whose pages may use the server from a browser (CORS), e.g. https://example.org, or * for all. May be given
     /// several times.
     #[arg(long, value_name = "ORIGIN", help_heading = "Network")]
@@ -83,13 +70,7 @@ impl NetworkArgs {
             host: self.host.clone(),
             port: self.port,
             keys: self.api_key_file.as_ref().map(ApiKeys::read).transpose()?,
-            limits: Limits {
-                max_waiting: self.max_waiting,
-                max_body_bytes: self.max_body_mib << 20,
-                read_timeout: Duration::from_secs_f64(self.read_timeout),
-                write_timeout: Duration::from_secs_f64(self.write_timeout),
-                max_connections: self.max_connections,
-            },
+            limits: self.limits,
             cors_origins: self.cors_origin.clone(),
         })
     }

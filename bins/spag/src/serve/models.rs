@@ -40,7 +40,7 @@ pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
         let problem = "name a checkpoint: `spag serve DIR`, or --model NAME=DIR".to_owned();
         return Err(Error::BadValue { flag: "MODEL".into(), problem });
     }
-    let engines = args.engine.among(folders.len());
+    let engines = folders.len();
     let load = |(names, folder): (Vec<String>, &Path)| {
         let checkpoint = args.loading.load(folder)?;
         let positions = checkpoint.model.config().architecture.max_position_embeddings;
@@ -48,7 +48,7 @@ pub(super) fn load(args: &ServeArgs) -> Result<Vec<ModelToServe>> {
             let problem = format!("{} has {positions} positions; ask for no more", folder.display());
             return Err(Error::BadValue { flag: format!("--max_length {asked}"), problem });
         }
-        let engine = engines.config(&checkpoint.model, args.max_length.unwrap_or(positions))?;
+        let engine = args.engine.for_model(&checkpoint.model, args.max_length.unwrap_or(positions), engines)?;
         Ok(ModelToServe { names, checkpoint, engine })
     };
     folders.into_iter().map(load).collect()

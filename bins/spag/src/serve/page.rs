@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use spag_cli::{PromptArgs, Result, exit, flags};
 use spag_game::{JudgeKind, WordList};
-use spag_model::Sampling;
 use spag_page::{Page, PageConfig};
-use spag_selfplay::limits;
+use spag_selfplay::{LengthSettings, SamplingSettings, limits};
 use spag_world::Lexicon;
 
 /// The flags of the games at `/`. They do not change the API.
@@ -26,23 +25,12 @@ pub(super) struct PageArgs {
     #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Page")]
     judge: JudgeKind,
     /// Maximum number of turns in a game, at most 1000. A turn is one utterance of each player.
-    #[arg(long, alias = "taboo_max_turns", value_name = "N", default_value_t = 5, value_parser = flags::whole(limits::TURNS), help_heading = "Page")]
+    #[arg(long, alias = "taboo_max_turns", value_name = "N", default_value_t = 5, value_parser = flags::within(limits::TURNS), help_heading = "Page")]
     max_turns: usize,
-    /// Sampling temperature of games; 0 is greedy.
-    #[arg(long, value_name = "X", default_value_t = 1.2, value_parser = flags::within(limits::TEMPERATURE_OR_GREEDY), help_heading = "Page")]
-    temperature: f64,
-    /// In games, sample from the N most likely tokens; 0 means all tokens.
-    #[arg(long, value_name = "N", default_value_t = Sampling::REFERENCE_TOP_K, value_parser = flags::whole(limits::TOP_K), help_heading = "Page")]
-    top_k: usize,
-    /// In games, sample from the smallest set of most likely tokens whose probabilities sum to at least X.
-    #[arg(long, value_name = "X", value_parser = flags::share, help_heading = "Page")]
-    top_p: Option<f64>,
-    /// Maximum number of tokens in an utterance; also at most a quarter of the model's positions.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = flags::whole(limits::NEW_TOKENS), help_heading = "Page")]
-    max_new_tokens: usize,
-    /// Minimum number of tokens in an utterance.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = flags::whole(limits::MIN_NEW_TOKENS), help_heading = "Page")]
-    min_new_tokens: usize,
+    #[command(flatten, next_help_heading = "Page")]
+    sampling: SamplingSettings,
+    #[command(flatten, next_help_heading = "Page")]
+    length: LengthSettings,
 }
 
 impl PageArgs {
@@ -66,18 +54,12 @@ impl PageArgs {
             }
             None => Lexicon::embedded()?.words().map(str::to_owned).collect(),
         };
-        // Below the least temperature nothing but the most likely token is left.
-        let sampling = match limits::TEMPERATURE.contains(&self.temperature) {
-            false => Sampling::Greedy,
-            true => Sampling::random(self.temperature, self.top_k, self.top_p),
-        };
         Ok(Page::new(PageConfig {
             judge: self.judge,
             prompts: self.prompts.load()?,
             max_turns: self.max_turns,
-            sampling,
-            max_new_tokens: self.max_new_tokens,
-            min_new_tokens: self.min_new_tokens,
+            sampling: self.sampling,
+            length: self.length,
             run: self.run.clone(),
             ..PageConfig::new(words)
         })?)

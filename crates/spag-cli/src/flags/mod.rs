@@ -16,7 +16,7 @@ use clap::{Arg, Command, Parser, error::ErrorKind};
 use crate::{Error, Result};
 pub use foreign::{Notes, Task};
 use spelling::snake_case_flags;
-pub use value::{THREADS, below_one, count, share, truth, whole, within};
+pub use value::{THREADS, count, truth, within};
 
 /// Parses the arguments of a program that has no flags but its own.
 ///

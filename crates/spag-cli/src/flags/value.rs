@@ -2,37 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// A truth value as `transformers` accepts it: True, t, yes, y, 1 and their opposites, in any case.
-///
-/// # Errors
-/// Any other text.
-pub fn truth(text: &str) -> Result<bool, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" | "t" | "yes" | "y" | "1" => Ok(true),
-        "false" | "f" | "no" | "n" | "0" => Ok(false),
-        _ => Err("expected True or False".into()),
-    }
-}
-
-fn number(text: &str, expected: &str, fits: impl Fn(f64) -> bool) -> Result<f64, String> {
-    text.parse::<f64>().ok().filter(|number| number.is_finite() && fits(*number)).ok_or_else(|| expected.to_owned())
-}
-
-/// A share from 0 to 1.
-///
-/// # Errors
-/// Any other text.
-pub fn share(text: &str) -> Result<f64, String> {
-    number(text, "expected a number from 0 to 1", |number| (0.0..=1.0).contains(&number))
-}
-
-/// The decay of a moving average: from 0 to below 1.
-///
-/// # Errors
-/// Any other text.
-pub fn below_one(text: &str) -> Result<f64, String> {
-    number(text, "expected a number from 0 to below 1", |number| (0.0..1.0).contains(&number))
-}
+pub use spag_io::{parser as within, truth};
 
 /// A whole number of at least 1.
 ///
@@ -44,16 +14,6 @@ pub fn count(text: &str) -> Result<usize, String> {
 
 /// Threads of a program.
 pub const THREADS: RangeInclusive<usize> = 1..=4096;
-
-/// The parser of a whole number within a range.
-pub fn whole(range: RangeInclusive<usize>) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync + 'static {
-    move |text| spag_io::parse_in_range(text, range.clone())
-}
-
-/// The parser of a number within a range.
-pub fn within(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
-    move |text| spag_io::parse_in_range(text, range.clone())
-}
 
 #[cfg(test)]
 mod tests {
@@ -80,8 +40,8 @@ mod tests {
     fn numbers_out_of_range_are_rejected() {
         assert!(["0", "-1", "inf", "nan", "x", ""].iter().all(|text| within(1e-9..=100.0)(text).is_err()));
         assert!(["-0.1", "inf"].iter().all(|text| within(0.0..=100.0)(text).is_err()));
+        let share = within(0.0..=1.0);
         assert!(["-0.1", "1.1", "nan"].iter().all(|text| share(text).is_err()) && share("1").is_ok());
-        assert!(below_one("1").is_err() && below_one("0.999").is_ok());
         assert!(["0", "-1", "1.5"].iter().all(|text| count(text).is_err()) && count("8") == Ok(8));
     }
 }

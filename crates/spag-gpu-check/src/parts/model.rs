@@ -192,8 +192,8 @@ pub(super) fn play(settings: &Settings, device: &Device, sink: Sink<'_>) -> Resu
         let model = checkpoint.model.config();
         let engine = EngineConfig { max_step_tokens: 2048, ..EngineConfig::new(model, batch, memory) };
         let sampling = Sampling::random(1.2, Sampling::REFERENCE_TOP_K, None);
-        let config = spag_selfplay::TimingConfig { games, batch, turns: 5, new_tokens: 48, sampling, seed: 0 };
-        let timing = spag_selfplay::time_play(&checkpoint, &prompts, engine, config)?;
+        let config = spag_selfplay::TimingConfig { games, ..Default::default() };
+        let timing = spag_selfplay::time_play(&checkpoint, &prompts, engine, sampling, config)?;
         let rate = games as f64 / timing.seconds;
         let tokens = timing.stats.new_tokens as f64 / timing.seconds;
         let result = format!("{rate:.3} games/s, {tokens:.0} generated tokens/s");

@@ -68,7 +68,8 @@ impl std::str::FromStr for WeightDtype {
 }
 
 /// A user's choice of the number format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum DtypeChoice {
     /// f32 on a CPU. On a GPU bf16 if the checkpoint has 16-bit weights, else f32.
     #[default]
@@ -110,6 +111,19 @@ impl std::str::FromStr for DtypeChoice {
                 .map(Self::Fixed)
                 .map_err(|_| format!("unknown number format \"{other}\"; expected auto, f32 or bf16")),
         }
+    }
+}
+
+impl TryFrom<String> for DtypeChoice {
+    type Error = String;
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<DtypeChoice> for String {
+    fn from(choice: DtypeChoice) -> Self {
+        choice.to_string()
     }
 }
 

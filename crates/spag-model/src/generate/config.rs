@@ -1,7 +1,5 @@
 //! Configuration of engines.
 
-use std::ops::RangeInclusive;
-
 use super::packed_block::packing_bytes;
 use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
@@ -53,15 +51,6 @@ const PAGE_SIZE: usize = 64;
 const MOST_RUNNING: usize = 128;
 
 impl EngineConfig {
-    /// Running requests that can be asked for.
-    pub const RUNNING: RangeInclusive<usize> = 1..=1 << 20;
-    /// Tokens of a page that can be asked for.
-    pub const PAGE_SIZES: RangeInclusive<usize> = 1..=1 << 16;
-    /// Prompt tokens of a pass that can be asked for.
-    pub const STEP_TOKENS: RangeInclusive<usize> = 1..=1 << 20;
-    /// Sizes of the KV cache, in GiB, that can be asked for.
-    pub const CACHE_GIB: RangeInclusive<f64> = 1e-6..=65_536.0;
-
     /// Default prompt tokens per step: enough for full throughput, without delaying decoding requests for long.
     pub const DEFAULT_STEP_TOKENS: usize = 512;
 

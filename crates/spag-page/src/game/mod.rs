@@ -87,8 +87,9 @@ impl GameSoFar {
             let problem = format!("expected 1 to {WORD} characters, not only blanks and no control characters");
             return Err(ApiError::field("target_word", problem));
         }
-        if !limits::TURNS.contains(&max_turns) {
-            let problem = format!("expected {} to {}, not {max_turns}", limits::TURNS.start(), limits::TURNS.end());
+        let turns = limits::TURNS;
+        if !turns.contains(&max_turns) {
+            let problem = format!("expected {} to {}, not {max_turns}", turns.start(), turns.end());
             return Err(ApiError::field("max_turns", problem));
         }
         if history.len() > 2 * max_turns {

@@ -16,7 +16,7 @@ use spag_game::{JudgeKind, PromptSet, UtteranceRule, game_seed};
 use spag_model::{
     Completion, CompletionText, Detokenizer, Event, GenerationConfig, Prompt, Request, Sampling, Streamed, Tokenizer,
 };
-use spag_selfplay::chat_settings;
+use spag_selfplay::{LengthSettings, chat_settings};
 use spag_serve::{ApiError, Generation, ModelHandle};
 
 use super::Game;
@@ -30,14 +30,13 @@ pub(crate) struct PlayRules {
     pub(crate) judge: JudgeKind,
     pub(crate) prompts: PromptSet,
     pub(crate) sampling: Sampling,
-    pub(crate) max_new_tokens: usize,
-    pub(crate) min_new_tokens: usize,
+    pub(crate) length: LengthSettings,
 }
 
 impl PlayRules {
     /// Tokens of an utterance of a model: at most a quarter of its context, so that rules and history fit before it.
     pub(crate) fn utterance_tokens(&self, model: &ModelHandle) -> usize {
-        self.max_new_tokens.min((model.max_length() / 4).max(1))
+        self.length.max_new_tokens.min((model.max_length() / 4).max(1))
     }
 
     /// The request for the next utterance, and the detokenizer of its preview.
@@ -53,7 +52,7 @@ impl PlayRules {
         let max_new_tokens = self.utterance_tokens(model);
         let config = GenerationConfig {
             max_new_tokens,
-            min_new_tokens: self.min_new_tokens.min(max_new_tokens),
+            min_new_tokens: self.length.min_new_tokens.min(max_new_tokens),
             sampling: self.sampling,
             stream: Streamed::Text,
             ..GenerationConfig::default()

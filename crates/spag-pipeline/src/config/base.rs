@@ -3,177 +3,102 @@
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use spag_selfplay::limits;
-use spag_train::{DataOrder, SchedulerType, TrainConfig, TrainMethod};
+use spag_train::{DataOrder, TrainConfig};
 
-use super::layers::{check_training, find_input, load_config, require_ranges};
+use super::layers::{find_input, load_config};
 use crate::error::{Error, Result};
 
 /// Documents, which are kept in memory.
 const DOCUMENTS: RangeInclusive<usize> = 1..=2_000_000;
-/// Tokens of a vocabulary.
-const PIECES: RangeInclusive<usize> = 1..=1 << 20;
-/// Extra occurrences of a word, which are kept in memory.
-const WORD_WEIGHT: RangeInclusive<usize> = 0..=10_000;
 /// Widths of a model.
 const WIDTH: RangeInclusive<usize> = 1..=65_536;
-/// Blocks of a model.
-const BLOCKS: RangeInclusive<usize> = 1..=1024;
-/// Questions of each kind.
-const PROBES: RangeInclusive<usize> = 1..=100_000;
-/// The weight of a kind of documents.
-const SHARE: RangeInclusive<f64> = 0.0..=1e6;
 
-/// `[tokenizer]`: byte pair encoding of the documents.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TokenizerSettings {
-    /// Vocabulary size, including special tokens and characters.
-    pub pieces: usize,
-    /// Documents that the tokenizer is trained on.
-    pub documents: usize,
-    /// Extra occurrences of every target word, so that each becomes one token.
-    pub word_weight: usize,
-}
-
-impl Default for TokenizerSettings {
-    fn default() -> Self {
-        Self { pieces: 960, documents: 20_000, word_weight: 200 }
+spag_io::settings! {
+    /// `[tokenizer]`: byte pair encoding of the documents.
+    pub table TokenizerSettings {
+        /// Vocabulary size, including special tokens and characters.
+        pub pieces: usize [1..=1 << 20] = 960;
+        /// Documents that the tokenizer is trained on.
+        pub documents: usize [DOCUMENTS] = 20_000;
+        /// Extra occurrences of every target word, which are kept in memory, so that each becomes one token.
+        pub word_weight: usize [0..=10_000] = 200;
     }
-}
 
-/// `[model]`: the shape of the LLaMA, with the keys of Hugging Face's `config.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShapeSettings {
-    /// Width of the residual stream.
-    pub hidden_size: usize,
-    /// Width of the feed-forward layers.
-    pub intermediate_size: usize,
-    /// Number of blocks.
-    pub num_hidden_layers: usize,
-    /// Attention heads of each block.
-    pub num_attention_heads: usize,
-    /// Context length, in tokens.
-    pub max_position_embeddings: usize,
-    /// Base of the rotary embedding's frequencies.
-    pub rope_theta: f64,
-    /// ε of RMSNorm.
-    pub rms_norm_eps: f64,
-    /// Standard deviation of the initial weights.
-    pub initializer_range: f64,
-}
-
-impl Default for ShapeSettings {
-    fn default() -> Self {
-        Self {
-            hidden_size: 128,
-            intermediate_size: 344,
-            num_hidden_layers: 4,
-            num_attention_heads: 4,
-            max_position_embeddings: 384,
-            rope_theta: 10_000.0,
-            rms_norm_eps: 1e-5,
-            initializer_range: 0.05,
-        }
+    /// `[model]`: the shape of the LLaMA, with the keys of Hugging Face's `config.json`.
+    pub table ShapeSettings {
+        /// Width of the residual stream.
+        pub hidden_size: usize [WIDTH] = 128;
+        /// Width of the feed-forward layers.
+        pub intermediate_size: usize [WIDTH] = 344;
+        /// Number of blocks.
+        pub num_hidden_layers: usize [1..=1024] = 4;
+        /// Attention heads of each block.
+        pub num_attention_heads: usize [WIDTH] = 4;
+        /// Context length, in tokens.
+        pub max_position_embeddings: usize [limits::LENGTH] = 384;
+        /// Base of the rotary embedding's frequencies.
+        pub rope_theta: f64 [1.0..=1e9] = 10_000.0;
+        /// ε of RMSNorm.
+        pub rms_norm_eps: f64 [0.0..=1.0] = 1e-5;
+        /// Standard deviation of the initial weights.
+        pub initializer_range: f64 [0.0..=1000.0] = 0.05;
     }
-}
 
-/// `[documents]`: the training texts of the base model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DocumentSettings {
-    /// Number of documents, each one sequence.
-    pub count: usize,
-    /// Weights of the kinds of documents.
-    pub mix: spag_world::BaseMix,
-}
-
-impl Default for DocumentSettings {
-    fn default() -> Self {
-        Self { count: 150_000, mix: spag_world::BaseMix::default() }
+    /// `[documents]`: the training texts of the base model.
+    pub table DocumentSettings {
+        /// Number of documents, each one sequence.
+        pub count: usize [DOCUMENTS] = 150_000;
+        /// Weights of the kinds of documents.
+        pub mix: spag_world::BaseMix;
     }
-}
 
-/// `[probes]`: measurements of the finished model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ProbeSettings {
-    /// Questions of each kind.
-    pub count: usize,
-    /// Clues are drawn from the `top_k` most likely tokens; 0, the default, means all.
-    pub top_k: usize,
-    /// Clues are drawn from the smallest set of most likely tokens whose probabilities sum to `top_p`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f64>,
-}
-
-impl Default for ProbeSettings {
-    fn default() -> Self {
-        Self { count: 480, top_k: 0, top_p: None }
+    /// `[probes]`: measurements of the finished model.
+    pub table ProbeSettings {
+        /// Questions of each kind.
+        pub count: usize [1..=100_000] = 480;
+        /// Clues are drawn from the `top_k` most likely tokens; 0, the default, means all.
+        pub top_k: usize [limits::TOP_K];
+        /// Clues are drawn from the smallest set of most likely tokens whose probabilities sum to `top_p`.
+        pub top_p: Option<f64> [limits::TOP_P];
     }
-}
 
-/// The configuration of a base model, in which [`BaseConfig::load`] has set every value and found every input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct BaseConfig {
-    /// Another configuration, relative to this one, that provides missing settings. `None` after loading.
-    #[serde(skip_serializing)]
-    pub extends: Option<String>,
-    /// The Hugging Face folder to be written, relative to the current directory.
-    pub output_dir: PathBuf,
-    /// Seed of documents, initial weights and probes.
-    pub seed: u64,
-    /// The lexicon; the built-in one if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lexicon: Option<PathBuf>,
-    /// Prompt wordings of the games among the documents; the defaults of spag-game if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompts: Option<PathBuf>,
-    /// Maximum turns of a game among documents and probes.
-    pub max_turns: usize,
-    /// The tokenizer.
-    pub tokenizer: TokenizerSettings,
-    /// The shape of the model.
-    pub model: ShapeSettings,
-    /// The training texts.
-    pub documents: DocumentSettings,
-    /// Training.
-    pub train: TrainConfig,
-    /// Measurements of the finished model.
-    pub probes: ProbeSettings,
-}
-
-impl Default for BaseConfig {
-    fn default() -> Self {
-        Self {
-            extends: None,
-            output_dir: PathBuf::from("data/tiny-llama"),
-            seed: 0,
-            lexicon: None,
-            prompts: None,
-            max_turns: 5,
-            tokenizer: TokenizerSettings::default(),
-            model: ShapeSettings::default(),
-            documents: DocumentSettings::default(),
-            train: TrainConfig {
-                method: TrainMethod::Sft,
-                per_device_train_batch_size: 32,
-                num_train_epochs: 1.0,
-                learning_rate: 2.5e-3,
-                lr_scheduler_type: SchedulerType::Linear,
-                warmup_steps: Some(50),
-                weight_decay: 0.01,
-                adam_beta2: 0.98,
-                data_order: DataOrder::Sequential,
-                max_length: 384,
-                logging_steps: 20,
-                ..TrainConfig::default()
-            },
-            probes: ProbeSettings::default(),
-        }
+    /// The configuration of a base model, in which [`BaseConfig::load`] has set every value and found every input.
+    pub table BaseConfig {
+        /// Another configuration, relative to this one, that provides missing settings. `None` after loading.
+        #[serde(skip_serializing)]
+        pub extends: Option<String>;
+        /// The Hugging Face folder to be written, relative to the current directory.
+        pub output_dir: PathBuf = PathBuf::from("data/tiny-llama");
+        /// Seed of documents, initial weights and probes.
+        pub seed: u64;
+        /// The lexicon; the built-in one if absent.
+        pub lexicon: Option<PathBuf>;
+        /// Prompt wordings of the games among the documents; the defaults of spag-game if absent.
+        pub prompts: Option<PathBuf>;
+        /// Maximum turns of a game among documents and probes.
+        pub max_turns: usize [limits::TURNS] = 5;
+        /// The tokenizer.
+        pub tokenizer: TokenizerSettings;
+        /// The shape of the model.
+        pub model: ShapeSettings;
+        /// The training texts.
+        pub documents: DocumentSettings;
+        /// Training.
+        pub train: TrainConfig = TrainConfig {
+            per_device_train_batch_size: 32,
+            num_train_epochs: 1.0,
+            learning_rate: 2.5e-3,
+            warmup_steps: Some(50),
+            weight_decay: 0.01,
+            adam_beta2: 0.98,
+            data_order: DataOrder::Sequential,
+            max_length: 384,
+            logging_steps: 20,
+            ..TrainConfig::default()
+        };
+        /// Measurements of the finished model.
+        pub probes: ProbeSettings;
     }
 }
 
@@ -194,39 +119,11 @@ impl BaseConfig {
     }
 
     fn check(&self) -> Result<()> {
-        let Self { tokenizer, model, documents, .. } = self;
-        require_ranges(&[
-            ("max_turns", self.max_turns, limits::TURNS),
-            ("tokenizer.pieces", tokenizer.pieces, PIECES),
-            ("tokenizer.documents", tokenizer.documents, DOCUMENTS),
-            ("tokenizer.word_weight", tokenizer.word_weight, WORD_WEIGHT),
-            ("model.hidden_size", model.hidden_size, WIDTH),
-            ("model.intermediate_size", model.intermediate_size, WIDTH),
-            ("model.num_hidden_layers", model.num_hidden_layers, BLOCKS),
-            ("model.num_attention_heads", model.num_attention_heads, WIDTH),
-            ("model.max_position_embeddings", model.max_position_embeddings, limits::LENGTH),
-            ("documents.count", documents.count, DOCUMENTS),
-            ("probes.count", self.probes.count, PROBES),
-            ("probes.top_k", self.probes.top_k, limits::TOP_K),
-        ])?;
-        self.probes.top_p.map_or(Ok(()), |value| require_ranges(&[("probes.top_p", value, limits::TOP_P)]))?;
-        let mix = &documents.mix;
-        require_ranges(&[
-            ("model.rope_theta", model.rope_theta, 1.0..=1e9),
-            ("model.rms_norm_eps", model.rms_norm_eps, 0.0..=1.0),
-            ("model.initializer_range", model.initializer_range, 0.0..=1000.0),
-            ("documents.mix.games", mix.games, SHARE),
-            ("documents.mix.running", mix.running, SHARE),
-            ("documents.mix.facts", mix.facts, SHARE),
-            ("documents.mix.questions", mix.questions, SHARE),
-            ("documents.mix.riddles", mix.riddles, SHARE),
-        ])?;
-        if model.hidden_size % model.num_attention_heads != 0 {
-            return Err(Error::BadSetting {
-                setting: "model.num_attention_heads",
-                message: format!("{} heads do not divide hidden_size {}", model.num_attention_heads, model.hidden_size),
-            });
+        let (width, heads) = (self.model.hidden_size, self.model.num_attention_heads);
+        if width % heads != 0 {
+            let message = format!("{heads} heads do not divide hidden_size {width}");
+            return Err(Error::BadSetting { setting: "model.num_attention_heads", message });
         }
-        check_training("train", &self.train)
+        Ok(())
     }
 }

@@ -1,15 +1,14 @@
 //! Reading of configurations: TOML files that may extend each other, with `--set` overrides on top.
 //!
-//! Each layer is checked alone, so that an error names its file and line. Then the layers are merged as TOML trees, in
-//! which later layers win setting by setting.
+//! The layers are merged as TOML trees, in which later layers win setting by setting, and read once. An error names the
+//! highest layer that has the setting, with its line if it is a file.
 
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use spag_io::{Ranged, in_range, quote, read_text};
-use spag_train::TrainConfig;
+use serde_path_to_error::Segment;
+use spag_io::{quote, read_text};
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
@@ -21,12 +20,35 @@ const MAX_FILES: usize = 32;
 /// Keys of an override, from the outermost table to the setting.
 const MAX_KEYS: usize = 16;
 
+/// A file or an override.
+struct Layer {
+    /// The file, or the `--set` argument.
+    place: String,
+    tree: Table,
+    /// The text of a file.
+    text: Option<String>,
+}
+
+impl Layer {
+    /// Whether it sets what the keys lead to.
+    fn sets(&self, keys: &[String]) -> bool {
+        let mut tables = Some(&self.tree);
+        keys.iter().all(|key| match tables.and_then(|table| table.get(key)) {
+            Some(value) => {
+                tables = value.as_table();
+                true
+            }
+            None => false,
+        })
+    }
+}
+
 /// A configuration and the layers that it was merged from.
 pub(super) struct Layers<C> {
     /// All layers merged.
     pub(super) config: C,
-    /// Each file and override with its place, on top of the defaults, from the lowest to the highest.
-    layers: Vec<(String, C)>,
+    /// From the lowest to the highest.
+    layers: Vec<Layer>,
 }
 
 /// Reads the defaults of `C`, then the files that `file` extends, `file` itself, and `overrides` (each `key.path=value`).
@@ -38,37 +60,30 @@ where
 {
     let mut table = Table::try_from(C::default())
         .map_err(|error| Error::Malformed { place: "the built-in defaults".to_owned(), message: error.to_string() })?;
-    let mut layers = Vec::new();
-    for (place, tree, layer) in read_files::<C>(file)? {
-        merge(&mut table, tree);
-        layers.push((place, layer));
-    }
+    let mut layers = read_files(file)?;
     for text in overrides {
-        let place = format!("--set {}", quote(text));
-        let tree = parse_override(text, &place)?;
-        if tree.contains_key("extends") {
-            let message = "`extends` can be set in a configuration file only".to_owned();
-            return Err(Error::Malformed { place, message });
-        }
-        let layer = C::deserialize(tree.clone()).map_err(|error| explain(&error, place.clone(), None))?;
-        merge(&mut table, tree);
-        layers.push((place, layer));
+        layers.push(parse_override(text)?);
     }
-    let config = C::deserialize(table).map_err(|error| explain(&error, file.display().to_string(), None))?;
-    Ok(Layers { config, layers })
+    for layer in &layers {
+        merge(&mut table, &layer.tree);
+    }
+    match serde_path_to_error::deserialize(table) {
+        Ok(config) => Ok(Layers { config, layers }),
+        Err(error) => Err(explain_layers::<C>(&error, file, &layers)),
+    }
 }
 
 impl<C> Layers<C> {
-    /// Checks the values. An error names the file or override that the invalid value is from: the highest layer in which
-    /// it is wrong too.
+    /// Checks values that depend on others. An error names the highest layer that has the value.
     pub(super) fn check(&self, check: impl Fn(&C) -> Result<()>) -> Result<()> {
-        let Err(error) = check(&self.config) else { return Ok(()) };
-        let message = error.to_string();
-        let same = |layer: &C| check(layer).is_err_and(|error| error.to_string() == message);
-        match self.layers.iter().rev().find(|(_, layer)| same(layer)) {
-            Some((place, _)) => Err(Error::Malformed { place: place.clone(), message }),
-            None => Err(error),
-        }
+        check(&self.config).map_err(|error| {
+            let Error::BadSetting { setting, .. } = error else { return error };
+            let keys: Vec<String> = setting.split('.').map(str::to_owned).collect();
+            match self.layers.iter().rev().find(|layer| layer.sets(&keys)) {
+                Some(layer) => Error::Malformed { place: layer.place.clone(), message: error.to_string() },
+                None => error,
+            }
+        })
     }
 }
 
@@ -79,21 +94,19 @@ impl<C> Layers<C> {
 pub fn read_toml<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T> {
     let path = path.as_ref();
     let text = read_text(path, MAX_BYTES)?;
-    toml::from_str(&text).map_err(|error| explain(&error, path.display().to_string(), Some(&text)))
-}
-
-/// Checks that each value is in its range.
-pub(super) fn require_ranges<T: Ranged>(settings: &[(&'static str, T, RangeInclusive<T>)]) -> Result<()> {
-    settings.iter().try_for_each(|(setting, value, range)| {
-        let wrong = |expected| Error::BadSetting { setting, message: format!("{expected}, not {value}") };
-        in_range(*value, range.clone()).map(drop).map_err(wrong)
+    let place = path.display().to_string();
+    let document = toml::Deserializer::parse(&text).map_err(|error| explain(&error, place.clone(), Some(&text)))?;
+    serde_path_to_error::deserialize(document).map_err(|error| match out_of_range(error.inner()) {
+        Some(value) => {
+            Error::Malformed { message: format!("{} = {value}: {}", error.path(), error.inner().message()), place }
+        }
+        None => explain(error.inner(), place, Some(&text)),
     })
 }
 
-/// Checks the settings of a training. An error names their table.
-pub(super) fn check_training(table: &'static str, config: &TrainConfig) -> Result<()> {
-    let wrong = |error: spag_train::Error| Error::BadSetting { setting: table, message: error.to_string() };
-    config.check().map_err(wrong)
+/// The number that is beyond its limits, if that is the error.
+fn out_of_range(error: &toml::de::Error) -> Option<&str> {
+    error.message().strip_prefix("expected a ")?.rsplit_once(", not ").map(|(_, value)| value)
 }
 
 /// Finds an input file or folder. A relative path is looked up in the current directory, then in the parent of the
@@ -111,8 +124,9 @@ pub(super) fn find_input(setting: &'static str, path: &Path, config_file: &Path)
 }
 
 /// An override as a tree of tables with one leaf.
-fn parse_override(text: &str, place: &str) -> Result<Table> {
-    let bad = |message: String| Error::Malformed { place: place.to_owned(), message };
+fn parse_override(text: &str) -> Result<Layer> {
+    let place = format!("--set {}", quote(text));
+    let bad = |message: String| Error::Malformed { place: place.clone(), message };
     let syntax = || bad("an override is written key=value, for instance --set self_play.games=96".to_owned());
     let (key, value) = text.split_once('=').ok_or_else(syntax)?;
     // Deeper trees would exhaust the stack when they are merged or dropped.
@@ -123,11 +137,14 @@ fn parse_override(text: &str, place: &str) -> Result<Table> {
     if keys.iter().any(|key| key.is_empty()) {
         return Err(syntax());
     }
+    if keys[0] == "extends" {
+        return Err(bad("`extends` can be set in a configuration file only".to_owned()));
+    }
     let leaf = parse_value(value.trim());
     let tree =
         keys.into_iter().rev().fold(leaf, |inner, key| Value::Table(Table::from_iter([(key.to_owned(), inner)])));
     match tree {
-        Value::Table(table) => Ok(table),
+        Value::Table(tree) => Ok(Layer { place, tree, text: None }),
         _ => Err(syntax()),
     }
 }
@@ -142,11 +159,8 @@ fn parse_value(text: &str) -> Value {
         .unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// A configuration file: its place in messages, its tree, and its settings on top of the defaults.
-type FileLayer<C> = (String, Table, C);
-
 /// Reads `path` and the files that it extends, the lowest first.
-fn read_files<C: DeserializeOwned>(path: &Path) -> Result<Vec<FileLayer<C>>> {
+fn read_files(path: &Path) -> Result<Vec<Layer>> {
     let mut files = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut next = Some(path.to_path_buf());
@@ -164,8 +178,6 @@ fn read_files<C: DeserializeOwned>(path: &Path) -> Result<Vec<FileLayer<C>>> {
         let text = read_text(&path, MAX_BYTES)?;
         let place = path.display().to_string();
         let mut tree: Table = text.parse().map_err(|error| explain(&error, place.clone(), Some(&text)))?;
-        // Deserialised from the text, since the tree has no line numbers.
-        let layer = toml::from_str::<C>(&text).map_err(|error| explain(&error, place.clone(), Some(&text)))?;
         next = match tree.remove("extends") {
             Some(Value::String(parent)) => Some(path.parent().unwrap_or(Path::new("")).join(parent)),
             Some(_) => {
@@ -174,20 +186,45 @@ fn read_files<C: DeserializeOwned>(path: &Path) -> Result<Vec<FileLayer<C>>> {
             }
             None => None,
         };
-        files.push((place, tree, layer));
+        files.push(Layer { place, tree, text: Some(text) });
     }
     files.reverse();
     Ok(files)
 }
 
-fn merge(below: &mut Table, above: Table) {
+fn merge(below: &mut Table, above: &Table) {
     for (key, value) in above {
-        match (below.get_mut(&key), value) {
+        match (below.get_mut(key), value) {
             (Some(Value::Table(old)), Value::Table(new)) => merge(old, new),
-            (_, value) => {
-                below.insert(key, value);
+            _ => {
+                below.insert(key.clone(), value.clone());
             }
         }
+    }
+}
+
+/// An error of the merged layers as one of the layer that has the setting.
+fn explain_layers<C: DeserializeOwned>(
+    error: &serde_path_to_error::Error<toml::de::Error>,
+    file: &Path,
+    layers: &[Layer],
+) -> Error {
+    let key = |part: &Segment| if let Segment::Map { key } = part { Some(key.clone()) } else { None };
+    let keys: Vec<String> = error.path().iter().map_while(key).collect();
+    let error = error.inner();
+    let Some(layer) = layers.iter().rev().find(|layer| layer.sets(&keys)) else {
+        return explain(error, file.display().to_string(), None);
+    };
+    // A number out of its range needs no line: the setting names it.
+    if out_of_range(error).is_some() {
+        let message = format!("setting `{}`: {}", keys.join("."), error.message());
+        return Error::Malformed { place: layer.place.clone(), message };
+    }
+    // The merged tree has no lines.
+    let of_text = layer.text.as_deref().and_then(|text| Some((toml::from_str::<C>(text).err()?, text)));
+    match of_text.filter(|(own, _)| own.message() == error.message()) {
+        Some((own, text)) => explain(&own, layer.place.clone(), Some(text)),
+        None => explain(error, layer.place.clone(), None),
     }
 }
 

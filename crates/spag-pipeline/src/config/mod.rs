@@ -18,12 +18,12 @@ use spag_world::Lexicon;
 use crate::error::Result;
 
 pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenizerSettings};
-pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules, WholeFor};
+pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, MachineSettings, StopRules, WholeFor};
 pub use layers::read_toml;
 pub use play::SelfPlaySettings;
 pub use run::{RewardSettings, RunConfig};
 pub use sources::{ImitationSettings, ImitationSource, ImitationSources, SftSettings, SftShare, Whole, WordSettings};
-pub use train::{JobSettings, TrainSettings};
+pub use train::TrainSettings;
 
 /// The lexicon of a configuration, or the built-in one.
 pub(crate) fn load_lexicon(path: Option<&Path>) -> Result<Lexicon> {

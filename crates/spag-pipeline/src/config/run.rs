@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use spag_game::JudgeKind;
 use spag_io::PromptFormat;
 use spag_model::{BosRule, DeviceChoice};
-use spag_rewards::RewardNorm;
+use spag_rewards::{CreditConfig, RewardNorm};
+use spag_selfplay::limits::TURNS;
 use spag_train::{TrainConfig, TrainMethod};
 
 use super::evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules};
@@ -16,112 +16,69 @@ use super::sources::{ImitationSettings, ImitationSource, SftSettings, SftShare, 
 use super::train::TrainSettings;
 use crate::error::{Error, Result};
 
-/// The configuration of a run, in which [`RunConfig::load`] has set every value and found every input.
-///
-/// Written to the run folder as `config.resolved.toml`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RunConfig {
-    /// Another configuration, relative to this one, that provides missing settings. `None` after loading.
-    #[serde(skip_serializing)]
-    pub extends: Option<String>,
-    /// The folder of all files of the run, relative to the current directory.
-    pub run_dir: PathBuf,
-    /// Seed of everything except the evaluation games.
-    pub seed: u64,
-    /// The device for playing and training.
-    pub device: DeviceChoice,
-    /// Hugging Face folder of the base model.
-    pub base_model: PathBuf,
-    /// Whether prompts, samples and questions of benchmarks begin with BOS; as the base model's tokenizer says if absent.
-    #[serde(skip_serializing_if = "BosRule::is_default")]
-    pub add_bos_token: BosRule,
-    /// The lexicon of the small world; the built-in one if absent. Only read by runs that use the small world.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lexicon: Option<PathBuf>,
-    /// Prompt wordings; the defaults of spag-game if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompts: Option<PathBuf>,
-    /// Format of prompts, everywhere in the run: `plain` is a text, `chat` is messages for the models' own chat template.
-    #[serde(skip_serializing_if = "PromptFormat::is_plain")]
-    pub prompt_format: PromptFormat,
-    /// The judge.
-    pub judge: JudgeKind,
-    /// Maximum turns of a game; a turn is one utterance of each player.
-    pub max_turns: usize,
-    /// Rounds of self-play and training: SPAG-1 … SPAG-`epochs`.
-    pub epochs: usize,
-    /// The target words.
-    pub words: WordSettings,
-    /// Imitation of strong players.
-    pub imitation: ImitationSettings,
-    /// Self-play.
-    pub self_play: SelfPlaySettings,
-    /// Credit assignment.
-    pub rewards: RewardSettings,
-    /// General text among the samples.
-    pub sft: SftSettings,
-    /// Training after each round of self-play, with the model before it as the reference. The seed is derived from the
-    /// run's.
-    pub train: TrainSettings,
-    /// Evaluation of the trained models. `epochs` is `Some` after loading.
-    pub evaluation: EvaluationSettings,
-    /// Benchmarks; none if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub benchmarks: Option<BenchmarkSettings>,
-    /// Rules that stop the run.
-    pub stop_when: StopRules,
-    /// The hardware that is planned for.
-    pub hardware: HardwareSettings,
-}
-
-/// `[rewards]`: credit assignment to the winner's utterances.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RewardSettings {
-    /// γ: the reward of the winner's k-th utterance is proportional to γ⁻ᵏ.
-    pub decay_weight: f64,
-    /// `sum`: a game's rewards sum to 1, as in the paper. `mean`: they average 1.
-    pub reward_norm: RewardNorm,
-}
-
-impl Default for RewardSettings {
-    fn default() -> Self {
-        Self { decay_weight: 0.8, reward_norm: RewardNorm::Sum }
+spag_io::settings! {
+    /// The configuration of a run, in which [`RunConfig::load`] has set every value and found every input.
+    ///
+    /// Written to the run folder as `config.resolved.toml`.
+    pub table RunConfig {
+        /// Another configuration, relative to this one, that provides missing settings. `None` after loading.
+        #[serde(skip_serializing)]
+        pub extends: Option<String>;
+        /// The folder of all files of the run, relative to the current directory.
+        pub run_dir: PathBuf = PathBuf::from("runs/default");
+        /// Seed of everything except the evaluation games.
+        pub seed: u64;
+        /// The device for playing and training.
+        pub device: DeviceChoice;
+        /// Hugging Face folder of the base model.
+        pub base_model: PathBuf = PathBuf::from("data/tiny-llama");
+        /// Whether prompts, samples and questions of benchmarks begin with BOS; as the base model's tokenizer says if absent.
+        #[serde(skip_serializing_if = "BosRule::is_default")]
+        pub add_bos_token: BosRule;
+        /// The lexicon of the small world; the built-in one if absent. Only read by runs that use the small world.
+        pub lexicon: Option<PathBuf>;
+        /// Prompt wordings; the defaults of spag-game if absent.
+        pub prompts: Option<PathBuf>;
+        /// Format of prompts, everywhere in the run: `plain` is a text, `chat` is messages for the models' own chat template.
+        #[serde(skip_serializing_if = "PromptFormat::is_plain")]
+        pub prompt_format: PromptFormat = PromptFormat::Plain;
+        /// The judge.
+        pub judge: JudgeKind = JudgeKind::Paper;
+        /// Maximum turns of a game; a turn is one utterance of each player.
+        pub max_turns: usize [TURNS] = 5;
+        /// Rounds of self-play and training: SPAG-1 … SPAG-`epochs`.
+        pub epochs: usize [0..=1000] = 3;
+        /// The target words.
+        pub words: WordSettings;
+        /// Imitation of strong players.
+        pub imitation: ImitationSettings;
+        /// Self-play.
+        pub self_play: SelfPlaySettings;
+        /// Credit assignment.
+        pub rewards: RewardSettings;
+        /// General text among the samples.
+        pub sft: SftSettings;
+        /// Training after each round of self-play, with the model before it as the reference. The seed is derived from the
+        /// run's.
+        pub train: TrainSettings = TrainSettings::new(TrainConfig {
+            method: TrainMethod::OfflinePo, lm_kl_coeff: 0.2, lm_sft_coeff: 0.5, ..TrainConfig::default()
+        });
+        /// Evaluation of the trained models. `epochs` is `Some` after loading.
+        pub evaluation: EvaluationSettings;
+        /// Benchmarks; none if absent.
+        pub benchmarks: Option<BenchmarkSettings>;
+        /// Rules that stop the run.
+        pub stop_when: StopRules;
+        /// The hardware that is planned for.
+        pub hardware: HardwareSettings;
     }
-}
 
-impl Default for RunConfig {
-    fn default() -> Self {
-        Self {
-            extends: None,
-            run_dir: PathBuf::from("runs/default"),
-            seed: 0,
-            device: DeviceChoice::Auto,
-            base_model: PathBuf::from("data/tiny-llama"),
-            add_bos_token: BosRule::default(),
-            lexicon: None,
-            prompts: None,
-            prompt_format: PromptFormat::Plain,
-            judge: JudgeKind::Paper,
-            max_turns: 5,
-            epochs: 3,
-            words: WordSettings::default(),
-            imitation: ImitationSettings::default(),
-            self_play: SelfPlaySettings::default(),
-            rewards: RewardSettings::default(),
-            sft: SftSettings::default(),
-            train: TrainSettings::new(TrainConfig {
-                method: TrainMethod::OfflinePo,
-                lm_kl_coeff: 0.2,
-                lm_sft_coeff: 0.5,
-                ..TrainConfig::default()
-            }),
-            evaluation: EvaluationSettings::default(),
-            benchmarks: None,
-            stop_when: StopRules::default(),
-            hardware: HardwareSettings::default(),
-        }
+    /// `[rewards]`: credit assignment to the winner's utterances.
+    pub table RewardSettings {
+        /// γ: the reward of the winner's k-th utterance is proportional to γ⁻ᵏ.
+        pub decay_weight: f64 [*CreditConfig::DECAY_WEIGHT.start()..=1.0] = 0.8;
+        /// `sum`: a game's rewards sum to 1, as in the paper. `mean`: they average 1.
+        pub reward_norm: RewardNorm = RewardNorm::Sum;
     }
 }
 

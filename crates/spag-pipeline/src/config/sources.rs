@@ -4,22 +4,56 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use spag_model::Sampling;
-use spag_selfplay::PlayerSpec;
+use spag_selfplay::{LengthSettings, PlayerSpec, SamplingSettings, limits};
 use spag_train::{TrainConfig, TrainMethod};
 
-use super::play::sampling;
 use super::train::TrainSettings;
 
-/// `[words]`: the target words.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, expecting = "a table: [words] with file = \"FILE\", holdout = SHARE")]
-pub struct WordSettings {
-    /// Target words or phrases, one a line; all words of the lexicon if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<PathBuf>,
-    /// Share of the words that are never played before the evaluation, 0 to below 1. They are drawn with the run's seed.
-    pub holdout: f64,
+spag_io::settings! {
+    /// `[words]`: the target words.
+    pub table WordSettings ("a table: [words] with file = \"FILE\", holdout = SHARE") {
+        /// Target words or phrases, one a line; all words of the lexicon if absent.
+        pub file: Option<PathBuf>;
+        /// Share of the words that are never played before the evaluation, 0 to below 1: some must be left. They are drawn
+        /// with the run's seed.
+        pub holdout: f64 [0.0..=0.99];
+    }
+
+    /// `[imitation]`: training on games of strong players.
+    pub table ImitationSettings {
+        /// Where the samples come from. The other settings apply to each source that has them.
+        pub source: ImitationSources;
+        /// The episodes or samples of the sources `games` and `samples`: a JSON list or JSONL.
+        pub file: Option<PathBuf>;
+        /// Who plays both seats for the source `endpoint`, as on command lines: `openai:URL#MODEL`.
+        pub player: Option<String>;
+        /// Games that are played; words are cycled. One on each word if absent.
+        pub games: Option<usize> [limits::GAMES];
+        /// Maximum tokens of an utterance of the sources `endpoint` and `self`.
+        #[serde(skip_serializing_if = "is_default_length")]
+        pub max_new_tokens: usize [limits::NEW_TOKENS] = LengthSettings::default().max_new_tokens;
+        /// Training of the base model, which is also the reference model. The seed is derived from the run's.
+        pub train: TrainSettings = TrainSettings::new(TrainConfig {
+            method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default()
+        });
+    } + {
+        /// How the sources `endpoint` and `self` draw tokens. Without `top_k`, `self` draws from 50 as in the reference, and an
+        /// endpoint is not asked for it, since OpenAI's servers refuse it.
+        pub sampling: SamplingSettings = SamplingSettings { temperature: 1.0, ..SamplingSettings::default() };
+    }
+
+    /// `[sft]`: general questions and answers among the samples, against forgetting.
+    pub table SftSettings {
+        /// Rows with `prompt` and `target`, or Alpaca rows (`instruction`, `input`, `output`): a JSON list or JSONL. Texts of
+        /// the small world if absent.
+        pub file: Option<PathBuf>;
+        /// How many of them there are among the samples.
+        pub share: SftShare = SftShare::PerSample(0.25);
+    }
+}
+
+fn is_default_length(value: &usize) -> bool {
+    *value == LengthSettings::default().max_new_tokens
 }
 
 /// Where the samples of the imitation stage come from.
@@ -145,75 +179,7 @@ impl ImitationSources {
 /// How far a sum of shares may be from 1, since 0.1 has no exact binary form.
 const SHARE_ERROR: f64 = 1e-6;
 
-/// `[imitation]`: training on games of strong players.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ImitationSettings {
-    /// Where the samples come from. The other settings apply to each source that has them.
-    pub source: ImitationSources,
-    /// The episodes or samples of the sources `games` and `samples`: a JSON list or JSONL.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<PathBuf>,
-    /// Who plays both seats for the source `endpoint`, as on command lines: `openai:URL#MODEL`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub player: Option<String>,
-    /// Games that are played; words are cycled. One on each word if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub games: Option<usize>,
-    /// Temperature of the sources `endpoint` and `self`; 0 is greedy.
-    #[serde(skip_serializing_if = "is_default_temperature")]
-    pub temperature: f64,
-    /// Tokens are drawn from the `top_k` most likely ones; 0 means all. If absent, `self` draws from 50 as in the reference, and
-    /// an endpoint is not asked for it, since OpenAI's servers refuse it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub top_k: Option<usize>,
-    /// Tokens are drawn from the smallest set of most likely ones whose probabilities sum to `top_p`. If absent, all for `self`,
-    /// and the default of an endpoint.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f64>,
-    /// Maximum tokens of an utterance of the sources `endpoint` and `self`.
-    #[serde(skip_serializing_if = "is_default_length")]
-    pub max_new_tokens: usize,
-    /// Training of the base model, which is also the reference model. The seed is derived from the run's.
-    pub train: TrainSettings,
-}
-
-/// Temperature of a model that plays games to imitate.
-const TEMPERATURE: f64 = 1.0;
-/// Tokens of its utterances, as in the reference.
-const NEW_TOKENS: usize = 256;
-
-fn is_default_temperature(value: &f64) -> bool {
-    *value == TEMPERATURE
-}
-
-fn is_default_length(value: &usize) -> bool {
-    *value == NEW_TOKENS
-}
-
-impl Default for ImitationSettings {
-    fn default() -> Self {
-        let train = TrainConfig { method: TrainMethod::SftWithKl, lm_kl_coeff: 0.1, ..TrainConfig::default() };
-        Self {
-            source: ImitationSources::default(),
-            file: None,
-            player: None,
-            games: None,
-            temperature: TEMPERATURE,
-            top_k: None,
-            top_p: None,
-            max_new_tokens: NEW_TOKENS,
-            train: TrainSettings::new(train),
-        }
-    }
-}
-
 impl ImitationSettings {
-    /// How tokens of the source `self` are drawn.
-    pub fn sampling(&self) -> Sampling {
-        sampling(self.temperature, self.top_k.unwrap_or(Sampling::REFERENCE_TOP_K), self.top_p)
-    }
-
     /// Checks that the source has what it reads.
     ///
     /// # Errors
@@ -253,18 +219,6 @@ pub(super) fn check_endpoint(setting: &'static str, player: &str) -> Result<(), 
     }
 }
 
-/// `[sft]`: general questions and answers among the samples, against forgetting.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SftSettings {
-    /// Rows with `prompt` and `target`, or Alpaca rows (`instruction`, `input`, `output`): a JSON list or JSONL. Texts of the
-    /// small world if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<PathBuf>,
-    /// How many of them there are among the samples.
-    pub share: SftShare,
-}
-
 /// How many SFT samples are added to the samples of games.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a number of SFT samples per game sample, or \"whole\"")]
@@ -281,10 +235,4 @@ pub enum Whole {
     /// All rows of a file.
     #[serde(rename = "whole")]
     File,
-}
-
-impl Default for SftSettings {
-    fn default() -> Self {
-        Self { file: None, share: SftShare::PerSample(0.25) }
-    }
 }

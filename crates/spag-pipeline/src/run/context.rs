@@ -7,9 +7,7 @@ use spag_chat::PromptEncoder;
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::{PromptSet, WordList};
 use spag_io::{Progress, PromptFormat, quote};
-use spag_model::{
-    Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, MemoryBudget, Sampling, load_config, load_tokenizer,
-};
+use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, Sampling, load_config, load_tokenizer};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
 
@@ -48,7 +46,7 @@ impl RunContext<'_> {
 
     /// A model of the run as a player, with utterances as long as in self-play.
     pub(super) fn player(&self, model: Model, sampling: Sampling) -> Result<AnyPlayer> {
-        self.player_with(model, sampling, ("self_play.max_new_tokens", self.config.self_play.max_new_tokens))
+        self.player_with(model, sampling, ("self_play.max_new_tokens", self.config.self_play.length.max_new_tokens))
     }
 
     /// As [`RunContext::player`], with the maximum tokens of an utterance and the setting that has them.
@@ -70,19 +68,18 @@ impl RunContext<'_> {
         }
         let generation = GenerationConfig {
             max_new_tokens,
-            min_new_tokens: settings.min_new_tokens,
+            min_new_tokens: settings.length.min_new_tokens,
             sampling,
             ..GenerationConfig::default()
         };
         let both = settings.max_length.map(|prompt| prompt.saturating_add(max_new_tokens));
-        let own = MemoryBudget::for_model(&checkpoint.model)?;
         // The processes of a machine share its memory; each GPU is used by one process.
         let on_cpu = checkpoint.model.parameters().device().is_cpu();
-        let memory = if on_cpu { own.split(self.ranks.env.local_size) } else { own };
+        let engines = if on_cpu { self.ranks.env.local_size } else { 1 };
         let max_length = both.unwrap_or(positions).min(positions);
-        let engine = settings.engine().config(checkpoint.model.config(), max_length, memory);
+        let engine = settings.engine.for_model(&checkpoint.model, max_length, engines)?;
         let player = Box::new(ModelPlayer::load(checkpoint, generation, engine)?);
-        Ok(AnyPlayer::Model { player, games: settings.games_in_flight, folder })
+        Ok(AnyPlayer::Model { player, games: engine.max_running, folder })
     }
 }
 

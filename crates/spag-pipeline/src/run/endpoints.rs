@@ -1,12 +1,11 @@
 //! Players behind endpoints: those that are imitated, and servers of the current model that play its games.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use spag_io::{Progress, quote};
-use spag_model::Sampling;
 use spag_selfplay::{
     AnyPlayer, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointSpec, EndpointStats, PlayerPair, PlayerSpec,
+    SamplingSettings,
 };
 
 use super::context::RunContext;
@@ -48,20 +47,9 @@ pub(super) fn served(
         }
         None => Ok(()),
     })?;
-    let (temperature, top_p) = match settings.sampling() {
-        Sampling::Greedy => (0.0, None),
-        Sampling::Random { temperature, top_p, .. } => (temperature, top_p),
-    };
-    let default = EndpointConfig::default();
-    let config = EndpointConfig {
-        max_tokens: settings.max_new_tokens,
-        temperature,
-        top_p,
-        in_flight: settings.requests_in_flight.unwrap_or(default.in_flight),
-        requests_per_minute: settings.requests_per_minute,
-        timeout: settings.request_timeout.map_or(default.timeout, Duration::from_secs_f64),
-        ..default
-    };
+    // `top_k` is that of the servers.
+    let sampling = SamplingSettings { top_k: None, ..settings.sampling };
+    let config = EndpointConfig::new(&sampling, settings.length.max_new_tokens, &settings.requests);
     open_endpoint(parse_endpoint("self_play.player", &text.replace(STAGE, &current.stage()))?, config)
 }
 

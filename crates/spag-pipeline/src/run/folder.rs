@@ -9,15 +9,16 @@ use std::time::Instant;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use spag_game::UtteranceRule;
-use spag_io::{FileLock, read_json, read_text, write_atomically, write_json_atomically};
+use spag_io::{FileLock, Settings as _, read_json, read_text, write_atomically, write_json_atomically};
 use spag_selfplay::content_digest;
+use spag_train::JobSettings;
 use toml::{Table, Value};
 
 use super::context::RankContext;
 use super::models::MODEL;
 use super::stage::Stage;
 use super::words::Words;
-use crate::config::{JobSettings, RunConfig, load_prompts};
+use crate::config::{RunConfig, load_prompts};
 use crate::error::{Error, Result};
 
 /// Settings that may differ when a run resumes: the device and how work is distributed, on which results do not depend, and
@@ -51,10 +52,11 @@ const NOT_COMPARED: [&str; 19] = [
 const TABLES_NOT_COMPARED: [&str; 3] = ["benchmarks", "stop_when", "hardware"];
 
 /// Settings that older runs do not have, and what they were made with.
-const FORMERLY: [(&str, &str); 5] = [
+const FORMERLY: [(&str, &str); 6] = [
     ("self_play.top_k", "0"),
     ("evaluation.top_k", "0"),
     ("self_play.min_new_tokens", "1"),
+    ("imitation.temperature", "1.0"),
     ("words.holdout", "0.0"),
     ("imitation.source", "\"scripted\""),
 ];
@@ -240,7 +242,7 @@ fn settings(text: &str, path: &Path) -> Result<BTreeMap<String, String>> {
 fn is_compared(key: &str) -> bool {
     let table = key.split_once('.').map_or("", |(table, _)| table);
     let is_of_job = match key.rsplit_once('.') {
-        Some(("train" | "imitation.train", key)) => JobSettings::KEYS.contains(&key),
+        Some(("train" | "imitation.train", key)) => JobSettings::names().contains(&key),
         _ => false,
     };
     !is_of_job && !NOT_COMPARED.contains(&key) && !TABLES_NOT_COMPARED.contains(&table)

@@ -72,7 +72,7 @@ impl GameSet<'_> {
                 ranks: Ranks::Group { group: ranks.group.clone(), env: ranks.env.clone() },
             };
             let job = job.open()?;
-            let games_in_flight = config.self_play.games_in_flight;
+            let games_in_flight = config.self_play.games_in_flight();
             let mut open = OpenGameSet { job, prompts: &inputs.prompts, games_in_flight, note: self.note };
             if open.job.recorded() < open.job.total() {
                 play(&mut open)?;

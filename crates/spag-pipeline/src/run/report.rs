@@ -225,7 +225,7 @@ impl ReportBuilder<'_> {
             max_turns: config.max_turns,
             seed: config.evaluation.seed,
             judge: config.judge,
-            sampling: format!("temperature={}", config.evaluation.temperature),
+            sampling: format!("temperature={}", config.evaluation.sampling.temperature),
             anchor: Some(Model::Im.name()),
         };
         Ok(Some(ArenaTable::new(settings, &players, &results)?))
@@ -334,7 +334,7 @@ fn settings(config: &RunConfig) -> Vec<(String, String)> {
         ("imitation.games", per_word(config.imitation.games)),
         ("imitation.train.learning_rate", config.imitation.train.learning_rate.to_string()),
         ("self_play.games", per_word(config.self_play.games)),
-        ("self_play.temperature", config.self_play.temperature.to_string()),
+        ("self_play.temperature", config.self_play.sampling.temperature.to_string()),
         ("rewards.decay_weight", config.rewards.decay_weight.to_string()),
         ("rewards.reward_norm", config.rewards.reward_norm.to_string()),
         ("sft.share", share),
@@ -343,7 +343,7 @@ fn settings(config: &RunConfig) -> Vec<(String, String)> {
         ("train.lm_sft_coeff", config.train.lm_sft_coeff.to_string()),
         ("train.clip_range", config.train.clip_range.to_string()),
         ("evaluation.games", format!("{} per seat", config.evaluation.games)),
-        ("evaluation.temperature", config.evaluation.temperature.to_string()),
+        ("evaluation.temperature", config.evaluation.sampling.temperature.to_string()),
         ("words.holdout", config.words.holdout.to_string()),
     ];
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

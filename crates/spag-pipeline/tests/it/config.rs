@@ -121,7 +121,7 @@ fn overrides_are_toml_or_strings() {
     ];
     let config = Repository::new().load("seed = 1\n", &overrides).unwrap();
     assert_eq!((config.seed, config.run_dir.to_str()), (7, Some("runs/b")));
-    assert_eq!(config.self_play.temperature, 0.5);
+    assert_eq!(config.self_play.sampling.temperature, 0.5);
     assert_eq!(config.evaluation.epochs, Some(vec![1, 3]));
     assert_eq!(config.rewards.reward_norm, RewardNorm::Mean);
 }
@@ -158,7 +158,7 @@ fn file_extends_another_but_not_itself() {
     let repository = Repository::new();
     repository.config("below.toml", "seed = 3\n[self_play]\ngames = 10\ntemperature = 0.7\n");
     let config = repository.load("extends = \"below.toml\"\n[self_play]\ngames = 20\n", &[]).unwrap();
-    assert_eq!((config.seed, config.self_play.games, config.self_play.temperature), (3, Some(20), 0.7));
+    assert_eq!((config.seed, config.self_play.games, config.self_play.sampling.temperature), (3, Some(20), 0.7));
 
     let loops = repository.load("extends = \"a.toml\"\n", &[]).unwrap_err();
     assert!(matches!(loops, Error::ExtendsItself { .. }), "{loops}");

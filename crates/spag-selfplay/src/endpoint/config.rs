@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::key::ApiKey;
 use crate::error::{Error, Result};
+use crate::settings::{EndpointSettings, LengthSettings, SamplingSettings};
 
 /// The longest timeout or wait.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -67,22 +68,28 @@ impl Default for RetryConfig {
 impl Default for EndpointConfig {
     /// The paper's sampling, 16 concurrent requests, a timeout of two minutes, no rate limit and no key.
     fn default() -> Self {
+        Self::new(&SamplingSettings::default(), LengthSettings::default().max_new_tokens, &EndpointSettings::default())
+    }
+}
+
+impl EndpointConfig {
+    /// Utterances of at most `max_tokens` tokens; no key and no reports.
+    pub fn new(sampling: &SamplingSettings, max_tokens: usize, requests: &EndpointSettings) -> Self {
         Self {
-            max_tokens: 256,
-            temperature: 1.2,
-            top_k: None,
-            top_p: None,
-            in_flight: 16,
-            timeout: Duration::from_secs(120),
-            requests_per_minute: None,
+            max_tokens,
+            temperature: sampling.temperature,
+            top_k: sampling.top_k_asked(),
+            top_p: sampling.top_p.filter(|_| sampling.temperature > 0.0),
+            in_flight: requests.requests_in_flight,
+            // What is no duration is refused as 0 is.
+            timeout: Duration::try_from_secs_f64(requests.request_timeout).unwrap_or_default(),
+            requests_per_minute: requests.requests_per_minute,
             retry: RetryConfig::default(),
             key: None,
             report: |_| {},
         }
     }
-}
 
-impl EndpointConfig {
     /// The settings that affect utterances, as noted in records of games.
     pub fn describe(&self) -> String {
         let top_k = self.top_k.map(|k| format!("; top_k={k}")).unwrap_or_default();

@@ -56,12 +56,6 @@ impl Optim {
     }
 }
 
-impl fmt::Display for Optim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
-
 /// The order of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -71,12 +65,6 @@ pub enum DataOrder {
     /// Shuffled by the seed, differently in each epoch.
     #[default]
     Shuffled,
-}
-
-impl fmt::Display for SchedulerType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
 }
 
 /// The learning rate of the first step under the scheduler of a DeepSpeed file, in which versions of DeepSpeed differ.
@@ -109,8 +97,8 @@ pub enum IntervalStrategy {
     Epoch,
 }
 
-/// Parses flags with the names that JSON has.
-macro_rules! from_str_by_name {
+/// Parses and prints flags with the names that JSON has.
+macro_rules! named_in_flags {
     ($($choice:ty),*) => { $(
         impl std::str::FromStr for $choice {
             type Err = serde::de::value::Error;
@@ -118,7 +106,13 @@ macro_rules! from_str_by_name {
                 Self::deserialize(serde::de::value::StrDeserializer::new(text))
             }
         }
+
+        impl fmt::Display for $choice {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.serialize(f)
+            }
+        }
     )* };
 }
 
-from_str_by_name!(TrainMethod, Optim, SchedulerType, FirstStepRate, DataOrder, IntervalStrategy, super::Placement);
+named_in_flags!(TrainMethod, Optim, SchedulerType, FirstStepRate, DataOrder, IntervalStrategy, super::Placement);

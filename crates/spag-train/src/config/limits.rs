@@ -4,6 +4,8 @@
 
 use std::ops::RangeInclusive;
 
+use spag_io::{Limits, parser};
+
 /// Samples of a micro-batch.
 pub const BATCH: RangeInclusive<usize> = 1..=65_536;
 /// Micro-batches of a step.
@@ -16,8 +18,6 @@ pub const EPOCHS: RangeInclusive<f64> = 0.000_001..=1e6;
 pub const STEPS: RangeInclusive<usize> = 1..=1_000_000_000_000;
 /// Steps of warm-up.
 pub const WARMUP_STEPS: RangeInclusive<usize> = 0..=*STEPS.end();
-/// Share of the steps for warm-up.
-pub const SHARE: RangeInclusive<f64> = 0.0..=1.0;
 /// Learning rates.
 pub const LEARNING_RATE: RangeInclusive<f64> = 0.0..=100.0;
 /// AdamW's weight decay.
@@ -28,3 +28,59 @@ pub const EPSILON: RangeInclusive<f64> = 1e-20..=1000.0;
 pub const GRAD_NORM: RangeInclusive<f64> = 0.0..=1e30;
 /// Coefficients of a loss.
 pub const COEFFICIENT: RangeInclusive<f64> = 0.0..=1e6;
+
+/// Shares from 0.
+#[derive(Clone, Copy, Debug)]
+pub enum Share {
+    /// Up to 1: steps of warm-up.
+    UpToOne,
+    /// Below 1: the decay of a moving average.
+    BelowOne,
+}
+
+impl Limits for Share {
+    type Number = f64;
+
+    fn allow(&self, number: f64) -> bool {
+        match self {
+            Self::UpToOne => (0.0..=1.0).contains(&number),
+            Self::BelowOne => (0.0..1.0).contains(&number),
+        }
+    }
+
+    fn expected(&self) -> String {
+        let most = if matches!(self, Self::UpToOne) { "1" } else { "below 1" };
+        format!("expected a number from 0 to {most}")
+    }
+}
+
+/// Parses `--max_steps`: 0 and -1 leave the number of steps to the epochs.
+pub(super) fn max_steps(text: &str) -> Result<Option<usize>, String> {
+    match text {
+        "-1" | "0" => Ok(None),
+        _ => parser(STEPS)(text).map(Some).map_err(|expected| format!("{expected}, or -1")),
+    }
+}
+
+/// Parses `--warmup_steps`: 0 leaves them to the ratio.
+pub(super) fn warmup_steps(text: &str) -> Result<Option<usize>, String> {
+    Ok(Some(parser(WARMUP_STEPS)(text)?).filter(|steps| *steps > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decay_is_below_one() {
+        let decay = parser(Share::BelowOne);
+        assert!(["1", "-0.1", "nan", "x"].iter().all(|text| decay(text).is_err()) && decay("0.999") == Ok(0.999));
+    }
+
+    #[test]
+    fn no_steps_leave_them_to_epochs_and_ratio() {
+        assert_eq!((max_steps("-1"), max_steps("0"), max_steps("7")), (Ok(None), Ok(None), Ok(Some(7))));
+        assert_eq!((warmup_steps("0"), warmup_steps("7")), (Ok(None), Ok(Some(7))));
+        assert!(max_steps("-2").unwrap_err().contains("or -1") && warmup_steps("-1").is_err());
+    }
+}

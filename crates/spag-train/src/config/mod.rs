@@ -1,132 +1,138 @@
 //! The settings of a training run: the reference's flags, with Hugging Face's defaults.
 
 mod choices;
+mod job_settings;
 pub mod limits;
 mod placement;
 
-use std::ops::RangeInclusive;
-
-use serde::{Deserialize, Serialize};
-use spag_io::{Ranged, in_range};
+use clap::{ArgAction, Args};
+use spag_io::Settings as _;
 use spag_model::{Activations, ShardSize, WeightDtype, WriteOptions};
 
 use crate::error::{Error, Result};
 
 pub use choices::{DataOrder, FirstStepRate, IntervalStrategy, Optim, SchedulerType, TrainMethod};
+pub use job_settings::JobSettings;
 pub use placement::{Placement, ShardingPlan, ShardingRequest, ZeroStage};
 
-/// All settings of a training run; every key has the reference's flag name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TrainConfig {
-    /// The loss.
-    #[serde(rename = "train_method")]
-    pub method: TrainMethod,
-    /// β: weight of the KL term.
-    pub lm_kl_coeff: f64,
-    /// α: weight of the SFT part of OfflinePO.
-    pub lm_sft_coeff: f64,
-    /// ε: the importance ratio is clipped to [1 − ε, 1 + ε].
-    pub clip_range: f64,
-    /// Samples of a micro-batch.
-    pub per_device_train_batch_size: usize,
-    /// Micro-batches of an optimizer step.
-    pub gradient_accumulation_steps: usize,
-    /// Epochs; may be a fraction.
-    pub num_train_epochs: f64,
-    /// Optimizer steps; overrides the epochs.
-    pub max_steps: Option<usize>,
-    /// Peak learning rate.
-    pub learning_rate: f64,
-    /// Shape of the schedule.
-    pub lr_scheduler_type: SchedulerType,
-    /// Rate of the first step under the scheduler of a DeepSpeed file.
-    #[serde(skip_serializing_if = "FirstStepRate::is_default")]
-    pub deepspeed_first_step: FirstStepRate,
-    /// Share of the steps for linear warm-up, rounded up.
-    pub warmup_ratio: f64,
-    /// Steps of warm-up; overrides the ratio.
-    pub warmup_steps: Option<usize>,
-    /// The optimizer.
-    #[serde(skip_serializing_if = "Optim::is_default")]
-    pub optim: Optim,
-    /// Weight decay: AdamW's and Muon's is decoupled from the gradient.
-    pub weight_decay: f64,
-    /// Decay of the first moment.
-    pub adam_beta1: f64,
-    /// Decay of the second moment.
-    pub adam_beta2: f64,
-    /// Added to the root of the second moment.
-    pub adam_epsilon: f64,
-    /// Gradients are clipped to this global norm; 0 does not clip.
-    pub max_grad_norm: f64,
-    /// Samples keep their last `max_length` tokens.
-    pub max_length: usize,
-    /// Order of the samples.
-    pub data_order: DataOrder,
-    /// Seed of the order.
-    pub seed: u64,
-    /// Steps between records of metrics.
-    pub logging_steps: usize,
-    /// When checkpoints are written.
-    pub save_strategy: IntervalStrategy,
-    /// Steps between checkpoints, for [`IntervalStrategy::Steps`].
-    pub save_steps: usize,
-    /// The number of checkpoints to keep; `None` keeps all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub save_total_limit: Option<usize>,
-    /// The largest file of a saved model.
-    #[serde(skip_serializing_if = "ShardSize::is_default")]
-    pub max_shard_size: ShardSize,
-    /// When the evaluation loss is computed.
-    pub evaluation_strategy: IntervalStrategy,
-    /// Steps between evaluations, for [`IntervalStrategy::Steps`]; `None` is `logging_steps`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub eval_steps: Option<usize>,
-    /// Samples of an evaluation micro-batch.
-    pub per_device_eval_batch_size: usize,
-    /// Parameters in bf16, in memory and in files, with f32 master weights and moments.
-    pub bf16: bool,
-    /// Activation checkpointing: keep the inputs of blocks, and recompute the rest in the backward pass.
-    pub gradient_checkpointing: bool,
-}
-
-impl Default for TrainConfig {
-    fn default() -> Self {
-        Self {
-            method: TrainMethod::Sft,
-            lm_kl_coeff: 0.0,
-            lm_sft_coeff: 0.0,
-            clip_range: 0.2,
-            per_device_train_batch_size: 8,
-            gradient_accumulation_steps: 1,
-            num_train_epochs: 3.0,
-            max_steps: None,
-            learning_rate: 5e-5,
-            lr_scheduler_type: SchedulerType::Linear,
-            deepspeed_first_step: FirstStepRate::Min,
-            warmup_ratio: 0.0,
-            warmup_steps: None,
-            optim: Optim::AdamW,
-            weight_decay: 0.0,
-            adam_beta1: 0.9,
-            adam_beta2: 0.999,
-            adam_epsilon: 1e-8,
-            max_grad_norm: 1.0,
-            max_length: 256,
-            data_order: DataOrder::Shuffled,
-            seed: 42,
-            logging_steps: 1,
-            save_strategy: IntervalStrategy::Steps,
-            save_steps: 500,
-            save_total_limit: None,
-            max_shard_size: ShardSize::default(),
-            evaluation_strategy: IntervalStrategy::No,
-            eval_steps: None,
-            per_device_eval_batch_size: 8,
-            bf16: false,
-            gradient_checkpointing: false,
-        }
+spag_io::settings! {
+    /// All settings of a training run; every key has the reference's flag name.
+    #[derive(Args)]
+    pub flags TrainConfig {
+        /// SFT (cross-entropy), SFTwithKL (imitation) or OfflinePO (self-play).
+        #[arg(value_name = "METHOD", help_heading = "Loss")]
+        pub method as "train_method": TrainMethod = TrainMethod::Sft;
+        /// KL coefficient β (SFTwithKL, OfflinePO).
+        #[arg(value_name = "X", help_heading = "Loss")]
+        pub lm_kl_coeff: f64 [limits::COEFFICIENT] = 0.0;
+        /// Weight α of the SFT loss on demonstrations (OfflinePO).
+        #[arg(value_name = "X", help_heading = "Loss")]
+        pub lm_sft_coeff: f64 [limits::COEFFICIENT] = 0.0;
+        /// Clip range ε of the importance ratio (OfflinePO).
+        #[arg(value_name = "X", help_heading = "Loss")]
+        pub clip_range: f64 [limits::COEFFICIENT] = 0.2;
+        /// Number of samples in a micro-batch.
+        #[arg(value_name = "N", help_heading = "Steps")]
+        pub per_device_train_batch_size: usize [limits::BATCH] = 8;
+        /// Number of micro-batches in an optimizer step, per rank. Their losses are averaged.
+        #[arg(value_name = "N", help_heading = "Steps")]
+        pub gradient_accumulation_steps: usize [limits::ACCUMULATION] = 1;
+        /// Number of epochs.
+        #[arg(value_name = "X", help_heading = "Steps")]
+        pub num_train_epochs: f64 [limits::EPOCHS] = 3.0;
+        /// Total number of optimizer steps; overrides --num_train_epochs unless -1.
+        // The full path keeps clap from treating the type as an optional flag, here and below.
+        #[arg(value_name = "N", default_value = "-1", value_parser = limits::max_steps, help_heading = "Steps")]
+        pub max_steps: ::std::option::Option<usize> [limits::STEPS];
+        /// Peak learning rate.
+        #[arg(value_name = "X", default_value = "5e-5", help_heading = "Optimizer")]
+        pub learning_rate: f64 [limits::LEARNING_RATE] = 5e-5;
+        /// Learning rate schedule: linear, cosine, constant (without warm-up) or constant_with_warmup. A scheduler in the file
+        /// of --deepspeed replaces it.
+        #[arg(value_name = "TYPE", help_heading = "Optimizer")]
+        pub lr_scheduler_type: SchedulerType = SchedulerType::Linear;
+        /// Learning rate of the first step under a scheduler of --deepspeed: min (warmup_min_lr, as in DeepSpeed since 0.15.3)
+        /// or max (--learning_rate, as in earlier versions).
+        #[arg(value_name = "RATE", help_heading = "Optimizer")]
+        #[serde(skip_serializing_if = "FirstStepRate::is_default")]
+        pub deepspeed_first_step: FirstStepRate = FirstStepRate::Min;
+        /// Share of all steps used for the linear warm-up.
+        #[arg(value_name = "X", help_heading = "Optimizer")]
+        pub warmup_ratio: f64 [limits::Share::UpToOne] = 0.0;
+        /// Number of warm-up steps; overrides --warmup_ratio unless 0.
+        #[arg(value_name = "N", default_value = "0", value_parser = limits::warmup_steps, help_heading = "Optimizer")]
+        pub warmup_steps: ::std::option::Option<usize> [limits::WARMUP_STEPS];
+        /// Optimizer: adamw_torch, sgd (without momentum), or muon: the orthogonalised momentum for matrices of blocks, AdamW for
+        /// all other parameters.
+        #[arg(value_name = "NAME", help_heading = "Optimizer")]
+        #[serde(skip_serializing_if = "Optim::is_default")]
+        pub optim: Optim = Optim::AdamW;
+        /// Weight decay; decoupled from the gradient, except for sgd.
+        #[arg(value_name = "X", help_heading = "Optimizer")]
+        pub weight_decay: f64 [limits::WEIGHT_DECAY] = 0.0;
+        /// Decay rate β1 of the first moment.
+        #[arg(value_name = "X", help_heading = "Optimizer")]
+        pub adam_beta1: f64 [limits::Share::BelowOne] = 0.9;
+        /// Decay rate β2 of the second moment.
+        #[arg(value_name = "X", help_heading = "Optimizer")]
+        pub adam_beta2: f64 [limits::Share::BelowOne] = 0.999;
+        /// ε, added to the root of the second moment.
+        #[arg(value_name = "X", default_value = "1e-8", help_heading = "Optimizer")]
+        pub adam_epsilon: f64 [limits::EPSILON] = 1e-8;
+        /// Maximum global norm of the gradients (gradient clipping).
+        #[arg(value_name = "X", help_heading = "Optimizer")]
+        pub max_grad_norm: f64 [limits::GRAD_NORM] = 1.0;
+        /// Maximum number of tokens in a sample. Longer samples lose their beginning.
+        #[arg(value_name = "N", help_heading = "Model and data")]
+        pub max_length: usize [limits::LENGTH] = 256;
+        /// Order of the samples: sequential, or shuffled (in every epoch).
+        #[arg(value_name = "ORDER", help_heading = "Model and data")]
+        pub data_order: DataOrder = DataOrder::Shuffled;
+        /// Seed of the order of samples.
+        #[arg(value_name = "N", help_heading = "Model and data")]
+        pub seed: u64 = 42;
+        /// Number of optimizer steps between lines of metrics.jsonl.
+        #[arg(value_name = "N", help_heading = "Output")]
+        pub logging_steps: usize [limits::STEPS] = 1;
+        /// When to write a checkpoint to checkpoint-STEP: no, steps or epoch.
+        #[arg(value_name = "WHEN", help_heading = "Output")]
+        pub save_strategy: IntervalStrategy = IntervalStrategy::Steps;
+        /// Number of steps between checkpoints, with --save_strategy steps.
+        #[arg(value_name = "N", help_heading = "Output")]
+        pub save_steps: usize [limits::STEPS] = 500;
+        /// Keep only the N latest checkpoints [default: all].
+        #[arg(value_name = "N", help_heading = "Output")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub save_total_limit: Option<usize> [limits::STEPS];
+        /// Largest file of a saved model, such as 5GB, 200MB or a number of bytes. A larger model is written as several files with
+        /// an index.
+        #[arg(value_name = "SIZE", help_heading = "Output")]
+        #[serde(skip_serializing_if = "ShardSize::is_default")]
+        pub max_shard_size: ShardSize = ShardSize::default();
+        /// When to evaluate: no, steps or epoch [default: epoch if --eval_data_path is given].
+        // Without such data it is `No`, the default of files: there is nothing to evaluate.
+        #[arg(
+        long,
+        value_name = "WHEN",
+        alias = "eval_strategy",
+        default_value = "epoch",
+        hide_default_value = true,
+        help_heading = "Output"
+        )]
+        pub evaluation_strategy: IntervalStrategy = IntervalStrategy::No;
+        /// Number of steps between evaluations, with --evaluation_strategy steps [default: --logging_steps].
+        #[arg(value_name = "N", help_heading = "Output")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub eval_steps: Option<usize> [limits::STEPS];
+        /// Number of samples in a micro-batch of evaluation.
+        #[arg(value_name = "N", help_heading = "Output")]
+        pub per_device_eval_batch_size: usize [limits::BATCH] = 8;
+        /// Parameters in bf16, in memory and in files, with f32 master weights. Products are computed in bf16 with f32 sums.
+        #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = spag_io::truth, help_heading = "Output")]
+        pub bf16: bool;
+        /// Activation checkpointing: recompute activations in the backward pass. Less memory, more time, same result.
+        #[arg(value_name = "BOOL", num_args = 0..=1, action = ArgAction::Set, default_value = "False", default_missing_value = "True", value_parser = spag_io::truth, help_heading = "Steps")]
+        pub gradient_checkpointing: bool;
     }
 }
 
@@ -136,42 +142,7 @@ impl TrainConfig {
     /// # Errors
     /// [`Error::Setting`] naming the flag and the range.
     pub fn check(&self) -> Result<()> {
-        for (name, value, range) in [
-            ("per_device_train_batch_size", Some(self.per_device_train_batch_size), limits::BATCH),
-            ("per_device_eval_batch_size", Some(self.per_device_eval_batch_size), limits::BATCH),
-            ("gradient_accumulation_steps", Some(self.gradient_accumulation_steps), limits::ACCUMULATION),
-            ("max_length", Some(self.max_length), limits::LENGTH),
-            ("max_steps", self.max_steps, limits::STEPS),
-            ("warmup_steps", self.warmup_steps, limits::WARMUP_STEPS),
-            ("logging_steps", Some(self.logging_steps), limits::STEPS),
-            ("save_steps", Some(self.save_steps), limits::STEPS),
-            ("save_total_limit", self.save_total_limit, limits::STEPS),
-            ("eval_steps", self.eval_steps, limits::STEPS),
-        ] {
-            value.map_or(Ok(()), |value| checked(name, value, range))?;
-        }
-        for (name, value, range) in [
-            ("num_train_epochs", self.num_train_epochs, limits::EPOCHS),
-            ("learning_rate", self.learning_rate, limits::LEARNING_RATE),
-            ("warmup_ratio", self.warmup_ratio, limits::SHARE),
-            ("weight_decay", self.weight_decay, limits::WEIGHT_DECAY),
-            ("adam_epsilon", self.adam_epsilon, limits::EPSILON),
-            ("max_grad_norm", self.max_grad_norm, limits::GRAD_NORM),
-            ("lm_kl_coeff", self.lm_kl_coeff, limits::COEFFICIENT),
-            ("lm_sft_coeff", self.lm_sft_coeff, limits::COEFFICIENT),
-            ("clip_range", self.clip_range, limits::COEFFICIENT),
-        ] {
-            checked(name, value, range)?;
-        }
-        for (name, value) in [("adam_beta1", self.adam_beta1), ("adam_beta2", self.adam_beta2)] {
-            if !(0.0..1.0).contains(&value) {
-                return Err(Error::Setting {
-                    name,
-                    reason: format!("expected a number from 0 to below 1, not {value}"),
-                });
-            }
-        }
-        Ok(())
+        self.check_numbers().map_err(|(name, reason)| Error::Setting { name, reason })
     }
 
     /// Number format of the parameters, in memory and in files.
@@ -187,9 +158,4 @@ impl TrainConfig {
     pub(crate) fn activations(&self) -> Activations {
         if self.gradient_checkpointing { Activations::Recompute } else { Activations::Keep }
     }
-}
-
-fn checked<T: Ranged>(name: &'static str, value: T, range: RangeInclusive<T>) -> Result<()> {
-    let checked = in_range(value, range).map(drop);
-    checked.map_err(|expected| Error::Setting { name, reason: format!("{expected}, not {value}") })
 }

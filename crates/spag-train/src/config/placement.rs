@@ -74,14 +74,6 @@ impl Placement {
         }
         text.parse().map(Some).map_err(|_| format!("unknown placement \"{text}\"; expected auto, none or cpu"))
     }
-
-    /// The word of flags and DeepSpeed files.
-    pub fn flag(self) -> &'static str {
-        match self {
-            Self::Device => "none",
-            Self::Host => "cpu",
-        }
-    }
 }
 
 /// What of a run's state is sharded over its ranks, and where the state is stored.
@@ -119,7 +111,7 @@ impl ShardingPlan {
     /// The flags for this plan.
     pub fn flags(&self) -> String {
         let Self { stage, optimizer, parameters } = self;
-        let (stage, optimizer, parameters) = (stage.number(), optimizer.flag(), parameters.flag());
+        let stage = stage.number();
         format!("--zero_stage {stage} --offload_optimizer {optimizer} --offload_param {parameters}")
     }
 }

@@ -51,7 +51,7 @@ fn evaluate(run: RunContext<'_>, eval: &StageFolder, progress: &mut dyn Progress
         set.complete(run, &mut done, |games| {
             let stage = format!("eval: {}{held_out}", pairing.players.map(Model::name).join(" – "));
             let mut progress = StageProgress { stage: &stage, inner: &mut *progress };
-            let player = |model: Model| run.player(model, run.config.evaluation.sampling());
+            let player = |model: Model| run.player(model, run.config.evaluation.sampling.sampling());
             let [first, second] = pairing.players;
             let one = player(first)?;
             let mut players =

@@ -34,7 +34,7 @@ fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mu
     let played = games.complete(run, &mut done, |games| {
         let player = match &settings.player {
             Some(player) => served(run, player, current, progress)?,
-            None => run.player(current, settings.sampling())?,
+            None => run.player(current, settings.sampling.sampling())?,
         };
         let mut players = PlayerPair::self_play(player);
         games.play_pair(&mut players, &mut StageProgress { stage: &stage.name, inner: &mut *progress })

@@ -78,6 +78,7 @@ max_length = 256
 games = 24
 temperature = 1.0
 max_new_tokens = 16
+min_new_tokens = 1
 games_in_flight = 5
 [train]
 per_device_train_batch_size = 8

@@ -5,7 +5,7 @@
 
 use spag_game::{Seats, Tally};
 use spag_io::{Progress, write_json_atomically};
-use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointStats, GameStats, PlayerPair};
+use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointSettings, EndpointStats, GameStats, PlayerPair};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use super::Source;
@@ -54,8 +54,13 @@ pub(super) fn base_model(
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let settings = &run.config.imitation;
-    let open =
-        || run.player_with(Model::Base, settings.sampling(), ("imitation.max_new_tokens", settings.max_new_tokens));
+    let open = || {
+        run.player_with(
+            Model::Base,
+            settings.sampling.sampling(),
+            ("imitation.max_new_tokens", settings.max_new_tokens),
+        )
+    };
     play_model(run, source, Model::Base.stage(), open, done, progress)?;
     Ok(())
 }
@@ -70,15 +75,9 @@ pub(super) fn endpoint(
 ) -> Result<()> {
     let settings = &run.config.imitation;
     let endpoint = parse_endpoint("imitation.player", player)?;
-    let config = EndpointConfig {
-        max_tokens: settings.max_new_tokens,
-        temperature: settings.temperature,
-        top_k: settings.top_k.filter(|k| *k > 0),
-        top_p: settings.top_p,
-        ..EndpointConfig::default()
-    };
+    let config = EndpointConfig::new(&settings.sampling, settings.max_new_tokens, &EndpointSettings::default());
     let top_k = config.top_k.map(|k| format!("; top_k={k}")).unwrap_or_default();
-    let players = format!("{}; temperature={}{top_k}", endpoint.address(), settings.temperature);
+    let players = format!("{}; temperature={}{top_k}", endpoint.address(), config.temperature);
     let pair = play_model(run, source, players, || open_endpoint(endpoint, config), done, progress)?;
     let spent = pair.as_ref().map_or_else(EndpointStats::default, cost);
     if pair.is_some() {
