@@ -8,29 +8,56 @@ use candle_core::{DType, Device, Tensor};
 use super::graphs::{GraphCache, Inputs};
 use super::head::Head;
 use super::kv::KvCache;
-use super::packed_block::{PackedBlock, alone};
-use crate::error::Result;
+use super::packed_block::{LayerParts, PackedBlock, alone};
+use crate::error::{Error, Result};
+use crate::kernels::{self, Kernels};
 use crate::model::block::{self, BlockPass, Used};
-use crate::model::{AttentionShape, Model};
+use crate::model::{AttentionShape, Model, Unsharded};
+use crate::ops::cast::{convert_into, converted};
 use crate::ops::paged_attention::{self, Span};
 use crate::ops::pool::{Pool, recycle};
 use crate::ops::rope::{Direction, Positions, rotate_leading};
 use crate::ops::sample::{self, SampleError, ScoreParams, TokenLogProb};
 use crate::ops::{embedding, head_norm, rms_norm, swiglu};
-use crate::params::Part;
+use crate::params::{Layout, Part, WeightSource};
 
 /// Where the embeddings of tokens are found.
 enum Embedding {
     /// In a table, [V, D].
-    Table(Tensor),
+    Table { rows: Tensor, memory: TableMemory },
     /// In the output head, which is the same matrix.
     Head,
 }
 
+/// Who uses the memory of a table.
+#[derive(PartialEq)]
+enum TableMemory {
+    /// Perhaps a checkpoint too: it must not be written.
+    Shared,
+    Own,
+}
+
+impl Embedding {
+    /// Converts another table to the number format of this one.
+    fn refresh(&mut self, matrix: &Tensor) -> candle_core::Result<()> {
+        let Self::Table { rows, memory } = self else { return Ok(()) };
+        if kernels::of(rows.device())?.is_some() {
+            *rows = matrix.clone();
+            return Ok(());
+        }
+        if *memory == TableMemory::Shared {
+            (*rows, *memory) = (Tensor::zeros(rows.dims(), rows.dtype(), rows.device())?, TableMemory::Own);
+        }
+        convert_into(matrix, rows)
+    }
+}
+
 /// The weights, packed for generation.
 pub(super) struct ModelRunner {
+    layout: Layout,
     embedding: Embedding,
-    cache_dtype: DType,
+    /// Number format of the weights.
+    dtype: DType,
     device: Device,
     blocks: Vec<PackedBlock>,
     norm: Tensor,
@@ -124,7 +151,7 @@ impl ModelRunner {
         let architecture = &model.config().architecture;
         let (layers, is_tied) = (architecture.num_hidden_layers, architecture.is_tied());
         let device = model.parameters().device().clone();
-        let cache_dtype = model.parameters().dtype().into();
+        let (layout, dtype) = (model.parameters().layout().clone(), model.parameters().dtype().into());
         let mut blocks = Vec::with_capacity(layers);
         for layer in 1..=layers {
             blocks.push(PackedBlock::new(&model, layer)?);
@@ -133,10 +160,14 @@ impl ModelRunner {
         let norm = alone(&model.part(layers + 1, Part::FinalNorm)?)?;
         let head = Head::new(&model)?;
         model.release(layers + 1)?;
-        let embedding = if is_tied { Embedding::Head } else { Embedding::Table(model.stored(0, Part::Embedding)?) };
+        let embedding = match is_tied {
+            true => Embedding::Head,
+            false => Embedding::Table { rows: model.stored(0, Part::Embedding)?, memory: TableMemory::Shared },
+        };
         Ok(Self {
+            layout,
             embedding,
-            cache_dtype,
+            dtype,
             device,
             blocks,
             norm,
@@ -149,7 +180,66 @@ impl ModelRunner {
 
     /// Number format of the KV cache: that of the weights.
     pub(super) fn cache_dtype(&self) -> DType {
-        self.cache_dtype
+        self.dtype
+    }
+
+    /// Whether weights have the tensors of the packed ones.
+    ///
+    /// # Errors
+    /// Another layout; the error names the first tensor that differs.
+    pub(super) fn check_layout(&self, weights: &dyn WeightSource) -> Result<()> {
+        match self.layout.difference(weights.layout()) {
+            None => Ok(()),
+            Some(difference) => Err(Error::Config(format!(
+                "the new weights are of another architecture than the engine's model: {difference}; create another engine"
+            ))),
+        }
+    }
+
+    /// Packs other weights of the same layout layer by layer, in the memory of the packed ones; kernels get a new layer in
+    /// the place of each old one. If it fails, some layers are new and others old.
+    pub(super) fn refresh(&mut self, weights: &dyn WeightSource) -> Result<()> {
+        // Captured graphs read the memory of the old weights.
+        self.graphs = GraphCache::default();
+        let last = self.layout.layers.len().saturating_sub(1);
+        for layer in 0..=last {
+            let unsharded = Unsharded::new(weights, layer, Some(layer + 1).filter(|next| *next <= last))?;
+            let kernels = kernels::of(&self.device)?;
+            let buffer = match &kernels {
+                Some(kernels) => self.copied(&**kernels, &unsharded.buffer)?,
+                None => unsharded.buffer.to_device(&self.device)?,
+            };
+            let parts = LayerParts { layout: &self.layout, buffer: &buffer, layer, dtype: self.dtype };
+            match layer.checked_sub(1).and_then(|index| self.blocks.get_mut(index)) {
+                Some(block) => block.refresh(&parts)?,
+                None if layer == 0 => {
+                    let matrix = parts.matrix(Part::Embedding)?;
+                    self.embedding.refresh(&matrix)?;
+                    if self.head.is_tied() {
+                        self.head.refresh(&matrix, self.dtype)?;
+                    }
+                }
+                None => {
+                    self.norm = parts.norm(Part::FinalNorm)?;
+                    if !self.head.is_tied() {
+                        self.head.refresh(&parts.matrix(Part::Head)?, self.dtype)?;
+                    }
+                }
+            }
+            if let Some(kernels) = kernels {
+                // The source may use the memory of its layer again.
+                kernels.synchronize()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A layer in memory of the device, in the number format of the weights.
+    fn copied(&self, kernels: &dyn Kernels, buffer: &Tensor) -> Result<Tensor> {
+        let buffer = converted(&buffer.to_device(&self.device)?, self.dtype)?;
+        let copy = kernels.empty(buffer.dims(), self.dtype)?;
+        kernels.copy(&buffer, &copy)?;
+        Ok(copy)
     }
 
     /// The device of the weights.
@@ -176,7 +266,7 @@ impl ModelRunner {
     fn pass(&self, ids: &[u32], spans: &[Span<'_>], wanted: &Wanted<'_>, cache: &KvCache) -> Result<ForwardOutput> {
         let inputs = Inputs {
             x: match &self.embedding {
-                Embedding::Table(table) => embedding::forward(ids, table)?,
+                Embedding::Table { rows, .. } => embedding::forward(ids, rows)?,
                 Embedding::Head => self.head.rows(ids)?,
             },
             positions: self.positions(spans)?,

@@ -1,16 +1,16 @@
 //! The weights of a block, packed for generation.
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 use crate::checkpoint::WeightDtype;
 use crate::config::Architecture;
 use crate::error::{Error, Result};
 use crate::kernels;
 use crate::model::Model;
-use crate::ops::cast::computable;
+use crate::ops::cast::{computable, converted};
 use crate::ops::packed_linear::{self, PackedWeight};
 use crate::ops::{bias, cpu};
-use crate::params::{Layout, Part};
+use crate::params::{Layout, Part, WeightSource};
 
 /// A linear layer, or several with the same input as one.
 pub(super) struct PackedLinear {
@@ -47,33 +47,16 @@ impl PackedBlock {
     /// Packs a layer: in its own memory if nothing else uses the parameters.
     pub(super) fn new(model: &Model, layer: usize) -> Result<Self> {
         let parameters = model.parameters();
-        let norm = |part: Part| Ok::<_, Error>(alone(&model.part(layer, part)?)?);
-        let bias = |parts: &[Part]| {
-            let bias = parameters.joined(layer, parts)?;
-            Ok::<_, Error>(bias.map(|bias| alone(&computable(&bias)?)).transpose()?)
+        let parts = LayerParts {
+            layout: parameters.layout(),
+            buffer: &parameters.unshard(layer, None)?,
+            layer,
+            dtype: parameters.dtype().into(),
         };
-        let weight = |parts: &[Part]| {
-            let weight = parameters.joined(layer, parts)?;
-            weight.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {parts:?} side by side")))
-        };
-        let (attention_norm, mlp_norm) = (norm(Part::AttentionNorm)?, norm(Part::MlpNorm)?);
-        let head_norms = match parameters.part(layer, Part::QueryNorm)? {
-            Some(_) => Some((norm(Part::QueryNorm)?, norm(Part::KeyNorm)?)),
-            None => None,
-        };
-        let biases = [
-            bias(&[Part::QueryBias, Part::KeyBias, Part::ValueBias])?,
-            bias(&[Part::OutputBias])?,
-            bias(&[Part::GateBias, Part::UpBias])?,
-            bias(&[Part::DownBias])?,
-        ];
+        let [attention_norm, mlp_norm] = parts.norms()?;
+        let (head_norms, biases) = (parts.head_norms()?, parts.biases()?);
         // Last, since the memory of the layer may go with them.
-        let weights = [
-            weight(&[Part::Query, Part::Key, Part::Value])?,
-            weight(&[Part::Output])?,
-            weight(&[Part::Gate, Part::Up])?,
-            weight(&[Part::Down])?,
-        ];
+        let weights = parts.weights()?;
         let packed = if parameters.is_shared() {
             weights.iter().map(PackedWeight::new).collect()
         } else {
@@ -86,6 +69,79 @@ impl PackedBlock {
             return Err(Error::Config(format!("layer {layer} has too few weights")));
         };
         Ok(Self { attention_norm, qkv, head_norms, o, mlp_norm, gate_up, down })
+    }
+
+    /// Packs other weights in the memory of these.
+    pub(super) fn refresh(&mut self, parts: &LayerParts<'_>) -> Result<()> {
+        [self.attention_norm, self.mlp_norm] = parts.norms()?;
+        self.head_norms = parts.head_norms()?;
+        let linears = [&mut self.qkv, &mut self.o, &mut self.gate_up, &mut self.down];
+        for ((linear, weight), bias) in linears.into_iter().zip(parts.weights()?).zip(parts.biases()?) {
+            linear.weight.repack(&weight)?;
+            linear.bias = bias;
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a layer's buffer as generation wants them.
+pub(super) struct LayerParts<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) buffer: &'a Tensor,
+    pub(super) layer: usize,
+    /// Number format of the engine's weights, to which small tensors are converted first.
+    pub(super) dtype: DType,
+}
+
+impl LayerParts<'_> {
+    /// Consecutive parts as one tensor that shares the memory of the buffer.
+    fn stored(&self, parts: &[Part]) -> Result<Tensor> {
+        let Self { layout, buffer, layer, .. } = *self;
+        let stored = layout.joined(buffer, layer, parts)?;
+        stored.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {parts:?} side by side")))
+    }
+
+    /// Consecutive norms or biases as one tensor with memory of its own, in the format that ops accept.
+    fn small(&self, parts: &[Part]) -> Result<Option<Tensor>> {
+        let Some(stored) = self.layout.joined(self.buffer, self.layer, parts)? else { return Ok(None) };
+        Ok(Some(alone(&computable(&converted(&stored, self.dtype)?)?)?))
+    }
+
+    /// A norm that every layer of the kind has.
+    pub(super) fn norm(&self, part: Part) -> Result<Tensor> {
+        let layer = self.layer;
+        self.small(&[part])?.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {part:?}")))
+    }
+
+    /// A matrix of the layer.
+    pub(super) fn matrix(&self, part: Part) -> Result<Tensor> {
+        self.stored(&[part])
+    }
+
+    fn norms(&self) -> Result<[Tensor; 2]> {
+        Ok([self.norm(Part::AttentionNorm)?, self.norm(Part::MlpNorm)?])
+    }
+
+    fn head_norms(&self) -> Result<Option<(Tensor, Tensor)>> {
+        Ok(self.small(&[Part::QueryNorm])?.zip(self.small(&[Part::KeyNorm])?))
+    }
+
+    fn biases(&self) -> Result<[Option<Tensor>; 4]> {
+        Ok([
+            self.small(&[Part::QueryBias, Part::KeyBias, Part::ValueBias])?,
+            self.small(&[Part::OutputBias])?,
+            self.small(&[Part::GateBias, Part::UpBias])?,
+            self.small(&[Part::DownBias])?,
+        ])
+    }
+
+    fn weights(&self) -> Result<[Tensor; 4]> {
+        Ok([
+            self.stored(&[Part::Query, Part::Key, Part::Value])?,
+            self.stored(&[Part::Output])?,
+            self.stored(&[Part::Gate, Part::Up])?,
+            self.stored(&[Part::Down])?,
+        ])
     }
 }
 

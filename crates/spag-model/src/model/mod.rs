@@ -19,6 +19,7 @@ use crate::packed::{PackedBatch, Targets};
 use crate::params::{FlatBuffers, GradientSink, Layout, Part};
 
 pub(crate) use init::RandomWeights;
+pub(crate) use layers::Unsharded;
 pub use network::{Activations, Forward, Network};
 pub(crate) use shape::AttentionShape;
 pub use train_block::SavedElements;

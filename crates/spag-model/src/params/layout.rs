@@ -218,6 +218,21 @@ impl Layout {
         Ok(Some(buffer.narrow(0, offset, len)?.reshape(shape)?))
     }
 
+    /// How another layout differs, by its first difference; `None` if both are equal.
+    pub(crate) fn difference(&self, other: &Self) -> Option<String> {
+        if self == other {
+            return None;
+        }
+        let tensors = |layout: &Self| {
+            let views = layout.layers.iter().flat_map(|layer| &layer.views);
+            views.map(|view| format!("`{}` {:?}", view.name, view.shape)).collect::<Vec<_>>()
+        };
+        let (ours, theirs) = (tensors(self), tensors(other));
+        let at = (0..ours.len().max(theirs.len())).find(|at| ours.get(*at) != theirs.get(*at));
+        let named = |tensors: &[String]| at.and_then(|at| tensors.get(at).cloned()).unwrap_or("nothing".into());
+        Some(format!("{} in the place of {}", named(&theirs), named(&ours)))
+    }
+
     /// Number of parameters.
     pub fn len(&self) -> usize {
         self.layers.iter().map(|l| l.len).sum()

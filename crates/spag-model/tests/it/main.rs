@@ -28,6 +28,7 @@ mod norm_gradients;
 mod oracle;
 mod piece_model;
 mod prompt_log_probs;
+mod refresh;
 mod sampling;
 mod tokenizer_families;
 mod torch_files;
