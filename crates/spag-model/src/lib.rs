@@ -49,7 +49,9 @@ pub use checkpoint::{
     load_config, load_model, load_model_with, load_tokenizer, python_files, read_buffers, read_tensors,
     save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
 };
-pub use config::{Architecture, Biases, HeadNorm, ModelConfig, OutputHead, Position, Projections, Rope, RopeScaling};
+pub use config::{
+    Architecture, Biases, HeadNorm, ModelConfig, Norms, OutputHead, Position, Projections, Rope, RopeScaling,
+};
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};
 pub use generate::{
@@ -62,5 +64,5 @@ pub use model::{Activations, Forward, Model, Network, SavedElements};
 pub use ops::product::CpuPath;
 pub use ops::sample::{Sampling, TokenLogProb};
 pub use packed::{PackedBatch, Targets};
-pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, View, WeightSource};
+pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource};
 pub use tokenizer::{BosRule, Detokenizer, SpecialIds, SpecialTokens, Tokenizer};

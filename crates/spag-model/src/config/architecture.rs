@@ -13,7 +13,7 @@ use super::windows;
 use crate::error::Result;
 use crate::ops::attention::Heads;
 
-/// A decoder of pre-norm blocks: RMSNorm, attention, RMSNorm, SwiGLU. Families differ in what the fields say.
+/// A decoder of blocks of attention and a gated MLP, with RMSNorms. Families differ in what the fields say.
 ///
 /// Parsed from `config.json` by [`ModelConfig`](super::ModelConfig). Layout, initialisation, passes, KV cache and memory
 /// formulas are derived from it; nothing else knows the family of a model.
@@ -34,6 +34,8 @@ pub struct Architecture {
     pub max_position_embeddings: usize,
     /// ε of every RMSNorm.
     pub rms_norm_eps: f64,
+    /// Where a block has norms.
+    pub norms: Norms,
     /// How the checkpoint stores the projections to queries, keys and values.
     pub projections: Projections,
     /// Which linear layers have a bias.
@@ -46,6 +48,29 @@ pub struct Architecture {
     pub windows: Vec<Option<usize>>,
     /// The output head.
     pub head: OutputHead,
+}
+
+/// Where a block has norms beside those of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norms {
+    /// Before attention and before the MLP.
+    Before,
+    /// Before both, and after both, where their output is added.
+    BeforeAndAfter,
+    /// After both.
+    After,
+}
+
+impl Norms {
+    /// Whether the inputs of attention and MLP are normalised.
+    pub fn before(self) -> bool {
+        self != Self::After
+    }
+
+    /// Whether the outputs of attention and MLP are normalised.
+    pub fn after(self) -> bool {
+        self != Self::Before
+    }
 }
 
 /// How a checkpoint stores the projections to queries, keys and values.
@@ -75,6 +100,8 @@ pub enum HeadNorm {
     None,
     /// RMSNorm of every head, with one weight of head size for queries and one for keys.
     QueriesAndKeys,
+    /// RMSNorm of all queries of a token together, and of all its keys, with one weight for each.
+    WholeWidth,
 }
 
 /// How attention knows the positions of tokens.
@@ -125,10 +152,11 @@ pub(super) struct Family {
 }
 
 /// All families.
-const FAMILIES: [Family; 5] = [
+const FAMILIES: [Family; 6] = [
     Family { model_type: "llama", class: "LlamaForCausalLM", parse: llama },
     Family { model_type: "mistral", class: "MistralForCausalLM", parse: mistral },
     Family { model_type: "qwen2", class: "Qwen2ForCausalLM", parse: qwen2 },
+    Family { model_type: "olmo2", class: "Olmo2ForCausalLM", parse: olmo2 },
     Family { model_type: "qwen3", class: "Qwen3ForCausalLM", parse: qwen3 },
     Family { model_type: "baichuan", class: "BaichuanForCausalLM", parse: baichuan2 },
 ];
@@ -196,6 +224,7 @@ fn common(keys: Keys<'_>, defaults: &Defaults) -> Result<Architecture> {
         heads: Heads { query, kv, dim },
         max_position_embeddings: keys.size("max_position_embeddings")?.unwrap_or(defaults.positions),
         rms_norm_eps: keys.number("rms_norm_eps")?.unwrap_or(1e-6),
+        norms: Norms::Before,
         projections: Projections::Split,
         biases: Biases::default(),
         head_norm: HeadNorm::None,
@@ -242,6 +271,19 @@ fn qwen3(keys: Keys<'_>) -> Result<Architecture> {
     model.biases = Biases { qkv: attention, output: attention, mlp: false };
     model.head_norm = HeadNorm::QueriesAndKeys;
     model.windows = windows::of_qwen(keys, &model)?;
+    Ok(model)
+}
+
+/// OLMo 2: norms after attention and MLP only.
+fn olmo2(keys: Keys<'_>) -> Result<Architecture> {
+    refuse(keys, &["mlp_bias", "sliding_window", "use_sliding_window", "layer_types"])?;
+    let mut model = common(keys, &Defaults { positions: 2048, ..Defaults::default() })?;
+    if keys.get("rms_norm_eps").is_none() {
+        model.rms_norm_eps = 1e-5;
+    }
+    let attention = keys.truth("attention_bias")?.unwrap_or(false);
+    model.biases = Biases { qkv: attention, output: attention, mlp: false };
+    (model.norms, model.head_norm) = (Norms::After, HeadNorm::WholeWidth);
     Ok(model)
 }
 

@@ -17,7 +17,7 @@ use self::architecture::Family;
 use self::keys::Keys;
 use crate::error::{Error, Result};
 
-pub use architecture::{Architecture, Biases, HeadNorm, OutputHead, Position, Projections};
+pub use architecture::{Architecture, Biases, HeadNorm, Norms, OutputHead, Position, Projections};
 pub use rope::{Rope, RopeScaling};
 
 /// Bytes of a `config.json`, at most. Those of published models have a few thousand.

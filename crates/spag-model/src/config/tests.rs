@@ -11,7 +11,7 @@ fn config(model_type: &str, changes: Value) -> Result<ModelConfig> {
     ModelConfig::from_keys(map.clone())
 }
 
-const FAMILIES: [&str; 5] = ["llama", "mistral", "qwen2", "qwen3", "baichuan"];
+const FAMILIES: [&str; 6] = ["llama", "mistral", "qwen2", "qwen3", "olmo2", "baichuan"];
 
 #[test]
 fn families_differ_in_their_architecture() {
@@ -32,6 +32,10 @@ fn families_differ_in_their_architecture() {
     );
     let qwen3 = of("qwen3");
     assert_eq!((qwen3.heads.dim, qwen3.head_norm), (128, HeadNorm::QueriesAndKeys));
+    assert_eq!(
+        of("olmo2"),
+        Architecture { norms: Norms::After, head_norm: HeadNorm::WholeWidth, rms_norm_eps: 1e-5, ..llama.clone() }
+    );
     let baichuan = of("baichuan");
     assert_eq!((baichuan.position, baichuan.projections), (Position::Alibi, Projections::Packed));
     let rotary = config("baichuan", json!({"max_position_embeddings": 64})).unwrap().architecture;

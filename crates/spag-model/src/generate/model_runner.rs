@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{self, Kernels};
 use crate::model::block::{self, BlockPass, Used};
 use crate::model::{AttentionShape, Model, Unsharded};
+use crate::ops::accumulate::add_into;
 use crate::ops::cast::{convert_into, converted};
 use crate::ops::paged_attention::{self, Span};
 use crate::ops::pool::{Pool, recycle};
@@ -97,15 +98,12 @@ struct GeneratePass<'a, 'b> {
 
 impl BlockPass for GeneratePass<'_, '_> {
     fn norm(&self, weight: Part, x: &Tensor) -> candle_core::Result<Tensor> {
-        let block = self.block;
-        let weight = if weight == Part::AttentionNorm { &block.attention_norm } else { &block.mlp_norm };
-        rms_norm::forward(x, weight, self.shape.eps)
+        rms_norm::forward(x, self.block.norm(weight)?, self.shape.eps)
     }
 
-    fn attend(&mut self, normed: Tensor) -> candle_core::Result<Tensor> {
+    fn attend(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
         let (heads, eps) = (self.shape.heads, self.shape.eps);
-        let qkv = self.block.qkv.forward(&normed, None)?;
-        recycle(normed)?;
+        let qkv = self.block.qkv.forward(input, None)?;
         let (queries, rotated) = (heads.query * heads.dim, (heads.query + heads.kv) * heads.dim);
         if let Some((q_norm, k_norm)) = &self.block.head_norms {
             head_norm::forward_columns(&qkv, 0..queries, q_norm, eps)?;
@@ -124,20 +122,26 @@ impl BlockPass for GeneratePass<'_, '_> {
         Ok(attended)
     }
 
-    fn project(&self, attended: &Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
-        self.block.o.forward(attended, Some(residual))
+    fn project(&self, attended: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
+        self.block.o.forward(attended, residual)
     }
 
-    fn activate(&mut self, normed: Tensor) -> candle_core::Result<Tensor> {
-        let gate_up = self.block.gate_up.forward(&normed, None)?;
-        recycle(normed)?;
+    fn activate(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
+        let gate_up = self.block.gate_up.forward(input, None)?;
         let activated = swiglu::forward_joined(&gate_up)?;
         recycle(gate_up)?;
         Ok(activated)
     }
 
-    fn down(&self, activated: &Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
-        self.block.down.forward(activated, Some(residual))
+    fn down(&self, activated: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
+        self.block.down.forward(activated, residual)
+    }
+
+    fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
+        let sum = rms_norm::forward(&output, self.block.norm(weight)?, self.shape.eps)?;
+        recycle(output)?;
+        add_into(residual, &sum)?;
+        Ok(sum)
     }
 
     fn used(&mut self, _which: Used, tensor: Tensor) -> candle_core::Result<()> {
@@ -327,7 +331,7 @@ impl ModelRunner {
         let (mut x, mut attention) = (inputs.x.clone(), Duration::ZERO);
         for (layer, block) in self.blocks.iter().enumerate() {
             let mut pass = GeneratePass { block, shape: &self.shape, layer, inputs, cache, attention: Duration::ZERO };
-            x = block::forward(x, &mut pass)?;
+            x = block::forward(x, self.shape.norms, &mut pass)?;
             attention += pass.attention;
         }
         Ok((x, attention))

@@ -7,6 +7,7 @@ use crate::config::Architecture;
 use crate::error::{Error, Result};
 use crate::kernels;
 use crate::model::Model;
+use crate::model::linear::{LinearWeight, PackedMemory};
 use crate::ops::cast::{computable, converted};
 use crate::ops::packed_linear::{self, PackedWeight};
 use crate::ops::{bias, cpu};
@@ -31,13 +32,13 @@ impl PackedLinear {
 
 /// The weights of a block.
 pub(super) struct PackedBlock {
-    pub(super) attention_norm: Tensor,
+    /// The norms that the block has.
+    norms: Vec<(Part, Tensor)>,
     /// Query, key and value projections, stacked.
     pub(super) qkv: PackedLinear,
-    /// Norms of every head of queries, and of keys.
+    /// Norms of queries, and of keys.
     pub(super) head_norms: Option<(Tensor, Tensor)>,
     pub(super) o: PackedLinear,
-    pub(super) mlp_norm: Tensor,
     /// Gate and up projections, stacked.
     pub(super) gate_up: PackedLinear,
     pub(super) down: PackedLinear,
@@ -53,31 +54,36 @@ impl PackedBlock {
             layer,
             dtype: parameters.dtype().into(),
         };
-        let [attention_norm, mlp_norm] = parts.norms()?;
-        let (head_norms, biases) = (parts.head_norms()?, parts.biases()?);
+        let (norms, head_norms, biases) = (parts.norms()?, parts.head_norms()?, parts.biases()?);
         // Last, since the memory of the layer may go with them.
         let weights = parts.weights()?;
-        let packed = if parameters.is_shared() {
-            weights.iter().map(PackedWeight::new).collect()
-        } else {
-            PackedWeight::in_place(&weights)
-        };
-        let mut linears = packed?.into_iter().zip(biases).map(|(weight, bias)| PackedLinear { weight, bias });
+        let memory = if parameters.is_shared() { PackedMemory::Own } else { PackedMemory::OfWeights };
+        let mut linears = LinearWeight::pack(&weights, memory)?
+            .into_iter()
+            .zip(biases)
+            .map(|(weight, bias)| PackedLinear { weight, bias });
         let (Some(qkv), Some(o), Some(gate_up), Some(down)) =
             (linears.next(), linears.next(), linears.next(), linears.next())
         else {
             return Err(Error::Config(format!("layer {layer} has too few weights")));
         };
-        Ok(Self { attention_norm, qkv, head_norms, o, mlp_norm, gate_up, down })
+        Ok(Self { norms, qkv, head_norms, o, gate_up, down })
+    }
+
+    /// A norm that the block has.
+    pub(super) fn norm(&self, part: Part) -> candle_core::Result<&Tensor> {
+        match self.norms.iter().find(|(own, _)| *own == part) {
+            Some((_, norm)) => Ok(norm),
+            None => candle_core::bail!("a block has no {part:?}"),
+        }
     }
 
     /// Packs other weights in the memory of these.
     pub(super) fn refresh(&mut self, parts: &LayerParts<'_>) -> Result<()> {
-        [self.attention_norm, self.mlp_norm] = parts.norms()?;
-        self.head_norms = parts.head_norms()?;
+        (self.norms, self.head_norms) = (parts.norms()?, parts.head_norms()?);
         let linears = [&mut self.qkv, &mut self.o, &mut self.gate_up, &mut self.down];
         for ((linear, weight), bias) in linears.into_iter().zip(parts.weights()?).zip(parts.biases()?) {
-            linear.weight.repack(&weight)?;
+            weight.repack(&mut linear.weight)?;
             linear.bias = bias;
         }
         Ok(())
@@ -118,8 +124,10 @@ impl LayerParts<'_> {
         self.stored(&[part])
     }
 
-    fn norms(&self) -> Result<[Tensor; 2]> {
-        Ok([self.norm(Part::AttentionNorm)?, self.norm(Part::MlpNorm)?])
+    fn norms(&self) -> Result<Vec<(Part, Tensor)>> {
+        let all = [Part::AttentionNorm, Part::AttentionPostNorm, Part::MlpNorm, Part::MlpPostNorm];
+        let norms = all.into_iter().map(|part| Ok(self.small(&[part])?.map(|norm| (part, norm))));
+        Ok(norms.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 
     fn head_norms(&self) -> Result<Option<(Tensor, Tensor)>> {
@@ -135,12 +143,13 @@ impl LayerParts<'_> {
         ])
     }
 
-    fn weights(&self) -> Result<[Tensor; 4]> {
+    fn weights(&self) -> Result<[LinearWeight; 4]> {
+        let weight = |parts: &[Part]| Ok::<_, Error>(LinearWeight::Dense(self.stored(parts)?));
         Ok([
-            self.stored(&[Part::Query, Part::Key, Part::Value])?,
-            self.stored(&[Part::Output])?,
-            self.stored(&[Part::Gate, Part::Up])?,
-            self.stored(&[Part::Down])?,
+            weight(&[Part::Query, Part::Key, Part::Value])?,
+            weight(&[Part::Output])?,
+            weight(&[Part::Gate, Part::Up])?,
+            weight(&[Part::Down])?,
         ])
     }
 }

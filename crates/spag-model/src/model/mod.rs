@@ -3,6 +3,7 @@
 pub(crate) mod block;
 mod init;
 mod layers;
+pub(crate) mod linear;
 mod network;
 mod shape;
 mod train_block;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor};
 
-use crate::config::{Architecture, Position};
+use crate::config::{Architecture, Norms, Position};
 use crate::ops::attention::{Heads, Mask, Sequences, Slopes};
 use crate::ops::rope::{Direction, Positions, RopeTable, rotate};
 use crate::packed::PackedBatch;
@@ -19,6 +19,8 @@ pub(crate) struct AttentionShape {
     pub(crate) masks: Arc<[Mask]>,
     /// ε of every norm.
     pub(crate) eps: f32,
+    /// Where blocks have norms.
+    pub(crate) norms: Norms,
 }
 
 impl AttentionShape {
@@ -34,7 +36,7 @@ impl AttentionShape {
         let reached = |window: &usize| *window < model.max_position_embeddings;
         let masks: Result<Arc<[Mask]>> =
             model.windows.iter().map(|window| Mask::new(window.filter(reached), slopes.clone())).collect();
-        Ok(Self { heads: model.heads, rope, masks: masks?, eps: model.rms_norm_eps as f32 })
+        Ok(Self { heads: model.heads, rope, masks: masks?, eps: model.rms_norm_eps as f32, norms: model.norms })
     }
 }
 
@@ -42,6 +44,7 @@ impl AttentionShape {
 pub(super) struct BatchShape {
     pub(super) heads: Heads,
     pub(super) eps: f32,
+    pub(super) norms: Norms,
     pub(super) masks: Arc<[Mask]>,
     pub(super) sequences: Sequences,
     rotation: Option<(Arc<RopeTable>, Positions)>,
@@ -57,6 +60,7 @@ impl BatchShape {
         Ok(Self {
             heads: shape.heads,
             eps: shape.eps,
+            norms: shape.norms,
             masks: shape.masks.clone(),
             sequences: Sequences::new(&batch.bounds, device)?,
             rotation,

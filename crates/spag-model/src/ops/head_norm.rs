@@ -1,4 +1,5 @@
-//! RMSNorm of every head by itself, with one weight for all heads: queries and keys of Qwen3.
+//! RMSNorm of every head by itself, with one weight for all heads: queries and keys of Qwen3. With a head of the whole width
+//! these are the norms of queries and keys of OLMo 2.
 //!
 //! On a CPU these are the sums of [`super::rms_norm`], so the same head has the same bits by both forward functions.
 
@@ -95,22 +96,26 @@ pub fn backward(x: &Tensor, w: &Tensor, eps: f32, dy: &Tensor, dw: &Tensor) -> R
 const MODULE: Module = module!("head_norm");
 /// Threads of a warp, which handles one head at a time.
 const WARP: usize = 32;
-/// Maximum head size: the backward pass holds a part of the weight's gradient per warp in shared memory.
+/// Maximum head size of the backward pass, which holds a part of the weight's gradient per warp in shared memory. A head of
+/// the whole width is normalised by the kernels of [`rms_norm`].
 const MAX_DIM: usize = 1024;
 
-/// Checks number formats and the head size; returns the suffix of kernel names.
-fn check_kernel(tensors: &[&Tensor], dim: usize) -> Result<&'static str> {
+/// Checks number formats; returns the suffix of kernel names.
+fn check_kernel(tensors: &[&Tensor]) -> Result<&'static str> {
     let dtype = tensors[0].dtype();
-    if dim > MAX_DIM || tensors.iter().any(|t| t.dtype() != dtype) {
+    if tensors.iter().any(|t| t.dtype() != dtype) {
         let dtypes: Vec<DType> = tensors.iter().map(|t| t.dtype()).collect();
-        bail!("head_norm: kernels take head sizes up to {MAX_DIM} and one number format, not {dim} and {dtypes:?}");
+        bail!("head_norm: kernels take one number format, not {dtypes:?}");
     }
     suffix(dtype)
 }
 
 fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
     let ((n, width), dim) = (x.dims2()?, w.dims1()?);
-    let suffix = check_kernel(&[x, w], dim)?;
+    if dim == width {
+        return rms_norm::forward(x, w, eps);
+    }
+    let suffix = check_kernel(&[x, w])?;
     let y = kernels.empty(&[n, width], x.dtype())?;
     let sizes = [n, width / dim, dim].map(|size| Arg::U32(size as u32));
     kernels.launch(&Launch {
@@ -126,7 +131,7 @@ fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, eps: f32) -> Re
 
 fn launch_columns(kernels: &dyn Kernels, x: &Tensor, columns: Range<usize>, w: &Tensor, eps: f32) -> Result<()> {
     let ((n, width), dim) = (x.dims2()?, w.dims1()?);
-    let suffix = check_kernel(&[x, w], dim)?;
+    let suffix = check_kernel(&[x, w])?;
     let heads = columns.len() / dim;
     let sizes = [n, heads, dim, width, columns.start].map(|size| Arg::U32(size as u32));
     kernels.launch(&Launch {
@@ -146,7 +151,13 @@ fn launch_backward(
     dw: &Tensor,
 ) -> Result<Tensor> {
     let ((n, width), dim) = (x.dims2()?, w.dims1()?);
-    let suffix = check_kernel(&[x, w, dy], dim)?;
+    if dim == width {
+        return rms_norm::backward(x, w, eps, dy, None, dw);
+    }
+    if dim > MAX_DIM {
+        bail!("head_norm: kernels take head sizes up to {MAX_DIM}, not {dim}");
+    }
+    let suffix = check_kernel(&[x, w, dy])?;
     let dx = kernels.empty(&[n, width], x.dtype())?;
     let (count, warps) = (n * (width / dim), THREADS as usize / WARP);
     let parts = count.div_ceil(warps).min(PARTS);

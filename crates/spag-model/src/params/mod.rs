@@ -17,7 +17,7 @@ use crate::memory;
 use crate::ops::{cast, cpu};
 
 pub(crate) use layout::Initial;
-pub use layout::{LayerLayout, Layout, Part, View};
+pub use layout::{LayerLayout, Layout, Part, Update, View};
 pub use source::{GradientSink, WeightSource};
 
 /// One flat buffer per layer of a [`Layout`]: parameters (f32 or bf16), gradients (f32) or an optimizer moment (f32).

@@ -69,16 +69,19 @@ fn hidden(model: &Model, vars: &HashMap<String, Var>, ids: &[u32]) -> Tensor {
         let w = |part: &str| find(&format!("{part}.weight")).unwrap();
         let lin = |x: &Tensor, part: &str| bias(x.matmul(&w(part).t().unwrap()).unwrap(), part);
         let norm = |x: &Tensor, part: &str| candle_nn::ops::rms_norm_slow(x, &w(part), eps).unwrap();
-        let n = norm(&x, "input_layernorm");
+        let (before, after) = (c.norms.before(), c.norms.after());
+        let n = if before { norm(&x, "input_layernorm") } else { x.clone() };
         let [q, k, v] = match find("self_attn.W_pack.weight") {
             Some(packed) => [0, 1, 2]
                 .map(|i| n.matmul(&packed.narrow(0, i * heads * hd, heads * hd).unwrap().t().unwrap()).unwrap()),
             None => ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(|part| lin(&n, part)),
         };
+        let whole = |x: Tensor, part: &str| if c.head_norm == HeadNorm::WholeWidth { norm(&x, part) } else { x };
+        let (q, k) = (whole(q, "self_attn.q_norm"), whole(k, "self_attn.k_norm"));
         let split = |x: Tensor, h: usize| x.reshape((t, h, hd)).unwrap().transpose(0, 1).unwrap().contiguous().unwrap();
         let normed = |x: Tensor, part: &str| match c.head_norm {
             HeadNorm::QueriesAndKeys => norm(&x, part),
-            HeadNorm::None => x,
+            HeadNorm::None | HeadNorm::WholeWidth => x,
         };
         let rotated = |x: Tensor| match c.position {
             Position::Rope(rope) => {
@@ -98,10 +101,15 @@ fn hidden(model: &Model, vars: &HashMap<String, Var>, ids: &[u32]) -> Tensor {
         let mask = mask(t, heads, c.windows[layer], c.position);
         let p = candle_nn::ops::softmax(&(scores + mask).unwrap(), D::Minus1).unwrap();
         let y = p.matmul(&v).unwrap().transpose(0, 1).unwrap().contiguous().unwrap().reshape((t, heads * hd)).unwrap();
-        x = (&x + lin(&y, "self_attn.o_proj")).unwrap();
-        let n = norm(&x, "post_attention_layernorm");
+        let post = |y: Tensor, part: &str| if after { norm(&y, part) } else { y };
+        x = (&x + post(lin(&y, "self_attn.o_proj"), "post_attention_layernorm")).unwrap();
+        let n = match (before, after) {
+            (true, false) => norm(&x, "post_attention_layernorm"),
+            (true, true) => norm(&x, "pre_feedforward_layernorm"),
+            (false, _) => x.clone(),
+        };
         let act = (lin(&n, "mlp.gate_proj").silu().unwrap() * lin(&n, "mlp.up_proj")).unwrap();
-        x = (&x + lin(&act, "mlp.down_proj")).unwrap();
+        x = (&x + post(lin(&act, "mlp.down_proj"), "post_feedforward_layernorm")).unwrap();
     }
     candle_nn::ops::rms_norm_slow(&x, &vars["model.norm.weight"], eps).unwrap()
 }
