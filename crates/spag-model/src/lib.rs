@@ -50,7 +50,8 @@ pub use checkpoint::{
     save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
 };
 pub use config::{
-    Architecture, Biases, HeadNorm, ModelConfig, Norms, OutputHead, Position, Projections, Rope, RopeScaling,
+    Activation as MlpActivation, Architecture, Biases, Embeddings, HeadNorm, ModelConfig, NormWeights, Norms,
+    OutputHead, Position, Projections, Rope, RopeScaling,
 };
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};

@@ -11,15 +11,16 @@ use super::kv::KvCache;
 use super::packed_block::{LayerParts, PackedBlock, alone};
 use crate::error::{Error, Result};
 use crate::kernels::{self, Kernels};
+use crate::model::activation;
 use crate::model::block::{self, BlockPass, Used};
-use crate::model::{AttentionShape, Model, Unsharded};
+use crate::model::{AttentionShape, EmbeddingScale, Model, Unsharded};
 use crate::ops::accumulate::add_into;
 use crate::ops::cast::{convert_into, converted};
 use crate::ops::paged_attention::{self, Span};
 use crate::ops::pool::{Pool, recycle};
 use crate::ops::rope::{Direction, Positions, rotate_leading};
 use crate::ops::sample::{self, SampleError, ScoreParams, TokenLogProb};
-use crate::ops::{embedding, head_norm, rms_norm, swiglu};
+use crate::ops::{embedding, head_norm, rms_norm};
 use crate::params::{Layout, Part, WeightSource};
 
 /// Where the embeddings of tokens are found.
@@ -57,6 +58,7 @@ impl Embedding {
 pub(super) struct ModelRunner {
     layout: Layout,
     embedding: Embedding,
+    embedding_scale: EmbeddingScale,
     /// Number format of the weights.
     dtype: DType,
     device: Device,
@@ -98,18 +100,18 @@ struct GeneratePass<'a, 'b> {
 
 impl BlockPass for GeneratePass<'_, '_> {
     fn norm(&self, weight: Part, x: &Tensor) -> candle_core::Result<Tensor> {
-        rms_norm::forward(x, self.block.norm(weight)?, self.shape.eps)
+        rms_norm::forward(x, self.block.norm(weight)?, self.shape.norm)
     }
 
     fn attend(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
-        let (heads, eps) = (self.shape.heads, self.shape.eps);
+        let (heads, norm) = (self.shape.heads, self.shape.norm);
         let qkv = self.block.qkv.forward(input, None)?;
         let (queries, rotated) = (heads.query * heads.dim, (heads.query + heads.kv) * heads.dim);
         if let Some((q_norm, k_norm)) = &self.block.head_norms {
-            head_norm::forward_columns(&qkv, 0..queries, q_norm, eps)?;
-            head_norm::forward_columns(&qkv, queries..rotated, k_norm, eps)?;
+            head_norm::forward_columns(&qkv, 0..queries, q_norm, norm)?;
+            head_norm::forward_columns(&qkv, queries..rotated, k_norm, norm)?;
         }
-        if let (Some(table), Some(positions)) = (&self.shape.rope, &self.inputs.positions) {
+        if let (Some(table), Some(positions)) = (&self.shape.ropes[self.layer], &self.inputs.positions) {
             rotate_leading(&qkv, rotated, positions, table, Direction::Forward)?;
         }
         let began = Instant::now();
@@ -128,7 +130,7 @@ impl BlockPass for GeneratePass<'_, '_> {
 
     fn activate(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
         let gate_up = self.block.gate_up.forward(input, None)?;
-        let activated = swiglu::forward_joined(&gate_up)?;
+        let activated = activation::forward_joined(self.shape.activation, &gate_up)?;
         recycle(gate_up)?;
         Ok(activated)
     }
@@ -138,7 +140,7 @@ impl BlockPass for GeneratePass<'_, '_> {
     }
 
     fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
-        let sum = rms_norm::forward(&output, self.block.norm(weight)?, self.shape.eps)?;
+        let sum = rms_norm::forward(&output, self.block.norm(weight)?, self.shape.norm)?;
         recycle(output)?;
         add_into(residual, &sum)?;
         Ok(sum)
@@ -154,6 +156,7 @@ impl ModelRunner {
     pub(super) fn new(mut model: Model) -> Result<Self> {
         let architecture = &model.config().architecture;
         let (layers, is_tied) = (architecture.num_hidden_layers, architecture.is_tied());
+        let embedding_scale = EmbeddingScale::of(architecture);
         let device = model.parameters().device().clone();
         let (layout, dtype) = (model.parameters().layout().clone(), model.parameters().dtype().into());
         let mut blocks = Vec::with_capacity(layers);
@@ -171,6 +174,7 @@ impl ModelRunner {
         Ok(Self {
             layout,
             embedding,
+            embedding_scale,
             dtype,
             device,
             blocks,
@@ -268,11 +272,12 @@ impl ModelRunner {
     }
 
     fn pass(&self, ids: &[u32], spans: &[Span<'_>], wanted: &Wanted<'_>, cache: &KvCache) -> Result<ForwardOutput> {
+        let embedded = match &self.embedding {
+            Embedding::Table { rows, .. } => embedding::forward(ids, rows)?,
+            Embedding::Head => self.head.rows(ids)?,
+        };
         let inputs = Inputs {
-            x: match &self.embedding {
-                Embedding::Table { rows, .. } => embedding::forward(ids, rows)?,
-                Embedding::Head => self.head.rows(ids)?,
-            },
+            x: self.embedding_scale.apply(embedded, self.dtype)?,
             positions: self.positions(spans)?,
             plan: cache.plan(spans)?,
         };
@@ -306,7 +311,7 @@ impl ModelRunner {
         for chunk in scored.chunks(sample::scored_rows(self.vocabulary())) {
             let rows: Vec<u32> = chunk.iter().map(|params| params.row as u32).collect();
             let rows = embedding::forward(&rows, x)?;
-            let normed = rms_norm::forward(&rows, &self.norm, self.shape.eps)?;
+            let normed = rms_norm::forward(&rows, &self.norm, self.shape.norm)?;
             recycle(rows)?;
             let logits = self.head.forward_f32(&normed)?;
             recycle(normed)?;
@@ -320,10 +325,9 @@ impl ModelRunner {
 
     /// The position of each row, for rotations.
     fn positions(&self, spans: &[Span<'_>]) -> Result<Option<Positions>> {
-        let Some(table) = &self.shape.rope else { return Ok(None) };
         let positions: Vec<u32> =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
-        Ok(Some(Positions::new(&positions, table, self.device())?))
+        Ok(self.shape.positions(&positions, self.device())?)
     }
 
     /// Output of the last block, and the time of attention.
@@ -339,7 +343,7 @@ impl ModelRunner {
 
     /// Logits of rows of the last block's output.
     fn logits(&self, rows: Tensor) -> candle_core::Result<Tensor> {
-        let normed = rms_norm::forward(&rows, &self.norm, self.shape.eps)?;
+        let normed = rms_norm::forward(&rows, &self.norm, self.shape.norm)?;
         recycle(rows)?;
         let logits = self.head.forward(&normed)?;
         recycle(normed)?;

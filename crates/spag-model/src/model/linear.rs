@@ -5,6 +5,7 @@ use candle_core::{DType, Result, Tensor};
 use crate::ops::cast::computable;
 use crate::ops::matmul::{self, Arithmetic};
 use crate::ops::packed_linear::PackedWeight;
+use crate::ops::rms_norm::RmsNorm;
 use crate::ops::{bias, rms_norm};
 
 /// The weight of a linear layer, O outputs by I inputs. The passes use these functions only, so another kind of weight, such as
@@ -36,9 +37,9 @@ impl LinearWeight {
     }
 
     /// `x` [N, I] normalised for a product with this weight.
-    pub(crate) fn normed(&self, x: &Tensor, norm: &Tensor, eps: f32) -> Result<Tensor> {
+    pub(crate) fn normed(&self, x: &Tensor, w: &Tensor, norm: RmsNorm) -> Result<Tensor> {
         let Self::Dense(weight) = self;
-        rms_norm::forward_for(weight, x, norm, eps)
+        rms_norm::forward_for(weight, x, w, norm)
     }
 
     /// The number format of activations that are saved for the backward pass.

@@ -1,6 +1,8 @@
 //! Decoder-only language models with hand-written forward and backward passes.
 
+pub(crate) mod activation;
 pub(crate) mod block;
+mod embedding_scale;
 mod init;
 mod layers;
 pub(crate) mod linear;
@@ -19,6 +21,7 @@ use crate::ops::row_norm;
 use crate::packed::{PackedBatch, Targets};
 use crate::params::{FlatBuffers, GradientSink, Layout, Part};
 
+pub(crate) use embedding_scale::EmbeddingScale;
 pub(crate) use init::RandomWeights;
 pub(crate) use layers::Unsharded;
 pub use network::{Activations, Forward, Network};

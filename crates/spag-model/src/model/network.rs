@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 
+use super::embedding_scale::EmbeddingScale;
 use super::layers::{Head, Unsharded, required, zeros};
 use super::shape::{AttentionShape, BatchShape};
 use super::train_block::{self, BlockActivations};
@@ -124,7 +125,9 @@ impl Network {
     /// Embeds `ids`: [N, D].
     fn embed(&self, weights: &dyn WeightSource, ids: &[u32]) -> Result<Tensor> {
         let layer = Unsharded::new(weights, 0, Some(1))?;
-        Ok(embedding::forward(ids, &required(&self.layout, &layer.buffer, 0, Part::Embedding)?)?)
+        let table = required(&self.layout, &layer.buffer, 0, Part::Embedding)?;
+        let scale = EmbeddingScale::of(&self.config.architecture);
+        Ok(scale.apply(embedding::forward(ids, &table)?, table.dtype())?)
     }
 
     /// Block `index`. Layer `next` is prefetched.
@@ -187,7 +190,7 @@ impl Network {
             }
             let rows = embedding::forward(rows, &x)?;
             let head = self.head(weights, None)?;
-            end(&rms_norm::forward_for(&head.matrix, &rows, &head.norm, shape.eps)?, &head.matrix)
+            end(&rms_norm::forward_for(&head.matrix, &rows, &head.norm, shape.norm)?, &head.matrix)
         })
     }
 
@@ -217,7 +220,7 @@ impl Network {
             let rows_md = embedding::forward(&targets.rows, &x)?;
             recycle(x)?;
             let end = self.head(weights, None)?;
-            let normed_md = rms_norm::forward_for(&end.matrix, &rows_md, &end.norm, shape.eps)?;
+            let normed_md = rms_norm::forward_for(&end.matrix, &rows_md, &end.norm, shape.norm)?;
             let log_probs = log_prob::forward(&normed_md, &end.matrix, &targets.tokens)?;
             Ok(Forward { batch, shape, targets, blocks, rows_md, normed_md, log_probs })
         })
@@ -263,7 +266,7 @@ impl Network {
                 Ok(log_prob::backward(log_probs, &normed_md, &end.matrix, &targets.tokens, upstream, dhead)?)
             })?;
             let norm_grad = self.gradient(gradients, &last, self.last(), Part::FinalNorm)?;
-            let drows = rms_norm::backward(&rows_md, &end.norm, shape.eps, &dnormed, None, &norm_grad)?;
+            let drows = rms_norm::backward(&rows_md, &end.norm, shape.norm, &dnormed, None, &norm_grad)?;
             for tensor in [normed_md, rows_md, dnormed] {
                 recycle(tensor)?;
             }
@@ -290,6 +293,7 @@ impl Network {
             }
             gradients.complete(index + 1)?;
         }
+        let dx = EmbeddingScale::of(&self.config.architecture).apply(dx, weights.dtype().into())?;
         if gradients.layout().update(0, Part::Embedding) == Some(Update::Trained) {
             let gradient = required(&self.layout, &gradients.buffer(0)?, 0, Part::Embedding)?;
             embedding::backward(&batch.ids, &dx, &gradient)?;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use candle_core::{Result, Tensor};
 
+use super::activation;
 use super::block::{self, BlockPass, Used};
 use super::linear::LinearWeight;
 use super::shape::BatchShape;
@@ -15,10 +16,10 @@ use crate::ops::accumulate::add_into;
 use crate::ops::attention::{self, LogSumExp};
 use crate::ops::pool::recycle;
 use crate::ops::rope::Direction;
-use crate::ops::{head_norm, rms_norm, swiglu};
+use crate::ops::{head_norm, rms_norm};
 use crate::params::Part;
 
-/// Activations saved for the backward pass. Norms and the SwiGLU output are recomputed: they take little time and a third
+/// Activations saved for the backward pass. Norms and the activated values are recomputed: they take little time and a third
 /// of the memory.
 pub(super) struct BlockActivations {
     input: Tensor,
@@ -48,7 +49,7 @@ pub struct SavedElements {
     /// Queries, keys, values, attended, middle, gate and up; queries and keys once more if they are normalised, and the outputs
     /// of attention and MLP if they are.
     pub activations: usize,
-    /// Those of `activations` that exist because queries and keys are normalised.
+    /// Those of `activations` that exist because they are normalised. On a CPU they are f32.
     pub raw: usize,
     /// The log-sum-exps of attention, f32.
     pub sums: usize,
@@ -58,12 +59,12 @@ impl SavedElements {
     /// The elements of a block of this architecture.
     pub fn per_token(model: &Architecture) -> Self {
         let (d, q, kv) = (model.hidden_size, model.query_size(), model.kv_size());
-        let raw = match model.head_norm {
+        let heads = match model.head_norm {
             HeadNorm::None => 0,
             HeadNorm::QueriesAndKeys | HeadNorm::WholeWidth => q + kv,
         };
-        let outputs = if model.norms.after() { 2 * d } else { 0 };
-        let activations = raw + outputs + 2 * q + 2 * kv + d + 2 * model.intermediate_size;
+        let raw = heads + if model.norms.after() { 2 * d } else { 0 };
+        let activations = raw + 2 * q + 2 * kv + d + 2 * model.intermediate_size;
         Self { activations, raw, sums: model.heads.query }
     }
 }
@@ -83,7 +84,7 @@ struct TrainPass<'a> {
 
 impl BlockPass for TrainPass<'_> {
     fn norm(&self, weight: Part, x: &Tensor) -> Result<Tensor> {
-        self.weights.normed(weight, x, self.shape.eps)
+        self.weights.normed(weight, x, self.shape.norm)
     }
 
     fn attend(&mut self, input: &Tensor) -> Result<Tensor> {
@@ -92,12 +93,12 @@ impl BlockPass for TrainPass<'_> {
         let (raw, q, k) = match &w.head_norms {
             None => (None, q, k),
             Some((q_norm, k_norm)) => {
-                let normed = (head_norm::forward(&q, q_norm, shape.eps)?, head_norm::forward(&k, k_norm, shape.eps)?);
+                let normed = (head_norm::forward(&q, q_norm, shape.norm)?, head_norm::forward(&k, k_norm, shape.norm)?);
                 (Some((q, k)), normed.0, normed.1)
             }
         };
-        shape.rotate(&q, Direction::Forward)?;
-        shape.rotate(&k, Direction::Forward)?;
+        shape.rotate(&q, self.layer, Direction::Forward)?;
+        shape.rotate(&k, self.layer, Direction::Forward)?;
         let (q, k, v) = (w.stored(q)?, w.stored(k)?, w.stored(v)?);
         let mask = &shape.masks[self.layer];
         let (attended, lse) = attention::forward(&q, &k, &v, &shape.sequences, shape.heads, mask)?;
@@ -112,7 +113,7 @@ impl BlockPass for TrainPass<'_> {
     fn activate(&mut self, input: &Tensor) -> Result<Tensor> {
         let w = self.weights;
         let (gate, up) = (w.stored(w.gate.forward(input, None)?)?, w.stored(w.up.forward(input, None)?)?);
-        let activated = swiglu::forward(&gate, &up)?;
+        let activated = activation::forward(self.shape.activation, &gate, &up)?;
         self.mlp = Some((gate, up));
         Ok(activated)
     }
@@ -122,7 +123,7 @@ impl BlockPass for TrainPass<'_> {
     }
 
     fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> Result<Tensor> {
-        let sum = rms_norm::forward(&output, self.weights.norms.get(weight)?, self.shape.eps)?;
+        let sum = rms_norm::forward(&output, self.weights.norms.get(weight)?, self.shape.norm)?;
         add_into(residual, &sum)?;
         self.outputs.push(output);
         Ok(sum)
@@ -191,7 +192,7 @@ pub(super) fn backward(
     let doutput = gradients.of_output(Part::MlpPostNorm, of_mlp, &dy)?;
     // In place: gate and up become their gradients, the gradient of the activated values these values.
     let activated = LinearWeight::backward_input(&[(&doutput, &w.down.weight)])?;
-    swiglu::backward(&gate, &up, &activated)?;
+    activation::backward(shape.activation, &gate, &up, &activated)?;
     w.down.accumulate(&grads.down, &doutput, &activated)?;
     recycle(activated)?;
     recycle_owned(doutput)?;
@@ -233,7 +234,7 @@ impl Gradients<'_> {
     fn of_output<'a>(&self, norm: Part, output: Option<Tensor>, dsum: &'a Tensor) -> Result<Cow<'a, Tensor>> {
         let Some(output) = output else { return Ok(Cow::Borrowed(dsum)) };
         let (weight, gradient) = (self.w.norms.get(norm)?, self.grads.norms.get(norm)?);
-        let doutput = rms_norm::backward(&output, weight, self.shape.eps, dsum, None, gradient)?;
+        let doutput = rms_norm::backward(&output, weight, self.shape.norm, dsum, None, gradient)?;
         recycle(output)?;
         Ok(Cow::Owned(doutput))
     }
@@ -243,7 +244,7 @@ impl Gradients<'_> {
         if !self.shape.norms.before() {
             return f(x);
         }
-        let normed = self.w.normed(norm, x, self.shape.eps)?;
+        let normed = self.w.normed(norm, x, self.shape.norm)?;
         f(&normed)?;
         recycle(normed)
     }
@@ -257,7 +258,7 @@ impl Gradients<'_> {
             return Ok(dinput);
         }
         let (weight, gradient) = (self.w.norms.get(norm)?, self.grads.norms.get(norm)?);
-        let dx = rms_norm::backward(&x, weight, self.shape.eps, &dinput, Some(&residual), gradient)?;
+        let dx = rms_norm::backward(&x, weight, self.shape.norm, &dinput, Some(&residual), gradient)?;
         for tensor in [dinput, x, residual] {
             recycle(tensor)?;
         }
@@ -290,14 +291,14 @@ fn heads_backward(
     for tensor in [q, k, v, attended, dattended] {
         recycle(tensor)?;
     }
-    shape.rotate(&dq, Direction::Backward)?;
-    shape.rotate(&dk, Direction::Backward)?;
+    shape.rotate(&dq, layer, Direction::Backward)?;
+    shape.rotate(&dk, layer, Direction::Backward)?;
     let (Some((q, k)), Some((q_norm, k_norm)), Some((dq_norm, dk_norm))) = (raw, &w.head_norms, &grads.head_norms)
     else {
         return Ok([dq, dk, dv]);
     };
-    let dq_raw = head_norm::backward(&q, q_norm, shape.eps, &dq, dq_norm)?;
-    let dk_raw = head_norm::backward(&k, k_norm, shape.eps, &dk, dk_norm)?;
+    let dq_raw = head_norm::backward(&q, q_norm, shape.norm, &dq, dq_norm)?;
+    let dk_raw = head_norm::backward(&k, k_norm, shape.norm, &dk, dk_norm)?;
     for tensor in [q, k, dq, dk] {
         recycle(tensor)?;
     }

@@ -6,6 +6,7 @@ use super::layers::required;
 use super::linear::{Linear, LinearGradient, LinearWeight};
 use crate::error::Error;
 use crate::ops::cast::{computable, narrowed};
+use crate::ops::rms_norm::RmsNorm;
 use crate::params::{Layout, Part, Update};
 
 /// The weights of a block.
@@ -44,8 +45,8 @@ impl BlockNorms {
 
 impl BlockWeights {
     /// `x` [N, D] normalised by a norm before attention or MLP, as the products that read it want it.
-    pub(super) fn normed(&self, part: Part, x: &Tensor, eps: f32) -> Result<Tensor> {
-        self.q.weight.normed(x, self.norms.get(part)?, eps)
+    pub(super) fn normed(&self, part: Part, x: &Tensor, norm: RmsNorm) -> Result<Tensor> {
+        self.q.weight.normed(x, self.norms.get(part)?, norm)
     }
 
     /// Activations in the number format of the weights, as they are saved. On a CPU they are computed in f32.

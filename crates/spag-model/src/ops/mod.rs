@@ -12,6 +12,7 @@ pub mod attention;
 pub mod bias;
 pub mod cast;
 pub mod embedding;
+pub mod geglu;
 pub mod head_norm;
 pub mod log_prob;
 pub mod matmul;
@@ -25,6 +26,7 @@ pub mod squared_norm;
 pub mod swiglu;
 
 pub(crate) mod cpu;
+mod glu;
 pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod simd;
