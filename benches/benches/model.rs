@@ -11,8 +11,8 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use spag_game::taboo::Taboo;
 use spag_game::{FinishedGame, GameSpec, PlayConfig, PromptSet, Seats, game_seed, play_games};
 use spag_model::{
-    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, MemoryBudget, PackedBatch,
-    Request, Sampling, Targets,
+    Activations, Checkpoint, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, MemoryBudget, Model,
+    ModelConfig, PackedBatch, Request, Sampling, Targets, WeightDtype,
 };
 use spag_selfplay::ModelPlayer;
 use spag_train::optimizer::{self, OptimizerState, global_norm};
@@ -93,6 +93,30 @@ fn decode(c: &mut Criterion) {
     group.finish();
 }
 
+/// New weights in an engine with the shape of SmolLM2-135M, in both number formats, from f32: bytes read and written.
+fn refresh(c: &mut Criterion) {
+    let config: ModelConfig = serde_json::from_str(
+        r#"{"hidden_size": 576, "intermediate_size": 1536, "vocab_size": 49152, "num_hidden_layers": 30,
+            "num_attention_heads": 9, "num_key_value_heads": 3, "max_position_embeddings": 512,
+            "tie_word_embeddings": true}"#,
+    )
+    .expect("a sound configuration");
+    let model = Model::init(&config, 1).expect("memory");
+    let mut group = c.benchmark_group("refresh");
+    for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
+        let packed =
+            Checkpoint { model: model.to_dtype(dtype).expect("memory"), tokenizer: checkpoint().tokenizer.clone() };
+        let setting = EngineConfig::new(&config, 1, MemoryBudget::host());
+        let mut engine = Engine::new(&packed, setting).expect("sound settings");
+        let bytes = model.parameters().layout().len() * (4 + dtype.bytes());
+        group.throughput(Throughput::Bytes(bytes as u64));
+        group.bench_function(format!("135M, {dtype} from f32"), |b| {
+            b.iter(|| engine.refresh(model.parameters(), 1).expect("the same architecture"));
+        });
+    }
+    group.finish();
+}
+
 /// Self-play games of the base model, 1 and 64 at a time.
 fn game(c: &mut Criterion) {
     let checkpoint = checkpoint();
@@ -136,6 +160,6 @@ fn game(c: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(20);
-    targets = train_step, decode, game
+    targets = train_step, decode, refresh, game
 }
 criterion_main!(benches);

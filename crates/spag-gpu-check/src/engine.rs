@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use spag_model::{
     Checkpoint, Completion, Engine, EngineConfig, FlatBuffers, Generate, GenerationConfig, LogProbs, Model,
-    PrefixSharing, PromptRange, Request, Sampling,
+    PrefixSharing, Prompt, PromptRange, Request, Sampling, WeightDtype,
 };
 
 use crate::Place;
@@ -81,6 +81,46 @@ pub fn check(place: &Place, fixtures: &Path) {
         for (got, want) in got.iter().zip(&want) {
             assert!((got - want).abs() < LOG_PROB_TOLERANCE, "{got}, not {want}");
         }
+    }
+}
+
+/// Replaces the weights of an engine with kernels, from both number formats, and compares it with a new engine bit by bit.
+///
+/// # Panics
+/// If it computes anything else.
+pub fn refresh(place: &Place, fixtures: &Path) {
+    let Checkpoint { model, tokenizer } = Checkpoint::load(fixtures.join("families/qwen3")).unwrap();
+    let prompt = Prompt::Tokens((1..40).collect());
+    let config = Arc::new(GenerationConfig { max_new_tokens: 3, min_new_tokens: 3, ..GenerationConfig::default() });
+    let request = Request { prompt, seed: 1, config };
+    let setting = EngineConfig {
+        max_length: 64,
+        page_size: 16,
+        pages: 8,
+        max_running: 2,
+        max_step_tokens: 64,
+        prefix_sharing: PrefixSharing::On,
+    };
+    let other = Model::init(model.config(), 3).unwrap();
+    for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
+        let engine = |model: &Model| {
+            let model = copied(&model.to_dtype(dtype).unwrap(), place);
+            Engine::new(&Checkpoint { model, tokenizer: tokenizer.clone() }, setting).unwrap()
+        };
+        let source = copied(&model, place);
+        place.run(|| {
+            let answer = |engine: &mut Engine| engine.generate(vec![request.clone()]).unwrap().remove(0);
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            let (want, mut refreshed) = (answer(&mut engine(&model)), engine(&other));
+            let before = answer(&mut refreshed);
+            refreshed.refresh(source.parameters(), 2).unwrap();
+            let got = answer(&mut refreshed);
+            assert_eq!(
+                (&got.token_ids, bits(&got.model_log_probs), got.policy_version, got.cached_tokens),
+                (&want.token_ids, bits(&want.model_log_probs), 2, 0)
+            );
+            assert_ne!(before.model_log_probs, got.model_log_probs);
+        });
     }
 }
 

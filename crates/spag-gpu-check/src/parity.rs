@@ -29,6 +29,10 @@ pub fn run(place: &Place, fixtures: &Path, sink: &mut dyn FnMut(Row)) {
         crate::engine::check(place, fixtures);
         "all tokens equal".into()
     });
+    one("new weights in a running engine: tokens and log-probabilities are those of a new engine".into(), &|| {
+        crate::engine::refresh(place, fixtures);
+        "all bits equal, f32 and bf16".into()
+    });
     for family in families(fixtures) {
         let name = family.file_name().unwrap_or_default().to_string_lossy().into_owned();
         for dtype in [WeightDtype::F32, WeightDtype::Bf16] {

@@ -46,7 +46,10 @@ pub use checkpoint::{
     load_config, load_model, load_model_with, load_tokenizer, python_files, read_buffers, read_tensors,
     save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
 };
-pub use config::{Architecture, Biases, HeadNorm, ModelConfig, OutputHead, Position, Projections, Rope, RopeScaling};
+pub use config::{
+    Activation as MlpActivation, Architecture, Biases, Embeddings, HeadNorm, ModelConfig, NormWeights, Norms,
+    OutputHead, Position, Projections, Rope, RopeScaling,
+};
 pub use error::{Error, Result};
 pub use generate::{
     Completion, CompletionText, Engine, EngineConfig, EngineLoad, EngineSettings, EosRule, Event, FinishReason,
@@ -56,7 +59,7 @@ pub use generate::{
 pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs, TooLittleMemory};
 pub use model::{Activations, Forward, Model, Network, SavedElements};
 pub use packed::{PackedBatch, Targets};
-pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, View, WeightSource};
+pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource};
 pub use spag_ops::sample::{Sampling, TokenLogProb};
 pub use spag_ops::{CpuPath, DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_device_memory};
 pub use tokenizer::{BosRule, Detokenizer, SpecialIds, SpecialTokens, Tokenizer};

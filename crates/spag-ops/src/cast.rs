@@ -5,7 +5,7 @@ use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use super::product::round;
+use super::product::{Element, Values, round};
 use super::{cpu, pool};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, vector_len};
 
@@ -31,6 +31,51 @@ pub fn widened(tensor: &Tensor) -> Result<Tensor> {
             Tensor::from_vec(wide, tensor.dims(), tensor.device())
         }
     }
+}
+
+/// Converts to f32 or bf16, rounding to nearest even. A tensor of that format is returned as it is.
+///
+/// # Errors
+/// A tensor that is not contiguous, or neither f32 nor bf16.
+pub fn converted(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
+    if tensor.dtype() == dtype {
+        return Ok(tensor.clone());
+    }
+    match dtype {
+        DType::BF16 => {
+            let narrow = Tensor::zeros(tensor.dims(), DType::BF16, tensor.device())?;
+            round_into(tensor, &narrow)?;
+            Ok(narrow)
+        }
+        _ => widened(tensor),
+    }
+}
+
+/// As [`converted`], of a CPU tensor into the memory of another.
+///
+/// # Errors
+/// Mismatched lengths, or as [`converted`].
+pub fn convert_into(from: &Tensor, to: &Tensor) -> Result<()> {
+    fn convert<T: Element>(from: Values<'_>, to: &mut [T]) {
+        let chunks = to.par_chunks_mut(CHUNK).enumerate();
+        chunks.for_each_init(Vec::new, |scratch, (index, to)| {
+            let start = index * CHUNK;
+            to.copy_from_slice(T::of(from.range(start..start + to.len()), scratch));
+        });
+    }
+    if from.elem_count() != to.elem_count() {
+        bail!("converting {} values into {}", from.elem_count(), to.elem_count());
+    }
+    Values::read(from, |from| match to.dtype() {
+        DType::BF16 => cpu::update_bf16(to, |to| {
+            convert(from, to);
+            Ok(())
+        }),
+        _ => cpu::update(to, |to| {
+            convert(from, to);
+            Ok(())
+        }),
+    })
 }
 
 /// Converts a parameter to a format that its device's ops accept: kernels accept bf16, CPU versions f32.

@@ -21,32 +21,34 @@ __device__ __forceinline__ float inverse_rms(const T* x, unsigned dim, float eps
   return rsqrtf(warp_sum(sum) / float(dim) + eps);
 }
 
-// y = x / √(mean(x²) + ε) · w for `heads` heads of each of the n rows, which begin at column `first` of rows of `width`
-// elements. x and y may be the same. w [dim]. The grid has a warp for each head of each row.
+// y = x / √(mean(x²) + ε) · (w + offset) for `heads` heads of each of the n rows, which begin at column `first` of rows of
+// `width` elements. x and y may be the same. w [dim]. The grid has a warp for each head of each row.
 template <class T>
 __device__ void forward(const T* x, const T* w, T* y, unsigned n, unsigned heads, unsigned dim, unsigned width,
-                        unsigned first, float eps) {
+                        unsigned first, float eps, float offset) {
   constexpr int N = Vector<T>::SIZE;
   const size_t index = (size_t(blockIdx.x) * blockDim.x + threadIdx.x) / WARP;
   if (index >= size_t(n) * heads) return;
-  const size_t offset = index / heads * width + first + index % heads * dim;
-  const float r = inverse_rms(x + offset, dim, eps);
+  const size_t start = index / heads * width + first + index % heads * dim;
+  const float r = inverse_rms(x + start, dim, eps);
   for_columns<T>(dim, [&](unsigned at, unsigned count) {
-    auto some = load_several<N>(x + offset + at, count);
+    auto some = load_several<N>(x + start + at, count);
     const auto weight = load_several<N>(w + at, count);
 #pragma unroll
-    for (int i = 0; i < N; ++i) some.at[i] = from_float<T>(to_float(some.at[i]) * r * to_float(weight.at[i]));
-    store_several(y + offset + at, some, count);
+    for (int i = 0; i < N; ++i)
+      some.at[i] = from_float<T>(to_float(some.at[i]) * r * (to_float(weight.at[i]) + offset));
+    store_several(y + start + at, some, count);
   });
 }
 
-// With r = 1/√(mean x² + ε): dx = r·(g·w − x·r²·mean(g·w·x)), and each block's partial sum of dw = Σ g·x·r.
+// With r = 1/√(mean x² + ε) and w the weight + offset: dx = r·(g·w − x·r²·mean(g·w·x)), and each block's partial sum of
+// dw = Σ g·x·r.
 //
 // x, dy, dx [count, dim]; partial [blocks, dim], f32. Warps take every (blocks·warps)-th head and accumulate their part
 // of dw in shared memory [warps, dim]; each element belongs to one lane. At the end they are added in order.
 template <class T>
 __device__ void backward(const T* x, const T* w, const T* dy, T* dx, float* partial, unsigned long long count,
-                         unsigned dim, float eps) {
+                         unsigned dim, float eps, float offset) {
   constexpr int N = Vector<T>::SIZE;
   DYNAMIC_SHARED(float, shared);
   const unsigned warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
@@ -55,27 +57,27 @@ __device__ void backward(const T* x, const T* w, const T* dy, T* dx, float* part
     for (unsigned i = 0; i < here; ++i) dw[at + i] = 0;
   });
   for (size_t head = size_t(blockIdx.x) * warps + warp; head < count; head += size_t(gridDim.x) * warps) {
-    const size_t offset = head * dim;
-    const float r = inverse_rms(x + offset, dim, eps);
+    const size_t start = head * dim;
+    const float r = inverse_rms(x + start, dim, eps);
     float dot = 0;
     for_columns<T>(dim, [&](unsigned at, unsigned here) {
-      const auto v = load_several<N>(x + offset + at, here), g = load_several<N>(dy + offset + at, here);
+      const auto v = load_several<N>(x + start + at, here), g = load_several<N>(dy + start + at, here);
       const auto weight = load_several<N>(w + at, here);
 #pragma unroll
-      for (int i = 0; i < N; ++i) dot += to_float(g.at[i]) * to_float(weight.at[i]) * to_float(v.at[i]);
+      for (int i = 0; i < N; ++i) dot += to_float(g.at[i]) * (to_float(weight.at[i]) + offset) * to_float(v.at[i]);
     });
     const float c = warp_sum(dot) * r * r / float(dim);
     for_columns<T>(dim, [&](unsigned at, unsigned here) {
-      const auto v = load_several<N>(x + offset + at, here), g = load_several<N>(dy + offset + at, here);
+      const auto v = load_several<N>(x + start + at, here), g = load_several<N>(dy + start + at, here);
       const auto weight = load_several<N>(w + at, here);
       Several<T, N> out;
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const float value = to_float(v.at[i]), gradient = to_float(g.at[i]);
         if (unsigned(i) < here) dw[at + i] += gradient * value * r;
-        out.at[i] = from_float<T>(r * (gradient * to_float(weight.at[i]) - value * c));
+        out.at[i] = from_float<T>(r * (gradient * (to_float(weight.at[i]) + offset) - value * c));
       }
-      store_several(dx + offset + at, out, here);
+      store_several(dx + start + at, out, here);
     });
   }
   __syncthreads();
@@ -86,17 +88,17 @@ __device__ void backward(const T* x, const T* w, const T* dy, T* dx, float* part
   }
 }
 
-#define EXPORT_FOR(T, suffix)                                                                                     \
-  EXPORT_BOUNDS(head_norm_forward_##suffix, 256, 6,                                                                \
-                (const T* x, const T* w, T* y, unsigned n, unsigned heads, unsigned dim, float eps),               \
-                forward<T>(x, w, y, n, heads, dim, heads * dim, 0, eps))                                           \
-  EXPORT_BOUNDS(head_norm_forward_columns_##suffix, 256, 6,                                                        \
-                (T* x, const T* w, unsigned n, unsigned heads, unsigned dim, unsigned width, unsigned first,       \
-                 float eps),                                                                                       \
-                forward<T>(x, w, x, n, heads, dim, width, first, eps))                                             \
-  EXPORT_BOUNDS(head_norm_backward_##suffix, 256, 4,                                                               \
-                (const T* x, const T* w, const T* dy, T* dx, float* partial, unsigned long long count,             \
-                 unsigned dim, float eps),                                                                         \
-                backward<T>(x, w, dy, dx, partial, count, dim, eps))
+#define EXPORT_FOR(T, suffix)                                                                                          \
+  EXPORT_BOUNDS(head_norm_forward_##suffix, 256, 6,                                                                    \
+                (const T* x, const T* w, T* y, unsigned n, unsigned heads, unsigned dim, float eps, float offset),     \
+                forward<T>(x, w, y, n, heads, dim, heads * dim, 0, eps, offset))                                       \
+  EXPORT_BOUNDS(head_norm_forward_columns_##suffix, 256, 6,                                                            \
+                (T* x, const T* w, unsigned n, unsigned heads, unsigned dim, unsigned width, unsigned first,           \
+                 float eps, float offset),                                                                             \
+                forward<T>(x, w, x, n, heads, dim, width, first, eps, offset))                                         \
+  EXPORT_BOUNDS(head_norm_backward_##suffix, 256, 4,                                                                   \
+                (const T* x, const T* w, const T* dy, T* dx, float* partial, unsigned long long count,                 \
+                 unsigned dim, float eps, float offset),                                                               \
+                backward<T>(x, w, dy, dx, partial, count, dim, eps, offset))
 EXPORT_FOR(float, f32)
 EXPORT_FOR(bf16, bf16)

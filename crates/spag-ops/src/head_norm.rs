@@ -1,4 +1,5 @@
-//! RMSNorm of every head by itself, with one weight for all heads: queries and keys of Qwen3.
+//! RMSNorm of every head by itself, with one weight for all heads: queries and keys of Qwen3. With a head of the whole width
+//! these are the norms of queries and keys of OLMo 2.
 //!
 //! On a CPU these are the sums of [`super::rms_norm`], so the same head has the same bits by both forward functions.
 
@@ -7,7 +8,7 @@ use std::ops::Range;
 use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::rms_norm::{self, PARTS, inverse_rms, scaled, sum_parts};
+use super::rms_norm::{self, PARTS, RmsNorm, inverse_rms, scaled, sum_parts};
 use super::{cpu, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix};
 
@@ -34,25 +35,26 @@ fn by_heads(x: &Tensor, dim: usize) -> Result<Tensor> {
 ///
 /// # Errors
 /// Mismatched shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
-pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
-    let dim = check(x, &(0..x.dim(1)?), w)?;
+pub fn forward(x: &Tensor, w: &Tensor, norm: impl Into<RmsNorm>) -> Result<Tensor> {
+    let (dim, norm) = (check(x, &(0..x.dim(1)?), w)?, norm.into());
     if let Some(kernels) = kernels::of(x.device())? {
-        return launch_forward(&*kernels, x, w, eps);
+        return launch_forward(&*kernels, x, w, norm);
     }
-    rms_norm::forward(&by_heads(x, dim)?, w, eps)?.reshape(x.dims2()?)
+    rms_norm::forward(&by_heads(x, dim)?, w, norm)?.reshape(x.dims2()?)
 }
 
 /// Normalizes the heads in these columns of `x` [N, W] in place: queries or keys of a joint QKV tensor.
 ///
 /// # Errors
 /// Columns that are not whole heads; otherwise as [`forward`].
-pub fn forward_columns(x: &Tensor, columns: Range<usize>, w: &Tensor, eps: f32) -> Result<()> {
-    let dim = check(x, &columns, w)?;
+pub fn forward_columns(x: &Tensor, columns: Range<usize>, w: &Tensor, norm: impl Into<RmsNorm>) -> Result<()> {
+    let (dim, norm) = (check(x, &columns, w)?, norm.into());
     if let Some(kernels) = kernels::of(x.device())? {
-        return launch_columns(&*kernels, x, columns, w, eps);
+        return launch_columns(&*kernels, x, columns, w, norm);
     }
     let width = x.dim(1)?;
     cpu::read(w, |w| {
+        let w = &*norm.factors(w);
         cpu::update(x, |x| {
             x.par_chunks_mut(width.max(1) * ROWS).for_each(|x| {
                 simd::vectorized(
@@ -60,7 +62,7 @@ pub fn forward_columns(x: &Tensor, columns: Range<usize>, w: &Tensor, eps: f32) 
                     || {
                         for row in x.chunks_exact_mut(width) {
                             for head in row[columns.clone()].chunks_exact_mut(dim) {
-                                let r = inverse_rms(head, eps);
+                                let r = inverse_rms(head, norm.eps);
                                 for (x, w) in head.iter_mut().zip(w) {
                                     *x = scaled(*x, r, *w);
                                 }
@@ -79,15 +81,15 @@ pub fn forward_columns(x: &Tensor, columns: Range<usize>, w: &Tensor, eps: f32) 
 ///
 /// # Errors
 /// Mismatched shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
-pub fn backward(x: &Tensor, w: &Tensor, eps: f32, dy: &Tensor, dw: &Tensor) -> Result<Tensor> {
-    let dim = check(x, &(0..x.dim(1)?), w)?;
+pub fn backward(x: &Tensor, w: &Tensor, norm: impl Into<RmsNorm>, dy: &Tensor, dw: &Tensor) -> Result<Tensor> {
+    let (dim, norm) = (check(x, &(0..x.dim(1)?), w)?, norm.into());
     if dy.dims() != x.dims() || dw.dims() != [dim] {
         bail!("head_norm backward: x is {:?}, dy is {:?}, dw is {:?}", x.dims(), dy.dims(), dw.dims());
     }
     if let Some(kernels) = kernels::of(x.device())? {
-        return launch_backward(&*kernels, (x, w, eps), dy, dw);
+        return launch_backward(&*kernels, (x, w, norm), dy, dw);
     }
-    rms_norm::backward(&by_heads(x, dim)?, w, eps, &by_heads(dy, dim)?, None, dw)?.reshape(x.dims2()?)
+    rms_norm::backward(&by_heads(x, dim)?, w, norm, &by_heads(dy, dim)?, None, dw)?.reshape(x.dims2()?)
 }
 
 // ── Kernel launches ──
@@ -95,22 +97,26 @@ pub fn backward(x: &Tensor, w: &Tensor, eps: f32, dy: &Tensor, dw: &Tensor) -> R
 const MODULE: Module = module!("head_norm");
 /// Threads of a warp, which handles one head at a time.
 const WARP: usize = 32;
-/// Maximum head size: the backward pass holds a part of the weight's gradient per warp in shared memory.
+/// Maximum head size of the backward pass, which holds a part of the weight's gradient per warp in shared memory. A head of
+/// the whole width is normalised by the kernels of [`rms_norm`].
 const MAX_DIM: usize = 1024;
 
-/// Checks number formats and the head size; returns the suffix of kernel names.
-fn check_kernel(tensors: &[&Tensor], dim: usize) -> Result<&'static str> {
+/// Checks number formats; returns the suffix of kernel names.
+fn check_kernel(tensors: &[&Tensor]) -> Result<&'static str> {
     let dtype = tensors[0].dtype();
-    if dim > MAX_DIM || tensors.iter().any(|t| t.dtype() != dtype) {
+    if tensors.iter().any(|t| t.dtype() != dtype) {
         let dtypes: Vec<DType> = tensors.iter().map(|t| t.dtype()).collect();
-        bail!("head_norm: kernels take head sizes up to {MAX_DIM} and one number format, not {dim} and {dtypes:?}");
+        bail!("head_norm: kernels take one number format, not {dtypes:?}");
     }
     suffix(dtype)
 }
 
-fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, norm: RmsNorm) -> Result<Tensor> {
     let ((n, width), dim) = (x.dims2()?, w.dims1()?);
-    let suffix = check_kernel(&[x, w], dim)?;
+    if dim == width {
+        return rms_norm::forward(x, w, norm);
+    }
+    let suffix = check_kernel(&[x, w])?;
     let y = kernels.empty(&[n, width], x.dtype())?;
     let sizes = [n, width / dim, dim].map(|size| Arg::U32(size as u32));
     kernels.launch(&Launch {
@@ -119,14 +125,15 @@ fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, eps: f32) -> Re
         grid: [blocks(n * (width / dim) * WARP, 1)?, 1, 1],
         block: THREADS,
         shared_bytes: 0,
-        args: &[&[Arg::In(x), Arg::In(w), Arg::Out(&y)], &sizes[..], &[Arg::F32(eps)]].concat(),
+        args: &[&[Arg::In(x), Arg::In(w), Arg::Out(&y)], &sizes[..], &[Arg::F32(norm.eps), Arg::F32(norm.offset)]]
+            .concat(),
     })?;
     Ok(y)
 }
 
-fn launch_columns(kernels: &dyn Kernels, x: &Tensor, columns: Range<usize>, w: &Tensor, eps: f32) -> Result<()> {
+fn launch_columns(kernels: &dyn Kernels, x: &Tensor, columns: Range<usize>, w: &Tensor, norm: RmsNorm) -> Result<()> {
     let ((n, width), dim) = (x.dims2()?, w.dims1()?);
-    let suffix = check_kernel(&[x, w], dim)?;
+    let suffix = check_kernel(&[x, w])?;
     let heads = columns.len() / dim;
     let sizes = [n, heads, dim, width, columns.start].map(|size| Arg::U32(size as u32));
     kernels.launch(&Launch {
@@ -135,18 +142,24 @@ fn launch_columns(kernels: &dyn Kernels, x: &Tensor, columns: Range<usize>, w: &
         grid: [blocks(n * heads * WARP, 1)?, 1, 1],
         block: THREADS,
         shared_bytes: 0,
-        args: &[&[Arg::Out(x), Arg::In(w)], &sizes[..], &[Arg::F32(eps)]].concat(),
+        args: &[&[Arg::Out(x), Arg::In(w)], &sizes[..], &[Arg::F32(norm.eps), Arg::F32(norm.offset)]].concat(),
     })
 }
 
 fn launch_backward(
     kernels: &dyn Kernels,
-    (x, w, eps): (&Tensor, &Tensor, f32),
+    (x, w, norm): (&Tensor, &Tensor, RmsNorm),
     dy: &Tensor,
     dw: &Tensor,
 ) -> Result<Tensor> {
     let ((n, width), dim) = (x.dims2()?, w.dims1()?);
-    let suffix = check_kernel(&[x, w, dy], dim)?;
+    if dim == width {
+        return rms_norm::backward(x, w, norm, dy, None, dw);
+    }
+    if dim > MAX_DIM {
+        bail!("head_norm: kernels take head sizes up to {MAX_DIM}, not {dim}");
+    }
+    let suffix = check_kernel(&[x, w, dy])?;
     let dx = kernels.empty(&[n, width], x.dtype())?;
     let (count, warps) = (n * (width / dim), THREADS as usize / WARP);
     let parts = count.div_ceil(warps).min(PARTS);
@@ -165,7 +178,8 @@ fn launch_backward(
             Arg::Out(&partial),
             Arg::U64(count as u64),
             Arg::U32(dim as u32),
-            Arg::F32(eps),
+            Arg::F32(norm.eps),
+            Arg::F32(norm.offset),
         ],
     })?;
     sum_parts(kernels, &partial, dw)?;

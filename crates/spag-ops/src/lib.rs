@@ -17,6 +17,7 @@ pub mod attention;
 pub mod bias;
 pub mod cast;
 pub mod embedding;
+pub mod geglu;
 pub mod head_norm;
 pub mod log_prob;
 pub mod matmul;
@@ -30,6 +31,7 @@ pub mod squared_norm;
 pub mod swiglu;
 
 pub mod cpu;
+mod glu;
 pub mod pool;
 pub mod product;
 mod simd;

@@ -9,7 +9,7 @@ use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use rayon::prelude::*;
 
-use super::product::{Bf16Panels, CpuPath, Panels, Rows, Start, Widened};
+use super::product::{Bf16Panels, CpuPath, Panels, Rows, SharedMemory, Start, Values, Widened};
 use super::{cpu, embedding, matmul, pool, product};
 use crate::kernels;
 
@@ -72,6 +72,32 @@ impl PackedWeight {
         })
     }
 
+    /// Packs another weight of the same extents, f32 or bf16. A CPU converts it to the format of this one and packs it in the
+    /// memory of this one; kernels share the memory of the new weight.
+    ///
+    /// # Errors
+    /// Other extents, or a tensor that is not contiguous, or neither f32 nor bf16. Nothing has changed then.
+    pub fn repack(&mut self, weight: &Tensor) -> Result<()> {
+        let (outputs, inputs) = weight.dims2()?;
+        if (outputs, inputs) != (self.outputs(), self.inputs()) {
+            bail!("repack: [{outputs}, {inputs}] for a weight of [{}, {}]", self.outputs(), self.inputs());
+        }
+        match &mut self.0 {
+            Packing::Wide(panels) => Values::read(weight, |values| {
+                panels.repack(values);
+                Ok(())
+            }),
+            Packing::Narrow(panels) => Values::read(weight, |values| {
+                panels.repack(values);
+                Ok(())
+            }),
+            Packing::Rows(rows) => {
+                *rows = weight.clone();
+                Ok(())
+            }
+        }
+    }
+
     /// Whether a weight of `outputs` rows can be packed in its own memory.
     pub fn fits_in_place(outputs: usize) -> bool {
         product::fit_in_place(outputs)
@@ -101,12 +127,12 @@ fn pack_shared<T>(
     mut values: Vec<T>,
     (extents, ranges): (&[(usize, usize)], &[Range<usize>]),
     pack: impl Fn((usize, usize), &mut [T]),
-    packing: impl Fn((usize, usize), Arc<Vec<T>>, usize) -> Packing,
+    packing: impl Fn((usize, usize), Arc<SharedMemory<T>>, usize) -> Packing,
 ) -> Vec<PackedWeight> {
     for (extents, range) in extents.iter().zip(ranges) {
         pack(*extents, &mut values[range.clone()]);
     }
-    let values = Arc::new(values);
+    let values = Arc::new(SharedMemory::from(values));
     let packing = |(extents, range): (&_, &Range<usize>)| packing(*extents, values.clone(), range.start);
     extents.iter().zip(ranges).map(packing).map(PackedWeight).collect()
 }

@@ -40,9 +40,9 @@ __device__ __forceinline__ float inverse_rms(const T* x, unsigned d, float eps, 
   return rsqrtf(block_sum(sum, scratch) / float(d) + eps);
 }
 
-// y = x / √(mean(x²) + ε) · w. x, y [n, d], w [d]; one block per row.
+// y = x / √(mean(x²) + ε) · (w + offset). x, y [n, d], w [d]; one block per row.
 template <class T>
-__device__ void forward(const T* x, const T* w, T* y, unsigned d, float eps) {
+__device__ void forward(const T* x, const T* w, T* y, unsigned d, float eps, float offset) {
   DYNAMIC_SHARED(float, scratch);
   x += size_t(blockIdx.x) * d;
   y += size_t(blockIdx.x) * d;
@@ -50,18 +50,20 @@ __device__ void forward(const T* x, const T* w, T* y, unsigned d, float eps) {
   for_columns<T>(d, [&](unsigned at, unsigned count) {
     const Vector<T> v = load_some(x + at, count), weight = load_some(w + at, count);
     Vector<T> out;
-    for (unsigned i = 0; i < count; ++i) out.at[i] = from_float<T>(to_float(v.at[i]) * r * to_float(weight.at[i]));
+    for (unsigned i = 0; i < count; ++i)
+      out.at[i] = from_float<T>(to_float(v.at[i]) * r * (to_float(weight.at[i]) + offset));
     store_some(y + at, out, count);
   });
 }
 
-// With r = 1/√(mean x² + ε): dx = residual + r·(g·w − x·r²·mean(g·w·x)), and each block's partial sum of dw = Σ g·x·r.
+// With r = 1/√(mean x² + ε) and w the weight + offset: dx = residual + r·(g·w − x·r²·mean(g·w·x)), and each block's partial
+// sum of dw = Σ g·x·r.
 //
 // x, dy, residual (or null), dx [n, d]; partial [blocks, d], f32. Block b handles rows b, b + blocks, …, and
 // accumulates its part of dw in shared memory [d]; each element belongs to one thread.
 template <class T>
 __device__ void backward(const T* x, const T* w, const T* dy, const T* residual, T* dx, float* partial, unsigned n,
-                         unsigned d, float eps) {
+                         unsigned d, float eps, float offset) {
   DYNAMIC_SHARED(float, shared);
   float *scratch = shared, *dw = shared + WARP;
   for_columns<T>(d, [&](unsigned at, unsigned count) {
@@ -74,7 +76,7 @@ __device__ void backward(const T* x, const T* w, const T* dy, const T* residual,
     for_columns<T>(d, [&](unsigned at, unsigned count) {
       const Vector<T> v = load_some(x + first + at, count), g = load_some(dy + first + at, count);
       const Vector<T> weight = load_some(w + at, count);
-      for (unsigned i = 0; i < count; ++i) dot += to_float(g.at[i]) * to_float(weight.at[i]) * to_float(v.at[i]);
+      for (unsigned i = 0; i < count; ++i) dot += to_float(g.at[i]) * (to_float(weight.at[i]) + offset) * to_float(v.at[i]);
     });
     const float c = block_sum(dot, scratch) * r * r / float(d);
     for_columns<T>(d, [&](unsigned at, unsigned count) {
@@ -86,7 +88,7 @@ __device__ void backward(const T* x, const T* w, const T* dy, const T* residual,
         const float value = to_float(v.at[i]), gradient = to_float(g.at[i]);
         const float around = residual != nullptr ? to_float(out.at[i]) : 0.0f;
         dw[at + i] += gradient * value * r;
-        out.at[i] = from_float<T>(around + r * (gradient * to_float(weight.at[i]) - value * c));
+        out.at[i] = from_float<T>(around + r * (gradient * (to_float(weight.at[i]) + offset) - value * c));
       }
       store_some(dx + first + at, out, count);
     });
@@ -105,13 +107,14 @@ __device__ void sum_parts(const float* partial, float* dw, unsigned parts, unsig
   dw[column] += sum;
 }
 
-#define EXPORT_FOR(T, suffix)                                                                                    \
-  EXPORT_BOUNDS(rms_norm_forward_##suffix, 256, 4, (const T* x, const T* w, T* y, unsigned d, float eps),         \
-                forward<T>(x, w, y, d, eps))                                                                      \
-  EXPORT_BOUNDS(rms_norm_backward_##suffix, 256, 2,                                                               \
-                (const T* x, const T* w, const T* dy, const T* residual, T* dx, float* partial, unsigned n,       \
-                 unsigned d, float eps),                                                                          \
-                backward<T>(x, w, dy, residual, dx, partial, n, d, eps))
+#define EXPORT_FOR(T, suffix)                                                                                          \
+  EXPORT_BOUNDS(rms_norm_forward_##suffix, 256, 4, (const T* x, const T* w, T* y, unsigned d, float eps,               \
+                 float offset),                                                                                        \
+                forward<T>(x, w, y, d, eps, offset))                                                                   \
+  EXPORT_BOUNDS(rms_norm_backward_##suffix, 256, 2,                                                                    \
+                (const T* x, const T* w, const T* dy, const T* residual, T* dx, float* partial, unsigned n,            \
+                 unsigned d, float eps, float offset),                                                                 \
+                backward<T>(x, w, dy, residual, dx, partial, n, d, eps, offset))
 EXPORT_FOR(float, f32)
 EXPORT_FOR(bf16, bf16)
 EXPORT_BOUNDS(rms_norm_sum_parts, 256, 4, (const float* partial, float* dw, unsigned parts, unsigned d),

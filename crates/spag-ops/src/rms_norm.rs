@@ -1,5 +1,7 @@
 //! RMSNorm: y = x / √(mean(x²) + ε) · w, row by row (Zhang and Sennrich 2019).
 
+use std::borrow::Cow;
+
 use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use rayon::prelude::*;
@@ -11,6 +13,31 @@ use crate::kernels::{self, Arg, Kernels, Launch, Module, module, suffix};
 
 /// Rows per task. Weight gradients are summed per task, so that their order is fixed.
 const ROWS: usize = 64;
+
+/// The constants of a norm. An ε alone is a norm whose weights are as they are stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmsNorm {
+    /// ε, added to the mean square.
+    pub eps: f32,
+    /// Added to every weight: 1 if weights are stored as distances from one.
+    pub offset: f32,
+}
+
+impl From<f32> for RmsNorm {
+    fn from(eps: f32) -> Self {
+        Self { eps, offset: 0.0 }
+    }
+}
+
+impl RmsNorm {
+    /// The factors that stored weights stand for.
+    pub(super) fn factors<'a>(&self, weights: &'a [f32]) -> Cow<'a, [f32]> {
+        match self.offset {
+            0.0 => Cow::Borrowed(weights),
+            offset => Cow::Owned(weights.iter().map(|w| w + offset).collect()),
+        }
+    }
+}
 
 fn check(x: &Tensor, w: &Tensor) -> Result<usize> {
     let (n, d) = x.dims2()?;
@@ -35,11 +62,12 @@ pub(super) fn inverse_rms(x: &[f32], eps: f32) -> f32 {
 ///
 /// # Errors
 /// Mismatched shapes, or tensors that are not contiguous f32 (kernels also accept bf16).
-pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+pub fn forward(x: &Tensor, w: &Tensor, norm: impl Into<RmsNorm>) -> Result<Tensor> {
     check(x, w)?;
+    let norm = norm.into();
     match kernels::of(x.device())? {
-        Some(kernels) => launch_forward(&*kernels, x, w, eps),
-        None => forward_in::<f32>(x, w, eps),
+        Some(kernels) => launch_forward(&*kernels, x, w, norm),
+        None => forward_in::<f32>(x, w, norm),
     }
 }
 
@@ -47,26 +75,27 @@ pub fn forward(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
 ///
 /// # Errors
 /// As [`forward`].
-pub fn forward_for(weight: &Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+pub fn forward_for(weight: &Tensor, x: &Tensor, w: &Tensor, norm: RmsNorm) -> Result<Tensor> {
     check(x, w)?;
     match kernels::of(x.device())? {
-        None if weight.dtype() == DType::BF16 => forward_in::<bf16>(x, w, eps),
-        _ => forward(x, w, eps),
+        None if weight.dtype() == DType::BF16 => forward_in::<bf16>(x, w, norm),
+        _ => forward(x, w, norm),
     }
 }
 
 /// [`forward`] on a CPU, in a number format.
-fn forward_in<T: Element + Pooled>(x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+fn forward_in<T: Element + Pooled>(x: &Tensor, w: &Tensor, norm: RmsNorm) -> Result<Tensor> {
     let (_, d) = x.dims2()?;
     let mut y = pool::values::<T>(x.elem_count());
     cpu::read(x, |x| {
         cpu::read(w, |w| {
+            let w = &*norm.factors(w);
             y.par_chunks_mut(d * ROWS).zip(x.par_chunks(d * ROWS)).for_each(|(y, x)| {
                 simd::vectorized(
                     #[inline(always)]
                     || {
                         for (y, x) in y.chunks_exact_mut(d).zip(x.chunks_exact(d)) {
-                            let r = inverse_rms(x, eps);
+                            let r = inverse_rms(x, norm.eps);
                             for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
                                 *y = T::nearest(scaled(*x, r, *w));
                             }
@@ -89,17 +118,17 @@ fn forward_in<T: Element + Pooled>(x: &Tensor, w: &Tensor, eps: f32) -> Result<T
 pub fn backward(
     x: &Tensor,
     w: &Tensor,
-    eps: f32,
+    norm: impl Into<RmsNorm>,
     dy: &Tensor,
     residual: Option<&Tensor>,
     dw: &Tensor,
 ) -> Result<Tensor> {
-    let d = check(x, w)?;
+    let (d, norm) = (check(x, w)?, norm.into());
     if dy.dims() != x.dims() || dw.dims() != [d] || residual.is_some_and(|r| r.dims() != x.dims()) {
         bail!("rms_norm backward: x is {:?}, dy is {:?}, dw is {:?}", x.dims(), dy.dims(), dw.dims());
     }
     if let Some(kernels) = kernels::of(x.device())? {
-        return launch_backward(&*kernels, (x, w, eps), dy, residual, dw);
+        return launch_backward(&*kernels, (x, w, norm), dy, residual, dw);
     }
     let mut dx = pool::values(x.elem_count());
     let tasks = x.dim(0)?.div_ceil(ROWS);
@@ -107,6 +136,7 @@ pub fn backward(
     let mut run = |residual: Option<&[f32]>| {
         cpu::read(x, |x| {
             cpu::read(w, |w| {
+                let w = &*norm.factors(w);
                 cpu::read(dy, |dy| {
                     dx.par_chunks_mut(d * ROWS)
                         .zip(x.par_chunks(d * ROWS))
@@ -120,7 +150,7 @@ pub fn backward(
                             }
                             simd::vectorized(
                                 #[inline(always)]
-                                || rows_backward(x, w, eps, dy, dx, dw),
+                                || rows_backward(x, w, norm.eps, dy, dx, dw),
                             );
                         });
                     Ok(())
@@ -170,7 +200,7 @@ pub(super) const PARTS: usize = 264;
 /// Shared memory of a block reduction.
 const SCRATCH_BYTES: usize = 32 * 4;
 
-fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, norm: RmsNorm) -> Result<Tensor> {
     let (n, d) = x.dims2()?;
     let y = kernels.empty(&[n, d], x.dtype())?;
     kernels.launch(&Launch {
@@ -179,14 +209,14 @@ fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, eps: f32) -> Re
         grid: [n as u32, 1, 1],
         block: THREADS,
         shared_bytes: SCRATCH_BYTES,
-        args: &[Arg::In(x), Arg::In(w), Arg::Out(&y), Arg::U32(d as u32), Arg::F32(eps)],
+        args: &[Arg::In(x), Arg::In(w), Arg::Out(&y), Arg::U32(d as u32), Arg::F32(norm.eps), Arg::F32(norm.offset)],
     })?;
     Ok(y)
 }
 
 fn launch_backward(
     kernels: &dyn Kernels,
-    (x, w, eps): (&Tensor, &Tensor, f32),
+    (x, w, norm): (&Tensor, &Tensor, RmsNorm),
     dy: &Tensor,
     residual: Option<&Tensor>,
     dw: &Tensor,
@@ -210,7 +240,8 @@ fn launch_backward(
             Arg::Out(&partial),
             Arg::U32(n as u32),
             Arg::U32(d as u32),
-            Arg::F32(eps),
+            Arg::F32(norm.eps),
+            Arg::F32(norm.offset),
         ],
     })?;
     sum_parts(kernels, &partial, dw)?;

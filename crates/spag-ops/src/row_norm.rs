@@ -4,7 +4,7 @@ use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::product::Element;
-use super::{cpu, pool, simd};
+use super::{cast, cpu, pool, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, module, suffix};
 
 /// Smallest divisor.
@@ -84,6 +84,22 @@ pub fn lengths(w: &Tensor) -> Result<Vec<f32>> {
         DType::BF16 => cpu::read_bf16(w, |w| Ok(of_rows(w, d))),
         _ => cpu::read(w, |w| Ok(of_rows(w, d))),
     }
+}
+
+/// As [`lengths`], of the rows converted to `dtype`. A few rows at a time are converted.
+///
+/// # Errors
+/// As [`lengths`].
+pub fn lengths_in(w: &Tensor, dtype: DType) -> Result<Vec<f32>> {
+    /// Rows that are converted at a time.
+    const ROWS: usize = 4096;
+    if w.dtype() == dtype {
+        return lengths(w);
+    }
+    let rows = w.dims2()?.0;
+    let chunks = (0..rows).step_by(ROWS).map(|first| w.narrow(0, first, ROWS.min(rows - first)));
+    let lengths = chunks.map(|chunk| lengths(&cast::converted(&chunk?, dtype)?)).collect::<Result<Vec<_>>>()?;
+    Ok(lengths.concat())
 }
 
 /// Divides column j of `y` [N, V] by `divisors[j]`, in place on the CPU.

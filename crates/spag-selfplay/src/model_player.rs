@@ -8,7 +8,7 @@ use spag_game::{Generation, Policy, PolicyError, PollMode, Reply, Said, TurnFail
 use spag_io::TurnPrompt;
 use spag_model::{
     Checkpoint, Completion, CompletionText, Engine, EngineConfig, Event, Generate, GenerationConfig, GenerationStats,
-    Overflow, Prompt, Request, RequestError, RequestId, Streamed,
+    Overflow, Prompt, Request, RequestError, RequestId, Streamed, WeightSource,
 };
 
 use crate::error::Result;
@@ -85,6 +85,14 @@ impl ModelPlayer {
         let engine = Engine::from_checkpoint(checkpoint, engine)?;
         let encoder = PromptEncoder::new(engine.tokenizer().clone());
         Ok(Self::new(engine, encoder, config))
+    }
+
+    /// Replaces the weights of the engine, and calls them `version`: [`Engine::refresh`]. Later utterances report it.
+    ///
+    /// # Errors
+    /// As [`Engine::refresh`]: turns that have started, or weights of another architecture, change nothing.
+    pub fn refresh(&mut self, weights: &dyn WeightSource, version: u64) -> Result<()> {
+        Ok(self.engine.refresh(weights, version)?)
     }
 
     /// The budget of a prompt.
@@ -177,8 +185,8 @@ impl<E: Generate> Policy for ModelPlayer<E> {
 
 /// The utterance of a completion, with its tokens.
 fn said(completion: Completion, rule: UtteranceRule) -> Said {
-    let Completion { text, token_ids, model_log_probs, sampling_log_probs, .. } = completion;
-    let generation = Generation { token_ids, model_log_probs, sampling_log_probs, policy_version: 0 };
+    let Completion { text, token_ids, model_log_probs, sampling_log_probs, policy_version, .. } = completion;
+    let generation = Generation { token_ids, model_log_probs, sampling_log_probs, policy_version };
     Said { text: rule.utterance(text), generation: Some(generation) }
 }
 

@@ -50,6 +50,7 @@ pub const ALL: &[Check] = &[
     ("sample", sample::check),
     ("squared_norm", squared_norm::check),
     ("swiglu", swiglu::check),
+    ("geglu", swiglu::check_geglu),
 ];
 
 /// Runs every check of [`ALL`] and passes its row to `sink`. A failure does not stop the other checks.

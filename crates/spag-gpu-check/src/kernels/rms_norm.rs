@@ -1,5 +1,5 @@
 use candle_core::DType;
-use spag_ops::rms_norm;
+use spag_ops::rms_norm::{self, RmsNorm};
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};
@@ -12,17 +12,19 @@ pub(super) fn check(place: &Place) {
         let (x, w) = (random.tensor(&[n, d]).unwrap(), random.tensor(&[d]).unwrap());
         let (dy, residual) = (random.tensor(&[n, d]).unwrap(), random.tensor(&[n, d]).unwrap());
         let dw = random.tensor(&[d]).unwrap();
-        for dtype in [DType::F32, DType::BF16] {
+        // Weights that are factors, and those that are less by one.
+        let norms = [0.0, 1.0].map(|offset| RmsNorm { eps: EPS, offset });
+        for (dtype, norm) in [DType::F32, DType::BF16].into_iter().flat_map(|dtype| norms.map(|norm| (dtype, norm))) {
             let here = |t| place.put(t, dtype).unwrap();
             let (hx, hw, hdy, hresidual) = (here(&x), here(&w), here(&dy), here(&residual));
-            let y = place.run(|| rms_norm::forward(&hx, &hw, EPS)).unwrap();
+            let y = place.run(|| rms_norm::forward(&hx, &hw, norm)).unwrap();
             assert_eq!(y.dtype(), dtype);
-            close(&y, &rms_norm::forward(&x, &w, EPS).unwrap(), tolerance(dtype), "y");
+            close(&y, &rms_norm::forward(&x, &w, norm).unwrap(), tolerance(dtype), "y");
             for around in [None, Some((&hresidual, &residual))] {
                 // Accumulated in f32 for every number format.
                 let (hdw, want_dw) = (place.put(&dw, DType::F32).unwrap(), dw.copy().unwrap());
-                let dx = place.run(|| rms_norm::backward(&hx, &hw, EPS, &hdy, around.map(|a| a.0), &hdw)).unwrap();
-                let want = rms_norm::backward(&x, &w, EPS, &dy, around.map(|a| a.1), &want_dw).unwrap();
+                let dx = place.run(|| rms_norm::backward(&hx, &hw, norm, &hdy, around.map(|a| a.0), &hdw)).unwrap();
+                let want = rms_norm::backward(&x, &w, norm, &dy, around.map(|a| a.1), &want_dw).unwrap();
                 close(&dx, &want, tolerance(dtype), "dx");
                 close(&hdw, &want_dw, 2e-5, "dw");
             }

@@ -1,10 +1,27 @@
-use candle_core::{DType, Tensor};
-use spag_ops::swiglu;
+use candle_core::{DType, Result, Tensor};
+use spag_ops::{geglu, swiglu};
 
 use crate::Place;
 use crate::random::{Random, close, tolerance};
 
+/// The functions of a gated activation.
+struct Gated {
+    forward: fn(&Tensor, &Tensor) -> Result<Tensor>,
+    joined: fn(&Tensor) -> Result<Tensor>,
+    backward: fn(&Tensor, &Tensor, &Tensor) -> Result<()>,
+}
+
 pub(super) fn check(place: &Place) {
+    let (forward, joined, backward) = (swiglu::forward, swiglu::forward_joined, swiglu::backward);
+    check_gated(place, &Gated { forward, joined, backward });
+}
+
+pub(super) fn check_geglu(place: &Place) {
+    let (forward, joined, backward) = (geglu::forward, geglu::forward_joined, geglu::backward);
+    check_gated(place, &Gated { forward, joined, backward });
+}
+
+fn check_gated(place: &Place, gated: &Gated) {
     let mut random = Random::new(4);
     for (n, f) in [(1, 8), (3, 33), (5, 1000), (2, 4100), (70, 64)] {
         // Gates up to ±24, where the sigmoid is 0 or 1 in f32.
@@ -15,15 +32,15 @@ pub(super) fn check(place: &Place) {
         for dtype in [DType::F32, DType::BF16] {
             let here = |t| place.put(t, dtype).unwrap();
             let (hgate, hup, hdy) = (here(&gate), here(&up), here(&dy));
-            let want = swiglu::forward(&gate, &up).unwrap();
-            let y = place.run(|| swiglu::forward(&hgate, &hup)).unwrap();
+            let want = (gated.forward)(&gate, &up).unwrap();
+            let y = place.run(|| (gated.forward)(&hgate, &hup)).unwrap();
             assert_eq!(y.dtype(), dtype);
             close(&y, &want, tolerance(dtype), "y");
-            let y = place.run(|| swiglu::forward_joined(&here(&joined))).unwrap();
+            let y = place.run(|| (gated.joined)(&here(&joined))).unwrap();
             close(&y, &want, tolerance(dtype), "y of joined");
             let (dgate, dup, output) = (gate.copy().unwrap(), up.copy().unwrap(), dy.copy().unwrap());
-            swiglu::backward(&dgate, &dup, &output).unwrap();
-            place.run(|| swiglu::backward(&hgate, &hup, &hdy)).unwrap();
+            (gated.backward)(&dgate, &dup, &output).unwrap();
+            place.run(|| (gated.backward)(&hgate, &hup, &hdy)).unwrap();
             close(&hgate, &dgate, tolerance(dtype), "dgate");
             close(&hup, &dup, tolerance(dtype), "dup");
             close(&hdy, &output, tolerance(dtype), "the output once more");

@@ -8,7 +8,7 @@ use spag_model::WeightDtype;
 use spag_tests::fixture;
 
 /// Together they have everything that distinguishes a family.
-const FAMILIES: [&str; 5] = ["qwen2", "qwen3", "mistral", "baichuan2-13b", "smollm"];
+const FAMILIES: [&str; 7] = ["qwen2", "qwen3", "mistral", "baichuan2-13b", "smollm", "olmo2", "gemma3"];
 
 fn place() -> Place {
     Place::emulated(Arc::new(Emulator::default()))

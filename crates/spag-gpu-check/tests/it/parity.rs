@@ -31,6 +31,11 @@ fn engine_tokens_equal_the_cpus() {
 }
 
 #[test]
+fn refreshed_engines_compute_as_new_ones() {
+    spag_gpu_check::engine::refresh(&place(), &fixture(""));
+}
+
+#[test]
 fn greedy_tokens_equal_the_reference() {
     println!("{}", parity::generation(&place(), &fixture(""), WeightDtype::F32, 3, 12));
     println!("{}", parity::generation(&place(), &fixture(""), WeightDtype::Bf16, 3, 12));

@@ -73,7 +73,7 @@ pub fn write_random_model(
     let layout = Layout::new(&config.architecture);
     require_room(&layout, dir.as_ref(), options.dtype)?;
     write_config(config, tokenizer, dir.as_ref(), options)?;
-    let weights = RandomWeights::new(&layout, config.initializer_range, seed);
+    let weights = RandomWeights::new(&layout, config, seed);
     write_tensors(&layout, dir.as_ref(), "model", options, &|layer, view| weights.tensor(layer, view))
 }
 

@@ -7,13 +7,13 @@ use serde_json::Value;
 use spag_io::quote;
 
 use super::keys::Keys;
-use super::rope::Rope;
+use super::rope::{self, Rope};
 use super::sizes::fail;
 use super::windows;
 use crate::error::Result;
 use spag_ops::attention::Heads;
 
-/// A decoder of pre-norm blocks: RMSNorm, attention, RMSNorm, SwiGLU. Families differ in what the fields say.
+/// A decoder of blocks of attention and a gated MLP, with RMSNorms. Families differ in what the fields say.
 ///
 /// Parsed from `config.json` by [`ModelConfig`](super::ModelConfig). Layout, initialisation, passes, KV cache and memory
 /// formulas are derived from it; nothing else knows the family of a model.
@@ -34,18 +34,53 @@ pub struct Architecture {
     pub max_position_embeddings: usize,
     /// ε of every RMSNorm.
     pub rms_norm_eps: f64,
+    /// Where a block has norms.
+    pub norms: Norms,
     /// How the checkpoint stores the projections to queries, keys and values.
     pub projections: Projections,
     /// Which linear layers have a bias.
     pub biases: Biases,
     /// Whether queries and keys are normalised.
     pub head_norm: HeadNorm,
+    /// What the stored weights of norms are.
+    pub norm_weights: NormWeights,
+    /// The activation of the MLP.
+    pub activation: Activation,
+    /// What becomes of embeddings before the first block.
+    pub embeddings: Embeddings,
+    /// The factor of attention's scores; 1/√(head size) if `None`.
+    pub attention_scale: Option<f64>,
     /// How attention knows the positions of tokens.
     pub position: Position,
+    /// The rotation in blocks with a window, if it is another than that of the other blocks.
+    pub window_rope: Option<Rope>,
     /// The sliding window of each block: a token attends to itself and to the `window - 1` tokens before it.
     pub windows: Vec<Option<usize>>,
     /// The output head.
     pub head: OutputHead,
+}
+
+/// Where a block has norms beside those of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norms {
+    /// Before attention and before the MLP.
+    Before,
+    /// Before both, and after both, where their output is added.
+    BeforeAndAfter,
+    /// After both.
+    After,
+}
+
+impl Norms {
+    /// Whether the inputs of attention and MLP are normalised.
+    pub fn before(self) -> bool {
+        self != Self::After
+    }
+
+    /// Whether the outputs of attention and MLP are normalised.
+    pub fn after(self) -> bool {
+        self != Self::Before
+    }
 }
 
 /// How a checkpoint stores the projections to queries, keys and values.
@@ -75,6 +110,45 @@ pub enum HeadNorm {
     None,
     /// RMSNorm of every head, with one weight of head size for queries and one for keys.
     QueriesAndKeys,
+    /// RMSNorm of all queries of a token together, and of all its keys, with one weight for each.
+    WholeWidth,
+}
+
+/// What the stored weights of norms are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormWeights {
+    /// Factors.
+    Factors,
+    /// Factors less one.
+    FactorsLessOne,
+}
+
+impl NormWeights {
+    /// What is added to a stored weight.
+    pub fn offset(self) -> f32 {
+        match self {
+            Self::Factors => 0.0,
+            Self::FactorsLessOne => 1.0,
+        }
+    }
+}
+
+/// The activation of the gated MLP: y = act(gate)·up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// silu.
+    SwiGlu,
+    /// gelu, approximated by tanh.
+    GeGlu,
+}
+
+/// What becomes of embeddings before the first block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Embeddings {
+    /// Nothing.
+    AsStored,
+    /// They are multiplied with √(hidden size), rounded to the number format of the weights.
+    TimesSqrtHidden,
 }
 
 /// How attention knows the positions of tokens.
@@ -122,15 +196,39 @@ pub(super) struct Family {
     pub(super) class: &'static str,
     /// The architecture that the keys describe, without [`Architecture::check`].
     pub(super) parse: fn(Keys<'_>) -> Result<Architecture>,
+    /// What it computes of what others do not.
+    pub(super) computes: Computes,
 }
 
+/// What a family computes of what others do not.
+#[derive(Clone, Copy)]
+pub(super) struct Computes {
+    /// Names of its activation; the first is the usual one.
+    pub(super) activations: &'static [&'static str],
+    /// Keys that change the computation and that it reads.
+    pub(super) keys: &'static [&'static str],
+}
+
+impl Computes {
+    /// The key that names the activation.
+    pub(super) fn activation_key(&self) -> &'static str {
+        if self.activations.contains(&"silu") { "hidden_act" } else { "hidden_activation" }
+    }
+}
+
+const SILU: Computes = Computes { activations: &["silu", "swish"], keys: &[] };
+const GEMMA3: Computes =
+    Computes { activations: &["gelu_pytorch_tanh"], keys: &["query_pre_attn_scalar", "sliding_window_pattern"] };
+
 /// All families.
-const FAMILIES: [Family; 5] = [
-    Family { model_type: "llama", class: "LlamaForCausalLM", parse: llama },
-    Family { model_type: "mistral", class: "MistralForCausalLM", parse: mistral },
-    Family { model_type: "qwen2", class: "Qwen2ForCausalLM", parse: qwen2 },
-    Family { model_type: "qwen3", class: "Qwen3ForCausalLM", parse: qwen3 },
-    Family { model_type: "baichuan", class: "BaichuanForCausalLM", parse: baichuan2 },
+const FAMILIES: [Family; 7] = [
+    Family { model_type: "llama", class: "LlamaForCausalLM", parse: llama, computes: SILU },
+    Family { model_type: "mistral", class: "MistralForCausalLM", parse: mistral, computes: SILU },
+    Family { model_type: "qwen2", class: "Qwen2ForCausalLM", parse: qwen2, computes: SILU },
+    Family { model_type: "olmo2", class: "Olmo2ForCausalLM", parse: olmo2, computes: SILU },
+    Family { model_type: "gemma3_text", class: "Gemma3ForCausalLM", parse: gemma3, computes: GEMMA3 },
+    Family { model_type: "qwen3", class: "Qwen3ForCausalLM", parse: qwen3, computes: SILU },
+    Family { model_type: "baichuan", class: "BaichuanForCausalLM", parse: baichuan2, computes: SILU },
 ];
 
 impl Family {
@@ -172,6 +270,11 @@ struct Defaults {
 
 /// The keys that all families have: a model without biases, head norms and windows, with RoPE.
 fn common(keys: Keys<'_>, defaults: &Defaults) -> Result<Architecture> {
+    common_with(keys, defaults, Rope::parse(keys)?)
+}
+
+/// As [`common`], with this rotation.
+fn common_with(keys: Keys<'_>, defaults: &Defaults, rope: Rope) -> Result<Architecture> {
     let hidden_size = keys.required_size("hidden_size")?;
     let query = keys.required_size("num_attention_heads")?;
     let kv_default = if keys.contains("num_key_value_heads") { None } else { defaults.kv_heads };
@@ -196,10 +299,16 @@ fn common(keys: Keys<'_>, defaults: &Defaults) -> Result<Architecture> {
         heads: Heads { query, kv, dim },
         max_position_embeddings: keys.size("max_position_embeddings")?.unwrap_or(defaults.positions),
         rms_norm_eps: keys.number("rms_norm_eps")?.unwrap_or(1e-6),
+        norms: Norms::Before,
         projections: Projections::Split,
         biases: Biases::default(),
         head_norm: HeadNorm::None,
-        position: Position::Rope(Rope::parse(keys)?),
+        norm_weights: NormWeights::Factors,
+        activation: Activation::SwiGlu,
+        embeddings: Embeddings::AsStored,
+        attention_scale: None,
+        window_rope: None,
+        position: Position::Rope(rope),
         windows: Vec::new(),
         head,
     })
@@ -242,6 +351,43 @@ fn qwen3(keys: Keys<'_>) -> Result<Architecture> {
     model.biases = Biases { qkv: attention, output: attention, mlp: false };
     model.head_norm = HeadNorm::QueriesAndKeys;
     model.windows = windows::of_qwen(keys, &model)?;
+    Ok(model)
+}
+
+/// OLMo 2: norms after attention and MLP only.
+fn olmo2(keys: Keys<'_>) -> Result<Architecture> {
+    refuse(keys, &["mlp_bias", "sliding_window", "use_sliding_window", "layer_types"])?;
+    let mut model = common(keys, &Defaults { positions: 2048, ..Defaults::default() })?;
+    if keys.get("rms_norm_eps").is_none() {
+        model.rms_norm_eps = 1e-5;
+    }
+    let attention = keys.truth("attention_bias")?.unwrap_or(false);
+    model.biases = Biases { qkv: attention, output: attention, mlp: false };
+    (model.norms, model.head_norm) = (Norms::After, HeadNorm::WholeWidth);
+    Ok(model)
+}
+
+/// Gemma 3, the model of texts: norms before and after, weights of norms less one, GeGLU, and blocks with a window between
+/// blocks without, each kind with a rotation of its own.
+fn gemma3(keys: Keys<'_>) -> Result<Architecture> {
+    refuse(keys, &["mlp_bias", "use_sliding_window", "use_bidirectional_attention"])?;
+    let (everywhere, in_window) = rope::of_kinds(keys)?;
+    let defaults = Defaults { positions: 1 << 17, kv_heads: Some(4), head_dim: Some(256) };
+    let mut model = common_with(keys, &defaults, everywhere)?;
+    if keys.get("tie_word_embeddings").is_none() {
+        model.head = OutputHead::Tied;
+    }
+    let attention = keys.truth("attention_bias")?.unwrap_or(false);
+    model.biases = Biases { qkv: attention, output: attention, mlp: false };
+    (model.norms, model.norm_weights) = (Norms::BeforeAndAfter, NormWeights::FactorsLessOne);
+    (model.activation, model.embeddings) = (Activation::GeGlu, Embeddings::TimesSqrtHidden);
+    (model.head_norm, model.window_rope) = (HeadNorm::QueriesAndKeys, Some(in_window));
+    let scalar = keys.number("query_pre_attn_scalar")?.unwrap_or(256.0);
+    super::sizes::check_f32("query_pre_attn_scalar", scalar, 1e9)?;
+    if scalar != model.heads.dim as f64 {
+        model.attention_scale = Some(scalar.powf(-0.5));
+    }
+    model.windows = windows::of_gemma(keys, &model)?;
     Ok(model)
 }
 

@@ -17,7 +17,9 @@ use self::architecture::Family;
 use self::keys::Keys;
 use crate::error::{Error, Result};
 
-pub use architecture::{Architecture, Biases, HeadNorm, OutputHead, Position, Projections};
+pub use architecture::{
+    Activation, Architecture, Biases, Embeddings, HeadNorm, NormWeights, Norms, OutputHead, Position, Projections,
+};
 pub use rope::{Rope, RopeScaling};
 
 /// Bytes of a `config.json`, at most. Those of published models have a few thousand.
@@ -95,7 +97,7 @@ impl ModelConfig {
     pub fn from_keys(mut map: Map<String, Value>) -> Result<Self> {
         let keys = Keys(&map);
         let family = Family::of(keys)?;
-        unsupported::check(keys)?;
+        unsupported::check(keys, family.computes)?;
         let mut architecture = (family.parse)(keys)?;
         architecture.check()?;
         architecture.windows.resize(architecture.num_hidden_layers, None);
@@ -108,7 +110,7 @@ impl ModelConfig {
         for (key, value) in [
             ("architectures", Value::from(vec![family.class])),
             ("model_type", Value::from(family.model_type)),
-            ("hidden_act", Value::from("silu")),
+            (family.computes.activation_key(), Value::from(family.computes.activations[0])),
         ] {
             map.entry(key).or_insert(value);
         }

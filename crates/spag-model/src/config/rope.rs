@@ -1,6 +1,6 @@
 //! The frequencies of RoPE and how a `config.json` states them.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use spag_io::quote;
 
 use super::keys::Keys;
@@ -141,6 +141,33 @@ impl RopeScaling {
             }
         }
     }
+}
+
+/// The rotations of Gemma 3: of blocks without a window, and of those with one. `rope_parameters` has an object for each kind,
+/// or `rope_theta`, `rope_scaling` and `rope_local_base_freq` say it.
+pub(super) fn of_kinds(keys: Keys<'_>) -> Result<(Rope, Rope)> {
+    /// The bases where a configuration names none.
+    const BASES: [f64; 2] = [1_000_000.0, THETA];
+    let kinds = keys.object("rope_parameters")?.filter(|object| object.0.values().any(Value::is_object));
+    let Some(kinds) = kinds else {
+        let mut everywhere = Rope::parse(keys)?;
+        let inner = keys.object("rope_parameters")?.map(|object| object.contains("rope_theta")).unwrap_or(false);
+        if keys.get("rope_theta").is_none() && !inner {
+            everywhere.theta = BASES[0];
+        }
+        let in_window = Rope::new(keys.number("rope_local_base_freq")?.unwrap_or(BASES[1]));
+        return in_window.check().map(|()| (everywhere, in_window));
+    };
+    let of = |kind: &str, base: f64| {
+        let mut only = Map::new();
+        if let Some(object) = kinds.object(kind)? {
+            only.insert("rope_parameters".into(), Value::Object(object.0.clone()));
+        }
+        let rope = Rope::parse(Keys(&only))?;
+        let named = kinds.object(kind)?.is_some_and(|object| object.contains("rope_theta"));
+        Ok::<_, crate::error::Error>(if named { rope } else { Rope { theta: base, ..rope } })
+    };
+    Ok((of("full_attention", BASES[0])?, of("sliding_attention", BASES[1])?))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ fn config(model_type: &str, changes: Value) -> Result<ModelConfig> {
     ModelConfig::from_keys(map.clone())
 }
 
-const FAMILIES: [&str; 5] = ["llama", "mistral", "qwen2", "qwen3", "baichuan"];
+const FAMILIES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "olmo2", "gemma3_text", "baichuan"];
 
 #[test]
 fn families_differ_in_their_architecture() {
@@ -32,6 +32,14 @@ fn families_differ_in_their_architecture() {
     );
     let qwen3 = of("qwen3");
     assert_eq!((qwen3.heads.dim, qwen3.head_norm), (128, HeadNorm::QueriesAndKeys));
+    assert_eq!(
+        of("olmo2"),
+        Architecture { norms: Norms::After, head_norm: HeadNorm::WholeWidth, rms_norm_eps: 1e-5, ..llama.clone() }
+    );
+    let gemma = of("gemma3_text");
+    assert_eq!((gemma.heads.dim, gemma.attention_scale, gemma.head), (256, None, OutputHead::Tied));
+    assert_eq!((gemma.position, gemma.window_rope), (Position::Rope(Rope::new(1e6)), Some(Rope::new(1e4))));
+    assert_eq!((gemma.activation, gemma.norms), (Activation::GeGlu, Norms::BeforeAndAfter));
     let baichuan = of("baichuan");
     assert_eq!((baichuan.position, baichuan.projections), (Position::Alibi, Projections::Packed));
     let rotary = config("baichuan", json!({"max_position_embeddings": 64})).unwrap().architecture;
@@ -53,6 +61,11 @@ fn windows_follow_the_keys_of_the_family() {
     assert!(windows("qwen3", types([sliding, full, "linear_attention"])).is_err());
     assert!(windows("qwen3", json!({"layer_types": [sliding, full, full]})).is_err());
     assert!(windows("qwen3", json!({"layer_types": [full]})).is_err());
+    let every_other = json!({"sliding_window": 7, "sliding_window_pattern": 2});
+    assert_eq!(windows("gemma3_text", every_other).unwrap(), [Some(7), None, Some(7)]);
+    let listed = json!({"sliding_window": 7, "layer_types": [full, sliding, full]});
+    assert_eq!(windows("gemma3_text", listed).unwrap(), [None, Some(7), None]);
+    assert!(windows("gemma3_text", json!({"layer_types": [full, "linear_attention", full]})).is_err());
     assert!(windows("mistral", json!({"sliding_window": 0})).is_err());
     assert!(windows("mistral", json!({"num_hidden_layers": u32::MAX})).is_err());
 }
@@ -110,7 +123,9 @@ fn computations_that_are_not_implemented_are_refused_by_name_in_every_family() {
         ("use_parallel_residual", json!(true)),
         ("qkv_bias", json!(true)),
     ] {
-        for family in FAMILIES {
+        // What Gemma 3 computes with.
+        let computed = ["query_pre_attn_scalar", "sliding_window_pattern"].contains(&key);
+        for family in FAMILIES.into_iter().filter(|family| !(computed && *family == "gemma3_text")) {
             let change: Map<String, Value> = [(key.to_owned(), value.clone())].into_iter().collect();
             let error = config(family, Value::Object(change)).unwrap_err().to_string();
             assert!(error.contains(&format!("`{key}`")), "{family}, {key}: {error}");

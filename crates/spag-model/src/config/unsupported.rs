@@ -4,6 +4,7 @@
 use serde_json::Value;
 use spag_io::quote;
 
+use super::architecture::Computes;
 use super::keys::Keys;
 use super::sizes::fail;
 use crate::error::Result;
@@ -90,12 +91,13 @@ const ONE: [&str; 12] = [
 ];
 
 /// Refuses a configuration with a key that asks for a computation that is not implemented.
-pub(super) fn check(keys: Keys<'_>) -> Result<()> {
+pub(super) fn check(keys: Keys<'_>, computes: Computes) -> Result<()> {
     for key in ["hidden_act", "hidden_activation"] {
         if let Some(act) = keys.text(key)?
-            && !matches!(act, "silu" | "swish")
+            && !computes.activations.contains(&act)
         {
-            return fail(format!("`{key}` is \"{}\"; only \"silu\" is supported", quote(act)));
+            let usual = computes.activations[0];
+            return fail(format!("`{key}` is \"{}\"; only \"{usual}\" is supported", quote(act)));
         }
     }
     let positions = keys.text("position_embedding_type")?.unwrap_or("rope");
@@ -104,7 +106,7 @@ pub(super) fn check(keys: Keys<'_>) -> Result<()> {
     }
     let off = OFF.iter().map(|key| (*key, is_off as fn(&Value) -> bool));
     let one = ONE.iter().map(|key| (*key, is_one as fn(&Value) -> bool));
-    for (key, is_default) in off.chain(one) {
+    for (key, is_default) in off.chain(one).filter(|(key, _)| !computes.keys.contains(key)) {
         if let Some(value) = keys.get(key).filter(|value| !is_default(value)) {
             let value = quote(&value.to_string());
             return fail(format!("`{key}` is {value}: it changes the computation and is not supported"));

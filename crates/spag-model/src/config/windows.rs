@@ -39,6 +39,27 @@ pub(super) fn of_qwen(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Option
     of_blocks(model, window, |layer| sliding.get(layer) == Some(&true))
 }
 
+/// `layer_types`, or all blocks but every `sliding_window_pattern`-th, have the window.
+pub(super) fn of_gemma(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Option<usize>>> {
+    let window = Some(keys.size("sliding_window")?.unwrap_or(4096));
+    let Some(types) = keys.list("layer_types")? else {
+        let pattern =
+            keys.size("sliding_window_pattern")?.or(keys.size("_sliding_window_pattern")?).unwrap_or(6).max(1);
+        return of_blocks(model, window, |layer| (layer + 1) % pattern != 0);
+    };
+    if types.len() != model.num_hidden_layers {
+        let layers = model.num_hidden_layers;
+        return fail(format!("`layer_types` has {} entries for {layers} layers", types.len()));
+    }
+    if let Some(other) =
+        types.iter().find(|kind| !["full_attention", "sliding_attention"].map(Some).contains(&kind.as_str()))
+    {
+        let other = quote(&other.to_string());
+        return fail(format!("`layer_types` has {other}; \"full_attention\" and \"sliding_attention\" are supported"));
+    }
+    of_blocks(model, window, |layer| types[layer].as_str() == Some("sliding_attention"))
+}
+
 /// The window of each block; those that `sliding` names have `window`.
 pub(super) fn of_blocks(
     model: &Architecture,

@@ -8,6 +8,7 @@ use super::event::Event;
 use super::generation_config::{GenerationConfig, Overflow};
 use super::kv::KvCache;
 use super::model_runner::ModelRunner;
+use super::refresh::WeightState;
 use super::request::{Generate, Prompt, Request, RequestId};
 use super::request_error::RequestError;
 use super::sequence::Sequence;
@@ -41,6 +42,7 @@ pub struct Engine {
     pub(super) runner: ModelRunner,
     pub(super) config: EngineConfig,
     pub(super) state: State,
+    pub(super) weights: WeightState,
 }
 
 /// What an engine holds.
@@ -99,7 +101,7 @@ impl Engine {
             stats: GenerationStats::default(),
             next_id: 0,
         };
-        Ok(Self { tokenizer, runner, config, state })
+        Ok(Self { tokenizer, runner, config, state, weights: WeightState::default() })
     }
 
     /// The engine's limits.
@@ -191,6 +193,7 @@ impl Generate for Engine {
         if self.unfinished() == 0 {
             return Ok(Vec::new());
         }
+        self.weights.check()?;
         self.pass()
     }
 

@@ -1,6 +1,6 @@
 //! The output head, packed for generation.
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
 use crate::config::OutputHead;
 use crate::model::Model;
@@ -11,6 +11,7 @@ use spag_ops::row_norm;
 
 /// The output head: a packed matrix, [V, D].
 pub(super) struct Head {
+    kind: OutputHead,
     weight: PackedWeight,
     /// The lengths of the rows, if a head with normalised rows is packed as it is stored: dividing a few logits by them takes
     /// less memory than a normalised matrix in f32.
@@ -20,17 +21,32 @@ pub(super) struct Head {
 impl Head {
     /// Packs the head of a model: in its own memory if nothing else uses the parameters.
     pub(super) fn new(model: &Model) -> crate::Result<Self> {
-        let (head, parameters) = (model.config().architecture.head, model.parameters());
+        let (kind, parameters) = (model.config().architecture.head, model.parameters());
         let pack = |weight: Tensor| match parameters.is_shared() {
             true => PackedWeight::new(&weight),
             false => PackedWeight::in_place(&[weight])?.pop().ok_or_else(|| candle_core::Error::msg("no output head")),
         };
-        if head != OutputHead::Normalised || kernels::of(parameters.device())?.is_some() {
-            return Ok(Self { weight: pack(model.head()?)?, lengths: None });
+        if kind != OutputHead::Normalised || kernels::of(parameters.device())?.is_some() {
+            return Ok(Self { kind, weight: pack(model.head()?)?, lengths: None });
         }
         let stored = model.stored(parameters.layout().layers.len().saturating_sub(1), Part::Head)?;
         let lengths = row_norm::lengths(&stored)?;
-        Ok(Self { weight: pack(stored)?, lengths: Some(lengths) })
+        Ok(Self { kind, weight: pack(stored)?, lengths: Some(lengths) })
+    }
+
+    /// Whether the head is the embedding.
+    pub(super) fn is_tied(&self) -> bool {
+        self.kind == OutputHead::Tied
+    }
+
+    /// Packs another stored matrix [V, D] in the memory of this one. `dtype` is the number format of the engine's weights.
+    pub(super) fn refresh(&mut self, stored: &Tensor, dtype: DType) -> Result<()> {
+        match &mut self.lengths {
+            Some(lengths) => *lengths = row_norm::lengths_in(stored, dtype)?,
+            None if self.kind == OutputHead::Normalised => return self.weight.repack(&row_norm::forward(stored)?),
+            None => {}
+        }
+        self.weight.repack(stored)
     }
 
     /// Vocabulary size, V.

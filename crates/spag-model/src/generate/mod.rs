@@ -12,6 +12,7 @@ mod model_runner;
 mod packed_block;
 mod pass;
 mod prompt_scores;
+mod refresh;
 mod request;
 mod request_error;
 mod schedule;

@@ -8,29 +8,59 @@ use candle_core::{DType, Device, Tensor};
 use super::graphs::{GraphCache, Inputs};
 use super::head::Head;
 use super::kv::KvCache;
-use super::packed_block::{PackedBlock, alone};
-use crate::error::Result;
+use super::packed_block::{LayerParts, PackedBlock, alone};
+use crate::error::{Error, Result};
+use crate::model::activation;
 use crate::model::block::{self, BlockPass, Used};
-use crate::model::{AttentionShape, Model};
-use crate::params::Part;
+use crate::model::{AttentionShape, EmbeddingScale, Model, Unsharded};
+use crate::params::{Layout, Part, WeightSource};
+use spag_ops::accumulate::add_into;
+use spag_ops::cast::{convert_into, converted};
+use spag_ops::kernels::{self, Kernels};
 use spag_ops::paged_attention::{self, Span};
 use spag_ops::pool::{Pool, recycle};
 use spag_ops::rope::{Direction, Positions, rotate_leading};
 use spag_ops::sample::{self, SampleError, ScoreParams, TokenLogProb};
-use spag_ops::{embedding, head_norm, rms_norm, swiglu};
+use spag_ops::{embedding, head_norm, rms_norm};
 
 /// Where the embeddings of tokens are found.
 enum Embedding {
     /// In a table, [V, D].
-    Table(Tensor),
+    Table { rows: Tensor, memory: TableMemory },
     /// In the output head, which is the same matrix.
     Head,
 }
 
+/// Who uses the memory of a table.
+#[derive(PartialEq)]
+enum TableMemory {
+    /// Perhaps a checkpoint too: it must not be written.
+    Shared,
+    Own,
+}
+
+impl Embedding {
+    /// Converts another table to the number format of this one.
+    fn refresh(&mut self, matrix: &Tensor) -> candle_core::Result<()> {
+        let Self::Table { rows, memory } = self else { return Ok(()) };
+        if kernels::of(rows.device())?.is_some() {
+            *rows = matrix.clone();
+            return Ok(());
+        }
+        if *memory == TableMemory::Shared {
+            (*rows, *memory) = (Tensor::zeros(rows.dims(), rows.dtype(), rows.device())?, TableMemory::Own);
+        }
+        convert_into(matrix, rows)
+    }
+}
+
 /// The weights, packed for generation.
 pub(super) struct ModelRunner {
+    layout: Layout,
     embedding: Embedding,
-    cache_dtype: DType,
+    embedding_scale: EmbeddingScale,
+    /// Number format of the weights.
+    dtype: DType,
     device: Device,
     blocks: Vec<PackedBlock>,
     norm: Tensor,
@@ -70,21 +100,18 @@ struct GeneratePass<'a, 'b> {
 
 impl BlockPass for GeneratePass<'_, '_> {
     fn norm(&self, weight: Part, x: &Tensor) -> candle_core::Result<Tensor> {
-        let block = self.block;
-        let weight = if weight == Part::AttentionNorm { &block.attention_norm } else { &block.mlp_norm };
-        rms_norm::forward(x, weight, self.shape.eps)
+        rms_norm::forward(x, self.block.norm(weight)?, self.shape.norm)
     }
 
-    fn attend(&mut self, normed: Tensor) -> candle_core::Result<Tensor> {
-        let (heads, eps) = (self.shape.heads, self.shape.eps);
-        let qkv = self.block.qkv.forward(&normed, None)?;
-        recycle(normed)?;
+    fn attend(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
+        let (heads, norm) = (self.shape.heads, self.shape.norm);
+        let qkv = self.block.qkv.forward(input, None)?;
         let (queries, rotated) = (heads.query * heads.dim, (heads.query + heads.kv) * heads.dim);
         if let Some((q_norm, k_norm)) = &self.block.head_norms {
-            head_norm::forward_columns(&qkv, 0..queries, q_norm, eps)?;
-            head_norm::forward_columns(&qkv, queries..rotated, k_norm, eps)?;
+            head_norm::forward_columns(&qkv, 0..queries, q_norm, norm)?;
+            head_norm::forward_columns(&qkv, queries..rotated, k_norm, norm)?;
         }
-        if let (Some(table), Some(positions)) = (&self.shape.rope, &self.inputs.positions) {
+        if let (Some(table), Some(positions)) = (&self.shape.ropes[self.layer], &self.inputs.positions) {
             rotate_leading(&qkv, rotated, positions, table, Direction::Forward)?;
         }
         let began = Instant::now();
@@ -97,20 +124,26 @@ impl BlockPass for GeneratePass<'_, '_> {
         Ok(attended)
     }
 
-    fn project(&self, attended: &Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
-        self.block.o.forward(attended, Some(residual))
+    fn project(&self, attended: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
+        self.block.o.forward(attended, residual)
     }
 
-    fn activate(&mut self, normed: Tensor) -> candle_core::Result<Tensor> {
-        let gate_up = self.block.gate_up.forward(&normed, None)?;
-        recycle(normed)?;
-        let activated = swiglu::forward_joined(&gate_up)?;
+    fn activate(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
+        let gate_up = self.block.gate_up.forward(input, None)?;
+        let activated = activation::forward_joined(self.shape.activation, &gate_up)?;
         recycle(gate_up)?;
         Ok(activated)
     }
 
-    fn down(&self, activated: &Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
-        self.block.down.forward(activated, Some(residual))
+    fn down(&self, activated: &Tensor, residual: Option<&Tensor>) -> candle_core::Result<Tensor> {
+        self.block.down.forward(activated, residual)
+    }
+
+    fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
+        let sum = rms_norm::forward(&output, self.block.norm(weight)?, self.shape.norm)?;
+        recycle(output)?;
+        add_into(residual, &sum)?;
+        Ok(sum)
     }
 
     fn used(&mut self, _which: Used, tensor: Tensor) -> candle_core::Result<()> {
@@ -123,8 +156,9 @@ impl ModelRunner {
     pub(super) fn new(mut model: Model) -> Result<Self> {
         let architecture = &model.config().architecture;
         let (layers, is_tied) = (architecture.num_hidden_layers, architecture.is_tied());
+        let embedding_scale = EmbeddingScale::of(architecture);
         let device = model.parameters().device().clone();
-        let cache_dtype = model.parameters().dtype().into();
+        let (layout, dtype) = (model.parameters().layout().clone(), model.parameters().dtype().into());
         let mut blocks = Vec::with_capacity(layers);
         for layer in 1..=layers {
             blocks.push(PackedBlock::new(&model, layer)?);
@@ -133,10 +167,15 @@ impl ModelRunner {
         let norm = alone(&model.part(layers + 1, Part::FinalNorm)?)?;
         let head = Head::new(&model)?;
         model.release(layers + 1)?;
-        let embedding = if is_tied { Embedding::Head } else { Embedding::Table(model.stored(0, Part::Embedding)?) };
+        let embedding = match is_tied {
+            true => Embedding::Head,
+            false => Embedding::Table { rows: model.stored(0, Part::Embedding)?, memory: TableMemory::Shared },
+        };
         Ok(Self {
+            layout,
             embedding,
-            cache_dtype,
+            embedding_scale,
+            dtype,
             device,
             blocks,
             norm,
@@ -149,7 +188,66 @@ impl ModelRunner {
 
     /// Number format of the KV cache: that of the weights.
     pub(super) fn cache_dtype(&self) -> DType {
-        self.cache_dtype
+        self.dtype
+    }
+
+    /// Whether weights have the tensors of the packed ones.
+    ///
+    /// # Errors
+    /// Another layout; the error names the first tensor that differs.
+    pub(super) fn check_layout(&self, weights: &dyn WeightSource) -> Result<()> {
+        match self.layout.difference(weights.layout()) {
+            None => Ok(()),
+            Some(difference) => Err(Error::Config(format!(
+                "the new weights are of another architecture than the engine's model: {difference}; create another engine"
+            ))),
+        }
+    }
+
+    /// Packs other weights of the same layout layer by layer, in the memory of the packed ones; kernels get a new layer in
+    /// the place of each old one. If it fails, some layers are new and others old.
+    pub(super) fn refresh(&mut self, weights: &dyn WeightSource) -> Result<()> {
+        // Captured graphs read the memory of the old weights.
+        self.graphs = GraphCache::default();
+        let last = self.layout.layers.len().saturating_sub(1);
+        for layer in 0..=last {
+            let unsharded = Unsharded::new(weights, layer, Some(layer + 1).filter(|next| *next <= last))?;
+            let kernels = kernels::of(&self.device)?;
+            let buffer = match &kernels {
+                Some(kernels) => self.copied(&**kernels, &unsharded.buffer)?,
+                None => unsharded.buffer.to_device(&self.device)?,
+            };
+            let parts = LayerParts { layout: &self.layout, buffer: &buffer, layer, dtype: self.dtype };
+            match layer.checked_sub(1).and_then(|index| self.blocks.get_mut(index)) {
+                Some(block) => block.refresh(&parts)?,
+                None if layer == 0 => {
+                    let matrix = parts.matrix(Part::Embedding)?;
+                    self.embedding.refresh(&matrix)?;
+                    if self.head.is_tied() {
+                        self.head.refresh(&matrix, self.dtype)?;
+                    }
+                }
+                None => {
+                    self.norm = parts.norm(Part::FinalNorm)?;
+                    if !self.head.is_tied() {
+                        self.head.refresh(&parts.matrix(Part::Head)?, self.dtype)?;
+                    }
+                }
+            }
+            if let Some(kernels) = kernels {
+                // The source may use the memory of its layer again.
+                kernels.synchronize()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A layer in memory of the device, in the number format of the weights.
+    fn copied(&self, kernels: &dyn Kernels, buffer: &Tensor) -> Result<Tensor> {
+        let buffer = converted(&buffer.to_device(&self.device)?, self.dtype)?;
+        let copy = kernels.empty(buffer.dims(), self.dtype)?;
+        kernels.copy(&buffer, &copy)?;
+        Ok(copy)
     }
 
     /// The device of the weights.
@@ -174,11 +272,12 @@ impl ModelRunner {
     }
 
     fn pass(&self, ids: &[u32], spans: &[Span<'_>], wanted: &Wanted<'_>, cache: &KvCache) -> Result<ForwardOutput> {
+        let embedded = match &self.embedding {
+            Embedding::Table { rows, .. } => embedding::forward(ids, rows)?,
+            Embedding::Head => self.head.rows(ids)?,
+        };
         let inputs = Inputs {
-            x: match &self.embedding {
-                Embedding::Table(table) => embedding::forward(ids, table)?,
-                Embedding::Head => self.head.rows(ids)?,
-            },
+            x: self.embedding_scale.apply(embedded, self.dtype)?,
             positions: self.positions(spans)?,
             plan: cache.plan(spans)?,
         };
@@ -212,7 +311,7 @@ impl ModelRunner {
         for chunk in scored.chunks(sample::scored_rows(self.vocabulary())) {
             let rows: Vec<u32> = chunk.iter().map(|params| params.row as u32).collect();
             let rows = embedding::forward(&rows, x)?;
-            let normed = rms_norm::forward(&rows, &self.norm, self.shape.eps)?;
+            let normed = rms_norm::forward(&rows, &self.norm, self.shape.norm)?;
             recycle(rows)?;
             let logits = self.head.forward_f32(&normed)?;
             recycle(normed)?;
@@ -226,10 +325,9 @@ impl ModelRunner {
 
     /// The position of each row, for rotations.
     fn positions(&self, spans: &[Span<'_>]) -> Result<Option<Positions>> {
-        let Some(table) = &self.shape.rope else { return Ok(None) };
         let positions: Vec<u32> =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len()).map(|at| at as u32)).collect();
-        Ok(Some(Positions::new(&positions, table, self.device())?))
+        Ok(self.shape.positions(&positions, self.device())?)
     }
 
     /// Output of the last block, and the time of attention.
@@ -237,7 +335,7 @@ impl ModelRunner {
         let (mut x, mut attention) = (inputs.x.clone(), Duration::ZERO);
         for (layer, block) in self.blocks.iter().enumerate() {
             let mut pass = GeneratePass { block, shape: &self.shape, layer, inputs, cache, attention: Duration::ZERO };
-            x = block::forward(x, &mut pass)?;
+            x = block::forward(x, self.shape.norms, &mut pass)?;
             attention += pass.attention;
         }
         Ok((x, attention))
@@ -245,7 +343,7 @@ impl ModelRunner {
 
     /// Logits of rows of the last block's output.
     fn logits(&self, rows: Tensor) -> candle_core::Result<Tensor> {
-        let normed = rms_norm::forward(&rows, &self.norm, self.shape.eps)?;
+        let normed = rms_norm::forward(&rows, &self.norm, self.shape.norm)?;
         recycle(rows)?;
         let logits = self.head.forward(&normed)?;
         recycle(normed)?;

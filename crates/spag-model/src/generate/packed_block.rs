@@ -1,13 +1,14 @@
 //! The weights of a block, packed for generation.
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 use crate::checkpoint::WeightDtype;
 use crate::config::Architecture;
 use crate::error::{Error, Result};
 use crate::model::Model;
-use crate::params::{Layout, Part};
-use spag_ops::cast::in_compute_dtype;
+use crate::model::linear::{LinearWeight, PackedMemory};
+use crate::params::{Layout, Part, WeightSource};
+use spag_ops::cast::{converted, in_compute_dtype};
 use spag_ops::kernels;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::{bias, cpu};
@@ -31,13 +32,13 @@ impl PackedLinear {
 
 /// The weights of a block.
 pub(super) struct PackedBlock {
-    pub(super) attention_norm: Tensor,
+    /// The norms that the block has.
+    norms: Vec<(Part, Tensor)>,
     /// Query, key and value projections, stacked.
     pub(super) qkv: PackedLinear,
-    /// Norms of every head of queries, and of keys.
+    /// Norms of queries, and of keys.
     pub(super) head_norms: Option<(Tensor, Tensor)>,
     pub(super) o: PackedLinear,
-    pub(super) mlp_norm: Tensor,
     /// Gate and up projections, stacked.
     pub(super) gate_up: PackedLinear,
     pub(super) down: PackedLinear,
@@ -47,45 +48,109 @@ impl PackedBlock {
     /// Packs a layer: in its own memory if nothing else uses the parameters.
     pub(super) fn new(model: &Model, layer: usize) -> Result<Self> {
         let parameters = model.parameters();
-        let norm = |part: Part| Ok::<_, Error>(alone(&model.part(layer, part)?)?);
-        let bias = |parts: &[Part]| {
-            let bias = parameters.joined(layer, parts)?;
-            Ok::<_, Error>(bias.map(|bias| alone(&in_compute_dtype(&bias)?)).transpose()?)
+        let parts = LayerParts {
+            layout: parameters.layout(),
+            buffer: &parameters.unshard(layer, None)?,
+            layer,
+            dtype: parameters.dtype().into(),
         };
-        let weight = |parts: &[Part]| {
-            let weight = parameters.joined(layer, parts)?;
-            weight.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {parts:?} side by side")))
-        };
-        let (attention_norm, mlp_norm) = (norm(Part::AttentionNorm)?, norm(Part::MlpNorm)?);
-        let head_norms = match parameters.part(layer, Part::QueryNorm)? {
-            Some(_) => Some((norm(Part::QueryNorm)?, norm(Part::KeyNorm)?)),
-            None => None,
-        };
-        let biases = [
-            bias(&[Part::QueryBias, Part::KeyBias, Part::ValueBias])?,
-            bias(&[Part::OutputBias])?,
-            bias(&[Part::GateBias, Part::UpBias])?,
-            bias(&[Part::DownBias])?,
-        ];
+        let (norms, head_norms, biases) = (parts.norms()?, parts.head_norms()?, parts.biases()?);
         // Last, since the memory of the layer may go with them.
-        let weights = [
-            weight(&[Part::Query, Part::Key, Part::Value])?,
-            weight(&[Part::Output])?,
-            weight(&[Part::Gate, Part::Up])?,
-            weight(&[Part::Down])?,
-        ];
-        let packed = if parameters.is_shared() {
-            weights.iter().map(PackedWeight::new).collect()
-        } else {
-            PackedWeight::in_place(&weights)
-        };
-        let mut linears = packed?.into_iter().zip(biases).map(|(weight, bias)| PackedLinear { weight, bias });
+        let weights = parts.weights()?;
+        let memory = if parameters.is_shared() { PackedMemory::Own } else { PackedMemory::OfWeights };
+        let mut linears = LinearWeight::pack(&weights, memory)?
+            .into_iter()
+            .zip(biases)
+            .map(|(weight, bias)| PackedLinear { weight, bias });
         let (Some(qkv), Some(o), Some(gate_up), Some(down)) =
             (linears.next(), linears.next(), linears.next(), linears.next())
         else {
             return Err(Error::Config(format!("layer {layer} has too few weights")));
         };
-        Ok(Self { attention_norm, qkv, head_norms, o, mlp_norm, gate_up, down })
+        Ok(Self { norms, qkv, head_norms, o, gate_up, down })
+    }
+
+    /// A norm that the block has.
+    pub(super) fn norm(&self, part: Part) -> candle_core::Result<&Tensor> {
+        match self.norms.iter().find(|(own, _)| *own == part) {
+            Some((_, norm)) => Ok(norm),
+            None => candle_core::bail!("a block has no {part:?}"),
+        }
+    }
+
+    /// Packs other weights in the memory of these.
+    pub(super) fn refresh(&mut self, parts: &LayerParts<'_>) -> Result<()> {
+        (self.norms, self.head_norms) = (parts.norms()?, parts.head_norms()?);
+        let linears = [&mut self.qkv, &mut self.o, &mut self.gate_up, &mut self.down];
+        for ((linear, weight), bias) in linears.into_iter().zip(parts.weights()?).zip(parts.biases()?) {
+            weight.repack(&mut linear.weight)?;
+            linear.bias = bias;
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a layer's buffer as generation wants them.
+pub(super) struct LayerParts<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) buffer: &'a Tensor,
+    pub(super) layer: usize,
+    /// Number format of the engine's weights, to which small tensors are converted first.
+    pub(super) dtype: DType,
+}
+
+impl LayerParts<'_> {
+    /// Consecutive parts as one tensor that shares the memory of the buffer.
+    fn stored(&self, parts: &[Part]) -> Result<Tensor> {
+        let Self { layout, buffer, layer, .. } = *self;
+        let stored = layout.joined(buffer, layer, parts)?;
+        stored.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {parts:?} side by side")))
+    }
+
+    /// Consecutive norms or biases as one tensor with memory of its own, in the format that ops accept.
+    fn small(&self, parts: &[Part]) -> Result<Option<Tensor>> {
+        let Some(stored) = self.layout.joined(self.buffer, self.layer, parts)? else { return Ok(None) };
+        Ok(Some(alone(&in_compute_dtype(&converted(&stored, self.dtype)?)?)?))
+    }
+
+    /// A norm that every layer of the kind has.
+    pub(super) fn norm(&self, part: Part) -> Result<Tensor> {
+        let layer = self.layer;
+        self.small(&[part])?.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {part:?}")))
+    }
+
+    /// A matrix of the layer.
+    pub(super) fn matrix(&self, part: Part) -> Result<Tensor> {
+        self.stored(&[part])
+    }
+
+    fn norms(&self) -> Result<Vec<(Part, Tensor)>> {
+        let all = [Part::AttentionNorm, Part::AttentionPostNorm, Part::MlpNorm, Part::MlpPostNorm];
+        let norms = all.into_iter().map(|part| Ok(self.small(&[part])?.map(|norm| (part, norm))));
+        Ok(norms.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
+
+    fn head_norms(&self) -> Result<Option<(Tensor, Tensor)>> {
+        Ok(self.small(&[Part::QueryNorm])?.zip(self.small(&[Part::KeyNorm])?))
+    }
+
+    fn biases(&self) -> Result<[Option<Tensor>; 4]> {
+        Ok([
+            self.small(&[Part::QueryBias, Part::KeyBias, Part::ValueBias])?,
+            self.small(&[Part::OutputBias])?,
+            self.small(&[Part::GateBias, Part::UpBias])?,
+            self.small(&[Part::DownBias])?,
+        ])
+    }
+
+    fn weights(&self) -> Result<[LinearWeight; 4]> {
+        let weight = |parts: &[Part]| Ok::<_, Error>(LinearWeight::Dense(self.stored(parts)?));
+        Ok([
+            weight(&[Part::Query, Part::Key, Part::Value])?,
+            weight(&[Part::Output])?,
+            weight(&[Part::Gate, Part::Up])?,
+            weight(&[Part::Down])?,
+        ])
     }
 }
 

@@ -169,7 +169,7 @@ impl Engine {
         self.state.cache.release(&mut sequence.table, &sequence.tokens);
         let (tokens, streams) = (sequence.tokens.len() - sequence.prompt, sequence.streams());
         let token = if streams { sequence.last_token() } else { None };
-        let last = match end.and_then(|finish| sequence.complete(finish, &self.tokenizer)) {
+        let last = match end.and_then(|finish| sequence.complete(finish, self.version(), &self.tokenizer)) {
             Ok((completion, rest)) => {
                 self.state.stats.requests += 1;
                 self.state.stats.new_tokens += tokens as u64;

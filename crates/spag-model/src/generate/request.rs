@@ -91,6 +91,8 @@ pub struct Completion {
     pub truncated_tokens: usize,
     /// Prompt tokens found in the KV cache.
     pub cached_tokens: usize,
+    /// Version of the weights that generated it; see [`Engine::refresh`](super::Engine::refresh).
+    pub policy_version: u64,
 }
 
 /// A generation engine as seen by games, batch generation and servers. Completions come in any order.

@@ -171,10 +171,16 @@ impl Sequence {
         self.text.delta(&self.config)
     }
 
-    /// Builds the completion. Also returns the text that was not reported yet.
+    /// Whether the sequence has not been in a pass, so that nothing of it depends on the weights.
+    pub(super) fn is_new(&self) -> bool {
+        self.table.computed == 0 && !self.preempted
+    }
+
+    /// Builds the completion, by weights of a version. Also returns the text that was not reported yet.
     pub(super) fn complete(
         self,
         finish: FinishReason,
+        policy_version: u64,
         tokenizer: &Tokenizer,
     ) -> Result<(Completion, String), RequestError> {
         let token_ids = self.tokens[self.prompt..].to_vec();
@@ -197,6 +203,7 @@ impl Sequence {
             prompt_tokens: self.prompt,
             truncated_tokens: self.truncated,
             cached_tokens: self.cached_tokens,
+            policy_version,
         };
         Ok((completion, rest))
     }

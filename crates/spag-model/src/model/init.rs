@@ -21,7 +21,7 @@ const SHARE: usize = 1 << 16;
 /// Draws all parameters from `seed`. The same seed gives the same weights on every machine.
 pub(crate) fn random(config: &ModelConfig, layout: &Layout, seed: u64) -> Result<FlatBuffers> {
     let buffers = FlatBuffers::zeros(layout, &Device::Cpu)?;
-    let weights = RandomWeights::new(layout, config.initializer_range, seed);
+    let weights = RandomWeights::new(layout, config, seed);
     for (l, layer) in layout.layers.iter().enumerate() {
         for v in 0..layer.views.len() {
             cpu::update(&buffers.view(l, v)?, |values| {
@@ -37,13 +37,16 @@ pub(crate) fn random(config: &ModelConfig, layout: &Layout, seed: u64) -> Result
 pub(crate) struct RandomWeights<'a> {
     layout: &'a Layout,
     std: f64,
+    /// The weights of norms that change nothing.
+    norms: f32,
     seed: u64,
     /// Index of each view's first pair in the stream, by layer.
     first_pairs: Vec<Vec<u128>>,
 }
 
 impl<'a> RandomWeights<'a> {
-    pub(crate) fn new(layout: &'a Layout, std: f64, seed: u64) -> Self {
+    pub(crate) fn new(layout: &'a Layout, config: &ModelConfig, seed: u64) -> Self {
+        let (std, norms) = (config.initializer_range, 1.0 - config.architecture.norm_weights.offset());
         let mut pairs = 0;
         let mut first = |view: &View| {
             let first = pairs;
@@ -54,7 +57,7 @@ impl<'a> RandomWeights<'a> {
             first
         };
         let first_pairs = layout.layers.iter().map(|layer| layer.views.iter().map(&mut first).collect()).collect();
-        Self { layout, std, seed, first_pairs }
+        Self { layout, std, norms, seed, first_pairs }
     }
 
     /// Draws one tensor, f32.
@@ -67,7 +70,7 @@ impl<'a> RandomWeights<'a> {
 
     fn fill(&self, layer: usize, view: usize, values: &mut [f32]) {
         match self.layout.layers[layer].views[view].part.initial() {
-            Initial::Ones => return values.fill(1.0),
+            Initial::Ones => return values.fill(self.norms),
             Initial::Zeros => return values.fill(0.0),
             Initial::Normal => {}
         }
@@ -126,7 +129,7 @@ mod tests {
         }
         assert!(layout.layers.iter().flat_map(|layer| &layer.views).any(|view| view.len() % 2 == 1));
         let expected = in_turn(&layout, config.initializer_range, 7);
-        let weights = RandomWeights::new(&layout, config.initializer_range, 7);
+        let weights = RandomWeights::new(&layout, &config, 7);
         let mut expected = expected.iter();
         for (l, layer) in layout.layers.iter().enumerate() {
             for v in 0..layer.views.len() {

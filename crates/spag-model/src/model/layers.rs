@@ -11,15 +11,15 @@ use spag_ops::pool::{self, recycle};
 use spag_ops::row_norm;
 
 /// An unsharded layer. Dropping it reshards the layer.
-pub(super) struct Unsharded<'a> {
+pub(crate) struct Unsharded<'a> {
     source: &'a dyn WeightSource,
     index: usize,
-    pub(super) buffer: Tensor,
+    pub(crate) buffer: Tensor,
 }
 
 impl<'a> Unsharded<'a> {
     /// Layer `index`. Layer `next` is prefetched.
-    pub(super) fn new(source: &'a dyn WeightSource, index: usize, next: Option<usize>) -> Result<Self> {
+    pub(crate) fn new(source: &'a dyn WeightSource, index: usize, next: Option<usize>) -> Result<Self> {
         Ok(Self { source, index, buffer: source.unshard(index, next)? })
     }
 

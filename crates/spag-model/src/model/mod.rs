@@ -1,8 +1,11 @@
 //! Decoder-only language models with hand-written forward and backward passes.
 
+pub(crate) mod activation;
 pub(crate) mod block;
+mod embedding_scale;
 mod init;
 mod layers;
+pub(crate) mod linear;
 mod network;
 mod shape;
 mod train_block;
@@ -18,7 +21,9 @@ use crate::params::{FlatBuffers, GradientSink, Layout, Part};
 use spag_ops::cast::in_compute_dtype;
 use spag_ops::row_norm;
 
+pub(crate) use embedding_scale::EmbeddingScale;
 pub(crate) use init::RandomWeights;
+pub(crate) use layers::Unsharded;
 pub use network::{Activations, Forward, Network};
 pub(crate) use shape::AttentionShape;
 pub use train_block::SavedElements;

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 
+use super::embedding_scale::EmbeddingScale;
 use super::layers::{Head, Unsharded, required, zeros};
 use super::shape::{AttentionShape, BatchShape};
 use super::train_block::{self, BlockActivations};
-use super::weights::BlockWeights;
+use super::weights::{BlockGradients, BlockWeights};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::packed::{PackedBatch, Targets};
-use crate::params::{GradientSink, Layout, Part, WeightSource};
+use crate::params::{GradientSink, Layout, Part, Update, WeightSource};
 use spag_ops::kernels;
 use spag_ops::log_prob::{self, LogProbs};
 use spag_ops::pool::{Pool, recycle};
@@ -99,7 +100,7 @@ impl Network {
 
     /// Validates the inputs of a pass.
     fn check(&self, weights: &dyn WeightSource, batch: &PackedBatch, targets: &Targets) -> Result<()> {
-        if *weights.layout() != self.layout {
+        if !self.layout.has_tensors_of(weights.layout()) {
             return Err(Error::Config("the parameters have another layout than the configuration".into()));
         }
         targets.check(batch)?;
@@ -124,7 +125,9 @@ impl Network {
     /// Embeds `ids`: [N, D].
     fn embed(&self, weights: &dyn WeightSource, ids: &[u32]) -> Result<Tensor> {
         let layer = Unsharded::new(weights, 0, Some(1))?;
-        Ok(embedding::forward(ids, &required(&self.layout, &layer.buffer, 0, Part::Embedding)?)?)
+        let table = required(&self.layout, &layer.buffer, 0, Part::Embedding)?;
+        let scale = EmbeddingScale::of(&self.config.architecture);
+        Ok(scale.apply(embedding::forward(ids, &table)?, table.dtype())?)
     }
 
     /// Block `index`. Layer `next` is prefetched.
@@ -187,7 +190,7 @@ impl Network {
             }
             let rows = embedding::forward(rows, &x)?;
             let head = self.head(weights, None)?;
-            end(&rms_norm::forward_for(&head.matrix, &rows, &head.norm, shape.eps)?, &head.matrix)
+            end(&rms_norm::forward_for(&head.matrix, &rows, &head.norm, shape.norm)?, &head.matrix)
         })
     }
 
@@ -217,13 +220,13 @@ impl Network {
             let rows_md = embedding::forward(&targets.rows, &x)?;
             recycle(x)?;
             let end = self.head(weights, None)?;
-            let normed_md = rms_norm::forward_for(&end.matrix, &rows_md, &end.norm, shape.eps)?;
+            let normed_md = rms_norm::forward_for(&end.matrix, &rows_md, &end.norm, shape.norm)?;
             let log_probs = log_prob::forward(&normed_md, &end.matrix, &targets.tokens)?;
             Ok(Forward { batch, shape, targets, blocks, rows_md, normed_md, log_probs })
         })
     }
 
-    /// Accumulates the gradients of all parameters into `gradients`. `upstream` is ∂loss/∂(log-probability) of each target,
+    /// Accumulates the gradients of all parameters into `gradients`, except for those that its layout has frozen. `upstream` is ∂loss/∂(log-probability) of each target,
     /// `[M]`, f32, on the weights' device. `weights` must be those of the forward pass.
     ///
     /// # Errors
@@ -235,7 +238,7 @@ impl Network {
         upstream: &Tensor,
         gradients: &dyn GradientSink,
     ) -> Result<()> {
-        if *gradients.layout() != self.layout {
+        if !self.layout.has_tensors_of(gradients.layout()) {
             return Err(Error::Config("the gradients have another layout than the parameters".into()));
         }
         self.run(weights.device(), &self.pool, || self.layers_backward(weights, forward, upstream, gradients))?;
@@ -255,15 +258,15 @@ impl Network {
             let end = self.head(weights, Some(self.last() - 1))?;
             let last = gradients.buffer(self.last())?;
             let head_grad = if self.config.architecture.is_tied() {
-                required(&self.layout, &gradients.buffer(0)?, 0, Part::Embedding)?
+                self.gradient(gradients, &gradients.buffer(0)?, 0, Part::Embedding)?
             } else {
-                required(&self.layout, &last, self.last(), Part::Head)?
+                self.gradient(gradients, &last, self.last(), Part::Head)?
             };
             let dnormed = end.backward(&head_grad, |dhead| {
                 Ok(log_prob::backward(log_probs, &normed_md, &end.matrix, &targets.tokens, upstream, dhead)?)
             })?;
-            let norm_grad = required(&self.layout, &last, self.last(), Part::FinalNorm)?;
-            let drows = rms_norm::backward(&rows_md, &end.norm, shape.eps, &dnormed, None, &norm_grad)?;
+            let norm_grad = self.gradient(gradients, &last, self.last(), Part::FinalNorm)?;
+            let drows = rms_norm::backward(&rows_md, &end.norm, shape.norm, &dnormed, None, &norm_grad)?;
             for tensor in [normed_md, rows_md, dnormed] {
                 recycle(tensor)?;
             }
@@ -285,13 +288,27 @@ impl Network {
                         saved
                     }
                 };
-                let grads = BlockWeights::of(&gradients.buffer(index + 1)?, &self.layout, index + 1)?;
+                let grads = BlockGradients::of(&gradients.buffer(index + 1)?, gradients.layout(), index + 1)?;
                 dx = train_block::backward(saved, dx, &block, &grads, &shape, index)?;
             }
             gradients.complete(index + 1)?;
         }
-        embedding::backward(&batch.ids, &dx, &required(&self.layout, &gradients.buffer(0)?, 0, Part::Embedding)?)?;
+        let dx = EmbeddingScale::of(&self.config.architecture).apply(dx, weights.dtype().into())?;
+        if gradients.layout().update(0, Part::Embedding) == Some(Update::Trained) {
+            let gradient = required(&self.layout, &gradients.buffer(0)?, 0, Part::Embedding)?;
+            embedding::backward(&batch.ids, &dx, &gradient)?;
+        }
         recycle(dx)?;
         gradients.complete(0)
+    }
+
+    /// Where the gradient of a part of the last layers is added: memory that is dropped, if the part is frozen, because it is a
+    /// by-product of the gradient of its input.
+    fn gradient(&self, gradients: &dyn GradientSink, buffer: &Tensor, layer: usize, part: Part) -> Result<Tensor> {
+        let gradient = required(&self.layout, buffer, layer, part)?;
+        match gradients.layout().update(layer, part) {
+            Some(Update::Frozen) => Ok(gradient.zeros_like()?),
+            _ => Ok(gradient),
+        }
     }
 }

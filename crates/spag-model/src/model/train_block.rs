@@ -2,20 +2,24 @@
 //!
 //! Legend: N tokens, D hidden size, Q query size, KV key/value size, F feed-forward size.
 
+use std::borrow::Cow;
+
 use candle_core::{Result, Tensor};
 
+use super::activation;
 use super::block::{self, BlockPass, Used};
+use super::linear::LinearWeight;
 use super::shape::BatchShape;
-use super::weights::BlockWeights;
+use super::weights::{BlockGradients, BlockWeights};
 use crate::config::{Architecture, HeadNorm};
 use crate::params::Part;
+use spag_ops::accumulate::add_into;
 use spag_ops::attention::{self, LogSumExp};
-use spag_ops::matmul::linear_backward_input;
 use spag_ops::pool::recycle;
 use spag_ops::rope::Direction;
-use spag_ops::{head_norm, rms_norm, swiglu};
+use spag_ops::{head_norm, rms_norm};
 
-/// Activations saved for the backward pass. Norms and the SwiGLU output are recomputed: they take little time and a third
+/// Activations saved for the backward pass. Norms and the activated values are recomputed: they take little time and a third
 /// of the memory.
 pub(super) struct BlockActivations {
     input: Tensor,
@@ -23,6 +27,8 @@ pub(super) struct BlockActivations {
     attended: Tensor,
     middle: Tensor,
     mlp: (Tensor, Tensor),
+    /// The outputs of attention and MLP before their norms, if they have any.
+    outputs: Option<(Tensor, Tensor)>,
 }
 
 /// Queries, keys and values.
@@ -40,9 +46,10 @@ struct SavedHeads {
 /// The memory formulas of training are made of these, so they must change together with what a block saves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedElements {
-    /// Queries, keys, values, attended, middle, gate and up; queries and keys once more if they are normalised.
+    /// Queries, keys, values, attended, middle, gate and up; queries and keys once more if they are normalised, and the outputs
+    /// of attention and MLP if they are.
     pub activations: usize,
-    /// Those of `activations` that exist because queries and keys are normalised.
+    /// Those of `activations` that exist because they are normalised. On a CPU they are f32.
     pub raw: usize,
     /// The log-sum-exps of attention, f32.
     pub sums: usize,
@@ -51,12 +58,13 @@ pub struct SavedElements {
 impl SavedElements {
     /// The elements of a block of this architecture.
     pub fn per_token(model: &Architecture) -> Self {
-        let (q, kv) = (model.query_size(), model.kv_size());
-        let raw = match model.head_norm {
+        let (d, q, kv) = (model.hidden_size, model.query_size(), model.kv_size());
+        let heads = match model.head_norm {
             HeadNorm::None => 0,
-            HeadNorm::QueriesAndKeys => q + kv,
+            HeadNorm::QueriesAndKeys | HeadNorm::WholeWidth => q + kv,
         };
-        let activations = raw + 2 * q + 2 * kv + model.hidden_size + 2 * model.intermediate_size;
+        let raw = heads + if model.norms.after() { 2 * d } else { 0 };
+        let activations = raw + 2 * q + 2 * kv + d + 2 * model.intermediate_size;
         Self { activations, raw, sums: model.heads.query }
     }
 }
@@ -71,26 +79,26 @@ struct TrainPass<'a> {
     attended: Option<Tensor>,
     middle: Option<Tensor>,
     mlp: Option<(Tensor, Tensor)>,
+    outputs: Vec<Tensor>,
 }
 
 impl BlockPass for TrainPass<'_> {
     fn norm(&self, weight: Part, x: &Tensor) -> Result<Tensor> {
-        self.weights.normed(weight, x, self.shape.eps)
+        self.weights.normed(weight, x, self.shape.norm)
     }
 
-    fn attend(&mut self, normed: Tensor) -> Result<Tensor> {
+    fn attend(&mut self, input: &Tensor) -> Result<Tensor> {
         let (w, shape) = (self.weights, self.shape);
-        let (q, k, v) = (w.q.forward(&normed)?, w.k.forward(&normed)?, w.v.forward(&normed)?);
-        recycle(normed)?;
+        let (q, k, v) = (w.q.forward(input, None)?, w.k.forward(input, None)?, w.v.forward(input, None)?);
         let (raw, q, k) = match &w.head_norms {
             None => (None, q, k),
             Some((q_norm, k_norm)) => {
-                let normed = (head_norm::forward(&q, q_norm, shape.eps)?, head_norm::forward(&k, k_norm, shape.eps)?);
+                let normed = (head_norm::forward(&q, q_norm, shape.norm)?, head_norm::forward(&k, k_norm, shape.norm)?);
                 (Some((q, k)), normed.0, normed.1)
             }
         };
-        shape.rotate(&q, Direction::Forward)?;
-        shape.rotate(&k, Direction::Forward)?;
+        shape.rotate(&q, self.layer, Direction::Forward)?;
+        shape.rotate(&k, self.layer, Direction::Forward)?;
         let (q, k, v) = (w.stored(q)?, w.stored(k)?, w.stored(v)?);
         let mask = &shape.masks[self.layer];
         let (attended, lse) = attention::forward(&q, &k, &v, &shape.sequences, shape.heads, mask)?;
@@ -98,21 +106,27 @@ impl BlockPass for TrainPass<'_> {
         Ok(attended)
     }
 
-    fn project(&self, attended: &Tensor, residual: &Tensor) -> Result<Tensor> {
-        self.weights.o.forward_add(residual, attended)
+    fn project(&self, attended: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
+        self.weights.o.forward(attended, residual)
     }
 
-    fn activate(&mut self, normed: Tensor) -> Result<Tensor> {
+    fn activate(&mut self, input: &Tensor) -> Result<Tensor> {
         let w = self.weights;
-        let (gate, up) = (w.stored(w.gate.forward(&normed)?)?, w.stored(w.up.forward(&normed)?)?);
-        recycle(normed)?;
-        let activated = swiglu::forward(&gate, &up)?;
+        let (gate, up) = (w.stored(w.gate.forward(input, None)?)?, w.stored(w.up.forward(input, None)?)?);
+        let activated = activation::forward(self.shape.activation, &gate, &up)?;
         self.mlp = Some((gate, up));
         Ok(activated)
     }
 
-    fn down(&self, activated: &Tensor, residual: &Tensor) -> Result<Tensor> {
-        self.weights.down.forward_add(residual, activated)
+    fn down(&self, activated: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
+        self.weights.down.forward(activated, residual)
+    }
+
+    fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> Result<Tensor> {
+        let sum = rms_norm::forward(&output, self.weights.norms.get(weight)?, self.shape.norm)?;
+        add_into(residual, &sum)?;
+        self.outputs.push(output);
+        Ok(sum)
     }
 
     fn used(&mut self, which: Used, tensor: Tensor) -> Result<()> {
@@ -133,12 +147,14 @@ pub(super) fn forward(
     shape: &BatchShape,
     layer: usize,
 ) -> Result<(Tensor, BlockActivations)> {
-    let mut pass =
-        TrainPass { weights, shape, layer, input: None, heads: None, attended: None, middle: None, mlp: None };
-    let y = block::forward(x, &mut pass)?;
+    let (input, heads, attended, middle, mlp, outputs) = (None, None, None, None, None, Vec::new());
+    let mut pass = TrainPass { weights, shape, layer, input, heads, attended, middle, mlp, outputs };
+    let y = block::forward(x, shape.norms, &mut pass)?;
+    let mut outputs = pass.outputs.into_iter();
+    let outputs = outputs.next().zip(outputs.next());
     match (pass.input, pass.heads, pass.attended, pass.middle, pass.mlp) {
         (Some(input), Some(heads), Some(attended), Some(middle), Some(mlp)) => {
-            Ok((y, BlockActivations { input, heads, attended, middle, mlp }))
+            Ok((y, BlockActivations { input, heads, attended, middle, mlp, outputs }))
         }
         _ => candle_core::bail!("a block did not save all of its activations"),
     }
@@ -147,13 +163,13 @@ pub(super) fn forward(
 impl BlockActivations {
     /// Keeps the block's input and recycles the rest.
     pub(super) fn into_input(self) -> Result<Tensor> {
-        let Self { input, heads: SavedHeads { raw, q, k, v, .. }, attended, middle, mlp: (gate, up) } = self;
+        let Self { input, heads: SavedHeads { raw, q, k, v, .. }, attended, middle, mlp: (gate, up), outputs } = self;
         for tensor in [q, k, v, attended, middle, gate, up] {
             recycle(tensor)?;
         }
-        if let Some((q, k)) = raw {
-            recycle(q)?;
-            recycle(k)?;
+        for (one, other) in raw.into_iter().chain(outputs) {
+            recycle(one)?;
+            recycle(other)?;
         }
         Ok(input)
     }
@@ -166,45 +182,96 @@ pub(super) fn backward(
     saved: BlockActivations,
     dy: Tensor,
     w: &BlockWeights,
-    grads: &BlockWeights,
+    grads: &BlockGradients,
     shape: &BatchShape,
     layer: usize,
 ) -> Result<Tensor> {
-    let BlockActivations { input, heads, attended, middle, mlp: (gate, up) } = saved;
+    let BlockActivations { input, heads, attended, middle, mlp: (gate, up), outputs } = saved;
+    let (of_attention, of_mlp) = outputs.unzip();
+    let gradients = Gradients { w, grads, shape };
+    let doutput = gradients.of_output(Part::MlpPostNorm, of_mlp, &dy)?;
     // In place: gate and up become their gradients, the gradient of the activated values these values.
-    let activated = linear_backward_input(&[(&dy, &w.down.weight)])?;
-    swiglu::backward(&gate, &up, &activated)?;
-    w.down.accumulate(&grads.down, &dy, &activated)?;
+    let activated = LinearWeight::backward_input(&[(&doutput, &w.down.weight)])?;
+    activation::backward(shape.activation, &gate, &up, &activated)?;
+    w.down.accumulate(&grads.down, &doutput, &activated)?;
     recycle(activated)?;
-    let normed = w.normed(Part::MlpNorm, &middle, shape.eps)?;
-    w.gate.accumulate(&grads.gate, &gate, &normed)?;
-    w.up.accumulate(&grads.up, &up, &normed)?;
-    recycle(normed)?;
-    let dnormed = linear_backward_input(&[(&gate, &w.gate.weight), (&up, &w.up.weight)])?;
+    recycle_owned(doutput)?;
+    gradients.with_input(Part::MlpNorm, &middle, |normed| {
+        w.gate.accumulate(&grads.gate, &gate, normed)?;
+        w.up.accumulate(&grads.up, &up, normed)
+    })?;
+    let dinput = LinearWeight::backward_input(&[(&gate, &w.gate.weight), (&up, &w.up.weight)])?;
     recycle(gate)?;
     recycle(up)?;
-    let dmiddle = rms_norm::backward(&middle, &w.mlp_norm, shape.eps, &dnormed, Some(&dy), &grads.mlp_norm)?;
-    for tensor in [dnormed, middle, dy] {
-        recycle(tensor)?;
-    }
+    let dmiddle = gradients.of_input(Part::MlpNorm, middle, dinput, dy)?;
 
-    w.o.accumulate(&grads.o, &dmiddle, &attended)?;
-    let dattended = linear_backward_input(&[(&dmiddle, &w.o.weight)])?;
+    let doutput = gradients.of_output(Part::AttentionPostNorm, of_attention, &dmiddle)?;
+    w.o.accumulate(&grads.o, &doutput, &attended)?;
+    let dattended = LinearWeight::backward_input(&[(&doutput, &w.o.weight)])?;
+    recycle_owned(doutput)?;
     let [dq, dk, dv] = heads_backward(heads, attended, dattended, w, grads, shape, layer)?;
-    let normed = w.normed(Part::AttentionNorm, &input, shape.eps)?;
-    w.q.accumulate(&grads.q, &dq, &normed)?;
-    w.k.accumulate(&grads.k, &dk, &normed)?;
-    w.v.accumulate(&grads.v, &dv, &normed)?;
-    recycle(normed)?;
-    let dnormed = linear_backward_input(&[(&dq, &w.q.weight), (&dk, &w.k.weight), (&dv, &w.v.weight)])?;
+    gradients.with_input(Part::AttentionNorm, &input, |normed| {
+        w.q.accumulate(&grads.q, &dq, normed)?;
+        w.k.accumulate(&grads.k, &dk, normed)?;
+        w.v.accumulate(&grads.v, &dv, normed)
+    })?;
+    let dinput = LinearWeight::backward_input(&[(&dq, &w.q.weight), (&dk, &w.k.weight), (&dv, &w.v.weight)])?;
     for tensor in [dq, dk, dv] {
         recycle(tensor)?;
     }
-    let dx = rms_norm::backward(&input, &w.attention_norm, shape.eps, &dnormed, Some(&dmiddle), &grads.attention_norm)?;
-    for tensor in [dnormed, dmiddle, input] {
-        recycle(tensor)?;
+    gradients.of_input(Part::AttentionNorm, input, dinput, dmiddle)
+}
+
+/// The gradients of what norms stand between: the inputs and outputs of attention and MLP.
+struct Gradients<'a> {
+    w: &'a BlockWeights,
+    grads: &'a BlockGradients,
+    shape: &'a BatchShape,
+}
+
+impl Gradients<'_> {
+    /// The gradient of the output of attention or MLP, given that of the sum that it is part of.
+    fn of_output<'a>(&self, norm: Part, output: Option<Tensor>, dsum: &'a Tensor) -> Result<Cow<'a, Tensor>> {
+        let Some(output) = output else { return Ok(Cow::Borrowed(dsum)) };
+        let (weight, gradient) = (self.w.norms.get(norm)?, self.grads.norms.get(norm)?);
+        let doutput = rms_norm::backward(&output, weight, self.shape.norm, dsum, None, gradient)?;
+        recycle(output)?;
+        Ok(Cow::Owned(doutput))
     }
-    Ok(dx)
+
+    /// Calls `f` with the input of attention or MLP, which is recomputed from `x` if it is normalised.
+    fn with_input(&self, norm: Part, x: &Tensor, f: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> {
+        if !self.shape.norms.before() {
+            return f(x);
+        }
+        let normed = self.w.normed(norm, x, self.shape.norm)?;
+        f(&normed)?;
+        recycle(normed)
+    }
+
+    /// The gradient of `x`, given those of the input of attention or MLP that is made of it, and of the residual connection.
+    fn of_input(&self, norm: Part, x: Tensor, dinput: Tensor, residual: Tensor) -> Result<Tensor> {
+        if !self.shape.norms.before() {
+            add_into(&residual, &dinput)?;
+            recycle(x)?;
+            recycle(residual)?;
+            return Ok(dinput);
+        }
+        let (weight, gradient) = (self.w.norms.get(norm)?, self.grads.norms.get(norm)?);
+        let dx = rms_norm::backward(&x, weight, self.shape.norm, &dinput, Some(&residual), gradient)?;
+        for tensor in [dinput, x, residual] {
+            recycle(tensor)?;
+        }
+        Ok(dx)
+    }
+}
+
+/// Recycles a gradient unless another still uses it.
+fn recycle_owned(gradient: Cow<'_, Tensor>) -> Result<()> {
+    match gradient {
+        Cow::Owned(gradient) => recycle(gradient),
+        Cow::Borrowed(_) => Ok(()),
+    }
 }
 
 /// The gradients of queries, keys and values as the projections gave them.
@@ -213,7 +280,7 @@ fn heads_backward(
     attended: Tensor,
     dattended: Tensor,
     w: &BlockWeights,
-    grads: &BlockWeights,
+    grads: &BlockGradients,
     shape: &BatchShape,
     layer: usize,
 ) -> Result<[Tensor; 3]> {
@@ -224,14 +291,14 @@ fn heads_backward(
     for tensor in [q, k, v, attended, dattended] {
         recycle(tensor)?;
     }
-    shape.rotate(&dq, Direction::Backward)?;
-    shape.rotate(&dk, Direction::Backward)?;
+    shape.rotate(&dq, layer, Direction::Backward)?;
+    shape.rotate(&dk, layer, Direction::Backward)?;
     let (Some((q, k)), Some((q_norm, k_norm)), Some((dq_norm, dk_norm))) = (raw, &w.head_norms, &grads.head_norms)
     else {
         return Ok([dq, dk, dv]);
     };
-    let dq_raw = head_norm::backward(&q, q_norm, shape.eps, &dq, dq_norm)?;
-    let dk_raw = head_norm::backward(&k, k_norm, shape.eps, &dk, dk_norm)?;
+    let dq_raw = head_norm::backward(&q, q_norm, shape.norm, &dq, dq_norm)?;
+    let dk_raw = head_norm::backward(&k, k_norm, shape.norm, &dk, dk_norm)?;
     for tensor in [q, k, dq, dk] {
         recycle(tensor)?;
     }

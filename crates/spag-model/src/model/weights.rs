@@ -1,72 +1,57 @@
-//! The tensors of a block: its weights, or their gradients.
+//! The tensors of a block: its weights, and where their gradients are added.
 
 use candle_core::{DType, Result, Tensor};
 
+use super::layers::required;
+use super::linear::{Linear, LinearGradient, LinearWeight};
 use crate::error::Error;
-use crate::params::{Layout, Part};
+use crate::params::{Layout, Part, Update};
 use spag_ops::cast::{in_compute_dtype, narrowed};
-use spag_ops::matmul::{Arithmetic, linear, linear_add, linear_backward_weight};
-use spag_ops::{bias, rms_norm};
+use spag_ops::rms_norm::RmsNorm;
 
-/// A linear layer: y = x·Wᵀ, plus a bias if it has one.
-pub(super) struct Linear {
-    pub(super) weight: Tensor,
-    bias: Option<Tensor>,
-}
-
-impl Linear {
-    /// `x` [N, I] → [N, O].
-    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.with_bias(linear(x, &self.weight)?)
-    }
-
-    /// As [`Linear::forward`], added to `residual` [N, O].
-    pub(super) fn forward_add(&self, residual: &Tensor, x: &Tensor) -> Result<Tensor> {
-        self.with_bias(linear_add(residual, x, &self.weight)?)
-    }
-
-    fn with_bias(&self, y: Tensor) -> Result<Tensor> {
-        if let Some(bias) = &self.bias {
-            bias::add(&y, bias)?;
-        }
-        Ok(y)
-    }
-
-    /// Adds the gradients of weight and bias to `gradients`' tensors.
-    pub(super) fn accumulate(&self, gradients: &Self, dy: &Tensor, x: &Tensor) -> Result<()> {
-        linear_backward_weight(dy, x, &gradients.weight, Arithmetic::of(&self.weight))?;
-        match &gradients.bias {
-            Some(dbias) => bias::backward(&in_compute_dtype(dy)?, dbias),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The tensors of a block.
+/// The weights of a block.
 pub(super) struct BlockWeights {
-    pub(super) attention_norm: Tensor,
+    pub(super) norms: BlockNorms,
     pub(super) q: Linear,
     pub(super) k: Linear,
     pub(super) v: Linear,
-    /// Of every head of queries, and of keys.
+    /// Of queries, and of keys.
     pub(super) head_norms: Option<(Tensor, Tensor)>,
     pub(super) o: Linear,
-    pub(super) mlp_norm: Tensor,
     pub(super) gate: Linear,
     pub(super) up: Linear,
     pub(super) down: Linear,
 }
 
+/// The norms of a block's inputs and outputs that it has, or their gradients.
+pub(super) struct BlockNorms(Vec<(Part, Tensor)>);
+
+impl BlockNorms {
+    const PARTS: [Part; 4] = [Part::AttentionNorm, Part::AttentionPostNorm, Part::MlpNorm, Part::MlpPostNorm];
+
+    fn of(mut part: impl FnMut(Part) -> crate::Result<Option<Tensor>>) -> crate::Result<Self> {
+        let norms = Self::PARTS.into_iter().map(|at| Ok(part(at)?.map(|norm| (at, norm))));
+        Ok(Self(norms.collect::<crate::Result<Vec<_>>>()?.into_iter().flatten().collect()))
+    }
+
+    /// A norm that the block has.
+    pub(super) fn get(&self, part: Part) -> Result<&Tensor> {
+        match self.0.iter().find(|(own, _)| *own == part) {
+            Some((_, norm)) => Ok(norm),
+            None => candle_core::bail!("a block has no {part:?}"),
+        }
+    }
+}
+
 impl BlockWeights {
-    /// `x` [N, D] normalised by one of the two norms, as the products that read it want it.
-    pub(super) fn normed(&self, part: Part, x: &Tensor, eps: f32) -> Result<Tensor> {
-        let norm = if part == Part::AttentionNorm { &self.attention_norm } else { &self.mlp_norm };
-        rms_norm::forward_for(&self.q.weight, x, norm, eps)
+    /// `x` [N, D] normalised by a norm before attention or MLP, as the products that read it want it.
+    pub(super) fn normed(&self, part: Part, x: &Tensor, norm: RmsNorm) -> Result<Tensor> {
+        self.q.weight.normed(x, self.norms.get(part)?, norm)
     }
 
     /// Activations in the number format of the weights, as they are saved. On a CPU they are computed in f32.
     pub(super) fn stored(&self, activations: Tensor) -> Result<Tensor> {
-        match (activations.dtype(), self.q.weight.dtype()) {
+        match (activations.dtype(), self.q.weight.saved_dtype()) {
             (DType::F32, DType::BF16) => narrowed(activations),
             _ => Ok(activations),
         }
@@ -78,23 +63,59 @@ impl BlockWeights {
             Some(tensor) => Ok::<_, Error>(Some(in_compute_dtype(&tensor)?)),
             None => Ok(None),
         };
-        let required = |name: Part| {
-            part(name)?.ok_or_else(|| Error::Config(format!("the layout of layer {layer} has no {name:?}")))
-        };
         let linear = |weight: Part, bias: Part| {
-            Ok::<_, Error>(Linear {
-                weight: super::layers::required(layout, buffer, layer, weight)?,
-                bias: part(bias)?,
-            })
+            let weight = LinearWeight::Dense(required(layout, buffer, layer, weight)?);
+            Ok::<_, Error>(Linear { weight, bias: part(bias)? })
         };
         Ok(Self {
-            attention_norm: required(Part::AttentionNorm)?,
+            norms: BlockNorms::of(part)?,
             q: linear(Part::Query, Part::QueryBias)?,
             k: linear(Part::Key, Part::KeyBias)?,
             v: linear(Part::Value, Part::ValueBias)?,
             head_norms: part(Part::QueryNorm)?.zip(part(Part::KeyNorm)?),
             o: linear(Part::Output, Part::OutputBias)?,
-            mlp_norm: required(Part::MlpNorm)?,
+            gate: linear(Part::Gate, Part::GateBias)?,
+            up: linear(Part::Up, Part::UpBias)?,
+            down: linear(Part::Down, Part::DownBias)?,
+        })
+    }
+}
+
+/// Where the gradients of a block's weights are added, f32.
+pub(super) struct BlockGradients {
+    pub(super) norms: BlockNorms,
+    pub(super) q: LinearGradient,
+    pub(super) k: LinearGradient,
+    pub(super) v: LinearGradient,
+    pub(super) head_norms: Option<(Tensor, Tensor)>,
+    pub(super) o: LinearGradient,
+    pub(super) gate: LinearGradient,
+    pub(super) up: LinearGradient,
+    pub(super) down: LinearGradient,
+}
+
+impl BlockGradients {
+    /// Views of a layer's gradients. Frozen weights and biases have none; those of frozen norms, which are by-products of the
+    /// gradients of their inputs, are added to memory that is dropped.
+    pub(super) fn of(buffer: &Tensor, layout: &Layout, layer: usize) -> crate::Result<Self> {
+        let trained = |part: Part| match layout.update(layer, part) {
+            Some(Update::Trained) => layout.part(buffer, layer, part),
+            Some(Update::Frozen) | None => Ok(None),
+        };
+        let norm = |part: Part| match (trained(part)?, layout.part(buffer, layer, part)?) {
+            (None, Some(frozen)) => Ok::<_, Error>(Some(frozen.zeros_like()?)),
+            (trained, _) => Ok(trained),
+        };
+        let linear = |weight: Part, bias: Part| {
+            Ok::<_, Error>(LinearGradient { weight: trained(weight)?, bias: trained(bias)? })
+        };
+        Ok(Self {
+            norms: BlockNorms::of(norm)?,
+            q: linear(Part::Query, Part::QueryBias)?,
+            k: linear(Part::Key, Part::KeyBias)?,
+            v: linear(Part::Value, Part::ValueBias)?,
+            head_norms: norm(Part::QueryNorm)?.zip(norm(Part::KeyNorm)?),
+            o: linear(Part::Output, Part::OutputBias)?,
             gate: linear(Part::Gate, Part::GateBias)?,
             up: linear(Part::Up, Part::UpBias)?,
             down: linear(Part::Down, Part::DownBias)?,

@@ -13,6 +13,8 @@ pub enum Part {
     Embedding,
     /// The norm of attention, `[D]`.
     AttentionNorm,
+    /// The norm of attention's output, `[D]`.
+    AttentionPostNorm,
     /// The projection to queries, [query size, D].
     Query,
     /// The projection to keys, [KV size, D].
@@ -25,9 +27,9 @@ pub enum Part {
     KeyBias,
     /// The bias of values, `[KV size]`.
     ValueBias,
-    /// The norm of every query head, `[head size]`.
+    /// The norm of every query head, `[head size]`, or of all queries, `[query size]`.
     QueryNorm,
-    /// The norm of every key head, `[head size]`.
+    /// The norm of every key head, `[head size]`, or of all keys, `[KV size]`.
     KeyNorm,
     /// The output projection of attention, [D, query size].
     Output,
@@ -35,6 +37,8 @@ pub enum Part {
     OutputBias,
     /// The norm of the MLP, `[D]`.
     MlpNorm,
+    /// The norm of the MLP's output, `[D]`.
+    MlpPostNorm,
     /// The gate of the MLP, [F, D].
     Gate,
     /// The up projection of the MLP, [F, D].
@@ -65,12 +69,23 @@ impl Part {
     pub(crate) fn initial(self) -> Initial {
         match self {
             Self::AttentionNorm | Self::MlpNorm | Self::FinalNorm | Self::QueryNorm | Self::KeyNorm => Initial::Ones,
+            Self::AttentionPostNorm | Self::MlpPostNorm => Initial::Ones,
             Self::QueryBias | Self::KeyBias | Self::ValueBias | Self::OutputBias => Initial::Zeros,
             Self::GateBias | Self::UpBias | Self::DownBias => Initial::Zeros,
             Self::Embedding | Self::Query | Self::Key | Self::Value | Self::Output => Initial::Normal,
             Self::Gate | Self::Up | Self::Down | Self::Head => Initial::Normal,
         }
     }
+}
+
+/// Whether training changes a tensor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Update {
+    /// It has a gradient.
+    #[default]
+    Trained,
+    /// It stays as it is. Backward passes leave its gradient as they find it.
+    Frozen,
 }
 
 /// A tensor of a checkpoint inside a layer's buffer: one part, or several that follow each other row by row.
@@ -84,6 +99,8 @@ pub struct View {
     pub offset: usize,
     /// The first of its parts.
     pub part: Part,
+    /// Whether training changes it.
+    pub update: Update,
 }
 
 impl View {
@@ -133,7 +150,7 @@ impl LayerLayout {
         let Some(((part, first), rest)) = parts.split_first() else { return };
         let mut shape = first.clone();
         shape[0] += rest.iter().map(|(_, shape)| shape[0]).sum::<usize>();
-        self.views.push(View { name: name.to_owned(), shape, offset: self.len, part: *part });
+        self.views.push(View { name: name.to_owned(), shape, offset: self.len, part: *part, update: Update::Trained });
         for (part, shape) in parts {
             let place = Place { part: *part, offset: self.len, shape: shape.clone() };
             self.len += place.len();
@@ -216,6 +233,52 @@ impl Layout {
         };
         let len = shape.iter().product();
         Ok(Some(buffer.narrow(0, offset, len)?.reshape(shape)?))
+    }
+
+    /// The layout with the tensors frozen that `frozen` names by their first part. Gradients of this layout are those of a model
+    /// that trains the others.
+    pub fn freeze(mut self, frozen: impl Fn(Part) -> bool) -> Self {
+        for view in self.layers.iter_mut().flat_map(|layer| &mut layer.views) {
+            if frozen(view.part) {
+                view.update = Update::Frozen;
+            }
+        }
+        self
+    }
+
+    /// Whether training changes a part; `None` if the layer does not have it.
+    pub(crate) fn update(&self, layer: usize, part: Part) -> Option<Update> {
+        let layer = self.layers.get(layer)?;
+        let offset = layer.parts.iter().find(|place| place.part == part)?.offset;
+        let view = layer.views.iter().rev().find(|view| view.offset <= offset)?;
+        Some(view.update)
+    }
+
+    /// Whether both have the same tensors in the same places, trained or frozen.
+    pub(crate) fn has_tensors_of(&self, other: &Self) -> bool {
+        self == other || {
+            let same = |(own, other): (&LayerLayout, &LayerLayout)| {
+                let views = own.views.iter().zip(&other.views);
+                let mut views = views.map(|(a, b)| (&a.name, &a.shape, a.offset) == (&b.name, &b.shape, b.offset));
+                own.parts == other.parts && own.views.len() == other.views.len() && views.all(|same| same)
+            };
+            self.layers.len() == other.layers.len() && self.layers.iter().zip(&other.layers).all(same)
+        }
+    }
+
+    /// How another layout differs, by its first difference; `None` if both are equal.
+    pub(crate) fn difference(&self, other: &Self) -> Option<String> {
+        if self.has_tensors_of(other) {
+            return None;
+        }
+        let tensors = |layout: &Self| {
+            let views = layout.layers.iter().flat_map(|layer| &layer.views);
+            views.map(|view| format!("`{}` {:?}", view.name, view.shape)).collect::<Vec<_>>()
+        };
+        let (ours, theirs) = (tensors(self), tensors(other));
+        let at = (0..ours.len().max(theirs.len())).find(|at| ours.get(*at) != theirs.get(*at));
+        let named = |tensors: &[String]| at.and_then(|at| tensors.get(at).cloned()).unwrap_or("nothing".into());
+        Some(format!("{} in the place of {}", named(&theirs), named(&ours)))
     }
 
     /// Number of parameters.

@@ -17,7 +17,7 @@ use crate::memory;
 use spag_ops::{cast, cpu};
 
 pub(crate) use layout::Initial;
-pub use layout::{LayerLayout, Layout, Part, View};
+pub use layout::{LayerLayout, Layout, Part, Update, View};
 pub use source::{GradientSink, WeightSource};
 
 /// One flat buffer per layer of a [`Layout`]: parameters (f32 or bf16), gradients (f32) or an optimizer moment (f32).
@@ -63,16 +63,8 @@ impl FlatBuffers {
 
     /// Converts to another number format. If the format is the same, the memory is shared.
     pub fn to_dtype(&self, dtype: WeightDtype) -> Result<Self> {
-        let convert = |layer: &Tensor| match (layer.dtype() == dtype.into(), dtype) {
-            (true, _) => Ok(layer.clone()),
-            (false, WeightDtype::F32) => cast::widened(layer),
-            (false, WeightDtype::Bf16) => {
-                let narrow = Tensor::zeros(layer.dims(), DType::BF16, layer.device())?;
-                cast::round_into(layer, &narrow)?;
-                Ok(narrow)
-            }
-        };
-        let layers = self.layers.iter().map(convert).collect::<candle_core::Result<_>>()?;
+        let layers =
+            self.layers.iter().map(|layer| cast::converted(layer, dtype.into())).collect::<candle_core::Result<_>>()?;
         Ok(Self { layout: self.layout.clone(), layers, sharing: self.sharing.clone() })
     }
 

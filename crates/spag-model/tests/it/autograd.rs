@@ -1,7 +1,16 @@
 //! Compares the backward pass of whole models with candle's autograd.
 
 use candle_core::{Device, Tensor};
-use spag_model::{Activations, FlatBuffers, Model, ModelConfig, PackedBatch, Targets};
+use spag_model::{Activations, FlatBuffers, Layout, Model, ModelConfig, PackedBatch, Part, Targets, Update};
+
+fn values(t: &Tensor) -> Vec<f32> {
+    t.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+/// The largest absolute value.
+fn largest(t: &Tensor) -> f32 {
+    values(t).into_iter().fold(0.0, |most, x| most.max(x.abs()))
+}
 
 /// A small model with some keys of its own.
 fn config(keys: serde_json::Value) -> ModelConfig {
@@ -29,6 +38,12 @@ fn configs() -> Vec<ModelConfig> {
         json!({"model_type": "baichuan", "num_attention_heads": 6, "num_key_value_heads": 6,
             "max_position_embeddings": null}),
         json!({"model_type": "baichuan"}),
+        json!({"model_type": "olmo2", "num_key_value_heads": 2}),
+        json!({"model_type": "olmo2", "attention_bias": true, "tie_word_embeddings": true}),
+        json!({"model_type": "gemma3_text", "num_key_value_heads": 2, "head_dim": 10, "query_pre_attn_scalar": 24,
+            "sliding_window": 3, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}),
+        json!({"model_type": "gemma3_text", "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 2,
+            "sliding_window_pattern": 2, "attention_bias": true, "tie_word_embeddings": false}),
     ]
     .map(config)
     .to_vec()
@@ -44,11 +59,6 @@ fn perturb(model: &Model) {
             model.parameters().set_view(layer, index, &new).unwrap();
         }
     }
-}
-
-/// The largest absolute value.
-fn largest(t: &Tensor) -> f32 {
-    t.abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
 }
 
 #[test]
@@ -77,6 +87,47 @@ fn all_parameter_gradients_equal_autograd() {
                 let worst = largest(&(&got - want).unwrap()) / scale;
                 assert!(worst < 1e-5, "{name}: {worst:e} of the largest element: {keys}");
             }
+        }
+    }
+}
+
+/// What is frozen keeps the gradient that it had, and what is trained has the gradient of a model that trains everything.
+#[test]
+fn frozen_parts_get_no_gradient() {
+    for config in configs() {
+        let model = Model::init(&config, 11).unwrap();
+        perturb(&model);
+        let batch = PackedBatch::new([&[1u32, 5, 9, 30, 2, 7, 7][..], &[1, 49]]);
+        let targets = Targets { rows: vec![2, 3, 5, 7], tokens: vec![30, 2, 7, 49] };
+        let gradients = |layout: &Layout| {
+            let gradients = FlatBuffers::zeros(layout, &Device::Cpu).unwrap();
+            let forward = model.forward(batch.clone(), targets.clone(), Activations::Keep).unwrap();
+            model.backward_from(forward, &[0.3, -1.0, 0.7, 1.5], &gradients).unwrap();
+            gradients.named().unwrap()
+        };
+        let layout = model.parameters().layout();
+        let (all, parts) =
+            (gradients(layout), layout.layers.iter().flat_map(|layer| &layer.views).map(|view| view.part));
+        let mut one_by_one: Vec<Part> = Vec::new();
+        for part in parts {
+            if !one_by_one.contains(&part) {
+                one_by_one.push(part);
+            }
+        }
+        let everything = |_: Part| true;
+        for frozen in one_by_one {
+            let some = layout.clone().freeze(|part| part == frozen);
+            let views = some.layers.iter().flat_map(|layer| &layer.views);
+            for (((name, found), (_, full)), view) in gradients(&some).into_iter().zip(&all).zip(views) {
+                let kept = view.update == Update::Frozen;
+                assert_eq!(kept, view.part == frozen);
+                let expected = if kept { vec![0.0; view.len()] } else { values(full) };
+                assert_eq!(values(&found), expected, "{name} with {frozen:?} frozen");
+                assert!(values(full).iter().any(|x| *x != 0.0), "{name}");
+            }
+        }
+        for (name, found) in gradients(&layout.clone().freeze(everything)) {
+            assert!(values(&found).iter().all(|x| *x == 0.0), "{name}");
         }
     }
 }

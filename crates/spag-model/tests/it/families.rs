@@ -25,7 +25,7 @@ fn families() -> Vec<PathBuf> {
         .filter(|path| path.is_dir())
         .collect();
     folders.sort();
-    assert!(folders.len() >= 10, "{folders:?}");
+    assert!(folders.len() >= 12, "{folders:?}");
     folders
 }
 

@@ -24,6 +24,7 @@ mod hostile_weights;
 mod oracle;
 mod piece_model;
 mod prompt_log_probs;
+mod refresh;
 mod sampling;
 mod tokenizer_families;
 mod torch_files;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use candle_core::{D, DType, Device, Tensor, Var};
-use spag_model::{HeadNorm, Model, OutputHead, Position, Rope, RopeScaling, Targets};
+use spag_model::{Embeddings, HeadNorm, MlpActivation, Model, OutputHead, Position, Rope, RopeScaling, Targets};
 use spag_ops::attention::Heads;
 
 pub(crate) struct Oracle {
@@ -60,6 +60,10 @@ fn hidden(model: &Model, vars: &HashMap<String, Var>, ids: &[u32]) -> Tensor {
     let (t, eps) = (ids.len(), c.rms_norm_eps as f32);
     let ids = Tensor::new(ids, &Device::Cpu).unwrap();
     let mut x = vars["model.embed_tokens.weight"].index_select(&ids, 0).unwrap();
+    if c.embeddings == Embeddings::TimesSqrtHidden {
+        x = (x * f64::from((c.hidden_size as f32).sqrt())).unwrap();
+    }
+    let factors = |w: &Tensor| (w + f64::from(c.norm_weights.offset())).unwrap();
     for layer in 0..c.num_hidden_layers {
         let find = |part: &str| Some(vars.get(&format!("model.layers.{layer}.{part}"))?.as_tensor().clone());
         let bias = |y: Tensor, part: &str| match find(&format!("{part}.bias")) {
@@ -68,21 +72,24 @@ fn hidden(model: &Model, vars: &HashMap<String, Var>, ids: &[u32]) -> Tensor {
         };
         let w = |part: &str| find(&format!("{part}.weight")).unwrap();
         let lin = |x: &Tensor, part: &str| bias(x.matmul(&w(part).t().unwrap()).unwrap(), part);
-        let norm = |x: &Tensor, part: &str| candle_nn::ops::rms_norm_slow(x, &w(part), eps).unwrap();
-        let n = norm(&x, "input_layernorm");
+        let norm = |x: &Tensor, part: &str| candle_nn::ops::rms_norm_slow(x, &factors(&w(part)), eps).unwrap();
+        let (before, after) = (c.norms.before(), c.norms.after());
+        let n = if before { norm(&x, "input_layernorm") } else { x.clone() };
         let [q, k, v] = match find("self_attn.W_pack.weight") {
             Some(packed) => [0, 1, 2]
                 .map(|i| n.matmul(&packed.narrow(0, i * heads * hd, heads * hd).unwrap().t().unwrap()).unwrap()),
             None => ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(|part| lin(&n, part)),
         };
+        let whole = |x: Tensor, part: &str| if c.head_norm == HeadNorm::WholeWidth { norm(&x, part) } else { x };
+        let (q, k) = (whole(q, "self_attn.q_norm"), whole(k, "self_attn.k_norm"));
         let split = |x: Tensor, h: usize| x.reshape((t, h, hd)).unwrap().transpose(0, 1).unwrap().contiguous().unwrap();
         let normed = |x: Tensor, part: &str| match c.head_norm {
             HeadNorm::QueriesAndKeys => norm(&x, part),
-            HeadNorm::None => x,
+            HeadNorm::None | HeadNorm::WholeWidth => x,
         };
         let rotated = |x: Tensor| match c.position {
             Position::Rope(rope) => {
-                let (cos, sin) = angles(t, hd, rope);
+                let (cos, sin) = angles(t, hd, c.window_rope.filter(|_| c.windows[layer].is_some()).unwrap_or(rope));
                 candle_nn::rotary_emb::rope_slow(&x.unsqueeze(0).unwrap(), &cos, &sin).unwrap().squeeze(0).unwrap()
             }
             Position::Alibi => x,
@@ -94,16 +101,27 @@ fn hidden(model: &Model, vars: &HashMap<String, Var>, ids: &[u32]) -> Tensor {
         let q = rotated(normed(split(q, heads), "self_attn.q_norm"));
         let k = repeat(rotated(normed(split(k, kv), "self_attn.k_norm")));
         let v = repeat(split(v, kv));
-        let scores = (q.matmul(&k.t().unwrap()).unwrap() * (1.0 / (hd as f64).sqrt())).unwrap();
+        let scale = c.attention_scale.unwrap_or(1.0 / (hd as f64).sqrt());
+        let scores = (q.matmul(&k.t().unwrap()).unwrap() * scale).unwrap();
         let mask = mask(t, heads, c.windows[layer], c.position);
         let p = candle_nn::ops::softmax(&(scores + mask).unwrap(), D::Minus1).unwrap();
         let y = p.matmul(&v).unwrap().transpose(0, 1).unwrap().contiguous().unwrap().reshape((t, heads * hd)).unwrap();
-        x = (&x + lin(&y, "self_attn.o_proj")).unwrap();
-        let n = norm(&x, "post_attention_layernorm");
-        let act = (lin(&n, "mlp.gate_proj").silu().unwrap() * lin(&n, "mlp.up_proj")).unwrap();
-        x = (&x + lin(&act, "mlp.down_proj")).unwrap();
+        let post = |y: Tensor, part: &str| if after { norm(&y, part) } else { y };
+        x = (&x + post(lin(&y, "self_attn.o_proj"), "post_attention_layernorm")).unwrap();
+        let n = match (before, after) {
+            (true, false) => norm(&x, "post_attention_layernorm"),
+            (true, true) => norm(&x, "pre_feedforward_layernorm"),
+            (false, _) => x.clone(),
+        };
+        let gate = lin(&n, "mlp.gate_proj");
+        let gate = match c.activation {
+            MlpActivation::SwiGlu => gate.silu().unwrap(),
+            MlpActivation::GeGlu => gate.gelu().unwrap(),
+        };
+        let act = (gate * lin(&n, "mlp.up_proj")).unwrap();
+        x = (&x + post(lin(&act, "mlp.down_proj"), "post_feedforward_layernorm")).unwrap();
     }
-    candle_nn::ops::rms_norm_slow(&x, &vars["model.norm.weight"], eps).unwrap()
+    candle_nn::ops::rms_norm_slow(&x, &factors(vars["model.norm.weight"].as_tensor()), eps).unwrap()
 }
 
 /// What is added to the scores, [heads, t, t].

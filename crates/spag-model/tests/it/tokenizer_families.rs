@@ -53,7 +53,7 @@ fn families() -> Vec<(Expected, Tokenizer)> {
         fs::read_dir(fixture("families")).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     names.sort();
-    assert_eq!(names.len(), 10);
+    assert_eq!(names.len(), 12);
     let read = |path: PathBuf| {
         let expected: Expected = serde_json::from_value(json(&path)).unwrap();
         // The fixtures were computed with a BOS in front for every family that has one.

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use spag_io::{Classify, ErrorClass};
-use spag_model::{LayerLayout, Layout, Part, Result, View, WeightDtype, load_model, read_tensors, weights_digest};
+use spag_model::{
+    LayerLayout, Layout, Part, Result, Update, View, WeightDtype, load_model, read_tensors, weights_digest,
+};
 use spag_tests::torch_archive::{archive, archive_at, pickled};
 use spag_tests::{copy_folder, fixture};
 use tempfile::TempDir;
@@ -14,7 +16,13 @@ use tempfile::TempDir;
 fn layout(tensors: &[(&str, &[usize])]) -> Layout {
     let mut layer = LayerLayout::default();
     for (name, shape) in tensors {
-        let view = View { name: (*name).to_owned(), shape: shape.to_vec(), offset: layer.len, part: Part::Head };
+        let view = View {
+            name: (*name).to_owned(),
+            shape: shape.to_vec(),
+            offset: layer.len,
+            part: Part::Head,
+            update: Update::Trained,
+        };
         layer.len += view.len();
         layer.views.push(view);
     }

@@ -129,7 +129,7 @@ unsafe fn task_backward<P: Products>(
     grads: Gradients,
 ) {
     let (qd, kd, hd) = (heads.query * heads.dim, heads.kv * heads.dim, heads.dim);
-    let (group, scale) = (heads.query / heads.kv, 1.0 / (hd as f32).sqrt());
+    let (group, scale) = (heads.query / heads.kv, mask.scale(hd));
     let stride = key_stride(task.len);
     let (transposed, rows) = (hd * stride, value_rows::<P>(task.len, hd));
     let queries = value_rows::<P>(P::BLOCK, hd);

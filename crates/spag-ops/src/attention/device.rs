@@ -88,10 +88,6 @@ fn same_format(tensors: &[&Tensor]) -> Result<DType> {
     Ok(dtype)
 }
 
-fn scale(heads: Heads) -> f32 {
-    1.0 / (heads.dim as f32).sqrt()
-}
-
 /// The output, and the log-sum-exps, f32 [N, H].
 pub(super) fn forward(
     kernels: &dyn Kernels,
@@ -109,11 +105,11 @@ pub(super) fn forward(
     args.extend([Arg::U32(heads.query as u32), Arg::U32(heads.kv as u32)]);
     let (block, shared_bytes) = match path {
         Path::Tiles => {
-            args.push(Arg::F32(scale(heads) * std::f32::consts::LOG2_E));
+            args.push(Arg::F32(mask.scale(heads.dim) * std::f32::consts::LOG2_E));
             (128, tile_bytes(heads.dim, 128 + 2 * 64))
         }
         Path::Rows => {
-            args.extend([Arg::U32(heads.dim as u32), Arg::F32(scale(heads))]);
+            args.extend([Arg::U32(heads.dim as u32), Arg::F32(mask.scale(heads.dim))]);
             (by_rows::THREADS, row_bytes(heads.dim, 1, 1))
         }
     };
@@ -208,7 +204,7 @@ pub(super) fn backward(
                 (by_rows::THREADS, row_bytes(heads.dim, 2, pass.weights))
             }
         };
-        args.push(Arg::F32(scale(heads)));
+        args.push(Arg::F32(mask.scale(heads.dim)));
         let (kernel, mask) = path.kernel(pass.what, dtype, heads.dim, &mask)?;
         args.extend(mask);
         kernels.launch(&Launch {

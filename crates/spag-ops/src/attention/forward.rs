@@ -87,7 +87,7 @@ unsafe fn task_forward<P: Products>(
     (out, lse): (SharedMut<P::Value>, SharedMut),
 ) {
     let (qd, kd, hd) = (heads.query * heads.dim, heads.kv * heads.dim, heads.dim);
-    let (group, scale) = (heads.query / heads.kv, 1.0 / (hd as f32).sqrt());
+    let (group, scale) = (heads.query / heads.kv, mask.scale(hd));
     let stride = key_stride(task.len);
     let (keys_len, values_len) = (hd * stride, value_rows::<P>(task.len, hd));
     let (tile_len, sums_len) = (P::ROWS * stride, P::ROWS * hd);

@@ -7,9 +7,10 @@ use candle_core::{Device, Result, Tensor, bail};
 use super::Heads;
 use crate::kernels::Arg;
 
-/// A sliding window and ALiBi. Causality always applies.
+/// A sliding window, ALiBi and the scale of scores. Causality always applies.
 ///
-/// The score of query i and key j is q·k·scale + slope·(j − i), in f32; a key is seen if i − window < j ≤ i.
+/// The score of query i and key j is q·k·scale + slope·(j − i), in f32; a key is seen if i − window < j ≤ i. The scale is
+/// 1/√(head size), unless another is given.
 ///
 /// ```
 /// use spag_ops::attention::{Mask, Slopes};
@@ -26,12 +27,13 @@ use crate::kernels::Arg;
 pub struct Mask {
     window: Option<u32>,
     slopes: Option<Slopes>,
+    scale: Option<f32>,
 }
 
 impl Mask {
     /// Only causal: a token sees itself and all before it.
     pub fn causal() -> Self {
-        Self { window: None, slopes: None }
+        Self { window: None, slopes: None, scale: None }
     }
 
     /// A token sees itself and the `window - 1` before it; `None` for all. `slopes` are those of ALiBi.
@@ -43,7 +45,17 @@ impl Mask {
             bail!("attention: a window of 0 tokens sees nothing");
         }
         // Sequences have less than 2³² tokens, so a larger window is none.
-        Ok(Self { window: window.and_then(|window| u32::try_from(window).ok()), slopes })
+        Ok(Self { window: window.and_then(|window| u32::try_from(window).ok()), slopes, scale: None })
+    }
+
+    /// With another scale of scores.
+    pub fn with_scale(self, scale: f32) -> Self {
+        Self { scale: Some(scale), ..self }
+    }
+
+    /// The factor of scores, for heads of size `dim`.
+    pub(crate) fn scale(&self, dim: usize) -> f32 {
+        self.scale.unwrap_or_else(|| default_scale(dim))
     }
 
     /// The first key that the query at `position` of its sequence sees.
@@ -70,6 +82,10 @@ impl Mask {
             _ => Ok(()),
         }
     }
+}
+
+fn default_scale(dim: usize) -> f32 {
+    1.0 / (dim as f32).sqrt()
 }
 
 /// The ALiBi slopes of all query heads (Press et al. 2022). Clones share the copies on devices.
@@ -111,17 +127,29 @@ impl Slopes {
 pub(crate) struct MaskOnDevice {
     slopes: Option<Tensor>,
     window: Option<u32>,
+    scale: Option<f32>,
 }
 
 impl Mask {
     /// For kernels on `device`.
     pub(crate) fn on(&self, device: &Device) -> Result<MaskOnDevice> {
         let slopes = self.slopes.as_ref().map(|slopes| slopes.on(device)).transpose()?;
-        Ok(MaskOnDevice { slopes, window: self.window })
+        Ok(MaskOnDevice { slopes, window: self.window, scale: self.scale })
     }
 }
 
 impl MaskOnDevice {
+    /// As [`Mask::scale`].
+    pub(crate) fn scale(&self, dim: usize) -> f32 {
+        self.scale.unwrap_or_else(|| default_scale(dim))
+    }
+
+    /// The scale times log₂e.
+    pub(crate) fn log2_scale(&self, dim: usize) -> f32 {
+        use std::f32::consts::LOG2_E;
+        self.scale.map_or_else(|| LOG2_E / (dim as f32).sqrt(), |scale| LOG2_E * scale)
+    }
+
     /// The last two arguments of kernels: slopes and window.
     pub(crate) fn args(&self) -> [Arg<'_>; 2] {
         // Kernels compare it with signed distances.
@@ -132,7 +160,7 @@ impl MaskOnDevice {
     /// The arguments and name of a kernel that has one version for causal attention alone.
     pub(crate) fn version(&self) -> (&'static str, Vec<Arg<'_>>) {
         match self {
-            Self { slopes: None, window: None } => ("", Vec::new()),
+            Self { slopes: None, window: None, .. } => ("", Vec::new()),
             _ => ("_masked", self.args().to_vec()),
         }
     }

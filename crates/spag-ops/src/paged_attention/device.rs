@@ -99,8 +99,8 @@ pub(super) fn forward(
 }
 
 /// Includes log₂e, because GPUs compute 2ˣ.
-fn scale(dim: usize) -> Arg<'static> {
-    Arg::F32(std::f32::consts::LOG2_E / (dim as f32).sqrt())
+fn scale(mask: &MaskOnDevice, dim: usize) -> Arg<'static> {
+    Arg::F32(mask.log2_scale(dim))
 }
 
 fn prefill(
@@ -114,9 +114,10 @@ fn prefill(
 ) -> Result<()> {
     let [heads, kv_heads, tokens, _] = sizes(shape);
     let dim = shape.heads.dim;
+    let scale = scale(mask, dim);
     let (version, mask) = mask.version();
     let mut args = vec![Arg::In(qkv), Arg::In(keys), Arg::In(values), Arg::In(&tables.tensor), Arg::Out(out)];
-    args.extend([heads, kv_heads, tokens, scale(dim)]);
+    args.extend([heads, kv_heads, tokens, scale]);
     args.extend(mask);
     kernels.launch(&Launch {
         module: PREFILL,
@@ -139,7 +140,7 @@ fn decode(
     out: &Tensor,
 ) -> Result<()> {
     let [heads, kv_heads, tokens, dim_arg] = sizes(shape);
-    let (dim, scale) = (shape.heads.dim, scale(shape.heads.dim));
+    let (dim, scale) = (shape.heads.dim, scale(mask, shape.heads.dim));
     let grid = [tables.decoding as u32, shape.heads.kv as u32, tables.splits as u32];
     let (stats, sums) = match &tables.partial {
         Some((stats, sums)) => (Arg::Out(stats), Arg::Out(sums)),

@@ -127,7 +127,7 @@ unsafe fn attend<T: Element>(
 ) {
     let PageShape { tokens: size, heads } = tensors.shape;
     let (dim, width, out_width) = (heads.dim, tensors.shape.joined(), tensors.shape.query_size());
-    let scale = 1.0 / (dim as f32).sqrt();
+    let scale = tensors.mask.scale(dim);
     let first_page = |row: &Row<'_>| tensors.first_page(row);
     let (shared, seen) = (group.shared(first_page), group.seen());
     let reads = group.reads(&shared, first_page);

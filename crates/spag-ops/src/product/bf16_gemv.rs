@@ -6,7 +6,7 @@ use half::bf16;
 
 use super::format::Widened;
 use super::quantize_lhs::QuantizedLhsF32;
-use super::{CpuPath, Panels, Rows, Start};
+use super::{CpuPath, Panels, Rows, SharedMemory, Start, Values};
 #[cfg(target_arch = "x86_64")]
 use super::{amx::Tiles, dot::Pairs, quantize_lhs::QuantizedLhs};
 
@@ -59,7 +59,12 @@ impl Bf16Panels {
     }
 
     /// As [`Panels::of_packed`].
-    pub(crate) fn of_packed(path: CpuPath, extents: (usize, usize), values: Arc<Vec<bf16>>, start: usize) -> Self {
+    pub(crate) fn of_packed(
+        path: CpuPath,
+        extents: (usize, usize),
+        values: Arc<SharedMemory<bf16>>,
+        start: usize,
+    ) -> Self {
         match path {
             #[cfg(target_arch = "x86_64")]
             CpuPath::Avx512Bf16 => Self::Pairs(Panels::of_packed(extents, values, start)),
@@ -67,6 +72,11 @@ impl Bf16Panels {
             CpuPath::Amx => Self::Tiles(Panels::of_packed(extents, values, start)),
             _ => Self::Widened(Panels::of_packed(extents, values, start)),
         }
+    }
+
+    /// As [`Panels::repack`].
+    pub(crate) fn repack(&mut self, values: Values<'_>) {
+        each!(self, panels => panels.repack(values));
     }
 
     /// As [`Panels::unpack_row`].

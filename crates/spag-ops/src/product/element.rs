@@ -10,7 +10,7 @@ use half::bf16;
 use half::slice::HalfFloatSliceExt;
 
 use super::tile::COLUMNS;
-use super::{quantize_lhs, transpose};
+use super::{Values, quantize_lhs, transpose};
 use crate::cpu::Stored;
 
 /// Steps of a panel that are widened at a time: they fit into the second-level cache.
@@ -38,6 +38,9 @@ pub(crate) trait Element: Stored + Default {
     /// Writes the transpose of row-major `rows`, each of `k` elements, to `panel` [k, COLUMNS]. Columns beyond the rows
     /// are left as they are.
     fn pack(rows: &[Self], k: usize, panel: &mut [Self]);
+
+    /// `values` in this format: as they are, or converted into `scratch`.
+    fn of<'a>(values: Values<'a>, scratch: &'a mut Vec<Self>) -> &'a [Self];
 
     /// Loads 8 elements, widened.
     ///
@@ -72,6 +75,17 @@ impl Element for f32 {
         assert!(panel.len() >= k * COLUMNS && count <= COLUMNS, "a panel is too short");
         // SAFETY: `count` rows of k elements, and k steps of `COLUMNS`.
         unsafe { transpose((count, k), rows.as_ptr(), k, panel.as_mut_ptr(), COLUMNS) }
+    }
+
+    fn of<'a>(values: Values<'a>, scratch: &'a mut Vec<Self>) -> &'a [Self] {
+        match values {
+            Values::F32(values) => values,
+            Values::Bf16(values) => {
+                scratch.resize(values.len(), 0.0);
+                values.convert_to_f32_slice(scratch);
+                scratch
+            }
+        }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -122,6 +136,17 @@ impl Element for bf16 {
             for (narrow, wide) in panel.iter_mut().zip(&turned) {
                 // Exact: the other bits are zero.
                 *narrow = Self::from_bits((wide.to_bits() >> 16) as u16);
+            }
+        }
+    }
+
+    fn of<'a>(values: Values<'a>, scratch: &'a mut Vec<Self>) -> &'a [Self] {
+        match values {
+            Values::Bf16(values) => values,
+            Values::F32(values) => {
+                scratch.resize(values.len(), Self::ZERO);
+                quantize_lhs::round(values, scratch);
+                scratch
             }
         }
     }

@@ -1,11 +1,12 @@
 //! Where panels are: in memory of their own, or in that of the matrix that they are made of.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::buffer::Line;
-use super::{COLUMNS, Element};
+use super::{COLUMNS, Element, Values};
 
 /// Writes row-major rows, at most as many as a panel has columns, of `k` elements each, to the panel.
 pub(super) type Pack<T> = fn(rows: &[T], k: usize, panel: &mut [T]);
@@ -15,12 +16,39 @@ pub(crate) fn fit_in_place(n: usize) -> bool {
     n.is_multiple_of(COLUMNS)
 }
 
+/// Memory of several matrices. Each [`Memory::Shared`] reads and writes the elements of its own matrix only.
+pub(crate) struct SharedMemory<T> {
+    start: *mut T,
+    len: usize,
+    capacity: usize,
+}
+
+// SAFETY: it owns its elements as a vector does. Elements are written through an exclusive reference to the one
+// `Memory::Shared` whose matrix they belong to.
+unsafe impl<T: Send> Send for SharedMemory<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for SharedMemory<T> {}
+
+impl<T> From<Vec<T>> for SharedMemory<T> {
+    fn from(values: Vec<T>) -> Self {
+        let mut values = ManuallyDrop::new(values);
+        Self { start: values.as_mut_ptr(), len: values.len(), capacity: values.capacity() }
+    }
+}
+
+impl<T> Drop for SharedMemory<T> {
+    fn drop(&mut self) {
+        // SAFETY: these are the parts of the vector that `from` took apart.
+        drop(unsafe { Vec::from_raw_parts(self.start, self.len, self.capacity) });
+    }
+}
+
 /// The memory of panels.
 pub(super) enum Memory<T> {
     /// In memory of their own; the last panel is padded.
     Own(Vec<Line>),
     /// Where the matrix was, from an element on, beside other matrices. Panels may begin in the middle of a cache line.
-    Shared(Arc<Vec<T>>, usize),
+    Shared(Arc<SharedMemory<T>>, usize),
     /// In memory of the pool, for one product.
     #[cfg(target_arch = "x86_64")]
     Pooled(Vec<f32>),
@@ -61,12 +89,45 @@ impl<T: Element> Memory<T> {
         }
     }
 
-    /// The panels that [`Memory::pack_in_place`] made of the matrix at `start`.
+    /// As [`Memory::packed`], in the memory of panels of the same extents, with the values converted to their format.
+    ///
+    /// # Panics
+    /// If the values or the memory are shorter than the extents.
+    pub(super) fn repack(&mut self, (n, k, columns): (usize, usize, usize), values: Values<'_>, pack: Pack<T>) {
+        let (of_panel, count) = (k * columns, n * k);
+        assert!(values.len() >= count, "panels: {} values for {count}", values.len());
+        if k > 0 {
+            let panels = self.as_mut_slice(n.div_ceil(columns) * of_panel).par_chunks_exact_mut(of_panel);
+            panels.enumerate().for_each_init(Vec::new, |scratch, (index, panel)| {
+                let rows = values.range(index * of_panel..count.min((index + 1) * of_panel));
+                pack(T::of(rows, scratch), k, panel);
+            });
+        }
+    }
+
+    /// The first `len` elements of the panels.
+    ///
+    /// # Panics
+    /// If the memory is shorter.
+    fn as_mut_slice(&mut self, len: usize) -> &mut [T] {
+        let (start, available) = match self {
+            Self::Own(lines) => (lines.as_mut_ptr().cast::<T>(), lines.len() * T::PER_LINE),
+            Self::Shared(values, start) => (values.start.wrapping_add(*start), values.len.saturating_sub(*start)),
+            #[cfg(target_arch = "x86_64")]
+            Self::Pooled(values) => (values.as_mut_ptr().cast(), values.len() * size_of::<f32>() / size_of::<T>()),
+        };
+        assert!(available >= len, "panels: the memory is too short");
+        // SAFETY: the elements are initialised and inside the memory. `self` is borrowed exclusively, and of shared memory
+        // only this matrix has these elements.
+        unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+
+    /// The panels that [`Memory::pack_in_place`] made of the matrix at `start`. Nothing else may use the matrix's elements.
     ///
     /// # Panics
     /// If the values are fewer than its extents, or the rows do not fill the last panel.
-    pub(super) fn shared((n, k): (usize, usize), values: Arc<Vec<T>>, start: usize) -> Self {
-        assert!(fit_in_place(n) && values.len() >= start + n * k, "panels: the memory is too short");
+    pub(super) fn shared((n, k): (usize, usize), values: Arc<SharedMemory<T>>, start: usize) -> Self {
+        assert!(fit_in_place(n) && values.len >= start + n * k, "panels: the memory is too short");
         Self::Shared(values, start)
     }
 
@@ -75,7 +136,7 @@ impl<T: Element> Memory<T> {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Own(lines) => lines.len() * T::PER_LINE,
-            Self::Shared(values, start) => values.len().saturating_sub(*start),
+            Self::Shared(values, start) => values.len.saturating_sub(*start),
             #[cfg(target_arch = "x86_64")]
             Self::Pooled(values) => values.len() * size_of::<f32>() / size_of::<T>(),
         }
@@ -85,7 +146,7 @@ impl<T: Element> Memory<T> {
     pub(super) fn as_ptr(&self) -> *const T {
         match self {
             Self::Own(lines) => lines.as_ptr().cast(),
-            Self::Shared(values, start) => values.as_ptr().wrapping_add(*start),
+            Self::Shared(values, start) => values.start.cast_const().wrapping_add(*start),
             #[cfg(target_arch = "x86_64")]
             Self::Pooled(values) => values.as_ptr().cast(),
         }

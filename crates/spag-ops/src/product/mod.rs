@@ -29,6 +29,9 @@ mod tile;
 #[cfg(target_arch = "x86_64")]
 mod transpose_lhs;
 
+use std::ops::Range;
+
+use candle_core::{DType, Result, Tensor};
 use half::bf16;
 
 #[cfg(target_arch = "x86_64")]
@@ -37,7 +40,7 @@ pub(crate) use bf16_gemv::Bf16Panels;
 pub(crate) use buffer::{Buffer, LANES};
 pub(crate) use element::Element;
 pub(crate) use format::{Format, Order, Widened};
-pub(crate) use memory::fit_in_place;
+pub(crate) use memory::{SharedMemory, fit_in_place};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use pairs::interleave;
 pub(crate) use panels::{Panels, Rows};
@@ -45,6 +48,8 @@ pub use path::CpuPath;
 pub(crate) use quantize_lhs::round;
 pub(crate) use source::{Exact, ToBf16};
 pub(crate) use tile::{COLUMNS, ROWS, tile};
+
+use super::cpu;
 
 /// Whether a product overwrites its output or is added to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,7 +85,26 @@ pub(crate) enum Values<'a> {
     Bf16(&'a [bf16]),
 }
 
-impl Values<'_> {
+impl<'a> Values<'a> {
+    /// Calls `f` with the values of a contiguous CPU tensor.
+    pub(crate) fn read<R>(tensor: &Tensor, f: impl FnOnce(Values<'_>) -> Result<R>) -> Result<R> {
+        match tensor.dtype() {
+            DType::BF16 => cpu::read_bf16(tensor, |values| f(Values::Bf16(values))),
+            _ => cpu::read(tensor, |values| f(Values::F32(values))),
+        }
+    }
+
+    /// The values of a range.
+    ///
+    /// # Panics
+    /// If the range is outside the values.
+    pub(crate) fn range(&self, range: Range<usize>) -> Values<'a> {
+        match self {
+            Self::F32(values) => Values::F32(&values[range]),
+            Self::Bf16(values) => Values::Bf16(&values[range]),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::F32(values) => values.len(),

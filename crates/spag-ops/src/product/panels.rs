@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::memory::Memory;
-use super::{Element, Format, Left, Next, Order, Output, PARTS, Right, Start, Target};
+use super::memory::{Memory, SharedMemory};
+use super::{Element, Format, Left, Next, Order, Output, PARTS, Right, Start, Target, Values};
 use crate::cpu::SharedMut;
 
 /// Prefetch distance in cache lines for few rows: the latency of memory.
@@ -88,8 +88,16 @@ impl<F: Format> Panels<F> {
     ///
     /// # Panics
     /// If the values are fewer than its extents, or the rows do not fill the last panel.
-    pub(crate) fn of_packed((n, k): (usize, usize), values: Arc<Vec<F::Weight>>, start: usize) -> Self {
+    pub(crate) fn of_packed((n, k): (usize, usize), values: Arc<SharedMemory<F::Weight>>, start: usize) -> Self {
         Self { memory: Memory::shared((n, k), values, start), k, n }
+    }
+
+    /// Packs another matrix of the same extents in the same memory. Its numbers are converted to the format.
+    ///
+    /// # Panics
+    /// If the values are fewer than the extents.
+    pub(crate) fn repack(&mut self, values: Values<'_>) {
+        self.memory.repack((self.n, self.k, F::COLUMNS), values, F::pack);
     }
 
     /// Row `index` of the matrix that was packed: a column of the panels.

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use spag_ops::attention::{self, Heads, Mask, Sequences};
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::rope::{self, Direction, Positions, RopeTable};
-use spag_ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
+use spag_ops::{embedding, geglu, log_prob, matmul, rms_norm, squared_norm, swiglu};
 
 #[test]
 fn linear() {
@@ -33,6 +33,17 @@ fn rms_norm() {
         let dx = (dx - r).unwrap();
         differences(&x, &dx, |x| scalar(&rms_norm::forward(x, &w, 1e-5).unwrap(), &g), "dx");
         differences(&w, &minus_ones(&dw), |w| scalar(&rms_norm::forward(&x, w, 1e-5).unwrap(), &g), "dw");
+        // Stored weights that are less by one than the factors.
+        let norm = rms_norm::RmsNorm { eps: 1e-5, offset: 1.0 };
+        let dw = ones(&[d]);
+        let dx = rms_norm::backward(&x, &w, norm, &g, None, &dw).unwrap();
+        differences(&x, &dx, |x| scalar(&rms_norm::forward(x, &w, norm).unwrap(), &g), "dx");
+        differences(&w, &minus_ones(&dw), |w| scalar(&rms_norm::forward(&x, w, norm).unwrap(), &g), "dw");
+        let factors = (&w + 1.0).unwrap();
+        assert_eq!(
+            values(&rms_norm::forward(&x, &w, norm).unwrap()),
+            values(&rms_norm::forward(&x, &factors, 1e-5).unwrap())
+        );
     }
 }
 
@@ -45,6 +56,24 @@ fn swiglu() {
     assert_eq!(values(&y), values(&swiglu::forward(&gate, &up).unwrap()), "the output once more");
     differences(&gate, &dgate, |x| scalar(&swiglu::forward(x, &up).unwrap(), &g), "dgate");
     differences(&up, &dup, |x| scalar(&swiglu::forward(&gate, x).unwrap(), &g), "dup");
+}
+
+#[test]
+fn geglu() {
+    let mut rng = ChaCha8Rng::seed_from_u64(13);
+    let (gate, up, g) = (random((4, 9), &mut rng), random((4, 9), &mut rng), random((4, 9), &mut rng));
+    let (dgate, dup, y) = (gate.copy().unwrap(), up.copy().unwrap(), g.copy().unwrap());
+    geglu::backward(&dgate, &dup, &y).unwrap();
+    assert_eq!(values(&y), values(&geglu::forward(&gate, &up).unwrap()), "the output once more");
+    differences(&gate, &dgate, |x| scalar(&geglu::forward(x, &up).unwrap(), &g), "dgate");
+    differences(&up, &dup, |x| scalar(&geglu::forward(&gate, x).unwrap(), &g), "dup");
+    let joined = Tensor::cat(&[&gate, &up], 1).unwrap();
+    assert_eq!(values(&geglu::forward_joined(&joined).unwrap()), values(&geglu::forward(&gate, &up).unwrap()));
+    // candle's gelu is the approximation by tanh.
+    let expected = (gate.gelu().unwrap() * &up).unwrap();
+    for (found, expected) in values(&geglu::forward(&gate, &up).unwrap()).iter().zip(values(&expected)) {
+        assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+    }
 }
 
 #[test]

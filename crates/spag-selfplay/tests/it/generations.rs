@@ -15,15 +15,22 @@ use spag_selfplay::ModelPlayer;
 use spag_tests::root;
 
 fn games(tokens: TokenRecords) -> Vec<FinishedGame> {
+    games_of(&mut player(), tokens)
+}
+
+fn player() -> ModelPlayer {
     let checkpoint = Checkpoint::load(root().join("data/tiny-llama")).unwrap();
     let engine = EngineConfig::with_max_length(checkpoint.model.config(), 4, 384, MemoryBudget::host());
     let sampling = Sampling::random(0.8, 20, None);
     let config = GenerationConfig { max_new_tokens: 12, min_new_tokens: 1, sampling, ..GenerationConfig::default() };
-    let mut player = ModelPlayer::load(checkpoint, config, engine).unwrap();
+    ModelPlayer::load(checkpoint, config, engine).unwrap()
+}
+
+fn games_of(player: &mut ModelPlayer, tokens: TokenRecords) -> Vec<FinishedGame> {
     let specs = (0..6).map(|game| GameSpec { game, item: "tiger".into(), max_turns: 3, seed: game as u64 });
     let mut games = CollectedGames::default();
     let play = PlayConfig { tokens, ..PlayConfig::default() };
-    play_games(&Taboo::new(&prompts()), specs, Seats::SelfPlay(&mut player), &play, &mut games).unwrap();
+    play_games(&Taboo::new(&prompts()), specs, Seats::SelfPlay(player), &play, &mut games).unwrap();
     games.finished.sort_by_key(|game| game.game);
     games.finished
 }
@@ -91,4 +98,23 @@ fn kept_tokens_are_those_of_the_text_with_their_log_probabilities() {
         assert_eq!(bare, *without);
     }
     assert!(compared > 100, "{compared}");
+}
+
+/// The same weights once more are another version: utterances differ in nothing else.
+#[test]
+fn utterances_report_the_version_of_the_weights() {
+    let weights = Checkpoint::load(root().join("data/tiny-llama")).unwrap().model;
+    let mut player = player();
+    let versions = |games: &[FinishedGame]| -> Vec<u64> {
+        let said = games.iter().flat_map(|game| &game.episode.history);
+        said.filter_map(|utterance| Some(utterance.generation.as_ref()?.policy_version)).collect()
+    };
+    let before = games_of(&mut player, TokenRecords::Kept);
+    assert!(versions(&before).len() > 6 && versions(&before).iter().all(|version| *version == 0));
+    player.refresh(weights.parameters(), 4).unwrap();
+    let mut after = games_of(&mut player, TokenRecords::Kept);
+    assert!(versions(&after).len() == versions(&before).len() && versions(&after).iter().all(|version| *version == 4));
+    let said = after.iter_mut().flat_map(|game| &mut game.episode.history);
+    said.filter_map(|utterance| utterance.generation.as_mut()).for_each(|generation| generation.policy_version = 0);
+    assert_eq!(after, before);
 }

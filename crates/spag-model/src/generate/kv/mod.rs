@@ -65,6 +65,12 @@ impl KvCache {
         })
     }
 
+    /// Forgets all keys and values. No sequence may have pages.
+    pub(crate) fn clear(&mut self) {
+        self.pool = PagePool::new(self.pool.len());
+        self.pending.clear();
+    }
+
     /// The attention plan of a forward pass, shared by all layers.
     pub(crate) fn plan<'a>(&self, spans: &[Span<'a>]) -> Result<Plan<'a>> {
         let Some(pages) = self.keys.first() else { return Err(Error::Config("a model needs a layer".into())) };

@@ -37,6 +37,11 @@ impl PagePool {
         }
     }
 
+    /// Number of pages.
+    pub(super) fn len(&self) -> usize {
+        self.states.len()
+    }
+
     /// Number of free and evictable pages.
     pub(super) fn available(&self) -> usize {
         self.free.len() + self.evictable.len()

@@ -1,11 +1,13 @@
 //! Products in bf16 on every path: against the arithmetic of its instructions bit by bit, against f64, and for different
 //! batches and threads.
 
+use std::sync::Arc;
+
 use half::bf16;
 use proptest::prelude::*;
 
 use super::{emulation, random};
-use crate::product::{Bf16Panels, CpuPath, Start};
+use crate::product::{Bf16Panels, CpuPath, Start, Values};
 
 /// The paths that can compute here. Tiles are emulated if the processor has none.
 fn paths() -> Vec<CpuPath> {
@@ -79,7 +81,16 @@ proptest! {
                 let mut values = narrow(random(7, seed));
                 values.extend_from_slice(&weights);
                 Bf16Panels::pack_in_place(path, (n, k), &mut values[7..]);
-                panels.push(Bf16Panels::of_packed(path, (n, k), values.into(), 7));
+                panels.push(Bf16Panels::of_packed(path, (n, k), Arc::new(values.into()), 7));
+            }
+            // Other weights before: packing again must leave nothing of them.
+            let others = random(n * k, seed + 3);
+            let mut repacked = Bf16Panels::pack(path, (n, k), &narrow(others.clone()));
+            repacked.repack(Values::Bf16(&weights));
+            panels.push(repacked);
+            if let Some(panels) = panels.get_mut(1).filter(|_| n.is_multiple_of(64)) {
+                panels.repack(Values::F32(&others));
+                panels.repack(Values::Bf16(&weights));
             }
             for panels in &panels {
                 for start in [Start::Zero, Start::Output, Start::Of(&base)] {

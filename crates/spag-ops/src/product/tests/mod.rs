@@ -9,6 +9,8 @@ mod emulation;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod tile_emulator;
 
+use std::sync::Arc;
+
 use half::bf16;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
@@ -268,7 +270,7 @@ proptest! {
             let own = Panels::<Widened<T>>::pack((n, k), &values[before..]);
             let mut values_in_place = values.to_vec();
             Panels::<Widened<T>>::pack_in_place((n, k), &mut values_in_place[before..]);
-            let in_place = Panels::<Widened<T>>::of_packed((n, k), values_in_place.into(), before);
+            let in_place = Panels::<Widened<T>>::of_packed((n, k), Arc::new(values_in_place.into()), before);
             let (mut got, mut want) = (vec![f32::NAN; m * n], vec![f32::NAN; m * n]);
             in_place.product(m, a, &mut got, Start::Zero);
             own.product(m, a, &mut want, Start::Zero);

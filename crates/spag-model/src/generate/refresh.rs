@@ -1,0 +1,73 @@
+//! New weights in a running engine.
+
+use super::engine::Engine;
+use crate::error::{Error, Result};
+use crate::params::WeightSource;
+
+/// Which weights an engine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WeightState {
+    /// Those of one version.
+    Version(u64),
+    /// Some layers of one version and some of another, because a refresh to this version failed.
+    Mixed(u64),
+}
+
+impl Default for WeightState {
+    fn default() -> Self {
+        Self::Version(0)
+    }
+}
+
+impl WeightState {
+    /// Refuses mixed weights.
+    pub(super) fn check(self) -> Result<()> {
+        match self {
+            Self::Version(_) => Ok(()),
+            Self::Mixed(version) => Err(Error::Generation(format!(
+                "the refresh to version {version} of the weights failed, and some layers are still the old ones; refresh \
+                 the engine again"
+            ))),
+        }
+    }
+}
+
+impl Engine {
+    /// Version of the weights: 0 for those that the engine was created with. Completions report it.
+    pub fn version(&self) -> u64 {
+        match self.weights {
+            WeightState::Version(version) | WeightState::Mixed(version) => version,
+        }
+    }
+
+    /// Replaces the weights by those of `weights`, layer by layer, and calls them `version`.
+    ///
+    /// The engine computes bit by bit what a new engine with these weights in its own number format computes: an engine in
+    /// bf16 rounds weights in f32, one in f32 widens weights in bf16. On a CPU the weights are packed in the memory of the old
+    /// ones. Kernels get a copy, one layer at a time, and graphs are captured again. The source can change or be dropped
+    /// afterwards. All prefixes leave the KV cache.
+    ///
+    /// No sequence is computed by two versions: a refresh is refused while a request runs or waits after a preemption.
+    /// Complete or abort these first. Requests that have not started stay, and are completed by the new weights.
+    ///
+    /// # Errors
+    /// Requests that have started, or weights of another architecture: the engine is as before. A failure of the source or
+    /// of the device: [`Generate::step`](super::Generate::step) fails until a refresh succeeds, while requests can still be
+    /// submitted and aborted.
+    pub fn refresh(&mut self, weights: &dyn WeightSource, version: u64) -> Result<()> {
+        let preempted = self.state.waiting.iter().filter(|sequence| !sequence.is_new()).count();
+        let started = self.state.running.len() + preempted;
+        if started > 0 {
+            return Err(Error::Generation(format!(
+                "{started} requests have started with version {} of the weights; complete or abort them before a refresh",
+                self.version()
+            )));
+        }
+        self.runner.check_layout(weights)?;
+        self.weights = WeightState::Mixed(version);
+        self.state.cache.clear();
+        self.runner.refresh(weights)?;
+        self.weights = WeightState::Version(version);
+        Ok(())
+    }
+}
