@@ -28,7 +28,7 @@ mod metric;
 mod paired;
 mod report;
 mod results;
-mod sample;
+mod scored_row;
 
 pub use config::{ExactMatchConfig, FewShotConfig, FilterConfig, Listed, ShotOrder, TaskConfig};
 pub use error::{Error, Result};

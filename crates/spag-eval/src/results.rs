@@ -13,7 +13,7 @@ use crate::evaluation::AskSettings;
 use crate::metric::{Metric, Value, pooled};
 use crate::paired::{MainScores, PairedDifference};
 use crate::record::Answered;
-use crate::sample::{RowScore, sample, scores};
+use crate::scored_row::{RowScore, sample, scores};
 use crate::task::Task;
 
 /// Two-sided 95% quantile of the normal distribution.

@@ -1,4 +1,4 @@
-//! The end of a server: no new requests, and the requests in progress end.
+//! Graceful shutdown: new requests are refused, and requests in progress are completed.
 
 use std::sync::Arc;
 

@@ -11,11 +11,11 @@ pub(crate) enum Gpu {
     /// NVIDIA A100 40GB SXM.
     #[value(name = "a100-40")]
     #[serde(rename = "a100-40")]
-    A100Of40,
+    A100Sxm40,
     /// NVIDIA A100 80GB SXM.
     #[value(name = "a100-80")]
     #[serde(rename = "a100-80")]
-    A100Of80,
+    A100Sxm80,
     /// NVIDIA H100 80GB SXM.
     H100,
     /// NVIDIA H200 141GB SXM.
@@ -64,8 +64,8 @@ impl Gpu {
             host_link_bytes: 64e9,
         };
         match self {
-            Self::A100Of40 => a100,
-            Self::A100Of80 => Figures { name: "A100-SXM4-80GB", memory_gib: 79.1, memory_bytes: 2039e9, ..a100 },
+            Self::A100Sxm40 => a100,
+            Self::A100Sxm80 => Figures { name: "A100-SXM4-80GB", memory_gib: 79.1, memory_bytes: 2039e9, ..a100 },
             Self::H100 => h100,
             Self::H200 => Figures { name: "H200-SXM-141GB", memory_gib: 139.8, memory_bytes: 4800e9, ..h100 },
         }

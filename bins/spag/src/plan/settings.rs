@@ -152,8 +152,8 @@ impl Settings {
         };
         let gpu_memory = flag.gpu_memory.or(hardware.gpu_memory);
         let gpu = args.gpu.or(file.hardware.gpu).unwrap_or(match gpu_memory {
-            Some(memory) if memory <= 48.0 => Gpu::A100Of40,
-            Some(memory) if memory <= 96.0 => Gpu::A100Of80,
+            Some(memory) if memory <= 48.0 => Gpu::A100Sxm40,
+            Some(memory) if memory <= 96.0 => Gpu::A100Sxm80,
             _ => Gpu::H200,
         });
         let (gpus, gpus_per_node) = (flag.gpus.or(hardware.gpus), flag.gpus_per_node.or(hardware.gpus_per_node));

@@ -48,7 +48,7 @@ pub struct EngineConfig {
 /// Default tokens per page: a full tile of the CPU's matrix product.
 const PAGE_SIZE: usize = 64;
 /// Number of running requests beyond which throughput does not increase.
-const MOST_RUNNING: usize = 128;
+const MAX_RUNNING: usize = 128;
 
 impl EngineConfig {
     /// Default prompt tokens per step: enough for full throughput, without delaying decoding requests for long.
@@ -85,7 +85,7 @@ impl EngineConfig {
     pub fn max_running_that_fit(model: &ModelConfig, max_length: usize, memory: MemoryBudget) -> usize {
         let tokens = max_length.div_ceil(PAGE_SIZE).saturating_mul(PAGE_SIZE);
         let each = tokens.saturating_mul(Self::bytes_per_token(model, memory.bytes_per_value));
-        (memory.bytes / each.max(1)).clamp(1, MOST_RUNNING)
+        (memory.bytes / each.max(1)).clamp(1, MAX_RUNNING)
     }
 
     /// Rejects invalid settings.

@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 1 << 26;
 /// How long a ticket holds: a frame is loaded at once.
 const TICKET_TIME: Duration = Duration::from_secs(60);
 /// Tickets at a time; the oldest is dropped.
-const MOST_TICKETS: usize = 256;
+const MAX_TICKETS: usize = 256;
 
 /// The report has styles of its own and no scripts.
 const POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; \
@@ -36,7 +36,7 @@ impl Tickets {
         let ticket = format!("{:032x}{:032x}", rng.random::<u128>(), rng.random::<u128>());
         if let Ok(mut tickets) = self.0.lock() {
             tickets.push_back((ticket.clone(), Instant::now()));
-            while tickets.len() > MOST_TICKETS {
+            while tickets.len() > MAX_TICKETS {
                 tickets.pop_front();
             }
         }
@@ -86,7 +86,7 @@ mod tests {
         let ticket = tickets.issue();
         assert!(tickets.holds(&ticket) && tickets.holds(&ticket));
         assert!(!tickets.holds("") && !tickets.holds(&ticket[1..]));
-        (0..MOST_TICKETS).for_each(|_| drop(tickets.issue()));
+        (0..MAX_TICKETS).for_each(|_| drop(tickets.issue()));
         assert!(!tickets.holds(&ticket));
     }
 }

@@ -17,7 +17,7 @@ const NUMBERED: usize = 1 << 20;
 /// Points of the win rates, at most twice as many.
 const POINTS: usize = 200;
 /// Files of games.
-const MOST_SETS: usize = 500;
+const MAX_SETS: usize = 500;
 
 /// The games of one file, and of the files of further ranks beside it while they are played.
 struct GameSet {
@@ -247,8 +247,8 @@ impl Games {
                 self.sets.push(new);
                 self.sets.len() - 1
             });
-            if at >= MOST_SETS {
-                self.sets.truncate(MOST_SETS);
+            if at >= MAX_SETS {
+                self.sets.truncate(MAX_SETS);
                 break;
             }
             self.sets[at].followers.entry(entry.path()).or_insert_with(|| Follower::new(entry.path()));

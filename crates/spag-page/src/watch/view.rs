@@ -1,4 +1,4 @@
-//! What is known of a run: read from its files when it is asked for, and only what is new in them.
+//! Incremental reader of a run folder: each request reads only what is new in its files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Time of one reading. A long file is read in several.
 const READING: Duration = Duration::from_millis(300);
 /// Problems that are shown.
-const MOST_PROBLEMS: usize = 5;
+const MAX_PROBLEMS: usize = 5;
 
 /// Which run a folder holds: another one has other settings.
 type RunIdentity = ((u64, u64), Option<SystemTime>);
@@ -134,7 +134,7 @@ impl View {
         let others = subfolders.iter().map(String::as_str).filter(|name| !listed.contains(name));
         let folders = listed.iter().copied().chain(others);
         self.is_behind |= self.games.update(root, folders, deadline, &mut self.problems);
-        self.problems.truncate(MOST_PROBLEMS);
+        self.problems.truncate(MAX_PROBLEMS);
         self.read = Some(Instant::now());
     }
 

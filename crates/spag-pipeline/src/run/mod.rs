@@ -30,7 +30,7 @@ use crate::report::Report;
 use context::{RankContext, RunContext, RunInputs};
 use folder::{RunFolder, StageDone};
 use models::Model;
-use stage::{Kind, Stage};
+use stage::{Stage, StageKind};
 use status::StatusProgress;
 
 pub use plan::{DiskPlan, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run};
@@ -95,7 +95,7 @@ fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progre
     })?;
     let (mut done, mut made, mut stopped) = (Vec::new(), Vec::new(), None);
     for stage in &stages {
-        if stopped.is_some() && matches!(stage.kind, Kind::Makes(_)) {
+        if stopped.is_some() && matches!(stage.kind, StageKind::Train(_)) {
             continue;
         }
         let run = RunContext { config, ranks, inputs: &inputs, made: &made };
@@ -109,7 +109,7 @@ fn run_stages(config: &RunConfig, ranks: &RankContext, progress: &mut dyn Progre
             }
             Err(error) => return Err(error),
         }
-        if let Kind::Makes(model) = stage.kind {
+        if let StageKind::Train(model) = stage.kind {
             made.push(model);
             // The base model is the imitation model too.
             if model == Model::Base && config.imitation.source.is_none() {
@@ -143,7 +143,7 @@ fn run_stage(
     let own = folder.stage(&stage.name)?;
     // After a stop some models are missing, and what measures them knows.
     let check = || if end == StageEnd::Finished { stage.check_inputs() } else { Ok(()) };
-    if stage.kind == Kind::KeepsRecords {
+    if stage.kind == StageKind::EvaluateFromRecords {
         run.ranks.on_rank_0(check)?;
         (stage.run)(run, &own, progress)?;
         return Ok(None);

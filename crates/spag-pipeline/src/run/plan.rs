@@ -11,7 +11,7 @@ use spag_train::{IntervalStrategy, TrainConfig};
 use super::context::RunInputs;
 use super::models::{self, Model};
 use super::pairings::pairings;
-use super::stage::{Kind, Stage};
+use super::stage::{Stage, StageKind};
 use super::stages;
 use crate::config::{ImitationSource, RunConfig, SftShare, TrainSettings};
 use crate::error::{Error, Result};
@@ -107,9 +107,9 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<Run
     let mut planned = Vec::new();
     for stage in stages::list(config) {
         let (games, training) = match stage.kind {
-            Kind::Makes(Model::Base) => (0, None),
-            Kind::Makes(Model::Im) => imitation(config, words, ranks)?,
-            Kind::Makes(Model::Spag(_)) => {
+            StageKind::Train(Model::Base) => (0, None),
+            StageKind::Train(Model::Im) => imitation(config, words, ranks)?,
+            StageKind::Train(Model::Spag(_)) => {
                 let games = config.self_play.games.unwrap_or(words);
                 let samples = games.saturating_mul(SAMPLES_PER_GAME);
                 let sft = match config.sft.share {
@@ -118,11 +118,11 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<Run
                 };
                 (games, Some(training(&config.train, samples.saturating_add(sft), ranks)))
             }
-            Kind::Measures => {
+            StageKind::Evaluate => {
                 let made: Vec<Model> = models::all(config).collect();
                 (pairings(config, &made).into_iter().map(|(_, games)| games).sum(), None)
             }
-            Kind::KeepsRecords => (0, None),
+            StageKind::EvaluateFromRecords => (0, None),
         };
         disk.texts += games as u64 * GAME_BYTES;
         if let Some(training) = &training {

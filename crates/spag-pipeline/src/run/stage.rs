@@ -20,7 +20,7 @@ pub(super) struct Stage {
     /// Files and folders that it makes for later stages and for people.
     pub(super) outputs: Vec<PathBuf>,
     /// When it runs, and what later stages may expect of it.
-    pub(super) kind: Kind,
+    pub(super) kind: StageKind,
     /// Makes the outputs. Called on all ranks; resumes what an earlier call has left.
     pub(super) run: RunStage,
 }
@@ -30,20 +30,20 @@ pub(super) type RunStage = Box<dyn Fn(RunContext<'_>, &StageFolder, &mut dyn Pro
 
 /// When a stage runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum StageKind {
     /// It makes this model. Runs once; not after the run was stopped.
-    Makes(Model),
+    Train(Model),
     /// It measures the models that there are, after a stop too. Runs once for all models.
-    Measures,
-    /// As `Measures`, but its own records tell what is missing, so that it is called by every run.
-    KeepsRecords,
+    Evaluate,
+    /// As `Evaluate`, but its own records tell what is missing, so that it is called by every run.
+    EvaluateFromRecords,
 }
 
 impl Stage {
     /// A stage that makes a model and reads nothing so far.
     pub(super) fn making(model: Model, run: RunStage) -> Self {
         let name = model.stage();
-        Self { name, parts: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), kind: Kind::Makes(model), run }
+        Self { name, parts: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), kind: StageKind::Train(model), run }
     }
 
     /// Checks that the inputs are there.
@@ -58,7 +58,7 @@ impl Stage {
     }
 
     /// A stage that measures models.
-    pub(super) fn measuring(name: &str, kind: Kind, run: RunStage) -> Self {
+    pub(super) fn measuring(name: &str, kind: StageKind, run: RunStage) -> Self {
         Self { name: name.to_owned(), parts: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), kind, run }
     }
 }

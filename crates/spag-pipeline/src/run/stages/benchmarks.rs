@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::folder::{StageDone, StageFolder};
 use crate::run::models::{self, Model};
-use crate::run::stage::{Kind, Stage};
+use crate::run::stage::{Stage, StageKind};
 
 /// The name of the stage.
 pub(in crate::run) const FOLDER: &str = "benchmarks";
@@ -19,7 +19,7 @@ pub(in crate::run) const FOLDER: &str = "benchmarks";
 pub(in crate::run) const SCORES: &str = "scores.json";
 
 pub(super) fn stage(config: &RunConfig, settings: &BenchmarkSettings) -> Stage {
-    let stage = Stage::measuring(FOLDER, Kind::KeepsRecords, Box::new(benchmarks));
+    let stage = Stage::measuring(FOLDER, StageKind::EvaluateFromRecords, Box::new(benchmarks));
     let mut inputs: Vec<PathBuf> =
         scored(config, &models::all(config).collect::<Vec<_>>()).into_iter().map(|(_, folder)| folder).collect();
     inputs.extend((settings.tasks != Path::new("tiny")).then(|| settings.tasks.clone()));

@@ -12,14 +12,14 @@ use crate::run::folder::{StageDone, StageFolder};
 use crate::run::games::{GameSet, Note};
 use crate::run::models::{self, Model};
 use crate::run::pairings::{WordSet, pairings};
-use crate::run::stage::{Kind, Stage};
+use crate::run::stage::{Stage, StageKind};
 use crate::seeds::stage_seed;
 
 /// The name of the stage.
 pub(in crate::run) const EVALUATION: &str = "eval";
 
 pub(super) fn stage(config: &RunConfig) -> Stage {
-    let stage = Stage::measuring(EVALUATION, Kind::Measures, Box::new(evaluate));
+    let stage = Stage::measuring(EVALUATION, StageKind::Evaluate, Box::new(evaluate));
     let folder = StageFolder::new(config.run_dir.join(EVALUATION), EVALUATION);
     let made: Vec<Model> = models::all(config).collect();
     let pairings = pairings(config, &made);

@@ -31,7 +31,7 @@ const ORIGIN: f64 = 1500.0;
 /// Virtual ties of each player.
 const VIRTUAL_TIES: f64 = 1.0;
 /// Bound on the steps of Newton's method, which takes about six, or dozens if a player lost every game.
-const MOST_STEPS: usize = 1000;
+const MAX_STEPS: usize = 1000;
 /// The longest step, in log odds. The information is local, and nearly vanishes where shares are close to 0 or 1.
 const LONGEST_STEP: f64 = 1.0;
 /// How often a step is halved at most.
@@ -105,7 +105,7 @@ fn fit_with(likelihood: &Likelihood) -> Fit {
     let mut at = vec![0.0; likelihood.size()];
     let (mut gradient, mut information) = likelihood.derivatives(&at);
     let mut before = f64::INFINITY;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let Some(mut step) = information.solve(&gradient) else { break };
         let size = step.iter().fold(0.0_f64, |most, part| most.max(part.abs()));
         if size > LONGEST_STEP {
