@@ -14,7 +14,6 @@ use crate::kernels::{self, Kernels};
 use crate::model::activation;
 use crate::model::block::{self, BlockPass, Used};
 use crate::model::{AttentionShape, EmbeddingScale, Model, Unsharded};
-use crate::ops::accumulate::add_into;
 use crate::ops::cast::{convert_into, converted};
 use crate::ops::paged_attention::{self, Span};
 use crate::ops::pool::{Pool, recycle};
@@ -140,9 +139,8 @@ impl BlockPass for GeneratePass<'_, '_> {
     }
 
     fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
-        let sum = rms_norm::forward(&output, self.block.norm(weight)?, self.shape.norm)?;
+        let sum = rms_norm::forward_add(residual, &output, self.block.norm(weight)?, self.shape.norm)?;
         recycle(output)?;
-        add_into(residual, &sum)?;
         Ok(sum)
     }
 
