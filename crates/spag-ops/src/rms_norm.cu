@@ -40,18 +40,22 @@ __device__ __forceinline__ float inverse_rms(const T* x, unsigned d, float eps, 
   return rsqrtf(block_sum(sum, scratch) / float(d) + eps);
 }
 
-// y = x / √(mean(x²) + ε) · (w + offset). x, y [n, d], w [d]; one block per row.
+// y = residual + x / √(mean(x²) + ε) · (w + offset). x, residual (or null), y [n, d], w [d]; one block per row.
 template <class T>
-__device__ void forward(const T* x, const T* w, T* y, unsigned d, float eps, float offset) {
+__device__ void forward(const T* x, const T* w, const T* residual, T* y, unsigned d, float eps, float offset) {
   DYNAMIC_SHARED(float, scratch);
   x += size_t(blockIdx.x) * d;
   y += size_t(blockIdx.x) * d;
+  if (residual != nullptr) residual += size_t(blockIdx.x) * d;
   const float r = inverse_rms(x, d, eps, scratch);
   for_columns<T>(d, [&](unsigned at, unsigned count) {
     const Vector<T> v = load_some(x + at, count), weight = load_some(w + at, count);
     Vector<T> out;
-    for (unsigned i = 0; i < count; ++i)
-      out.at[i] = from_float<T>(to_float(v.at[i]) * r * (to_float(weight.at[i]) + offset));
+    if (residual != nullptr) out = load_some(residual + at, count);
+    for (unsigned i = 0; i < count; ++i) {
+      const float normed = to_float(v.at[i]) * r * (to_float(weight.at[i]) + offset);
+      out.at[i] = from_float<T>(residual != nullptr ? to_float(out.at[i]) + normed : normed);
+    }
     store_some(y + at, out, count);
   });
 }
@@ -108,9 +112,9 @@ __device__ void sum_parts(const float* partial, float* dw, unsigned parts, unsig
 }
 
 #define EXPORT_FOR(T, suffix)                                                                                          \
-  EXPORT_BOUNDS(rms_norm_forward_##suffix, 256, 4, (const T* x, const T* w, T* y, unsigned d, float eps,               \
-                 float offset),                                                                                        \
-                forward<T>(x, w, y, d, eps, offset))                                                                   \
+  EXPORT_BOUNDS(rms_norm_forward_##suffix, 256, 4,                                                                     \
+                (const T* x, const T* w, const T* residual, T* y, unsigned d, float eps, float offset),                \
+                forward<T>(x, w, residual, y, d, eps, offset))                                                         \
   EXPORT_BOUNDS(rms_norm_backward_##suffix, 256, 2,                                                                    \
                 (const T* x, const T* w, const T* dy, const T* residual, T* dx, float* partial, unsigned n,            \
                  unsigned d, float eps, float offset),                                                                 \

@@ -6,6 +6,7 @@ use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use rayon::prelude::*;
 
+use super::accumulate::add_into;
 use super::pool::Pooled;
 use super::product::Element;
 use super::{cpu, pool, simd};
@@ -66,9 +67,27 @@ pub fn forward(x: &Tensor, w: &Tensor, norm: impl Into<RmsNorm>) -> Result<Tenso
     check(x, w)?;
     let norm = norm.into();
     match kernels::of(x.device())? {
-        Some(kernels) => launch_forward(&*kernels, x, w, norm),
+        Some(kernels) => launch_forward(&*kernels, (x, w, norm), None),
         None => forward_in::<f32>(x, w, norm),
     }
+}
+
+/// `residual` plus the result of [`forward`], all [N, D].
+///
+/// # Errors
+/// As [`forward`].
+pub fn forward_add(residual: &Tensor, x: &Tensor, w: &Tensor, norm: impl Into<RmsNorm>) -> Result<Tensor> {
+    check(x, w)?;
+    if residual.dims() != x.dims() {
+        bail!("rms_norm: x is {:?}, the residual {:?}", x.dims(), residual.dims());
+    }
+    let norm = norm.into();
+    if let Some(kernels) = kernels::of(x.device())? {
+        return launch_forward(&*kernels, (x, w, norm), Some(residual));
+    }
+    let sum = forward_in::<f32>(x, w, norm)?;
+    add_into(residual, &sum)?;
+    Ok(sum)
 }
 
 /// As [`forward`], for products with `weight`: on a CPU in the number format of `weight`, to which they would round it.
@@ -200,7 +219,11 @@ pub(super) const PARTS: usize = 264;
 /// Shared memory of a block reduction.
 const SCRATCH_BYTES: usize = 32 * 4;
 
-fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, norm: RmsNorm) -> Result<Tensor> {
+fn launch_forward(
+    kernels: &dyn Kernels,
+    (x, w, norm): (&Tensor, &Tensor, RmsNorm),
+    residual: Option<&Tensor>,
+) -> Result<Tensor> {
     let (n, d) = x.dims2()?;
     let y = kernels.empty(&[n, d], x.dtype())?;
     kernels.launch(&Launch {
@@ -209,7 +232,15 @@ fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, norm: RmsNorm) 
         grid: [n as u32, 1, 1],
         block: THREADS,
         shared_bytes: SCRATCH_BYTES,
-        args: &[Arg::In(x), Arg::In(w), Arg::Out(&y), Arg::U32(d as u32), Arg::F32(norm.eps), Arg::F32(norm.offset)],
+        args: &[
+            Arg::In(x),
+            Arg::In(w),
+            residual.map_or(Arg::Null, Arg::In),
+            Arg::Out(&y),
+            Arg::U32(d as u32),
+            Arg::F32(norm.eps),
+            Arg::F32(norm.offset),
+        ],
     })?;
     Ok(y)
 }

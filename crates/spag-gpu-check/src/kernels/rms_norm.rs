@@ -20,6 +20,8 @@ pub(super) fn check(place: &Place) {
             let y = place.run(|| rms_norm::forward(&hx, &hw, norm)).unwrap();
             assert_eq!(y.dtype(), dtype);
             close(&y, &rms_norm::forward(&x, &w, norm).unwrap(), tolerance(dtype), "y");
+            let sum = place.run(|| rms_norm::forward_add(&hresidual, &hx, &hw, norm)).unwrap();
+            close(&sum, &rms_norm::forward_add(&residual, &x, &w, norm).unwrap(), tolerance(dtype), "the sum");
             for around in [None, Some((&hresidual, &residual))] {
                 // Accumulated in f32 for every number format.
                 let (hdw, want_dw) = (place.put(&dw, DType::F32).unwrap(), dw.copy().unwrap());

@@ -8,13 +8,12 @@ use candle_core::{DType, Device, Tensor};
 use super::graphs::{GraphCache, Inputs};
 use super::head::Head;
 use super::kv::KvCache;
-use super::packed_block::{LayerParts, PackedBlock, alone};
+use super::packed_block::{LayerParts, PackedBlock, unshared};
 use crate::error::{Error, Result};
 use crate::model::activation;
 use crate::model::block::{self, BlockPass, Used};
 use crate::model::{AttentionShape, EmbeddingScale, Model, Unsharded};
 use crate::params::{Layout, Part, WeightSource};
-use spag_ops::accumulate::add_into;
 use spag_ops::cast::{convert_into, converted};
 use spag_ops::kernels::{self, Kernels};
 use spag_ops::paged_attention::{self, Span};
@@ -70,8 +69,8 @@ pub(super) struct ModelRunner {
     graphs: GraphCache,
 }
 
-/// What is wanted of a forward pass beside keys and values.
-pub(super) struct Wanted<'a> {
+/// The rows of a forward pass whose logits or log-probabilities are computed.
+pub(super) struct LogitRows<'a> {
     /// Rows whose logits are returned.
     pub(super) last: &'a [u32],
     /// Other rows, and the tokens whose log-probabilities are returned.
@@ -140,9 +139,8 @@ impl BlockPass for GeneratePass<'_, '_> {
     }
 
     fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> candle_core::Result<Tensor> {
-        let sum = rms_norm::forward(&output, self.block.norm(weight)?, self.shape.norm)?;
+        let sum = rms_norm::forward_add(residual, &output, self.block.norm(weight)?, self.shape.norm)?;
         recycle(output)?;
-        add_into(residual, &sum)?;
         Ok(sum)
     }
 
@@ -164,7 +162,7 @@ impl ModelRunner {
             blocks.push(PackedBlock::new(&model, layer)?);
             model.release(layer)?;
         }
-        let norm = alone(&model.part(layers + 1, Part::FinalNorm)?)?;
+        let norm = unshared(&model.part(layers + 1, Part::FinalNorm)?)?;
         let head = Head::new(&model)?;
         model.release(layers + 1)?;
         let embedding = match is_tied {
@@ -260,18 +258,18 @@ impl ModelRunner {
         self.head.outputs()
     }
 
-    /// Computes the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns what is `wanted`.
+    /// Computes the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns the logits and log-probabilities of `rows`.
     pub(super) fn forward(
         &self,
         ids: &[u32],
         spans: &[Span<'_>],
-        wanted: &Wanted<'_>,
+        rows: &LogitRows<'_>,
         cache: &KvCache,
     ) -> Result<ForwardOutput> {
-        self.pool.during(|| self.pass(ids, spans, wanted, cache))
+        self.pool.during(|| self.pass(ids, spans, rows, cache))
     }
 
-    fn pass(&self, ids: &[u32], spans: &[Span<'_>], wanted: &Wanted<'_>, cache: &KvCache) -> Result<ForwardOutput> {
+    fn pass(&self, ids: &[u32], spans: &[Span<'_>], rows: &LogitRows<'_>, cache: &KvCache) -> Result<ForwardOutput> {
         let embedded = match &self.embedding {
             Embedding::Table { rows, .. } => embedding::forward(ids, rows)?,
             Embedding::Head => self.head.rows(ids)?,
@@ -281,7 +279,7 @@ impl ModelRunner {
             positions: self.positions(spans)?,
             plan: cache.plan(spans)?,
         };
-        let last = wanted.last;
+        let last = rows.last;
         if last.len() == ids.len() {
             // All rows need logits, as in decoding, where passes repeat and can be captured.
             let (logits, attention) = self.graphs.pass(inputs, |inputs| {
@@ -291,7 +289,7 @@ impl ModelRunner {
             return Ok(ForwardOutput { scored: Vec::new(), logits: Some(logits), attention });
         }
         let (x, attention) = self.layers(&inputs, cache)?;
-        let scored = self.score(&x, wanted.scored)?;
+        let scored = self.score(&x, rows.scored)?;
         if last.is_empty() {
             recycle(x)?;
             return Ok(ForwardOutput { scored, logits: None, attention });

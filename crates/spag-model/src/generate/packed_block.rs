@@ -110,7 +110,7 @@ impl LayerParts<'_> {
     /// Consecutive norms or biases as one tensor with memory of its own, in the format that ops accept.
     fn small(&self, parts: &[Part]) -> Result<Option<Tensor>> {
         let Some(stored) = self.layout.joined(self.buffer, self.layer, parts)? else { return Ok(None) };
-        Ok(Some(alone(&in_compute_dtype(&converted(&stored, self.dtype)?)?)?))
+        Ok(Some(unshared(&in_compute_dtype(&converted(&stored, self.dtype)?)?)?))
     }
 
     /// A norm that every layer of the kind has.
@@ -168,7 +168,7 @@ pub(super) fn packing_bytes(model: &Architecture, layout: &Layout, dtype: Weight
 
 /// A small tensor that does not share the memory of its layer, so that the layer can be freed or packed. Kernels share all
 /// weights.
-pub(super) fn alone(tensor: &Tensor) -> candle_core::Result<Tensor> {
+pub(super) fn unshared(tensor: &Tensor) -> candle_core::Result<Tensor> {
     match kernels::of(tensor.device())? {
         None => cpu::read(tensor, |values| Tensor::from_slice(values, tensor.dims(), &Device::Cpu)),
         Some(_) => Ok(tensor.clone()),

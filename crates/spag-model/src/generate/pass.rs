@@ -6,7 +6,7 @@ use candle_core::Tensor;
 
 use super::engine::{Engine, State};
 use super::event::{Event, TokenEvent};
-use super::model_runner::{ForwardOutput, Wanted};
+use super::model_runner::{ForwardOutput, LogitRows};
 use super::request::{FinishReason, RequestId};
 use super::request_error::RequestError;
 use super::schedule::{ScheduledChunk, schedule};
@@ -64,7 +64,7 @@ impl Engine {
                 last.push(ids.len() as u32 - 1);
             }
         }
-        let output = self.runner.forward(&ids, &spans, &Wanted { last: &last, scored: &scored }, cache)?;
+        let output = self.runner.forward(&ids, &spans, &LogitRows { last: &last, scored: &scored }, cache)?;
         cache.mark_computed();
         let all = began.elapsed();
         stats.steps += 1;

@@ -123,8 +123,7 @@ impl BlockPass for TrainPass<'_> {
     }
 
     fn add_normed(&mut self, weight: Part, output: Tensor, residual: &Tensor) -> Result<Tensor> {
-        let sum = rms_norm::forward(&output, self.weights.norms.get(weight)?, self.shape.norm)?;
-        add_into(residual, &sum)?;
+        let sum = rms_norm::forward_add(residual, &output, self.weights.norms.get(weight)?, self.shape.norm)?;
         self.outputs.push(output);
         Ok(sum)
     }
