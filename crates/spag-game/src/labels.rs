@@ -16,7 +16,7 @@ pub struct Labels {
     pub verbs: [&'static str; SEATS],
     /// All ways in which games end, in the order of reports.
     pub endings: &'static [Ending],
-    /// All values of [`Ending::outcome`], in the order of reports.
+    /// All values of [`EndingLabel::outcome`](crate::EndingLabel::outcome), in the order of reports.
     pub outcomes: &'static [&'static str],
     /// Whose loss a broken rule is, for notes on win rates.
     pub broken_rule: &'static str,
@@ -42,7 +42,7 @@ impl Labels {
         format!("{first} {}, {second} {}", self.verbs[0], self.verbs[1])
     }
 
-    /// The ending of this [`Ending::name`].
+    /// The ending of this [`EndingLabel::name`](crate::EndingLabel::name).
     pub fn ending(&self, name: &str) -> Option<Ending> {
         self.endings.iter().copied().find(|ending| ending.name == name)
     }

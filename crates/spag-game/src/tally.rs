@@ -106,7 +106,7 @@ impl Tally {
         self.count(|known, count| if *known == ending { count.games() } else { 0 })
     }
 
-    /// Games of the endings of this [`Ending::outcome`].
+    /// Games of the endings of this [`EndingLabel::outcome`](crate::EndingLabel::outcome).
     pub fn with_outcome(&self, outcome: &str) -> usize {
         self.count(|ending, count| if ending.outcome == outcome { count.games() } else { 0 })
     }

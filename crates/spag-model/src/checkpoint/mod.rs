@@ -73,7 +73,7 @@ impl Checkpoint {
     /// addition to the model.
     ///
     /// # Errors
-    /// As [`Checkpoint::load`], or [`Error::Memory`](crate::Error::Memory) if the weights do not fit into the memory of the device or, for
+    /// As [`Checkpoint::load`], or [`spag_ops::Error::Memory`] if the weights do not fit into the memory of the device or, for
     /// a CPU, of the host.
     pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self> {
         let tokenizer = load_tokenizer(&path)?;

@@ -39,7 +39,7 @@ impl Outcome {
         }
     }
 
-    /// The name in files: [`Ending::outcome`].
+    /// The name in files: [`EndingLabel::outcome`](crate::EndingLabel::outcome).
     pub fn name(self) -> &'static str {
         match self {
             Self::AttackerWins => WRONG_GUESS.outcome,
