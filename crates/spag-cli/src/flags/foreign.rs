@@ -203,13 +203,13 @@ mod tests {
 
     #[test]
     fn own_flags_are_kept_and_foreign_ones_removed() {
-        let line = "own --learning_rate 1 --tf32 True --local_rank -1 --label_names a b --remove_unused_columns --per_device_eval_batch_size 2 --optim=adamw_torch x";
+        let line = "own --learning_rate 1 --tf32 True --local_rank -1 --label_names a b --remove_unused_columns --per_device_eval_batch_size 2 --lr_scheduler_kwargs={} x";
         let (kept, notes) = take(line).unwrap();
         assert_eq!(kept, "own --learning_rate 1 --per_device_eval_batch_size 2 x");
         let text = notes.to_string();
         assert_eq!(text.lines().count(), 2, "{text}");
         for name in
-            ["--tf32 (", "--local_rank (", "--label_names (", "--remove_unused_columns (", "--optim adamw_torch"]
+            ["--tf32 (", "--local_rank (", "--label_names (", "--remove_unused_columns (", "--lr_scheduler_kwargs {}"]
         {
             assert!(text.contains(name), "{name} in {text}");
         }
@@ -234,7 +234,7 @@ mod tests {
             "own --label_smoothing_factor 0.1",
             "own --fp16",
             "own --fp16 True",
-            "own --optim adafactor",
+            "own --adafactor True",
             "own --lora",
             "own --fsdp full_shard auto_wrap",
             "own --data_seed 7",
@@ -243,7 +243,7 @@ mod tests {
             let flag = line.split([' ', '=']).nth(1).unwrap();
             assert!(message.contains(flag), "{message}");
         }
-        assert!(matches!(take("own --optim"), Err(Error::NoValue { .. })));
+        assert!(matches!(take("own --lr_scheduler_kwargs"), Err(Error::NoValue { .. })));
     }
 
     #[test]
