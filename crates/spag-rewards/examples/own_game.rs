@@ -122,3 +122,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(credited.samples.iter().map(|sample| sample.target.as_str()).collect::<Vec<_>>(), ["7", "40"]);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn game_is_played_and_credited() {
+        super::main().unwrap();
+    }
+}
