@@ -8,6 +8,7 @@
 #   hostile    damaged files and absurd flags for the real programs, for HOSTILE_MINUTES (60)
 #   load       CLIENTS streams from one server at once (1000), beside slow, leaving and hostile clients
 #   launchers  the tests with torchrun, for which PyTorch is installed in target/torch
+#   tiny       the report of configs/tiny.toml on each of CPU_PATHS (avx2), line by line against tests/fixtures/tiny-report.txt
 #
 # The first three draw their input from the seed that is printed; SEED=N repeats it. The exit code is 1 if there were faults.
 set -uo pipefail
@@ -44,15 +45,28 @@ launchers() {
       cargo test --release --workspace --locked --test ranks -- --ignored torchrun
 }
 
+# The report is the same on all processors, except for its seconds and paths, which come last.
+tiny() {
+  build || return
+  local path folder ended=0
+  for path in ${CPU_PATHS:-avx2}; do
+    folder=$(mktemp -d)
+    SPAG_CPU=$path target/release/spag run configs/tiny.toml --set run_dir="$folder/tiny" >"$folder/log" &&
+      diff tests/fixtures/tiny-report.txt <(sed '/^Seconds per stage/,$d' "$folder/tiny/report.txt") || ended=1
+    rm -rf "$folder"
+  done
+  return $ended
+}
+
 # With tests, dependencies have the features that `cargo test` has compiled them with.
 build() { cargo build --release --workspace --bins --examples --tests --locked; }
 
-campaigns=(fuzz kills hostile load launchers)
+campaigns=(fuzz kills hostile load launchers tiny)
 if (($#)); then campaigns=("$@"); fi
 failed=()
 for campaign in "${campaigns[@]}"; do
   case $campaign in
-    fuzz | kills | hostile | load | launchers) ;;
+    fuzz | kills | hostile | load | launchers | tiny) ;;
     *) echo "no such campaign: $campaign" >&2; exit 2 ;;
   esac
   printf '\n== %s, seed %s\n' "$campaign" "$seed"
