@@ -46,7 +46,7 @@ pub trait Game {
 
 /// A game in progress: whose turn it is, what the seats know, and what an utterance does.
 ///
-/// The driver appends every utterance to the episode after [`Match::hear`], also a refused one, whose reason it adds under
+/// The driver appends every utterance to the episode after [`Match::apply`], also a refused one, whose reason it adds under
 /// the key `refusal`. A seat may move several times in a row.
 pub trait Match: fmt::Debug {
     /// The seat to move. Not called after the end.
@@ -60,7 +60,7 @@ pub trait Match: fmt::Debug {
     fn utterances(&self) -> UtteranceRule;
 
     /// What an utterance of the seat to move does.
-    fn hear(&mut self, text: &str) -> Ruling;
+    fn apply(&mut self, text: &str) -> Ruling;
 }
 
 /// The wordings of a game's prompts for training.

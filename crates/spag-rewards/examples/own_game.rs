@@ -40,14 +40,14 @@ impl Game for HigherOrLower {
     }
 
     fn start(&self, spec: &GameSpec) -> spag_game::Result<Box<dyn Match + '_>> {
-        Ok(Box::new(Guessing { number: spec.seed % 100, heard: 0, accepted: 0 }))
+        Ok(Box::new(Guessing { number: spec.seed % 100, utterances: 0, accepted: 0 }))
     }
 }
 
 #[derive(Debug)]
 struct Guessing {
     number: u64,
-    heard: usize,
+    utterances: usize,
     accepted: usize,
 }
 
@@ -64,11 +64,11 @@ impl Match for Guessing {
         UtteranceRule::Trimmed
     }
 
-    fn hear(&mut self, text: &str) -> Ruling {
-        self.heard += 1;
+    fn apply(&mut self, text: &str) -> Ruling {
+        self.utterances += 1;
         let Ok(guess) = text.parse::<u64>() else { return Ruling::refused(Refusal::Format) };
         if guess == self.number {
-            return Ruling::ended(Verdict::won_by(self.to_move(), FOUND, self.heard));
+            return Ruling::ended(Verdict::won_by(self.to_move(), FOUND, self.utterances));
         }
         self.accepted += 1;
         Ruling::ACCEPTED

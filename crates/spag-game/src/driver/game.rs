@@ -84,11 +84,11 @@ impl<'g> RunningGame<'g> {
         }
     }
 
-    /// Lets the game hear the utterance of the seat to move, and appends it.
+    /// Applies the utterance of the seat to move, and appends it.
     pub(super) fn push_utterance(mut self, said: Said, config: &PlayConfig) -> Step<'g> {
         let Said { text, generation } = said;
         let role = self.state.to_move();
-        let ruling = self.state.hear(&text);
+        let ruling = self.state.apply(&text);
         let generation = generation.filter(|_| config.tokens == TokenRecords::Kept);
         let mut utterance = Utterance { generation, ..Utterance::new(role, text) };
         if let Some(refusal) = ruling.refusal {

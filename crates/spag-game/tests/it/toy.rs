@@ -65,7 +65,7 @@ impl Game for GuessTheNumber {
     }
 
     fn start(&self, spec: &GameSpec) -> spag_game::Result<Box<dyn Match + '_>> {
-        Ok(Box::new(Guessing { number: spec.seed % 10, bound: None, guesses: 0, refusals: 0, heard: 0 }))
+        Ok(Box::new(Guessing { number: spec.seed % 10, bound: None, guesses: 0, refusals: 0, utterances: 0 }))
     }
 }
 
@@ -76,7 +76,7 @@ struct Guessing {
     guesses: usize,
     /// Refusals in a row.
     refusals: usize,
-    heard: usize,
+    utterances: usize,
 }
 
 impl Guessing {
@@ -86,7 +86,7 @@ impl Guessing {
         match self.refusals {
             1 => Ruling::refused(refusal),
             _ => {
-                let verdict = Verdict::won_by(LABELS.other(self.to_move()), INVALID, self.heard);
+                let verdict = Verdict::won_by(LABELS.other(self.to_move()), INVALID, self.utterances);
                 Ruling { refusal: Some(refusal), verdict: Some(verdict) }
             }
         }
@@ -110,10 +110,10 @@ impl Match for Guessing {
         UtteranceRule::Trimmed
     }
 
-    fn hear(&mut self, text: &str) -> Ruling {
-        self.heard += 1;
+    fn apply(&mut self, text: &str) -> Ruling {
+        self.utterances += 1;
         if self.bound.is_none() && text == "none" {
-            return Ruling::ended(Verdict::of(NO_BOUND, self.heard));
+            return Ruling::ended(Verdict::of(NO_BOUND, self.utterances));
         }
         let Ok(said) = text.parse::<u64>() else { return self.refuse(Refusal::Format) };
         let Some(bound) = self.bound else {
@@ -130,8 +130,8 @@ impl Match for Guessing {
         self.refusals = 0;
         self.guesses += 1;
         match (said == self.number, self.guesses) {
-            (true, _) => Ruling::ended(Verdict::of(FOUND, self.heard)),
-            (false, 2) => Ruling::ended(Verdict::of(NOT_FOUND, self.heard)),
+            (true, _) => Ruling::ended(Verdict::of(FOUND, self.utterances)),
+            (false, 2) => Ruling::ended(Verdict::of(NOT_FOUND, self.utterances)),
             _ => Ruling::ACCEPTED,
         }
     }

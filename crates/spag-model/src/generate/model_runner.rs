@@ -207,10 +207,10 @@ impl ModelRunner {
     pub(super) fn refresh(&mut self, weights: &dyn WeightSource) -> Result<()> {
         // Captured graphs read the memory of the old weights.
         self.graphs = GraphCache::default();
+        let kernels = kernels::of(&self.device)?;
         let last = self.layout.layers.len().saturating_sub(1);
         for layer in 0..=last {
             let unsharded = Unsharded::new(weights, layer, Some(layer + 1).filter(|next| *next <= last))?;
-            let kernels = kernels::of(&self.device)?;
             let buffer = match &kernels {
                 Some(kernels) => self.copied(&**kernels, &unsharded.buffer)?,
                 None => unsharded.buffer.to_device(&self.device)?,
@@ -232,7 +232,7 @@ impl ModelRunner {
                     }
                 }
             }
-            if let Some(kernels) = kernels {
+            if let Some(kernels) = &kernels {
                 // The source may use the memory of its layer again.
                 kernels.synchronize()?;
             }
@@ -258,7 +258,8 @@ impl ModelRunner {
         self.head.outputs()
     }
 
-    /// Computes the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns the logits and log-probabilities of `rows`.
+    /// Computes the tokens `ids` of the `spans`, writes their keys and values to the cache, and returns the logits and
+    /// log-probabilities of `rows`.
     pub(super) fn forward(
         &self,
         ids: &[u32],

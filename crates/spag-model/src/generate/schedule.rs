@@ -19,7 +19,7 @@ pub(super) struct ScheduledChunk {
 impl ScheduledChunk {
     /// Whether all tokens of its sequence are computed then.
     pub(super) fn completes(&self, sequence: &Sequence) -> bool {
-        self.tokens.end == sequence.in_compute_dtype()
+        self.tokens.end == sequence.computable_tokens()
     }
 }
 
@@ -106,7 +106,7 @@ fn schedule_sequence(state: &mut State, index: usize, budget: &mut usize) -> Res
         }
     }
     let start = sequence.table.computed;
-    let all = sequence.in_compute_dtype();
+    let all = sequence.computable_tokens();
     let end = if is_prompt { all.min(start + *budget) } else { all };
     if !state.cache.allocate(&mut sequence.table, end) {
         return Ok(Scheduled::NoPages);

@@ -67,24 +67,24 @@ impl Sequence {
     }
 
     /// Number of tokens to compute: all, but for the last one of a prompt that nothing follows.
-    pub(super) fn in_compute_dtype(&self) -> usize {
+    pub(super) fn computable_tokens(&self) -> usize {
         if self.generates() { self.tokens.len() } else { (self.tokens.len() - 1).max(1) }
     }
 
     /// Number of tokens not yet computed; 1 while decoding.
     pub(super) fn uncomputed(&self) -> usize {
-        self.in_compute_dtype() - self.table.computed
+        self.computable_tokens() - self.table.computed
     }
 
     /// Maximum number of tokens to compute.
     pub(super) fn max_tokens(&self) -> usize {
-        if self.generates() { self.prompt.saturating_add(self.config.max_new_tokens) } else { self.in_compute_dtype() }
+        if self.generates() { self.prompt.saturating_add(self.config.max_new_tokens) } else { self.computable_tokens() }
     }
 
     /// The tokens that may be looked up in the prefix cache: up to the next whose logits are needed, which is computed.
     pub(super) fn cacheable(&self) -> usize {
         let next = self.scores.as_ref().and_then(PromptScores::next_row);
-        next.map_or(self.in_compute_dtype(), |next| next + 1)
+        next.map_or(self.computable_tokens(), |next| next + 1)
     }
 
     /// The positions of a chunk whose logits give a log-probability of the prompt that is asked for.

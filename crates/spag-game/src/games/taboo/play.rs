@@ -112,7 +112,7 @@ impl Match for TabooMatch<'_> {
         self.game.prompts.utterances()
     }
 
-    fn hear(&mut self, text: &str) -> Ruling {
+    fn apply(&mut self, text: &str) -> Ruling {
         let seat = self.to_move();
         self.said += 1;
         if self.decided.is_none() {
