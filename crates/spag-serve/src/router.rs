@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::HttpBody;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -132,7 +133,8 @@ fn cors(origins: &[String]) -> Result<CorsLayer> {
     Ok(CorsLayer::new().allow_origin(allowed).allow_methods(methods).allow_headers(AllowHeaders::mirror_request()))
 }
 
-/// Counts the response to each request.
+/// Counts the response to each request, and ends the connection of a refused request that has a body: what is refused before
+/// its body was read leaves the connection unusable, which the client must know before it sends the next request.
 async fn count(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let route = match ROUTES.iter().chain(&gate.added).find(|route| **route == path) {
@@ -141,7 +143,11 @@ async fn count(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> R
         // Paths that clients make up must not fill the memory.
         None => "other",
     };
-    let response = next.run(request).await;
+    let has_body = !request.body().is_end_stream();
+    let mut response = next.run(request).await;
+    if has_body && (response.status().is_client_error() || response.status().is_server_error()) {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     gate.app.metrics.count_response(route, response.status().as_u16());
     response
 }
