@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use spag_game::{Episode, JudgeKind, PromptSet, judge_episode, pluralize, read_episodes};
+use spag_game::{Episode, JudgeKind, Taboo, judge_episode, pluralize, read_episodes};
 use spag_rewards::{AssignJob, CreditConfig, assign_rewards, assign_rewards_in_files};
 
 #[global_allocator]
@@ -45,11 +45,11 @@ fn plurals(c: &mut Criterion) {
 }
 
 fn credit(c: &mut Criterion) {
-    let (episodes, prompts, config) = (episodes(), PromptSet::default(), CreditConfig::default());
+    let (episodes, game, config) = (episodes(), Taboo::default(), CreditConfig::default());
     let mut group = c.benchmark_group("assign-rewards");
     group.throughput(Throughput::Elements(episodes.len() as u64));
     group.bench_function("3000 episodes in memory", |b| {
-        b.iter(|| assign_rewards(black_box(&episodes), &prompts, &config).map(|c| c.samples.len()).unwrap_or(0));
+        b.iter(|| assign_rewards(black_box(&episodes), &game, &config).map(|c| c.samples.len()).unwrap_or(0));
     });
     // To a device, so that the disk is not what is measured.
     let job = AssignJob { input: fixture(), sft: None, output: "/dev/null".into(), outcomes: None };
@@ -57,7 +57,7 @@ fn credit(c: &mut Criterion) {
     for threads in [NonZeroUsize::MIN, all] {
         group.bench_function(format!("3000 episodes from file to file, {threads} threads"), |b| {
             b.iter(|| {
-                assign_rewards_in_files(black_box(&job), &prompts, &config, threads).map(|s| s.samples()).unwrap_or(0)
+                assign_rewards_in_files(black_box(&job), &game, &config, threads).map(|s| s.samples()).unwrap_or(0)
             });
         });
     }

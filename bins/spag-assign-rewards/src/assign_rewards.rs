@@ -3,7 +3,7 @@
 use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, thread};
 
 use clap::Parser;
-use spag_game::JudgeKind;
+use spag_game::{JudgeKind, Rules};
 use spag_rewards::{AssignJob, CreditConfig, RewardNorm, assign_rewards_in_files};
 
 use spag_cli::{PromptArgs, Result, exit, flags, prompts};
@@ -55,12 +55,12 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let sft = args.sft_data_path.filter(|path| !path.as_os_str().is_empty());
     let job =
         AssignJob { input: args.input_data_path, sft, output: args.output_data_path, outcomes: args.outcomes_path };
-    let config =
-        CreditConfig { decay_weight: args.decay_weight, norm: args.reward_norm, judge: args.judge, seed: args.seed };
+    let config = CreditConfig { decay_weight: args.decay_weight, norm: args.reward_norm, seed: args.seed };
+    let game = Rules { judge: args.judge, ..Rules::default() }.game(&prompts);
     let threads = args.threads.and_then(NonZeroUsize::new);
     let threads = threads.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let made_from = prompts::samples_from(&job.input, &prompts)?;
-    let summary = assign_rewards_in_files(&job, &prompts, &config, threads)?;
+    let summary = assign_rewards_in_files(&job, &game, &config, threads)?;
     made_from.write_of(&job.output)?;
     exit::say(format_args!("{summary}{} written to {}", "samples", job.output.display()))
 }

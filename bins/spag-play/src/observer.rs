@@ -85,19 +85,19 @@ impl Interrupts {
 
 #[cfg(test)]
 mod tests {
-    use spag_game::{Episode, JudgeKind, taboo};
+    use spag_game::{Episode, JudgeKind, judge_episode, taboo};
     use spag_selfplay::GameStats;
 
     use super::*;
 
     #[test]
     fn every_outcome_is_counted() {
-        let mut stats = GameStats::new(JudgeKind::Paper);
+        let mut stats = GameStats::new(&taboo::LABELS);
         for reply in ["tea", "I know the word! It is tea!", "I know the word! It is milk!", "What?"] {
             let mut episode = Episode::new("tea", 1);
             episode.push(taboo::ATTACKER, "It is hot.");
             episode.push(taboo::DEFENDER, reply);
-            stats.add(&episode).unwrap();
+            stats.add(&episode, &judge_episode(JudgeKind::Paper, &episode).unwrap());
         }
         let mut so_far = SoFar { stats: &stats, finished: 4, failed: 0, new_tokens: 0 };
         assert_eq!(note(so_far, 99.6), "100 tokens/s  attacker 2, defender 1, broken 0, tied 1");

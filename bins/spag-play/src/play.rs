@@ -8,7 +8,7 @@ use std::{
 
 use clap::Parser;
 use spag_dist::LaunchEnv;
-use spag_game::{AfterDecision, EpisodeReader, PlayConfig, PromptSet, Rules, SEATS, WordList};
+use spag_game::{AfterDecision, EpisodeReader, Game, PlayConfig, PromptSet, SEATS, WordList};
 use spag_io::Progress;
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::{
@@ -110,7 +110,8 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     if env.rank == 0 {
         check_models(args, &prompts, &made)?;
     }
-    let mut job = job(args, &words, &prompts, env)?.open()?;
+    let game = args.games.game(args.after_decision(), &prompts);
+    let mut job = job(args, &game, &words, &prompts, env)?.open()?;
     let total = job.total();
     if env.rank == 0 && job.recorded() > 0 {
         let (done, folder) = (job.recorded(), args.output_dir.display());
@@ -124,7 +125,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
         if env.rank == 0 {
             notes.iter().for_each(|note| exit::note(format_args!("note: {note}")));
         }
-        play_missing(args, env, &mut job, &mut players, &prompts, &interrupts).inspect_err(|_| {
+        play_missing(args, env, &mut job, &mut players, &interrupts).inspect_err(|_| {
             let done = job.recorded();
             exit::note(format_args!("note: {done} of {total} games are played; the same command plays the others"));
         })?;
@@ -157,9 +158,8 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
 fn play_missing(
     args: &PlayArgs,
     env: &LaunchEnv,
-    job: &mut OpenJob,
+    job: &mut OpenJob<'_>,
     players: &mut PlayerPair,
-    prompts: &PromptSet,
     interrupts: &Interrupts,
 ) -> Result<()> {
     let every = args.logging_steps.map_or(LineEvery::Seconds(10), |games| LineEvery::Units(games as u64));
@@ -169,7 +169,7 @@ fn play_missing(
     };
     progress.begin(&what, job.missing().len() as u64);
     let mut observer = PlayObserver { progress: &mut progress, interrupts, started: Instant::now() };
-    job.play_pair(players, prompts, &mut observer)?;
+    job.play_pair(players, &mut observer)?;
     progress.end();
     Ok(())
 }
@@ -205,12 +205,18 @@ fn check_models(args: &PlayArgs, prompts: &PromptSet, made: &Provenance) -> Resu
 }
 
 /// The job that the flags describe.
-fn job(args: &PlayArgs, words: &[String], prompts: &PromptSet, env: &LaunchEnv) -> Result<PlayJob> {
+fn job<'g>(
+    args: &PlayArgs,
+    game: &'g dyn Game,
+    words: &[String],
+    prompts: &PromptSet,
+    env: &LaunchEnv,
+) -> Result<PlayJob<'g>> {
     let sampling = &args.players.sampling;
     Ok(PlayJob {
+        game,
         games: games_per_word(words, args.games_per_word, args.games.taboo_max_turns, sampling.seed)?,
         players: players(args, prompts)?,
-        rules: Rules { after_decision: args.after_decision(), ..args.games.rules() },
         play: PlayConfig { tokens: args.record_tokens.into(), ..args.games.play_config() },
         files: JobFiles::with_results(&args.output_dir, stem(args)),
         ranks: Ranks::Launched(env.clone()),

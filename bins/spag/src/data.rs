@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use spag_game::{JudgeKind, WordList};
+use spag_game::{JudgeKind, Rules, WordList};
 use spag_rewards::{AlpacaTemplate, convert_alpaca, convert_imitation};
 use spag_world::{WordChoice, WordNet, write_lexicon};
 
@@ -82,7 +82,8 @@ pub(crate) fn run(command: DataCommand) -> Result<()> {
             let prompts = args.prompts.load()?;
             let (from, to) = (args.input_data_path, args.output_data_path);
             let made_from = prompts::samples_from(&from, &prompts)?;
-            let summary = convert_imitation(&from, &to, &prompts, args.judge, args.seed)?;
+            let game = Rules { judge: args.judge, ..Rules::default() }.game(&prompts);
+            let summary = convert_imitation(&from, &to, &game, args.seed)?;
             made_from.write_of(&to)?;
             exit::say(format_args!("{summary}samples in {}", to.display()))
         }

@@ -1,7 +1,7 @@
 //! The flags of games.
 
 use clap::Args;
-use spag_game::{JudgeKind, PlayConfig, PromptSet, Rules, UtteranceRule};
+use spag_game::{AfterDecision, JudgeKind, PlayConfig, PromptSet, Rules, Taboo, UtteranceRule};
 use spag_selfplay::limits;
 
 use crate::{PromptArgs, Result, flags, prompts, sampling::TokenSource};
@@ -24,9 +24,9 @@ pub struct GameArgs {
 }
 
 impl GameArgs {
-    /// The rules of games that end when they are decided.
-    pub fn rules(&self) -> Rules {
-        Rules { judge: self.judge, ..Rules::default() }
+    /// The game in the wordings of `prompts`.
+    pub fn game(&self, after_decision: AfterDecision, prompts: &PromptSet) -> Taboo {
+        Rules { judge: self.judge, after_decision }.game(prompts)
     }
 
     /// The limits of a run.

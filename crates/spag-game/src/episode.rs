@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use spag_io::RowReader;
 
 use crate::error::{Error, Result};
+use crate::game::Game;
 use crate::generation::Generation;
 use crate::seat::Seat;
+use crate::verdict::Verdict;
 
 /// One utterance of a game.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +52,9 @@ pub struct Episode {
     pub extra: Map<String, Value>,
 }
 
+/// The key of the seed of a game's draws.
+pub(crate) const SEED: &str = "seed";
+
 /// The paper's number of turns.
 fn default_turns() -> usize {
     5
@@ -67,6 +72,7 @@ impl Episode {
             history: self.history.iter().map(UtteranceView::from).collect(),
             item: Cow::Borrowed(&self.item),
             max_turns: self.max_turns,
+            seed: self.extra.get(SEED).and_then(Value::as_u64).unwrap_or_default(),
             extra: IgnoredAny,
         }
     }
@@ -107,11 +113,19 @@ pub struct EpisodeView<'a> {
     /// Turns after which an undecided game is tied.
     #[serde(default = "default_turns")]
     pub max_turns: usize,
+    /// The seed of the game's draws; 0 if the record has none.
+    #[serde(default, deserialize_with = "seed")]
+    pub seed: u64,
     #[serde(flatten)]
     extra: IgnoredAny,
 }
 
-/// Reads checked episodes from a JSON list or JSONL, each with its 1-based row. Memory does not grow with the file.
+/// Files of other programs may have anything under this key.
+fn seed<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
+    Ok(Value::deserialize(deserializer)?.as_u64().unwrap_or_default())
+}
+
+/// Reads episodes from a JSON list or JSONL, each with its 1-based row. Their judge checks them. Memory does not grow with the file.
 #[derive(Debug)]
 pub struct EpisodeReader(RowReader<Episode>);
 
@@ -136,18 +150,34 @@ impl EpisodeReader {
     pub fn path(&self) -> &Path {
         self.0.path()
     }
+
+    /// The episodes as games of `game`, with their verdicts. An error names the row that is no such game.
+    pub fn judged(mut self, game: &dyn Game) -> impl Iterator<Item = Result<(usize, Episode, Verdict)>> {
+        let mut judge = game.judge();
+        std::iter::from_fn(move || {
+            let row = self.next()?;
+            Some(row.and_then(|(row, episode)| match judge.judge(&episode.view()) {
+                Ok(verdict) => Ok((row, episode, verdict)),
+                Err(e) => Err(spag_io::Error::Row { path: self.path().to_owned(), row, reason: e.to_string() }.into()),
+            }))
+        })
+    }
 }
 
 impl Iterator for EpisodeReader {
     type Item = Result<(usize, Episode)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let row = self.0.next()?;
-        Some(row.map_err(Error::from).and_then(|(row, episode)| match episode.check() {
-            Ok(()) => Ok((row, episode)),
-            Err(e) => Err(spag_io::Error::Row { path: self.0.path().to_owned(), row, reason: e.to_string() }.into()),
-        }))
+        Some(self.0.next()?.map_err(Error::from))
     }
+}
+
+/// Reads all games of a file, with their verdicts.
+///
+/// # Errors
+/// The file cannot be read, or a row is no game of `game`. The error names file, row and cause.
+pub fn read_games(path: impl AsRef<Path>, game: &dyn Game) -> Result<Vec<(Episode, Verdict)>> {
+    EpisodeReader::open(path)?.judged(game).map(|row| row.map(|(_, episode, verdict)| (episode, verdict))).collect()
 }
 
 /// Reads all episodes of a file.

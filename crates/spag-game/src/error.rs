@@ -58,6 +58,18 @@ pub enum Error {
         /// The role whose turn it was.
         expected: Seat,
     },
+    /// A recorded game has no end.
+    #[error("the game is not decided after its {utterances} utterances")]
+    Unfinished {
+        /// Their number.
+        utterances: usize,
+    },
+    /// A recorded game goes on after its end.
+    #[error("the game had ended after {utterances} utterances")]
+    Ended {
+        /// The utterances up to its end.
+        utterances: usize,
+    },
     /// A player failed to accept a turn.
     #[error("game {game}, {role}'s turn: {source}")]
     Submit {
@@ -140,6 +152,8 @@ impl Classify for Error {
             | Self::Item { .. }
             | Self::UnknownJudge { .. }
             | Self::RolesOutOfOrder { .. }
+            | Self::Unfinished { .. }
+            | Self::Ended { .. }
             | Self::DuplicateGame { .. }
             | Self::OtherPlayers { .. } => ErrorClass::BadInput,
         }

@@ -11,27 +11,52 @@ use crate::driver::GameSpec;
 use crate::episode::{Episode, EpisodeView};
 use crate::error::Result;
 use crate::labels::Labels;
+use crate::replay::{self, Replay};
 use crate::seat::Seat;
 use crate::verdict::Verdict;
 
 /// The rules and wordings of a game. A new game is one folder that implements it.
 ///
 /// ```
-/// use spag_game::{Game, PromptSet, Rules};
+/// use spag_game::{Game, Taboo};
 ///
-/// let prompts = PromptSet::default();
-/// let game: Box<dyn Game> = Box::new(Rules::default().game(&prompts));
+/// let game: Box<dyn Game> = Box::new(Taboo::default());
 /// assert_eq!(game.labels().title, "Adversarial Taboo");
 /// ```
-pub trait Game {
+pub trait Game: fmt::Debug + Send + Sync {
     /// What files, reports and pages call its parts.
     fn labels(&self) -> &'static Labels;
+
+    /// The settings that its verdicts depend on, by their names, for records and pages. None by default.
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 
     /// A game about the item of `spec`. All its draws follow from the seed of `spec`.
     ///
     /// # Errors
     /// There is no game about this item.
     fn start(&self, spec: &GameSpec) -> Result<Box<dyn Match + '_>>;
+
+    /// What judges recorded games. By default they are played again, utterance by utterance, from their items and seeds.
+    fn judge(&self) -> Box<dyn Judge + '_> {
+        Box::new(Replay(self))
+    }
+
+    /// The prompt for the utterance of a recorded game at a 0-based index, to train on. By default that of play; a game may
+    /// draw another wording from `rng`.
+    ///
+    /// # Errors
+    /// The episode is not one of this game.
+    fn training_prompt(
+        &self,
+        episode: &EpisodeView<'_>,
+        utterance: usize,
+        rng: &mut dyn RngCore,
+    ) -> Result<TurnPrompt> {
+        let _ = rng;
+        replay::prompt(self, episode, utterance)
+    }
 
     /// The parts of an utterance that a reader should see, as byte ranges in the order of the text: those that decide the
     /// game. None by default.
@@ -63,11 +88,13 @@ pub trait Match: fmt::Debug {
     fn apply(&mut self, text: &str) -> Ruling;
 }
 
-/// The wordings of a game's prompts for training.
-pub trait TrainingPrompts: Sync {
-    /// The prompt for the utterance of an episode at a 0-based index, to train on: in a wording drawn from `rng`, or the
-    /// messages of play.
-    fn training_prompt(&self, episode: &EpisodeView<'_>, utterance: usize, rng: &mut dyn RngCore) -> TurnPrompt;
+/// Judges recorded games, one after the other. May keep what it knows of their items.
+pub trait Judge: Send {
+    /// How a game ended. Utterances after the deciding one do not count.
+    ///
+    /// # Errors
+    /// The episode is not one of this game.
+    fn judge(&mut self, episode: &EpisodeView<'_>) -> Result<Verdict>;
 }
 
 /// What an utterance did to a game.

@@ -20,6 +20,7 @@ mod completion;
 mod driver;
 mod policy;
 mod record;
+mod replay;
 
 // ── Games ──
 mod games;
@@ -28,12 +29,12 @@ pub use completion::UtteranceRule;
 pub use driver::{
     CollectedGames, FailedGame, FinishedGame, GameSink, GameSpec, PlayConfig, Seats, game_seed, play_games,
 };
-pub use episode::{Episode, EpisodeReader, EpisodeView, Utterance, UtteranceView, read_episodes};
+pub use episode::{Episode, EpisodeReader, EpisodeView, Utterance, UtteranceView, read_episodes, read_games};
 pub use error::{Error, Result};
-pub use game::{Game, Match, Refusal, Ruling, TrainingPrompts};
+pub use game::{Game, Judge, Match, Refusal, Ruling};
 pub use games::taboo::{
-    self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, RefereeCache, Rules, WordList, early_guesses,
-    is_prediction, judge_episode, pluralize, read_words, word_forms,
+    self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, Rules, Taboo, WordList, early_guesses, is_prediction,
+    judge_episode, pluralize, read_words, word_forms,
 };
 pub use generation::{Generation, TokenRecords};
 pub use labels::Labels;
@@ -42,6 +43,7 @@ pub use per_seat::{AsSeat, OfSeat, PerSeat, SeatKey, SeatName};
 pub use policy::{FailureCause, Policy, PolicyError, PollMode, Reply, Said, ScriptedPolicy, TurnFailure, TurnRequest};
 pub use rand::RngCore;
 pub use record::GameRecord;
+pub use replay::replay;
 pub use seat::{SEATS, Seat};
 pub use tally::Tally;
 pub use verdict::{Ending, EndingLabel, Play, Verdict};

@@ -6,16 +6,17 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use spag_io::{JsonlAppender, read_complete_lines};
 
 use crate::driver::{FailedGame, FinishedGame, GameSink, GameSpec};
-use crate::episode::Episode;
+use crate::episode::{Episode, SEED};
 use crate::error::{Error, Result};
+use crate::game::Game;
+use crate::verdict::Verdict;
 
-// Keys of a recorded episode: the number of the game, its seed, and the players and their settings.
+// Keys of a recorded episode: the number of the game, and the players and their settings.
 const GAME: &str = "game";
-const SEED: &str = "seed";
 const PLAYERS: &str = "players";
 
 /// The games of a run, in a JSONL file to which each is appended when it ends.
@@ -32,20 +33,25 @@ pub struct GameRecord {
     failed: Option<JsonlAppender<Episode>>,
     specs: Vec<GameSpec>,
     players: String,
-    games: BTreeMap<usize, Episode>,
+    games: BTreeMap<usize, (Episode, Verdict)>,
 }
 
 impl GameRecord {
-    /// Opens the record of the games `specs`, which are numbered from 0, and reads the games of an earlier run. Drops a
-    /// last line torn by a kill. Locks the file until the record is dropped.
+    /// Opens the record of the games `specs` of `game`, which are numbered from 0, and reads and judges those of an earlier
+    /// run. Drops a last line torn by a kill. Locks the file until the record is dropped.
     ///
     /// `players` describes the players as settings separated by "; " (`model=llama-7b; temperature=1.2`). It is
     /// recorded with every game; a game recorded with different settings is an error.
     ///
     /// # Errors
-    /// The file cannot be read or written, another run writes to it, or it holds a game that is not one of `specs` or
-    /// has other players.
-    pub fn open(path: impl AsRef<Path>, specs: Vec<GameSpec>, players: impl Into<String>) -> Result<Self> {
+    /// The file cannot be read or written, another run writes to it, or it holds a game that is not one of `specs`, has
+    /// other players or cannot be judged.
+    pub fn open(
+        path: impl AsRef<Path>,
+        game: &dyn Game,
+        specs: Vec<GameSpec>,
+        players: impl Into<String>,
+    ) -> Result<Self> {
         let path = path.as_ref();
         let (appender, episodes) = JsonlAppender::<Episode>::resume(path)?;
         let mut failed_name = path.file_stem().unwrap_or_default().to_owned();
@@ -59,7 +65,7 @@ impl GameRecord {
             players: players.into(),
             games: BTreeMap::new(),
         };
-        record.insert(path, episodes)?;
+        record.insert(path, game, episodes)?;
         match fs::remove_file(&record.failed_path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(spag_io::Error::io(&record.failed_path)(error).into())
@@ -73,23 +79,22 @@ impl GameRecord {
     ///
     /// # Errors
     /// As [`GameRecord::open`], except that the file may be in use.
-    pub fn merge_file(&mut self, path: impl AsRef<Path>) -> Result<Vec<usize>> {
+    pub fn merge_file(&mut self, path: impl AsRef<Path>, game: &dyn Game) -> Result<Vec<usize>> {
         let episodes = read_complete_lines::<Episode>(path.as_ref())?;
-        self.insert(path.as_ref(), episodes)
+        self.insert(path.as_ref(), game, episodes)
     }
 
     /// Inserts the rows of the file at `path`; of two rows with the same game, the first is kept.
-    fn insert(&mut self, path: &Path, episodes: Vec<Episode>) -> Result<Vec<usize>> {
-        let mut new = Vec::new();
+    fn insert(&mut self, path: &Path, game: &dyn Game, episodes: Vec<Episode>) -> Result<Vec<usize>> {
+        let (mut new, mut judge) = (Vec::new(), game.judge());
         for (row, episode) in (1..).zip(episodes) {
             let Some(game) = find_spec(&episode, &self.specs) else {
                 let reason = "no game of this run (its number, word, turns or seed differ); \
                               delete the file to play its games again, or play into another";
                 return Err(spag_io::Error::Row { path: path.to_owned(), row, reason: reason.into() }.into());
             };
-            if let Err(error) = episode.check() {
-                return Err(spag_io::Error::Row { path: path.to_owned(), row, reason: error.to_string() }.into());
-            }
+            let invalid = |error: Error| spag_io::Error::Row { path: path.to_owned(), row, reason: error.to_string() };
+            let verdict = judge.judge(&episode.view()).map_err(invalid)?;
             // Files of earlier versions lack this key.
             if let Some(before) = episode.extra.get(PLAYERS).and_then(Value::as_str)
                 && let Some(difference) = settings_difference(before, &self.players)
@@ -97,7 +102,7 @@ impl GameRecord {
                 return Err(Error::OtherPlayers { path: path.to_owned(), row, difference });
             }
             if let Entry::Vacant(entry) = self.games.entry(game) {
-                entry.insert(episode);
+                entry.insert((episode, verdict));
                 new.push(game);
             }
         }
@@ -109,8 +114,8 @@ impl GameRecord {
         self.specs.iter().filter(|spec| !self.games.contains_key(&spec.game)).cloned().collect()
     }
 
-    /// The game of this number, if it was played.
-    pub fn episode(&self, game: usize) -> Option<&Episode> {
+    /// The game of this number with its verdict, if it was played.
+    pub fn game(&self, game: usize) -> Option<&(Episode, Verdict)> {
         self.games.get(&game)
     }
 
@@ -119,8 +124,8 @@ impl GameRecord {
         self.specs.len()
     }
 
-    /// The games played so far, in the order of their numbers.
-    pub fn episodes(&self) -> impl ExactSizeIterator<Item = &Episode> {
+    /// The games played so far with their verdicts, in the order of their numbers.
+    pub fn games(&self) -> impl ExactSizeIterator<Item = &(Episode, Verdict)> {
         self.games.values()
     }
 
@@ -131,7 +136,7 @@ impl GameRecord {
     pub fn add(&mut self, finished: FinishedGame) -> Result<()> {
         let episode = self.annotate(finished.episode, finished.game, finished.seed);
         self.appender.append(&episode)?;
-        self.games.insert(finished.game, episode);
+        self.games.insert(finished.game, (episode, finished.verdict));
         Ok(())
     }
 
@@ -151,9 +156,12 @@ impl GameRecord {
     }
 
     fn annotate(&self, mut episode: Episode, game: usize, seed: u64) -> Episode {
-        episode.extra.insert(GAME.into(), Value::from(game));
-        episode.extra.insert(SEED.into(), Value::from(seed));
-        episode.extra.insert(PLAYERS.into(), Value::from(self.players.as_str()));
+        // Its own keys come first.
+        let keys = [(GAME, Value::from(game)), (SEED, seed.into()), (PLAYERS, self.players.as_str().into())];
+        let keys = keys.into_iter().map(|(key, value)| (key.to_owned(), value));
+        let others: Map<String, Value> = std::mem::take(&mut episode.extra);
+        let others = others.into_iter().filter(|(key, _)| ![GAME, SEED, PLAYERS].contains(&key.as_str()));
+        episode.extra = keys.chain(others).collect();
         episode
     }
 
@@ -169,7 +177,7 @@ impl GameRecord {
 
     /// The games played so far, in the order of their numbers.
     pub fn into_episodes(self) -> Vec<Episode> {
-        self.games.into_values().collect()
+        self.games.into_values().map(|(episode, _)| episode).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use rand::Rng;
 use serde_json::{Value, json};
-use spag_game::{JudgeKind, PromptSet};
+use spag_game::{JudgeKind, PromptSet, Rules};
 use spag_selfplay::{LengthSettings, SamplingSettings};
 use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
 
@@ -77,8 +77,9 @@ impl Page {
         }
         let sampling = sampling.sampling();
         sampling.check().map_err(spag_model::Error::from)?;
-        let run = run.map(|folder| RunFolder::open(folder, judge).map(Arc::new)).transpose()?;
-        let rules = PlayRules { judge, prompts, sampling, length };
+        let game = Rules { judge, ..Rules::default() }.game(&prompts);
+        let run = run.map(|folder| RunFolder::open(folder, Arc::new(game.clone())).map(Arc::new)).transpose()?;
+        let rules = PlayRules { game, sampling, length };
         Ok(Self { words, max_turns, rules, run })
     }
 
@@ -119,7 +120,7 @@ impl Site {
         json!({
             "models": self.services.models().iter().map(model).collect::<Vec<_>>(),
             "max_turns": self.page.max_turns,
-            "judge": self.page.rules.judge,
+            "judge": self.page.rules.game.rules.judge,
             "words": self.page.words.len(),
             "run": self.page.run.as_ref().map(|run| run.name()),
             "longest_utterance": crate::game::SAID_BY_PERSON,
@@ -130,12 +131,12 @@ impl Site {
     fn word(&self) -> Value {
         let mut rng = rand::rng();
         let word = self.page.words.get(rng.random_range(0..self.page.words.len()));
-        json!({self.page.rules.judge.labels().item_key: word, "max_turns": self.page.max_turns, "seed": rng.random_range(0..=LARGEST_SEED)})
+        json!({spag_game::taboo::LABELS.item_key: word, "max_turns": self.page.max_turns, "seed": rng.random_range(0..=LARGEST_SEED)})
     }
 
     async fn judge(self: Arc<Self>, request: Request) -> Answered {
-        let judge = self.page.rules.judge;
-        let verdict = self.services.receive(request, move |body| Ok(Game::read(body)?.judge(judge)?.json()));
+        let rules = self.page.rules.game.clone();
+        let verdict = self.services.receive(request, move |body| Ok(Game::read(body)?.judge(&rules)?.json()));
         Ok(json_response(&json!({"verdict": verdict.await?})))
     }
 
@@ -143,7 +144,7 @@ impl Site {
         let site = self.clone();
         let work = move |body: &[u8]| {
             let game = Game::read(body)?;
-            if game.judge(site.page.rules.judge)?.is_over() {
+            if game.judge(&site.page.rules.game)?.is_over() {
                 return Err(ApiError::bad("The game is over; begin a new one"));
             }
             let role = game.episode.next_role();

@@ -1,7 +1,7 @@
 //! Statistics of games for the report.
 
 use serde::{Deserialize, Serialize};
-use spag_game::{Episode, PerEnding, PerSeat, SeatKey, Tally};
+use spag_game::{Episode, PerEnding, PerSeat, SeatKey, Tally, Verdict};
 use spag_selfplay::Rate;
 use spag_world::Lexicon;
 
@@ -35,11 +35,11 @@ impl SeatKey for Win {
 }
 
 impl PlayStats {
-    /// The statistics of games whose `counts` are known.
-    pub(crate) fn of_judged(counts: &Tally, episodes: &[Episode], lexicon: Option<&Lexicon>) -> Self {
+    /// The statistics of games with these counts.
+    pub(crate) fn of(counts: &Tally, games: &[(Episode, Verdict)], lexicon: Option<&Lexicon>) -> Self {
         let (mut clues, mut true_clues) = (0, 0);
         if let Some(lexicon) = lexicon {
-            for truth in episodes.iter().map(|episode| spag_world::clue_truth(lexicon, episode)) {
+            for truth in games.iter().map(|(episode, _)| spag_world::clue_truth(lexicon, episode)) {
                 clues += truth.clues;
                 true_clues += truth.true_clues;
             }
@@ -70,8 +70,10 @@ mod tests {
 
     fn judged(episodes: &[Episode]) -> PlayStats {
         let mut counts = Tally::new(&taboo::LABELS);
-        episodes.iter().for_each(|episode| counts.add(&judge_episode(JudgeKind::Paper, episode).unwrap()));
-        PlayStats::of_judged(&counts, episodes, Some(&lexicon()))
+        let verdict = |episode: &Episode| judge_episode(JudgeKind::Paper, episode).unwrap();
+        let games: Vec<_> = episodes.iter().map(|episode| (episode.clone(), verdict(episode))).collect();
+        games.iter().for_each(|(_, verdict)| counts.add(verdict));
+        PlayStats::of(&counts, &games, Some(&lexicon()))
     }
 
     fn game(said: &[&str]) -> Episode {
@@ -115,8 +117,9 @@ mod tests {
         };
         let (prompts, config) = (PromptSet::default(), PlayConfig::default());
         play_games(&Taboo::new(&prompts), specs, Seats::SelfPlay(&mut player), &config, &mut keep).unwrap();
-        let mut summary = GameStats::new(JudgeKind::Paper);
-        episodes.iter().for_each(|episode| summary.add(episode).unwrap());
+        let mut summary = GameStats::new(&taboo::LABELS);
+        let verdict = |episode| judge_episode(JudgeKind::Paper, episode).unwrap();
+        episodes.iter().for_each(|episode| summary.add(episode, &verdict(episode)));
         let summary = serde_json::to_value(&summary).unwrap();
         let report = judged(&episodes);
         assert_eq!(summary["mean_turns"].as_f64(), Some(report.mean_turns));

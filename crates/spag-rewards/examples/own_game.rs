@@ -2,8 +2,7 @@
 
 use spag_game::{
     CollectedGames, Ending, EndingLabel, Episode, EpisodeView, Game, GameSpec, Labels, Match, Play, PlayConfig,
-    Refusal, RngCore, Ruling, ScriptedPolicy, Seat, Seats, TrainingPrompts, TurnRequest, UtteranceRule, Verdict,
-    play_games,
+    Refusal, Ruling, ScriptedPolicy, Seat, Seats, TurnRequest, UtteranceRule, Verdict, play_games,
 };
 use spag_io::{PromptText, TurnPrompt};
 use spag_rewards::{Credit, credit_games};
@@ -57,7 +56,12 @@ impl Match for Guessing {
     }
 
     fn prompt(&self, _: Seat, episode: &Episode) -> TurnPrompt {
-        prompt(episode.history.iter().map(|said| said.content.as_str()))
+        let mut prompt = PromptText::own("Guess a number below 100.");
+        for said in &episode.history {
+            prompt.push("\n");
+            prompt.push_said(&said.content);
+        }
+        TurnPrompt::Plain(prompt)
     }
 
     fn utterances(&self) -> UtteranceRule {
@@ -72,25 +76,6 @@ impl Match for Guessing {
         }
         self.accepted += 1;
         Ruling::ACCEPTED
-    }
-}
-
-/// The rules and what was said.
-fn prompt<'a>(said: impl Iterator<Item = &'a str>) -> TurnPrompt {
-    let mut prompt = PromptText::own("Guess a number below 100.");
-    for text in said {
-        prompt.push("\n");
-        prompt.push_said(text);
-    }
-    TurnPrompt::Plain(prompt)
-}
-
-/// Training uses the prompts of play.
-struct Prompts;
-
-impl TrainingPrompts for Prompts {
-    fn training_prompt(&self, episode: &EpisodeView<'_>, utterance: usize, _: &mut dyn RngCore) -> TurnPrompt {
-        prompt(episode.history.iter().take(utterance).map(|said| &*said.content))
     }
 }
 
@@ -114,7 +99,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut games = CollectedGames::default();
     play_games(&HigherOrLower, specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut games)?;
     let judged: Vec<_> = games.finished.iter().map(|game| (&game.episode, game.verdict)).collect();
-    let credited = credit_games(&LABELS, &judged, &LastGuess, &Prompts, 0)?;
+    let credited = credit_games(&HigherOrLower, &judged, &LastGuess, 0)?;
     for sample in &credited.samples {
         println!("{}", serde_json::to_string(sample)?);
     }

@@ -3,7 +3,6 @@
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use serde::{Deserialize, Serialize};
-use spag_game::JudgeKind;
 
 use crate::{DecayedWinner, Error, Result};
 
@@ -46,16 +45,14 @@ pub struct CreditConfig {
     pub decay_weight: f64,
     /// The scale of a winner's rewards.
     pub norm: RewardNorm,
-    /// The judge.
-    pub judge: JudgeKind,
     /// Seed for drawing the wordings of queries.
     pub seed: u64,
 }
 
-/// The paper's: γ = 0.8, rewards that sum to 1, the paper's judge.
+/// The paper's: γ = 0.8, rewards that sum to 1.
 impl Default for CreditConfig {
     fn default() -> Self {
-        Self { decay_weight: 0.8, norm: RewardNorm::Sum, judge: JudgeKind::Paper, seed: 0 }
+        Self { decay_weight: 0.8, norm: RewardNorm::Sum, seed: 0 }
     }
 }
 

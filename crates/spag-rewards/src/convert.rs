@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use spag_game::{EpisodeReader, JudgeKind, PromptSet, RefereeCache};
+use spag_game::{EpisodeReader, Game};
 use spag_io::RowReader;
 
 use crate::credit::{Crediting, ImitatedWinner};
@@ -152,29 +152,24 @@ pub fn read_sft_samples(path: impl AsRef<Path>, template: &AlpacaTemplate) -> Re
 /// Queries are worded as by [`assign_rewards`](crate::assign_rewards). Reads one episode at a time.
 ///
 /// # Errors
-/// A file cannot be read or written, or a row is not an episode.
+/// A file cannot be read or written, or a row is not an episode of `game`.
 pub fn convert_imitation(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
-    prompts: &PromptSet,
-    judge: JudgeKind,
+    game: &dyn Game,
     seed: u64,
 ) -> Result<CreditSummary> {
-    let crediting = Crediting { rule: &ImitatedWinner, prompts, seed };
-    let mut summary = CreditSummary::new(judge.labels());
-    let mut referees = RefereeCache::new(judge);
+    let crediting = Crediting { rule: &ImitatedWinner, game, seed };
+    let mut summary = CreditSummary::new(game.labels());
     let mut output = RowWriter::create(output.as_ref(), Layout::of(output.as_ref()))?;
     let episodes = EpisodeReader::open_with_rows(input)?;
     let path = episodes.path().to_owned();
-    for (index, row) in episodes.enumerate() {
-        let (row, episode) = row?;
-        let episode = episode.view();
-        let named =
-            |error: &dyn std::error::Error| spag_io::Error::Row { path: path.clone(), row, reason: error.to_string() };
-        let verdict = referees.judge(&episode).map_err(|error| named(&error))?;
+    for (index, row) in episodes.judged(game).enumerate() {
+        let (row, episode, verdict) = row?;
         summary.games.add(&verdict);
         if crediting.rule.has_samples(&verdict) {
-            let samples = crediting.samples(index, &episode, &verdict, &mut summary).map_err(|error| named(&error))?;
+            let named = |error: Error| spag_io::Error::Row { path: path.clone(), row, reason: error.to_string() };
+            let samples = crediting.samples(index, &episode.view(), &verdict, &mut summary).map_err(named)?;
             samples.iter().try_for_each(|sample| output.push(sample))?;
         }
     }

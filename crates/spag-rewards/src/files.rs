@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use bit_vec::BitVec;
-use spag_game::{EpisodeView, JudgeKind, PromptSet, RefereeCache, Tally, Verdict};
+use spag_game::{EpisodeView, Game, Judge, Tally, Verdict};
 use spag_io::{ChunkReader, RowChunk, RowReader};
 
 use crate::credit::{Credit, Crediting};
@@ -62,7 +62,7 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
 /// names the first such row); the input changed between the passes; a thread cannot be started.
 pub fn assign_rewards_in_files(
     job: &AssignJob,
-    prompts: &PromptSet,
+    game: &dyn Game,
     config: &CreditConfig,
     threads: NonZeroUsize,
 ) -> Result<CreditSummary> {
@@ -70,10 +70,10 @@ pub fn assign_rewards_in_files(
     job.check()?;
     let mut outcomes = job.outcomes.as_deref().map(|path| RowWriter::create(path, Layout::Lines)).transpose()?;
     let rule = config.rule();
-    let judged = judge_file(&job.input, &rule, config.judge, threads, outcomes.as_mut())?;
+    let judged = judge_file(&job.input, &rule, game, threads, outcomes.as_mut())?;
     let mut output = RowWriter::create(&job.output, Layout::of(&job.output))?;
-    let crediting = Crediting { rule: &rule, prompts, seed: config.seed };
-    let mut summary = credit_file(&job.input, judged, crediting, config.judge, threads, &mut output)?;
+    let crediting = Crediting { rule: &rule, game, seed: config.seed };
+    let mut summary = credit_file(&job.input, judged, crediting, threads, &mut output)?;
     if let Some(sft) = &job.sft {
         for row in RowReader::<Sample>::open_with_rows(sft)? {
             output.push(&row?.1.into_sft())?;
@@ -90,15 +90,15 @@ pub fn assign_rewards_in_files(
 /// Parses and judges the episodes of a chunk that `select` accepts by their index, and passes them to `visit`.
 fn judge_chunk(
     chunk: &RowChunk,
-    referees: &mut RefereeCache,
+    judge: &mut dyn Judge,
     select: impl Fn(usize) -> bool,
     mut visit: impl FnMut(usize, &EpisodeView<'_>, Verdict) -> Result<()>,
 ) -> Result<()> {
     for (index, row) in (chunk.first_index()..).zip(chunk.rows()).filter(|(index, _)| select(*index)) {
-        let episode = EpisodeView::from_row(&row)?;
-        let verdict = referees.judge(&episode).map_err(|error| row.error(error.to_string()))?;
+        let episode: EpisodeView<'_> = row.parse()?;
+        let verdict = judge.judge(&episode).map_err(|error| row.error(error.to_string()))?;
         visit(index, &episode, verdict).map_err(|error| match error {
-            Error::LongGame { .. } => row.error(error.to_string()).into(),
+            Error::LongGame { .. } | Error::Game(_) => row.error(error.to_string()).into(),
             error => error,
         })?;
     }
@@ -118,17 +118,17 @@ struct JudgedFile {
 fn judge_file(
     input: &Path,
     rule: &dyn Credit,
-    judge: JudgeKind,
+    game: &dyn Game,
     threads: NonZeroUsize,
     mut outcomes: Option<&mut RowWriter>,
 ) -> Result<JudgedFile> {
     let new_worker = || {
-        let mut referees = RefereeCache::new(judge);
+        let mut judge = game.judge();
         move |chunk: spag_io::Result<RowChunk>| -> Result<Vec<Verdict>> {
             let mut verdicts = Vec::new();
             judge_chunk(
                 &chunk?,
-                &mut referees,
+                judge.as_mut(),
                 |_| true,
                 |_, _, verdict| {
                     verdicts.push(verdict);
@@ -138,7 +138,7 @@ fn judge_file(
             Ok(verdicts)
         }
     };
-    let games = Tally::new(judge.labels());
+    let games = Tally::new(game.labels());
     let mut judged = JudgedFile { with_samples: games.clone(), games, has_samples: BitVec::new() };
     let count = |verdicts: Result<Vec<Verdict>>| -> Result<()> {
         for verdict in verdicts? {
@@ -171,22 +171,21 @@ fn credit_file(
     input: &Path,
     judged: JudgedFile,
     crediting: Crediting<'_>,
-    judge: JudgeKind,
     threads: NonZeroUsize,
     output: &mut RowWriter,
 ) -> Result<CreditSummary> {
     let JudgedFile { games, with_samples, has_samples } = judged;
     let (layout, path) = (output.layout, output.path.clone());
     let weights = crediting.rule.weights(&games);
-    let none = CreditSummary { weights, ..CreditSummary::new(judge.labels()) };
+    let none = CreditSummary { weights, ..CreditSummary::new(crediting.game.labels()) };
     let new_worker = || {
-        let (mut referees, path, none, has_samples) = (RefereeCache::new(judge), &path, &none, &has_samples);
+        let (mut judge, path, none, has_samples) = (crediting.game.judge(), &path, &none, &has_samples);
         move |chunk: spag_io::Result<RowChunk>| -> Result<CreditedChunk> {
             let chunk = chunk?;
             let mut credited = CreditedChunk { rows: chunk.rows().len(), summary: none.clone(), text: Vec::new() };
             judge_chunk(
                 &chunk,
-                &mut referees,
+                judge.as_mut(),
                 |index| has_samples.get(index) == Some(true),
                 |index, episode, verdict| {
                     credited.summary.games.add(&verdict);

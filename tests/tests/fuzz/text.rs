@@ -4,7 +4,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 
 use spag_eval::TaskSource;
-use spag_game::{EpisodeReader, JudgeKind, PromptSet, judge_episode, read_episodes, read_words, word_forms};
+use spag_game::{EpisodeReader, JudgeKind, PromptSet, Taboo, judge_episode, read_episodes, read_words, word_forms};
 use spag_io::JsonlAppender;
 use spag_model::load_tokenizer;
 use spag_pipeline::{BaseConfig, RunConfig};
@@ -40,7 +40,7 @@ fn episodes() {
                 let _ = judge_episode(kind, episode);
             }
         }
-        if assign_rewards_in_files(&job, &PromptSet::default(), &CreditConfig::default(), NonZeroUsize::MIN).is_ok() {
+        if assign_rewards_in_files(&job, &Taboo::default(), &CreditConfig::default(), NonZeroUsize::MIN).is_ok() {
             for sample in read_samples(&out).unwrap() {
                 assert!(sample.reward.is_finite() && sample.weight.is_finite());
             }

@@ -160,7 +160,7 @@ fn game_is_given_up_kept_over_a_reload_and_shared() {
     browser.wait("saved.length === 1");
     let text = browser.eval("saved[0]");
     let episode: spag_game::Episode = serde_json::from_str(text.as_str().unwrap()).unwrap();
-    episode.check().unwrap();
+    spag_game::judge_episode(spag_game::JudgeKind::Paper, &episode).unwrap();
     assert_eq!((episode.item.as_str(), episode.history.len()), ("tiger", 3));
     assert_eq!(episode.extra["players"], "clue-vs-person");
 

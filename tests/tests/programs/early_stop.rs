@@ -22,7 +22,7 @@ fn played(after_decision: AfterDecision) -> Vec<Episode> {
     let specs = (0..200).map(|game| GameSpec { game, item: "tea".into(), max_turns: 5, seed: game_seed(1, game) });
     let mut games: Vec<FinishedGame> = Vec::new();
     let (mut player, prompts) = (ScriptedPolicy::new(said), PromptSet::default());
-    let game = Taboo { prompts: &prompts, rules: Rules { after_decision, ..Rules::default() } };
+    let game = Rules { after_decision, ..Rules::default() }.game(&prompts);
     play_games(&game, specs, Seats::SelfPlay(&mut player), &PlayConfig::default(), &mut |game: FinishedGame| {
         games.push(game);
         Ok(())
@@ -38,7 +38,7 @@ fn training_samples_do_not_depend_on_when_a_game_stopped() {
     let longer = stopped.iter().zip(&played_on).filter(|(a, b)| a.history.len() < b.history.len()).count();
     assert!(longer > 100 && played_on.iter().all(|episode| episode.history.len() == 10));
     let samples = |episodes: &[Episode]| {
-        let credited = assign_rewards(episodes, &PromptSet::default(), &CreditConfig::default()).unwrap();
+        let credited = assign_rewards(episodes, &Taboo::default(), &CreditConfig::default()).unwrap();
         serde_json::to_value(credited.samples).unwrap()
     };
     let of_stopped = samples(&stopped);

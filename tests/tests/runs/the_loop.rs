@@ -64,9 +64,9 @@ fn killed_run_ends_with_the_same_files() {
     }
 
     // Both programs count turns in the same way.
-    let games = spag_game::read_episodes(whole.join("eval/im-vs-im.jsonl")).unwrap();
-    let mut stats = spag_selfplay::GameStats::new(spag_game::JudgeKind::Paper);
-    games.iter().for_each(|game| stats.add(game).unwrap());
+    let games = spag_game::read_games(whole.join("eval/im-vs-im.jsonl"), &spag_game::Taboo::default()).unwrap();
+    let mut stats = spag_selfplay::GameStats::new(&spag_game::taboo::LABELS);
+    games.iter().for_each(|(game, verdict)| stats.add(game, verdict));
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(whole.join("report.json")).unwrap()).unwrap();
     assert_eq!(report["baseline"]["mean_turns"].as_f64(), stats.counts().mean_turns());
 

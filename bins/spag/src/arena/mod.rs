@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
-use spag_game::{GameSpec, PromptSet, Tally, WordList};
+use spag_game::{AfterDecision, Game, GameSpec, Taboo, Tally, WordList};
 use spag_io::{Progress, write_atomically};
 use spag_model::load_config;
 use spag_selfplay::{
@@ -92,7 +92,7 @@ struct Arena<'a> {
     pairings: Vec<Pairing>,
     /// The games of every pairing.
     games: Vec<GameSpec>,
-    prompts: PromptSet,
+    game: Taboo,
     keys: EndpointKeys,
 }
 
@@ -126,27 +126,28 @@ impl<'a> Arena<'a> {
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
         let (max_turns, seed) = (args.rules.taboo_max_turns, args.playing.sampling.seed);
         let games = games_on_cycled_words(&words, args.games, max_turns, seed);
-        Ok(Self { args, players, described, pairings, games, prompts, keys })
+        let game = args.rules.game(AfterDecision::Stop, &prompts);
+        Ok(Self { args, players, described, pairings, games, game, keys })
     }
 
     /// Opens the games of a pairing.
-    fn open(&self, pairing: Pairing) -> Result<OpenJob> {
+    fn open(&self, pairing: Pairing) -> Result<OpenJob<'_>> {
         let path = self.args.output_dir.join(record_file(&self.players, pairing));
         let who = |player: usize| self.described.get(player).map_or("", String::as_str);
         let seated = pairing.0.into_iter().filter_map(|player| self.players.get(player));
         let source = TokenSource::of(seated.map(|player| &player.player));
-        let labels = self.args.rules.judge.labels();
+        let labels = self.game.labels();
         let players = labels.seats.into_iter().zip(pairing.0).map(|(seat, player)| format!("{seat}={}", who(player)));
         let players = format!(
             "{}; {}; {}",
             players.collect::<Vec<_>>().join("; "),
-            self.args.rules.describe(source, &self.prompts),
+            self.args.rules.describe(source, &self.game.prompts),
             self.args.playing.sampling.describe(source)
         );
         let job = PlayJob {
+            game: &self.game,
             games: self.games.clone(),
             players,
-            rules: self.args.rules.rules(),
             play: self.args.rules.play_config(),
             files: JobFiles::records_only(path),
             ranks: Ranks::Single,
@@ -199,13 +200,13 @@ impl<'a> Arena<'a> {
         if job.recorded() < job.total() {
             let mut observer = PairingBar { bar, name: self.name(pairing) };
             table.seat(pairing, |players| {
-                job.play_pair(players, &self.prompts, &mut observer)?;
+                job.play_pair(players, &mut observer)?;
                 Ok(())
             })?;
         }
         let run = job.run_stats();
         // The statistics of the record, so that a resumed arena has the same results.
-        let mut counts = Tally::new(self.args.rules.judge.labels());
+        let mut counts = Tally::new(self.game.labels());
         if let Finished::Written { stats, missing, .. } = job.finish(&run)? {
             counts = stats.counts().clone();
             counts.failed = missing;

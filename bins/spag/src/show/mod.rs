@@ -11,7 +11,7 @@ use std::{
 
 use anstream::AutoStream;
 use clap::Args;
-use spag_game::{EpisodeReader, JudgeKind, judge_episode};
+use spag_game::{EpisodeReader, JudgeKind, PromptSet, Rules};
 use terminal_size::{Width, terminal_size_of};
 
 use filter::{Filter, Wanted};
@@ -61,8 +61,9 @@ fn show(args: &ShowArgs, renderer: Renderer, out: &mut impl Write) -> Result<()>
     let filter = Filter::new(args.word.as_deref(), args.game, args.outcome);
     let (mut shown, mut read) = (0, 0);
     let mut failure = None;
-    for row in EpisodeReader::open(&args.file)? {
-        let (row, episode) = match row {
+    let game = Rules { judge: args.judge, ..Rules::default() }.game(&PromptSet::default());
+    for row in EpisodeReader::open(&args.file)?.judged(&game) {
+        let (row, episode, verdict) = match row {
             Ok(found) => found,
             Err(error) => {
                 failure = Some(error);
@@ -70,7 +71,6 @@ fn show(args: &ShowArgs, renderer: Renderer, out: &mut impl Write) -> Result<()>
             }
         };
         read += 1;
-        let verdict = judge_episode(args.judge, &episode)?;
         if !filter.wants(row, &episode, verdict.ending) {
             continue;
         }

@@ -4,7 +4,7 @@ use spag_io::TurnPrompt;
 
 use super::PlayConfig;
 use super::sink::{FailedGame, FinishedGame};
-use crate::episode::{Episode, Utterance};
+use crate::episode::{Episode, SEED, Utterance};
 use crate::error::Result;
 use crate::game::{Game, Match};
 use crate::generation::TokenRecords;
@@ -54,7 +54,9 @@ pub(super) enum Step<'g> {
 impl<'g> RunningGame<'g> {
     pub(super) fn new(spec: GameSpec, game: &'g dyn Game) -> Result<Self> {
         let state = game.start(&spec)?;
-        let episode = Episode::new(spec.item.clone(), spec.max_turns);
+        let mut episode = Episode::new(spec.item.clone(), spec.max_turns);
+        // A recorded game can be played again.
+        episode.extra.insert(SEED.into(), spec.seed.into());
         Ok(Self { spec, episode, state })
     }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spag_game::taboo::{Rules, Taboo};
+use spag_game::taboo::Rules;
 use spag_game::{
     AfterDecision, CollectedGames, GameSpec, PlayConfig, Policy, PolicyError, PollMode, PromptSet, Reply, Seats,
     TurnFailure, TurnRequest, game_seed, play_games, taboo,
@@ -53,7 +53,7 @@ fn play(seats: Seats<'_>, games_in_flight: usize, after_decision: AfterDecision)
     let config = PlayConfig { games_in_flight, max_failed_in_a_row: usize::MAX, ..PlayConfig::default() };
     let mut games = CollectedGames::default();
     let (prompts, rules) = (PromptSet::default(), Rules { after_decision, ..Rules::default() });
-    play_games(&Taboo { prompts: &prompts, rules }, specs, seats, &config, &mut games).unwrap();
+    play_games(&rules.game(&prompts), specs, seats, &config, &mut games).unwrap();
     games.finished.sort_by_key(|game| game.game);
     games.failed.sort_by_key(|game| game.game);
     games

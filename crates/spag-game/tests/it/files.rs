@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use spag_game::{Episode, EpisodeReader, read_episodes, read_words, taboo};
+use spag_game::{Episode, EpisodeReader, Taboo, read_episodes, read_games, read_words, taboo};
 use spag_io::{AtomicFile, JsonlAppender, write_json_atomically};
 use tempfile::TempDir;
 
@@ -20,7 +20,7 @@ fn file(folder: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
 fn error_message(bytes: impl AsRef<[u8]>) -> String {
     let folder = TempDir::new().unwrap();
     let path = file(&folder, "e.json", bytes);
-    let message = read_episodes(&path).unwrap_err().to_string();
+    let message = read_games(&path, &Taboo::default()).unwrap_err().to_string();
     message.replace(&format!("{}/", folder.path().display()), "")
 }
 

@@ -29,7 +29,7 @@ fn play_with(
     let mut finished = Vec::new();
     let prompts = PromptSet::default();
     let rules = Rules { judge: JudgeKind::Paper, after_decision };
-    let result = play_games(&Taboo { prompts: &prompts, rules }, specs, seats, config, &mut |game: FinishedGame| {
+    let result = play_games(&rules.game(&prompts), specs, seats, config, &mut |game: FinishedGame| {
         finished.push(game);
         Ok(())
     });

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use proptest::prelude::*;
-use spag_game::taboo::{Rules, Taboo};
+use spag_game::taboo::Rules;
 use spag_game::{
     AfterDecision, Episode, EpisodeReader, FinishedGame, GameSpec, JudgeKind, Outcome, PlayConfig, PromptSet, Referee,
     ScriptedPolicy, Seats, TurnRequest, judge_episode, play_games, pluralize, read_episodes, taboo, word_forms,
@@ -88,7 +88,7 @@ proptest! {
             let (prompts, rules) = (PromptSet::default(), Rules { after_decision, ..Rules::default() });
             let spec = GameSpec { game: 0, item: word.clone(), max_turns, seed: 0 };
             let played = Cell::new(None);
-            play_games(&Taboo { prompts: &prompts, rules }, [spec], Seats::SelfPlay(&mut player), &config, &mut |game: FinishedGame| {
+            play_games(&rules.game(&prompts), [spec], Seats::SelfPlay(&mut player), &config, &mut |game: FinishedGame| {
                 played.set(Some(game));
                 Ok(())
             }).unwrap();

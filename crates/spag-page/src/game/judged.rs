@@ -1,7 +1,7 @@
 //! What the page shows of a verdict.
 
 use serde_json::{Value, json};
-use spag_game::{Episode, JudgeKind, Referee, Seat, Verdict};
+use spag_game::{Episode, Game, Verdict, replay};
 
 /// A judged game.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ pub(crate) struct Judged {
     /// How the game ended, or would if it ended here.
     verdict: Verdict,
     progress: Progress,
-    /// The deciding utterance in pieces, or none in a tie.
+    /// The deciding utterance in pieces, or none without a winner.
     pieces: Vec<Value>,
 }
 
@@ -24,16 +24,17 @@ impl Judged {
     /// Judges an episode as far as it has been played.
     ///
     /// # Errors
-    /// The target word is empty, or the roles do not alternate.
-    pub(crate) fn of(episode: &Episode, kind: JudgeKind) -> spag_game::Result<Self> {
-        episode.check()?;
-        let referee = Referee::new(kind, &episode.item)?;
-        let verdict = referee.judge(&episode.view());
-        let is_over = verdict.winner().is_some() || episode.history.len() >= episode.max_turns.saturating_mul(2);
-        let deciding = episode.history.get(verdict.history_length.saturating_sub(1));
-        let pieces = deciding.filter(|_| verdict.winner().is_some());
-        let pieces = pieces.map(|said| pieces_of(&referee, said.role, &said.content)).unwrap_or_default();
-        let progress = if is_over { Progress::Over } else { Progress::Open };
+    /// It is not one of this game.
+    pub(crate) fn of(episode: &Episode, game: &dyn Game) -> spag_game::Result<Self> {
+        let view = episode.view();
+        let (verdict, progress) = match replay(game, &view)? {
+            Some(verdict) => (verdict, Progress::Over),
+            None => (game.judge().judge(&view)?, Progress::Open),
+        };
+        let pieces = match (verdict.winner(), verdict.history_length.checked_sub(1)) {
+            (Some(_), Some(deciding)) => pieces_of(game, episode, deciding)?,
+            _ => Vec::new(),
+        };
         Ok(Self { verdict, progress, pieces })
     }
 
@@ -60,31 +61,34 @@ impl Judged {
 }
 
 /// An utterance in pieces, of which those that decide the game are marked.
-fn pieces_of(referee: &Referee, role: Seat, content: &str) -> Vec<Value> {
+fn pieces_of(game: &dyn Game, episode: &Episode, utterance: usize) -> spag_game::Result<Vec<Value>> {
     let mut pieces = Vec::new();
+    let Some(said) = episode.history.get(utterance) else { return Ok(pieces) };
     let mut piece = |text: &str, is_marked: bool| {
         if !text.is_empty() {
             pieces.push(json!({"text": text, "marked": is_marked}));
         }
     };
     let mut end = 0;
-    for part in referee.deciding_parts(role, content) {
-        piece(&content[end..part.start], false);
-        piece(&content[part.clone()], true);
+    for part in game.marks(episode, utterance)? {
+        piece(&said.content[end..part.start], false);
+        piece(&said.content[part.clone()], true);
         end = part.end;
     }
-    piece(&content[end..], false);
-    pieces
+    piece(&said.content[end..], false);
+    Ok(pieces)
 }
 
 #[cfg(test)]
 mod tests {
+    use spag_game::Taboo;
+
     use super::*;
 
     fn judged(max_turns: usize, said: &[&str]) -> Value {
         let mut episode = Episode::new("tiger", max_turns);
         said.iter().for_each(|text| episode.push(episode.next_role(), *text));
-        Judged::of(&episode, JudgeKind::Paper).unwrap().json()
+        Judged::of(&episode, &Taboo::default()).unwrap().json()
     }
 
     #[test]

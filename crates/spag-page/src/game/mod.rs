@@ -6,7 +6,7 @@ mod turn;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use spag_game::{Episode, JudgeKind, Seat, taboo};
+use spag_game::{Episode, Seat, Taboo, taboo};
 use spag_io::cause;
 use spag_selfplay::limits;
 use spag_serve::ApiError;
@@ -74,8 +74,8 @@ impl Game {
     }
 
     /// The verdict so far.
-    pub(crate) fn judge(&self, kind: JudgeKind) -> Result<Judged, ApiError> {
-        Judged::of(&self.episode, kind).map_err(|error| ApiError::bad(error.to_string()))
+    pub(crate) fn judge(&self, rules: &Taboo) -> Result<Judged, ApiError> {
+        Judged::of(&self.episode, rules).map_err(|error| ApiError::bad(error.to_string()))
     }
 }
 

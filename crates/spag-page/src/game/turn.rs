@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use hyper::body::{Bytes, Frame};
 use serde_json::{Value, json};
-use spag_game::{JudgeKind, PromptSet, UtteranceRule, game_seed};
+use spag_game::{Taboo, UtteranceRule, game_seed};
 use spag_model::{
     Completion, CompletionText, Detokenizer, Event, GenerationConfig, Prompt, Request, Sampling, Streamed, Tokenizer,
 };
@@ -27,8 +27,7 @@ const COALESCED: usize = 64;
 /// The rules and the settings of all games of a page.
 #[derive(Clone, Debug)]
 pub(crate) struct PlayRules {
-    pub(crate) judge: JudgeKind,
-    pub(crate) prompts: PromptSet,
+    pub(crate) game: Taboo,
     pub(crate) sampling: Sampling,
     pub(crate) length: LengthSettings,
 }
@@ -45,7 +44,7 @@ impl PlayRules {
     /// The tokenizer cannot encode the game, or the model has no template for a chat.
     pub(crate) fn request(&self, game: &Game, model: &ModelHandle) -> Result<(Request, Detokenizer), ApiError> {
         let episode = &game.episode;
-        let prompt = self.prompts.playing_prompt(&episode.history, &episode.item, episode.max_turns);
+        let prompt = self.game.prompts.playing_prompt(&episode.history, &episode.item, episode.max_turns);
         let failed = |error: spag_chat::Error| ApiError::server(error.to_string());
         let tokens = model.encoder().encode(&prompt).map_err(failed)?;
         let preview = Detokenizer::continuing(model.tokenizer(), &tokens);
@@ -57,7 +56,7 @@ impl PlayRules {
             stream: Streamed::Text,
             ..GenerationConfig::default()
         };
-        let config = match self.prompts.utterances() {
+        let config = match self.game.prompts.utterances() {
             UtteranceRule::AsDecoded => GenerationConfig { text: CompletionText::AfterPrompt, ..config },
             UtteranceRule::Trimmed => GenerationConfig { text: CompletionText::Alone, ..config },
             UtteranceRule::Message => chat_settings(&config, model.encoder()).map_err(failed)?,
@@ -77,9 +76,9 @@ pub(crate) fn stream(
     turn: Generation,
     preview: Detokenizer,
 ) -> Response {
-    let (judge, utterances) = (rules.judge, rules.prompts.utterances());
+    let (rules, utterances) = (rules.game.clone(), rules.game.prompts.utterances());
     let tokenizer = model.tokenizer().clone();
-    let body = UtteranceBody { game, judge, utterances, tokenizer, turn, preview, state: State::Speaking };
+    let body = UtteranceBody { game, rules, utterances, tokenizer, turn, preview, state: State::Speaking };
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
@@ -90,7 +89,7 @@ pub(crate) fn stream(
 
 struct UtteranceBody {
     game: Game,
-    judge: JudgeKind,
+    rules: Taboo,
     utterances: UtteranceRule,
     tokenizer: Tokenizer,
     /// Kept until all is sent, with its place in the queue.
@@ -121,7 +120,7 @@ impl UtteranceBody {
         let role = self.game.episode.next_role();
         let utterance = self.utterances.utterance(completion.text);
         self.game.episode.push(role, utterance.as_str());
-        let last = match self.game.judge(self.judge) {
+        let last = match self.game.judge(&self.rules) {
             Ok(judged) => json!({
                 "utterance": utterance,
                 "verdict": judged.json(),

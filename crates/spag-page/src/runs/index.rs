@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::Value;
-use spag_game::{Ending, Episode, JudgeKind, RefereeCache};
+use spag_game::{Ending, Episode, Game, Judge};
 use spag_io::cause;
 use spag_serve::ApiError;
 
@@ -75,10 +75,10 @@ impl GameIndex {
     ///
     /// # Errors
     /// It cannot be read. Rows that are no games are counted.
-    pub(super) fn build(path: &Path, version: Version, judge: JudgeKind) -> io::Result<Self> {
+    pub(super) fn build(path: &Path, version: Version, game: &dyn Game) -> io::Result<Self> {
         let mut index = Self { version, games: Vec::new(), unreadable: 0, reasons: Vec::new(), cut: false };
         let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
-        let mut referees = RefereeCache::new(judge);
+        let mut judge = game.judge();
         let (mut row, mut offset, mut line) = (0, 0, Vec::new());
         loop {
             line.clear();
@@ -95,7 +95,7 @@ impl GameIndex {
             if skipped > 0 {
                 index.refuse(row, format!("it has more than {MAX_ROW} bytes"));
             } else if !line.trim_ascii().is_empty() {
-                match entry(&line, &mut referees) {
+                match entry(&line, judge.as_mut()) {
                     Ok(entry) => index.games.push(Entry { row, offset, bytes: read, ..entry }),
                     Err(reason) => index.refuse(row, reason),
                 }
@@ -128,9 +128,9 @@ fn skip_line(file: &mut impl BufRead) -> io::Result<u64> {
 }
 
 /// The entry of a row, without its place.
-fn entry(line: &[u8], referees: &mut RefereeCache) -> Result<Entry, String> {
+fn entry(line: &[u8], judge: &mut dyn Judge) -> Result<Entry, String> {
     let episode: Episode = serde_json::from_slice(line).map_err(|error| cause::<Episode>(line, "row", &error))?;
-    let verdict = referees.judge(&episode.view()).map_err(|error| error.to_string())?;
+    let verdict = judge.judge(&episode.view()).map_err(|error| error.to_string())?;
     let failed = episode.extra.get("reason").and_then(Value::as_str).is_some();
     let ending = (!failed).then_some(verdict.ending);
     let word = episode.item.to_lowercase().into();
@@ -139,14 +139,14 @@ fn entry(line: &[u8], referees: &mut RefereeCache) -> Result<Entry, String> {
 
 #[cfg(test)]
 mod tests {
-    use spag_game::taboo;
+    use spag_game::{Taboo, taboo};
 
     use super::*;
 
     fn index(bytes: &[u8]) -> (GameIndex, Vec<String>) {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), bytes).unwrap();
-        let index = GameIndex::build(file.path(), version(file.path()).unwrap(), JudgeKind::Paper).unwrap();
+        let index = GameIndex::build(file.path(), version(file.path()).unwrap(), &Taboo::default()).unwrap();
         let words = index.games.iter().map(|entry| read(file.path(), entry).unwrap().item).collect();
         (index, words)
     }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use spag_game::{Ending, Episode, JudgeKind, Labels, Seat};
+use spag_game::{Ending, Episode, Game, Labels, PromptSet, Rules, Seat};
 use spag_io::{abridge, read_text};
 use spag_serve::ApiError;
 
@@ -39,7 +39,8 @@ const EXCERPT: usize = 160;
 /// A folder of `spag run`.
 pub(crate) struct RunFolder {
     root: PathBuf,
-    judge: JudgeKind,
+    /// The game of a folder without settings.
+    game: Arc<dyn Game>,
     /// What was read of files that have not changed since.
     indices: Mutex<HashMap<String, Arc<GameIndex>>>,
     tickets: Tickets,
@@ -78,14 +79,14 @@ pub(crate) struct ReportQuery {
 }
 
 impl RunFolder {
-    /// Opens a folder. Games are judged as in its settings, or with `judge` if it has none.
+    /// Opens a folder. Its games are those of its settings, or of `game` if it has none.
     ///
     /// # Errors
     /// It is not a folder, or has no file of games.
-    pub(crate) fn open(root: PathBuf, judge: JudgeKind) -> Result<Self> {
+    pub(crate) fn open(root: PathBuf, game: Arc<dyn Game>) -> Result<Self> {
         let wrong = |reason: String| Err(Error::Run { path: root.clone(), reason });
-        let judge = settings_judge(&root).unwrap_or(judge);
-        match files::list(&root, judge.labels()) {
+        let game = settings_game(&root).unwrap_or(game);
+        match files::list(&root, game.labels()) {
             Err(error) => return wrong(error.to_string()),
             Ok(files) if files.is_empty() => {
                 return wrong(
@@ -94,17 +95,17 @@ impl RunFolder {
             }
             Ok(_) => {}
         }
-        Ok(Self::of_run(root, judge))
+        Ok(Self::of_run(root, game))
     }
 
     /// As [`RunFolder::open`], of a run that may not have begun.
-    pub(crate) fn of_run(root: PathBuf, judge: JudgeKind) -> Self {
-        Self { root, judge, indices: Mutex::default(), tickets: Tickets::default() }
+    pub(crate) fn of_run(root: PathBuf, game: Arc<dyn Game>) -> Self {
+        Self { root, game, indices: Mutex::default(), tickets: Tickets::default() }
     }
 
-    /// The judge of the run.
-    pub(crate) fn judge(&self) -> JudgeKind {
-        settings_judge(&self.root).unwrap_or(self.judge)
+    /// The game of the run.
+    pub(crate) fn game(&self) -> Arc<dyn Game> {
+        settings_game(&self.root).unwrap_or_else(|| self.game.clone())
     }
 
     /// The folder.
@@ -125,27 +126,31 @@ impl RunFolder {
 
     /// The files of games, and whether there is a report.
     pub(crate) fn list(&self) -> std::result::Result<Value, ApiError> {
-        let files = files::list(&self.root, self.judge().labels()).map_err(|error| self.gone(&error))?;
+        let game = self.game();
+        let files = files::list(&self.root, game.labels()).map_err(|error| self.gone(&error))?;
         let file = |file: &GameFile| json!({"file": file.file, "group": file.group, "title": file.title});
-        Ok(json!({
+        let mut list = json!({
             "name": self.name(),
-            "judge": self.judge(),
             "files": files.iter().map(file).collect::<Vec<_>>(),
             "report": self.has_report(),
-        }))
+        });
+        for (setting, value) in game.settings() {
+            list[setting] = value.into();
+        }
+        Ok(list)
     }
 
     /// A page of the games of a file that meet all conditions.
     pub(crate) fn games(&self, query: &ListQuery) -> std::result::Result<Value, ApiError> {
-        let filter = Filter::read(query, self.judge().labels())?;
+        let filter = Filter::read(query, self.game().labels())?;
         let (path, index) = self.index(&query.file)?;
         let matching: Vec<&Entry> = index.games.iter().filter(|entry| filter.wants(entry)).collect();
         let pages = matching.len().div_ceil(PER_PAGE).max(1);
         let page = query.page.unwrap_or(1).clamp(1, pages);
         let shown = matching.iter().skip((page - 1) * PER_PAGE).take(PER_PAGE);
-        let games = shown.map(|entry| Ok(row_json(entry, &index::read(&path, entry)?, self.judge().labels())));
+        let games = shown.map(|entry| Ok(row_json(entry, &index::read(&path, entry)?, self.game().labels())));
         let games = games.collect::<std::result::Result<Vec<_>, ApiError>>()?;
-        let endings = self.judge().labels().endings.iter().map(|ending| {
+        let endings = self.game().labels().endings.iter().map(|ending| {
             let count = index.games.iter().filter(|entry| entry.ending == Some(*ending)).count();
             json!({"ending": ending.name, "winner": ending.winner, "games": count})
         });
@@ -165,13 +170,13 @@ impl RunFolder {
     }
 
     /// A whole game with its verdict.
-    pub(crate) fn game(&self, query: &GameQuery) -> std::result::Result<Value, ApiError> {
+    pub(crate) fn one_game(&self, query: &GameQuery) -> std::result::Result<Value, ApiError> {
         let (path, index) = self.index(&query.file)?;
         let entry = index.games.iter().find(|entry| entry.row == query.row);
         let entry = entry.ok_or_else(|| ApiError::not_found(format!("This file has no game in row {}", query.row)))?;
         let episode = index::read(&path, entry)?;
-        let judged = Judged::of(&episode, self.judge()).map_err(|error| ApiError::bad(error.to_string()))?;
-        let mut body = row_json(entry, &episode, self.judge().labels());
+        let judged = Judged::of(&episode, &*self.game()).map_err(|error| ApiError::bad(error.to_string()))?;
+        let mut body = row_json(entry, &episode, self.game().labels());
         body["history"] = history_json(&episode, SHOWN);
         body["max_turns"] = episode.max_turns.into();
         // A failed game has no outcome, though it is over.
@@ -198,7 +203,7 @@ impl RunFolder {
 
     /// A file of the list, and the index of its games.
     fn index(&self, name: &str) -> std::result::Result<(PathBuf, Arc<GameIndex>), ApiError> {
-        let files = files::list(&self.root, self.judge().labels()).map_err(|error| self.gone(&error))?;
+        let files = files::list(&self.root, self.game().labels()).map_err(|error| self.gone(&error))?;
         let Some(file) = files.into_iter().find(|file| file.file == name) else {
             let problem = format!("this run has no games in {}", spag_io::quote(name));
             return Err(ApiError::field("file", problem));
@@ -212,7 +217,7 @@ impl RunFolder {
         if let Some(index) = known() {
             return Ok((path, index));
         }
-        let index = Arc::new(GameIndex::build(&path, version, self.judge()).map_err(unreadable)?);
+        let index = Arc::new(GameIndex::build(&path, version, &*self.game()).map_err(unreadable)?);
         if let Ok(mut indices) = self.indices.lock() {
             indices.insert(name.to_owned(), index.clone());
         }
@@ -220,10 +225,11 @@ impl RunFolder {
     }
 }
 
-/// The judge in the settings of a run, if they can be read.
-fn settings_judge(root: &Path) -> Option<JudgeKind> {
+/// The game in the settings of a run, if they can be read.
+fn settings_game(root: &Path) -> Option<Arc<dyn Game>> {
     let settings: toml::Table = read_text(root.join("config.resolved.toml"), MAX_SETTINGS).ok()?.parse().ok()?;
-    settings.get("judge")?.as_str()?.parse().ok()
+    let judge = settings.get("judge")?.as_str()?.parse().ok()?;
+    Some(Arc::new(Rules { judge, ..Rules::default() }.game(&PromptSet::default())))
 }
 
 /// What a list shows of a game.

@@ -30,7 +30,7 @@ pub(crate) fn add_routes(routes: Routes, run: Option<Arc<RunFolder>>, services: 
     routes
         .route("/page/run", Access::Key, get(async move || run.json(|run| run.list()).await))
         .route("/page/run/games", Access::Key, json_of(&shown, RunFolder::games))
-        .route("/page/run/game", Access::Key, json_of(&shown, RunFolder::game))
+        .route("/page/run/game", Access::Key, json_of(&shown, RunFolder::one_game))
         .route("/page/run/ticket", Access::Key, get(async move || ticket.json(|run| Ok(run.ticket())).await))
         // An element of the page cannot send a key: it has a ticket instead.
         .route(

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use serde_json::{Value, json};
-use spag_game::{Episode, JudgeKind};
+use spag_game::{Episode, Game};
 use spag_io::abridge;
 
 use crate::game::Judged;
@@ -48,14 +48,14 @@ impl Feed {
     }
 
     /// The games from number `from` on, the newest first.
-    pub(super) fn json(&self, from: u64, judge: JudgeKind) -> Vec<Value> {
+    pub(super) fn json(&self, from: u64, rules: &dyn Game) -> Vec<Value> {
         let newer = self.newest.iter().rev().take_while(|(number, _)| *number >= from);
-        newer.filter_map(|(number, game)| game_json(*number, game, judge)).collect()
+        newer.filter_map(|(number, game)| game_json(*number, game, rules)).collect()
     }
 }
 
-fn game_json(number: u64, Newest { set, episode }: &Newest, judge: JudgeKind) -> Option<Value> {
-    let judged = Judged::of(episode, judge).ok()?;
+fn game_json(number: u64, Newest { set, episode }: &Newest, rules: &dyn Game) -> Option<Value> {
+    let judged = Judged::of(episode, rules).ok()?;
     let mut verdict = judged.final_json();
     for piece in verdict["pieces"].as_array_mut().into_iter().flatten() {
         let text = abridge(piece["text"].as_str().unwrap_or_default(), SHOWN).into_owned();
@@ -65,7 +65,7 @@ fn game_json(number: u64, Newest { set, episode }: &Newest, judge: JudgeKind) ->
         "number": number,
         "set": set,
         "game": episode.extra.get("game").and_then(Value::as_u64),
-        judge.labels().item_key: abridge(&episode.item, SHOWN),
+        rules.labels().item_key: abridge(&episode.item, SHOWN),
         "max_turns": episode.max_turns,
         "players": episode.extra.get("players").and_then(Value::as_str).map(|players| abridge(players, SHOWN)),
         "history": history_json(episode, SHOWN),

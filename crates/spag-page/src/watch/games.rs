@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use serde_json::{Value, json};
-use spag_game::{Episode, JudgeKind, Labels, RefereeCache, Tally};
+use spag_game::{Episode, Game, Judge, Labels, Tally};
 
 use super::feed::Feed;
 use super::follow::{Follower, Found, Line};
@@ -78,19 +79,19 @@ impl GameSet {
     ///
     /// # Errors
     /// A file cannot be read.
-    fn update(&mut self, deadline: Instant, referees: &mut RefereeCache, feed: &mut Feed) -> io::Result<bool> {
+    fn update(&mut self, deadline: Instant, judge: &mut dyn Judge, feed: &mut Feed) -> io::Result<bool> {
         let failed = self.failed.read(deadline, |_| self.failures += 1)?;
         if failed == Found::Restarted {
             (self.failures, self.failed) = (0, Follower::new(self.failed.path().to_owned()));
         }
-        let mut found = self.read(deadline, referees, feed)?;
+        let mut found = self.read(deadline, judge, feed)?;
         if found.contains(&Found::Restarted) {
             // The finished file replaces those of the ranks; or a stage begins again.
             self.shown.extend(self.known.drain());
             (self.counts, self.course, self.every, self.unreadable) =
                 (Tally::new(self.counts.labels()), Vec::new(), 1, 0);
             self.followers.values_mut().for_each(Follower::restart);
-            found = self.read(deadline, referees, feed)?;
+            found = self.read(deadline, judge, feed)?;
         }
         self.followers.retain(|path, _| path.exists());
         let is_behind = found.contains(&Found::More);
@@ -100,11 +101,11 @@ impl GameSet {
         Ok(is_behind)
     }
 
-    fn read(&mut self, deadline: Instant, referees: &mut RefereeCache, feed: &mut Feed) -> io::Result<Vec<Found>> {
+    fn read(&mut self, deadline: Instant, judge: &mut dyn Judge, feed: &mut Feed) -> io::Result<Vec<Found>> {
         let mut followers = std::mem::take(&mut self.followers);
         let read = |follower: &mut Follower| {
             follower.read(deadline, |line| {
-                if let Some((number, episode)) = self.add(&line, referees)
+                if let Some((number, episode)) = self.add(&line, judge)
                     && !self.shown.contains(&number)
                 {
                     feed.push(&self.file, episode);
@@ -117,7 +118,7 @@ impl GameSet {
     }
 
     /// Counts a line. Returns the game and its number if it is one that was not known.
-    fn add(&mut self, line: &Line<'_>, referees: &mut RefereeCache) -> Option<(u64, Episode)> {
+    fn add(&mut self, line: &Line<'_>, judge: &mut dyn Judge) -> Option<(u64, Episode)> {
         let Line::Whole(text, offset) = *line else {
             self.unreadable += 1;
             return None;
@@ -126,7 +127,7 @@ impl GameSet {
             return None;
         }
         let judged = serde_json::from_slice::<Episode>(text).ok().and_then(|episode| {
-            let verdict = referees.judge(&episode.view()).ok()?;
+            let verdict = judge.judge(&episode.view()).ok()?;
             Some((verdict, episode))
         });
         let Some((verdict, episode)) = judged else {
@@ -179,19 +180,18 @@ impl GameSet {
 /// All files of games of a run.
 pub(super) struct Games {
     sets: Vec<GameSet>,
-    referees: RefereeCache,
-    judge: JudgeKind,
+    game: Arc<dyn Game>,
     pub(super) feed: Feed,
 }
 
 impl Games {
-    pub(super) fn new(judge: JudgeKind) -> Self {
-        Self { sets: Vec::new(), referees: RefereeCache::new(judge), judge, feed: Feed::default() }
+    pub(super) fn new(game: Arc<dyn Game>) -> Self {
+        Self { sets: Vec::new(), game, feed: Feed::default() }
     }
 
     /// Forgets all games; numbers of later ones go on.
-    pub(super) fn forget(&mut self, judge: JudgeKind) {
-        *self = Self { feed: self.feed.emptied(), ..Self::new(judge) };
+    pub(super) fn forget(&mut self, game: Arc<dyn Game>) {
+        *self = Self { feed: self.feed.emptied(), ..Self::new(game) };
     }
 
     /// Finds the files in the folders of stages and reads what they have gained. Returns whether there is more. Files that
@@ -211,10 +211,10 @@ impl Games {
         // In the order in which they changed, so that the newest games come last.
         let mut order: Vec<usize> = (0..self.sets.len()).collect();
         order.sort_by_key(|at| self.sets[*at].changed());
-        let mut is_behind = false;
+        let (mut is_behind, mut judge) = (false, self.game.judge());
         for at in order {
             let set = &mut self.sets[at];
-            match set.update(deadline, &mut self.referees, &mut self.feed) {
+            match set.update(deadline, judge.as_mut(), &mut self.feed) {
                 Ok(has_more) => is_behind |= has_more,
                 Err(error) => problems.push(format!("{}: {error}", set.file)),
             }
@@ -242,7 +242,7 @@ impl Games {
             if !is_of_games || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
                 continue;
             }
-            let new = GameSet::new(root, folder, set, self.judge.labels());
+            let new = GameSet::new(root, folder, set, self.game.labels());
             let at = self.sets.iter().position(|known| known.file == new.file).unwrap_or_else(|| {
                 self.sets.push(new);
                 self.sets.len() - 1
@@ -258,7 +258,7 @@ impl Games {
 
     /// The newest games from number `from` on.
     pub(super) fn newest(&self, from: u64) -> Vec<Value> {
-        self.feed.json(from, self.judge)
+        self.feed.json(from, &*self.game)
     }
 
     /// Every file with its counts.
@@ -274,7 +274,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::feed::NEWEST;
-    use spag_game::taboo;
+    use spag_game::{Taboo, taboo};
 
     use super::*;
 
@@ -300,7 +300,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir(root.join("im")).unwrap();
-        let mut games = Games::new(JudgeKind::Paper);
+        let mut games = Games::new(Arc::new(Taboo::default()));
         assert_eq!(update(&mut games, root), json!([]));
         let own = root.join("im/episodes.jsonl");
         let other = root.join("im/episodes.rank1.jsonl");
@@ -336,7 +336,7 @@ mod tests {
         let rows: String = (0..100).map(|game| row(game, if game == 99 { &WRONG } else { &RIGHT })).collect();
         fs::write(root.join("eval/im-vs-spag-1.jsonl"), rows).unwrap();
         fs::write(root.join("eval/im-vs-spag-1_failed.jsonl"), row(0, &RIGHT)).unwrap();
-        let mut games = Games::new(JudgeKind::Paper);
+        let mut games = Games::new(Arc::new(Taboo::default()));
         let read = update(&mut games, root);
         assert_eq!((read.as_array().unwrap().len(), &read[0]["title"]), (1, &json!("IM attacks, SPAG-1 defends")));
         fs::create_dir(root.join("eval/held-out")).unwrap();
@@ -361,7 +361,7 @@ mod tests {
         fs::create_dir(root.join("im")).unwrap();
         let rows: String = (0..2001).map(|game| row(game, if game % 4 == 0 { &WRONG } else { &RIGHT })).collect();
         fs::write(root.join("im/episodes.jsonl"), rows).unwrap();
-        let read = update(&mut Games::new(JudgeKind::Paper), root);
+        let read = update(&mut Games::new(Arc::new(Taboo::default())), root);
         let course = read[0]["course"].as_array().unwrap();
         assert!((POINTS..=2 * POINTS).contains(&course.len()), "{}", course.len());
         assert_eq!(course[course.len() - 1], json!([2001, 501, 1500]));

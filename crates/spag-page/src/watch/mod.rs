@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use axum::routing::get;
 use serde::Deserialize;
-use spag_game::JudgeKind;
+use spag_game::Taboo;
 use spag_serve::{Access, ApiError, Routes, Services};
 
 use crate::assets;
@@ -80,7 +80,7 @@ impl WatchPage {
     /// As [`WatchPage::open`], of a folder that may not exist yet.
     pub fn of_run(root: impl Into<PathBuf>) -> Self {
         // The judge of a run is in its settings. Without them there are no games.
-        let run = Arc::new(RunFolder::of_run(root.into(), JudgeKind::default()));
+        let run = Arc::new(RunFolder::of_run(root.into(), Arc::new(Taboo::default())));
         let view = Mutex::new(View::new(&run));
         Self(Arc::new(Watched { run, view, answered: Mutex::new(None) }))
     }

@@ -88,7 +88,7 @@ impl View {
             read: None,
             stages: Vec::new(),
             ranks: Ranks::default(),
-            games: Games::new(folder.judge()),
+            games: Games::new(folder.game()),
             curves: BTreeMap::new(),
             is_behind: false,
             problems: Vec::new(),
@@ -146,7 +146,7 @@ impl View {
             self.epoch += 1;
             self.run = run;
             self.curves.clear();
-            self.games.forget(folder.judge());
+            self.games.forget(folder.game());
         }
     }
 

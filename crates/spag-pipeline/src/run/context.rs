@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spag_chat::PromptEncoder;
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
-use spag_game::{PromptSet, WordList};
+use spag_game::{Game, PromptSet, Rules, WordList};
 use spag_io::{Progress, PromptFormat, quote};
 use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, Sampling, load_config, load_tokenizer};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
@@ -131,6 +131,8 @@ impl RankContext {
 pub(super) struct RunInputs {
     pub(super) words: Words,
     pub(super) prompts: PromptSet,
+    /// The game that is played.
+    pub(super) game: Arc<dyn Game>,
     /// The small world, if the run uses it.
     pub(super) lexicon: Option<Lexicon>,
 }
@@ -166,7 +168,9 @@ impl RunInputs {
         if words.training.is_empty() {
             return Err(bad("words.holdout", format!("it leaves none of {count} words to train on")));
         }
-        Ok(Self { words, prompts, lexicon })
+        let rules = Rules { judge: config.judge, after_decision: config.self_play.after_decision() };
+        let game = Arc::new(rules.game(&prompts));
+        Ok(Self { words, prompts, game, lexicon })
     }
 
     /// The small world.

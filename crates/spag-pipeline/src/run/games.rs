@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use spag_game::{PlayConfig, PromptSet, Rules, Seats};
+use spag_game::{PlayConfig, Seats};
 use spag_io::Progress;
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::{
@@ -42,8 +42,7 @@ pub(super) enum Note {
 
 /// A [`GameSet`] with the record of this rank open.
 pub(super) struct OpenGameSet<'a> {
-    job: OpenJob,
-    prompts: &'a PromptSet,
+    job: OpenJob<'a>,
     games_in_flight: usize,
     note: Note,
 }
@@ -60,9 +59,9 @@ impl GameSet<'_> {
         done.timed("play", || {
             let RunContext { config, ranks, inputs, .. } = run;
             let job = PlayJob {
+                game: &*inputs.game,
                 games: games_on_cycled_words(self.words, self.count, config.max_turns, self.seed),
                 players: self.players,
-                rules: Rules { judge: config.judge, after_decision: config.self_play.after_decision() },
                 play: PlayConfig {
                     max_failed_in_a_row: config.self_play.max_failed_in_a_row,
                     tokens: config.self_play.record_tokens.into(),
@@ -73,7 +72,7 @@ impl GameSet<'_> {
             };
             let job = job.open()?;
             let games_in_flight = config.self_play.games_in_flight();
-            let mut open = OpenGameSet { job, prompts: &inputs.prompts, games_in_flight, note: self.note };
+            let mut open = OpenGameSet { job, games_in_flight, note: self.note };
             if open.job.recorded() < open.job.total() {
                 play(&mut open)?;
             }
@@ -100,7 +99,7 @@ impl OpenGameSet<'_> {
     /// Plays the missing games.
     pub(super) fn play(&mut self, seats: Seats<'_>, progress: &mut dyn Progress) -> Result<()> {
         let mut observer = self.begin(progress);
-        self.job.play(seats, self.prompts, self.games_in_flight, &mut observer)?;
+        self.job.play(seats, self.games_in_flight, &mut observer)?;
         observer.progress.end();
         Ok(())
     }
@@ -108,7 +107,7 @@ impl OpenGameSet<'_> {
     /// Plays the missing games, as many at a time as the players can play.
     pub(super) fn play_pair(&mut self, players: &mut PlayerPair, progress: &mut dyn Progress) -> Result<()> {
         let mut observer = self.begin(progress);
-        self.job.play_pair(players, self.prompts, &mut observer)?;
+        self.job.play_pair(players, &mut observer)?;
         observer.progress.end();
         Ok(())
     }

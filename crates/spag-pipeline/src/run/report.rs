@@ -2,10 +2,10 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use spag_eval::ModelScores;
-use spag_game::{Episode, PerSeat, SEATS, Tally, Utterance, judge_episode, read_episodes};
+use spag_game::{Episode, PerSeat, SEATS, Tally, Utterance, Verdict, read_games};
 use spag_io::{read_json, write_atomically, write_json_atomically};
 use spag_selfplay::arena::{self, ArenaSettings, ArenaTable, NamedPlayer};
 use spag_selfplay::{GameStats, PlayerSpec};
@@ -97,8 +97,7 @@ impl ReportBuilder<'_> {
     fn matches(&self, words: WordSet) -> Result<(PlayStats, Vec<Match>)> {
         let games = |players| self.play(Pairing { players, words });
         if !self.run.made.contains(&Model::Im) {
-            let none = Tally::new(self.run.config.judge.labels());
-            return Ok((PlayStats::of_judged(&none, &[], None), Vec::new()));
+            return Ok((self.stats(&[]), Vec::new()));
         }
         let baseline = games([Model::Im, Model::Im])?;
         let mut matches = Vec::new();
@@ -116,36 +115,37 @@ impl ReportBuilder<'_> {
         epochs(self.run.config, self.run.made)
     }
 
-    fn games(&self, pairing: Pairing) -> Result<Vec<Episode>> {
-        Ok(read_episodes(pairing.file(&self.eval))?)
+    /// The games of a file with their verdicts.
+    fn judged(&self, file: &Path) -> Result<Vec<(Episode, Verdict)>> {
+        Ok(read_games(file, &*self.run.inputs.game)?)
+    }
+
+    fn games(&self, pairing: Pairing) -> Result<Vec<(Episode, Verdict)>> {
+        self.judged(&pairing.file(&self.eval))
+    }
+
+    /// The statistics of games.
+    fn stats(&self, games: &[(Episode, Verdict)]) -> PlayStats {
+        PlayStats::of(&self.count(games), games, self.run.inputs.lexicon.as_ref())
+    }
+
+    fn count(&self, games: &[(Episode, Verdict)]) -> Tally {
+        let mut counts = Tally::new(self.run.inputs.game.labels());
+        games.iter().for_each(|(_, verdict)| counts.add(verdict));
+        counts
     }
 
     /// The statistics of a pairing.
     fn play(&self, pairing: Pairing) -> Result<PlayStats> {
-        let episodes = self.games(pairing)?;
-        let counts = self.count(pairing, &episodes)?;
-        Ok(PlayStats::of_judged(&counts, &episodes, self.run.inputs.lexicon.as_ref()))
+        let games = self.games(pairing)?;
+        self.counted.borrow_mut().insert(pairing.file(&self.eval), self.count(&games));
+        Ok(self.stats(&games))
     }
 
-    /// Judges the games of a pairing, once.
-    fn count(&self, pairing: Pairing, episodes: &[Episode]) -> Result<Tally> {
-        let file = pairing.file(&self.eval);
-        if let Some(counts) = self.counted.borrow().get(&file) {
-            return Ok(counts.clone());
-        }
-        let judge = self.run.config.judge;
-        let mut counts = Tally::new(judge.labels());
-        for episode in episodes {
-            counts.add(&judge_episode(judge, episode)?);
-        }
-        self.counted.borrow_mut().insert(file, counts.clone());
-        Ok(counts)
-    }
-
-    /// The counts of a pairing, whose games are only read if they were not judged before.
+    /// The counts of a pairing, whose games are only read if they were not counted before.
     fn counts(&self, pairing: Pairing) -> Result<Tally> {
         let known = self.counted.borrow().get(&pairing.file(&self.eval)).cloned();
-        known.map_or_else(|| self.count(pairing, &self.games(pairing)?), Ok)
+        known.map_or_else(|| Ok(self.count(&self.games(pairing)?)), Ok)
     }
 
     /// What the stages that have games or samples say of the models that they train. The games of stage spag-1 were played
@@ -160,10 +160,10 @@ impl ReportBuilder<'_> {
             let (name, stage) = (model.name(), self.folder.stage(&model.stage())?);
             let mut round = Round { name: name.clone(), games: None, training: None };
             if stage.episodes().exists() {
-                let episodes = read_episodes(stage.episodes())?;
-                let mut stats = GameStats::new(self.run.config.judge);
-                episodes.iter().try_for_each(|episode| stats.add(episode))?;
-                let play = PlayStats::of_judged(stats.counts(), &episodes, self.run.inputs.lexicon.as_ref());
+                let games = self.judged(&stage.episodes())?;
+                let mut stats = GameStats::new(self.run.inputs.game.labels());
+                games.iter().for_each(|(episode, verdict)| stats.add(episode, verdict));
+                let play = self.stats(&games);
                 let player = model.before().map_or_else(|| self.imitated(), Model::name);
                 trained.games.push(NamedPlay { name: player, play });
                 round.games = Some(round_games(&stats));
@@ -259,23 +259,22 @@ impl ReportBuilder<'_> {
             let (players, games) = (seats[i % 2], &after[i % 2]);
             if let (Some(old), Some(new)) = (before.get(game), games.get(game)) {
                 samples.push(SamplePair {
-                    item: old.item.clone(),
-                    before: self.shown(old, [Model::Im, Model::Im])?,
-                    after: self.shown(new, players)?,
+                    item: old.0.item.clone(),
+                    before: self.shown(old, [Model::Im, Model::Im]),
+                    after: self.shown(new, players),
                 });
             }
         }
         Ok(samples)
     }
 
-    fn shown(&self, episode: &Episode, players: [Model; SEATS]) -> Result<ShownGame> {
-        let verdict = judge_episode(self.run.config.judge, episode)?;
+    fn shown(&self, (episode, verdict): &(Episode, Verdict), players: [Model; SEATS]) -> ShownGame {
         let said = episode.history.iter().take(verdict.history_length);
-        Ok(ShownGame {
-            players: PerSeat::new(self.run.config.judge.labels(), players.map(Model::name)),
+        ShownGame {
+            players: PerSeat::new(self.run.inputs.game.labels(), players.map(Model::name)),
             utterances: said.map(|utterance| self.shown_utterance(utterance, &episode.item)).collect(),
             ending: verdict.ending.description.to_owned(),
-        })
+        }
     }
 
     fn shown_utterance(&self, utterance: &Utterance, item: &str) -> ShownUtterance {
@@ -309,7 +308,7 @@ impl ReportBuilder<'_> {
             files.push((format!("{}/model", model.stage()), format!("{}, a Hugging Face folder", model.name())));
             files.push((model.stage(), what.to_owned()));
         }
-        let seats = self.run.config.judge.labels().seats.map(|seat| seat.name().to_uppercase());
+        let seats = self.run.inputs.game.labels().seats.map(|seat| seat.name().to_uppercase());
         files.push(owned("eval", &format!("games of the evaluation: {}.jsonl", seats.join("-vs-"))));
         if self.run.config.benchmarks.is_some() {
             files.push(owned(BENCHMARKS, "answers of each model to the benchmarks, and their scores"));

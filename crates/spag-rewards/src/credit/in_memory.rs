@@ -1,6 +1,6 @@
 //! Credit assignment in memory.
 
-use spag_game::{Episode, Labels, PromptSet, RefereeCache, TrainingPrompts, Verdict};
+use spag_game::{Episode, Game, Verdict};
 
 use super::{Credit, Crediting};
 use crate::{CreditConfig, CreditSummary, Error, Result, Sample};
@@ -16,7 +16,7 @@ pub struct AssignedRewards {
     pub summary: CreditSummary,
 }
 
-/// Judges every episode, and turns the winner's utterances up to the deciding one into weighted samples: the rule
+/// Judges every episode of `game`, and turns the winner's utterances up to the deciding one into weighted samples: the rule
 /// [`DecayedWinner`](crate::DecayedWinner).
 ///
 /// A sample's query is the game before the utterance, in a wording drawn from (`config.seed`, index of the episode, index
@@ -25,32 +25,31 @@ pub struct AssignedRewards {
 /// # Errors
 /// An episode cannot be judged (the error names its 1-based row), the samples of a game are too long, or a setting is out
 /// of range.
-pub fn assign_rewards(episodes: &[Episode], prompts: &PromptSet, config: &CreditConfig) -> Result<AssignedRewards> {
+pub fn assign_rewards(episodes: &[Episode], game: &dyn Game, config: &CreditConfig) -> Result<AssignedRewards> {
     config.check()?;
-    let mut referees = RefereeCache::new(config.judge);
+    let mut judge = game.judge();
     let judged = (1..).zip(episodes).map(|(row, episode)| {
-        let verdict = referees.judge(&episode.view()).map_err(|source| Error::Judge { row, source })?;
+        let verdict = judge.judge(&episode.view()).map_err(|source| Error::Judge { row, source })?;
         Ok((episode, verdict))
     });
     let games = judged.collect::<Result<Vec<_>>>()?;
-    credit_games(config.judge.labels(), &games, &config.rule(), prompts, config.seed)
+    credit_games(game, &games, &config.rule(), config.seed)
 }
 
-/// Turns utterances of judged games into weighted samples by a rule. `labels` are those of the games.
+/// Turns utterances of judged games of `game` into weighted samples by a rule.
 ///
 /// # Errors
 /// The samples of a game are too long.
 pub fn credit_games(
-    labels: &'static Labels,
+    game: &dyn Game,
     games: &[(&Episode, Verdict)],
     rule: &dyn Credit,
-    prompts: &dyn TrainingPrompts,
     seed: u64,
 ) -> Result<AssignedRewards> {
-    let mut summary = CreditSummary::new(labels);
+    let mut summary = CreditSummary::new(game.labels());
     games.iter().for_each(|(_, verdict)| summary.games.add(verdict));
     summary.weights = rule.weights(&summary.games);
-    let crediting = Crediting { rule, prompts, seed };
+    let crediting = Crediting { rule, game, seed };
     let mut samples = Vec::new();
     for (index, (episode, verdict)) in games.iter().enumerate() {
         if rule.has_samples(verdict) {

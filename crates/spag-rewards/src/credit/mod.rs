@@ -6,7 +6,7 @@ mod winner;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use spag_game::{EpisodeView, SEATS, Tally, TrainingPrompts, Verdict, game_seed};
+use spag_game::{EpisodeView, Game, SEATS, Tally, Verdict, game_seed};
 
 pub use decayed_winner::{DecayedWinner, discounted_rewards};
 pub use in_memory::{AssignedRewards, assign_rewards, credit_games};
@@ -38,7 +38,7 @@ pub trait Credit: Sync {
 #[derive(Clone, Copy)]
 pub(crate) struct Crediting<'a> {
     pub(crate) rule: &'a dyn Credit,
-    pub(crate) prompts: &'a dyn TrainingPrompts,
+    pub(crate) game: &'a dyn Game,
     /// Seed of the wordings.
     pub(crate) seed: u64,
 }
@@ -57,16 +57,19 @@ impl Crediting<'_> {
     ) -> Result<Vec<Sample>> {
         let rewards = self.rule.rewards(episode, verdict);
         check_size(episode, &rewards)?;
-        let game = game_seed(self.seed, index);
+        let base = game_seed(self.seed, index);
         let samples = rewards.into_iter().filter_map(|(at, reward)| {
             let utterance = episode.history.get(at)?;
-            let mut rng = ChaCha8Rng::seed_from_u64(game_seed(game, at));
-            let query = self.prompts.training_prompt(episode, at, &mut rng);
+            let mut rng = ChaCha8Rng::seed_from_u64(game_seed(base, at));
+            let query = match self.game.training_prompt(episode, at, &mut rng) {
+                Ok(query) => query,
+                Err(error) => return Some(Err(error.into())),
+            };
             summary.count_sample(utterance.role);
             let (role, weight) = (Some(utterance.role), summary.weight(utterance.role));
-            Some(Sample { role, reward, weight, ..Sample::new(query, strip(&utterance.content)) })
+            Some(Ok(Sample { role, reward, weight, ..Sample::new(query, strip(&utterance.content)) }))
         });
-        Ok(samples.collect())
+        samples.collect()
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::json;
-use spag_game::{PromptSet, taboo};
+use spag_game::{Taboo, taboo};
 use spag_rewards::{
     AlpacaTemplate, AssignJob, CreditConfig, CreditSummary, Error, Result, SampleKind, assign_rewards_in_files,
     convert_alpaca, convert_imitation, read_samples, write_samples,
@@ -57,7 +57,7 @@ impl Folder {
             output: self.path("out.json"),
             outcomes: Some(self.path("outcomes.jsonl")),
         };
-        assign_rewards_in_files(&job, &PromptSet::default(), &CreditConfig::default(), THREADS)
+        assign_rewards_in_files(&job, &Taboo::default(), &CreditConfig::default(), THREADS)
     }
 }
 
@@ -183,7 +183,7 @@ fn decay_weight_out_of_range_is_refused() {
         AssignJob { input: folder.file("in.json", EPISODES), sft: None, output: folder.path("o.json"), outcomes: None };
     for decay_weight in [0.0, -0.8, f64::NAN, f64::INFINITY] {
         let config = CreditConfig { decay_weight, ..CreditConfig::default() };
-        let error = assign_rewards_in_files(&job, &PromptSet::default(), &config, THREADS).unwrap_err();
+        let error = assign_rewards_in_files(&job, &Taboo::default(), &config, THREADS).unwrap_err();
         assert!(matches!(error, Error::DecayWeight { .. }), "{error}");
     }
 }
@@ -192,8 +192,8 @@ fn decay_weight_out_of_range_is_refused() {
 fn imitation_takes_the_winners_utterances() {
     let folder = Folder::new();
     let (input, output) = (folder.file("gpt4.json", EPISODES), folder.path("train_imitation.json"));
-    let prompts = PromptSet::default();
-    let summary = convert_imitation(&input, &output, &prompts, Default::default(), 7).unwrap();
+    let game = Taboo::default();
+    let summary = convert_imitation(&input, &output, &game, 7).unwrap();
     let samples = read_samples(&output).unwrap();
     let targets: Vec<_> = samples.iter().map(|sample| sample.target.as_str()).collect();
     assert_eq!(targets, ["What do you eat?", "Hm.", "I know the word! It is `car`!"]);
@@ -201,7 +201,7 @@ fn imitation_takes_the_winners_utterances() {
     assert_eq!((summary.samples_of(taboo::ATTACKER), summary.samples_of(taboo::DEFENDER)), (1, 2));
     assert_eq!(summary.weight(taboo::DEFENDER), 1.0);
     // The wordings depend on the seed alone.
-    convert_imitation(&input, folder.path("again.json"), &prompts, Default::default(), 7).unwrap();
+    convert_imitation(&input, folder.path("again.json"), &game, 7).unwrap();
     assert_eq!(read_samples(folder.path("again.json")).unwrap(), samples);
 }
 

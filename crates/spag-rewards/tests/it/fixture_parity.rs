@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use serde::Deserialize;
-use spag_game::{JudgeKind, PromptSet, Seat, read_episodes};
+use spag_game::{Seat, Taboo, read_episodes};
 use spag_rewards::{
     AssignJob, CreditConfig, RewardNorm, Sample, assign_rewards, assign_rewards_in_files, read_samples,
 };
@@ -28,7 +28,7 @@ fn expected() -> Expected {
 }
 
 fn config() -> CreditConfig {
-    CreditConfig { decay_weight: expected().decay_weight, norm: RewardNorm::Sum, judge: JudgeKind::Paper, seed: 1 }
+    CreditConfig { decay_weight: expected().decay_weight, norm: RewardNorm::Sum, seed: 1 }
 }
 
 fn assert_as_expected(samples: &[Sample]) {
@@ -45,7 +45,7 @@ fn assert_as_expected(samples: &[Sample]) {
 #[test]
 fn rewards_in_memory_equal_the_references() {
     let episodes = read_episodes(fixture("judge_cases.jsonl")).unwrap();
-    let credited = assign_rewards(&episodes, &PromptSet::default(), &config()).unwrap();
+    let credited = assign_rewards(&episodes, &Taboo::default(), &config()).unwrap();
     assert_as_expected(&credited.samples);
     assert_eq!((credited.verdicts.len(), credited.summary.episodes()), (episodes.len(), episodes.len()));
     assert_eq!(credited.summary.samples(), credited.samples.len());
@@ -55,7 +55,7 @@ fn rewards_in_memory_equal_the_references() {
 fn rewards_in_files_equal_rewards_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let episodes = read_episodes(fixture("judge_cases.jsonl")).unwrap();
-    let in_memory = assign_rewards(&episodes, &PromptSet::default(), &config()).unwrap();
+    let in_memory = assign_rewards(&episodes, &Taboo::default(), &config()).unwrap();
     for name in ["samples.json", "samples.jsonl"] {
         let job = AssignJob {
             input: fixture("judge_cases.jsonl"),
@@ -63,7 +63,7 @@ fn rewards_in_files_equal_rewards_in_memory() {
             output: folder.path().join(name),
             outcomes: Some(folder.path().join("outcomes.jsonl")),
         };
-        let summary = assign_rewards_in_files(&job, &PromptSet::default(), &config(), NonZeroUsize::MIN).unwrap();
+        let summary = assign_rewards_in_files(&job, &Taboo::default(), &config(), NonZeroUsize::MIN).unwrap();
         assert_eq!(summary, in_memory.summary);
         assert_eq!(read_samples(&job.output).unwrap(), in_memory.samples);
         let outcomes = std::fs::read_to_string(job.outcomes.unwrap()).unwrap();
@@ -75,10 +75,9 @@ fn rewards_in_files_equal_rewards_in_memory() {
 #[test]
 fn mean_norm_multiplies_rewards_by_the_number_of_utterances() {
     let episodes = read_episodes(fixture("judge_cases.jsonl")).unwrap();
-    let prompts = PromptSet::default();
-    let sum = assign_rewards(&episodes, &prompts, &config()).unwrap().samples;
-    let mean =
-        assign_rewards(&episodes, &prompts, &CreditConfig { norm: RewardNorm::Mean, ..config() }).unwrap().samples;
+    let game = Taboo::default();
+    let sum = assign_rewards(&episodes, &game, &config()).unwrap().samples;
+    let mean = assign_rewards(&episodes, &game, &CreditConfig { norm: RewardNorm::Mean, ..config() }).unwrap().samples;
     assert!((mean.iter().map(|sample| sample.reward).sum::<f64>() / mean.len() as f64 - 1.0).abs() < 1e-9);
     for (sum, mean) in sum.iter().zip(&mean) {
         assert_eq!((&sum.query, &sum.target, sum.weight), (&mean.query, &mean.target, mean.weight));

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use spag_game::{JudgeKind, PromptSet, taboo};
+use spag_game::{Taboo, taboo};
 use spag_rewards::{
     AlpacaTemplate, AssignJob, CreditConfig, CreditSummary, Result, assign_rewards_in_files, convert_alpaca,
     convert_imitation, read_samples,
@@ -34,7 +34,7 @@ impl Folder {
             output: self.0.path().join("out.json"),
             outcomes: Some(self.0.path().join("outcomes.jsonl")),
         };
-        assign_rewards_in_files(&job, &PromptSet::default(), &CreditConfig::default(), NonZeroUsize::new(2).unwrap())
+        assign_rewards_in_files(&job, &Taboo::default(), &CreditConfig::default(), NonZeroUsize::new(2).unwrap())
     }
 }
 
@@ -48,7 +48,7 @@ fn empty_file_is_refused_by_name_and_replaces_nothing() {
         let error = folder.assign(format!("[{EPISODE}]"), Some(empty)).unwrap_err().to_string();
         assert!(error.contains("sft.json: the file is empty"), "{error}");
         let input = folder.file("in.json", empty);
-        let error = convert_imitation(&input, &output, &PromptSet::default(), JudgeKind::Paper, 0).unwrap_err();
+        let error = convert_imitation(&input, &output, &Taboo::default(), 0).unwrap_err();
         assert!(error.to_string().contains("in.json: the file is empty"), "{error}");
         let error = convert_alpaca(&input, &output, &AlpacaTemplate::default()).unwrap_err();
         assert!(error.to_string().contains("in.json: the file is empty"), "{error}");

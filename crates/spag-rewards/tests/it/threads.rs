@@ -2,7 +2,7 @@
 
 use std::{fs, num::NonZeroUsize, path::Path};
 
-use spag_game::{PromptSet, read_episodes};
+use spag_game::{Taboo, read_episodes};
 use spag_rewards::{AssignJob, CreditConfig, assign_rewards, assign_rewards_in_files, write_samples};
 use spag_tests::fixture;
 
@@ -21,7 +21,7 @@ fn assign(folder: &Path, input: &str, output: &str, threads: usize) -> Result<(S
     };
     let config = CreditConfig { seed: 3, ..CreditConfig::default() };
     let threads = NonZeroUsize::new(threads).unwrap();
-    assign_rewards_in_files(&job, &PromptSet::default(), &config, threads).map_err(|error| error.to_string())?;
+    assign_rewards_in_files(&job, &Taboo::default(), &config, threads).map_err(|error| error.to_string())?;
     let text = |path: &Path| fs::read_to_string(path).unwrap();
     Ok((text(&job.output), text(&folder.join("outcomes.jsonl"))))
 }
@@ -35,7 +35,7 @@ fn files_equal_rewards_in_memory_byte_for_byte() {
     fs::write(folder.path().join("in.json"), list).unwrap();
     let config = CreditConfig { seed: 3, ..CreditConfig::default() };
     let episodes = read_episodes(folder.path().join("in.json")).unwrap();
-    let credited = assign_rewards(&episodes, &PromptSet::default(), &config).unwrap();
+    let credited = assign_rewards(&episodes, &Taboo::default(), &config).unwrap();
     let verdicts: String =
         credited.verdicts.iter().map(|verdict| serde_json::to_string(verdict).unwrap() + "\n").collect();
     for output in ["out.jsonl", "out.json"] {
@@ -63,7 +63,7 @@ fn escapes_and_key_order_make_no_difference() {
     fs::write(folder.path().join("in.jsonl"), rows.join("\r\n\n")).unwrap();
     let config = CreditConfig { seed: 3, ..CreditConfig::default() };
     let episodes = read_episodes(folder.path().join("in.jsonl")).unwrap();
-    let credited = assign_rewards(&episodes, &PromptSet::default(), &config).unwrap();
+    let credited = assign_rewards(&episodes, &Taboo::default(), &config).unwrap();
     assert_eq!(credited.summary.decided(), 2);
     write_samples(folder.path().join("whole.jsonl"), &credited.samples).unwrap();
     let (samples, _) = assign(folder.path(), "in.jsonl", "out.jsonl", 2).unwrap();

@@ -1,7 +1,7 @@
 //! Queries of samples.
 
 use proptest::prelude::*;
-use spag_game::{Episode, Outcome, PromptSet, taboo};
+use spag_game::{Episode, Outcome, Taboo, taboo};
 use spag_rewards::{CreditConfig, Sample, assign_rewards};
 
 /// A game in which the defender says or predicts the word in the last turn.
@@ -16,7 +16,7 @@ fn game(word: &str, turns: usize, defender_wins: bool) -> Episode {
 }
 
 fn credit(episodes: &[Episode], seed: u64) -> Vec<Sample> {
-    assign_rewards(episodes, &PromptSet::default(), &CreditConfig { seed, ..CreditConfig::default() }).unwrap().samples
+    assign_rewards(episodes, &Taboo::default(), &CreditConfig { seed, ..CreditConfig::default() }).unwrap().samples
 }
 
 #[test]
@@ -50,11 +50,11 @@ proptest! {
         // All other games are replaced by games without a winner.
         let mut others: Vec<Episode> = episodes.iter().map(|_| Episode::new("zzzz", 1)).collect();
         others[at] = episodes[at].clone();
-        let alone = assign_rewards(&others, &PromptSet::default(), &CreditConfig { seed, ..CreditConfig::default() }).unwrap();
+        let alone = assign_rewards(&others, &Taboo::default(), &CreditConfig { seed, ..CreditConfig::default() }).unwrap();
         prop_assert!(alone.verdicts.iter().enumerate().all(|(i, verdict)| i == at || Outcome::from(*verdict) == Outcome::Tie));
         let all = credit(&episodes, seed);
         let mine = alone.samples.iter().map(|sample| (&sample.query, &sample.target, sample.reward));
-        let start: usize = assign_rewards(&episodes[..at], &PromptSet::default(), &CreditConfig::default()).unwrap().samples.len();
+        let start: usize = assign_rewards(&episodes[..at], &Taboo::default(), &CreditConfig::default()).unwrap().samples.len();
         let among_all = all.iter().skip(start).take(alone.samples.len()).map(|sample| (&sample.query, &sample.target, sample.reward));
         prop_assert_eq!(mine.collect::<Vec<_>>(), among_all.collect::<Vec<_>>());
     }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
-use spag_game::{Episode, JudgeKind, SEATS, Seat, Tally, Verdict, judge_episode};
+use spag_game::{Episode, Labels, SEATS, Seat, Tally, Verdict};
 
 use crate::text_table::number_or_dash;
 use ngrams::NGrams;
@@ -25,22 +25,21 @@ const NAMES: usize = 52;
 /// table without a final newline.
 ///
 /// ```
-/// use spag_game::{Episode, JudgeKind};
+/// use spag_game::{Episode, JudgeKind, judge_episode};
 /// use spag_selfplay::GameStats;
 ///
 /// # fn main() -> spag_game::Result<()> {
 /// let mut episode = Episode::new("horse", 5);
 /// episode.push(episode.next_role(), "Knights ride on it.");
 /// episode.push(episode.next_role(), "I know the word! It is horse!");
-/// let mut stats = GameStats::new(JudgeKind::Paper);
-/// stats.add(&episode)?;
+/// let mut stats = GameStats::new(JudgeKind::Paper.labels());
+/// stats.add(&episode, &judge_episode(JudgeKind::Paper, &episode)?);
 /// assert_eq!((stats.counts().games(), stats.counts().decided()), (1, 1));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct GameStats {
-    judge: JudgeKind,
     counts: Tally,
     /// What each seat said.
     speech: [Speech; SEATS],
@@ -49,29 +48,18 @@ pub struct GameStats {
 }
 
 impl GameStats {
-    /// Statistics of no games; `judge` decides the games that are added.
-    pub fn new(judge: JudgeKind) -> Self {
+    /// Statistics of no games of the game with these labels.
+    pub fn new(labels: &'static Labels) -> Self {
         Self {
-            judge,
-            counts: Tally::new(judge.labels()),
+            counts: Tally::new(labels),
             speech: [Speech::default(); SEATS],
             words: NGrams::new(1),
             pairs: NGrams::new(2),
         }
     }
 
-    /// Adds a game.
-    ///
-    /// # Errors
-    /// An empty target word, or roles that do not alternate.
-    pub fn add(&mut self, episode: &Episode) -> spag_game::Result<()> {
-        let verdict = judge_episode(self.judge, episode)?;
-        self.add_judged(episode, &verdict);
-        Ok(())
-    }
-
     /// Adds a game with the verdict of its judge.
-    pub fn add_judged(&mut self, episode: &Episode, verdict: &Verdict) {
+    pub fn add(&mut self, episode: &Episode, verdict: &Verdict) {
         let length = verdict.history_length;
         self.counts.add(verdict);
         let said = &episode.history[..length.min(episode.history.len())];
@@ -185,7 +173,7 @@ impl fmt::Display for GameStats {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use spag_game::taboo;
+    use spag_game::{JudgeKind, judge_episode, taboo};
 
     use super::*;
 
@@ -198,8 +186,8 @@ mod tests {
     }
 
     fn stats(games: &[Episode]) -> GameStats {
-        let mut stats = GameStats::new(JudgeKind::Paper);
-        games.iter().for_each(|game| stats.add(game).unwrap());
+        let mut stats = GameStats::new(&taboo::LABELS);
+        games.iter().for_each(|game| stats.add(game, &judge_episode(JudgeKind::Paper, game).unwrap()));
         stats
     }
 

@@ -44,7 +44,7 @@ struct SummaryFile<'a> {
     this_run: &'a RunStats,
 }
 
-impl OpenJob {
+impl OpenJob<'_> {
     /// Closes the record and, on rank 0, writes the results. `run` becomes a part of the summary, if there is one.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ pub use ranks::Ranks;
 pub use recorder::{JobObserver, SoFar};
 pub use run_stats::{Played, PlayerWork, RunStats};
 
-use spag_game::{GameSpec, PlayConfig, Rules};
+use spag_game::{Game, GameSpec, PlayConfig};
 
 use crate::error::Result;
 
@@ -27,7 +27,7 @@ use crate::error::Result;
 /// so that no finished game is played again.
 ///
 /// ```
-/// use spag_game::{PlayConfig, PromptSet, Seats, ScriptedPolicy, Rules};
+/// use spag_game::{PlayConfig, Seats, ScriptedPolicy, Taboo};
 /// use spag_selfplay::{Finished, JobFiles, JobObserver, PlayJob, Ranks, SoFar, games_per_word};
 ///
 /// struct Silent;
@@ -37,10 +37,11 @@ use crate::error::Result;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let folder = tempfile::tempdir()?;
+/// let game = Taboo::default();
 /// let mut job = PlayJob {
+///     game: &game,
 ///     games: games_per_word(&["tea".to_owned(), "bear".to_owned()], 3, 5, 42)?,
 ///     players: "both=script".to_owned(),
-///     rules: Rules::default(),
 ///     play: PlayConfig::default(),
 ///     files: JobFiles::ordered(folder.path().join("episodes.jsonl")),
 ///     ranks: Ranks::Single,
@@ -48,7 +49,7 @@ use crate::error::Result;
 /// .open()?;
 /// if job.recorded() < job.total() {
 ///     let mut player = ScriptedPolicy::lines(["It is hot.", "I know the word! It is tea!"]);
-///     job.play(Seats::SelfPlay(&mut player), &PromptSet::default(), 64, &mut Silent)?;
+///     job.play(Seats::SelfPlay(&mut player), 64, &mut Silent)?;
 /// }
 /// let run = job.run_stats();
 /// let Finished::Written { stats, missing: 0, .. } = job.finish(&run)? else { panic!() };
@@ -57,13 +58,13 @@ use crate::error::Result;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct PlayJob {
+pub struct PlayJob<'g> {
+    /// The game that is played.
+    pub game: &'g dyn Game,
     /// The games, numbered from 0: [`games_per_word`], [`games_on_cycled_words`] or [`game_specs`].
     pub games: Vec<GameSpec>,
     /// The players and their settings, as noted in a [`GameRecord`](spag_game::GameRecord).
     pub players: String,
-    /// The rules of the games.
-    pub rules: Rules,
     /// The limits of a run. The number of games in flight is an argument of [`OpenJob::play`].
     pub play: PlayConfig,
     /// The files of the run.
@@ -72,14 +73,14 @@ pub struct PlayJob {
     pub ranks: Ranks,
 }
 
-impl PlayJob {
+impl<'g> PlayJob<'g> {
     /// Opens the record of this process, reads the games that it and others have played, and joins the other ranks. All
     /// ranks open the job before they load models, which may take longer than the join timeout.
     ///
     /// # Errors
     /// A file that cannot be read or written, that another process writes to, or that has games of another run; rank 0
     /// cannot be reached, or a rank has another job.
-    pub fn open(self) -> Result<OpenJob> {
+    pub fn open(self) -> Result<OpenJob<'g>> {
         OpenJob::open(self)
     }
 }

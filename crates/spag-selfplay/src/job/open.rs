@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use sha2::{Digest, Sha256};
 use spag_dist::queue::{Assignment, Queue};
-use spag_game::{GameRecord, GameSpec, PlayConfig, PromptSet, Rules, Seats, play_games};
+use spag_game::{Game, GameRecord, GameSpec, PlayConfig, Seats, play_games};
 use spag_io::{FileLock, hex};
 
 use super::recorder::Recorder;
@@ -18,7 +18,8 @@ use crate::shared_games::play_shared;
 
 /// A [`PlayJob`] whose record this process has locked.
 #[derive(Debug)]
-pub struct OpenJob {
+pub struct OpenJob<'g> {
+    game: &'g dyn Game,
     pub(super) files: JobFiles,
     pub(super) ranks: Ranks,
     pub(super) record: GameRecord,
@@ -28,15 +29,14 @@ pub struct OpenJob {
     /// What all ranks must agree on.
     task: String,
     config: PlayConfig,
-    rules: Rules,
     /// The games of this process; `None` before it plays.
     played: Option<Played>,
     players: Vec<(&'static str, PlayerWork)>,
 }
 
-impl OpenJob {
-    pub(super) fn open(job: PlayJob) -> Result<Self> {
-        let PlayJob { games, players, rules, play, files, ranks } = job;
+impl<'g> OpenJob<'g> {
+    pub(super) fn open(job: PlayJob<'g>) -> Result<Self> {
+        let PlayJob { game, games, players, play, files, ranks } = job;
         let task = describe(&games, &players);
         // `is_taken` locks a file for a moment, so no other process may call it while this one locks its record.
         let gate = files.lock().map(FileLock::wait).transpose()?;
@@ -48,11 +48,12 @@ impl OpenJob {
                 }
             }
         }
-        let record = GameRecord::open(files.record(ranks.rank()), games, players)?;
+        let record = GameRecord::open(files.record(ranks.rank()), game, games, players)?;
         drop(gate);
-        let mut stats = GameStats::new(rules.judge);
-        record.episodes().try_for_each(|episode| stats.add(episode))?;
+        let mut stats = GameStats::new(game.labels());
+        record.games().for_each(|(episode, verdict)| stats.add(episode, verdict));
         let mut open = Self {
+            game,
             files,
             ranks,
             record,
@@ -60,7 +61,6 @@ impl OpenJob {
             queue: None,
             task,
             config: play,
-            rules,
             played: None,
             players: Vec::new(),
         };
@@ -73,8 +73,8 @@ impl OpenJob {
     pub(super) fn read_other_ranks(&mut self) -> Result<()> {
         let own = self.ranks.rank();
         for (_, path) in self.files.records()?.into_iter().filter(|(rank, _)| *rank != own) {
-            for game in self.record.merge_file(&path)? {
-                self.record.episode(game).map_or(Ok(()), |episode| self.stats.add(episode))?;
+            for game in self.record.merge_file(&path, self.game)? {
+                self.record.game(game).into_iter().for_each(|(episode, verdict)| self.stats.add(episode, verdict));
             }
         }
         Ok(())
@@ -87,7 +87,7 @@ impl OpenJob {
 
     /// Games of the run that are known to be finished.
     pub fn recorded(&self) -> usize {
-        self.record.episodes().len()
+        self.record.games().len()
     }
 
     /// Games of the run that are missing as far as this process knows, in order.
@@ -120,14 +120,8 @@ impl OpenJob {
     ///
     /// # Errors
     /// As [`play_games`], or a rank is lost. All games that were finished before are on disk.
-    pub fn play(
-        &mut self,
-        seats: Seats<'_>,
-        prompts: &PromptSet,
-        games_in_flight: usize,
-        observer: &mut dyn JobObserver,
-    ) -> Result<Played> {
-        self.play_metered(seats, prompts, games_in_flight, &Cell::new(0), observer)
+    pub fn play(&mut self, seats: Seats<'_>, games_in_flight: usize, observer: &mut dyn JobObserver) -> Result<Played> {
+        self.play_metered(seats, games_in_flight, &Cell::new(0), observer)
     }
 
     /// As [`OpenJob::play`], with as many games at a time as the players can play. Their work is in
@@ -135,23 +129,16 @@ impl OpenJob {
     ///
     /// # Errors
     /// As [`OpenJob::play`].
-    pub fn play_pair(
-        &mut self,
-        pair: &mut PlayerPair,
-        prompts: &PromptSet,
-        observer: &mut dyn JobObserver,
-    ) -> Result<Played> {
+    pub fn play_pair(&mut self, pair: &mut PlayerPair, observer: &mut dyn JobObserver) -> Result<Played> {
         let (games, new_tokens) = (pair.games_at_a_time(), Cell::new(0));
-        let played =
-            pair.seated(&new_tokens, |seats| self.play_metered(seats, prompts, games, &new_tokens, observer))?;
-        self.players = pair.work(self.rules.judge.labels());
+        let played = pair.seated(&new_tokens, |seats| self.play_metered(seats, games, &new_tokens, observer))?;
+        self.players = pair.work(self.game.labels());
         Ok(played)
     }
 
     fn play_metered(
         &mut self,
         seats: Seats<'_>,
-        prompts: &PromptSet,
         games_in_flight: usize,
         new_tokens: &Cell<u64>,
         observer: &mut dyn JobObserver,
@@ -160,13 +147,12 @@ impl OpenJob {
         let queue = beside.as_ref().or(self.queue.as_ref());
         let missing = self.record.missing();
         let config = PlayConfig { games_in_flight, ..self.config };
-        let game = self.rules.game(prompts);
         let (record, stats, played) = (&mut self.record, &mut self.stats, self.played.unwrap_or_default());
         let mut sink = Recorder { record, stats, observer, queue, lost: 0, played, new_tokens };
         let began = Instant::now();
         match queue {
-            Some(queue) => play_shared(queue, &game, missing, seats, &config, &mut sink)?,
-            None => play_games(&game, missing, seats, &config, &mut sink)?,
+            Some(queue) => play_shared(queue, self.game, missing, seats, &config, &mut sink)?,
+            None => play_games(self.game, missing, seats, &config, &mut sink)?,
         }
         let played = Played { seconds: played.seconds + began.elapsed().as_secs_f64(), ..sink.played };
         self.played = Some(played);

@@ -59,7 +59,7 @@ impl Recorder<'_> {
 
 impl GameSink for Recorder<'_> {
     fn finished(&mut self, game: FinishedGame) -> spag_game::Result<()> {
-        self.stats.add_judged(&game.episode, &game.verdict);
+        self.stats.add(&game.episode, &game.verdict);
         self.record.add(game)?;
         self.played.finished += 1;
         self.notify();

@@ -384,7 +384,8 @@ fn failed_games_are_recorded_and_played_again() {
     };
     let play_missing = |server: &Server| {
         let mut player = player(server.base_url(), PromptStyle::Chat, config());
-        let mut record = GameRecord::open(&path, specs(), format!("endpoint; {}", config().describe())).unwrap();
+        let mut record =
+            GameRecord::open(&path, &Taboo::default(), specs(), format!("endpoint; {}", config().describe())).unwrap();
         let missing = record.missing();
         let (prompts, play) = (PromptSet::default(), PlayConfig::default());
         play_games(&Taboo::new(&prompts), missing, Seats::SelfPlay(&mut player), &play, &mut record).unwrap();

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
 use spag_chat::PromptEncoder;
-use spag_game::{Episode, PromptSet, Utterance};
+use spag_game::{Episode, PromptSet, Taboo, Utterance};
 use spag_io::{ChatMessage, ChatRole, PromptFormat, PromptText, TurnPrompt};
 use spag_model::load_tokenizer;
 use spag_rewards::{CreditConfig, Query, Sample, assign_rewards};
@@ -32,7 +32,8 @@ fn episode(said: &[&str]) -> Episode {
 
 /// The samples of a game as the trainer has them, also after they were written to a file.
 fn samples(episode: &Episode, prompts: &PromptSet, encoder: &PromptEncoder) -> Vec<Trajectory> {
-    let made = assign_rewards(std::slice::from_ref(episode), prompts, &CreditConfig::default()).unwrap().samples;
+    let made =
+        assign_rewards(std::slice::from_ref(episode), &Taboo::new(prompts), &CreditConfig::default()).unwrap().samples;
     let text = serde_json::to_string(&made).unwrap();
     let read: Vec<Sample> = serde_json::from_str(&text).unwrap();
     encode(&read, 0, encoder.tokenizer(), 1 << 16).unwrap()

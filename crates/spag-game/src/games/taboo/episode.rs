@@ -1,7 +1,5 @@
 //! Which episodes are games of Adversarial Taboo.
 
-use spag_io::Row;
-
 use super::labels::{ATTACKER, LABELS, seat_at};
 use crate::episode::{Episode, EpisodeView};
 use crate::error::{Error, Result};
@@ -12,32 +10,14 @@ impl Episode {
     pub fn next_role(&self) -> Seat {
         self.history.last().map_or(ATTACKER, |last| LABELS.other(last.role))
     }
-
-    /// Refuses an episode that cannot be judged.
-    ///
-    /// # Errors
-    /// [`Error::Item`] if the target word is empty, [`Error::RolesOutOfOrder`] if the roles do not alternate.
-    pub fn check(&self) -> Result<()> {
-        self.view().check()
-    }
 }
 
-impl<'a> EpisodeView<'a> {
-    /// Parses and checks a row of a file.
-    ///
-    /// # Errors
-    /// The row is not an episode, or [`EpisodeView::check`] refuses it. The error names file, row and cause.
-    pub fn from_row(row: &Row<'a>) -> Result<Self> {
-        let episode: Self = row.parse()?;
-        episode.check().map_err(|error| row.error(error.to_string()))?;
-        Ok(episode)
-    }
-
+impl EpisodeView<'_> {
     /// Refuses an episode that cannot be judged.
     ///
     /// # Errors
     /// [`Error::Item`] if the target word is empty, [`Error::RolesOutOfOrder`] if the roles do not alternate.
-    pub fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if self.item.trim().is_empty() {
             return Err(empty_word(&self.item));
         }

@@ -9,7 +9,7 @@ mod plural;
 mod prompts;
 mod words;
 
-pub use judge::{JudgeKind, Referee, RefereeCache, is_prediction, judge_episode, word_forms};
+pub use judge::{JudgeKind, Referee, is_prediction, judge_episode, word_forms};
 pub use labels::{ATTACKER, BROKEN_RULE, DEFENDER, LABELS, RIGHT_GUESS, SAID_UNKNOWINGLY, TIE, WRONG_GUESS, seat_at};
 pub use outcome::{Outcome, early_guesses};
 pub use play::{AfterDecision, Rules, Taboo};

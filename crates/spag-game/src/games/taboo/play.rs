@@ -5,14 +5,14 @@ use std::ops::Range;
 use rand::RngCore;
 use spag_io::TurnPrompt;
 
-use super::judge::{JudgeKind, Referee};
+use super::judge::{JudgeKind, Referee, RefereeCache};
 use super::labels::{DEFENDER, LABELS, TIE, seat_at};
 use super::prompts::PromptSet;
 use crate::completion::UtteranceRule;
 use crate::driver::GameSpec;
 use crate::episode::{Episode, EpisodeView};
 use crate::error::Result;
-use crate::game::{Game, Match, Ruling, TrainingPrompts};
+use crate::game::{Game, Judge, Match, Ruling};
 use crate::labels::Labels;
 use crate::seat::{SEATS, Seat};
 use crate::verdict::Verdict;
@@ -45,36 +45,54 @@ pub struct Rules {
 
 impl Rules {
     /// The game with these rules, in the wordings of `prompts`.
-    pub fn game(self, prompts: &PromptSet) -> Taboo<'_> {
-        Taboo { prompts, rules: self }
+    pub fn game(self, prompts: &PromptSet) -> Taboo {
+        Taboo { prompts: prompts.clone(), rules: self }
     }
 }
 
-/// Adversarial Taboo in the wordings of a prompt file. The item of a game is its target word.
-#[derive(Clone, Copy, Debug)]
-pub struct Taboo<'a> {
+/// Adversarial Taboo in the wordings of a prompt file. The item of a game is its target word. The default has the built-in
+/// wordings and the default rules.
+#[derive(Clone, Debug, Default)]
+pub struct Taboo {
     /// The wordings.
-    pub prompts: &'a PromptSet,
+    pub prompts: PromptSet,
     /// The rules.
     pub rules: Rules,
 }
 
-impl<'a> Taboo<'a> {
+impl Taboo {
     /// The game with the default rules.
-    pub fn new(prompts: &'a PromptSet) -> Self {
-        Self { prompts, rules: Rules::default() }
+    pub fn new(prompts: &PromptSet) -> Self {
+        Rules::default().game(prompts)
     }
 }
 
-impl Game for Taboo<'_> {
+impl Game for Taboo {
     fn labels(&self) -> &'static Labels {
         &LABELS
     }
 
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![("judge", self.rules.judge.to_string())]
+    }
+
     fn start(&self, spec: &GameSpec) -> Result<Box<dyn Match + '_>> {
         let referee = Referee::new(self.rules.judge, &spec.item)?;
-        let (game, max_turns) = (*self, spec.max_turns);
+        let (game, max_turns) = (self, spec.max_turns);
         Ok(Box::new(TabooMatch { game, referee, max_turns, said: 0, decided: None }))
+    }
+
+    fn judge(&self) -> Box<dyn Judge + '_> {
+        Box::new(RefereeCache::new(self.rules.judge))
+    }
+
+    fn training_prompt(
+        &self,
+        episode: &EpisodeView<'_>,
+        utterance: usize,
+        mut rng: &mut dyn RngCore,
+    ) -> Result<TurnPrompt> {
+        Ok(self.prompts.training_prompt_at(episode, utterance, &mut rng))
     }
 
     fn marks(&self, episode: &Episode, utterance: usize) -> Result<Vec<Range<usize>>> {
@@ -83,15 +101,9 @@ impl Game for Taboo<'_> {
     }
 }
 
-impl TrainingPrompts for PromptSet {
-    fn training_prompt(&self, episode: &EpisodeView<'_>, utterance: usize, mut rng: &mut dyn RngCore) -> TurnPrompt {
-        self.training_prompt_at(episode, utterance, &mut rng)
-    }
-}
-
 #[derive(Debug)]
 struct TabooMatch<'a> {
-    game: Taboo<'a>,
+    game: &'a Taboo,
     referee: Referee,
     max_turns: usize,
     /// Utterances so far.

@@ -54,13 +54,9 @@ fn round(run: RunContext<'_>, current: Model, stage: &StageFolder, progress: &mu
 /// The winners' utterances with rewards and weights, followed by SFT samples.
 fn samples(run: RunContext<'_>, stage: &StageFolder, wordings: u64, sft: u64) -> Result<Vec<Sample>> {
     let RunContext { config, inputs, .. } = run;
-    let credit = CreditConfig {
-        decay_weight: config.rewards.decay_weight,
-        norm: config.rewards.reward_norm,
-        judge: config.judge,
-        seed: wordings,
-    };
-    let mut samples = assign_rewards(&read_episodes(stage.episodes())?, &inputs.prompts, &credit)?.samples;
+    let credit =
+        CreditConfig { decay_weight: config.rewards.decay_weight, norm: config.rewards.reward_norm, seed: wordings };
+    let mut samples = assign_rewards(&read_episodes(stage.episodes())?, &*inputs.game, &credit)?.samples;
     // Without a won game there is nothing to learn, whatever texts there are.
     if !samples.is_empty() {
         samples.extend(sft_samples(run, samples.len(), sft)?);

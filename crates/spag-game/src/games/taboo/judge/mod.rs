@@ -17,6 +17,7 @@ pub use referee::{Referee, word_forms};
 
 use crate::episode::{Episode, EpisodeView};
 use crate::error::{Error, Result};
+use crate::game::Judge;
 use crate::labels::Labels;
 use crate::taboo::LABELS;
 use crate::verdict::Verdict;
@@ -72,7 +73,7 @@ pub fn judge_episode(kind: JudgeKind, episode: &Episode) -> Result<Verdict> {
 
 /// Judges many episodes. Keeps the [`Referee`] of each target word, which takes longer to make than to use.
 #[derive(Clone, Debug)]
-pub struct RefereeCache {
+pub(super) struct RefereeCache {
     kind: JudgeKind,
     referees: HashMap<String, Referee>,
     /// Bytes of the target words of the cached referees.
@@ -86,15 +87,14 @@ impl RefereeCache {
     const MAX_BYTES: usize = 1 << 22;
 
     /// An empty cache.
-    pub fn new(kind: JudgeKind) -> Self {
+    pub(super) fn new(kind: JudgeKind) -> Self {
         Self { kind, referees: HashMap::new(), bytes: 0 }
     }
+}
 
+impl Judge for RefereeCache {
     /// The verdict that [`judge_episode`] returns.
-    ///
-    /// # Errors
-    /// The target word is empty, or the roles do not alternate.
-    pub fn judge(&mut self, episode: &EpisodeView<'_>) -> Result<Verdict> {
+    fn judge(&mut self, episode: &EpisodeView<'_>) -> Result<Verdict> {
         episode.check()?;
         let word = &*episode.item;
         if let Some(referee) = self.referees.get(word) {

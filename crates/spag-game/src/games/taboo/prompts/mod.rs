@@ -5,6 +5,7 @@ mod render;
 mod template;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rand::Rng;
 use spag_io::{PromptFormat, TurnPrompt, Wordings, cause};
@@ -70,7 +71,7 @@ use render::Turn;
 /// ```
 #[derive(Clone, Debug)]
 pub struct PromptSet {
-    file: PromptFile,
+    file: Arc<PromptFile>,
     wordings: Wordings,
 }
 
@@ -104,7 +105,7 @@ impl Default for PromptSet {
     fn default() -> Self {
         // A test checks the embedded file.
         Self {
-            file: serde_json::from_str(EMBEDDED).unwrap_or_default(),
+            file: Arc::new(serde_json::from_str(EMBEDDED).unwrap_or_default()),
             wordings: wordings("built-in", EMBEDDED.as_bytes()),
         }
     }
@@ -119,7 +120,7 @@ impl PromptSet {
         let path = path.as_ref();
         let bytes = spag_io::read_whole(path, MAX_BYTES)?;
         let file = parse(&bytes).map_err(|reason| Error::Prompts { path: path.to_owned(), reason })?;
-        Ok(Self { file, wordings: wordings(&path.to_string_lossy(), &bytes) })
+        Ok(Self { file: Arc::new(file), wordings: wordings(&path.to_string_lossy(), &bytes) })
     }
 
     /// The path and the digest of the file, for records of what was made with it.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use spag_game::{Episode, read_episodes};
+use spag_game::{Episode, read_games};
 use spag_io::{Progress, write_jsonl_atomically};
 use spag_rewards::{Sample, read_samples, write_samples};
 use spag_run::Provenance;
@@ -18,9 +18,10 @@ pub(super) fn take_games(
     file: &Path,
     progress: &mut dyn Progress,
 ) -> Result<()> {
-    let all = read_episodes(file)?;
+    let all = read_games(file, &*run.inputs.game)?;
     let count = all.len();
-    let games: Vec<Episode> = all.into_iter().filter(|game| !run.inputs.words.is_held_out(&game.item)).collect();
+    let games = all.into_iter().map(|(episode, _)| episode);
+    let games: Vec<Episode> = games.filter(|game| !run.inputs.words.is_held_out(&game.item)).collect();
     if games.len() < count {
         let left_out = count - games.len();
         progress.message(&format!("{}: {left_out} of {count} games are on words that are held out", stage.name));
@@ -40,7 +41,7 @@ pub(super) fn take_samples(
     let words = &run.inputs.words;
     let mut samples = read_samples(file)?;
     if !words.held_out.is_empty() {
-        let key = run.config.judge.labels().item_key;
+        let key = run.inputs.game.labels().item_key;
         let word = |sample: &Sample| sample.extra.get(key).and_then(|word| word.as_str()).map(str::to_owned);
         let unknown = samples.iter().filter(|sample| word(sample).is_none()).count();
         if unknown > 0 {

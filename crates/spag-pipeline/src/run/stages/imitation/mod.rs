@@ -114,8 +114,7 @@ fn make_samples(
         run.ranks.on_rank_0(|| {
             let folder = &source.folder;
             if source.kind.has_games() {
-                let (prompts, judge) = (&run.inputs.prompts, run.config.judge);
-                let summary = convert_imitation(folder.episodes(), folder.samples(), prompts, judge, seed)?;
+                let summary = convert_imitation(folder.episodes(), folder.samples(), &*run.inputs.game, seed)?;
                 write_provenance(run, folder)?;
                 (part.games, part.won, part.samples) = counts(&summary);
             } else {
