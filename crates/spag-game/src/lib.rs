@@ -23,6 +23,7 @@ mod record;
 mod replay;
 
 // ── Games ──
+pub mod exact;
 mod games;
 
 pub use completion::UtteranceRule;
