@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use rand::RngCore;
+use serde_json::{Map, Value};
 use spag_io::TurnPrompt;
 
 use crate::completion::UtteranceRule;
@@ -30,6 +31,20 @@ pub trait Game: fmt::Debug + Send + Sync {
     /// The settings that its verdicts depend on, by their names, for records and pages. None by default.
     fn settings(&self) -> Vec<(&'static str, String)> {
         Vec::new()
+    }
+
+    /// What names the game in its records and samples: `game_name` and, if it has settings, `game_options`.
+    ///
+    /// Adversarial Taboo has none: its files are those of the reference.
+    fn record_keys(&self) -> Map<String, Value> {
+        let mut keys = Map::new();
+        keys.insert("game_name".into(), self.labels().name.into());
+        let settings = self.settings().into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+        let settings: Map<String, Value> = settings.collect();
+        if !settings.is_empty() {
+            keys.insert("game_options".into(), settings.into());
+        }
+        keys
     }
 
     /// A game about the item of `spec`. All its draws follow from the seed of `spec`.
@@ -83,6 +98,11 @@ pub trait Match: fmt::Debug {
 
     /// How a model's completion of the prompt becomes an utterance.
     fn utterances(&self) -> UtteranceRule;
+
+    /// The utterances that the seat to move may choose from, if the game has such a list.
+    fn legal_actions(&self) -> Option<Vec<String>> {
+        None
+    }
 
     /// What an utterance of the seat to move does.
     fn apply(&mut self, text: &str) -> Ruling;

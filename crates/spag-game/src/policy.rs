@@ -20,6 +20,8 @@ pub struct TurnRequest<'a> {
     pub prompt: &'a TurnPrompt,
     /// How a model's completion of the prompt becomes the utterance.
     pub utterances: UtteranceRule,
+    /// The utterances to choose from, if the game has such a list.
+    pub legal_actions: Option<&'a [String]>,
     /// Seed of the game.
     pub game_seed: u64,
     /// Seed of this utterance, derived from the game's seed and the length of the history.

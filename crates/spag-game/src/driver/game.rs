@@ -57,6 +57,7 @@ impl<'g> RunningGame<'g> {
         let mut episode = Episode::new(spec.item.clone(), spec.max_turns);
         // A recorded game can be played again.
         episode.extra.insert(SEED.into(), spec.seed.into());
+        episode.extra.extend(game.record_keys());
         Ok(Self { spec, episode, state })
     }
 
@@ -73,14 +74,20 @@ impl<'g> RunningGame<'g> {
         self.state.prompt(self.state.to_move(), &self.episode)
     }
 
-    /// The next turn, with [`RunningGame::prompt`].
-    pub(super) fn turn<'a>(&'a self, prompt: &'a TurnPrompt) -> TurnRequest<'a> {
+    /// What the seat to move may choose from.
+    pub(super) fn legal_actions(&self) -> Option<Vec<String>> {
+        self.state.legal_actions()
+    }
+
+    /// The next turn, with [`RunningGame::prompt`] and [`RunningGame::legal_actions`].
+    pub(super) fn turn<'a>(&'a self, prompt: &'a TurnPrompt, legal_actions: Option<&'a [String]>) -> TurnRequest<'a> {
         TurnRequest {
             game: self.spec.game,
             role: self.state.to_move(),
             episode: &self.episode,
             prompt,
             utterances: self.state.utterances(),
+            legal_actions,
             game_seed: self.spec.seed,
             seed: game_seed(self.spec.seed, self.episode.history.len()),
         }

@@ -70,8 +70,8 @@ impl<'a> SeatedPlayers<'a> {
 
     /// Submits the next turn of a game.
     pub(super) fn submit(&mut self, game: &RunningGame<'_>) -> Result<()> {
-        let prompt = game.prompt();
-        let turn = game.turn(&prompt);
+        let (prompt, legal) = (game.prompt(), game.legal_actions());
+        let turn = game.turn(&prompt, legal.as_deref());
         for seated in self.0.iter_mut().filter(|seated| seated.held.plays(turn.role)) {
             let submitted = seated.player.submit(&turn);
             submitted.map_err(|source| Error::Submit { game: turn.game, role: turn.role, source })?;

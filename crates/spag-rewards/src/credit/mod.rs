@@ -58,6 +58,8 @@ impl Crediting<'_> {
         let rewards = self.rule.rewards(episode, verdict);
         check_size(episode, &rewards)?;
         let base = game_seed(self.seed, index);
+        let mut game_name = self.game.record_keys();
+        game_name.retain(|key, _| key == "game_name");
         let samples = rewards.into_iter().filter_map(|(at, reward)| {
             let utterance = episode.history.get(at)?;
             let mut rng = ChaCha8Rng::seed_from_u64(game_seed(base, at));
@@ -67,7 +69,8 @@ impl Crediting<'_> {
             };
             summary.count_sample(utterance.role);
             let (role, weight) = (Some(utterance.role), summary.weight(utterance.role));
-            Some(Ok(Sample { role, reward, weight, ..Sample::new(query, strip(&utterance.content)) }))
+            let extra = game_name.clone();
+            Some(Ok(Sample { role, reward, weight, extra, ..Sample::new(query, strip(&utterance.content)) }))
         });
         samples.collect()
     }

@@ -331,6 +331,7 @@ fn fatal_error_is_told_by_a_turn_submitted_after_it() {
             episode: &episode,
             prompt: &TurnPrompt::Plain(PromptText::own("Begin.")),
             utterances: UtteranceRule::default(),
+            legal_actions: None,
             game_seed: 1,
             seed: 1,
         };

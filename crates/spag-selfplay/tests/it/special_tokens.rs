@@ -34,6 +34,7 @@ fn special_tokens_that_players_say_are_text() {
             episode: &episode,
             prompt,
             utterances,
+            legal_actions: None,
             game_seed: 1,
             seed: 1,
         };

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use rand::RngCore;
+use serde_json::{Map, Value};
 use spag_io::TurnPrompt;
 
 use super::judge::{JudgeKind, Referee, RefereeCache};
@@ -74,6 +75,10 @@ impl Game for Taboo {
 
     fn settings(&self) -> Vec<(&'static str, String)> {
         vec![("judge", self.rules.judge.to_string())]
+    }
+
+    fn record_keys(&self) -> Map<String, Value> {
+        Map::new()
     }
 
     fn start(&self, spec: &GameSpec) -> Result<Box<dyn Match + '_>> {
