@@ -3,10 +3,9 @@
 use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf, thread};
 
 use clap::Parser;
-use spag_game::{JudgeKind, Rules};
 use spag_rewards::{AssignJob, CreditConfig, RewardNorm, assign_rewards_in_files};
 
-use spag_cli::{PromptArgs, Result, exit, flags, prompts};
+use spag_cli::{PromptArgs, RecordedGameArgs, Result, exit, flags, prompts};
 
 /// Judge episodes and assign rewards to the utterances of winners; add demonstrations.
 ///
@@ -34,9 +33,8 @@ pub(crate) struct AssignArgs {
     /// Normalization of a winner's rewards: sum (they sum to 1) or mean (they average 1).
     #[arg(long, value_name = "NORM", default_value_t = RewardNorm::default(), help_heading = "Credit")]
     reward_norm: RewardNorm,
-    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
-    #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Credit")]
-    judge: JudgeKind,
+    #[command(flatten, next_help_heading = "Credit")]
+    game_of_file: RecordedGameArgs,
     #[command(flatten)]
     prompts: PromptArgs,
     /// Seed of the choice of prompts.
@@ -56,11 +54,11 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let job =
         AssignJob { input: args.input_data_path, sft, output: args.output_data_path, outcomes: args.outcomes_path };
     let config = CreditConfig { decay_weight: args.decay_weight, norm: args.reward_norm, seed: args.seed };
-    let game = Rules { judge: args.judge, ..Rules::default() }.game(&prompts);
+    let game = args.game_of_file.open(&job.input, &prompts)?;
     let threads = args.threads.and_then(NonZeroUsize::new);
     let threads = threads.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let made_from = prompts::samples_from(&job.input, &prompts)?;
-    let summary = assign_rewards_in_files(&job, &game, &config, threads)?;
+    let summary = assign_rewards_in_files(&job, &*game, &config, threads)?;
     made_from.write_of(&job.output)?;
     exit::say(format_args!("{summary}{} written to {}", "samples", job.output.display()))
 }

@@ -1,7 +1,7 @@
 //! Whether the models of a run have room for its prompts.
 
-use spag_game::{JudgeKind, PromptSet, Utterance};
-use spag_io::PromptFormat;
+use spag_game::{Episode, Game, GameSpec, Ruling, Seat};
+use spag_io::TurnPrompt;
 use spag_selfplay::PlayerPair;
 
 use crate::error::PlayError;
@@ -14,27 +14,26 @@ use spag_cli::Result;
 /// [`PlayError::ContextTooShort`], or [`PlayError::ChatTooLong`] if the flag would cut a chat.
 pub(crate) fn check_context(
     players: &PlayerPair,
-    prompts: &PromptSet,
-    judge: JudgeKind,
+    game: &dyn Game,
     word: &str,
     max_turns: usize,
     max_length: Option<usize>,
 ) -> Result<Vec<String>> {
-    // The first prompt of the second seat also contains the first utterance, which is unknown.
-    let [first, second] = judge.labels().seats;
-    let opening = [Utterance::new(first, "")];
+    // A word that the tokenizer cannot encode fails its own games.
+    let prompts = first_prompts(game, word, max_turns)?;
+    let prompts = match prompts.iter().all(|(role, prompt)| players.player(*role).context_budget(prompt).is_ok()) {
+        true => prompts,
+        false => first_prompts(game, "a", max_turns)?,
+    };
     let mut notes = Vec::new();
-    for (role, history) in [(first, &[][..]), (second, &opening)] {
-        let player = players.player(role);
-        let budget = |word| player.context_budget(&prompts.playing_prompt(history, word, max_turns));
-        // A word that the tokenizer cannot encode fails its own games.
-        let Some((folder, budget)) = budget(word).or_else(|_| budget("a"))? else { continue };
+    for (role, prompt) in prompts {
+        let Some((folder, budget)) = players.player(role).context_budget(&prompt)? else { continue };
         let cut = budget.cut();
         if cut > 0 && max_length.is_none_or(|asked| asked > budget.room()) {
             let (folder, word) = (folder.to_owned(), word.to_owned());
             return Err(PlayError::ContextTooShort { folder, role, word, budget }.into());
         }
-        if cut > 0 && prompts.format() == PromptFormat::Chat {
+        if cut > 0 && matches!(prompt, TurnPrompt::Chat(_)) {
             return Err(PlayError::ChatTooLong { role, budget }.into());
         }
         if cut > 0 {
@@ -44,4 +43,18 @@ pub(crate) fn check_context(
         }
     }
     Ok(notes)
+}
+
+/// The first prompts of a game. That of the second seat also contains the first utterance, which is unknown and taken as empty;
+/// a game that refuses an empty one has only the first prompt.
+fn first_prompts(game: &dyn Game, word: &str, max_turns: usize) -> Result<Vec<(Seat, TurnPrompt)>> {
+    let mut state = game.start(&GameSpec { game: 0, item: word.to_owned(), max_turns, seed: 0 })?;
+    let mut episode = Episode::new(word, max_turns);
+    let first = state.to_move();
+    let mut prompts = vec![(first, state.prompt(first, &episode))];
+    if state.apply("") == Ruling::ACCEPTED {
+        episode.push(first, "");
+        prompts.push((state.to_move(), state.prompt(state.to_move(), &episode)));
+    }
+    Ok(prompts)
 }

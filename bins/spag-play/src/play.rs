@@ -8,7 +8,7 @@ use std::{
 
 use clap::Parser;
 use spag_dist::LaunchEnv;
-use spag_game::{AfterDecision, EpisodeReader, Game, PlayConfig, PromptSet, SEATS, WordList};
+use spag_game::{AfterDecision, EpisodeReader, Game, Labels, PlayConfig, PromptSet, SEATS};
 use spag_io::Progress;
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::{
@@ -26,7 +26,7 @@ use spag_cli::{
     threads,
 };
 
-/// Play Adversarial Taboo on every target word and record the games.
+/// Play Adversarial Taboo on every target word, or another game, and record the games.
 ///
 /// Takes the flags of the reference's playing script, in snake_case or kebab-case. Finished games are appended to
 /// <prefix>_<task>_<suffix>_rank<R>.jsonl in --output_dir. The same command resumes a stopped run, with any number of
@@ -47,10 +47,10 @@ pub(crate) struct PlayArgs {
     #[command(flatten)]
     players: PlayerArgs,
 
-    /// Target words, one per line.
+    /// Target words, one per line; or the file that another game needs.
     #[arg(long, value_name = "FILE", help_heading = "Games")]
-    data_path: PathBuf,
-    /// Number of games per word. A run has at most 1000000 games.
+    data_path: Option<PathBuf>,
+    /// Number of games per word; of all games if they have no words. A run has at most 1000000 games.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::within(limits::GAMES), help_heading = "Games")]
     games_per_word: usize,
     /// Stop games exactly where the reference does: when the defender says "I know the word" in any case, decided or not,
@@ -92,9 +92,9 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
 fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     let interrupts = Interrupts::listen()?;
     threads::start()?;
-    let list = WordList::read(&args.data_path)?;
-    if env.rank == 0 && !list.is_plain() {
-        exit::note(format_args!("note: {}: {list}", args.data_path.display()));
+    let list = args.games.rules.items(args.data_path.as_deref())?;
+    if let Some(path) = args.data_path.as_ref().filter(|_| env.rank == 0 && !list.is_plain()) {
+        exit::note(format_args!("note: {}: {list}", path.display()));
     }
     let words = list.words;
     let longest = words.iter().max_by_key(|word| word.len()).cloned().unwrap_or_default();
@@ -110,8 +110,8 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     if env.rank == 0 {
         check_models(args, &prompts, &made)?;
     }
-    let game = args.games.game(args.after_decision(), &prompts);
-    let mut job = job(args, &game, &words, &prompts, env)?.open()?;
+    let game = args.games.rules.open(args.after_decision(), &prompts, args.data_path.as_deref())?;
+    let mut job = job(args, &*game, &words, &prompts, env)?.open()?;
     let total = job.total();
     if env.rank == 0 && job.recorded() > 0 {
         let (done, folder) = (job.recorded(), args.output_dir.display());
@@ -120,8 +120,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     if job.recorded() < total {
         let mut players = args.players.open_pair(specs, &keys, env.local_size)?;
         let max_length = args.players.sampling.max_length();
-        let notes =
-            check_context(&players, &prompts, args.games.judge, &longest, args.games.taboo_max_turns, max_length)?;
+        let notes = check_context(&players, &*game, &longest, args.games.taboo_max_turns, max_length)?;
         if env.rank == 0 {
             notes.iter().for_each(|note| exit::note(format_args!("note: {note}")));
         }
@@ -216,7 +215,7 @@ fn job<'g>(
     Ok(PlayJob {
         game,
         games: games_per_word(words, args.games_per_word, args.games.taboo_max_turns, sampling.seed)?,
-        players: players(args, prompts)?,
+        players: players(args, game.labels(), prompts)?,
         play: PlayConfig { tokens: args.record_tokens.into(), ..args.games.play_config() },
         files: JobFiles::with_results(&args.output_dir, stem(args)),
         ranks: Ranks::Launched(env.clone()),
@@ -224,8 +223,8 @@ fn job<'g>(
 }
 
 /// The description of players and settings in records. A run does not resume a record with another description.
-fn players(args: &PlayArgs, prompts: &PromptSet) -> Result<String> {
-    let seats = args.games.judge.labels().seats.into_iter().zip(args.specs());
+fn players(args: &PlayArgs, labels: &Labels, prompts: &PromptSet) -> Result<String> {
+    let seats = labels.seats.into_iter().zip(args.specs());
     let seats = seats.map(|(seat, spec)| Ok(format!("{seat}={}", args.players.describe(spec)?)));
     let seats = seats.collect::<Result<Vec<_>>>()?.join("; ");
     let played_on = match args.after_decision() {
@@ -241,7 +240,10 @@ fn players(args: &PlayArgs, prompts: &PromptSet) -> Result<String> {
 
 /// The common first part of the names of the output files.
 fn stem(args: &PlayArgs) -> String {
-    let words = || args.data_path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let words = || {
+        let file = args.data_path.as_deref().and_then(Path::file_stem);
+        file.map_or_else(|| args.games.rules.game.clone(), |name| name.to_string_lossy().into_owned())
+    };
     let suffix = args.data_suffix.clone().unwrap_or_else(words);
     format!("{}_{}_{suffix}", args.model_prefix, args.players.sampling.task_type.name())
 }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use spag_game::{JudgeKind, Rules, WordList};
+use spag_game::WordList;
 use spag_rewards::{AlpacaTemplate, convert_alpaca, convert_imitation};
 use spag_world::{WordChoice, WordNet, write_lexicon};
 
-use spag_cli::{PromptArgs, Result, exit, flags, prompts};
+use spag_cli::{PromptArgs, RecordedGameArgs, Result, exit, flags, prompts};
 
 /// Convert files to training data and lexicons.
 #[derive(Debug, Subcommand)]
@@ -28,9 +28,8 @@ pub(crate) struct ImitationArgs {
     /// Output file for the samples: JSONL if its name ends in .jsonl, else a JSON list.
     #[arg(long, value_name = "FILE")]
     output_data_path: PathBuf,
-    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
-    #[arg(long, value_name = "JUDGE", default_value = "paper")]
-    judge: JudgeKind,
+    #[command(flatten)]
+    game_of_file: RecordedGameArgs,
     #[command(flatten)]
     prompts: PromptArgs,
     /// Seed of the choice of prompts.
@@ -82,8 +81,8 @@ pub(crate) fn run(command: DataCommand) -> Result<()> {
             let prompts = args.prompts.load()?;
             let (from, to) = (args.input_data_path, args.output_data_path);
             let made_from = prompts::samples_from(&from, &prompts)?;
-            let game = Rules { judge: args.judge, ..Rules::default() }.game(&prompts);
-            let summary = convert_imitation(&from, &to, &game, args.seed)?;
+            let game = args.game_of_file.open(&from, &prompts)?;
+            let summary = convert_imitation(&from, &to, &*game, args.seed)?;
             made_from.write_of(&to)?;
             exit::say(format_args!("{summary}samples in {}", to.display()))
         }

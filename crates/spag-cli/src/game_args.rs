@@ -1,8 +1,8 @@
 //! The flags of games.
 
 use clap::Args;
-use spag_game::{AfterDecision, JudgeKind, PlayConfig, PromptSet, Rules, Taboo, UtteranceRule};
-use spag_selfplay::limits;
+use spag_game::{PlayConfig, PromptSet, UtteranceRule};
+use spag_selfplay::{GameSettings, limits};
 
 use crate::{PromptArgs, Result, flags, prompts, sampling::TokenSource};
 
@@ -16,19 +16,14 @@ pub struct GameArgs {
     /// Stop after N consecutive failed games, so that a dead endpoint cannot exhaust the word list.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::within(limits::FAILED_IN_A_ROW), help_heading = "Games")]
     max_failed_in_a_row: usize,
-    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
-    #[arg(long, value_name = "JUDGE", default_value = "paper", help_heading = "Games")]
-    pub judge: JudgeKind,
+    /// The game and its rules.
+    #[command(flatten)]
+    pub rules: GameSettings,
     #[command(flatten)]
     prompts: PromptArgs,
 }
 
 impl GameArgs {
-    /// The game in the wordings of `prompts`.
-    pub fn game(&self, after_decision: AfterDecision, prompts: &PromptSet) -> Taboo {
-        Rules { judge: self.judge, after_decision }.game(prompts)
-    }
-
     /// The limits of a run.
     pub fn play_config(&self) -> PlayConfig {
         PlayConfig { max_failed_in_a_row: self.max_failed_in_a_row, ..PlayConfig::default() }
@@ -42,13 +37,13 @@ impl GameArgs {
         self.prompts.load()
     }
 
-    /// The judge and the prompts in records of games. A record without `utterances` has trimmed ones. The rule does not
+    /// The game, its options and the prompts in records of games. A record without `utterances` has trimmed ones. The rule does not
     /// apply to endpoints.
     pub fn describe(&self, source: TokenSource, prompts: &PromptSet) -> String {
         let rule = match (source, prompts.utterances()) {
             (TokenSource::Endpoints, _) | (TokenSource::Checkpoint, UtteranceRule::Trimmed) => String::new(),
             (TokenSource::Checkpoint, rule) => format!("; utterances={}", rule.name()),
         };
-        format!("judge={}; prompts={}{rule}", self.judge, prompts::fingerprint(prompts))
+        format!("{}; prompts={}{rule}", self.rules.describe(), prompts::fingerprint(prompts))
     }
 }

@@ -21,6 +21,7 @@ mod game_args;
 mod players;
 mod progress;
 pub mod prompts;
+mod recorded_game;
 #[cfg(feature = "models")]
 mod sampling;
 mod signal;
@@ -36,6 +37,7 @@ pub use game_args::GameArgs;
 pub use players::{PlayerArgs, PlayerParser};
 pub use progress::{LineEvery, TerminalProgress};
 pub use prompts::PromptArgs;
+pub use recorded_game::RecordedGameArgs;
 #[cfg(feature = "models")]
 pub use sampling::{SamplingArgs, TaskType, TokenSource, fit_max_length};
 pub use signal::Signal;

@@ -1,7 +1,8 @@
 //! An episode: the record of one game, in the reference's file format.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::iter::Peekable;
+use std::path::{Path, PathBuf};
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -54,6 +55,10 @@ pub struct Episode {
 
 /// The key of the seed of a game's draws.
 pub(crate) const SEED: &str = "seed";
+/// The key of the name of a game.
+pub(crate) const GAME_NAME: &str = "game_name";
+/// The key of the options of a game, an object of texts.
+pub(crate) const GAME_OPTIONS: &str = "game_options";
 
 /// The paper's number of turns.
 fn default_turns() -> usize {
@@ -125,9 +130,13 @@ fn seed<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, 
     Ok(Value::deserialize(deserializer)?.as_u64().unwrap_or_default())
 }
 
-/// Reads episodes from a JSON list or JSONL, each with its 1-based row. Their judge checks them. Memory does not grow with the file.
+/// Reads episodes from a JSON list or JSONL, each with its 1-based row. Their judge checks them. Memory does not grow with
+/// the file.
 #[derive(Debug)]
-pub struct EpisodeReader(RowReader<Episode>);
+pub struct EpisodeReader {
+    path: PathBuf,
+    rows: Peekable<RowReader<Episode>>,
+}
 
 impl EpisodeReader {
     /// Opens a file. A file whose first character is `[` is a JSON list.
@@ -135,7 +144,8 @@ impl EpisodeReader {
     /// # Errors
     /// The file cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self(RowReader::open(path)?))
+        let path = path.as_ref().to_owned();
+        Ok(Self { rows: RowReader::open(&path)?.peekable(), path })
     }
 
     /// As [`EpisodeReader::open`]; refuses a file without any text. The list `[]` is a file without episodes.
@@ -143,12 +153,24 @@ impl EpisodeReader {
     /// # Errors
     /// As [`EpisodeReader::open`], or [`spag_io::Error::Empty`].
     pub fn open_with_rows(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self(RowReader::open_with_rows(path)?))
+        let path = path.as_ref().to_owned();
+        Ok(Self { rows: RowReader::open_with_rows(&path)?.peekable(), path })
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        self.0.path()
+        &self.path
+    }
+
+    /// The name and the options of the game that the next episode is of; `None` if it names none, as those of Adversarial
+    /// Taboo.
+    pub fn game(&mut self) -> Option<(String, String)> {
+        let (_, episode) = self.rows.peek()?.as_ref().ok()?;
+        let name = episode.extra.get(GAME_NAME)?.as_str()?.to_owned();
+        let options = episode.extra.get(GAME_OPTIONS).and_then(Value::as_object);
+        let option = |(name, value): (&String, &Value)| Some(format!("{name}={}", value.as_str()?));
+        let options: Vec<String> = options.into_iter().flatten().filter_map(option).collect();
+        Some((name, options.join(" ")))
     }
 
     /// The episodes as games of `game`, with their verdicts. An error names the row that is no such game.
@@ -168,7 +190,7 @@ impl Iterator for EpisodeReader {
     type Item = Result<(usize, Episode)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.0.next()?.map_err(Error::from))
+        Some(self.rows.next()?.map_err(Error::from))
     }
 }
 

@@ -42,6 +42,20 @@ pub enum Error {
         /// What is wrong.
         reason: &'static str,
     },
+    /// The name of a game is unknown.
+    #[error("unknown game \"{}\"", quote(name))]
+    UnknownGame {
+        /// The name.
+        name: String,
+    },
+    /// A game has no file of what it is about.
+    #[error("the game {game} needs {needs}: name a file")]
+    NoData {
+        /// The name of the game.
+        game: &'static str,
+        /// What the file has.
+        needs: &'static str,
+    },
     /// The name of a judge is unknown.
     #[error("unknown judge \"{}\"; there are \"paper\" and \"whole-word\"", quote(name))]
     UnknownJudge {
@@ -150,6 +164,8 @@ impl Classify for Error {
             Self::Line { .. }
             | Self::Prompts { .. }
             | Self::Item { .. }
+            | Self::UnknownGame { .. }
+            | Self::NoData { .. }
             | Self::UnknownJudge { .. }
             | Self::RolesOutOfOrder { .. }
             | Self::Unfinished { .. }

@@ -9,7 +9,7 @@ use spag_io::TurnPrompt;
 
 use crate::completion::UtteranceRule;
 use crate::driver::GameSpec;
-use crate::episode::{Episode, EpisodeView};
+use crate::episode::{Episode, EpisodeView, GAME_NAME, GAME_OPTIONS};
 use crate::error::Result;
 use crate::labels::Labels;
 use crate::replay::{self, Replay};
@@ -38,11 +38,11 @@ pub trait Game: fmt::Debug + Send + Sync {
     /// Adversarial Taboo has none: its files are those of the reference.
     fn record_keys(&self) -> Map<String, Value> {
         let mut keys = Map::new();
-        keys.insert("game_name".into(), self.labels().name.into());
+        keys.insert(GAME_NAME.into(), self.labels().name.into());
         let settings = self.settings().into_iter().map(|(name, value)| (name.to_owned(), value.into()));
         let settings: Map<String, Value> = settings.collect();
         if !settings.is_empty() {
-            keys.insert("game_options".into(), settings.into());
+            keys.insert(GAME_OPTIONS.into(), settings.into());
         }
         keys
     }

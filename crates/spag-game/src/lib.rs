@@ -37,6 +37,7 @@ pub use games::taboo::{
     self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, Rules, Taboo, WordList, early_guesses, is_prediction,
     judge_episode, pluralize, read_words, word_forms,
 };
+pub use games::{game_labels, open_game};
 pub use generation::{Generation, TokenRecords};
 pub use labels::Labels;
 pub use per_ending::PerEnding;

@@ -51,6 +51,6 @@ pub use player_spec::{EndpointSpec, PlayerSpec};
 pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};
 pub use servers::Servers;
-pub use settings::{EndpointSettings, LengthSettings, SamplingSettings};
+pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};
 pub use text_table::{number_or_dash, text_table};
 pub use timing::{Timing, TimingConfig, time_play};

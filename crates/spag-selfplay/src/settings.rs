@@ -1,5 +1,11 @@
 //! Settings that flags, configuration files and this crate share.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use spag_game::{
+    AfterDecision, Error, Game, JudgeKind, Labels, PromptSet, Rules, WordList, game_labels, open_game, taboo,
+};
 use spag_model::Sampling;
 
 use crate::limits;
@@ -31,6 +37,21 @@ spag_io::settings! {
         pub min_new_tokens: usize [limits::MIN_NEW_TOKENS] = 0;
     }
 
+    /// Which game is played, and by which rules.
+    #[derive(clap::Args)]
+    pub flags GameSettings {
+        /// Game: taboo is Adversarial Taboo; docs/GAMES.md has the others.
+        #[arg(value_name = "NAME", help_heading = "Games")]
+        #[serde(skip_serializing_if = "is_taboo")]
+        pub game: String = TABOO.to_owned();
+        /// Options of the game, NAME=VALUE, separated by blanks; taboo has none.
+        #[arg(value_name = "OPTIONS", help_heading = "Games")]
+        pub game_options: Option<String>;
+        /// Judge of taboo: paper (matches the target word anywhere in a word) or whole-word.
+        #[arg(value_name = "JUDGE", help_heading = "Games")]
+        pub judge: JudgeKind = JudgeKind::Paper;
+    }
+
     /// How requests are sent to an endpoint.
     #[derive(Copy, clap::Args)]
     pub flags EndpointSettings {
@@ -44,6 +65,62 @@ spag_io::settings! {
         /// Timeout in seconds of one attempt of a request to an endpoint, from 0.001 to 86400 (a day).
         #[arg(value_name = "X", help_heading = "Endpoints")]
         pub request_timeout: f64 [limits::REQUEST_TIMEOUT] = 120.0;
+    }
+}
+
+/// The name of Adversarial Taboo.
+const TABOO: &str = taboo::LABELS.name;
+
+fn is_taboo(name: &String) -> bool {
+    name == TABOO
+}
+
+impl GameSettings {
+    /// Whether the game is Adversarial Taboo, whose games are about target words. The games of others follow from their seeds.
+    pub fn is_taboo(&self) -> bool {
+        is_taboo(&self.game)
+    }
+
+    /// What the games are about: the target words of `data` in Adversarial Taboo, or else one empty item.
+    ///
+    /// # Errors
+    /// Adversarial Taboo without a list, or a list that cannot be read.
+    pub fn items(&self, data: Option<&Path>) -> spag_game::Result<WordList> {
+        match data {
+            Some(path) if self.is_taboo() => WordList::read(path),
+            None if self.is_taboo() => Err(Error::NoData { game: TABOO, needs: "a list of target words" }),
+            _ => Ok(WordList { words: vec![String::new()], repeated: 0, blank_lines: 0 }),
+        }
+    }
+
+    /// The names of the game; those of Adversarial Taboo if it is unknown.
+    pub fn labels(&self) -> &'static Labels {
+        game_labels(&self.game).unwrap_or(&taboo::LABELS)
+    }
+
+    /// The game and what its verdicts depend on, as records of games have it.
+    pub fn describe(&self) -> String {
+        match (self.is_taboo(), &self.game_options) {
+            (true, None) => format!("judge={}", self.judge),
+            (_, None) => format!("game={}", self.game),
+            (_, Some(options)) => format!("game={}; game_options={options}", self.game),
+        }
+    }
+
+    /// The game. Adversarial Taboo is worded by `prompts`; `data` is the file that some of the others need.
+    ///
+    /// # Errors
+    /// The game is unknown, an option is invalid, or a file that the game needs is missing or invalid.
+    pub fn open(
+        &self,
+        after_decision: AfterDecision,
+        prompts: &PromptSet,
+        data: Option<&Path>,
+    ) -> spag_game::Result<Arc<dyn Game>> {
+        if self.is_taboo() && self.game_options.is_none() {
+            return Ok(Arc::new(Rules { judge: self.judge, after_decision }.game(prompts)));
+        }
+        open_game(&self.game, self.game_options.as_deref().unwrap_or_default(), data, prompts.format())
     }
 }
 

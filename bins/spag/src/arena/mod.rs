@@ -4,10 +4,11 @@ mod bar;
 mod table;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
-use spag_game::{AfterDecision, Game, GameSpec, Taboo, Tally, WordList};
+use spag_game::{AfterDecision, Game, GameSpec, PromptSet, Tally};
 use spag_io::{Progress, write_atomically};
 use spag_model::load_config;
 use spag_selfplay::{
@@ -46,9 +47,9 @@ pub(crate) struct ArenaArgs {
     #[command(flatten)]
     playing: PlayerArgs,
 
-    /// Target words, one per line.
+    /// Target words, one per line; or the file that another game needs.
     #[arg(long, value_name = "FILE", help_heading = "Games")]
-    words: PathBuf,
+    words: Option<PathBuf>,
     /// Number of games of each pair of players, per assignment of roles, at most 1000000.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = flags::within(limits::GAMES), help_heading = "Games")]
     games: usize,
@@ -70,7 +71,7 @@ pub(crate) fn run(args: ArenaArgs) -> Result<()> {
         games: args.games,
         max_turns: args.rules.taboo_max_turns,
         seed: sampling.seed,
-        judge: args.rules.judge,
+        rules: args.rules.rules.clone(),
         sampling: sampling.describe(TokenSource::of(arena.players.iter().map(|player| &player.player))),
         anchor: args.anchor.clone(),
     };
@@ -92,7 +93,8 @@ struct Arena<'a> {
     pairings: Vec<Pairing>,
     /// The games of every pairing.
     games: Vec<GameSpec>,
-    game: Taboo,
+    game: Arc<dyn Game>,
+    prompts: PromptSet,
     keys: EndpointKeys,
 }
 
@@ -112,9 +114,9 @@ impl<'a> Arena<'a> {
         check_files(&players, &pairings)?;
         let keys = EndpointKeys::from_env(players.iter().map(|player| &player.player))?;
         keys.notes().iter().for_each(|note| exit::note(format_args!("note: {note}")));
-        let list = WordList::read(&args.words)?;
-        if !list.is_plain() {
-            exit::note(format_args!("note: {}: {list}", args.words.display()));
+        let list = args.rules.rules.items(args.words.as_deref())?;
+        if let Some(path) = args.words.as_ref().filter(|_| !list.is_plain()) {
+            exit::note(format_args!("note: {}: {list}", path.display()));
         }
         let words = list.words;
         let prompts = args.rules.prompts()?;
@@ -126,8 +128,8 @@ impl<'a> Arena<'a> {
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
         let (max_turns, seed) = (args.rules.taboo_max_turns, args.playing.sampling.seed);
         let games = games_on_cycled_words(&words, args.games, max_turns, seed);
-        let game = args.rules.game(AfterDecision::Stop, &prompts);
-        Ok(Self { args, players, described, pairings, games, game, keys })
+        let game = args.rules.rules.open(AfterDecision::Stop, &prompts, args.words.as_deref())?;
+        Ok(Self { args, players, described, pairings, games, game, prompts, keys })
     }
 
     /// Opens the games of a pairing.
@@ -141,11 +143,11 @@ impl<'a> Arena<'a> {
         let players = format!(
             "{}; {}; {}",
             players.collect::<Vec<_>>().join("; "),
-            self.args.rules.describe(source, &self.game.prompts),
+            self.args.rules.describe(source, &self.prompts),
             self.args.playing.sampling.describe(source)
         );
         let job = PlayJob {
-            game: &self.game,
+            game: &*self.game,
             games: self.games.clone(),
             players,
             play: self.args.rules.play_config(),

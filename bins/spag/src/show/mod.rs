@@ -11,12 +11,12 @@ use std::{
 
 use anstream::AutoStream;
 use clap::Args;
-use spag_game::{EpisodeReader, JudgeKind, PromptSet, Rules};
+use spag_game::{EpisodeReader, PromptSet};
 use terminal_size::{Width, terminal_size_of};
 
 use filter::{Filter, Wanted};
 use render::Renderer;
-use spag_cli::{Error, Result, flags};
+use spag_cli::{Error, RecordedGameArgs, Result, flags};
 
 /// Columns if standard output is not a terminal.
 const PAGE: usize = 100;
@@ -44,9 +44,8 @@ pub(crate) struct ShowArgs {
     /// Stop after N games.
     #[arg(long, value_name = "N", value_parser = flags::count)]
     limit: Option<usize>,
-    /// Judge: paper (matches the target word anywhere in a word) or whole-word.
-    #[arg(long, value_name = "JUDGE", default_value = "paper")]
-    judge: JudgeKind,
+    #[command(flatten)]
+    game_of_file: RecordedGameArgs,
 }
 
 pub(crate) fn run(args: ShowArgs) -> Result<()> {
@@ -61,8 +60,9 @@ fn show(args: &ShowArgs, renderer: Renderer, out: &mut impl Write) -> Result<()>
     let filter = Filter::new(args.word.as_deref(), args.game, args.outcome);
     let (mut shown, mut read) = (0, 0);
     let mut failure = None;
-    let game = Rules { judge: args.judge, ..Rules::default() }.game(&PromptSet::default());
-    for row in EpisodeReader::open(&args.file)?.judged(&game) {
+    let mut episodes = EpisodeReader::open(&args.file)?;
+    let game = args.game_of_file.game_of(&mut episodes, &PromptSet::default())?;
+    for row in episodes.judged(&*game) {
         let (row, episode, verdict) = match row {
             Ok(found) => found,
             Err(error) => {

@@ -1,6 +1,9 @@
 //! The games of this crate, one folder each.
 
+mod open;
 pub mod taboo;
+
+pub use open::{game_labels, open_game};
 
 use crate::labels::Labels;
 use crate::seat::Seat;

@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use spag_game::{Ending, Episode, Game, Labels, PromptSet, Rules, Seat};
+use spag_game::{AfterDecision, Ending, Episode, Game, Labels, PromptSet, Seat};
 use spag_io::{abridge, read_text};
+use spag_selfplay::GameSettings;
 use spag_serve::ApiError;
 
 use crate::error::{Error, Result};
@@ -228,8 +229,14 @@ impl RunFolder {
 /// The game in the settings of a run, if they can be read.
 fn settings_game(root: &Path) -> Option<Arc<dyn Game>> {
     let settings: toml::Table = read_text(root.join("config.resolved.toml"), MAX_SETTINGS).ok()?.parse().ok()?;
-    let judge = settings.get("judge")?.as_str()?.parse().ok()?;
-    Some(Arc::new(Rules { judge, ..Rules::default() }.game(&PromptSet::default())))
+    let text = |table: &toml::Table, key: &str| Some(table.get(key)?.as_str()?.to_owned());
+    let rules = GameSettings {
+        game: text(&settings, "game").unwrap_or_else(|| GameSettings::default().game),
+        game_options: text(&settings, "game_options"),
+        judge: text(&settings, "judge")?.parse().ok()?,
+    };
+    let data = settings.get("words").and_then(|words| text(words.as_table()?, "file"));
+    rules.open(AfterDecision::Stop, &PromptSet::default(), data.as_deref().map(Path::new)).ok()
 }
 
 /// What a list shows of a game.

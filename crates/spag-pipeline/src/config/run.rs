@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use spag_game::JudgeKind;
 use spag_io::PromptFormat;
 use spag_model::{BosRule, DeviceChoice};
 use spag_rewards::{CreditConfig, RewardNorm};
-use spag_selfplay::limits::TURNS;
+use spag_selfplay::{GameSettings, limits::TURNS};
 use spag_train::{TrainConfig, TrainMethod};
 
 use super::evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules};
@@ -42,8 +41,6 @@ spag_io::settings! {
         /// Format of prompts, everywhere in the run: `plain` is a text, `chat` is messages for the models' own chat template.
         #[serde(skip_serializing_if = "PromptFormat::is_plain")]
         pub prompt_format: PromptFormat = PromptFormat::Plain;
-        /// The judge.
-        pub judge: JudgeKind = JudgeKind::Paper;
         /// Maximum turns of a game; a turn is one utterance of each player.
         pub max_turns: usize [TURNS] = 5;
         /// Rounds of self-play and training: SPAG-1 … SPAG-`epochs`.
@@ -71,6 +68,9 @@ spag_io::settings! {
         pub stop_when: StopRules;
         /// The hardware that is planned for.
         pub hardware: HardwareSettings;
+    } + {
+        /// The game.
+        pub rules: GameSettings;
     }
 
     /// `[rewards]`: credit assignment to the winner's utterances.

@@ -1,9 +1,10 @@
 //! The charts of the page.
 
 use spag_eval::html::figure;
+use spag_game::Labels;
 use spag_selfplay::Rate;
 
-use super::data::{LossCurve, Match, Report, labels};
+use super::data::{LossCurve, Match, Report};
 use super::page::capitalised;
 use super::svg::{Axis, Chart};
 use super::text::{pairings, percent};
@@ -33,7 +34,7 @@ fn win_series(report: &Report) -> [Series; 3] {
     let own = |seat, colour, dash| {
         series(format!("as {seat}"), colour, dash, report.baseline.win[seat], &|game| game.win_as(seat))
     };
-    let [first, second] = labels().seats;
+    let [first, second] = report.labels().seats;
     [
         series("both seats".to_owned(), "blue", "", half, &|game| game.win),
         own(first, "orange", "7 4"),
@@ -50,7 +51,7 @@ pub(super) fn win_rates(report: &Report) -> String {
     let rates = all.iter().flat_map(|series| &series.points);
     let (low, high) =
         rates.fold((0.4, 0.6), |(low, high): (f64, f64), (_, rate)| (low.min(rate.low), high.max(rate.high)));
-    let [first, second] = labels().seats;
+    let [first, second] = report.labels().seats;
     let mut chart = Chart::new(
         "Win rates against IM by epoch",
         &format!("Lines with 95% interval bands: the model in both seats, as {first}, as {second}."),
@@ -76,13 +77,13 @@ pub(super) fn win_rates(report: &Report) -> String {
         &chart.finish(),
         &format!(
             "Bands are 95% Wilson intervals. {}; ties are not counted. At IM stands IM against itself.",
-            capitalised(labels().broken_rule)
+            capitalised(report.labels().broken_rule)
         ),
     )
 }
 
 /// Endings, one stacked bar per set of games.
-fn endings(title: &str, note: &str, across: &str, bars: &[(String, &PlayStats)]) -> String {
+fn endings(labels: &Labels, title: &str, note: &str, across: &str, bars: &[(String, &PlayStats)]) -> String {
     let ticks = bars.iter().enumerate().map(|(i, (name, _))| (i as f64 + 0.5, name.clone())).collect();
     let x = Axis { from: 0.0, to: bars.len().max(1) as f64, label: across.to_owned(), ticks };
     let mut chart = Chart::new(
@@ -101,7 +102,7 @@ fn endings(title: &str, note: &str, across: &str, bars: &[(String, &PlayStats)])
             below += share;
         }
     }
-    let endings = labels().endings.iter().zip(COLOURS.into_iter().cycle());
+    let endings = labels.endings.iter().zip(COLOURS.into_iter().cycle());
     let legend: Vec<_> = endings.map(|(ending, colour)| (colour, "box", ending.title)).collect();
     figure(title, &legend, &chart.finish(), note)
 }
@@ -162,7 +163,7 @@ fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 /// The share of true clues by player of the first seat, who gives them.
 pub(super) fn clue_truth(report: &Report) -> String {
-    let [first, _] = labels().seats;
+    let [first, _] = report.labels().seats;
     let players: Vec<(String, Rate)> = std::iter::once(("IM".to_owned(), report.baseline.true_clues))
         .chain(report.matches.iter().map(|game| (game.name.clone(), game.seats[first].true_clues)))
         .collect();
@@ -194,7 +195,7 @@ pub(super) fn clue_truth(report: &Report) -> String {
 
 /// The charts of endings: self-play, and games against IM.
 pub(super) fn all_endings(report: &Report) -> String {
-    let [first, second] = labels().seats;
+    let [first, second] = report.labels().seats;
     let own: Vec<_> = report.training_games.iter().map(|named| (named.name.clone(), &named.play)).collect();
     let against: Vec<_> = pairings(report)
         .into_iter()
@@ -202,11 +203,13 @@ pub(super) fn all_endings(report: &Report) -> String {
         .map(|(name, play)| (name.replace("SPAG-", "S").replace(' ', ""), play))
         .collect();
     endings(
+        report.labels(),
         "How games ended, each against itself",
         "The games that were learned from, and the last model's. Shares of all games, in %.",
         "player of both seats",
         &own,
     ) + &endings(
+        report.labels(),
         "How games ended, against IM",
         "Evaluation games; S1 is SPAG-1. Shares of all games, in %.",
         &format!("{first}–{second}"),

@@ -4,23 +4,21 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use spag_eval::ModelScores;
-use spag_game::{AsSeat, JudgeKind, Labels, PerSeat, SEATS, Seat, SeatKey};
+use spag_game::{AsSeat, Labels, PerSeat, SEATS, Seat, SeatKey, game_labels, taboo};
 use spag_selfplay::arena::ArenaTable;
 use spag_selfplay::{Change, Rate};
 
 use super::rounds::Round;
 use crate::play_stats::PlayStats;
 
-/// The names of the game of a run. All judges decide the same game.
-pub(super) fn labels() -> &'static Labels {
-    JudgeKind::default().labels()
-}
-
 /// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The run folder.
     pub run_dir: String,
+    /// The name of the game that was played; none in reports of Adversarial Taboo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub game: Option<String>,
     /// The run's seed.
     pub seed: u64,
     /// The seed of the evaluation.
@@ -125,10 +123,16 @@ impl SeatKey for ChangeKey {
     const SUFFIX: &'static str = "_change";
 }
 
+impl Report {
+    /// The names of the game.
+    pub(super) fn labels(&self) -> &'static Labels {
+        self.game.as_deref().and_then(game_labels).unwrap_or(&taboo::LABELS)
+    }
+}
+
 impl Match {
     /// Pools the games in both seats, given in their order, and compares them with the baseline.
-    pub fn new(epoch: usize, games: [PlayStats; SEATS], baseline: &PlayStats) -> Self {
-        let labels = labels();
+    pub fn new(labels: &Labels, epoch: usize, games: [PlayStats; SEATS], baseline: &PlayStats) -> Self {
         let seats = PerSeat::new(labels, games);
         let own = |seat: Seat| seats[seat].win[seat];
         let [first, second] = labels.seats;

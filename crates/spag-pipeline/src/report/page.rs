@@ -2,10 +2,11 @@
 
 use spag_eval::html::{escape, page, table};
 use spag_eval::render_section;
+use spag_game::Labels;
 use spag_selfplay::arena;
 
 use super::charts;
-use super::data::{HeldOut, Report, SamplePair, ShownGame, labels};
+use super::data::{HeldOut, Report, SamplePair, ShownGame};
 use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
 use super::text::{
     SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, change, ending_columns, ending_row, has_clues, held_out_title,
@@ -34,7 +35,7 @@ pub fn render_html(report: &Report) -> String {
 <section aria-labelledby="numbers"><h2 id="numbers">All numbers</h2>{tables}</section>
 {benchmarks}<section aria-labelledby="games"><h2 id="games">Games side by side</h2>{samples}</section>
 <section aria-labelledby="run"><h2 id="run">The run</h2>{run_tables}</section>"#,
-        game = labels().title,
+        game = report.labels().title,
         run = escape(&report.run_dir),
         seed = report.seed,
         evaluation_seed = report.evaluation_seed,
@@ -42,7 +43,7 @@ pub fn render_html(report: &Report) -> String {
         tiles = tiles(report),
         tables = tables(report),
         benchmarks = benchmarks(report),
-        samples = report.samples.iter().map(sample).collect::<String>(),
+        samples = report.samples.iter().map(|pair| sample(report.labels(), pair)).collect::<String>(),
         run_tables = run_tables(report),
     );
     page(&title, &main)
@@ -89,10 +90,10 @@ fn tables(report: &Report) -> String {
     if report.baseline.games > 0 {
         let title = "Win rates against IM, % of decided games [95% Wilson interval], and the change against IM playing \
                      itself, in points";
-        all += &table(title, &header(&win_columns()), &win_rows(&report.baseline, &report.matches));
+        all += &table(title, &header(&win_columns(report.labels())), &win_rows(&report.baseline, &report.matches));
     }
     if let Some(HeldOut { words, baseline, matches }) = &report.held_out {
-        all += &table(&held_out_title(*words), &header(&win_columns()), &win_rows(baseline, matches));
+        all += &table(&held_out_title(*words), &header(&win_columns(report.labels())), &win_rows(baseline, matches));
     }
     if let Some(ratings) = &report.ratings {
         let row = |player: &arena::Standing| {
@@ -102,12 +103,15 @@ fn tables(report: &Report) -> String {
         let rows: Vec<_> = ratings.players.iter().map(row).collect();
         all += &table("Elo ratings [95% interval]; a tie is half a win", &["model", "Elo", "games"], &rows);
     }
-    all +=
-        &table("How games ended, % of games [95%]; true clues, % of clues given", &header(&ending_columns()), &endings);
+    all += &table(
+        "How games ended, % of games [95%]; true clues, % of clues given",
+        &header(&ending_columns(report.labels())),
+        &endings,
+    );
     if !report.imitation.is_empty() {
         all += &table(SOURCE_TITLE, &SOURCE_COLUMNS, &source_rows(report));
     }
-    all += &table(GAME_TITLE, &header(&game_columns()), &game_rows(&report.rounds));
+    all += &table(GAME_TITLE, &header(&game_columns(report.labels())), &game_rows(&report.rounds));
     all + &table(TRAINING_TITLE, &TRAINING_COLUMNS, &training_rows(&report.rounds))
 }
 
@@ -132,17 +136,17 @@ pub(super) fn capitalised(text: &str) -> String {
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
-fn sample(pair: &SamplePair) -> String {
+fn sample(labels: &Labels, pair: &SamplePair) -> String {
     format!(
         r#"<article class="pair"><h3>{}: {}</h3><div>{}{}</div></article>"#,
-        capitalised(labels().item),
+        capitalised(labels.item),
         escape(&pair.item),
-        game(&pair.before),
-        game(&pair.after)
+        game(labels, &pair.before),
+        game(labels, &pair.after)
     )
 }
 
-fn game(game: &ShownGame) -> String {
+fn game(labels: &Labels, game: &ShownGame) -> String {
     let said: String = game
         .utterances
         .iter()
@@ -160,7 +164,7 @@ fn game(game: &ShownGame) -> String {
     let [first, second] = game.players.values();
     format!(
         r#"<section class="game"><b>{}</b><dl>{said}</dl><p class="end">{}</p></section>"#,
-        labels().pairing(&escape(first), &escape(second)),
+        labels.pairing(&escape(first), &escape(second)),
         escape(&game.ending)
     )
 }

@@ -1,10 +1,8 @@
 //! The rounds of training: what players said and how training went, so that a run that goes wrong is seen.
 
 use serde::{Deserialize, Serialize};
-use spag_game::{PerSeat, SeatKey};
+use spag_game::{Labels, PerSeat, SeatKey};
 use spag_selfplay::{Rate, number_or_dash};
-
-use super::data::labels;
 
 /// The games that a model was trained on, and its training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,8 +121,8 @@ pub(super) const GAME_TITLE: &str =
 pub(super) const TRAINING_TITLE: &str = "Training; loss and KL of the last quarter of the steps, clipped tokens in %";
 
 /// Headers of the table of games.
-pub(super) fn game_columns() -> [String; 10] {
-    let [first, second] = labels().seats;
+pub(super) fn game_columns(labels: &Labels) -> [String; 10] {
+    let [first, second] = labels.seats;
     let own = ["trained on", "games", "", "ties", "early guesses", "empty", "repeated", "", "", "distinct-1, -2"];
     let mut columns = own.map(str::to_owned);
     columns[2] = format!("{first} : {second}");
@@ -170,6 +168,8 @@ pub(super) fn training_rows(rounds: &[Round]) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use spag_game::taboo;
+
     use super::*;
 
     fn round() -> Round {
@@ -178,12 +178,12 @@ mod tests {
             name: "SPAG-2".into(),
             games: Some(RoundGames {
                 games: 100,
-                wins: PerSeat::new(labels(), [Rate::new(50, 90), Rate::new(40, 90)]),
+                wins: PerSeat::new(&taboo::LABELS, [Rate::new(50, 90), Rate::new(40, 90)]),
                 ties: Rate::new(10, 100),
                 early_guesses: few,
                 empty_utterances: few,
                 repeated_utterances: few,
-                words: PerSeat::new(labels(), [Some(6.0), None]),
+                words: PerSeat::new(&taboo::LABELS, [Some(6.0), None]),
                 distinct_1: Some(0.5),
                 distinct_2: Some(0.75),
             }),
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(round().warnings(), Vec::<String>::new());
         let mut wrong = round();
         if let Some(games) = &mut wrong.games {
-            games.wins = PerSeat::new(labels(), [Rate::new(31_273, 33_973), Rate::new(40, 90)]);
+            games.wins = PerSeat::new(&taboo::LABELS, [Rate::new(31_273, 33_973), Rate::new(40, 90)]);
             games.empty_utterances = Rate::new(80, 100);
         }
         let said = wrong.warnings().join("\n");
@@ -221,6 +221,9 @@ mod tests {
         assert_eq!(games.join("|"), "SPAG-2|100|50 : 40|10.0|1.0|1.0|1.0|6.0|–|0.500, 0.750");
         let training = &training_rows(&[whole, round()]);
         assert_eq!(training[0].join("|"), "SPAG-2|7|-0.5000|0.2500|–|–|12.5|1.00");
-        assert_eq!((games.len(), training[0].len(), training.len()), (game_columns().len(), TRAINING_COLUMNS.len(), 1));
+        assert_eq!(
+            (games.len(), training[0].len(), training.len()),
+            (game_columns(&taboo::LABELS).len(), TRAINING_COLUMNS.len(), 1)
+        );
     }
 }

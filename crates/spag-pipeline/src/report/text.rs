@@ -1,10 +1,11 @@
 //! The report as plain text, for the terminal and `report.txt`.
 
 use spag_eval::render_table;
+use spag_game::Labels;
 use spag_io::escape;
 use spag_selfplay::{Change, Rate, arena, text_table};
 
-use super::data::{HeldOut, ImitationPart, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds, labels};
+use super::data::{HeldOut, ImitationPart, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds};
 use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
 use crate::play_stats::PlayStats;
 
@@ -24,7 +25,7 @@ pub fn render_text(report: &Report) -> String {
     endings(report, &mut out);
     rounds(report, &mut out);
     benchmarks(report, &mut out);
-    samples(&report.samples, &mut out);
+    samples(report, &mut out);
     times(report, &mut out);
     files(report, &mut out);
     out
@@ -35,15 +36,15 @@ fn table(header: &[String], rows: &[Vec<String>]) -> String {
 }
 
 fn win_rates(report: &Report, out: &mut String) {
-    let broken = labels().broken_rule;
+    let broken = report.labels().broken_rule;
     out.push_str(&format!("Win rates against IM, % of decided games [95% Wilson interval]; {broken}\n\n"));
-    out.push_str(&table(&win_columns(), &win_rows(&report.baseline, &report.matches)));
+    out.push_str(&table(&win_columns(report.labels()), &win_rows(&report.baseline, &report.matches)));
 }
 
 fn held_out(report: &Report, out: &mut String) {
     if let Some(HeldOut { words, baseline, matches }) = &report.held_out {
         out.push_str(&format!("\n{}\n\n", held_out_title(*words)));
-        out.push_str(&table(&win_columns(), &win_rows(baseline, matches)));
+        out.push_str(&table(&win_columns(report.labels()), &win_rows(baseline, matches)));
     }
 }
 
@@ -66,7 +67,7 @@ fn rounds(report: &Report, out: &mut String) {
         out.push_str(&text_table(&SOURCE_COLUMNS, &sources));
     }
     out.push_str(&format!("\n{GAME_TITLE}\n\n"));
-    out.push_str(&table(&game_columns(), &game_rows(&report.rounds)));
+    out.push_str(&table(&game_columns(report.labels()), &game_rows(&report.rounds)));
     let trainings = training_rows(&report.rounds);
     if !trainings.is_empty() {
         out.push_str(&format!("\n{TRAINING_TITLE}\n\n"));
@@ -94,8 +95,8 @@ pub(super) fn source_rows(report: &Report) -> Vec<Vec<String>> {
 }
 
 /// Headers of the table of win rates.
-pub(super) fn win_columns() -> Vec<String> {
-    let seats = labels().seats.into_iter().flat_map(|seat| [format!("as {seat}"), "against IM-IM".to_owned()]);
+pub(super) fn win_columns(labels: &Labels) -> Vec<String> {
+    let seats = labels.seats.into_iter().flat_map(|seat| [format!("as {seat}"), "against IM-IM".to_owned()]);
     ["model", "both seats"].map(str::to_owned).into_iter().chain(seats).collect()
 }
 
@@ -123,14 +124,14 @@ pub(super) fn percent(share: Option<f64>) -> String {
 }
 
 fn endings(report: &Report, out: &mut String) {
-    let [first, _] = labels().seats;
+    let [first, _] = report.labels().seats;
     out.push_str(&format!(
         "\nHow games ended, % of games; turns up to the end; true clues, % of the {first}s' clues\n\n"
     ));
     let rows = pairings(report)
         .into_iter()
         .map(|(name, play)| ending_row(escape(&name).into_owned(), play, |rate| percent(rate.share)));
-    out.push_str(&table(&ending_columns(), &rows.collect::<Vec<_>>()));
+    out.push_str(&table(&ending_columns(report.labels()), &rows.collect::<Vec<_>>()));
     if has_clues(report) {
         out.push_str(&format!(
             "\n  The rules do not forbid untrue clues: where their share grows, part of the {first}'s gain is lying.\n"
@@ -144,10 +145,10 @@ pub(super) fn has_clues(report: &Report) -> bool {
 }
 
 /// Headers of the table of endings.
-pub(super) fn ending_columns() -> Vec<String> {
-    let [first, second] = labels().seats;
+pub(super) fn ending_columns(labels: &Labels) -> Vec<String> {
+    let [first, second] = labels.seats;
     let mut columns = vec![format!("{first} – {second}"), "games".to_owned()];
-    columns.extend(labels().endings.iter().map(|ending| ending.title.to_owned()));
+    columns.extend(labels.endings.iter().map(|ending| ending.title.to_owned()));
     columns.extend(["turns", "true clues"].map(str::to_owned));
     columns
 }
@@ -182,26 +183,28 @@ fn benchmarks(report: &Report, out: &mut String) {
     }
 }
 
-fn samples(samples: &[SamplePair], out: &mut String) {
-    if samples.is_empty() {
+fn samples(report: &Report, out: &mut String) {
+    if report.samples.is_empty() {
         return;
     }
     out.push_str("\nSample games\n");
-    for pair in samples {
-        out.push_str(&format!("\n  {}: {}\n", labels().item, escape(&pair.item)));
-        game(&pair.before, out);
-        game(&pair.after, out);
+    let labels = report.labels();
+    for SamplePair { item, before, after } in &report.samples {
+        let about = if item.is_empty() { String::new() } else { format!("  {}: {}\n", labels.item, escape(item)) };
+        out.push_str(&format!("\n{about}"));
+        game(labels, before, out);
+        game(labels, after, out);
     }
 }
 
 /// Who has which seat.
-fn who(game: &ShownGame) -> String {
+fn who(labels: &Labels, game: &ShownGame) -> String {
     let [first, second] = game.players.values();
-    labels().pairing(&escape(first), &escape(second))
+    labels.pairing(&escape(first), &escape(second))
 }
 
-fn game(game: &ShownGame, out: &mut String) {
-    out.push_str(&format!("    {}\n", who(game)));
+fn game(labels: &Labels, game: &ShownGame, out: &mut String) {
+    out.push_str(&format!("    {}\n", who(labels, game)));
     for ShownUtterance { role, content, untrue } in &game.utterances {
         let untrue = if untrue.is_empty() { String::new() } else { format!("   (untrue: {})", untrue.join(", ")) };
         let role = format!("{role}:");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spag_chat::PromptEncoder;
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
-use spag_game::{Game, PromptSet, Rules, WordList};
+use spag_game::{Game, PromptSet};
 use spag_io::{Progress, PromptFormat, quote};
 use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, Sampling, load_config, load_tokenizer};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
@@ -146,15 +146,16 @@ impl RunInputs {
             PromptEncoder::new(load_tokenizer(&config.base_model)?).template().map_err(spag_selfplay::Error::from)?;
         }
         let lexicon = config.uses_small_world().then(|| load_lexicon(config.lexicon.as_deref())).transpose()?;
-        let words: Vec<String> = match (&config.words.file, &lexicon) {
-            (Some(path), _) => {
-                let list = WordList::read(path)?;
-                if !list.is_plain() {
+        let file = config.words.file.as_deref();
+        let words: Vec<String> = match file {
+            None if config.rules.is_taboo() => lexicon.iter().flat_map(Lexicon::words).map(str::to_owned).collect(),
+            file => {
+                let list = config.rules.items(file)?;
+                if let Some(path) = file.filter(|_| !list.is_plain()) {
                     progress.message(&format!("{}: {list}", path.display()));
                 }
                 list.words
             }
-            (None, lexicon) => lexicon.iter().flat_map(Lexicon::words).map(str::to_owned).collect(),
         };
         let bad = |setting, message| Error::BadSetting { setting, message };
         if words.is_empty() {
@@ -168,8 +169,7 @@ impl RunInputs {
         if words.training.is_empty() {
             return Err(bad("words.holdout", format!("it leaves none of {count} words to train on")));
         }
-        let rules = Rules { judge: config.judge, after_decision: config.self_play.after_decision() };
-        let game = Arc::new(rules.game(&prompts));
+        let game = config.rules.open(config.self_play.after_decision(), &prompts, file)?;
         Ok(Self { words, prompts, game, lexicon })
     }
 

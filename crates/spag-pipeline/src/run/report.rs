@@ -73,6 +73,7 @@ impl ReportBuilder<'_> {
         games.extend(self.last_own_games()?);
         Ok(Report {
             run_dir: self.folder.root.display().to_string(),
+            game: (!config.rules.is_taboo()).then(|| config.rules.game.clone()),
             seed: config.seed,
             evaluation_seed: config.evaluation.seed,
             settings: settings(config),
@@ -104,7 +105,7 @@ impl ReportBuilder<'_> {
         for epoch in self.epochs() {
             if let Model::Spag(number) = epoch {
                 let both = [games([epoch, Model::Im])?, games([Model::Im, epoch])?];
-                matches.push(Match::new(number, both, &baseline));
+                matches.push(Match::new(self.run.inputs.game.labels(), number, both, &baseline));
             }
         }
         Ok((baseline, matches))
@@ -224,7 +225,7 @@ impl ReportBuilder<'_> {
             games: config.evaluation.arena_games,
             max_turns: config.max_turns,
             seed: config.evaluation.seed,
-            judge: config.judge,
+            rules: config.rules.clone(),
             sampling: format!("temperature={}", config.evaluation.sampling.temperature),
             anchor: Some(Model::Im.name()),
         };

@@ -1,13 +1,14 @@
 //! The results of an arena, as shown by every rendering.
 
 use serde::{Deserialize, Serialize};
-use spag_game::{AsSeat, JudgeKind, Labels, OfSeat, PerSeat, Seat, SeatKey, Tally};
+use spag_game::{AsSeat, Labels, OfSeat, PerSeat, Seat, SeatKey, Tally};
 
 use super::elo::{Elo, EloScale, Seating, fit};
 use super::pairings::Pairing;
 use super::player::{NamedPlayer, player_index};
 use crate::error::Result;
 use crate::rate::Rate;
+use crate::settings::GameSettings;
 
 /// The settings of an arena, which determine its games.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,8 +19,9 @@ pub struct ArenaSettings {
     pub max_turns: usize,
     /// Seed of the games.
     pub seed: u64,
-    /// The judge.
-    pub judge: JudgeKind,
+    /// The game and its rules.
+    #[serde(flatten)]
+    pub rules: GameSettings,
     /// A description of the sampling settings.
     pub sampling: String,
     /// The player that is rated 1500; `None` if the mean is.
@@ -131,7 +133,7 @@ impl ArenaTable {
     /// # Errors
     /// The anchor is no player.
     pub fn new(settings: ArenaSettings, players: &[NamedPlayer], results: &[(Pairing, Tally)]) -> Result<Self> {
-        let labels = settings.judge.labels();
+        let labels = settings.rules.labels();
         let scale = match &settings.anchor {
             Some(name) => EloScale::Anchor(player_index(players, name)?),
             None => EloScale::Mean,
@@ -223,7 +225,7 @@ pub(super) mod tests {
             games: 10,
             max_turns: 5,
             seed: 7,
-            judge: JudgeKind::Paper,
+            rules: GameSettings::default(),
             sampling: "temperature=1.2".into(),
             anchor: anchor.map(str::to_owned),
         };

@@ -19,7 +19,7 @@ pub(crate) fn made_up(seed: u64) -> Report {
             let defending = [0.42 + 0.04 * k, 0.30 - 0.03 * k, 0.16 - 0.02 * k, 0.01, 0.11 + 0.01 * k];
             let attacker = play(&mut rng, 600, attacking, 3.2, 0.87 - 0.06 * k);
             let defender = play(&mut rng, 600, defending, 3.0, 0.87);
-            Match::new(epoch, [attacker, defender], &baseline)
+            Match::new(&taboo::LABELS, epoch, [attacker, defender], &baseline)
         })
         .collect();
     let training_games = ["scripted", "IM", "SPAG-1", "SPAG-2", "SPAG-3"]
@@ -49,6 +49,7 @@ pub(crate) fn made_up(seed: u64) -> Report {
     })
     .collect();
     Report {
+        game: None,
         run_dir: "runs/tiny".to_owned(),
         seed: 0,
         evaluation_seed: 1_000_003,

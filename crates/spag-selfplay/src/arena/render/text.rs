@@ -5,7 +5,7 @@ use crate::text_table::text_table;
 
 /// The results as plain text: players, pairings, and the advantage of the first seat. Rates are in per cent.
 pub fn render_text(table: &ArenaTable) -> String {
-    let labels = table.settings.judge.labels();
+    let labels = table.settings.rules.labels();
     let [first, second] = labels.seats;
     let origin = match &table.settings.anchor {
         Some(name) => format!("{name} is 1500"),
