@@ -8,6 +8,10 @@
 #   hostile    damaged files and absurd flags for the real programs, for HOSTILE_MINUTES (60)
 #   load       CLIENTS streams from one server at once (1000), beside slow, leaving and hostile clients
 #   launchers  the tests with torchrun, for which PyTorch is installed in target/torch
+#   outside    a crate of its own that adds a game and a rule of credit to spag-game and spag-rewards: it is built, which takes
+#              about 15 s on two quiet cores, and run
+#   api        the public items of spag-game and spag-rewards against those of the commit api_baseline, by cargo-semver-checks,
+#              which is compiled in target/ci
 #   tiny       the report of configs/tiny.toml on each of CPU_PATHS (avx2), line by line against tests/fixtures/tiny-report.txt
 #
 # The first three draw their input from the seed that is printed; SEED=N repeats it. The exit code is 1 if there were faults.
@@ -58,15 +62,39 @@ tiny() {
   return $ended
 }
 
+outside() {
+  local folder root ended
+  folder=$(mktemp -d) root=$PWD
+  mkdir "$folder/src"
+  cp crates/spag-rewards/examples/own_game.rs "$folder/src/main.rs"
+  cp Cargo.lock "$folder"
+  {
+    printf '[package]\nname = "own-game"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n[dependencies]\nserde_json = "1"\n'
+    for name in spag-io spag-game spag-rewards; do printf '%s = { path = "%s" }\n' "$name" "$root/crates/$name"; done
+  } >"$folder/Cargo.toml"
+  (cd "$folder" && cargo fetch --quiet && time cargo build --quiet && target/debug/own-game)
+  ended=$?
+  rm -rf "$folder"
+  return $ended
+}
+
+# The newest commit that changed public items of both crates on purpose.
+api_baseline=BASELINE
+api() {
+  PATH="$PATH:$PWD/target/ci/bin"
+  command -v cargo-semver-checks >/dev/null || cargo install --quiet --locked cargo-semver-checks --root target/ci || return
+  cargo semver-checks --baseline-rev $api_baseline -p spag-game -p spag-rewards
+}
+
 # With tests, dependencies have the features that `cargo test` has compiled them with.
 build() { cargo build --release --workspace --bins --examples --tests --locked; }
 
-campaigns=(fuzz kills hostile load launchers tiny)
+campaigns=(fuzz kills hostile load launchers outside api tiny)
 if (($#)); then campaigns=("$@"); fi
 failed=()
 for campaign in "${campaigns[@]}"; do
   case $campaign in
-    fuzz | kills | hostile | load | launchers | tiny) ;;
+    fuzz | kills | hostile | load | launchers | outside | api | tiny) ;;
     *) echo "no such campaign: $campaign" >&2; exit 2 ;;
   esac
   printf '\n== %s, seed %s\n' "$campaign" "$seed"

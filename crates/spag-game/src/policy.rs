@@ -216,6 +216,14 @@ impl<F: FnMut(&TurnRequest<'_>) -> String> ScriptedPolicy<F> {
 }
 
 impl ScriptedPolicy<()> {
+    /// A player that chooses any of the legal actions, by the seed of the turn; of a game without a list it says nothing.
+    pub fn random_actions() -> ScriptedPolicy<impl FnMut(&TurnRequest<'_>) -> String> {
+        ScriptedPolicy::new(|turn: &TurnRequest<'_>| match turn.legal_actions {
+            Some(actions @ [_, ..]) => actions[(turn.seed % actions.len() as u64) as usize].clone(),
+            _ => String::new(),
+        })
+    }
+
     /// A player that gives the same lines in every game: line k as utterance k of the game, then empty utterances.
     pub fn lines(
         lines: impl IntoIterator<Item = impl Into<String>>,

@@ -18,6 +18,7 @@
 mod error;
 
 // ── Players ──
+mod action_scores;
 mod digest;
 mod endpoint;
 mod model_player;

@@ -87,6 +87,10 @@ impl ModelPlayer {
         Ok(Self::new(engine, encoder, config))
     }
 
+    pub(crate) fn engine_and_encoder(&mut self) -> (&mut Engine, &PromptEncoder) {
+        (&mut self.engine, &self.encoder)
+    }
+
     /// Replaces the weights of the engine, and calls them `version`: [`Engine::refresh`]. Later utterances report it.
     ///
     /// # Errors

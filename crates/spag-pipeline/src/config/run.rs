@@ -133,7 +133,8 @@ impl RunConfig {
     pub fn uses_small_world(&self) -> bool {
         let texts = self.sft.file.is_none() && self.sft.share != SftShare::PerSample(0.0);
         let scripted = self.imitation.source.has(ImitationSource::Scripted);
-        self.lexicon.is_some() || self.words.file.is_none() || scripted || texts
+        let words = self.rules.is_taboo() && self.words.file.is_none();
+        self.lexicon.is_some() || words || scripted || texts
     }
 
     /// Files other than the base model with the names of their settings.

@@ -72,6 +72,8 @@ pub enum ImitationSource {
     /// Games that the base model plays now against itself.
     #[serde(rename = "self")]
     SelfPlay,
+    /// Games whose players choose any of the legal actions, in games that have a list of them.
+    Random,
     /// None: the base model is an imitation model already.
     None,
 }
@@ -85,6 +87,7 @@ impl ImitationSource {
             Self::Samples => "samples",
             Self::Endpoint => "endpoint",
             Self::SelfPlay => "self",
+            Self::Random => "random",
             Self::None => "none",
         }
     }
@@ -96,7 +99,7 @@ impl ImitationSource {
 
     /// Whether the stage plays games.
     pub fn plays(self) -> bool {
-        matches!(self, Self::Scripted | Self::Endpoint | Self::SelfPlay)
+        matches!(self, Self::Scripted | Self::Endpoint | Self::SelfPlay | Self::Random)
     }
 }
 
@@ -104,7 +107,7 @@ impl ImitationSource {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
-    expecting = "expected a source (\"self\", \"scripted\", \"endpoint\", \"games\", \"samples\", \"none\") or a table of sources with \
+    expecting = "expected a source (\"self\", \"scripted\", \"endpoint\", \"games\", \"samples\", \"random\", \"none\") or a table of sources with \
                  their shares of the samples, such as { self = 0.5, scripted = 0.5 }"
 )]
 pub enum ImitationSources {

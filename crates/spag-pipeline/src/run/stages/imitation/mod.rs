@@ -94,6 +94,7 @@ fn make_samples(
     let settings = &run.config.imitation;
     match (source.kind, &settings.file, &settings.player) {
         (ImitationSource::Scripted, ..) => played::scripted(run, source, done, progress)?,
+        (ImitationSource::Random, ..) => played::random(run, source, done, progress)?,
         (ImitationSource::SelfPlay, ..) => played::base_model(run, source, done, progress)?,
         (ImitationSource::Endpoint, _, Some(player)) => played::endpoint(run, source, player, done, progress)?,
         (ImitationSource::Games, Some(file), _) => {

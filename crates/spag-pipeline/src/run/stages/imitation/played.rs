@@ -3,7 +3,7 @@
 //! Samples are the utterances of a game's winner by the rules. Of a game that was lost by a broken rule, nothing is worth
 //! imitating.
 
-use spag_game::{Seats, Tally};
+use spag_game::{ScriptedPolicy, Seats, Tally};
 use spag_io::{Progress, write_json_atomically};
 use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointSettings, EndpointStats, GameStats, PlayerPair};
 use spag_world::{ScriptedAttacker, ScriptedDefender};
@@ -40,6 +40,25 @@ pub(super) fn scripted(
         |games| {
             let (mut first, mut second) = (ScriptedAttacker::new(lexicon), ScriptedDefender::new(lexicon));
             let seats = Seats::Versus([&mut first, &mut second]);
+            games.play(seats, &mut StageProgress { stage: &source.folder.name, inner: &mut *progress })
+        },
+    )?;
+    Ok(())
+}
+
+/// Both players choose any of the legal actions.
+pub(super) fn random(
+    run: RunContext<'_>,
+    source: &Source,
+    done: &mut StageDone,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let games = run.config.imitation.games;
+    stage_games(run, &source.folder, &source.part("play"), games, "random".to_owned(), done).complete(
+        run,
+        done,
+        |games| {
+            let seats = Seats::SelfPlay(&mut ScriptedPolicy::random_actions());
             games.play(seats, &mut StageProgress { stage: &source.folder.name, inner: &mut *progress })
         },
     )?;
