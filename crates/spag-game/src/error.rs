@@ -48,6 +48,32 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The name of a game is unknown.
+    #[error("unknown game \"{name}\"; {hint}")]
+    UnknownGame {
+        /// The name, quoted.
+        name: String,
+        /// The nearest name, or all names.
+        hint: String,
+    },
+    /// An option of a game is unknown or its value is invalid.
+    #[error("{game}: option \"{option}\" {reason}")]
+    GameOption {
+        /// The game.
+        game: &'static str,
+        /// The option.
+        option: String,
+        /// What is wrong and what it needs.
+        reason: String,
+    },
+    /// The data of a game are missing, or it takes none.
+    #[error("{game}: {reason}")]
+    GameData {
+        /// The game.
+        game: String,
+        /// What is wrong and what it needs.
+        reason: &'static str,
+    },
     /// The utterances of an episode are not in the order of the seats.
     #[error("utterance {number} is the {found}'s, but it was the {expected}'s turn", number = index + 1)]
     RolesOutOfOrder {
@@ -139,6 +165,9 @@ impl Classify for Error {
             | Self::Prompts { .. }
             | Self::Item { .. }
             | Self::UnknownJudge { .. }
+            | Self::UnknownGame { .. }
+            | Self::GameOption { .. }
+            | Self::GameData { .. }
             | Self::RolesOutOfOrder { .. }
             | Self::DuplicateGame { .. }
             | Self::OtherPlayers { .. } => ErrorClass::BadInput,

@@ -4,12 +4,14 @@ use std::fmt;
 use std::ops::Range;
 
 use rand::RngCore;
+use serde_json::{Map, Value};
 use spag_io::TurnPrompt;
 
 use crate::completion::UtteranceRule;
 use crate::driver::GameSpec;
 use crate::episode::{Episode, EpisodeView};
 use crate::error::Result;
+use crate::games::Message;
 use crate::labels::Labels;
 use crate::seat::Seat;
 use crate::verdict::Verdict;
@@ -61,6 +63,27 @@ pub trait Match: fmt::Debug {
 
     /// What an utterance of the seat to move does.
     fn apply(&mut self, text: &str) -> Ruling;
+
+    /// All messages to the players since the start, if the game keeps them.
+    fn messages(&self) -> &[Message] {
+        &[]
+    }
+
+    /// What both seats may know, as the fields of a JSON object.
+    fn public_state(&self) -> Map<String, Value> {
+        Map::new()
+    }
+
+    /// What one seat alone knows, as the fields of a JSON object.
+    fn private_state(&self, seat: Seat) -> Map<String, Value> {
+        let _ = seat;
+        Map::new()
+    }
+
+    /// The texts of all legal actions of the seat to move, if the game has a list of them.
+    fn legal_actions(&self) -> Option<Vec<String>> {
+        None
+    }
 }
 
 /// The wordings of a game's prompts for training.

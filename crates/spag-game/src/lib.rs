@@ -22,7 +22,8 @@ mod policy;
 mod record;
 
 // ── Games ──
-mod games;
+pub mod games;
+pub mod session;
 
 pub use completion::UtteranceRule;
 pub use driver::{
@@ -35,6 +36,7 @@ pub use games::taboo::{
     self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, RefereeCache, Rules, WordList, early_guesses,
     is_prediction, judge_episode, pluralize, read_words, word_forms,
 };
+pub use games::{GameData, Message, MessageKind, SeededGame, Sender};
 pub use generation::{Generation, TokenRecords};
 pub use labels::Labels;
 pub use per_ending::PerEnding;

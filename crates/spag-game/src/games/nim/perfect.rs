@@ -1,0 +1,27 @@
+//! Perfect play of Nim, by Bouton's nim-sum: a position is lost for the player to move if the exclusive or of all piles is 0.
+
+use crate::games::perfect_play::PerfectPlay;
+use crate::seat::SEATS;
+
+/// How many moves of each player, a pile and an amount, keep the value of their position. `None` if one is illegal.
+///
+/// ```
+/// use spag_game::games::nim;
+/// // Of 3, 4 and 5, the first player wins by taking 2 of the first pile; the second has then lost whatever it plays.
+/// let [first, second] = nim::perfect_play(&[3, 4, 5], &[(0, 2), (2, 1), (1, 4)]).unwrap();
+/// assert_eq!((first.kept, first.moves, second.share()), (1, 2, Some(1.0)));
+/// ```
+pub fn perfect_play(piles: &[u64], moves: &[(usize, u64)]) -> Option<[PerfectPlay; SEATS]> {
+    let mut piles = piles.to_vec();
+    let is_lost = |piles: &[u64]| piles.iter().fold(0, |sum, pile| sum ^ pile) == 0;
+    let mut counts = [PerfectPlay::default(); SEATS];
+    for (turn, (pile, amount)) in moves.iter().enumerate() {
+        let was_lost = is_lost(&piles);
+        let left = piles.get_mut(*pile)?;
+        *left = left.checked_sub(*amount).filter(|_| *amount > 0)?;
+        let count = &mut counts[turn % SEATS];
+        count.moves += 1;
+        count.kept += usize::from(was_lost || is_lost(&piles));
+    }
+    Some(counts)
+}
