@@ -25,3 +25,41 @@ pub fn perfect_play(piles: &[u64], moves: &[(usize, u64)]) -> Option<[PerfectPla
     }
     Some(counts)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::games::perfect_play::{Solvable, count};
+
+    impl Solvable for Vec<u64> {
+        type Move = (usize, u64);
+
+        fn result(&self) -> Option<i8> {
+            self.iter().all(|pile| *pile == 0).then_some(-1)
+        }
+
+        fn moves(&self) -> Vec<(usize, u64)> {
+            let of_pile = |(pile, left): (usize, &u64)| (1..=*left).map(move |amount| (pile, amount));
+            self.iter().enumerate().flat_map(of_pile).collect()
+        }
+
+        fn after(&self, (pile, amount): (usize, u64)) -> Self {
+            let mut after = self.clone();
+            after[pile] -= amount;
+            after
+        }
+    }
+
+    #[test]
+    fn nim_sums_agree_with_a_search_of_all_games() {
+        let start = vec![2, 3, 4];
+        for first in start.moves() {
+            let second = start.after(first).moves();
+            for moves in second.into_iter().map(|second| [first, second]) {
+                assert_eq!(perfect_play(&start, &moves), count(start.clone(), &moves), "{moves:?}");
+            }
+        }
+        assert_eq!(perfect_play(&start, &[(0, 3)]), None);
+        assert_eq!(count(start, &[(0, 0)]), None);
+    }
+}
