@@ -1,4 +1,4 @@
-//! The parts without tensors: judge, pluraliser, credit assignment.
+//! The parts without tensors: judge, pluraliser, credit assignment, games by the protocol of `spag env`.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use spag_game::session::{Reply, Session};
 use spag_game::{Episode, JudgeKind, Taboo, judge_episode, pluralize, read_episodes};
 use spag_rewards::{AssignJob, CreditConfig, assign_rewards, assign_rewards_in_files};
 
@@ -64,5 +65,37 @@ fn credit(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, judge, plurals, credit);
+/// Random legal games as lines of requests.
+fn requests(game: &str) -> Vec<String> {
+    let mut session = Session::new(game, None).expect("the game needs no data");
+    let mut lines = Vec::new();
+    for seed in 0..100usize {
+        let mut line = format!(r#"{{"type":"reset","seed":{seed}}}"#);
+        for turn in 0.. {
+            session.respond(line.as_bytes());
+            lines.push(line);
+            let Some(legal) = session.legal_actions() else { break };
+            let action = &legal[(seed * 31 + turn * 7) % legal.len()];
+            line = format!(r#"{{"type":"step","action":"{action}"}}"#);
+        }
+    }
+    lines
+}
+
+/// From a line of JSON to a line of JSON, with the observations of the player to move.
+fn env(c: &mut Criterion) {
+    let mut group = c.benchmark_group("env");
+    for game in ["tic-tac-toe", "connect-four", "nim", "kuhn-poker"] {
+        let lines = requests(game);
+        group.throughput(Throughput::Elements(lines.len() as u64));
+        group.bench_function(game, |b| {
+            let mut session = Session::new(game, None).expect("the game needs no data");
+            let mut answered = |line: &String| matches!(session.respond(black_box(line.as_bytes())), Reply::Line(_));
+            b.iter(|| lines.iter().filter(|line| answered(line)).count());
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, judge, plurals, credit, env);
 criterion_main!(benches);

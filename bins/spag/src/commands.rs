@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::{arena, bench, data, eval, generate, init_model, launch, make_base, plan, run, serve, show, watch};
+use crate::{arena, bench, data, env, eval, generate, init_model, launch, make_base, plan, run, serve, show, watch};
 use spag_cli::{Result, flags};
 
 /// Self-play of adversarial language games: play, assign rewards, train, repeat.
@@ -22,6 +22,7 @@ enum Command {
     Arena(Box<arena::ArenaArgs>),
     Show(show::ShowArgs),
     Eval(Box<eval::EvalArgs>),
+    Env(env::EnvArgs),
     Generate(generate::GenerateArgs),
     Serve(Box<serve::ServeArgs>),
     #[command(name = "init-model")]
@@ -47,6 +48,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Arena(args) => arena::run(*args),
         Command::Show(args) => show::run(args),
         Command::Eval(args) => eval::run(*args),
+        Command::Env(args) => env::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Serve(args) => serve::run(*args),
         Command::InitModel(args) => init_model::run(args),

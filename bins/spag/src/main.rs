@@ -4,6 +4,7 @@ mod arena;
 mod bench;
 mod commands;
 mod data;
+mod env;
 mod eval;
 mod generate;
 mod init_model;

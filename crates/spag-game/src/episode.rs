@@ -57,7 +57,7 @@ pub struct Episode {
 pub(crate) const SEED: &str = "seed";
 /// The key of the name of a game.
 pub(crate) const GAME_NAME: &str = "game_name";
-/// The key of the options of a game, an object of texts.
+/// The key of the options of a game, an object.
 pub(crate) const GAME_OPTIONS: &str = "game_options";
 
 /// The paper's number of turns.
@@ -164,13 +164,11 @@ impl EpisodeReader {
 
     /// The name and the options of the game that the next episode is of; `None` if it names none, as those of Adversarial
     /// Taboo.
-    pub fn game(&mut self) -> Option<(String, String)> {
+    pub fn game(&mut self) -> Option<(String, Map<String, Value>)> {
         let (_, episode) = self.rows.peek()?.as_ref().ok()?;
         let name = episode.extra.get(GAME_NAME)?.as_str()?.to_owned();
         let options = episode.extra.get(GAME_OPTIONS).and_then(Value::as_object);
-        let option = |(name, value): (&String, &Value)| Some(format!("{name}={}", value.as_str()?));
-        let options: Vec<String> = options.into_iter().flatten().filter_map(option).collect();
-        Some((name, options.join(" ")))
+        Some((name, options.cloned().unwrap_or_default()))
     }
 
     /// The episodes as games of `game`, with their verdicts. An error names the row that is no such game.

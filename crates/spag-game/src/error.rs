@@ -42,12 +42,6 @@ pub enum Error {
         /// What is wrong.
         reason: &'static str,
     },
-    /// The name of a game is unknown.
-    #[error("unknown game \"{}\"", quote(name))]
-    UnknownGame {
-        /// The name.
-        name: String,
-    },
     /// A game has no file of what it is about.
     #[error("the game {game} needs {needs}: name a file")]
     NoData {
@@ -61,6 +55,32 @@ pub enum Error {
     UnknownJudge {
         /// The name.
         name: String,
+    },
+    /// The name of a game is unknown.
+    #[error("unknown game \"{name}\"; {hint}")]
+    UnknownGame {
+        /// The name, quoted.
+        name: String,
+        /// The nearest name, or all names.
+        hint: String,
+    },
+    /// An option of a game is unknown or its value is invalid.
+    #[error("{game}: option \"{option}\" {reason}")]
+    GameOption {
+        /// The game.
+        game: &'static str,
+        /// The option.
+        option: String,
+        /// What is wrong and what it needs.
+        reason: String,
+    },
+    /// The data of a game are missing, or it takes none.
+    #[error("{game}: {reason}")]
+    GameData {
+        /// The game.
+        game: String,
+        /// What is wrong and what it needs.
+        reason: &'static str,
     },
     /// The utterances of an episode are not in the order of the seats.
     #[error("utterance {number} is the {found}'s, but it was the {expected}'s turn", number = index + 1)]
@@ -164,9 +184,11 @@ impl Classify for Error {
             Self::Line { .. }
             | Self::Prompts { .. }
             | Self::Item { .. }
-            | Self::UnknownGame { .. }
             | Self::NoData { .. }
             | Self::UnknownJudge { .. }
+            | Self::UnknownGame { .. }
+            | Self::GameOption { .. }
+            | Self::GameData { .. }
             | Self::RolesOutOfOrder { .. }
             | Self::Unfinished { .. }
             | Self::Ended { .. }

@@ -11,6 +11,7 @@ use crate::completion::UtteranceRule;
 use crate::driver::GameSpec;
 use crate::episode::{Episode, EpisodeView, GAME_NAME, GAME_OPTIONS};
 use crate::error::Result;
+use crate::games::Message;
 use crate::labels::Labels;
 use crate::replay::{self, Replay};
 use crate::seat::Seat;
@@ -29,8 +30,8 @@ pub trait Game: fmt::Debug + Send + Sync {
     fn labels(&self) -> &'static Labels;
 
     /// The settings that its verdicts depend on, by their names, for records and pages. None by default.
-    fn settings(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
+    fn settings(&self) -> Map<String, Value> {
+        Map::new()
     }
 
     /// What names the game in its records and samples: `game_name` and, if it has settings, `game_options`.
@@ -39,8 +40,7 @@ pub trait Game: fmt::Debug + Send + Sync {
     fn record_keys(&self) -> Map<String, Value> {
         let mut keys = Map::new();
         keys.insert(GAME_NAME.into(), self.labels().name.into());
-        let settings = self.settings().into_iter().map(|(name, value)| (name.to_owned(), value.into()));
-        let settings: Map<String, Value> = settings.collect();
+        let settings = self.settings();
         if !settings.is_empty() {
             keys.insert(GAME_OPTIONS.into(), settings.into());
         }
@@ -99,13 +99,29 @@ pub trait Match: fmt::Debug {
     /// How a model's completion of the prompt becomes an utterance.
     fn utterances(&self) -> UtteranceRule;
 
-    /// The utterances that the seat to move may choose from, if the game has such a list.
+    /// What an utterance of the seat to move does.
+    fn apply(&mut self, text: &str) -> Ruling;
+
+    /// All messages to the players since the start, if the game keeps them.
+    fn messages(&self) -> &[Message] {
+        &[]
+    }
+
+    /// What both seats may know, as the fields of a JSON object.
+    fn public_state(&self) -> Map<String, Value> {
+        Map::new()
+    }
+
+    /// What one seat alone knows, as the fields of a JSON object.
+    fn private_state(&self, seat: Seat) -> Map<String, Value> {
+        let _ = seat;
+        Map::new()
+    }
+
+    /// The texts of all legal actions of the seat to move, if the game has a list of them.
     fn legal_actions(&self) -> Option<Vec<String>> {
         None
     }
-
-    /// What an utterance of the seat to move does.
-    fn apply(&mut self, text: &str) -> Ruling;
 }
 
 /// Judges recorded games, one after the other. May keep what it knows of their items.

@@ -23,8 +23,8 @@ mod record;
 mod replay;
 
 // ── Games ──
-pub mod exact;
-mod games;
+pub mod games;
+pub mod session;
 
 pub use completion::UtteranceRule;
 pub use driver::{
@@ -37,7 +37,7 @@ pub use games::taboo::{
     self, AfterDecision, JudgeKind, Outcome, PromptSet, Referee, Rules, Taboo, WordList, early_guesses, is_prediction,
     judge_episode, pluralize, read_words, word_forms,
 };
-pub use games::{game_labels, open_game};
+pub use games::{GameData, Message, MessageKind, SeededGame, Sender, game_labels, open_game, parse_options};
 pub use generation::{Generation, TokenRecords};
 pub use labels::Labels;
 pub use per_ending::PerEnding;

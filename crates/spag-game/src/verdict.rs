@@ -16,6 +16,11 @@ impl Ending {
     pub const fn new(label: &'static EndingLabel) -> Self {
         Self(label)
     }
+
+    /// What is known of all games that end so.
+    pub const fn label(self) -> &'static EndingLabel {
+        self.0
+    }
 }
 
 impl Deref for Ending {

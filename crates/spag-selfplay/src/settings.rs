@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spag_game::{
-    AfterDecision, Error, Game, JudgeKind, Labels, PromptSet, Rules, WordList, game_labels, open_game, taboo,
+    AfterDecision, Error, Game, JudgeKind, Labels, PromptSet, Rules, WordList, game_labels, open_game, parse_options,
+    taboo,
 };
 use spag_model::Sampling;
 
@@ -44,7 +45,7 @@ spag_io::settings! {
         #[arg(value_name = "NAME", help_heading = "Games")]
         #[serde(skip_serializing_if = "is_taboo")]
         pub game: String = TABOO.to_owned();
-        /// Options of the game, NAME=VALUE, separated by blanks; taboo has none.
+        /// Options of the game, NAME=VALUE, separated by blanks.
         #[arg(value_name = "OPTIONS", help_heading = "Games")]
         pub game_options: Option<String>;
         /// Judge of taboo: paper (matches the target word anywhere in a word) or whole-word.
@@ -120,7 +121,8 @@ impl GameSettings {
         if self.is_taboo() && self.game_options.is_none() {
             return Ok(Arc::new(Rules { judge: self.judge, after_decision }.game(prompts)));
         }
-        open_game(&self.game, self.game_options.as_deref().unwrap_or_default(), data, prompts.format())
+        let options = parse_options(self.game_options.as_deref().unwrap_or_default());
+        open_game(&self.game, options, data, prompts.format())
     }
 }
 

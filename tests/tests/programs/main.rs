@@ -4,6 +4,7 @@ mod bad_input;
 mod bench_generate;
 mod disk_faults;
 mod early_stop;
+mod env;
 mod eval;
 mod gguf;
 mod hostile_flags;

@@ -1,16 +1,51 @@
-//! The games of this crate, one folder each.
+//! The games of this crate, one folder each, and what they share.
 
+pub mod connect_four;
+mod data;
+pub mod dont_say_it;
+pub mod kuhn_poker;
+pub mod liars_dice;
+mod message;
+mod native;
+pub mod nim;
 mod open;
+mod options;
+mod patterns;
+mod perfect_play;
+mod python_random;
+mod registry;
+mod shared;
+pub mod simple_negotiation;
+mod table;
 pub mod taboo;
+pub mod tic_tac_toe;
+pub mod truth_and_deception;
 
-pub use open::{game_labels, open_game};
+pub use open::{game_labels, open_game, parse_options};
 
 use crate::labels::Labels;
 use crate::seat::Seat;
 use crate::verdict::Ending;
 
+pub use data::{DataKind, FactPair, GameData};
+pub use message::{Message, MessageKind, Sender};
+pub use native::SeededGame;
+pub use perfect_play::PerfectPlay;
+pub use registry::{by_name, data_kind};
+pub use shared::{DRAW, INVALID};
+
 /// The labels of all games.
-pub(crate) static LABELS: &[&Labels] = &[&taboo::LABELS];
+pub static LABELS: &[&Labels] = &[
+    &taboo::LABELS,
+    &kuhn_poker::LABELS,
+    &tic_tac_toe::LABELS,
+    &connect_four::LABELS,
+    &nim::LABELS,
+    &liars_dice::LABELS,
+    &dont_say_it::LABELS,
+    &truth_and_deception::LABELS,
+    &simple_negotiation::LABELS,
+];
 
 /// The seat of this name in one of the games, or in a game that has no names for its seats.
 pub(crate) fn seat(name: &str) -> Option<Seat> {
@@ -18,9 +53,10 @@ pub(crate) fn seat(name: &str) -> Option<Seat> {
     known.into_iter().find(|seat| seat.name() == name)
 }
 
-/// The ending of this name in one of the games, with its place in the order of reports.
+/// The ending of this name in one of the games, with its place in the order of reports. Endings of several games are last.
 pub(crate) fn ending(name: &str) -> Option<(usize, Ending)> {
-    let all = LABELS.iter().flat_map(|labels| labels.endings).enumerate();
+    let own = LABELS.iter().flat_map(|labels| labels.endings).filter(|ending| !shared::ENDINGS.contains(ending));
+    let all = own.chain(&shared::ENDINGS).enumerate();
     all.map(|(place, ending)| (place, *ending)).find(|(_, ending)| ending.name == name)
 }
 

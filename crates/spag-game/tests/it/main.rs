@@ -10,4 +10,6 @@ mod plural;
 mod prompts;
 mod properties;
 mod record;
+mod session;
+mod textarena;
 mod toy;

@@ -136,7 +136,7 @@ impl RunFolder {
             "report": self.has_report(),
         });
         for (setting, value) in game.settings() {
-            list[setting] = value.into();
+            list[setting] = value;
         }
         Ok(list)
     }

@@ -7,6 +7,7 @@ mod outcome;
 mod play;
 mod plural;
 mod prompts;
+mod seeded;
 mod words;
 
 pub use judge::{JudgeKind, Referee, is_prediction, judge_episode, word_forms};
@@ -15,4 +16,5 @@ pub use outcome::{Outcome, early_guesses};
 pub use play::{AfterDecision, Rules, Taboo};
 pub use plural::pluralize;
 pub use prompts::PromptSet;
+pub(crate) use seeded::{SeededTaboo, protocol_reason};
 pub use words::{WordList, read_words};

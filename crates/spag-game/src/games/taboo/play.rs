@@ -73,8 +73,8 @@ impl Game for Taboo {
         &LABELS
     }
 
-    fn settings(&self) -> Vec<(&'static str, String)> {
-        vec![("judge", self.rules.judge.to_string())]
+    fn settings(&self) -> Map<String, Value> {
+        Map::from_iter([("judge".to_owned(), self.rules.judge.to_string().into())])
     }
 
     fn record_keys(&self) -> Map<String, Value> {

@@ -1,0 +1,65 @@
+//! Perfect play of Nim, by Bouton's nim-sum: a position is lost for the player to move if the exclusive or of all piles is 0.
+
+use crate::games::perfect_play::PerfectPlay;
+use crate::seat::SEATS;
+
+/// How many moves of each player, a pile and an amount, keep the value of their position. `None` if one is illegal.
+///
+/// ```
+/// use spag_game::games::nim;
+/// // Of 3, 4 and 5, the first player wins by taking 2 of the first pile; the second has then lost whatever it plays.
+/// let [first, second] = nim::perfect_play(&[3, 4, 5], &[(0, 2), (2, 1), (1, 4)]).unwrap();
+/// assert_eq!((first.kept, first.moves, second.share()), (1, 2, Some(1.0)));
+/// ```
+pub fn perfect_play(piles: &[u64], moves: &[(usize, u64)]) -> Option<[PerfectPlay; SEATS]> {
+    let mut piles = piles.to_vec();
+    let is_lost = |piles: &[u64]| piles.iter().fold(0, |sum, pile| sum ^ pile) == 0;
+    let mut counts = [PerfectPlay::default(); SEATS];
+    for (turn, (pile, amount)) in moves.iter().enumerate() {
+        let was_lost = is_lost(&piles);
+        let left = piles.get_mut(*pile)?;
+        *left = left.checked_sub(*amount).filter(|_| *amount > 0)?;
+        let count = &mut counts[turn % SEATS];
+        count.moves += 1;
+        count.kept += usize::from(was_lost || is_lost(&piles));
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::games::perfect_play::{Solvable, count};
+
+    impl Solvable for Vec<u64> {
+        type Move = (usize, u64);
+
+        fn result(&self) -> Option<i8> {
+            self.iter().all(|pile| *pile == 0).then_some(-1)
+        }
+
+        fn moves(&self) -> Vec<(usize, u64)> {
+            let of_pile = |(pile, left): (usize, &u64)| (1..=*left).map(move |amount| (pile, amount));
+            self.iter().enumerate().flat_map(of_pile).collect()
+        }
+
+        fn after(&self, (pile, amount): (usize, u64)) -> Self {
+            let mut after = self.clone();
+            after[pile] -= amount;
+            after
+        }
+    }
+
+    #[test]
+    fn nim_sums_agree_with_a_search_of_all_games() {
+        let start = vec![2, 3, 4];
+        for first in start.moves() {
+            let second = start.after(first).moves();
+            for moves in second.into_iter().map(|second| [first, second]) {
+                assert_eq!(perfect_play(&start, &moves), count(start.clone(), &moves), "{moves:?}");
+            }
+        }
+        assert_eq!(perfect_play(&start, &[(0, 3)]), None);
+        assert_eq!(count(start, &[(0, 0)]), None);
+    }
+}

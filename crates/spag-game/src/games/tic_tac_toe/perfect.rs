@@ -1,0 +1,39 @@
+//! Perfect play of tic-tac-toe.
+
+use super::{Board, EMPTY, MARKS};
+use crate::games::perfect_play::{PerfectPlay, Solvable, count};
+use crate::seat::SEATS;
+
+/// How many moves of each player keep the value of their position, in a game with these cells. `None` if one is illegal.
+///
+/// ```
+/// use spag_game::games::tic_tac_toe;
+/// // Only the centre draws against a corner.
+/// let [first, second] = tic_tac_toe::perfect_play(&[0, 1]).unwrap();
+/// assert_eq!((first.share(), second.share()), (Some(1.0), Some(0.0)));
+/// ```
+pub fn perfect_play(cells: &[usize]) -> Option<[PerfectPlay; SEATS]> {
+    count(Board([EMPTY; 9]), cells)
+}
+
+impl Solvable for Board {
+    type Move = usize;
+
+    fn result(&self) -> Option<i8> {
+        // Only the player that has just moved can have made a line.
+        match MARKS.iter().any(|mark| self.has_line(*mark)) {
+            true => Some(-1),
+            false => self.free().next().is_none().then_some(0),
+        }
+    }
+
+    fn moves(&self) -> Vec<usize> {
+        self.free().collect()
+    }
+
+    fn after(&self, cell: usize) -> Self {
+        let mut after = *self;
+        after.0[cell] = MARKS[(9 - self.free().count()) % SEATS];
+        after
+    }
+}
