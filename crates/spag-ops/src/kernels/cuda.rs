@@ -93,12 +93,6 @@ impl CudaKernels {
         Ok(kernels)
     }
 
-    /// From now on, fills new tensors with NaNs, so that elements a kernel fails to write are detected. Costs a pass
-    /// over every output.
-    pub fn poison_outputs(&self) {
-        self.poisoned.store(true, Ordering::Relaxed);
-    }
-
     /// Binds the context to this thread, for driver and cuBLAS calls without a stream argument.
     fn bind(&self) -> Result<()> {
         self.up.context().bind_to_thread().map_err(Error::wrap)
@@ -204,6 +198,10 @@ impl CudaKernels {
 }
 
 impl Kernels for CudaKernels {
+    fn poison_outputs(&self) {
+        self.poisoned.store(true, Ordering::Relaxed);
+    }
+
     fn launch(&self, launch: &Launch<'_>) -> Result<()> {
         if launch.is_empty() {
             return Ok(());
