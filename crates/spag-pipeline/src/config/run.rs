@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use spag_game::JudgeKind;
 use spag_io::PromptFormat;
-use spag_model::{BosRule, DeviceChoice};
+use spag_model::BosRule;
+use spag_ops::DeviceChoice;
 use spag_rewards::{CreditConfig, RewardNorm};
 use spag_selfplay::limits::TURNS;
 use spag_train::{TrainConfig, TrainMethod};

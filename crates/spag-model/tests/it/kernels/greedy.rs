@@ -31,8 +31,7 @@ fn before_a_difference(dtype: WeightDtype) -> (usize, usize) {
     let options = LoadOptions { device: place.device().clone(), dtype };
     let checkpoint = Checkpoint::load_with(fixture("tiny-llama"), &options).unwrap();
     let config = Arc::new(GenerationConfig { max_new_tokens: tokens, ..GenerationConfig::default() });
-    let request =
-        |prompt: &String| Request { prompt: prompt.clone().into(), seed: 0, config: config.clone() };
+    let request = |prompt: &String| Request { prompt: prompt.clone().into(), seed: 0, config: config.clone() };
     let requests = cases.iter().map(|case| request(&case.prompt)).collect();
     let completions = place.run(|| {
         let memory = MemoryBudget::for_model(&checkpoint.model).unwrap();

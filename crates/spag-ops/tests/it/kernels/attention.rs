@@ -193,10 +193,8 @@ fn reference([q, k, v, dout]: [&Tensor; 4], bounds: &[u32], heads: Heads, specia
 fn refusals(place: &Place) {
     let heads = Heads { query: 1, kv: 1, dim: 257 };
     let x = place.put(&Tensor::zeros((2, 257), DType::F32, &Device::Cpu).unwrap(), DType::F32).unwrap();
-    let run = || {
-        attention::forward(&x, &x, &x, &Sequences::new(&[0, 2], place.device())?, heads, &Mask::causal())
-            .map(drop)
-    };
+    let run =
+        || attention::forward(&x, &x, &x, &Sequences::new(&[0, 2], place.device())?, heads, &Mask::causal()).map(drop);
     let error = place.run(run).unwrap_err().to_string();
     assert!(error.contains("257"), "{error}");
 }

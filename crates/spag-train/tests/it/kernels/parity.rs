@@ -32,9 +32,11 @@ fn farthest(place: &Place, case: &Case, steps: usize) -> (f64, f64) {
         train_samples(model, tokenizer, &case.samples, Some(&case.reference), &case.config, &mut first, &mut Silent)
     });
     assert_eq!(first.records.len(), steps, "{ended:?}");
-    let apart = first.records.iter().zip(&case.expected.curve).map(|(got, want)| {
-        ((got.loss - want.loss).abs(), (got.grad_norm / want.grad_norm - 1.0).abs())
-    });
+    let apart = first
+        .records
+        .iter()
+        .zip(&case.expected.curve)
+        .map(|(got, want)| ((got.loss - want.loss).abs(), (got.grad_norm / want.grad_norm - 1.0).abs()));
     let farthest = apart.fold((0f64, 0f64), |most, apart| (most.0.max(apart.0), most.1.max(apart.1)));
     println!("{}: losses within {:.1e}, gradient norms within {:.1e} of themselves", case.name, farthest.0, farthest.1);
     farthest
@@ -56,7 +58,8 @@ fn f32_training_matches_the_reference() {
 fn bf16_training_is_near_the_reference() {
     let place = Place::of_this_build();
     let cases = cases_on(place.device(), WeightDtype::Bf16);
-    let (cases, steps) = if place.is_emulated() { (&cases[1..], 1) } else { (&cases[..], cases[0].expected.curve.len()) };
+    let (cases, steps) =
+        if place.is_emulated() { (&cases[1..], 1) } else { (&cases[..], cases[0].expected.curve.len()) };
     for case in cases {
         let (loss, norm) = farthest(&place, case, steps);
         assert!(loss <= 0.1 && norm <= 4e-2, "{}: {loss:.1e}, {norm:.1e}", case.name);
