@@ -4,10 +4,11 @@ use candle_core::{DType, Device, Result, Tensor};
 use spag_model::Rope;
 use spag_ops::adamw::{AdamWStep, Weights, adamw};
 use spag_ops::attention::{self, Heads, Mask, Sequences};
+use spag_ops::glu::Activation;
 use spag_ops::paged_attention::{self, PageShape, Plan, Span};
 use spag_ops::rope::{self, Direction, Positions, RopeTable};
 use spag_ops::sample::{SampleParams, sample};
-use spag_ops::{embedding, log_prob, matmul, rms_norm, squared_norm, swiglu};
+use spag_ops::{embedding, log_prob, matmul, rms_norm, squared_norm};
 
 use crate::ceilings::Ceilings;
 use crate::timed::{Floor, seconds};
@@ -72,10 +73,10 @@ fn rows(bench: &Bench<'_>) -> Result<()> {
     })?;
     let (gate, up, dy) = (bench.random(&[n, f])?, bench.random(&[n, f])?, bench.random(&[n, f])?);
     bench.time("swiglu forward 4096×11008", Floor::Bytes(narrow(3 * n * f)), || {
-        swiglu::forward(&gate, &up).map(drop)
+        Activation::SwiGlu.forward(&gate, &up).map(drop)
     })?;
     bench.time("swiglu backward 4096×11008, in place", Floor::Bytes(narrow(6 * n * f)), || {
-        swiglu::backward(&gate, &up, &dy)
+        Activation::SwiGlu.backward(&gate, &up, &dy)
     })?;
     let (table, dtable) = (bench.random(&[VOCABULARY, d])?, bench.zeros(&[VOCABULARY, d])?);
     let ids: Vec<u32> = (0..n as u32).map(|i| i * 7919 % VOCABULARY as u32).collect();

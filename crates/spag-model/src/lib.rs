@@ -47,8 +47,8 @@ pub use checkpoint::{
     save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
 };
 pub use config::{
-    Activation as MlpActivation, Architecture, Biases, Embeddings, HeadNorm, ModelConfig, NormWeights, Norms,
-    OutputHead, Position, Projections, Rope, RopeScaling,
+    Architecture, Biases, Embeddings, HeadNorm, ModelConfig, NormWeights, Norms, OutputHead, Position, Projections,
+    Rope, RopeScaling,
 };
 pub use error::{Error, Result};
 pub use generate::{

@@ -11,10 +11,11 @@ use candle_core::cuda_backend::cudarc::driver::{
 };
 use candle_core::cuda_backend::{CudaStorageSlice, DeviceId};
 use candle_core::{CpuStorage, CudaDevice, DType, Device, Error, Result, Storage, Tensor, bail};
+use half::bf16;
 
 use super::gemm::{Accumulate, Gemm, Orientation};
 use super::{Arg, CapturedGraph, Kernels, Launch, PageLock};
-use crate::cpu;
+use crate::cpu::{self, Stored};
 
 /// Shared memory per block available without opting in.
 const PLAIN_SHARED_BYTES: usize = 48 << 10;
@@ -287,7 +288,7 @@ impl Kernels for CudaKernels {
         self.down.join(&self.device.cuda_stream()).map_err(Error::wrap)?;
         let address = self.address(from)?;
         match to.dtype() {
-            DType::BF16 => cpu::update_bf16(to, |to| self.copy_down(address, to)),
+            DType::BF16 => bf16::update(to, |to| self.copy_down(address, to)),
             _ => cpu::update(to, |to| self.copy_down(address, to)),
         }
     }
@@ -297,7 +298,7 @@ impl Kernels for CudaKernels {
         self.up.join(&self.device.cuda_stream()).map_err(Error::wrap)?;
         let address = self.address(to)?;
         match from.dtype() {
-            DType::BF16 => cpu::read_bf16(from, |from| self.copy_up(from, address)),
+            DType::BF16 => bf16::read(from, |from| self.copy_up(from, address)),
             _ => cpu::read(from, |from| self.copy_up(from, address)),
         }
     }
