@@ -18,23 +18,24 @@ fail() { printf 'gpu-check: %s\n' "$*" >&2; exit 1; }
 # Bytes of all packed files.
 MOST=$((64 << 20))
 
-# Prints package and path of each executable in cargo's messages.
+# Prints name and path of each executable in cargo's messages: tests have the name of their package.
 executables() {
   python3 -c '
 import json, sys
 for line in sys.stdin:
     message = json.loads(line)
     if message.get("executable"):
-        print(message["manifest_path"].split("/")[-2], message["executable"])'
+        name = message["target"]["name"]
+        print(message["manifest_path"].split("/")[-2] if name == "it" else name, message["executable"])'
 }
 
 build() {
-  local folder=${1:-target/gpu-check} packages=(spag-ops spag-model spag-train spag-benches) package file
+  local folder=${1:-target/gpu-check} packages=(spag-ops spag-model spag-train spag-benches) name file
   mkdir -p "$folder" && rm -f "$folder"/*.gz
   cargo test --release --locked --features cuda --no-run --message-format json-render-diagnostics \
     "${packages[@]/#/-p}" --test it --bench gpu | executables |
-    while read -r package file; do
-      strip -o "$folder/$package" "$file" && gzip -9 -f "$folder/$package"
+    while read -r name file; do
+      strip -o "$folder/$name" "$file" && gzip -9 -f "$folder/$name"
     done
   local bytes; bytes=$(cat "$folder"/*.gz | wc -c)
   ((bytes <= MOST)) || fail "$folder has $bytes bytes, more than $MOST"
@@ -83,7 +84,7 @@ run() {
     missing=$(ldd "$program" | awk '/not found/ { print $1 }' | sort -u | paste -sd' ')
     [[ -z $missing ]] ||
       fail "$name: libraries are missing: $missing (CUDA 13: pip install torch, or NVIDIA's packages; then LD_LIBRARY_PATH)"
-    if [[ $name == spag-benches ]]; then
+    if [[ $name == gpu ]]; then
       "$program" --bench || failed=1
       continue
     fi
