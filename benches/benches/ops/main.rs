@@ -12,14 +12,16 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use candle_core::{DType, Device, Tensor};
-use spag_model::{CpuPath, Rope};
+use spag_model::Rope;
+use spag_ops::CpuPath;
 use spag_ops::adamw::{AdamWStep, Weights, adamw};
 use spag_ops::attention::{self, Heads, Mask, Sequences};
+use spag_ops::glu::Activation;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::paged_attention::{self, PageShape, Plan, Span};
 use spag_ops::rope::{self, Direction, Positions, RopeTable};
 use spag_ops::squared_norm::squared_norm;
-use spag_ops::{embedding, log_prob, matmul, rms_norm, swiglu};
+use spag_ops::{embedding, log_prob, matmul, rms_norm};
 
 use peak::Peaks;
 use table::{Budget, GROUPS, Table, bytes, floats, flops};
@@ -123,8 +125,8 @@ fn elementwise(table: &Table) {
             rms_norm::backward(&x, &w, 1e-5, &dy, Some(&residual), &dw)
         });
         let (gate, up, grad) = (random(n, f), random(n, f), random(n, f));
-        table.op(name("swiglu forward"), floats(3 * n * f), || swiglu::forward(&gate, &up));
-        table.op(name("swiglu backward"), floats(6 * n * f), || swiglu::backward(&gate, &up, &grad));
+        table.op(name("swiglu forward"), floats(3 * n * f), || Activation::SwiGlu.forward(&gate, &up));
+        table.op(name("swiglu backward"), floats(6 * n * f), || Activation::SwiGlu.backward(&gate, &up, &grad));
         let angles = RopeTable::new(Rope::new(1e4).frequencies(d / HEADS), t);
         let positions: Vec<u32> = (0..n).map(|i| (i % t) as u32).collect();
         let positions = Positions::new(&positions, &angles, &Device::Cpu).expect("the table is as long");

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use rayon::prelude::*;
-use spag_model::CpuPath;
+use spag_ops::CpuPath;
 
 /// Operations and bytes a second.
 pub(crate) struct Peaks {

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 use spag_dist::LaunchEnv;
-use spag_model::{BosRule, Checkpoint, DeviceChoice, DtypeChoice, LoadOptions, OpenDevice, WeightDtype, load_config};
+use spag_model::{BosRule, Checkpoint, DtypeChoice, LoadOptions, WeightDtype, load_config};
+use spag_ops::{DeviceChoice, OpenDevice};
 
 use crate::{Result, exit, flags};
 

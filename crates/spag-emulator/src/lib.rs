@@ -21,6 +21,7 @@
 mod bytes;
 mod gemm;
 mod graph;
+mod place;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,6 +31,7 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use spag_ops::kernels::{Arg, CapturedGraph, Gemm, Kernels, Launch, PageLock};
 
 use graph::{EmulatedGraph, GraphOp};
+pub use place::Place;
 
 /// Runs kernels on CPU tensors.
 ///

@@ -47,8 +47,8 @@ pub use checkpoint::{
     save_checkpoint, save_model, weights_digest, write_buffers, write_random_model,
 };
 pub use config::{
-    Activation as MlpActivation, Architecture, Biases, Embeddings, HeadNorm, ModelConfig, NormWeights, Norms,
-    OutputHead, Position, Projections, Rope, RopeScaling,
+    Architecture, Biases, Embeddings, HeadNorm, ModelConfig, NormWeights, Norms, OutputHead, Position, Projections,
+    Rope, RopeScaling,
 };
 pub use error::{Error, Result};
 pub use generate::{
@@ -56,10 +56,9 @@ pub use generate::{
     Generate, GenerationConfig, GenerationStats, GenerationTimes, LogProbs, MemoryBudget, Overflow, PrefixSharing,
     Prompt, PromptRange, Request, RequestError, RequestId, Streamed, TokenEvent,
 };
-pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs, TooLittleMemory};
+pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 pub use model::{Activations, Forward, Model, Network, SavedElements};
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource};
 pub use spag_ops::sample::{Sampling, TokenLogProb};
-pub use spag_ops::{CpuPath, DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_device_memory};
 pub use tokenizer::{BosRule, Detokenizer, SpecialIds, SpecialTokens, Tokenizer};

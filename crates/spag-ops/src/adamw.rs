@@ -5,8 +5,9 @@ use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use super::{cpu, simd};
-use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module};
+use super::cpu::{self, Stored};
+use super::simd;
+use crate::kernels::{self, Arg, Kernels, Launch, Module, blocks, module};
 
 /// Hyperparameters of one update.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +127,7 @@ pub fn adamw(weights: Weights<'_>, gradient: &Tensor, m: &Tensor, v: &Tensor, at
                     Ok(())
                 }),
                 Weights::Master { wide, rounded } => cpu::update(wide, |p| {
-                    cpu::update_bf16(rounded, |rounded| {
+                    bf16::update(rounded, |rounded| {
                         let chunks = p.par_chunks_mut(CHUNK).zip(rounded.par_chunks_mut(CHUNK));
                         update(
                             g,
@@ -141,7 +142,7 @@ pub fn adamw(weights: Weights<'_>, gradient: &Tensor, m: &Tensor, v: &Tensor, at
                         Ok(())
                     })
                 }),
-                Weights::Stochastic { narrow, seed, first } => cpu::update_bf16(narrow, |narrow| {
+                Weights::Stochastic { narrow, seed, first } => bf16::update(narrow, |narrow| {
                     let key = key(seed, at.step);
                     let chunks = narrow.par_chunks_mut(CHUNK).enumerate();
                     update(
@@ -230,12 +231,10 @@ fn launch_adamw(
         _ => "adamw_f32",
     };
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: kernel.into(),
         grid: [blocks(count, EACH)?, 1, 1],
-        block: THREADS,
-        shared_bytes: 0,
         args: &args,
+        ..Launch::of(MODULE)
     })
 }
 

@@ -101,12 +101,11 @@ fn launch_add(kernels: &dyn Kernels, y: &Tensor, bias: &Tensor) -> Result<()> {
     }
     let (block, parts) = row_blocks(y)?;
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("bias_add_{}", suffix(y.dtype())?),
         grid: [n as u32, parts, 1],
         block,
-        shared_bytes: 0,
         args: &[Arg::Out(y), Arg::In(bias), Arg::U32(o as u32)],
+        ..Launch::of(MODULE)
     })
 }
 
@@ -115,12 +114,11 @@ fn launch_backward(kernels: &dyn Kernels, dy: &Tensor, dbias: &Tensor) -> Result
     let (block, parts_of_row) = row_blocks(dy)?;
     let partial = kernels.empty(&[n.min(PARTS), o], DType::F32)?;
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("bias_backward_{}", suffix(dy.dtype())?),
         grid: [n.min(PARTS) as u32, parts_of_row, 1],
         block,
-        shared_bytes: 0,
         args: &[Arg::In(dy), Arg::Out(&partial), Arg::U32(n as u32), Arg::U32(o as u32)],
+        ..Launch::of(MODULE)
     })?;
     sum_parts(kernels, &partial, dbias)
 }

@@ -5,9 +5,10 @@ use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
+use super::cpu::{self, Stored};
+use super::pool;
 use super::product::{Element, Values, round};
-use super::{cpu, pool};
-use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, vector_len};
+use crate::kernels::{self, Arg, Kernels, Launch, Module, blocks, module, vector_len};
 
 /// Elements per task.
 const CHUNK: usize = 16384;
@@ -22,7 +23,7 @@ pub fn widened(tensor: &Tensor) -> Result<Tensor> {
         _ if !tensor.device().is_cpu() => tensor.to_dtype(DType::F32),
         _ => {
             let mut wide = vec![0f32; tensor.elem_count()];
-            cpu::read_bf16(tensor, |narrow| {
+            bf16::read(tensor, |narrow| {
                 wide.par_chunks_mut(CHUNK)
                     .zip(narrow.par_chunks(CHUNK))
                     .for_each(|(wide, narrow)| narrow.convert_to_f32_slice(wide));
@@ -67,7 +68,7 @@ pub fn convert_into(from: &Tensor, to: &Tensor) -> Result<()> {
         bail!("converting {} values into {}", from.elem_count(), to.elem_count());
     }
     Values::read(from, |from| match to.dtype() {
-        DType::BF16 => cpu::update_bf16(to, |to| {
+        DType::BF16 => bf16::update(to, |to| {
             convert(from, to);
             Ok(())
         }),
@@ -112,7 +113,7 @@ pub fn round_into(wide: &Tensor, narrow: &Tensor) -> Result<()> {
         return launch_round_into(&*kernels, wide, narrow);
     }
     cpu::read(wide, |wide| {
-        cpu::update_bf16(narrow, |narrow| {
+        bf16::update(narrow, |narrow| {
             narrow.par_chunks_mut(CHUNK).zip(wide.par_chunks(CHUNK)).for_each(|(narrow, wide)| round(wide, narrow));
             Ok(())
         })
@@ -129,12 +130,10 @@ fn launch_round_into(kernels: &dyn Kernels, wide: &Tensor, narrow: &Tensor) -> R
     }
     let count = wide.elem_count();
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: "cast_round_into".into(),
         grid: [blocks(count, vector_len(DType::BF16))?, 1, 1],
-        block: THREADS,
-        shared_bytes: 0,
         args: &[Arg::In(wide), Arg::Out(narrow), Arg::U64(count as u64)],
+        ..Launch::of(MODULE)
     })
 }
 

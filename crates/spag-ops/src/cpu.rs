@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use half::bf16;
 
+use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Storage, Tensor, WithDType, bail};
 
 fn span(layout: &Layout, what: &str) -> Result<Range<usize>> {
@@ -14,42 +15,89 @@ fn span(layout: &Layout, what: &str) -> Result<Range<usize>> {
     }
 }
 
-/// Calls `f` with the values of a contiguous f32 CPU tensor.
-pub fn read<R>(tensor: &Tensor, f: impl FnOnce(&[f32]) -> Result<R>) -> Result<R> {
-    let (storage, layout) = tensor.storage_and_layout();
-    match &*storage {
-        Storage::Cpu(CpuStorage::F32(values)) => f(&values[span(layout, "read")?]),
-        Storage::Cpu(other) => {
-            bail!("expected f32 values, got {:?}", candle_core::backend::BackendStorage::dtype(other))
+/// A number format of CPU tensors.
+pub trait Stored: WithDType {
+    /// The values of a storage.
+    ///
+    /// # Errors
+    /// The storage has another format.
+    fn values(storage: &CpuStorage) -> Result<&[Self]>;
+
+    /// As [`Stored::values`], to be changed.
+    ///
+    /// # Errors
+    /// As [`Stored::values`].
+    fn values_mut(storage: &mut CpuStorage) -> Result<&mut Vec<Self>>;
+
+    /// Calls `f` with the values of a contiguous CPU tensor of this format.
+    ///
+    /// # Errors
+    /// Another tensor, or an error of `f`.
+    fn read<R>(tensor: &Tensor, f: impl FnOnce(&[Self]) -> Result<R>) -> Result<R> {
+        let (storage, layout) = tensor.storage_and_layout();
+        match &*storage {
+            Storage::Cpu(storage) => f(&Self::values(storage)?[span(layout, "read")?]),
+            _ => bail!("this op does not support {:?}", tensor.device()),
         }
-        _ => bail!("this op does not support {:?}", tensor.device()),
+    }
+
+    /// As [`Stored::read`], for in-place updates.
+    ///
+    /// Views of one storage share a lock: `f` must not read another view of the same storage.
+    ///
+    /// # Errors
+    /// As [`Stored::read`].
+    fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [Self]) -> Result<R>) -> Result<R> {
+        in_place(tensor, |storage, range| f(&mut Self::values_mut(storage)?[range]))
+    }
+
+    /// Takes the whole memory of a CPU tensor of this format. All views of that memory become empty.
+    ///
+    /// # Errors
+    /// Another tensor.
+    fn take(tensor: &Tensor) -> Result<Vec<Self>> {
+        in_place(tensor, |storage, _| Ok(std::mem::take(Self::values_mut(storage)?)))
     }
 }
 
-/// Calls `f` with the values of a contiguous f32 CPU tensor, for in-place updates.
+/// Implements [`Stored`] for the elements of a variant of candle's storage.
+macro_rules! stored {
+    ($variant:ident, $element:ty) => {
+        impl Stored for $element {
+            fn values(storage: &CpuStorage) -> Result<&[Self]> {
+                match storage {
+                    CpuStorage::$variant(values) => Ok(values),
+                    other => bail!("expected {} values, got {:?}", Self::DTYPE.as_str(), other.dtype()),
+                }
+            }
+
+            fn values_mut(storage: &mut CpuStorage) -> Result<&mut Vec<Self>> {
+                match storage {
+                    CpuStorage::$variant(values) => Ok(values),
+                    other => bail!("expected {} values, got {:?}", Self::DTYPE.as_str(), other.dtype()),
+                }
+            }
+        }
+    };
+}
+stored!(F32, f32);
+stored!(BF16, bf16);
+stored!(F64, f64);
+
+/// [`Stored::read`] of f32.
 ///
-/// Views of one storage share a lock: `f` must not read another view of the same storage.
+/// # Errors
+/// As there.
+pub fn read<R>(tensor: &Tensor, f: impl FnOnce(&[f32]) -> Result<R>) -> Result<R> {
+    f32::read(tensor, f)
+}
+
+/// [`Stored::update`] of f32.
+///
+/// # Errors
+/// As there.
 pub fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [f32]) -> Result<R>) -> Result<R> {
-    in_place(tensor, |storage, range| match storage {
-        CpuStorage::F32(values) => f(&mut values[range]),
-        _ => bail!("expected f32 values to update"),
-    })
-}
-
-/// As [`update`], for an f64 tensor.
-pub(crate) fn update_f64<R>(tensor: &Tensor, f: impl FnOnce(&mut [f64]) -> Result<R>) -> Result<R> {
-    in_place(tensor, |storage, range| match storage {
-        CpuStorage::F64(values) => f(&mut values[range]),
-        _ => bail!("expected f64 values to update"),
-    })
-}
-
-/// As [`update`], for a bf16 tensor.
-pub fn update_bf16<R>(tensor: &Tensor, f: impl FnOnce(&mut [bf16]) -> Result<R>) -> Result<R> {
-    in_place(tensor, |storage, range| match storage {
-        CpuStorage::BF16(values) => f(&mut values[range]),
-        _ => bail!("expected bf16 values to update"),
-    })
+    f32::update(tensor, f)
 }
 
 fn in_place<R>(tensor: &Tensor, f: impl FnOnce(&mut CpuStorage, Range<usize>) -> Result<R>) -> Result<R> {
@@ -78,60 +126,6 @@ fn in_place<R>(tensor: &Tensor, f: impl FnOnce(&mut CpuStorage, Range<usize>) ->
 /// Where the values of a contiguous CPU tensor are in its memory.
 pub(crate) fn range(tensor: &Tensor) -> Result<Range<usize>> {
     span(tensor.layout(), "range")
-}
-
-/// Takes the whole memory of an f32 CPU tensor. All views of that memory become empty.
-pub(crate) fn take(tensor: &Tensor) -> Result<Vec<f32>> {
-    in_place(tensor, |storage, _| match storage {
-        CpuStorage::F32(values) => Ok(std::mem::take(values)),
-        _ => bail!("expected f32 values to take"),
-    })
-}
-
-/// As [`take`], of a bf16 tensor.
-pub(crate) fn take_bf16(tensor: &Tensor) -> Result<Vec<bf16>> {
-    in_place(tensor, |storage, _| match storage {
-        CpuStorage::BF16(values) => Ok(std::mem::take(values)),
-        _ => bail!("expected bf16 values to take"),
-    })
-}
-
-/// Calls `f` with the values of a contiguous bf16 CPU tensor.
-pub fn read_bf16<R>(tensor: &Tensor, f: impl FnOnce(&[bf16]) -> Result<R>) -> Result<R> {
-    let (storage, layout) = tensor.storage_and_layout();
-    match &*storage {
-        Storage::Cpu(CpuStorage::BF16(values)) => f(&values[span(layout, "read")?]),
-        _ => bail!("expected bf16 values on the CPU, got {:?} on {:?}", tensor.dtype(), tensor.device()),
-    }
-}
-
-/// A number format of activations, keys and values.
-pub(crate) trait Stored: WithDType {
-    /// Calls `f` with the values of a contiguous CPU tensor of this format.
-    fn read<R>(tensor: &Tensor, f: impl FnOnce(&[Self]) -> Result<R>) -> Result<R>;
-
-    /// As [`Stored::read`], for in-place updates.
-    fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [Self]) -> Result<R>) -> Result<R>;
-}
-
-impl Stored for f32 {
-    fn read<R>(tensor: &Tensor, f: impl FnOnce(&[Self]) -> Result<R>) -> Result<R> {
-        read(tensor, f)
-    }
-
-    fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [Self]) -> Result<R>) -> Result<R> {
-        update(tensor, f)
-    }
-}
-
-impl Stored for bf16 {
-    fn read<R>(tensor: &Tensor, f: impl FnOnce(&[Self]) -> Result<R>) -> Result<R> {
-        read_bf16(tensor, f)
-    }
-
-    fn update<R>(tensor: &Tensor, f: impl FnOnce(&mut [Self]) -> Result<R>) -> Result<R> {
-        update_bf16(tensor, f)
-    }
 }
 
 /// Creates a CPU tensor.

@@ -1,10 +1,12 @@
 //! The embedding: gathers rows of a table, and scatters their gradients.
 
 use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use super::{cpu, pool};
+use super::cpu::{self, Stored};
+use super::pool;
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, suffix, vector_len};
 
 fn check(ids: &[u32], table: &Tensor) -> Result<(usize, usize)> {
@@ -28,7 +30,7 @@ pub fn forward(ids: &[u32], table: &Tensor) -> Result<Tensor> {
     let mut x = pool::values(ids.len() * d);
     let rows = x.par_chunks_mut(d.max(1)).zip(ids.par_iter().map(|id| *id as usize * d));
     match table.dtype() {
-        DType::BF16 => cpu::read_bf16(table, |table| {
+        DType::BF16 => bf16::read(table, |table| {
             rows.for_each(|(x, at)| table[at..at + d].convert_to_f32_slice(x));
             Ok(())
         })?,
@@ -97,12 +99,10 @@ fn launch_forward(kernels: &dyn Kernels, ids: &[u32], table: &Tensor) -> Result<
     }
     let ids = Tensor::new(ids, table.device())?;
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("embedding_forward_{}", suffix(table.dtype())?),
         grid: [ids.elem_count() as u32, blocks(d, vector_len(table.dtype()))?, 1],
-        block: THREADS,
-        shared_bytes: 0,
         args: &[Arg::In(table), Arg::In(&ids), Arg::Out(&x), Arg::U32(d as u32)],
+        ..Launch::of(MODULE)
     })?;
     Ok(x)
 }
@@ -159,10 +159,8 @@ fn launch_backward(kernels: &dyn Kernels, ids: &[u32], dx: &Tensor, dtable: &Ten
         let long = !what.is_empty();
         let columns = if long { d.div_ceil(WARP as usize * vector) as u32 } else { blocks(d, vector)? };
         kernels.launch(&Launch {
-            module: MODULE,
             kernel: format!("embedding_backward_{what}{formats}"),
             grid: [count as u32, columns, 1],
-            block: THREADS,
             shared_bytes: if long { THREADS as usize * vector * size_of::<f32>() } else { 0 },
             args: &[
                 Arg::In(dx),
@@ -172,6 +170,7 @@ fn launch_backward(kernels: &dyn Kernels, ids: &[u32], dx: &Tensor, dtable: &Ten
                 Arg::Out(dtable),
                 Arg::U32(d as u32),
             ],
+            ..Launch::of(MODULE)
         })?;
     }
     Ok(())

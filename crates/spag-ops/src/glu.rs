@@ -1,13 +1,15 @@
-//! Gated activations, y = act(gate)·up elementwise: what those of all kinds share.
+//! Gated activations, y = act(gate)·up elementwise (Shazeer 2020).
 
 use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use rayon::prelude::*;
 
+use super::geglu::TanhGelu;
 use super::pool::Pooled;
 use super::product::Element;
+use super::swiglu::Silu;
 use super::{cpu, pool, simd};
-use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, suffix, vector_len};
+use crate::kernels::{self, Arg, Kernels, Launch, Module, blocks, suffix, vector_len};
 
 /// Elements per task.
 const CHUNK: usize = 8192;
@@ -24,11 +26,53 @@ pub(super) trait Gate {
     fn value_and_slope(g: f32) -> (f32, f32);
 }
 
-/// `gate` and `up` of one shape → the same shape.
-///
-/// # Errors
-/// Different shapes, or tensors that are not contiguous f32 or bf16.
-pub(super) fn forward<G: Gate>(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+/// The activation of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// silu.
+    SwiGlu,
+    /// gelu, approximated by tanh.
+    GeGlu,
+}
+
+impl Activation {
+    /// `gate` and `up` of one shape → the same shape.
+    ///
+    /// # Errors
+    /// Different shapes, or tensors that are not contiguous f32 or bf16.
+    pub fn forward(self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::SwiGlu => forward::<Silu>(gate, up),
+            Self::GeGlu => forward::<TanhGelu>(gate, up),
+        }
+    }
+
+    /// As [`Activation::forward`] for `x` [N, 2F] with gate and up in adjacent columns → [N, F].
+    ///
+    /// # Errors
+    /// An odd width, or a tensor that is not contiguous f32 (kernels also accept bf16).
+    pub fn forward_joined(self, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::SwiGlu => forward_joined::<Silu>(x),
+            Self::GeGlu => forward_joined::<TanhGelu>(x),
+        }
+    }
+
+    /// The backward pass, in place: `gate` and `up` become their gradients, and `dy` becomes the recomputed output, which
+    /// the following layer needs for its weight gradient.
+    ///
+    /// # Errors
+    /// Different shapes, or tensors that are not contiguous f32; `gate` and `up` can be bf16, and on a CPU `dy` remains f32
+    /// (kernels accept bf16 for all).
+    pub fn backward(self, gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
+        match self {
+            Self::SwiGlu => backward::<Silu>(gate, up, dy),
+            Self::GeGlu => backward::<TanhGelu>(gate, up, dy),
+        }
+    }
+}
+
+fn forward<G: Gate>(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     if gate.dims() != up.dims() {
         bail!("gate: gate is {:?}, up is {:?}", gate.dims(), up.dims());
     }
@@ -63,11 +107,7 @@ fn forward_in<G: Gate, T: Element + Pooled>(gate: &Tensor, up: &Tensor) -> Resul
     cpu::tensor(y, gate.dims2()?)
 }
 
-/// As [`forward`] for `x` [N, 2F] with gate and up in adjacent columns → [N, F].
-///
-/// # Errors
-/// An odd width, or a tensor that is not contiguous f32 (kernels also accept bf16).
-pub(super) fn forward_joined<G: Gate>(x: &Tensor) -> Result<Tensor> {
+fn forward_joined<G: Gate>(x: &Tensor) -> Result<Tensor> {
     let (n, width) = x.dims2()?;
     let f = width / 2;
     if f == 0 || width % 2 != 0 {
@@ -97,13 +137,7 @@ pub(super) fn forward_joined<G: Gate>(x: &Tensor) -> Result<Tensor> {
     cpu::tensor(y, (n, f))
 }
 
-/// The backward pass, in place: `gate` and `up` become their gradients, and `dy` becomes the recomputed output, which
-/// the following layer needs for its weight gradient.
-///
-/// # Errors
-/// Different shapes, or tensors that are not contiguous f32; `gate` and `up` can be bf16, and on a CPU `dy` remains f32 (kernels
-/// accept bf16 for all).
-pub(super) fn backward<G: Gate>(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
+fn backward<G: Gate>(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<()> {
     if gate.dims() != up.dims() || dy.dims() != gate.dims() {
         bail!("gate backward: gate is {:?}, up is {:?}, dy is {:?}", gate.dims(), up.dims(), dy.dims());
     }
@@ -158,12 +192,10 @@ fn launch_forward<G: Gate>(kernels: &dyn Kernels, gate: &Tensor, up: &Tensor) ->
     let y = kernels.empty(gate.dims(), gate.dtype())?;
     let count = gate.elem_count();
     kernels.launch(&Launch {
-        module: G::MODULE,
         kernel: format!("{}_forward_{}", G::MODULE.name, suffix(gate.dtype())?),
         grid: [blocks(count, vector_len(gate.dtype()))?, 1, 1],
-        block: THREADS,
-        shared_bytes: 0,
         args: &[Arg::In(gate), Arg::In(up), Arg::Out(&y), Arg::U64(count as u64)],
+        ..Launch::of(G::MODULE)
     })?;
     Ok(y)
 }
@@ -173,12 +205,10 @@ fn launch_forward_joined<G: Gate>(kernels: &dyn Kernels, x: &Tensor) -> Result<T
     let f = width / 2;
     let y = kernels.empty(&[n, f], x.dtype())?;
     kernels.launch(&Launch {
-        module: G::MODULE,
         kernel: format!("{}_forward_joined_{}", G::MODULE.name, suffix(x.dtype())?),
         grid: [n as u32, blocks(f, vector_len(x.dtype()))?, 1],
-        block: THREADS,
-        shared_bytes: 0,
         args: &[Arg::In(x), Arg::Out(&y), Arg::U32(f as u32)],
+        ..Launch::of(G::MODULE)
     })?;
     Ok(y)
 }
@@ -187,11 +217,9 @@ fn launch_backward<G: Gate>(kernels: &dyn Kernels, gate: &Tensor, up: &Tensor, d
     check(&[gate, up, dy])?;
     let count = gate.elem_count();
     kernels.launch(&Launch {
-        module: G::MODULE,
         kernel: format!("{}_backward_{}", G::MODULE.name, suffix(gate.dtype())?),
         grid: [blocks(count, vector_len(gate.dtype()))?, 1, 1],
-        block: THREADS,
-        shared_bytes: 0,
         args: &[Arg::Out(gate), Arg::Out(up), Arg::Out(dy), Arg::U64(count as u64)],
+        ..Launch::of(G::MODULE)
     })
 }

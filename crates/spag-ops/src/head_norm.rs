@@ -120,13 +120,11 @@ fn launch_forward(kernels: &dyn Kernels, x: &Tensor, w: &Tensor, norm: RmsNorm) 
     let y = kernels.empty(&[n, width], x.dtype())?;
     let sizes = [n, width / dim, dim].map(|size| Arg::U32(size as u32));
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("head_norm_forward_{suffix}"),
         grid: [blocks(n * (width / dim) * WARP, 1)?, 1, 1],
-        block: THREADS,
-        shared_bytes: 0,
         args: &[&[Arg::In(x), Arg::In(w), Arg::Out(&y)], &sizes[..], &[Arg::F32(norm.eps), Arg::F32(norm.offset)]]
             .concat(),
+        ..Launch::of(MODULE)
     })?;
     Ok(y)
 }
@@ -137,12 +135,10 @@ fn launch_columns(kernels: &dyn Kernels, x: &Tensor, columns: Range<usize>, w: &
     let heads = columns.len() / dim;
     let sizes = [n, heads, dim, width, columns.start].map(|size| Arg::U32(size as u32));
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("head_norm_forward_columns_{suffix}"),
         grid: [blocks(n * heads * WARP, 1)?, 1, 1],
-        block: THREADS,
-        shared_bytes: 0,
         args: &[&[Arg::Out(x), Arg::In(w)], &sizes[..], &[Arg::F32(norm.eps), Arg::F32(norm.offset)]].concat(),
+        ..Launch::of(MODULE)
     })
 }
 
@@ -165,10 +161,8 @@ fn launch_backward(
     let parts = count.div_ceil(warps).min(PARTS);
     let partial = kernels.empty(&[parts, dim], DType::F32)?;
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("head_norm_backward_{suffix}"),
         grid: [parts as u32, 1, 1],
-        block: THREADS,
         shared_bytes: warps * dim * size_of::<f32>(),
         args: &[
             Arg::In(x),
@@ -181,6 +175,7 @@ fn launch_backward(
             Arg::F32(norm.eps),
             Arg::F32(norm.offset),
         ],
+        ..Launch::of(MODULE)
     })?;
     sum_parts(kernels, &partial, dw)?;
     Ok(dx)

@@ -17,7 +17,7 @@ pub mod attention;
 pub mod bias;
 pub mod cast;
 pub mod embedding;
-pub mod geglu;
+pub mod glu;
 pub mod head_norm;
 pub mod log_prob;
 pub mod matmul;
@@ -28,13 +28,13 @@ pub mod rope;
 pub mod row_norm;
 pub mod sample;
 pub mod squared_norm;
-pub mod swiglu;
 
 pub mod cpu;
-mod glu;
+mod geglu;
 pub mod pool;
 pub mod product;
 mod simd;
+mod swiglu;
 
 pub use device::{DeviceChoice, DeviceMemory, OpenDevice, free_memory, peak_memory as peak_device_memory};
 pub use error::{Error, Result};

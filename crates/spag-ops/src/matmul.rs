@@ -5,10 +5,11 @@
 pub(super) use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 
+use super::cpu::{self, Stored as _};
+use super::pool;
 #[cfg(target_arch = "x86_64")]
 use super::product::bf16_gemm;
 use super::product::{CpuPath, Exact, RightOperand, Side, Start, ToBf16, Values, large};
-use super::{cpu, pool};
 use crate::kernels::{self, Accumulate, Gemm, Kernels, Operand, Orientation};
 
 /// The number format of a product's operands on a CPU; sums are f32. Kernels multiply what the tensors have.
@@ -124,8 +125,8 @@ fn linear_from(start: Start<'_>, x: &Tensor, w: &Tensor) -> Result<Tensor> {
         Arithmetic::F32 => {
             cpu::read(x, |x| cpu::read(w, |w| product((n, i, o), &mut y, start, (x, Side::Rows), (w, Side::Columns))))?
         }
-        Arithmetic::Bf16 => read_values(x, |x| {
-            cpu::read_bf16(w, |w| product_bf16((n, i, o), &mut y, start, (x, Side::Rows), RightOperand::Columns(w)))
+        Arithmetic::Bf16 => Values::read(x, |x| {
+            bf16::read(w, |w| product_bf16((n, i, o), &mut y, start, (x, Side::Rows), RightOperand::Columns(w)))
         })?,
     }
     cpu::tensor(y, (n, o))
@@ -154,8 +155,8 @@ pub fn linear_backward_input(layers: &[(&Tensor, &Tensor)]) -> Result<Tensor> {
             Arithmetic::F32 => cpu::read(dy, |dy| {
                 cpu::read(w, |w| product((n, o, i), &mut dx, start, (dy, Side::Rows), (w, Side::Rows)))
             })?,
-            Arithmetic::Bf16 => read_values(dy, |dy| {
-                cpu::read_bf16(w, |w| {
+            Arithmetic::Bf16 => Values::read(dy, |dy| {
+                bf16::read(w, |w| {
                     product_bf16((n, o, i), &mut dx, start, (dy, Side::Rows), RightOperand::Rows(Values::Bf16(w)))
                 })
             })?,
@@ -184,20 +185,12 @@ pub fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor, arithmetic: 
                 cpu::update(dw, product)
             })
         }),
-        Arithmetic::Bf16 => read_values(dy, |dy| {
-            read_values(x, |x| {
+        Arithmetic::Bf16 => Values::read(dy, |dy| {
+            Values::read(x, |x| {
                 let x = RightOperand::Rows(x);
                 cpu::update(dw, |dw| product_bf16((o, n, i), dw, Start::Output, (dy, Side::Columns), x))
             })
         }),
-    }
-}
-
-/// Calls `f` with the values of a contiguous f32 or bf16 CPU tensor.
-fn read_values<R>(tensor: &Tensor, f: impl FnOnce(Values<'_>) -> Result<R>) -> Result<R> {
-    match tensor.dtype() {
-        DType::BF16 => cpu::read_bf16(tensor, |values| f(Values::Bf16(values))),
-        _ => cpu::read(tensor, |values| f(Values::F32(values))),
     }
 }
 

@@ -9,8 +9,9 @@ use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use rayon::prelude::*;
 
+use super::cpu::{self, Stored};
 use super::product::{Bf16Panels, CpuPath, Panels, Rows, SharedMemory, Start, Values, Widened};
-use super::{cpu, embedding, matmul, pool, product};
+use super::{embedding, matmul, pool, product};
 use crate::kernels;
 
 /// Packed weights of a linear layer, or of several layers with the same input.
@@ -38,7 +39,7 @@ impl PackedWeight {
         let extents = (outputs, inputs);
         let narrow = |values: &[bf16]| Bf16Panels::pack(CpuPath::current(), extents, values);
         Ok(Self(match weight.dtype() {
-            DType::BF16 => Packing::Narrow(cpu::read_bf16(weight, |values| Ok(narrow(values)))?),
+            DType::BF16 => Packing::Narrow(bf16::read(weight, |values| Ok(narrow(values)))?),
             _ => Packing::Wide(cpu::read(weight, |values| Ok(Panels::pack(extents, values)))?),
         }))
     }
@@ -58,13 +59,13 @@ impl PackedWeight {
         let path = CpuPath::current();
         Ok(match first.dtype() {
             DType::BF16 => pack_shared(
-                cpu::take_bf16(first)?,
+                bf16::take(first)?,
                 (&extents, &ranges),
                 |extents, values| Bf16Panels::pack_in_place(path, extents, values),
                 |extents, values, start| Packing::Narrow(Bf16Panels::of_packed(path, extents, values, start)),
             ),
             _ => pack_shared(
-                cpu::take(first)?,
+                f32::take(first)?,
                 (&extents, &ranges),
                 Panels::<Widened<f32>>::pack_in_place,
                 |extents, values, start| Packing::Wide(Panels::of_packed(extents, values, start)),

@@ -227,7 +227,6 @@ fn launch_forward(
     let (n, d) = x.dims2()?;
     let y = kernels.empty(&[n, d], x.dtype())?;
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("rms_norm_forward_{}", suffix(x.dtype())?),
         grid: [n as u32, 1, 1],
         block: THREADS,
@@ -241,6 +240,7 @@ fn launch_forward(
             Arg::F32(norm.eps),
             Arg::F32(norm.offset),
         ],
+        ..Launch::of(MODULE)
     })?;
     Ok(y)
 }
@@ -257,7 +257,6 @@ fn launch_backward(
     let parts = n.min(PARTS);
     let partial = kernels.empty(&[parts, d], DType::F32)?;
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("rms_norm_backward_{}", suffix(x.dtype())?),
         grid: [parts as u32, 1, 1],
         block: THREADS,
@@ -274,6 +273,7 @@ fn launch_backward(
             Arg::F32(norm.eps),
             Arg::F32(norm.offset),
         ],
+        ..Launch::of(MODULE)
     })?;
     sum_parts(kernels, &partial, dw)?;
     Ok(dx)
@@ -283,11 +283,10 @@ fn launch_backward(
 pub(super) fn sum_parts(kernels: &dyn Kernels, partial: &Tensor, to: &Tensor) -> Result<()> {
     let (parts, d) = partial.dims2()?;
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: "rms_norm_sum_parts".into(),
         grid: [(d as u32).div_ceil(THREADS), 1, 1],
         block: THREADS,
-        shared_bytes: 0,
         args: &[Arg::In(partial), Arg::Out(to), Arg::U32(parts as u32), Arg::U32(d as u32)],
+        ..Launch::of(MODULE)
     })
 }

@@ -217,11 +217,9 @@ fn launch_rotate(
         Direction::Backward => -1.0,
     };
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("rope_{how}_{}", suffix(x.dtype())?),
         grid: [n as u32, threads.div_ceil(block), 1],
         block,
-        shared_bytes: 0,
         args: &[
             Arg::Out(x),
             Arg::In(&positions),
@@ -232,5 +230,6 @@ fn launch_rotate(
             Arg::U32(half as u32),
             Arg::F32(sign),
         ],
+        ..Launch::of(MODULE)
     })
 }

@@ -1,11 +1,13 @@
 //! Divides every row by its length, as `torch.nn.functional.normalize`: w / max(|w|, 1e-12). The output head of Baichuan2.
 
 use candle_core::{DType, Result, Tensor, bail};
+use half::bf16;
 use rayon::prelude::*;
 
+use super::cpu::{self, Stored};
 use super::product::Element;
-use super::{cast, cpu, pool, simd};
-use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, module, suffix};
+use super::{cast, pool, simd};
+use crate::kernels::{self, Arg, Kernels, Launch, Module, module, suffix};
 
 /// Smallest divisor.
 const SMALLEST: f32 = 1e-12;
@@ -81,7 +83,7 @@ pub fn lengths(w: &Tensor) -> Result<Vec<f32>> {
     }
     let d = check(w)?;
     match w.dtype() {
-        DType::BF16 => cpu::read_bf16(w, |w| Ok(of_rows(w, d))),
+        DType::BF16 => bf16::read(w, |w| Ok(of_rows(w, d))),
         _ => cpu::read(w, |w| Ok(of_rows(w, d))),
     }
 }
@@ -175,11 +177,10 @@ const SCRATCH_BYTES: usize = 32 * 4;
 fn launch(kernels: &dyn Kernels, what: &str, tensors: &[Arg<'_>], w: &Tensor) -> Result<()> {
     let (v, d) = w.dims2()?;
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("row_norm_{what}_{}", suffix(w.dtype())?),
         grid: [v as u32, 1, 1],
-        block: THREADS,
         shared_bytes: SCRATCH_BYTES,
         args: &[tensors, &[Arg::U32(d as u32)]].concat(),
+        ..Launch::of(MODULE)
     })
 }

@@ -3,7 +3,8 @@
 use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::{cpu, simd};
+use super::cpu::{self, Stored};
+use super::simd;
 use crate::kernels::{self, Arg, Kernels, Launch, Module, THREADS, blocks, module, vector_len};
 
 /// Elements summed in f32 before accumulating in f64. Fixed, so that the result does not depend on the number of
@@ -46,7 +47,7 @@ pub fn squared_norm_into(x: &Tensor, into: &Tensor) -> Result<()> {
         return launch_add(&*kernels, x, into);
     }
     let sum = squared_norm(x)?;
-    cpu::update_f64(into, |into| {
+    f64::update(into, |into| {
         into[0] += sum;
         Ok(())
     })
@@ -70,12 +71,11 @@ fn launch_add(kernels: &dyn Kernels, x: &Tensor, into: &Tensor) -> Result<()> {
     let partial = kernels.empty(&[parts as usize], DType::F64)?;
     let launch = |kernel: &str, blocks: u32, args: &[Arg<'_>]| {
         kernels.launch(&Launch {
-            module: MODULE,
             kernel: kernel.into(),
             grid: [blocks, 1, 1],
-            block: THREADS,
             shared_bytes: THREADS as usize * size_of::<f64>(),
             args,
+            ..Launch::of(MODULE)
         })
     };
     launch("squared_norm_parts", parts, &[Arg::In(x), Arg::Out(&partial), Arg::U64(count as u64)])?;

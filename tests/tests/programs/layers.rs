@@ -8,7 +8,7 @@ use std::path::Path;
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
 /// The packages of the workspace, from the bottom up. A package depends only on packages above its own line.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 23] = [
     "spag-tests",
     "spag-io",
     "spag-run",
@@ -27,7 +27,6 @@ const ORDER: [&str; 24] = [
     "spag-serve",
     "spag-page",
     "spag-cli",
-    "spag-gpu-check",
     "spag-assign-rewards-bin",
     "spag-play-bin",
     "spag-train-bin",

@@ -10,9 +10,9 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use spag_io::gib;
 use spag_model::{
-    CpuPath, Engine, EngineConfig, EngineSettings, EosRule, Event, Generate, GenerationConfig, MemoryBudget, Request,
-    Streamed,
+    Engine, EngineConfig, EngineSettings, EosRule, Event, Generate, GenerationConfig, MemoryBudget, Request, Streamed,
 };
+use spag_ops::CpuPath;
 use spag_selfplay::limits;
 use spag_train::{median, peak_memory_of};
 

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use clap::Subcommand;
 
 use spag_cli::{Result, threads};
-use spag_model::{CpuPath, OpenDevice};
+use spag_ops::{CpuPath, OpenDevice};
 
 /// Measure the speed of a model on this machine and print a line of JSON.
 #[derive(Debug, Subcommand)]

@@ -7,7 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
 use spag_io::{format_gib, gib};
-use spag_model::{LoadOptions, OpenDevice, WeightDtype, load_config, load_model_with};
+use spag_model::{LoadOptions, WeightDtype, load_config, load_model_with};
+use spag_ops::OpenDevice;
 use spag_selfplay::limits;
 use spag_train::{ModelShard, RankMemory, StepTiming, TimingConfig, TrainConfig, peak_memory_of, time_steps_of_rank};
 

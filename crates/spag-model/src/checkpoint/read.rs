@@ -19,7 +19,7 @@ use crate::memory;
 use crate::model::Model;
 use crate::params::{FlatBuffers, Layout};
 use crate::tokenizer::{SpecialIds, Tokenizer};
-use spag_ops::cpu;
+use spag_ops::cpu::{self, Stored as _};
 
 /// The configuration of the checkpoint at `path`: a folder's `config.json`, or what a GGUF file says.
 ///
@@ -138,7 +138,7 @@ fn copy_into(
     let mut read = Ok(());
     let to = buffers.view(layer, view)?;
     match to.dtype() {
-        DType::BF16 => cpu::update_bf16(&to, |out| {
+        DType::BF16 => bf16::update(&to, |out| {
             read = file.read(reader, tensor, out, bf16::from_f32);
             Ok(())
         })?,

@@ -14,7 +14,7 @@ use spag_io::AtomicFile;
 use super::WeightDtype;
 use crate::error::{Error, Result};
 use crate::params::View;
-use spag_ops::cpu;
+use spag_ops::cpu::{self, Stored};
 
 /// Provides a tensor, given the indices of its layer and view.
 pub(super) type TensorProvider<'a> = &'a dyn Fn(usize, usize) -> Result<Tensor>;
@@ -150,8 +150,8 @@ fn little_endian(tensor: &Tensor, dtype: WeightDtype) -> Result<Vec<u8>> {
         bytes
     }
     Ok(match (tensor.dtype(), dtype) {
-        (DType::BF16, WeightDtype::Bf16) => cpu::read_bf16(tensor, |v| Ok(each(v, |x| x.to_le_bytes())))?,
-        (DType::BF16, WeightDtype::F32) => cpu::read_bf16(tensor, |v| Ok(each(v, |x| x.to_f32().to_le_bytes())))?,
+        (DType::BF16, WeightDtype::Bf16) => bf16::read(tensor, |v| Ok(each(v, |x| x.to_le_bytes())))?,
+        (DType::BF16, WeightDtype::F32) => bf16::read(tensor, |v| Ok(each(v, |x| x.to_f32().to_le_bytes())))?,
         (_, WeightDtype::F32) => cpu::read(tensor, |v| Ok(each(v, |x| x.to_le_bytes())))?,
         (_, WeightDtype::Bf16) => cpu::read(tensor, |v| Ok(each(v, |x| bf16::from_f32(*x).to_le_bytes())))?,
     })

@@ -88,7 +88,7 @@ fn require_room(layout: &Layout, dir: &Path, dtype: WeightDtype) -> Result<()> {
     // In f32, and as the bytes that are written.
     let bytes = largest.saturating_mul(4 + dtype.bytes() as u64);
     let what = || "the largest tensor of this model".into();
-    Ok(memory::require_room(bytes, &Device::Cpu, what, "choose a smaller model")?)
+    Ok(spag_ops::require_room(bytes, &Device::Cpu, what, "choose a smaller model")?)
 }
 
 /// Writes the tokenizer's files and `config.json`.

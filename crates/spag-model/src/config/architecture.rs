@@ -12,6 +12,7 @@ use super::sizes::fail;
 use super::windows;
 use crate::error::Result;
 use spag_ops::attention::Heads;
+use spag_ops::glu::Activation;
 
 /// A decoder of blocks of attention and a gated MLP, with RMSNorms. Families differ in what the fields say.
 ///
@@ -131,15 +132,6 @@ impl NormWeights {
             Self::FactorsLessOne => 1.0,
         }
     }
-}
-
-/// The activation of the gated MLP: y = act(gate)·up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activation {
-    /// silu.
-    SwiGlu,
-    /// gelu, approximated by tanh.
-    GeGlu,
 }
 
 /// What becomes of embeddings before the first block.

@@ -18,7 +18,7 @@ use self::keys::Keys;
 use crate::error::{Error, Result};
 
 pub use architecture::{
-    Activation, Architecture, Biases, Embeddings, HeadNorm, NormWeights, Norms, OutputHead, Position, Projections,
+    Architecture, Biases, Embeddings, HeadNorm, NormWeights, Norms, OutputHead, Position, Projections,
 };
 pub use rope::{Rope, RopeScaling};
 

@@ -1,5 +1,7 @@
 use serde_json::json;
 
+use spag_ops::glu::Activation;
+
 use super::*;
 
 /// A small configuration of a family, with changes.

@@ -4,9 +4,9 @@ use super::packed_block::packing_bytes;
 use crate::checkpoint::WeightDtype;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
-use crate::memory::{self, GenerationMemory, GenerationMemorySettings, PromptLogProbs, available_memory};
+use crate::memory::{self, GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 use crate::model::Model;
-use spag_ops::free_memory;
+use spag_ops::{available_memory, free_memory};
 
 /// Whether requests reuse the KV cache of requests with the same prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl EngineConfig {
         };
         let advice =
             "lower --kv_cache_gib, --max_length, --per_device_eval_batch_size, --page_size or --max_step_tokens";
-        Ok(memory::require_room(needed, device, what, advice)?)
+        Ok(spag_ops::require_room(needed, device, what, advice)?)
     }
 }
 

@@ -10,7 +10,6 @@ use super::head::Head;
 use super::kv::KvCache;
 use super::packed_block::{LayerParts, PackedBlock, unshared};
 use crate::error::{Error, Result};
-use crate::model::activation;
 use crate::model::block::{self, BlockPass, Used};
 use crate::model::{AttentionShape, EmbeddingScale, Model, Unsharded};
 use crate::params::{Layout, Part, WeightSource};
@@ -129,7 +128,7 @@ impl BlockPass for GeneratePass<'_, '_> {
 
     fn activate(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
         let gate_up = self.block.gate_up.forward(input, None)?;
-        let activated = activation::forward_joined(self.shape.activation, &gate_up)?;
+        let activated = self.shape.activation.forward_joined(&gate_up)?;
         recycle(gate_up)?;
         Ok(activated)
     }

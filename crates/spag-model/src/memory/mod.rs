@@ -11,8 +11,6 @@ use crate::error::Result;
 use crate::params::Layout;
 
 pub use generation::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
-pub use spag_ops::TooLittleMemory;
-pub(crate) use spag_ops::{available_memory, require_room};
 
 /// Bytes that the weights of a layout take.
 pub(crate) fn weight_bytes(layout: &Layout, dtype: WeightDtype) -> u64 {
@@ -29,5 +27,5 @@ pub(crate) fn require_room_for_weights(layout: &Layout, dtype: WeightDtype, devi
         Device::Cpu => "stop other programs, or use a machine with more memory",
         _ => "use a GPU with more memory, or stop other programs on this one",
     };
-    Ok(require_room(weight_bytes(layout, dtype), device, what, advice)?)
+    Ok(spag_ops::require_room(weight_bytes(layout, dtype), device, what, advice)?)
 }

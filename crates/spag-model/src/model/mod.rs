@@ -1,6 +1,5 @@
 //! Decoder-only language models with hand-written forward and backward passes.
 
-pub(crate) mod activation;
 pub(crate) mod block;
 mod embedding_scale;
 mod init;

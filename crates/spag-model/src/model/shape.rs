@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor};
 
-use crate::config::{Activation, Architecture, Norms, Position, Rope};
+use crate::config::{Architecture, Norms, Position, Rope};
 use crate::packed::PackedBatch;
 use spag_ops::attention::{Heads, Mask, Sequences, Slopes};
+use spag_ops::glu::Activation;
 use spag_ops::rms_norm::RmsNorm;
 use spag_ops::rope::{Direction, Positions, RopeTable, rotate};
 

@@ -6,7 +6,6 @@ use std::borrow::Cow;
 
 use candle_core::{Result, Tensor};
 
-use super::activation;
 use super::block::{self, BlockPass, Used};
 use super::linear::LinearWeight;
 use super::shape::BatchShape;
@@ -113,7 +112,7 @@ impl BlockPass for TrainPass<'_> {
     fn activate(&mut self, input: &Tensor) -> Result<Tensor> {
         let w = self.weights;
         let (gate, up) = (w.stored(w.gate.forward(input, None)?)?, w.stored(w.up.forward(input, None)?)?);
-        let activated = activation::forward(self.shape.activation, &gate, &up)?;
+        let activated = self.shape.activation.forward(&gate, &up)?;
         self.mlp = Some((gate, up));
         Ok(activated)
     }
@@ -191,7 +190,7 @@ pub(super) fn backward(
     let doutput = gradients.of_output(Part::MlpPostNorm, of_mlp, &dy)?;
     // In place: gate and up become their gradients, the gradient of the activated values these values.
     let activated = LinearWeight::backward_input(&[(&doutput, &w.down.weight)])?;
-    activation::backward(shape.activation, &gate, &up, &activated)?;
+    shape.activation.backward(&gate, &up, &activated)?;
     w.down.accumulate(&grads.down, &doutput, &activated)?;
     recycle(activated)?;
     recycle_owned(doutput)?;

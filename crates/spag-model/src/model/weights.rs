@@ -9,18 +9,44 @@ use crate::params::{Layout, Part, Update};
 use spag_ops::cast::{in_compute_dtype, narrowed};
 use spag_ops::rms_norm::RmsNorm;
 
-/// The weights of a block.
-pub(super) struct BlockWeights {
+/// What a block has for each of its tensors, and for its linear layers an `L`.
+pub(super) struct BlockParts<L> {
     pub(super) norms: BlockNorms,
-    pub(super) q: Linear,
-    pub(super) k: Linear,
-    pub(super) v: Linear,
+    pub(super) q: L,
+    pub(super) k: L,
+    pub(super) v: L,
     /// Of queries, and of keys.
     pub(super) head_norms: Option<(Tensor, Tensor)>,
-    pub(super) o: Linear,
-    pub(super) gate: Linear,
-    pub(super) up: Linear,
-    pub(super) down: Linear,
+    pub(super) o: L,
+    pub(super) gate: L,
+    pub(super) up: L,
+    pub(super) down: L,
+}
+
+/// The weights of a block.
+pub(super) type BlockWeights = BlockParts<Linear>;
+
+/// Where the gradients of a block's weights are added, f32.
+pub(super) type BlockGradients = BlockParts<LinearGradient>;
+
+impl<L> BlockParts<L> {
+    /// `norm` finds a norm if the block has it, `linear` a linear layer by its weight and bias.
+    fn collect(
+        norm: impl Fn(Part) -> crate::Result<Option<Tensor>>,
+        linear: impl Fn(Part, Part) -> crate::Result<L>,
+    ) -> crate::Result<Self> {
+        Ok(Self {
+            norms: BlockNorms::of(&norm)?,
+            q: linear(Part::Query, Part::QueryBias)?,
+            k: linear(Part::Key, Part::KeyBias)?,
+            v: linear(Part::Value, Part::ValueBias)?,
+            head_norms: norm(Part::QueryNorm)?.zip(norm(Part::KeyNorm)?),
+            o: linear(Part::Output, Part::OutputBias)?,
+            gate: linear(Part::Gate, Part::GateBias)?,
+            up: linear(Part::Up, Part::UpBias)?,
+            down: linear(Part::Down, Part::DownBias)?,
+        })
+    }
 }
 
 /// The norms of a block's inputs and outputs that it has, or their gradients.
@@ -29,7 +55,7 @@ pub(super) struct BlockNorms(Vec<(Part, Tensor)>);
 impl BlockNorms {
     const PARTS: [Part; 4] = [Part::AttentionNorm, Part::AttentionPostNorm, Part::MlpNorm, Part::MlpPostNorm];
 
-    fn of(mut part: impl FnMut(Part) -> crate::Result<Option<Tensor>>) -> crate::Result<Self> {
+    fn of(part: impl Fn(Part) -> crate::Result<Option<Tensor>>) -> crate::Result<Self> {
         let norms = Self::PARTS.into_iter().map(|at| Ok(part(at)?.map(|norm| (at, norm))));
         Ok(Self(norms.collect::<crate::Result<Vec<_>>>()?.into_iter().flatten().collect()))
     }
@@ -67,31 +93,8 @@ impl BlockWeights {
             let weight = LinearWeight::Dense(required(layout, buffer, layer, weight)?);
             Ok::<_, Error>(Linear { weight, bias: part(bias)? })
         };
-        Ok(Self {
-            norms: BlockNorms::of(part)?,
-            q: linear(Part::Query, Part::QueryBias)?,
-            k: linear(Part::Key, Part::KeyBias)?,
-            v: linear(Part::Value, Part::ValueBias)?,
-            head_norms: part(Part::QueryNorm)?.zip(part(Part::KeyNorm)?),
-            o: linear(Part::Output, Part::OutputBias)?,
-            gate: linear(Part::Gate, Part::GateBias)?,
-            up: linear(Part::Up, Part::UpBias)?,
-            down: linear(Part::Down, Part::DownBias)?,
-        })
+        Self::collect(part, linear)
     }
-}
-
-/// Where the gradients of a block's weights are added, f32.
-pub(super) struct BlockGradients {
-    pub(super) norms: BlockNorms,
-    pub(super) q: LinearGradient,
-    pub(super) k: LinearGradient,
-    pub(super) v: LinearGradient,
-    pub(super) head_norms: Option<(Tensor, Tensor)>,
-    pub(super) o: LinearGradient,
-    pub(super) gate: LinearGradient,
-    pub(super) up: LinearGradient,
-    pub(super) down: LinearGradient,
 }
 
 impl BlockGradients {
@@ -109,16 +112,6 @@ impl BlockGradients {
         let linear = |weight: Part, bias: Part| {
             Ok::<_, Error>(LinearGradient { weight: trained(weight)?, bias: trained(bias)? })
         };
-        Ok(Self {
-            norms: BlockNorms::of(norm)?,
-            q: linear(Part::Query, Part::QueryBias)?,
-            k: linear(Part::Key, Part::KeyBias)?,
-            v: linear(Part::Value, Part::ValueBias)?,
-            head_norms: norm(Part::QueryNorm)?.zip(norm(Part::KeyNorm)?),
-            o: linear(Part::Output, Part::OutputBias)?,
-            gate: linear(Part::Gate, Part::GateBias)?,
-            up: linear(Part::Up, Part::UpBias)?,
-            down: linear(Part::Down, Part::DownBias)?,
-        })
+        Self::collect(norm, linear)
     }
 }

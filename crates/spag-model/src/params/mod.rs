@@ -48,7 +48,7 @@ impl FlatBuffers {
         if device.is_cpu() {
             let bytes = memory::weight_bytes(layout, dtype);
             let what = || format!("{} parameters, or as many gradients, in {dtype},", layout.len());
-            memory::require_room(bytes, device, what, "choose a smaller model")?;
+            spag_ops::require_room(bytes, device, what, "choose a smaller model")?;
         }
         let buffer = |l: &LayerLayout| Tensor::zeros(l.len.next_multiple_of(multiple.max(1)), dtype.into(), device);
         let layers = layout.layers.iter().map(buffer).collect::<candle_core::Result<_>>()?;

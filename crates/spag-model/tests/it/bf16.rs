@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use crate::family_samples::{Expected, Prompt, Train, batch};
 use candle_core::Device;
 use serde::Deserialize;
-use spag_model::{Activations, CpuPath, FlatBuffers, LoadOptions, Model, PackedBatch, WeightDtype, load_model_with};
+use spag_model::{Activations, FlatBuffers, LoadOptions, Model, PackedBatch, WeightDtype, load_model_with};
+use spag_ops::CpuPath;
 use spag_tests::{fixture, test_process};
 
 #[derive(Deserialize)]

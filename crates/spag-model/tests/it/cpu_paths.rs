@@ -10,10 +10,10 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_model::{
-    Checkpoint, Completion, CpuPath, DeviceChoice, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions,
-    LogProbs, PackedBatch, PrefixSharing, PromptRange, Request, Sampling, Targets, WeightDtype, WriteOptions,
-    load_model, save_model,
+    Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions, LogProbs, PackedBatch,
+    PrefixSharing, PromptRange, Request, Sampling, Targets, WeightDtype, WriteOptions, load_model, save_model,
 };
+use spag_ops::{CpuPath, DeviceChoice};
 use spag_tests::{fixture, test_process};
 
 /// What precedes the bits of f32 in the output of the test on one path.

@@ -16,7 +16,7 @@ use spag_model::{
 use spag_tests::fixture;
 
 /// The folders of all families.
-fn families() -> Vec<PathBuf> {
+pub(crate) fn families() -> Vec<PathBuf> {
     let parents = [Some(fixture("families")), std::env::var_os("SPAG_FAMILIES").map(PathBuf::from)];
     let mut folders: Vec<PathBuf> = parents
         .into_iter()

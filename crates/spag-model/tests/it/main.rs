@@ -21,6 +21,7 @@ mod hostile_gguf;
 mod hostile_pieces;
 mod hostile_tokenizer;
 mod hostile_weights;
+mod kernels;
 mod oracle;
 mod piece_model;
 mod prompt_log_probs;

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use candle_core::{D, DType, Device, Tensor, Var};
-use spag_model::{Embeddings, HeadNorm, MlpActivation, Model, OutputHead, Position, Rope, RopeScaling, Targets};
+use spag_model::{Embeddings, HeadNorm, Model, OutputHead, Position, Rope, RopeScaling, Targets};
 use spag_ops::attention::Heads;
+use spag_ops::glu::Activation;
 
 pub(crate) struct Oracle {
     pub(crate) log_probs: Vec<f32>,
@@ -115,8 +116,8 @@ fn hidden(model: &Model, vars: &HashMap<String, Var>, ids: &[u32]) -> Tensor {
         };
         let gate = lin(&n, "mlp.gate_proj");
         let gate = match c.activation {
-            MlpActivation::SwiGlu => gate.silu().unwrap(),
-            MlpActivation::GeGlu => gate.gelu().unwrap(),
+            Activation::SwiGlu => gate.silu().unwrap(),
+            Activation::GeGlu => gate.gelu().unwrap(),
         };
         let act = (gate * lin(&n, "mlp.up_proj")).unwrap();
         x = (&x + post(lin(&act, "mlp.down_proj"), "post_feedforward_layernorm")).unwrap();

@@ -116,12 +116,12 @@ pub(super) fn forward(
     let (kernel, mask) = path.kernel("forward", dtype, heads.dim, &mask)?;
     args.extend(mask);
     kernels.launch(&Launch {
-        module: FORWARD,
         kernel,
         grid: path.blocks(work.items, heads.query)?,
         block,
         shared_bytes,
         args: &args,
+        ..Launch::of(FORWARD)
     })?;
     Ok((out, lse))
 }
@@ -208,12 +208,12 @@ pub(super) fn backward(
         let (kernel, mask) = path.kernel(pass.what, dtype, heads.dim, &mask)?;
         args.extend(mask);
         kernels.launch(&Launch {
-            module: BACKWARD,
             kernel,
             grid: path.blocks(work.items, pass.heads)?,
             block,
             shared_bytes,
             args: &args,
+            ..Launch::of(BACKWARD)
         })?;
     }
     Ok((dq, dk, dv))
@@ -228,11 +228,9 @@ fn delta(kernels: &dyn Kernels, out: &Tensor, dout: &Tensor, heads: Heads) -> Re
     // As many lanes per row as it has 16-byte pieces.
     let lanes = (heads.dim * out.dtype().size_in_bytes()).div_ceil(16).next_power_of_two().min(32);
     kernels.launch(&Launch {
-        module: BACKWARD,
         kernel: format!("attention_backward_delta_{}", suffix(out.dtype())?),
         grid: [u32::try_from((rows * lanes).div_ceil(THREADS)).map_err(candle_core::Error::wrap)?, 1, 1],
         block: THREADS as u32,
-        shared_bytes: 0,
         args: &[
             Arg::In(out),
             Arg::In(dout),
@@ -241,6 +239,7 @@ fn delta(kernels: &dyn Kernels, out: &Tensor, dout: &Tensor, heads: Heads) -> Re
             Arg::U32(heads.dim as u32),
             Arg::U32(lanes as u32),
         ],
+        ..Launch::of(BACKWARD)
     })?;
     Ok(delta)
 }

@@ -11,10 +11,11 @@ use candle_core::cuda_backend::cudarc::driver::{
 };
 use candle_core::cuda_backend::{CudaStorageSlice, DeviceId};
 use candle_core::{CpuStorage, CudaDevice, DType, Device, Error, Result, Storage, Tensor, bail};
+use half::bf16;
 
 use super::gemm::{Accumulate, Gemm, Orientation};
 use super::{Arg, CapturedGraph, Kernels, Launch, PageLock};
-use crate::cpu;
+use crate::cpu::{self, Stored};
 
 /// Shared memory per block available without opting in.
 const PLAIN_SHARED_BYTES: usize = 48 << 10;
@@ -91,12 +92,6 @@ impl CudaKernels {
         });
         all.push((device.id(), kernels.clone()));
         Ok(kernels)
-    }
-
-    /// From now on, fills new tensors with NaNs, so that elements a kernel fails to write are detected. Costs a pass
-    /// over every output.
-    pub fn poison_outputs(&self) {
-        self.poisoned.store(true, Ordering::Relaxed);
     }
 
     /// Binds the context to this thread, for driver and cuBLAS calls without a stream argument.
@@ -204,6 +199,10 @@ impl CudaKernels {
 }
 
 impl Kernels for CudaKernels {
+    fn poison_outputs(&self) {
+        self.poisoned.store(true, Ordering::Relaxed);
+    }
+
     fn launch(&self, launch: &Launch<'_>) -> Result<()> {
         if launch.is_empty() {
             return Ok(());
@@ -289,7 +288,7 @@ impl Kernels for CudaKernels {
         self.down.join(&self.device.cuda_stream()).map_err(Error::wrap)?;
         let address = self.address(from)?;
         match to.dtype() {
-            DType::BF16 => cpu::update_bf16(to, |to| self.copy_down(address, to)),
+            DType::BF16 => bf16::update(to, |to| self.copy_down(address, to)),
             _ => cpu::update(to, |to| self.copy_down(address, to)),
         }
     }
@@ -299,7 +298,7 @@ impl Kernels for CudaKernels {
         self.up.join(&self.device.cuda_stream()).map_err(Error::wrap)?;
         let address = self.address(to)?;
         match from.dtype() {
-            DType::BF16 => cpu::read_bf16(from, |from| self.copy_up(from, address)),
+            DType::BF16 => bf16::read(from, |from| self.copy_up(from, address)),
             _ => cpu::read(from, |from| self.copy_up(from, address)),
         }
     }

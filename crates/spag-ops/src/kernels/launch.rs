@@ -62,6 +62,11 @@ pub struct Launch<'a> {
 }
 
 impl Launch<'_> {
+    /// A launch of a kernel of `module` with a single block of [`THREADS`] threads, no shared memory and no arguments.
+    pub(crate) fn of(module: Module) -> Self {
+        Self { module, kernel: String::new(), grid: [1; 3], block: THREADS, shared_bytes: 0, args: &[] }
+    }
+
     /// Whether the grid has no blocks.
     pub fn is_empty(&self) -> bool {
         self.grid.contains(&0)

@@ -20,6 +20,9 @@ pub use gemm::{Accumulate, Gemm, Operand, Orientation};
 pub use launch::{Arg, Launch, Module};
 pub(crate) use launch::{THREADS, blocks, module, suffix, vector_len};
 
+/// Whether this build has the feature `cuda`.
+pub const HAVE_CUDA: bool = cfg!(feature = "cuda");
+
 /// A device that runs kernels.
 pub trait Kernels: Send + Sync {
     /// Launches a kernel asynchronously.
@@ -73,6 +76,10 @@ pub trait Kernels: Send + Sync {
 
     /// Waits for all launched work.
     fn synchronize(&self) -> Result<()>;
+
+    /// From now on, fills new tensors with NaNs, so that elements which a kernel fails to write are detected. Costs a pass
+    /// over every output. An emulator always does.
+    fn poison_outputs(&self) {}
 }
 
 /// A captured graph of launches.

@@ -37,7 +37,6 @@ pub(super) fn forward(kernels: &dyn Kernels, (hidden, head, targets): Head<'_>, 
     for (start, rows) in chunks(m, v) {
         let logits = matmul::launch_linear(kernels, &hidden.narrow(0, start, rows)?, head, DType::F32)?;
         kernels.launch(&Launch {
-            module: MODULE,
             kernel: "log_prob_rows".into(),
             grid: [rows as u32, 1, 1],
             block: ROW_THREADS,
@@ -49,6 +48,7 @@ pub(super) fn forward(kernels: &dyn Kernels, (hidden, head, targets): Head<'_>, 
                 Arg::Out(&result.lse.narrow(0, start, rows)?),
                 Arg::U32(v as u32),
             ],
+            ..Launch::of(MODULE)
         })?;
         if keep == Keep::ForBackward && rows == m {
             result.kept.push(logits);
@@ -94,11 +94,9 @@ pub(super) fn backward(
             _ => kernels.empty(&[rows, v], dtype)?,
         };
         kernels.launch(&Launch {
-            module: MODULE,
             kernel: format!("log_prob_gradients_{}", suffix(dtype)?),
             grid: [rows as u32, blocks(v, vector_len(dtype))?, 1],
             block: THREADS,
-            shared_bytes: 0,
             args: &[
                 Arg::In(&logits),
                 Arg::In(&targets.narrow(0, start, rows)?),
@@ -107,6 +105,7 @@ pub(super) fn backward(
                 Arg::Out(&gradients),
                 Arg::U32(v as u32),
             ],
+            ..Launch::of(MODULE)
         })?;
         drop(logits);
         matmul::linear_backward_weight(&gradients, &x, dhead, matmul::Arithmetic::of(head))?;

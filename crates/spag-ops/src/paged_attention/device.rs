@@ -41,12 +41,11 @@ pub(super) fn append(
 ) -> Result<()> {
     let [heads, kv_heads, tokens, dim] = sizes(plan.shape);
     kernels.launch(&Launch {
-        module: PAGES,
         kernel: format!("paged_attention_append_{}", suffix(qkv.dtype())?),
         grid: [plan.rows as u32, copy_blocks(keys, 2 * plan.shape.kv_size(), plan.shape.heads.dim), 1],
         block: COPY_THREADS,
-        shared_bytes: 0,
         args: &[Arg::In(qkv), Arg::Out(keys), Arg::Out(values), Arg::In(&tables.tensor), heads, kv_heads, tokens, dim],
+        ..Launch::of(PAGES)
     })
 }
 
@@ -59,11 +58,9 @@ pub(super) fn copy(
 ) -> Result<()> {
     let [_, kv_heads, tokens, dim] = sizes(shape);
     kernels.launch(&Launch {
-        module: PAGES,
         kernel: format!("paged_attention_copy_{}", suffix(keys.dtype())?),
         grid: [copy_blocks(keys, count * shape.heads.dim, shape.heads.dim), shape.heads.kv as u32, 2],
         block: COPY_THREADS,
-        shared_bytes: 0,
         args: &[
             Arg::Out(keys),
             Arg::Out(values),
@@ -74,6 +71,7 @@ pub(super) fn copy(
             tokens,
             dim,
         ],
+        ..Launch::of(PAGES)
     })
 }
 
@@ -120,13 +118,13 @@ fn prefill(
     args.extend([heads, kv_heads, tokens, scale]);
     args.extend(mask);
     kernels.launch(&Launch {
-        module: PREFILL,
         kernel: format!("paged_attention_prefill{version}_{dim}"),
         grid: [tables.tiles as u32, shape.heads.kv as u32, 1],
         block: THREADS,
         // Two stages of 64 keys and 64 values.
         shared_bytes: 2 * 2 * 64 * dim * qkv.dtype().size_in_bytes(),
         args: &args,
+        ..Launch::of(PREFILL)
     })
 }
 
@@ -151,24 +149,24 @@ fn decode(
         KernelVariant::TensorCores => {
             let (version, mask) = mask.version();
             kernels.launch(&Launch {
-                module: DECODE,
                 kernel: format!("paged_attention_decode{version}_{dim}"),
                 grid,
                 block: THREADS,
                 // For each of four warps, two stages of 16 keys and 16 values, and two numbers for each of 16 rows.
                 shared_bytes: 4 * (2 * 2 * 16 * dim * qkv.dtype().size_in_bytes() + 2 * 16 * size_of::<f32>()),
                 args: &[&tensors[..], &[heads, kv_heads, tokens, scale], &mask].concat(),
+                ..Launch::of(DECODE)
             })?;
         }
         KernelVariant::Rows => {
             let warps = (shape.heads.query / shape.heads.kv).min(ROW_WARPS);
             kernels.launch(&Launch {
-                module: ROWS,
                 kernel: format!("paged_attention_rows_{}", suffix(qkv.dtype())?),
                 grid,
                 block: 32 * warps as u32,
                 shared_bytes: warps * dim * size_of::<f32>(),
                 args: &[&tensors[..], &[heads, kv_heads, tokens, dim_arg, scale], &mask.args()].concat(),
+                ..Launch::of(ROWS)
             })?;
         }
     }
@@ -176,11 +174,10 @@ fn decode(
     let splits = Arg::U32(tables.splits as u32);
     let tensors = [Arg::In(stats), Arg::In(sums), Arg::In(&tables.tensor), Arg::Out(out)];
     kernels.launch(&Launch {
-        module: ROWS,
         kernel: format!("paged_attention_combine_{}", suffix(qkv.dtype())?),
         grid: [tables.decoding as u32, (shape.heads.query as u32).div_ceil(THREADS / 32), 1],
         block: THREADS,
-        shared_bytes: 0,
         args: &[&tensors[..], &[heads, splits, dim_arg], &mask.args()].concat(),
+        ..Launch::of(ROWS)
     })
 }

@@ -49,7 +49,7 @@ pub(crate) use quantize_lhs::round;
 pub(crate) use source::{Exact, ToBf16};
 pub(crate) use tile::{COLUMNS, ROWS, tile};
 
-use super::cpu;
+use super::cpu::{self, Stored};
 
 /// Whether a product overwrites its output or is added to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,7 +89,7 @@ impl<'a> Values<'a> {
     /// Calls `f` with the values of a contiguous CPU tensor.
     pub(crate) fn read<R>(tensor: &Tensor, f: impl FnOnce(Values<'_>) -> Result<R>) -> Result<R> {
         match tensor.dtype() {
-            DType::BF16 => cpu::read_bf16(tensor, |values| f(Values::Bf16(values))),
+            DType::BF16 => bf16::read(tensor, |values| f(Values::Bf16(values))),
             _ => cpu::read(tensor, |values| f(Values::F32(values))),
         }
     }

@@ -29,12 +29,12 @@ pub(super) fn sample(
     let settings = Tensor::from_vec(settings, length, logits.device())?;
     let out = kernels.empty(&[rows, RESULT], DType::U32)?;
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("sample_{}", suffix(logits.dtype())?),
         grid: [rows as u32, 1, 1],
         block: THREADS,
         shared_bytes: SHARED_BYTES,
         args: &[Arg::In(logits), Arg::In(&settings), Arg::Out(&out), Arg::U32(size as u32)],
+        ..Launch::of(MODULE)
     })?;
     out.to_vec2::<u32>()?
         .into_iter()
@@ -64,12 +64,12 @@ pub(super) fn score(
     let rows = Tensor::from_vec(rows, length, logits.device())?;
     let out = kernels.empty(&[params.len(), 2 + 2 * most], DType::U32)?;
     kernels.launch(&Launch {
-        module: MODULE,
         kernel: format!("score_{}", suffix(logits.dtype())?),
         grid: [params.len() as u32, 1, 1],
         block: THREADS,
         shared_bytes: SHARED_BYTES,
         args: &[Arg::In(logits), Arg::In(&rows), Arg::Out(&out), Arg::U32(size as u32), Arg::U32(most as u32)],
+        ..Launch::of(MODULE)
     })?;
     let results = out.to_vec2::<u32>()?.into_iter().zip(params);
     results

@@ -5,9 +5,10 @@ use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spag_ops::attention::{self, Heads, Mask, Sequences};
+use spag_ops::glu::Activation;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::rope::{self, Direction, Positions, RopeTable};
-use spag_ops::{embedding, geglu, log_prob, matmul, rms_norm, squared_norm, swiglu};
+use spag_ops::{embedding, log_prob, matmul, rms_norm, squared_norm};
 
 #[test]
 fn linear() {
@@ -52,10 +53,10 @@ fn swiglu() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let (gate, up, g) = (random((4, 9), &mut rng), random((4, 9), &mut rng), random((4, 9), &mut rng));
     let (dgate, dup, y) = (gate.copy().unwrap(), up.copy().unwrap(), g.copy().unwrap());
-    swiglu::backward(&dgate, &dup, &y).unwrap();
-    assert_eq!(values(&y), values(&swiglu::forward(&gate, &up).unwrap()), "the output once more");
-    differences(&gate, &dgate, |x| scalar(&swiglu::forward(x, &up).unwrap(), &g), "dgate");
-    differences(&up, &dup, |x| scalar(&swiglu::forward(&gate, x).unwrap(), &g), "dup");
+    Activation::SwiGlu.backward(&dgate, &dup, &y).unwrap();
+    assert_eq!(values(&y), values(&Activation::SwiGlu.forward(&gate, &up).unwrap()), "the output once more");
+    differences(&gate, &dgate, |x| scalar(&Activation::SwiGlu.forward(x, &up).unwrap(), &g), "dgate");
+    differences(&up, &dup, |x| scalar(&Activation::SwiGlu.forward(&gate, x).unwrap(), &g), "dup");
 }
 
 #[test]
@@ -63,15 +64,18 @@ fn geglu() {
     let mut rng = ChaCha8Rng::seed_from_u64(13);
     let (gate, up, g) = (random((4, 9), &mut rng), random((4, 9), &mut rng), random((4, 9), &mut rng));
     let (dgate, dup, y) = (gate.copy().unwrap(), up.copy().unwrap(), g.copy().unwrap());
-    geglu::backward(&dgate, &dup, &y).unwrap();
-    assert_eq!(values(&y), values(&geglu::forward(&gate, &up).unwrap()), "the output once more");
-    differences(&gate, &dgate, |x| scalar(&geglu::forward(x, &up).unwrap(), &g), "dgate");
-    differences(&up, &dup, |x| scalar(&geglu::forward(&gate, x).unwrap(), &g), "dup");
+    Activation::GeGlu.backward(&dgate, &dup, &y).unwrap();
+    assert_eq!(values(&y), values(&Activation::GeGlu.forward(&gate, &up).unwrap()), "the output once more");
+    differences(&gate, &dgate, |x| scalar(&Activation::GeGlu.forward(x, &up).unwrap(), &g), "dgate");
+    differences(&up, &dup, |x| scalar(&Activation::GeGlu.forward(&gate, x).unwrap(), &g), "dup");
     let joined = Tensor::cat(&[&gate, &up], 1).unwrap();
-    assert_eq!(values(&geglu::forward_joined(&joined).unwrap()), values(&geglu::forward(&gate, &up).unwrap()));
+    assert_eq!(
+        values(&Activation::GeGlu.forward_joined(&joined).unwrap()),
+        values(&Activation::GeGlu.forward(&gate, &up).unwrap())
+    );
     // candle's gelu is the approximation by tanh.
     let expected = (gate.gelu().unwrap() * &up).unwrap();
-    for (found, expected) in values(&geglu::forward(&gate, &up).unwrap()).iter().zip(values(&expected)) {
+    for (found, expected) in values(&Activation::GeGlu.forward(&gate, &up).unwrap()).iter().zip(values(&expected)) {
         assert!((found - expected).abs() < 1e-6, "{found} {expected}");
     }
 }

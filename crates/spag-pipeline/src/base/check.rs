@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use spag_io::format_gib;
-use spag_model::{Layout, ModelConfig, OpenDevice, free_memory};
+use spag_model::{Layout, ModelConfig};
+use spag_ops::{OpenDevice, free_memory};
 
 use super::llama_keys;
 use crate::config::BaseConfig;

@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 
 use spag_io::{PromptFormat, in_range};
-use spag_selfplay::{EndpointSpec, PlayerSpec, PromptStyle};
+use spag_selfplay::PromptStyle;
 
 use super::run::RunConfig;
-use super::sources::{ImitationSource, SftShare, check_endpoint};
+use super::sources::{ImitationSource, SftShare, endpoint};
 use crate::error::{Error, Result};
 
 /// SFT samples per game sample.
@@ -35,17 +35,12 @@ impl RunConfig {
         let bad = |(setting, message)| Error::BadSetting { setting, message };
         self.imitation.check_source().map_err(bad)?;
         self.check_game().map_err(bad)?;
-        if let Some(player) = &self.self_play.player {
-            check_endpoint("self_play.player", player).map_err(bad)?;
-        }
         for (setting, player) in
             [("imitation.player", &self.imitation.player), ("self_play.player", &self.self_play.player)]
         {
-            let style = match player.as_ref().map(|player| player.parse()) {
-                Some(Ok(PlayerSpec::Endpoint(EndpointSpec { style, .. }))) => Some(style),
-                _ => None,
-            };
-            if self.prompt_format == PromptFormat::Chat && style == Some(PromptStyle::Completion) {
+            let Some(player) = player else { continue };
+            let style = endpoint(setting, player)?.style;
+            if self.prompt_format == PromptFormat::Chat && style == PromptStyle::Completion {
                 let message = "these servers complete texts and take no messages; with prompt_format = \"chat\", write openai:URL#MODEL";
                 return Err(bad((setting, message.to_owned())));
             }

@@ -22,6 +22,7 @@ pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, Ma
 pub use layers::read_toml;
 pub use play::SelfPlaySettings;
 pub use run::{RewardSettings, RunConfig};
+pub(crate) use sources::endpoint;
 pub use sources::{ImitationSettings, ImitationSource, ImitationSources, SftSettings, SftShare, Whole, WordSettings};
 pub use train::TrainSettings;
 

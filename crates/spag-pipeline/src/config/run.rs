@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use spag_io::PromptFormat;
-use spag_model::{BosRule, DeviceChoice};
+use spag_model::BosRule;
+use spag_ops::DeviceChoice;
 use spag_rewards::{CreditConfig, RewardNorm};
 use spag_selfplay::{GameSettings, limits::TURNS};
 use spag_train::{TrainConfig, TrainMethod};

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use spag_selfplay::{LengthSettings, PlayerSpec, SamplingSettings, limits};
+use spag_selfplay::{EndpointSpec, LengthSettings, PlayerSpec, SamplingSettings, limits};
 use spag_train::{TrainConfig, TrainMethod};
 
 use super::train::TrainSettings;
+use crate::error::Error;
 
 spag_io::settings! {
     /// `[words]`: the target words.
@@ -200,26 +201,24 @@ impl ImitationSettings {
             }
             _ => {}
         }
-        match &self.player {
-            None if self.source.has(ImitationSource::Endpoint) => {
-                Err(("imitation.player", "the source \"endpoint\" needs a player, openai:URL#MODEL".to_owned()))
-            }
-            Some(player) => check_endpoint("imitation.player", player),
-            None => Ok(()),
+        if self.player.is_none() && self.source.has(ImitationSource::Endpoint) {
+            return Err(("imitation.player", "the source \"endpoint\" needs a player, openai:URL#MODEL".to_owned()));
         }
+        Ok(())
     }
 }
 
-/// Checks that a player is an endpoint.
+/// The endpoint of a setting, as on command lines.
 ///
 /// # Errors
-/// The setting and what is wrong with it.
-pub(super) fn check_endpoint(setting: &'static str, player: &str) -> Result<(), (&'static str, String)> {
-    match player.parse() {
-        Ok(PlayerSpec::Endpoint(_)) => Ok(()),
-        Ok(PlayerSpec::Model(_)) => Err((setting, "expected an endpoint, openai:URL#MODEL, not a folder".to_owned())),
-        Err(error) => Err((setting, error.to_string())),
-    }
+/// [`Error::BadSetting`] if the player is no endpoint.
+pub(crate) fn endpoint(setting: &'static str, player: &str) -> crate::Result<EndpointSpec> {
+    let message = match player.parse() {
+        Ok(PlayerSpec::Endpoint(endpoint)) => return Ok(endpoint),
+        Ok(PlayerSpec::Model(_)) => "expected an endpoint, openai:URL#MODEL, not a folder".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Error::BadSetting { setting, message })
 }
 
 /// How many SFT samples are added to the samples of games.

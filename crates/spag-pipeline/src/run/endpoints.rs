@@ -10,20 +10,11 @@ use spag_selfplay::{
 
 use super::context::RunContext;
 use super::models::Model;
+use crate::config::endpoint;
 use crate::error::{Error, Result};
 
 /// What stands for the name of the current model in `self_play.player`.
 const STAGE: &str = "{stage}";
-
-/// The endpoint of a setting, as on command lines.
-pub(super) fn parse_endpoint(setting: &'static str, text: &str) -> Result<EndpointSpec> {
-    match text.parse()? {
-        PlayerSpec::Endpoint(endpoint) => Ok(endpoint),
-        PlayerSpec::Model(_) => {
-            Err(Error::BadSetting { setting, message: "expected an endpoint, openai:URL#MODEL".to_owned() })
-        }
-    }
-}
 
 /// Opens an endpoint. The key is of the environment.
 pub(super) fn open_endpoint(endpoint: EndpointSpec, config: EndpointConfig) -> Result<AnyPlayer> {
@@ -50,7 +41,7 @@ pub(super) fn served(
     // `top_k` is that of the servers.
     let sampling = SamplingSettings { top_k: None, ..settings.sampling };
     let config = EndpointConfig::new(&sampling, settings.length.max_new_tokens, &settings.requests);
-    open_endpoint(parse_endpoint("self_play.player", &text.replace(STAGE, &current.stage()))?, config)
+    open_endpoint(endpoint("self_play.player", &text.replace(STAGE, &current.stage()))?, config)
 }
 
 /// Runs the command with the model's name and folder in its environment.

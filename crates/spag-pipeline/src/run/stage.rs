@@ -42,8 +42,12 @@ pub(super) enum StageKind {
 impl Stage {
     /// A stage that makes a model and reads nothing so far.
     pub(super) fn making(model: Model, run: RunStage) -> Self {
-        let name = model.stage();
-        Self { name, parts: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), kind: StageKind::Train(model), run }
+        Self::measuring(&model.stage(), StageKind::Train(model), run)
+    }
+
+    /// A stage that measures models and reads nothing so far.
+    pub(super) fn measuring(name: &str, kind: StageKind, run: RunStage) -> Self {
+        Self { name: name.to_owned(), parts: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), kind, run }
     }
 
     /// Checks that the inputs are there.
@@ -55,10 +59,5 @@ impl Stage {
             Some(path) => Err(Error::MissingStageInput { stage: self.name.clone(), path: path.clone() }),
             None => Ok(()),
         }
-    }
-
-    /// A stage that measures models.
-    pub(super) fn measuring(name: &str, kind: StageKind, run: RunStage) -> Self {
-        Self { name: name.to_owned(), parts: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), kind, run }
     }
 }

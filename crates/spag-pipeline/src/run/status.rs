@@ -8,7 +8,7 @@ use std::{fs, process};
 
 use spag_dist::LaunchEnv;
 use spag_io::{Progress, abridge, error_chain, write_json_atomically};
-use spag_model::{OpenDevice, peak_device_memory};
+use spag_ops::{OpenDevice, peak_device_memory};
 use spag_run::{RankState, RankStatus};
 use spag_train::ProcessMemory;
 

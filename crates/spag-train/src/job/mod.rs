@@ -7,7 +7,8 @@ mod run;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use spag_model::{BosRule, DeviceChoice};
+use spag_model::BosRule;
+use spag_ops::DeviceChoice;
 
 use crate::config::{Placement, TrainConfig, ZeroStage};
 

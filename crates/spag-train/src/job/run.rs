@@ -9,9 +9,9 @@ use serde_json::Value;
 use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, agree, broadcast_text, join_on};
 use spag_io::Progress;
 use spag_model::{
-    LoadOptions, Model, ModelConfig, OpenDevice, Tokenizer, check_checkpoint, load_config, load_model_with,
-    save_checkpoint,
+    LoadOptions, Model, ModelConfig, Tokenizer, check_checkpoint, load_config, load_model_with, save_checkpoint,
 };
+use spag_ops::OpenDevice;
 use spag_run::Provenance;
 
 use super::output::{OutputDir, RankObserver};

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use spag_io::format_gib;
-use spag_model::{ModelConfig, OpenDevice, TooLittleMemory, free_memory};
+use spag_model::ModelConfig;
+use spag_ops::{OpenDevice, TooLittleMemory, free_memory};
 
 use super::RankMemory;
 use crate::config::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};

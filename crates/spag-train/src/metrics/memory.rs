@@ -30,7 +30,7 @@ pub fn peak_memory_of(device: &Device) -> Option<u64> {
         return ProcessMemory::of_this_process().peak;
     }
     // A missing figure must not end a run.
-    spag_model::peak_device_memory(device).ok().flatten()
+    spag_ops::peak_device_memory(device).ok().flatten()
 }
 
 #[cfg(test)]

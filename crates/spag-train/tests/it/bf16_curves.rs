@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use crate::training_fixture::{Case, cases};
 use serde::Deserialize;
 use spag_io::Silent;
-use spag_model::{CpuPath, FlatBuffers, WeightDtype};
+use spag_model::{FlatBuffers, WeightDtype};
+use spag_ops::CpuPath;
 use spag_tests::{fixture, json, test_process};
 use spag_train::{Record, train_samples};
 

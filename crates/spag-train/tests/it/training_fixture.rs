@@ -50,7 +50,7 @@ pub(crate) struct Case {
     pub(crate) samples: Vec<Sample>,
 }
 
-fn case(name: &'static str, method: TrainMethod, dtype: WeightDtype) -> Case {
+fn case(name: &'static str, method: TrainMethod, options: &LoadOptions) -> Case {
     let expected: Expected = serde_json::from_value(json(fixture(format!("training/{name}.json")))).unwrap();
     let mut settings = expected.hyperparameters.clone();
     settings.retain(|key, _| !["epochs", "order", "dtype"].contains(&key.as_str()));
@@ -58,17 +58,22 @@ fn case(name: &'static str, method: TrainMethod, dtype: WeightDtype) -> Case {
         method,
         num_train_epochs: 1.0,
         data_order: DataOrder::Sequential,
-        bf16: dtype == WeightDtype::Bf16,
+        bf16: options.dtype == WeightDtype::Bf16,
         ..serde_json::from_value(settings.into()).unwrap()
     };
-    let options = LoadOptions { device: Device::Cpu, dtype };
-    let checkpoint = Checkpoint::load_with(fixture("tiny-llama"), &options).unwrap();
-    let reference = load_model_with(fixture("tiny-llama/ref"), &options).unwrap();
+    let checkpoint = Checkpoint::load_with(fixture("tiny-llama"), options).unwrap();
+    let reference = load_model_with(fixture("tiny-llama/ref"), options).unwrap();
     let samples = read_samples(fixture("training/train_items.json")).unwrap();
     Case { name, expected, config, checkpoint, reference, samples }
 }
 
-/// Both, with models of this number format.
+/// Both, with models of this number format on the CPU.
 pub(crate) fn cases(dtype: WeightDtype) -> [Case; 2] {
-    [case("SFTwithKL", TrainMethod::SftWithKl, dtype), case("OfflinePO", TrainMethod::OfflinePo, dtype)]
+    cases_on(&Device::Cpu, dtype)
+}
+
+/// Both, with models of this number format on a device.
+pub(crate) fn cases_on(device: &Device, dtype: WeightDtype) -> [Case; 2] {
+    let options = LoadOptions { device: device.clone(), dtype };
+    [case("SFTwithKL", TrainMethod::SftWithKl, &options), case("OfflinePO", TrainMethod::OfflinePo, &options)]
 }

@@ -9,10 +9,10 @@ use spag_selfplay::{AnyPlayer, EndpointConfig, EndpointSettings, EndpointStats, 
 use spag_world::{ScriptedAttacker, ScriptedDefender};
 
 use super::Source;
-use crate::config::ImitationSource;
+use crate::config::{self, ImitationSource};
 use crate::error::{Error, Result};
 use crate::run::context::{RunContext, StageProgress};
-use crate::run::endpoints::{cost, open_endpoint, parse_endpoint};
+use crate::run::endpoints::{cost, open_endpoint};
 use crate::run::folder::StageDone;
 use crate::run::games::{GameSet, Note};
 use crate::run::models::Model;
@@ -93,7 +93,7 @@ pub(super) fn endpoint(
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let settings = &run.config.imitation;
-    let endpoint = parse_endpoint("imitation.player", player)?;
+    let endpoint = config::endpoint("imitation.player", player)?;
     let config = EndpointConfig::new(&settings.sampling, settings.max_new_tokens, &EndpointSettings::default());
     let top_k = config.top_k.map(|k| format!("; top_k={k}")).unwrap_or_default();
     let players = format!("{}; temperature={}{top_k}", endpoint.address(), config.temperature);

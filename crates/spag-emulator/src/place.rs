@@ -1,0 +1,64 @@
+//! The device of a test that runs kernels.
+
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Result, Tensor};
+use spag_ops::DeviceChoice;
+use spag_ops::kernels::{self, Kernels};
+
+use crate::Emulator;
+
+/// A device that runs the kernels of a test: a GPU, or the CPU with emulated kernels.
+#[derive(Clone)]
+pub struct Place {
+    device: Device,
+    kernels: Option<Arc<dyn Kernels>>,
+}
+
+impl Place {
+    /// The first GPU in a build with the feature `cuda`, else the emulator. Outputs are filled with NaNs before kernels write
+    /// them.
+    ///
+    /// # Panics
+    /// A build with the feature cannot open its GPU.
+    pub fn of_this_build() -> Self {
+        if !kernels::HAVE_CUDA {
+            return Self { device: Device::Cpu, kernels: Some(Arc::new(Emulator::default())) };
+        }
+        let device = DeviceChoice::Cuda(Some(0)).open(0).expect("a GPU").device().clone();
+        kernels::of(&device).expect("its kernels").expect("its kernels").poison_outputs();
+        Self { device, kernels: None }
+    }
+
+    /// The CPU, with its own versions of the ops.
+    pub fn cpu() -> Self {
+        Self { device: Device::Cpu, kernels: None }
+    }
+
+    /// Runs `f` with ops on tensors of this place using its kernels.
+    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
+        match &self.kernels {
+            Some(kernels) => kernels::using(kernels.clone(), f),
+            None => f(),
+        }
+    }
+
+    /// Copies a CPU tensor to this place, in another number format.
+    ///
+    /// # Errors
+    /// The device has too little memory.
+    pub fn put(&self, tensor: &Tensor, dtype: DType) -> Result<Tensor> {
+        // Always a copy: in-place kernels must not modify the CPU version's tensor.
+        tensor.to_dtype(dtype)?.copy()?.to_device(&self.device)
+    }
+
+    /// Whether the kernels are emulated, which takes seconds for what a GPU computes in milliseconds.
+    pub fn is_emulated(&self) -> bool {
+        self.kernels.is_some()
+    }
+
+    /// The candle device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+}

@@ -1,0 +1,143 @@
+use candle_core::{DType, Device, Tensor};
+use spag_emulator::Place;
+use spag_ops::attention::{Heads, Mask, Slopes};
+use spag_ops::paged_attention::{PageShape, Plan, Span, append, copy, forward};
+
+use super::random::{Random, close, tolerance};
+
+/// Keys and values of a layer on the CPU, and on the place in another number format and page layout.
+struct Cache<'a> {
+    place: &'a Place,
+    dtype: DType,
+    shape: PageShape,
+    mask: Mask,
+    cpu: (Tensor, Tensor),
+    here: (Tensor, Tensor),
+}
+
+/// Spans of a pass: number of rows, position, sequence.
+type Chunk<'a> = (usize, usize, &'a [u32]);
+
+impl<'a> Cache<'a> {
+    /// Unwritten slots are NaN and must not affect a result.
+    fn new(place: &'a Place, dtype: DType, shape: PageShape, pages: usize, mask: Mask) -> Self {
+        let size = (pages, shape.elements());
+        let zeros = || Tensor::zeros(size, DType::F32, &Device::Cpu).unwrap();
+        let unwritten = || place.put(&Tensor::full(f32::NAN, size, &Device::Cpu).unwrap(), dtype).unwrap();
+        Self { place, dtype, shape, mask, cpu: (zeros(), zeros()), here: (unwritten(), unwritten()) }
+    }
+
+    /// Runs append and attention on both sides. `sharpness` scales queries and keys: larger values concentrate
+    /// attention on fewer keys.
+    fn pass(&self, random: &mut Random, chunks: &[Chunk<'_>], sharpness: f64) {
+        let mut rows = 0;
+        let mut spans = Vec::new();
+        for (count, position, pages) in chunks {
+            spans.push(Span { rows: rows..rows + count, position: *position, pages });
+            rows += count;
+        }
+        let heads = self.shape.heads;
+        let width = (heads.query + 2 * heads.kv) * heads.dim;
+        let qkv = (random.tensor(&[rows, width]).unwrap() * sharpness).unwrap();
+        let here = self.place.put(&qkv, self.dtype).unwrap();
+        let (keys, values) = &self.cpu;
+        let plan = Plan::new(&spans, keys, self.shape).unwrap();
+        append(&qkv, keys, values, &plan).unwrap();
+        let want = forward(&qkv, keys, values, &plan, &self.mask).unwrap();
+        let (keys, values) = &self.here;
+        let got = self.place.run(|| {
+            let plan = Plan::new(&spans, keys, self.shape)?;
+            append(&here, keys, values, &plan)?;
+            let first = forward(&here, keys, values, &plan, &self.mask)?;
+            let second = forward(&here, keys, values, &plan, &self.mask)?;
+            // Results with the same plan are bitwise equal.
+            close(&first, &second, 0.0, "again");
+            candle_core::Result::Ok(first)
+        });
+        let got = got.unwrap();
+        assert_eq!(got.dtype(), self.dtype);
+        let what = format!("{:?} {:?} {:?} {chunks:?}", self.dtype, self.shape, self.mask);
+        close(&got, &want, tolerance(self.dtype), &what);
+    }
+
+    fn copy(&self, from: u32, to: u32, tokens: usize) {
+        copy(&self.cpu.0, &self.cpu.1, from, to, tokens, self.shape).unwrap();
+        self.place.run(|| copy(&self.here.0, &self.here.1, from, to, tokens, self.shape)).unwrap();
+    }
+}
+
+/// Tolerances: f32 weights, and weights rounded to bf16.
+#[test]
+fn kernels_match_the_cpu() {
+    let place = &Place::of_this_build();
+    let mut random = Random::new(7);
+    // Query heads, KV heads, head size, page size, number format: first those of the tensor-core kernels, then others.
+    for (query, kv, dim, tokens, dtype) in [
+        (4, 2, 128, 64, DType::BF16),
+        (6, 2, 64, 16, DType::BF16),
+        (1, 1, 64, 48, DType::BF16),
+        (16, 1, 64, 64, DType::BF16),
+        (4, 2, 128, 10, DType::BF16),
+        (17, 1, 64, 16, DType::BF16),
+        (3, 3, 33, 16, DType::BF16),
+        (4, 2, 128, 64, DType::F32),
+        (9, 1, 40, 7, DType::F32),
+        (2, 2, 256, 16, DType::F32),
+        (2, 1, 5, 1, DType::F32),
+    ] {
+        let shape = PageShape { tokens, heads: Heads { query, kv, dim } };
+        scattered(place, &mut random, dtype, shape, &Mask::causal());
+    }
+    // Windows within a page and over several, and ALiBi, by every route.
+    let slopes = |heads| Some(Slopes::alibi(heads));
+    for (query, kv, dim, tokens, dtype, window, alibi) in [
+        (4, 2, 128, 64, DType::BF16, Some(1), None),
+        (6, 2, 64, 16, DType::BF16, Some(20), slopes(6)),
+        (6, 6, 64, 16, DType::BF16, None, slopes(6)),
+        (16, 1, 64, 64, DType::BF16, Some(70), None),
+        (4, 4, 14, 7, DType::BF16, Some(5), None),
+        (9, 1, 40, 7, DType::F32, Some(33), slopes(9)),
+        (2, 1, 5, 16, DType::F32, Some(1000), None),
+    ] {
+        let shape = PageShape { tokens, heads: Heads { query, kv, dim } };
+        scattered(place, &mut random, dtype, shape, &Mask::new(window, alibi).unwrap());
+    }
+    many_rows(place, &mut random);
+}
+
+/// Three sequences with scattered pages.
+fn scattered(place: &Place, random: &mut Random, dtype: DType, shape: PageShape, mask: &Mask) {
+    let tokens = shape.tokens;
+    let pages = 150usize.div_ceil(tokens);
+    let cache = Cache::new(place, dtype, shape, 3 * pages, mask.clone());
+    // The second continues where the first's fourth part ends.
+    let mut order: Vec<u32> = (0..3 * pages as u32).collect();
+    for at in (1..order.len()).rev() {
+        order.swap(at, random.below(at + 1));
+    }
+    let (first, rest) = order.split_at(pages);
+    let (second, third) = rest.split_at(pages);
+    let (mut second, third) = (second.to_vec(), third.to_vec());
+    let common = tokens.min(11);
+    cache.pass(random, &[(70, 0, first), (0, 0, &third), (1, 0, &third)], 1.0);
+    cache.copy(first[0], second[0], common);
+    cache.pass(random, &[(5, common, &second), (13, 70, first), (30, 1, &third)], 4.0);
+    // Decode only, as in most passes; then the second sequence reads the first's page instead of its own.
+    let length = common + 5;
+    cache.pass(random, &[(1, 83, first), (1, length, &second), (1, 31, &third)], 1.0);
+    if length + 1 >= tokens {
+        second[0] = first[0];
+        cache.pass(random, &[(1, 84, first), (1, length + 1, &second)], 4.0);
+    }
+}
+
+/// Enough rows that keys are not split.
+fn many_rows(place: &Place, random: &mut Random) {
+    for (dim, dtype) in [(64, DType::BF16), (8, DType::F32)] {
+        let shape = PageShape { tokens: 16, heads: Heads { query: 1, kv: 1, dim } };
+        let cache = Cache::new(place, dtype, shape, 540, Mask::causal());
+        let pages: Vec<u32> = (0..540).collect();
+        let chunks: Vec<Chunk<'_>> = pages.iter().map(|page| (1, 0, std::slice::from_ref(page))).collect();
+        cache.pass(random, &chunks, 1.0);
+    }
+}

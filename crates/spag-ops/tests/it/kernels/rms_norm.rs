@@ -1,0 +1,37 @@
+use candle_core::DType;
+use spag_emulator::Place;
+use spag_ops::rms_norm::{self, RmsNorm};
+
+use super::random::{Random, close, tolerance};
+
+const EPS: f32 = 1e-5;
+
+#[test]
+fn kernels_match_the_cpu() {
+    let place = &Place::of_this_build();
+    let mut random = Random::new(1);
+    for (n, d) in [(1, 8), (3, 33), (5, 256), (300, 64), (7, 4096), (2, 5000)] {
+        let (x, w) = (random.tensor(&[n, d]).unwrap(), random.tensor(&[d]).unwrap());
+        let (dy, residual) = (random.tensor(&[n, d]).unwrap(), random.tensor(&[n, d]).unwrap());
+        let dw = random.tensor(&[d]).unwrap();
+        // Weights that are factors, and those that are less by one.
+        let norms = [0.0, 1.0].map(|offset| RmsNorm { eps: EPS, offset });
+        for (dtype, norm) in [DType::F32, DType::BF16].into_iter().flat_map(|dtype| norms.map(|norm| (dtype, norm))) {
+            let here = |t| place.put(t, dtype).unwrap();
+            let (hx, hw, hdy, hresidual) = (here(&x), here(&w), here(&dy), here(&residual));
+            let y = place.run(|| rms_norm::forward(&hx, &hw, norm)).unwrap();
+            assert_eq!(y.dtype(), dtype);
+            close(&y, &rms_norm::forward(&x, &w, norm).unwrap(), tolerance(dtype), "y");
+            let sum = place.run(|| rms_norm::forward_add(&hresidual, &hx, &hw, norm)).unwrap();
+            close(&sum, &rms_norm::forward_add(&residual, &x, &w, norm).unwrap(), tolerance(dtype), "the sum");
+            for around in [None, Some((&hresidual, &residual))] {
+                // Accumulated in f32 for every number format.
+                let (hdw, want_dw) = (place.put(&dw, DType::F32).unwrap(), dw.copy().unwrap());
+                let dx = place.run(|| rms_norm::backward(&hx, &hw, norm, &hdy, around.map(|a| a.0), &hdw)).unwrap();
+                let want = rms_norm::backward(&x, &w, norm, &dy, around.map(|a| a.1), &want_dw).unwrap();
+                close(&dx, &want, tolerance(dtype), "dx");
+                close(&hdw, &want_dw, 2e-5, "dw");
+            }
+        }
+    }
+}

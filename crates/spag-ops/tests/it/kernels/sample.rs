@@ -1,0 +1,182 @@
+use candle_core::{DType, Device, Tensor};
+use spag_emulator::Place;
+use spag_ops::sample::{
+    MAX_TOP, SampleError, SampleParams, SampledToken, Sampling, ScoreParams, TokenLogProb, sample, score,
+};
+
+use super::random::Random;
+
+/// Tolerances of f32 sums of exponentials: of a uniform number beyond the token's interval of the distribution, and of
+/// log-probabilities against f64. Kernels compute in f32 for every number format.
+const SLACK: f64 = 2e-6;
+const LOG_PROB_TOLERANCE: f64 = 2e-5;
+
+#[test]
+fn kernels_match_the_cpu() {
+    let place = &Place::of_this_build();
+    let mut random = Random::new(11);
+    for size in [1, 7, 33, 512, 1000, 5003] {
+        let draws = [
+            (1.0, None, None),
+            (0.7, None, None),
+            (1.0, Some(1), None),
+            (1.2, Some(5), None),
+            (1.0, Some(600), None),
+            (1.0, None, Some(0.5)),
+            (0.8, None, Some(0.98)),
+            (1.5, Some(300), Some(0.9)),
+        ];
+        let mut params =
+            vec![SampleParams::default(), SampleParams { banned: vec![0, size as u32 / 2], ..SampleParams::default() }];
+        for (at, (temperature, top_k, top_p)) in draws.into_iter().enumerate() {
+            let uniform = random.below(1 << 30) as f64 / f64::from(1 << 30);
+            let banned = if at % 2 == 0 { Vec::new() } else { vec![1, size as u32 - 1, 3] };
+            params.push(SampleParams { sampling: Sampling::Random { temperature, top_k, top_p }, uniform, banned });
+        }
+        if size == 1 {
+            params.iter_mut().for_each(|row| row.banned.clear());
+        }
+        // Peaked and flat distributions; bf16 causes many ties.
+        for sharpness in [8.0, 0.02] {
+            let logits = (random.tensor(&[params.len(), size]).unwrap() * sharpness).unwrap();
+            let logits = logits.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
+            compare(place, &logits, &params);
+            check_scores(place, &logits, &mut random);
+        }
+    }
+    extreme_uniforms(place, &mut random);
+    non_finite(place);
+}
+
+fn compare(place: &Place, logits: &Tensor, params: &[SampleParams]) {
+    let want = sample(logits, params).unwrap();
+    let rows = logits.to_vec2::<f32>().unwrap();
+    for dtype in [DType::F32, DType::BF16] {
+        let here = place.put(logits, dtype).unwrap();
+        let got = place.run(|| sample(&here, params)).unwrap();
+        for (((got, want), logits), row) in got.iter().zip(&want).zip(&rows).zip(params) {
+            let what = format!("{dtype:?}, {} tokens, {row:?}: {got:?}, not {want:?}", logits.len());
+            let (Ok(got), Ok(want)) = (got, want) else { panic!("{what}") };
+            check_sample(logits, row, got, &what);
+            // The CPU assigns the remainder beyond the last token to the most likely one; kernels have no remainder.
+            let remainder = row.sampling != Sampling::Greedy && row.uniform > 1.0 - SLACK;
+            if !remainder {
+                check_sample(logits, row, want, &what);
+            }
+        }
+    }
+}
+
+/// Checks against the definition in f64: the token's interval contains the number, and both log-probabilities are right.
+fn check_sample(logits: &[f32], row: &SampleParams, choice: &SampledToken, what: &str) {
+    let logit = |token: usize| f64::from(logits[token]);
+    let all: f64 = (0..logits.len()).map(|token| logit(token).exp()).sum();
+    let token = choice.token as usize;
+    let close = |got: f32, want: f64| assert!((f64::from(got) - want).abs() < LOG_PROB_TOLERANCE, "{want}; {what}");
+    close(choice.model_log_prob, logit(token) - all.ln());
+    let mut order: Vec<usize> = (0..logits.len()).filter(|token| !row.banned.contains(&(*token as u32))).collect();
+    let by_likelihood = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
+    let Sampling::Random { temperature, top_k, top_p } = row.sampling else {
+        let best = order.into_iter().min_by(by_likelihood);
+        assert_eq!((Some(token), choice.sampling_log_prob), (best, 0.0), "{what}");
+        return;
+    };
+    let mass = |token: usize| (logit(token) / temperature).exp();
+    if top_k.is_some() || top_p.is_some() {
+        order.sort_by(by_likelihood);
+        order.truncate(top_k.unwrap_or(logits.len()));
+        let total: f64 = order.iter().map(|token| mass(*token)).sum();
+        let mut reached = 0.0;
+        let enough = order.iter().position(|token| {
+            reached += mass(*token);
+            reached >= top_p.unwrap_or(2.0) * total
+        });
+        order.truncate(enough.map_or(order.len(), |last| last + 1));
+    }
+    let total: f64 = order.iter().map(|token| mass(*token)).sum();
+    let before: f64 = order.iter().take_while(|other| **other != token).map(|token| mass(*token)).sum();
+    assert!(order.contains(&token), "{what}");
+    let part = before / total - SLACK..(before + mass(token)) / total + SLACK;
+    assert!(part.contains(&row.uniform), "{} outside {part:?}; {what}", row.uniform);
+    close(choice.sampling_log_prob, (mass(token) / total).ln());
+}
+
+/// Scores of some rows, some of them twice, against the definition in f64 and the sampler's own log-probabilities.
+fn check_scores(place: &Place, logits: &Tensor, random: &mut Random) {
+    let (rows, size) = logits.dims2().unwrap();
+    let params = [0, 1, 3, MAX_TOP, 7].map(|top| {
+        let (row, token) = (random.below(rows), random.below(size) as u32);
+        ScoreParams { row, token, top }
+    });
+    let want = score(logits, &params).unwrap();
+    let values = logits.to_vec2::<f32>().unwrap();
+    for dtype in [DType::F32, DType::BF16] {
+        let here = place.put(logits, dtype).unwrap();
+        let got = place.run(|| score(&here, &params)).unwrap();
+        for ((got, want), params) in got.iter().zip(&want).zip(&params) {
+            let what = format!("{dtype:?}, {size} tokens, {params:?}: {got:?}, not {want:?}");
+            let (Ok(got), Ok(want)) = (got, want) else { panic!("{what}") };
+            let row = &values[params.row];
+            let all: f64 = row.iter().map(|logit| f64::from(*logit).exp()).sum();
+            let close = |token: u32, log_prob: f32| {
+                let want = f64::from(row[token as usize]) - all.ln();
+                assert!((f64::from(log_prob) - want).abs() < LOG_PROB_TOLERANCE, "{what}");
+            };
+            let tokens = |scored: &TokenLogProb| scored.top.iter().map(|(token, _)| *token).collect::<Vec<_>>();
+            assert_eq!((got.token, tokens(got)), (params.token, tokens(want)), "{what}");
+            assert_eq!(got.top.len(), params.top.min(size), "{what}");
+            close(got.token, got.log_prob);
+            got.top.iter().for_each(|(token, log_prob)| close(*token, *log_prob));
+        }
+        // The likeliest token's is the same float as that of a greedy sample.
+        let greedy = place.run(|| sample(&here, &vec![SampleParams::default(); rows])).unwrap();
+        for (row, choice) in greedy.into_iter().enumerate() {
+            let choice = choice.unwrap();
+            let params = [ScoreParams { row, token: choice.token, top: 1 }];
+            let scored = place.run(|| score(&here, &params)).unwrap().remove(0).unwrap();
+            assert_eq!(scored.top, [(choice.token, choice.model_log_prob)], "{dtype:?}");
+            assert_eq!(scored.log_prob.to_bits(), choice.model_log_prob.to_bits(), "{dtype:?}");
+        }
+    }
+}
+
+/// The smallest and the largest uniform number.
+fn extreme_uniforms(place: &Place, random: &mut Random) {
+    let logits = (random.tensor(&[6, 700]).unwrap() * 4.0).unwrap();
+    let restricted = [(None, None), (Some(9), None), (None, Some(0.9))];
+    let ends = [0.0, 1.0 - f64::EPSILON / 2.0];
+    let params: Vec<SampleParams> = restricted
+        .iter()
+        .flat_map(|(top_k, top_p)| {
+            let sampling = Sampling::Random { temperature: 1.0, top_k: *top_k, top_p: *top_p };
+            ends.map(|uniform| SampleParams { sampling, uniform, banned: vec![699] })
+        })
+        .collect();
+    compare(place, &logits, &params);
+}
+
+fn non_finite(place: &Place) {
+    let (nan, infinite) = (f32::NAN, f32::INFINITY);
+    let rows = [[0.0, nan, 1.0], [infinite, 0.0, 0.0], [-infinite; 3], [0.0, 1.0, 2.0], [1.0, -infinite, -infinite]];
+    let logits = Tensor::new(&rows, &Device::Cpu).unwrap();
+    let params = [vec![], vec![], vec![], vec![0, 1, 2], vec![0]]
+        .map(|banned| SampleParams { banned, ..SampleParams::default() });
+    let here = place.put(&logits, DType::F32).unwrap();
+    let got = place.run(|| sample(&here, &params)).unwrap();
+    assert_eq!(got, sample(&logits, &params).unwrap());
+    let params: Vec<ScoreParams> = (0..5).map(|row| ScoreParams { row, token: 0, top: 2 }).collect();
+    let scored = place.run(|| score(&here, &params)).unwrap();
+    for (row, scored) in scored.iter().enumerate() {
+        assert_eq!(scored.is_err(), row < 3, "row {row}: {scored:?}");
+    }
+    let infinite_last = scored[4].as_ref().map(|scored| scored.top.clone());
+    assert_eq!(infinite_last, Ok(vec![(0, 0.0), (1, -infinite)]));
+    let refused = [
+        SampleError::NotFinite,
+        SampleError::NotFinite,
+        SampleError::NotFinite,
+        SampleError::NoneAllowed,
+        SampleError::NoneAllowed,
+    ];
+    assert_eq!(got, refused.map(Err));
+}

@@ -1,0 +1,5 @@
+//! Training on kernels: in the emulator, or on the GPU of a build with the feature `cuda`.
+
+mod optimizer;
+mod parity;
+mod zero;
