@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use candle_core::quantized::GgmlDType;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError};
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use spag_io::quote;
@@ -43,9 +44,9 @@ pub(super) fn tensors(path: &Path, mut file: File, length_of_file: u64) -> Resul
     }
     let located = |(name, info): (String, &safetensors::tensor::TensorInfo)| {
         let dtype = match info.dtype {
-            Dtype::F32 => StoredDtype::F32,
-            Dtype::F16 => StoredDtype::F16,
-            Dtype::BF16 => StoredDtype::Bf16,
+            Dtype::F32 => StoredDtype::Read(GgmlDType::F32),
+            Dtype::F16 => StoredDtype::Read(GgmlDType::F16),
+            Dtype::BF16 => StoredDtype::Read(GgmlDType::BF16),
             other => StoredDtype::Other(format!("{other:?}")),
         };
         (

@@ -5,16 +5,16 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use candle_core::quantized::GgmlDType;
 use rayon::prelude::*;
 
-use super::gguf::{self, Block, WithBlocks};
-use super::{safetensors, torch};
+use super::{gguf, safetensors, torch};
 use crate::error::{Error, Result};
 
 /// Bytes read at a time, at most.
 const PIECE: usize = 16 << 20;
 /// Bytes converted per task, at most.
-const SHARE: usize = 1 << 18;
+const SHARE: usize = 1 << 16;
 
 /// A format of weight files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,11 +88,8 @@ pub(super) enum RowOrder {
 /// Number format of a stored tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StoredDtype {
-    F32,
-    F16,
-    Bf16,
-    /// Quantised, in blocks; rows are whole blocks.
-    Block(Block),
+    /// One that candle knows; rows are whole blocks.
+    Read(GgmlDType),
     /// One that is not read: its name.
     Other(String),
 }
@@ -166,7 +163,7 @@ impl WeightFile {
     }
 
     /// Reads a tensor of a supported number format into `out`, converted to `T`. Holds at most one piece of the file in
-    /// memory, and of tensors whose rows are reordered one head per thread.
+    /// memory, the numbers of a share of it per thread, and of tensors whose rows are reordered one head per thread.
     pub(super) fn read<T: Weight>(
         &self,
         file: &mut File,
@@ -174,76 +171,44 @@ impl WeightFile {
         out: &mut [T],
         narrow: impl Fn(f32) -> T + Sync,
     ) -> Result<()> {
-        let mut reading = Reading { from: self, file, tensor, out, narrow };
-        match &tensor.info.dtype {
-            StoredDtype::F32 => reading.with(|b, [x]: &mut [f32; 1]| *x = f32::from_le_bytes(*b)),
-            StoredDtype::Bf16 => reading.with(|b, [x]: &mut [f32; 1]| *x = half::bf16::from_le_bytes(*b).to_f32()),
-            StoredDtype::F16 => reading.with(|b, [x]: &mut [f32; 1]| *x = half::f16::from_le_bytes(*b).to_f32()),
-            StoredDtype::Block(block) => block.dispatch(&mut reading),
-            StoredDtype::Other(other) => Err(self.unsupported(tensor.name, other)),
-        }?;
-        if let RowOrder::Interleaved { head } = tensor.info.rows {
-            gguf::separate_halves(reading.out, head, tensor.info.shape.iter().skip(1).product());
-        }
-        Ok(())
-    }
-
-    /// Whether [`WeightFile::read`] supports a number format.
-    pub(super) fn check_dtype(&self, name: &str, info: &TensorInfo) -> Result<()> {
-        match &info.dtype {
-            StoredDtype::F32 | StoredDtype::Bf16 | StoredDtype::F16 | StoredDtype::Block(_) => Ok(()),
-            StoredDtype::Other(other) => Err(self.unsupported(name, other)),
-        }
-    }
-
-    fn unsupported(&self, name: &str, dtype: &str) -> Error {
-        let (path, name, dtype) = (self.path.clone(), name.to_owned(), dtype.to_owned());
-        Error::Dtype { path, name, dtype, supported: self.format.dtypes() }
-    }
-}
-
-/// A tensor that is being read.
-struct Reading<'a, T, F> {
-    from: &'a WeightFile,
-    file: &'a mut File,
-    tensor: Stored<'a>,
-    out: &'a mut [T],
-    narrow: F,
-}
-
-impl<T: Weight, F: Fn(f32) -> T + Sync> WithBlocks for &mut Reading<'_, T, F> {
-    type Output = Result<()>;
-
-    /// Reads blocks of `B` numbers in `N` bytes; numbers that are stored as they are make blocks of one.
-    fn with<const N: usize, const B: usize>(self, read: impl Fn(&[u8; N], &mut [f32; B]) + Sync) -> Result<()> {
-        let Stored { name, info, values } = self.tensor;
-        let io = spag_io::Error::io(&self.from.path);
-        self.file.seek(SeekFrom::Start(info.start)).map_err(io)?;
-        let (piece_len, share_len) = (PIECE / N * B, SHARE / N * B);
-        let mut bytes = vec![0; self.out.len().min(piece_len) / B * N];
-        for (piece, part) in self.out.chunks_mut(piece_len).enumerate() {
-            let bytes = &mut bytes[..part.len() / B * N];
-            self.file.read_exact(bytes).map_err(io)?;
+        let Stored { name, info, values } = tensor;
+        let io = spag_io::Error::io(&self.path);
+        let format = self.check_dtype(name, info)?;
+        file.seek(SeekFrom::Start(info.start)).map_err(io)?;
+        let (elements, size) = (format.block_size(), format.type_size());
+        let (piece_len, share_len) = (PIECE / size * elements, SHARE / size * elements);
+        // Words, because candle reads blocks in place.
+        let mut words = vec![0u32; (out.len().min(piece_len) / elements * size).div_ceil(4)];
+        for (piece, part) in out.chunks_mut(piece_len).enumerate() {
+            let bytes = &mut bytemuck::cast_slice_mut(&mut words)[..part.len() / elements * size];
+            file.read_exact(bytes).map_err(io)?;
             // Found in the same pass: it costs less than reading the memory once more.
-            let shares = part.par_chunks_mut(share_len).zip(bytes.par_chunks(share_len / B * N));
+            let shares = part.par_chunks_mut(share_len).zip(bytes.par_chunks(share_len / elements * size));
             let finite = shares.map(|(out, bytes)| {
-                let mut finite = true;
-                out.as_chunks_mut::<B>().0.iter_mut().zip(bytes.as_chunks::<N>().0).for_each(|(out, bytes)| {
-                    let mut block = [0.0; B];
-                    read(bytes, &mut block);
-                    for (out, value) in out.iter_mut().zip(block) {
-                        *out = (self.narrow)(value);
-                        finite &= out.is_finite();
-                    }
-                });
-                finite
+                let numbers = format.from_data(bytes.into()).dequantize(out.len())?;
+                out.iter_mut().zip(numbers.as_slice()?).for_each(|(out, number)| *out = narrow(*number));
+                Ok::<_, Error>(out.iter().all(|number| number.is_finite()))
             });
-            if finite.reduce(|| true, |one, other| one & other) || values == Values::Any {
+            if finite.try_reduce(|| true, |one, other| Ok(one & other))? || values == Values::Any {
                 continue;
             }
             let index = piece * piece_len + part.iter().position(|value| !value.is_finite()).unwrap_or(0);
-            return Err(Error::NotFinite { path: self.from.path.clone(), name: name.to_owned(), index });
+            return Err(Error::NotFinite { path: self.path.clone(), name: name.to_owned(), index });
+        }
+        if let RowOrder::Interleaved { head } = info.rows {
+            gguf::separate_halves(out, head, info.shape.iter().skip(1).product());
         }
         Ok(())
+    }
+
+    /// The number format of a tensor, if [`WeightFile::read`] supports it.
+    pub(super) fn check_dtype(&self, name: &str, info: &TensorInfo) -> Result<GgmlDType> {
+        match &info.dtype {
+            StoredDtype::Read(format) => Ok(*format),
+            StoredDtype::Other(other) => {
+                let (path, name, dtype) = (self.path.clone(), name.to_owned(), other.clone());
+                Err(Error::Dtype { path, name, dtype, supported: self.format.dtypes() })
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The keys of a `config.json` from the metadata of a GGUF file.
 
+use candle_core::quantized::GgmlDType;
 use serde_json::{Map, Value, json};
 use spag_io::quote;
 
@@ -148,8 +149,8 @@ impl Gguf {
     /// Whether the model had 16 bits a weight before it was quantised, or has.
     fn torch_dtype(&self) -> &'static str {
         match self.tensors.get(names::EMBEDDING).map(|embedding| &embedding.dtype) {
-            Some(StoredDtype::F32) => "float32",
-            Some(StoredDtype::F16) => "float16",
+            Some(StoredDtype::Read(GgmlDType::F32)) => "float32",
+            Some(StoredDtype::Read(GgmlDType::F16)) => "float16",
             _ => "bfloat16",
         }
     }

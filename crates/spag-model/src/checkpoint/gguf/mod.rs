@@ -4,9 +4,6 @@
 //! The header is read by a parser of ours within limits, since the file is data of others. Versions 2 and 3 are read,
 //! little-endian.
 
-mod block;
-mod blocks_256;
-mod blocks_32;
 mod config;
 mod header;
 mod metadata;
@@ -27,7 +24,6 @@ use self::tensors::Entry;
 use super::weight_file::TensorInfo;
 use crate::error::{Error, Result};
 
-pub(super) use self::block::{Block, WithBlocks};
 pub(crate) use self::metadata::Metadata;
 pub(super) use self::rows::separate_halves;
 
