@@ -4,8 +4,9 @@
 //! `runtime/constants.py`, `runtime/zero/config.py` and `runtime/zero/offload_config.py`, older names included.
 
 use serde_json::{Map, Value};
+use spag_io::quote;
 
-use super::{Problem, error::LISTED, read::shown};
+use super::error::{LISTED, invalid, shown, unsupported};
 
 /// One object of the file. Names are separated by spaces.
 pub(super) struct Section {
@@ -289,7 +290,7 @@ impl Section {
 }
 
 /// All problems with the keys of `root` that do not depend on other keys.
-pub(super) fn check(root: &Map<String, Value>) -> Vec<Problem> {
+pub(super) fn check(root: &Map<String, Value>) -> Vec<String> {
     let mut problems = Vec::new();
     if let Some(top) = section("") {
         check_section(top, root, &mut problems);
@@ -297,24 +298,28 @@ pub(super) fn check(root: &Map<String, Value>) -> Vec<Problem> {
     problems
 }
 
-fn check_section(section: &Section, object: &Map<String, Value>, problems: &mut Vec<Problem>) {
+fn check_section(section: &Section, object: &Map<String, Value>, problems: &mut Vec<String>) {
     let mut nested = Vec::new();
     let mut type_refused = false;
     for (name, value) in object {
         let key = join(section.path, name);
         if let Some(advice) = section.refusal(name, value) {
             type_refused |= name == "type";
-            problems.push(Problem::Unsupported { key, value: shown(value), advice });
+            problems.push(format!("{}{} is not supported; {advice}", unsupported(&key), shown(value)));
         } else if let Some(below) = section.nested(name) {
             match value {
                 Value::Object(object) => nested.push((below, object)),
                 Value::Null => {}
-                other => problems.push(Problem::Invalid { key, expected: "an object", value: shown(other) }),
+                other => problems.push(invalid(&key, "an object", other)),
             }
         } else if section.keys().all(|known| known != name) {
             // Searched for those that are listed only: a file may have millions of keys.
             let nearest = if problems.len() < LISTED { nearest(section, name) } else { None };
-            problems.push(Problem::Unknown { nearest, key });
+            let hint = match nearest {
+                Some(name) => format!("; did you mean `{name}`?"),
+                None => " to DeepSpeed or not known here; remove it if nothing depends on it".to_owned(),
+            };
+            problems.push(format!("`{}` is unknown{hint}", quote(&key)));
         }
     }
     // The parameters of a refused optimizer or scheduler are not reported as well.
