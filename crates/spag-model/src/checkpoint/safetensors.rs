@@ -10,15 +10,15 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensorError};
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use spag_io::quote;
 
-use super::weight_file::{RowOrder, StoredDtype, TensorInfo};
-use crate::error::{Error, Result};
+use super::weight_file::{Format, RowOrder, StoredDtype, TensorInfo};
+use crate::error::Result;
 
 /// Bytes of a header, at most; as in the safetensors library.
 const MAX_HEADER: u64 = 100_000_000;
 
 /// Reads and checks the header of a file of `length_of_file` bytes.
 pub(super) fn tensors(path: &Path, mut file: File, length_of_file: u64) -> Result<BTreeMap<String, TensorInfo>> {
-    let wrong = |e: SafeTensorError| Error::Safetensors { path: path.to_owned(), reason: quote(&e.to_string()) };
+    let wrong = |e: SafeTensorError| Format::Safetensors.invalid(path, quote(&e.to_string()));
     let io = spag_io::Error::io(path);
     let mut length = [0; 8];
     if length_of_file < length.len() as u64 {

@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use candle_core::WithDType;
 use candle_core::quantized::GgmlDType;
+use half::bf16;
 use rayon::prelude::*;
 
 use super::{gguf, safetensors, torch};
@@ -37,13 +39,14 @@ impl Format {
         }
     }
 
-    fn invalid(self, path: &Path, reason: String) -> Error {
-        let path = path.to_owned();
-        match self {
-            Self::Safetensors => Error::Safetensors { path, reason },
-            Self::Torch => Error::Torch { path, reason },
-            Self::Gguf => Error::Gguf { path, reason },
-        }
+    /// The error of a file of this format.
+    pub(super) fn invalid(self, path: &Path, reason: String) -> Error {
+        let what = match self {
+            Self::Safetensors => "not a valid safetensors file",
+            Self::Torch => "not a PyTorch file of weights",
+            Self::Gguf => "this GGUF file cannot be used",
+        };
+        Error::WeightFile { path: path.to_owned(), what, reason }
     }
 
     /// The number formats that are read, for messages.
@@ -112,19 +115,19 @@ pub(super) enum Values {
 }
 
 /// A number format of weights in memory.
-pub(super) trait Weight: Copy + Send + Sync {
-    fn is_finite(self) -> bool;
+pub(super) trait Weight: WithDType {
+    fn rounded(number: f32) -> Self;
 }
 
 impl Weight for f32 {
-    fn is_finite(self) -> bool {
-        self.is_finite()
+    fn rounded(number: f32) -> Self {
+        number
     }
 }
 
-impl Weight for half::bf16 {
-    fn is_finite(self) -> bool {
-        self.is_finite()
+impl Weight for bf16 {
+    fn rounded(number: f32) -> Self {
+        Self::from_f32(number)
     }
 }
 
@@ -164,13 +167,7 @@ impl WeightFile {
 
     /// Reads a tensor of a supported number format into `out`, converted to `T`. Holds at most one piece of the file in
     /// memory, the numbers of a share of it per thread, and of tensors whose rows are reordered one head per thread.
-    pub(super) fn read<T: Weight>(
-        &self,
-        file: &mut File,
-        tensor: Stored<'_>,
-        out: &mut [T],
-        narrow: impl Fn(f32) -> T + Sync,
-    ) -> Result<()> {
+    pub(super) fn read<T: Weight>(&self, file: &mut File, tensor: Stored<'_>, out: &mut [T]) -> Result<()> {
         let Stored { name, info, values } = tensor;
         let io = spag_io::Error::io(&self.path);
         let format = self.check_dtype(name, info)?;
@@ -186,13 +183,14 @@ impl WeightFile {
             let shares = part.par_chunks_mut(share_len).zip(bytes.par_chunks(share_len / elements * size));
             let finite = shares.map(|(out, bytes)| {
                 let numbers = format.from_data(bytes.into()).dequantize(out.len())?;
-                out.iter_mut().zip(numbers.as_slice()?).for_each(|(out, number)| *out = narrow(*number));
-                Ok::<_, Error>(out.iter().all(|number| number.is_finite()))
+                let numbers = numbers.as_slice::<f32>()?;
+                out.iter_mut().zip(numbers).for_each(|(out, number)| *out = T::rounded(*number));
+                Ok::<_, Error>(out.iter().all(|number| number.to_f64().is_finite()))
             });
             if finite.try_reduce(|| true, |one, other| Ok(one & other))? || values == Values::Any {
                 continue;
             }
-            let index = piece * piece_len + part.iter().position(|value| !value.is_finite()).unwrap_or(0);
+            let index = piece * piece_len + part.iter().position(|value| !value.to_f64().is_finite()).unwrap_or(0);
             return Err(Error::NotFinite { path: self.path.clone(), name: name.to_owned(), index });
         }
         if let RowOrder::Interleaved { head } = info.rows {

@@ -58,7 +58,8 @@ impl Tokenizer {
 /// The byte of a token like `<0x0A>`.
 pub(super) fn byte_token(piece: &str) -> Option<u8> {
     let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
-    if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
+    let hex = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if hex { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
 /// The bytes of a token of a byte-level vocabulary, where each character is a byte: visible ones of Latin-1 are themselves,
@@ -77,6 +78,14 @@ fn byte_level(piece: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_two_hexadecimal_digits() {
+        assert_eq!((byte_token("<0x0A>"), byte_token("<0xfF>")), (Some(10), Some(255)));
+        for other in ["<0x>", "<0x+1>", "<0x100>", "0x0A", "<0xé>", "<0x0A"] {
+            assert_eq!(byte_token(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn byte_tokens_and_byte_level_characters_are_bytes() {

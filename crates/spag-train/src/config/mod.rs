@@ -54,7 +54,7 @@ spag_io::settings! {
         /// Learning rate of the first step under a scheduler of --deepspeed: min (warmup_min_lr, as in DeepSpeed since 0.15.3)
         /// or max (--learning_rate, as in earlier versions).
         #[arg(value_name = "RATE", help_heading = "Optimizer")]
-        #[serde(skip_serializing_if = "FirstStepRate::is_default")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
         pub deepspeed_first_step: FirstStepRate = FirstStepRate::Min;
         /// Share of all steps used for the linear warm-up.
         #[arg(value_name = "X", help_heading = "Optimizer")]
@@ -65,7 +65,7 @@ spag_io::settings! {
         /// Optimizer: adamw_torch, sgd (without momentum), or muon: the orthogonalised momentum for matrices of blocks, AdamW for
         /// all other parameters.
         #[arg(value_name = "NAME", help_heading = "Optimizer")]
-        #[serde(skip_serializing_if = "Optim::is_default")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
         pub optim: Optim = Optim::AdamW;
         /// Weight decay; decoupled from the gradient, except for sgd.
         #[arg(value_name = "X", help_heading = "Optimizer")]
@@ -107,7 +107,7 @@ spag_io::settings! {
         /// Largest file of a saved model, such as 5GB, 200MB or a number of bytes. A larger model is written as several files with
         /// an index.
         #[arg(value_name = "SIZE", help_heading = "Output")]
-        #[serde(skip_serializing_if = "ShardSize::is_default")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
         pub max_shard_size: ShardSize = ShardSize::default();
         /// When to evaluate: no, steps or epoch [default: epoch if --eval_data_path is given].
         // Without such data it is `No`, the default of files: there is nothing to evaluate.

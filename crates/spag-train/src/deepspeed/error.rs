@@ -7,7 +7,7 @@ use spag_io::quote;
 
 /// A DeepSpeed file with invalid settings.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: please correct these DeepSpeed settings:{list}", path = path.display(), list = list(problems))]
+#[error("{path}: please correct these DeepSpeed settings:{list}", list = list(problems))]
 pub struct DeepSpeedError {
     /// The file.
     pub path: PathBuf,

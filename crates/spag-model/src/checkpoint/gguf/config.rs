@@ -26,7 +26,7 @@ impl Gguf {
     /// The configuration of the model.
     ///
     /// # Errors
-    /// [`Error::Gguf`] naming the key: one that is missing or of another type, or that asks for a computation that is not
+    /// [`Error::WeightFile`] naming the key: one that is missing or of another type, or that asks for a computation that is not
     /// supported; or as [`ModelConfig::from_keys`].
     pub(crate) fn config(&self) -> Result<ModelConfig> {
         ModelConfig::from_keys(self.keys()?).map_err(|error| match error {

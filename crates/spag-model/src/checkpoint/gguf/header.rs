@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use crate::checkpoint::weight_file::Format;
 use crate::error::{Error, Result};
 
 /// Bytes of a header, at most. Those of published models have some 20 MB.
@@ -40,7 +41,7 @@ impl Header {
     }
 
     pub(super) fn invalid(&self, reason: String) -> Error {
-        Error::Gguf { path: self.path.clone(), reason }
+        Format::Gguf.invalid(&self.path, reason)
     }
 
     /// The next `N` bytes.

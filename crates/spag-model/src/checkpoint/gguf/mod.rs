@@ -21,7 +21,7 @@ use spag_io::quote;
 
 use self::header::Header;
 use self::tensors::Entry;
-use super::weight_file::TensorInfo;
+use super::weight_file::{Format, TensorInfo};
 use crate::error::{Error, Result};
 
 pub(crate) use self::metadata::Metadata;
@@ -90,7 +90,7 @@ impl Gguf {
 
     /// An error of this file.
     pub(crate) fn invalid(&self, reason: String) -> Error {
-        Error::Gguf { path: self.path.clone(), reason }
+        Format::Gguf.invalid(&self.path, reason)
     }
 
     /// The architecture, if it is supported.

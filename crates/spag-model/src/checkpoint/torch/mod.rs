@@ -17,8 +17,8 @@ use spag_io::quote;
 
 use self::archive::{Archive, Place};
 use self::pickle::PickledTensor;
-use super::weight_file::{RowOrder, StoredDtype, TensorInfo};
-use crate::error::{Error, Result};
+use super::weight_file::{Format, RowOrder, StoredDtype, TensorInfo};
+use crate::error::Result;
 
 /// Bytes of the pickle, at most. It names tensors and has no weights: some hundred bytes for each.
 const MAX_PICKLE: u64 = 4 << 20;
@@ -29,7 +29,7 @@ pub(super) fn tensors(path: &Path, mut file: File, length: u64) -> Result<BTreeM
     let mut magic = Vec::new();
     (&mut file).take(4).read_to_end(&mut magic).map_err(spag_io::Error::io(path))?;
     if magic != b"PK\x03\x04" {
-        return Err(Error::Torch { path: path.to_owned(), reason: other_format(&magic) });
+        return Err(Format::Torch.invalid(path, other_format(&magic)));
     }
     let archive = Archive::open(path.to_owned(), file, length)?;
     let folder = folder(&archive)?;

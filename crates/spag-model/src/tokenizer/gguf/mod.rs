@@ -16,7 +16,7 @@ use crate::error::Result;
 /// `tokenizer.json`, `tokenizer_config.json` and `generation_config.json`, which say what the file says.
 ///
 /// # Errors
-/// [`Error::Gguf`](crate::Error::Gguf): a kind of tokenizer or a way of splitting texts that is not supported, or keys that
+/// [`Error::WeightFile`](crate::Error::Gguf): a kind of tokenizer or a way of splitting texts that is not supported, or keys that
 /// are missing or contradict each other.
 pub(super) fn files(gguf: &Gguf) -> Result<Files> {
     let made = || -> Result<_, String> {
@@ -45,7 +45,7 @@ pub(super) fn files(gguf: &Gguf) -> Result<Files> {
         };
         written.into_iter().map(file).collect::<Result<Vec<_>, String>>()
     };
-    Ok(Files::made(gguf.path(), made().map_err(|reason| gguf.invalid(reason))?))
+    Ok(Files { dir: gguf.path().to_owned(), all: made().map_err(|reason| gguf.invalid(reason))? })
 }
 
 /// `tokenizer_config.json`. The class is that which takes `tokenizer.json` as it is in every version of transformers.

@@ -15,6 +15,7 @@ use spag_io::quote;
 use self::message::{Model, NormalizerSpec, StoredPiece};
 use super::definition::{Definition, MAX_TOKEN};
 use super::roles::Roles;
+use super::token_text::byte_token;
 
 pub(super) use decoder::PieceDecoder;
 pub(super) use gguf::{GgufPieces, from_gguf};
@@ -178,7 +179,7 @@ fn read_pieces(stored: Vec<StoredPiece>) -> Result<Vec<Piece>, String> {
             Some(2) => Kind::Unknown,
             Some(3) => Kind::Control,
             Some(4) => Kind::UserDefined,
-            Some(6) => match byte_of(&text) {
+            Some(6) => match byte_token(&text) {
                 Some(byte) => Kind::Byte(byte),
                 None => return refuse("stands for a byte, but is not of the form <0x00>"),
             },
@@ -190,25 +191,5 @@ fn read_pieces(stored: Vec<StoredPiece>) -> Result<Vec<Piece>, String> {
     match pieces.iter().enumerate().find(|(_, piece)| !seen.insert(piece.text.as_str())) {
         Some((id, piece)) => Err(format!("piece {id}, \"{}\", is there twice", piece.text)),
         None => Ok(pieces),
-    }
-}
-
-/// The byte of a piece such as `<0x0A>`.
-fn byte_of(piece: &str) -> Option<u8> {
-    let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
-    let hex = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if hex { u8::from_str_radix(digits, 16).ok() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_two_hexadecimal_digits() {
-        assert_eq!((byte_of("<0x0A>"), byte_of("<0xfF>")), (Some(10), Some(255)));
-        for other in ["<0x>", "<0x+1>", "<0x100>", "0x0A", "<0xé>", "<0x0A"] {
-            assert_eq!(byte_of(other), None, "{other}");
-        }
     }
 }
