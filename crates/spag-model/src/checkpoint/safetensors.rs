@@ -49,15 +49,8 @@ pub(super) fn tensors(path: &Path, mut file: File, length_of_file: u64) -> Resul
             Dtype::BF16 => StoredDtype::Read(GgmlDType::BF16),
             other => StoredDtype::Other(format!("{other:?}")),
         };
-        (
-            name,
-            TensorInfo {
-                dtype,
-                shape: info.shape.clone(),
-                start: data + info.data_offsets.0 as u64,
-                rows: RowOrder::AsUsed,
-            },
-        )
+        let start = data + info.data_offsets.0 as u64;
+        (name, TensorInfo { dtype, shape: info.shape.clone(), start, rows: RowOrder::AsUsed })
     };
     Ok(metadata.tensors().into_iter().map(located).collect())
 }

@@ -10,7 +10,8 @@ use candle_core::quantized::GgmlDType;
 use half::bf16;
 use rayon::prelude::*;
 
-use super::{gguf, safetensors, torch};
+use super::gguf::{Gguf, separate_halves};
+use super::{safetensors, torch};
 use crate::error::{Error, Result};
 
 /// Bytes read at a time, at most.
@@ -145,7 +146,7 @@ impl WeightFile {
         let tensors = match format {
             Format::Safetensors => safetensors::tensors(path, file, length)?,
             Format::Torch => torch::tensors(path, file, length)?,
-            Format::Gguf => gguf::tensors(path, file, length)?,
+            Format::Gguf => Gguf::open(path)?.weights()?,
         };
         Ok(Self { path: path.to_owned(), format, tensors })
     }
@@ -158,11 +159,6 @@ impl WeightFile {
     /// Whether a tensor is in this file.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.tensors.contains_key(name)
-    }
-
-    /// Opens the file for [`WeightFile::read`].
-    pub(super) fn reader(&self) -> Result<File> {
-        Ok(File::open(&self.path).map_err(spag_io::Error::io(&self.path))?)
     }
 
     /// Reads a tensor of a supported number format into `out`, converted to `T`. Holds at most one piece of the file in
@@ -194,7 +190,7 @@ impl WeightFile {
             return Err(Error::NotFinite { path: self.path.clone(), name: name.to_owned(), index });
         }
         if let RowOrder::Interleaved { head } = info.rows {
-            gguf::separate_halves(out, head, info.shape.iter().skip(1).product());
+            separate_halves(out, head, info.shape.iter().skip(1).product());
         }
         Ok(())
     }

@@ -22,15 +22,15 @@ pub enum SpecialTokens {
 /// A pipeline of the tokenizers library, in which special tokens are matched or not.
 pub(super) struct Encoder {
     /// Takes special tokens as text.
-    plain: Pipeline,
+    pub(super) plain: Pipeline,
     /// Matches them; made when it is needed first.
     matching: OnceLock<Pipeline>,
     /// Special tokens by id.
-    special: HashMap<u32, String>,
+    pub(super) special: HashMap<u32, String>,
     /// Their texts.
-    special_texts: SpecialTexts,
+    pub(super) special_texts: SpecialTexts,
     /// Whether special tokens are matched in a text as it is written.
-    is_literal: bool,
+    pub(super) is_literal: bool,
     /// SentencePiece's decoder, if it decodes instead of the pipeline.
     pieces: Option<PieceDecoder>,
     /// The token of what is not in the vocabulary. It may occur in any text.
@@ -46,21 +46,6 @@ impl Encoder {
         pipeline.set_encode_special_tokens(true);
         let special_texts = SpecialTexts::new(special.values());
         Self { plain: pipeline, matching: OnceLock::new(), special, special_texts, is_literal, pieces, unknown }
-    }
-
-    /// The texts of special tokens.
-    pub(super) fn special_texts(&self) -> &SpecialTexts {
-        &self.special_texts
-    }
-
-    /// Whether special tokens are matched in a text as it is written.
-    pub(super) fn is_literal(&self) -> bool {
-        self.is_literal
-    }
-
-    /// The pipeline, for questions about its vocabulary.
-    pub(super) fn pipeline(&self) -> &Pipeline {
-        &self.plain
     }
 
     /// The text of a token: for an added token as it is written, else as in the vocabulary.
@@ -138,11 +123,6 @@ impl Encoder {
             }
         }
         Ok(text)
-    }
-
-    /// Special tokens by id.
-    pub(super) fn special(&self) -> &HashMap<u32, String> {
-        &self.special
     }
 }
 

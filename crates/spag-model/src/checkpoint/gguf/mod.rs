@@ -52,11 +52,6 @@ impl Gguf {
         let io = spag_io::Error::io(path);
         let file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
-        Self::read(path, file, length)
-    }
-
-    /// Reads and checks the header of an open file of `length` bytes.
-    fn read(path: &Path, file: File, length: u64) -> Result<Self> {
         let mut header = Header::new(path, file, length);
         if header.left() < 4 || header.bytes()? != MAGIC {
             return Err(header.invalid("it does not begin as a GGUF file; a checkpoint is that or a folder".into()));
@@ -106,7 +101,7 @@ impl Gguf {
     }
 
     /// The tensors under the names of Hugging Face.
-    fn weights(&self) -> Result<BTreeMap<String, TensorInfo>> {
+    pub(super) fn weights(&self) -> Result<BTreeMap<String, TensorInfo>> {
         let mut weights = BTreeMap::new();
         for (name, Entry { dtype, shape, start, .. }) in &self.tensors {
             if name == names::ROPE_FREQS {
@@ -121,9 +116,4 @@ impl Gguf {
         }
         Ok(weights)
     }
-}
-
-/// Reads and checks the header of a file of `length` bytes.
-pub(super) fn tensors(path: &Path, file: File, length: u64) -> Result<BTreeMap<String, TensorInfo>> {
-    Gguf::read(path, file, length)?.weights()
 }

@@ -112,29 +112,21 @@ fn number_format(kind: u32) -> StoredDtype {
     })
 }
 
-/// The names of number formats that are not read.
+/// The names of number formats that are not read: those from number 16 on, and others.
+const OTHERS: [&str; 14] = [
+    "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8", "I16", "I32", "I64", "F64",
+    "IQ1_M",
+];
+
+/// The name of a number format that is not read.
 fn other_name(kind: u32) -> String {
-    let name = match kind {
-        16 => "IQ2_XXS",
-        17 => "IQ2_XS",
-        18 => "IQ3_XXS",
-        19 => "IQ1_S",
-        20 => "IQ4_NL",
-        21 => "IQ3_S",
-        22 => "IQ2_S",
-        23 => "IQ4_XS",
-        24 => "I8",
-        25 => "I16",
-        26 => "I32",
-        27 => "I64",
-        28 => "F64",
-        29 => "IQ1_M",
-        34 => "TQ1_0",
-        35 => "TQ2_0",
-        39 => "MXFP4",
-        _ => return format!("{kind} of ggml"),
+    let named = match kind {
+        34 => Some(&"TQ1_0"),
+        35 => Some(&"TQ2_0"),
+        39 => Some(&"MXFP4"),
+        _ => kind.checked_sub(16).and_then(|at| OTHERS.get(at as usize)),
     };
-    name.to_owned()
+    named.map_or_else(|| format!("{kind} of ggml"), |name| (*name).to_owned())
 }
 
 /// Refuses tensors that share bytes.

@@ -122,7 +122,7 @@ fn with_bos(mut definition: Map<String, Value>, config: &Value, bos: Option<u32>
 /// The pieces of a SentencePiece model.
 fn pieces(vocabulary: &Vocabulary<'_>) -> Result<sentencepiece::GgufPieces, String> {
     let key = "tokenizer.ggml.scores";
-    let scores = vocabulary.metadata().floats(key)?.ok_or_else(|| format!("it has no `{key}`"))?;
+    let scores = vocabulary.metadata.floats(key)?.ok_or_else(|| format!("it has no `{key}`"))?;
     if scores.len() != vocabulary.tokens.len() {
         return Err(format!("it has {} tokens and scores of {}", vocabulary.tokens.len(), scores.len()));
     }
