@@ -58,7 +58,7 @@ spag_io::settings! {
         pub deepspeed_first_step: FirstStepRate = FirstStepRate::Min;
         /// Share of all steps used for the linear warm-up.
         #[arg(value_name = "X", help_heading = "Optimizer")]
-        pub warmup_ratio: f64 [limits::Share::UpToOne] = 0.0;
+        pub warmup_ratio: f64 [limits::WARMUP_RATIO] = 0.0;
         /// Number of warm-up steps; overrides --warmup_ratio unless 0.
         #[arg(value_name = "N", default_value = "0", value_parser = limits::warmup_steps, help_heading = "Optimizer")]
         pub warmup_steps: ::std::option::Option<usize> [limits::WARMUP_STEPS];
@@ -72,10 +72,10 @@ spag_io::settings! {
         pub weight_decay: f64 [limits::WEIGHT_DECAY] = 0.0;
         /// Decay rate β1 of the first moment.
         #[arg(value_name = "X", help_heading = "Optimizer")]
-        pub adam_beta1: f64 [limits::Share::BelowOne] = 0.9;
+        pub adam_beta1: f64 [limits::DECAY] = 0.9;
         /// Decay rate β2 of the second moment.
         #[arg(value_name = "X", help_heading = "Optimizer")]
-        pub adam_beta2: f64 [limits::Share::BelowOne] = 0.999;
+        pub adam_beta2: f64 [limits::DECAY] = 0.999;
         /// ε, added to the root of the second moment.
         #[arg(value_name = "X", default_value = "1e-8", help_heading = "Optimizer")]
         pub adam_epsilon: f64 [limits::EPSILON] = 1e-8;

@@ -2,7 +2,6 @@
 //! tokenizers library.
 
 mod decoder;
-mod gguf;
 mod merges;
 mod message;
 mod pipeline;
@@ -12,13 +11,14 @@ use std::collections::HashSet;
 use prost::Message as _;
 use spag_io::quote;
 
-use self::message::{Model, NormalizerSpec, StoredPiece};
+use self::message::{Model, NormalizerSpec};
 use super::definition::{Definition, MAX_TOKEN};
 use super::roles::Roles;
 use super::token_text::byte_token;
 
 pub(super) use decoder::PieceDecoder;
-pub(super) use gguf::{GgufPieces, from_gguf};
+pub(super) use message::StoredPiece;
+pub(super) use pipeline::pipeline;
 
 /// Bytes of a `tokenizer.model`, at most. Those of published models have some 5 MB.
 const MAX_BYTES: usize = 16 << 20;
@@ -27,7 +27,7 @@ const MAX_PIECES: usize = 1 << 21;
 /// What stands for a blank in pieces.
 const BLANK: char = '▁';
 /// What SentencePiece decodes the unknown piece to if the file does not say.
-const UNKNOWN_SURFACE: &str = " \u{2047} ";
+pub(super) const UNKNOWN_SURFACE: &str = " \u{2047} ";
 
 /// The pipeline of a `tokenizer.model` with these contents, and SentencePiece's decoder if it decodes instead of the
 /// pipeline.
@@ -35,30 +35,30 @@ const UNKNOWN_SURFACE: &str = " \u{2047} ";
 /// # Errors
 /// A malformed file, or a model that is not supported.
 pub(super) fn read(bytes: &[u8], roles: &Roles) -> Result<(Definition, Option<PieceDecoder>), String> {
-    let (definition, decoder) = pipeline::pipeline(&PieceModel::read(bytes)?, roles)?;
+    let (definition, decoder) = pipeline(&PieceModel::read(bytes)?, roles)?;
     Ok((Definition::check(definition, &roles.all_named())?, decoder))
 }
 
 /// A checked model of kind BPE.
-struct PieceModel {
+pub(super) struct PieceModel {
     /// In order of their ids.
-    pieces: Vec<Piece>,
+    pub(super) pieces: Vec<Piece>,
     /// The id of the unknown piece.
-    unknown: usize,
+    pub(super) unknown: usize,
     /// What the unknown piece is decoded to.
-    unknown_surface: String,
-    byte_fallback: bool,
-    normalizer: Normalizer,
+    pub(super) unknown_surface: String,
+    pub(super) byte_fallback: bool,
+    pub(super) normalizer: Normalizer,
 }
 
-struct Piece {
-    text: String,
-    score: f32,
-    kind: Kind,
+pub(super) struct Piece {
+    pub(super) text: String,
+    pub(super) score: f32,
+    pub(super) kind: Kind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// Found by merging characters.
     Normal,
     /// Matched whole in a text, and not skipped in decoding.
@@ -70,15 +70,15 @@ enum Kind {
 }
 
 /// What is done to a text before it is split.
-struct Normalizer {
+pub(super) struct Normalizer {
     /// Replacements of characters, in the library's format; empty for none.
-    charsmap: Vec<u8>,
+    pub(super) charsmap: Vec<u8>,
     /// A blank is put in front of every text.
-    dummy_prefix: bool,
+    pub(super) dummy_prefix: bool,
     /// Blanks at the ends, and all but one of several in a row, are removed.
-    remove_extra_whitespaces: bool,
+    pub(super) remove_extra_whitespaces: bool,
     /// Decoding replaces characters.
-    denormalizes: bool,
+    pub(super) denormalizes: bool,
 }
 
 impl PieceModel {
@@ -134,7 +134,7 @@ impl PieceModel {
 
 impl Piece {
     /// The byte that it stands for.
-    fn byte(&self) -> Option<u8> {
+    pub(super) fn byte(&self) -> Option<u8> {
         match self.kind {
             Kind::Byte(byte) => Some(byte),
             _ => None,
@@ -157,7 +157,7 @@ impl Normalizer {
 }
 
 /// The pieces, checked.
-fn read_pieces(stored: Vec<StoredPiece>) -> Result<Vec<Piece>, String> {
+pub(super) fn read_pieces(stored: Vec<StoredPiece>) -> Result<Vec<Piece>, String> {
     if stored.len() > MAX_PIECES {
         return Err(format!("it has {} pieces; at most {MAX_PIECES} are supported", stored.len()));
     }
