@@ -270,7 +270,7 @@ struct Defaults {
 
 /// The keys that all families have: a model without biases, head norms and windows, with RoPE.
 fn common(keys: Keys<'_>, defaults: &Defaults) -> Result<Architecture> {
-    common_with(keys, defaults, Rope::parse(keys)?)
+    common_with(keys, defaults, Rope::parse(keys, rope::THETA)?)
 }
 
 /// As [`common`], with this rotation.

@@ -59,7 +59,7 @@ impl Encoder {
     }
 
     /// Whether a token is a byte of a run that the pipeline decodes as a whole: without a valid character at its end, all
-    /// bytes of the run are replaced.
+    /// bytes of the run are replaced, so that the text of the last ones depends on the next token.
     pub(super) fn is_byte_of_run(&self, id: u32) -> bool {
         let is_byte = |token: String| byte_token(&token).is_some();
         self.pieces.is_none() && self.plain.id_to_token(id).is_some_and(is_byte)

@@ -152,12 +152,6 @@ impl Tokenizer {
         self.encoder.has_text(id)
     }
 
-    /// Whether the text of a last token `id`, and of the bytes before it, depends on the next token, even if all characters
-    /// are complete.
-    fn may_change_bytes_before(&self, id: u32) -> bool {
-        self.encoder.is_byte_of_run(id)
-    }
-
     /// What the library returns, or an error if it fails or panics.
     fn attempt<T>(&self, action: &'static str, run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
         let outcome = catch_panic(run).and_then(|outcome| outcome.map_err(|error| error.to_string()));

@@ -123,11 +123,15 @@ const REFUSED: &[Refusal] = &[
     refuse(off, "the moments' bias is always corrected: remove the key", "optimizer.params.bias_correction"),
     refuse(present, "use `gradient_clipping`", "optimizer.params.max_grad_norm"),
     refuse(
-        other_scheduler,
+        |value| value.as_str().is_some_and(|name| !["WarmupLR", "WarmupDecayLR"].contains(&name)),
         "write \"WarmupLR\" or \"WarmupDecayLR\", or remove the section and use --lr_scheduler_type",
         "scheduler.type",
     ),
-    refuse(from_zero, "a run is resumed from its checkpoint: remove the key", "scheduler.params.last_batch_iteration"),
+    refuse(
+        |value| value.as_f64().is_some_and(|step| step >= 0.0),
+        "a run is resumed from its checkpoint: remove the key",
+        "scheduler.params.last_batch_iteration",
+    ),
     refuse(
         on,
         RECOMPUTE,
@@ -147,12 +151,12 @@ const REFUSED: &[Refusal] = &[
     refuse(above_one, SHARDED, "zero_optimization.zero_hpz_partition_size"),
     refuse(above_zero, SHARDED, "zero_optimization.mics_shard_size"),
     refuse(
-        other_device,
+        |value| value == "nvme" || value == "hpu",
         "state can be offloaded to host memory only: write \"cpu\"",
         "zero_optimization.offload_optimizer.device zero_optimization.offload_param.device",
     ),
     refuse(
-        below_one,
+        |value| value.as_f64().is_some_and(|ratio| ratio < 1.0),
         "the optimizer's state is offloaded as a whole: remove the key",
         "zero_optimization.offload_optimizer.ratio",
     ),
@@ -208,17 +212,9 @@ fn not_f32(value: &Value) -> bool {
     present(value) && value != "fp32"
 }
 
-fn other_device(value: &Value) -> bool {
-    value == "nvme" || value == "hpu"
-}
-
 /// DeepSpeed ignores the case of an optimizer's name, and its `Adam` has AdamW's weight decay.
 fn other_optimizer(value: &Value) -> bool {
     value.as_str().is_some_and(|name| !["adam", "adamw"].contains(&name.to_lowercase().as_str()))
-}
-
-fn other_scheduler(value: &Value) -> bool {
-    value.as_str().is_some_and(|name| !["WarmupLR", "WarmupDecayLR"].contains(&name))
 }
 
 fn not_dense(value: &Value) -> bool {
@@ -227,14 +223,6 @@ fn not_dense(value: &Value) -> bool {
 
 fn above_zero(value: &Value) -> bool {
     value.as_f64().is_some_and(|number| number > 0.0)
-}
-
-fn from_zero(value: &Value) -> bool {
-    value.as_f64().is_some_and(|number| number >= 0.0)
-}
-
-fn below_one(value: &Value) -> bool {
-    value.as_f64().is_some_and(|number| number < 1.0)
 }
 
 /// All problems with the keys of `root` that do not depend on other keys.

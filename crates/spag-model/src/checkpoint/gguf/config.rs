@@ -22,6 +22,8 @@ const NEUTRAL: [(&str, f64); 9] = [
     ("rope.scaling.attn_factor", 1.0),
 ];
 
+const EPSILON: &str = "attention.layer_norm_rms_epsilon";
+
 impl Gguf {
     /// The configuration of the model.
     ///
@@ -57,7 +59,7 @@ impl Gguf {
             "num_key_value_heads": kv,
             "head_dim": head,
             "max_position_embeddings": self.required_size("context_length")?,
-            "rms_norm_eps": self.required_number("attention.layer_norm_rms_epsilon")?,
+            "rms_norm_eps": self.number(EPSILON)?.ok_or_else(|| self.missing(EPSILON))?,
             "rope_theta": theta,
             "rope_scaling": rope::scaling(self, theta, head)?,
             "vocab_size": self.vocabulary()?,
@@ -174,10 +176,6 @@ impl Gguf {
 
     fn required_size(&self, name: &str) -> Result<usize> {
         self.size(name)?.ok_or_else(|| self.missing(name))
-    }
-
-    fn required_number(&self, name: &str) -> Result<f64> {
-        self.number(name)?.ok_or_else(|| self.missing(name))
     }
 
     fn missing(&self, name: &str) -> Error {
