@@ -27,7 +27,7 @@ use crate::learner::{Learner, ModelShard};
 use crate::loss;
 use crate::memory::fit;
 use crate::offline::OfflineRun;
-use crate::reference::{CachedLogProbs, ReferenceKey, cached_reference_log_probs};
+use crate::reference::{ReferenceKey, cached_reference_log_probs};
 use crate::summary::TrainSummary;
 
 /// Reads, trains and writes, as one of the ranks of the launcher's environment. The weights are written last, so a folder
@@ -252,7 +252,7 @@ fn with_reference(
     let key = ReferenceKey::new(&dataset, job.config.max_length, job.reference_dir(), options.dtype)?;
     let load = || -> Result<Model> { Ok(load_model_with(job.reference_dir(), options)?) };
     let dir = job.output_dir.join("ref_log_probs");
-    let CachedLogProbs { log_probs, kept } = cached_reference_log_probs(group, &dir, &key, &dataset, load, progress)?;
+    let (log_probs, kept) = cached_reference_log_probs(group, &dir, &key, &dataset, load, progress)?;
     let dataset = dataset.with_reference(log_probs)?;
     let (path, digest) = (key.file(&dir), dataset.reference_digest());
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
