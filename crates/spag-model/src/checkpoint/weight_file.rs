@@ -64,7 +64,7 @@ pub(super) struct WeightFile {
     pub(super) path: PathBuf,
     format: Format,
     /// By name, so that the same one of several errors is always reported.
-    tensors: BTreeMap<String, TensorInfo>,
+    pub(super) tensors: BTreeMap<String, TensorInfo>,
 }
 
 /// Where a tensor is in its file: little-endian elements, one after the other, last index first.
@@ -151,16 +151,6 @@ impl WeightFile {
         Ok(Self { path: path.to_owned(), format, tensors })
     }
 
-    /// All tensors, sorted by name.
-    pub(super) fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> {
-        self.tensors.iter().map(|(name, info)| (name.as_str(), info))
-    }
-
-    /// Whether a tensor is in this file.
-    pub(super) fn contains(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
-    }
-
     /// Reads a tensor of a supported number format into `out`, converted to `T`. Holds at most one piece of the file in
     /// memory, the numbers of a share of it per thread, and of tensors whose rows are reordered one head per thread.
     pub(super) fn read<T: Weight>(&self, file: &mut File, tensor: Stored<'_>, out: &mut [T]) -> Result<()> {
@@ -181,7 +171,8 @@ impl WeightFile {
                 let numbers = format.from_data(bytes.into()).dequantize(out.len())?;
                 let numbers = numbers.as_slice::<f32>()?;
                 out.iter_mut().zip(numbers).for_each(|(out, number)| *out = T::rounded(*number));
-                Ok::<_, Error>(out.iter().all(|number| number.to_f64().is_finite()))
+                // Without an early end, so that it is vectorised.
+                Ok::<_, Error>(out.iter().fold(true, |finite, number| finite & number.to_f64().is_finite()))
             });
             if finite.try_reduce(|| true, |one, other| Ok(one & other))? || values == Values::Any {
                 continue;

@@ -99,7 +99,7 @@ impl WeightFiles {
         if let Some((index, map)) = index {
             for (name, shard) in map {
                 let file = files.iter().find(|file| file.path.ends_with(&shard));
-                if !file.is_some_and(|file| file.contains(&name)) {
+                if !file.is_some_and(|file| file.tensors.contains_key(&name)) {
                     let reason = format!("it says that tensor `{}` is in {shard}, which lacks it", quote(&name));
                     return Err(Error::Json { path: index, what: "index of weights", reason });
                 }
@@ -157,8 +157,8 @@ impl WeightFiles {
         let mut unused: Option<(&Path, &str)> = None;
         let mut others = 0;
         for file in &self.files {
-            for (name, info) in file.tensors() {
-                if let Some(at) = missing.remove(name) {
+            for (name, info) in &file.tensors {
+                if let Some(at) = missing.remove(name.as_str()) {
                     let expected = &layout.layers[at.0].views[at.1].shape;
                     if info.shape != *expected {
                         let (path, name) = (self.dir.clone(), name.to_owned());

@@ -15,24 +15,14 @@ pub(super) struct Header {
     path: PathBuf,
     file: BufReader<File>,
     /// Offset of the next byte.
-    at: u64,
+    pub(super) at: u64,
     /// Bytes of the file.
-    length: u64,
+    pub(super) length: u64,
 }
 
 impl Header {
     pub(super) fn new(path: &Path, file: File, length: u64) -> Self {
         Self { path: path.to_owned(), file: BufReader::new(file), at: 0, length }
-    }
-
-    /// Offset of the next byte.
-    pub(super) fn position(&self) -> u64 {
-        self.at
-    }
-
-    /// Bytes of the file.
-    pub(super) fn length(&self) -> u64 {
-        self.length
     }
 
     /// Bytes that are left.

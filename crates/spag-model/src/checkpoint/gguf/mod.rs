@@ -35,7 +35,7 @@ const MAX_ALIGNMENT: usize = 1 << 20;
 
 /// The header of a GGUF file.
 pub(crate) struct Gguf {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     pub(crate) metadata: Metadata,
     tensors: BTreeMap<String, Entry>,
 }
@@ -77,10 +77,6 @@ impl Gguf {
         }
         let tensors = tensors::read(&mut header, tensors, alignment as u64)?;
         Ok(Self { path: path.to_owned(), metadata, tensors })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// An error of this file.

@@ -69,7 +69,7 @@ fn factors(gguf: &Gguf) -> Result<Option<Vec<f32>>> {
         file.seek(SeekFrom::Start(entry.start))?;
         file.read_exact(&mut bytes)
     };
-    File::open(gguf.path()).and_then(read).map_err(spag_io::Error::io(gguf.path()))?;
+    File::open(&gguf.path).and_then(read).map_err(spag_io::Error::io(&gguf.path))?;
     let factors: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     Ok(Some(factors).filter(|factors| factors.iter().any(|factor| *factor != 1.0)))
 }

@@ -44,9 +44,9 @@ pub(super) fn read(header: &mut Header, count: u64, alignment: u64) -> Result<BT
             return Err(header.invalid(format!("tensor `{}` is there twice", quote(&name))));
         }
     }
-    let data = header.position().next_multiple_of(alignment);
+    let data = header.at.next_multiple_of(alignment);
     for (name, tensor) in &mut tensors {
-        let place = |offset: u64| offset.checked_add(data).filter(|offset| *offset <= header.length());
+        let place = |offset: u64| offset.checked_add(data).filter(|offset| *offset <= header.length);
         let (start, end) = (place(tensor.start), tensor.end.map(place));
         let (Some(start), None | Some(Some(_))) = (start, end) else {
             return Err(header.invalid(format!("tensor `{}` ends beyond the file; is it incomplete?", quote(name))));

@@ -309,20 +309,15 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The storage of a persistent id: ("storage", type, key, device, length).
+    /// The storage of a persistent id: ("storage", type, key, device, length), and perhaps None.
     fn storage(&mut self) -> Result<()> {
         let Value::Tuple(id) = self.pop()? else { return Err(damaged()) };
-        match self.tuples.get(id).map(Vec::as_slice) {
-            Some(
-                [
-                    Value::Text("storage"),
-                    Value::Global(_, kind),
-                    Value::Text(key),
-                    Value::Text(_),
-                    Value::Int(len),
-                    rest @ ..,
-                ],
-            ) if matches!(rest, [] | [Value::Other("None")]) => {
+        let id = match self.tuples.get(id).map_or(&[][..], Vec::as_slice) {
+            [id @ .., Value::Other("None")] => id,
+            id => id,
+        };
+        match id {
+            [Value::Text("storage"), Value::Global(_, kind), Value::Text(key), Value::Text(_), Value::Int(len)] => {
                 let len = u64::try_from(*len).map_err(|_| damaged())?;
                 self.push(Value::Storage(Storage { kind, key, len }))
             }

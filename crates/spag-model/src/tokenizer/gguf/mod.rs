@@ -45,7 +45,7 @@ pub(super) fn files(gguf: &Gguf) -> Result<Files> {
         };
         written.into_iter().map(file).collect::<Result<Vec<_>, String>>()
     };
-    Ok(Files { dir: gguf.path().to_owned(), all: made().map_err(|reason| gguf.invalid(reason))? })
+    Ok(Files { dir: gguf.path.clone(), all: made().map_err(|reason| gguf.invalid(reason))? })
 }
 
 /// `tokenizer_config.json`. The class is that which takes `tokenizer.json` as it is in every version of transformers.
