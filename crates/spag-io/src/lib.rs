@@ -36,7 +36,7 @@ pub use prompt::{ChatMessage, ChatRole, PromptFormat, PromptText, TurnPrompt, Wo
 pub use range::{Limits, Ranged, in_range, parser, truth};
 pub use row::{Row, cause};
 pub use rows::{ChunkReader, RowChunk, RowReader};
-pub use settings::{Number, Settings, Within};
+pub use settings::{Number, Settings, Within, is_default};
 pub use size::{folder_size, format_gib, free_disk, gib};
 pub use text_file::read_text;
 pub use whole::read_whole;

@@ -1,7 +1,7 @@
 //! Values of flags and configurations, with the limits of numbers.
 
 use std::fmt::Display;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
 
 /// Kinds of numbers that have a range: `usize` and `f64`.
@@ -39,6 +39,18 @@ impl<T: Ranged + FromStr + Send + Sync + 'static> Limits for RangeInclusive<T> {
 
     fn expected(&self) -> String {
         format!("expected {} of at least {} and at most {}", T::KIND, self.start(), self.end())
+    }
+}
+
+impl<T: Ranged + FromStr + Send + Sync + 'static> Limits for Range<T> {
+    type Number = T;
+
+    fn allow(&self, number: T) -> bool {
+        self.contains(&number)
+    }
+
+    fn expected(&self) -> String {
+        format!("expected {} of at least {} and below {}", T::KIND, self.start, self.end)
     }
 }
 

@@ -8,6 +8,11 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAcces
 
 use crate::range::{Limits, in_range};
 
+/// Whether a setting is left out of files because it has the default of its type, for `#[serde(skip_serializing_if)]`.
+pub fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
+    *setting == T::default()
+}
+
 /// Declares structs of settings: each field with its documentation, which is the help of its flag, its type, the limits of
 /// its number in brackets and its default.
 ///

@@ -13,7 +13,7 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] spag_io::Error),
     /// A JSON file of a checkpoint is malformed.
-    #[error("{path}: not a valid {what}: {reason}", path = path.display())]
+    #[error("{path}: not a valid {what}: {reason}")]
     Json {
         /// The file.
         path: PathBuf,
@@ -29,7 +29,7 @@ pub enum Error {
     #[error("model configuration: {0}")]
     Config(String),
     /// A required file is missing from a checkpoint folder.
-    #[error("{path}: no {what} in this checkpoint folder; expected {expected}", path = path.display())]
+    #[error("{path}: no {what} in this checkpoint folder; expected {expected}")]
     MissingFile {
         /// The folder.
         path: PathBuf,
@@ -38,32 +38,20 @@ pub enum Error {
         /// The accepted file names.
         expected: &'static str,
     },
-    /// A safetensors file is truncated or corrupt.
-    #[error("{path}: not a valid safetensors file: {reason}", path = path.display())]
-    Safetensors {
+    /// A file of weights that is damaged, hostile, or of another kind.
+    #[error("{path}: {what}: {reason}")]
+    WeightFile {
         /// The file.
         path: PathBuf,
-        /// The parser's error.
-        reason: String,
-    },
-    /// A file of weights in PyTorch's format that is damaged, hostile, or of another kind.
-    #[error("{path}: not a PyTorch file of weights: {reason}", path = path.display())]
-    Torch {
-        /// The file.
-        path: PathBuf,
-        /// The cause, and a remedy if there is one.
-        reason: String,
-    },
-    /// A GGUF file that is damaged or hostile, or of a model that is not supported.
-    #[error("{path}: this GGUF file cannot be used: {reason}", path = path.display())]
-    Gguf {
-        /// The file.
-        path: PathBuf,
+        /// Which format it should have.
+        what: &'static str,
         /// The cause, and a remedy if there is one.
         reason: String,
     },
     /// A tensor of the architecture is missing from the checkpoint.
-    #[error("{path}: tensor `{name}` is missing; the configuration asks for {layers} layers, does config.json belong to these weights?", path = path.display())]
+    #[error(
+        "{path}: tensor `{name}` is missing; the configuration asks for {layers} layers, does config.json belong to these weights?"
+    )]
     MissingTensor {
         /// The checkpoint folder.
         path: PathBuf,
@@ -73,7 +61,7 @@ pub enum Error {
         layers: usize,
     },
     /// A tensor of the checkpoint has the wrong shape.
-    #[error("{path}: tensor `{name}` has shape {found:?}, the configuration asks for {expected:?}", path = path.display())]
+    #[error("{path}: tensor `{name}` has shape {found:?}, the configuration asks for {expected:?}")]
     Shape {
         /// The checkpoint folder.
         path: PathBuf,
@@ -88,7 +76,6 @@ pub enum Error {
     #[error(
         "{path}: tensor `{name}`{more} is not part of a model of {layers} layers as config.json describes it; does \
          config.json belong to these weights?",
-        path = path.display(),
         more = if *others > 0 { format!(" (like {others} more)") } else { String::new() }
     )]
     UnusedTensor {
@@ -104,8 +91,7 @@ pub enum Error {
     /// A weight of the checkpoint is NaN or infinite.
     #[error(
         "{path}: tensor `{name}`, element {index}: the weight is not finite; the training that wrote it diverged, or the \
-         file is damaged: use an earlier checkpoint, or a new copy",
-        path = path.display()
+         file is damaged: use an earlier checkpoint, or a new copy"
     )]
     NotFinite {
         /// The file.
@@ -116,7 +102,7 @@ pub enum Error {
         index: usize,
     },
     /// A tensor has a number format that cannot be loaded.
-    #[error("{path}: tensor `{name}` has number format {dtype}; {supported} can be loaded", path = path.display())]
+    #[error("{path}: tensor `{name}` has number format {dtype}; {supported} can be loaded")]
     Dtype {
         /// The checkpoint folder.
         path: PathBuf,
@@ -128,7 +114,7 @@ pub enum Error {
         supported: &'static str,
     },
     /// A file's size or checksum differs from what was written.
-    #[error("{path}: damaged: {reason}", path = path.display())]
+    #[error("{path}: damaged: {reason}")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -136,7 +122,7 @@ pub enum Error {
         reason: String,
     },
     /// An unusable tokenizer file.
-    #[error("{path}: {reason}", path = path.display())]
+    #[error("{path}: {reason}")]
     Tokenizer {
         /// The tokenizer file or its folder.
         path: PathBuf,
@@ -144,7 +130,7 @@ pub enum Error {
         reason: String,
     },
     /// Text could not be encoded, or tokens could not be decoded.
-    #[error("{path}: this tokenizer cannot {action} a text: {reason}", path = path.display())]
+    #[error("{path}: this tokenizer cannot {action} a text: {reason}")]
     Encoding {
         /// The tokenizer file.
         path: PathBuf,
@@ -168,7 +154,6 @@ pub enum Error {
     /// The disk has too little space for a model.
     #[error(
         "{path}: this model needs {needed}, and {free} are free on this disk; choose a smaller model or another disk",
-        path = path.display(),
         needed = format_gib(*needed),
         free = format_gib(*free)
     )]
@@ -195,24 +180,8 @@ impl Classify for Error {
             Self::Request(error) => error.class(),
             Self::Ops(error) => error.class(),
             Self::Candle(_) => ErrorClass::Failure,
-            Self::Json { .. }
-            | Self::WeightSource(_)
-            | Self::Config(_)
-            | Self::MissingFile { .. }
-            | Self::Safetensors { .. }
-            | Self::Torch { .. }
-            | Self::Gguf { .. }
-            | Self::MissingTensor { .. }
-            | Self::Shape { .. }
-            | Self::Dtype { .. }
-            | Self::UnusedTensor { .. }
-            | Self::NotFinite { .. }
-            | Self::Damaged { .. }
-            | Self::Tokenizer { .. }
-            | Self::Encoding { .. }
-            | Self::Generation(_)
-            | Self::Batch(_)
-            | Self::Disk { .. } => ErrorClass::BadInput,
+            // All others name a file, a setting or a text.
+            _ => ErrorClass::BadInput,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The crate's one error type.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use spag_io::{Classify, ErrorClass};
 
@@ -43,15 +43,14 @@ pub enum Error {
         step: usize,
     },
     /// The weights or the state of the optimizer are not finite before the first step.
-    #[error("{path}: the weights are not finite, or too large to compute with; use an intact model", path = path.display())]
+    #[error("{path}: the weights are not finite, or too large to compute with; use an intact model")]
     NotFiniteModel {
         /// The folder of the model or the checkpoint.
         path: PathBuf,
     },
     /// A model asks for dropout in training.
     #[error(
-        "{path}: `{key}` is {value}, but training has no dropout; set it to 0 to train without (playing ignores it)",
-        path = path.display()
+        "{path}: `{key}` is {value}, but training has no dropout; set it to 0 to train without (playing ignores it)"
     )]
     Dropout {
         /// The configuration.
@@ -91,7 +90,7 @@ pub enum Error {
         log_probs: usize,
     },
     /// A folder is not a checkpoint that a run can resume from.
-    #[error("{path}: not a checkpoint to resume from: {reason}", path = path.display())]
+    #[error("{path}: not a checkpoint to resume from: {reason}")]
     Checkpoint {
         /// The folder.
         path: PathBuf,
@@ -101,8 +100,7 @@ pub enum Error {
     /// A checkpoint is of a run with other settings or data.
     #[error(
         "{path}: this checkpoint is of another run: {}; start it again with the same settings, or anew in another --output_dir",
-        differences.join("; "),
-        path = path.display()
+        differences.join("; ")
     )]
     OtherRun {
         /// The checkpoint.
@@ -112,8 +110,7 @@ pub enum Error {
     },
     /// The output folder holds checkpoints of an earlier run.
     #[error(
-        "{path}: holds checkpoints up to step {step}; resume with --resume_from_checkpoint latest, choose another --output_dir, or pass --overwrite_output_dir True to delete them",
-        path = path.display()
+        "{path}: holds checkpoints up to step {step}; resume with --resume_from_checkpoint latest, choose another --output_dir, or pass --overwrite_output_dir True to delete them"
     )]
     OutputHolds {
         /// The output folder.
@@ -122,24 +119,20 @@ pub enum Error {
         step: usize,
     },
     /// Another process is writing to the output folder.
-    #[error("{path}: another run is writing here", path = path.display())]
+    #[error("{path}: another run is writing here")]
     OutputInUse {
         /// The output folder.
         path: PathBuf,
     },
     /// The output folder was removed while the run was writing to it.
-    #[error(
-        "{path}: this output folder was removed, moved or replaced during the run; start the run again",
-        path = path.display()
-    )]
+    #[error("{path}: this output folder was removed, moved or replaced during the run; start the run again")]
     OutputGone {
         /// The output folder.
         path: PathBuf,
     },
     /// The kept ℓ_ref are not those that the run started with.
     #[error(
-        "{path}: these reference log-probabilities were changed since {checkpoint} was written; delete the file, and they are computed again",
-        path = path.display(), checkpoint = checkpoint.display()
+        "{path}: these reference log-probabilities were changed since {checkpoint} was written; delete the file, and they are computed again"
     )]
     ChangedReference {
         /// The file.
@@ -148,7 +141,7 @@ pub enum Error {
         checkpoint: PathBuf,
     },
     /// A file of the output folder was not written by this run.
-    #[error("{path}: does not hold the {what} of this run; delete it", path = path.display())]
+    #[error("{path}: does not hold the {what} of this run; delete it")]
     ForeignFile {
         /// The file.
         path: PathBuf,
@@ -161,17 +154,6 @@ pub enum Error {
     /// An invalid DeepSpeed file.
     #[error(transparent)]
     DeepSpeed(#[from] crate::deepspeed::DeepSpeedError),
-    /// A file or folder could not be read or written.
-    #[error("{path}: {source}", path = path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
-    /// Metrics could not be written.
-    #[error("metrics could not be written: {0}")]
-    Metrics(std::io::Error),
     /// A file of the run or of the training data could not be read or written.
     #[error(transparent)]
     File(#[from] spag_io::Error),
@@ -207,16 +189,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// Wraps an I/O error with the path it happened at.
-    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::Io { path, source }
+    pub(crate) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |source| spag_io::Error::io(path)(source).into()
     }
 }
 
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Io { source, .. } | Self::Metrics(source) => source.class(),
             Self::Model(error) => error.class(),
             Self::File(error) => error.class(),
             Self::Dist(error) => error.class(),
@@ -225,20 +205,8 @@ impl Classify for Error {
             | Self::OutputInUse { .. }
             | Self::OutputGone { .. }
             | Self::Candle(_) => ErrorClass::Failure,
-            Self::Setting { .. }
-            | Self::NoSamples(_)
-            | Self::NotFiniteModel { .. }
-            | Self::Dropout { .. }
-            | Self::Sample { .. }
-            | Self::ChangedReference { .. }
-            | Self::Reference { .. }
-            | Self::NoReference
-            | Self::ReferenceLength { .. }
-            | Self::Checkpoint { .. }
-            | Self::OtherRun { .. }
-            | Self::OutputHolds { .. }
-            | Self::ForeignFile { .. }
-            | Self::DeepSpeed(_) => ErrorClass::BadInput,
+            // All others name a setting, a file or a sample.
+            _ => ErrorClass::BadInput,
         }
     }
 }

@@ -135,14 +135,8 @@ impl Cache {
     }
 }
 
-/// ℓ_ref of every sample, and how many of them were in the file.
-pub(crate) struct CachedLogProbs {
-    pub(crate) log_probs: Vec<f64>,
-    pub(crate) kept: usize,
-}
-
-/// ℓ_ref of every sample of `dataset`, from the file of `key` in `dir`, which rank 0 reads and writes. What is missing is
-/// computed with the model that `load` returns, a pass on every rank at a time, and appended.
+/// ℓ_ref of every sample of `dataset`, and how many of them were in the file of `key` in `dir`, which rank 0 reads and writes.
+/// What is missing is computed with the model that `load` returns, a pass on every rank at a time, and appended.
 pub(crate) fn cached_reference_log_probs(
     group: &dyn ProcessGroup,
     dir: &Path,
@@ -150,14 +144,14 @@ pub(crate) fn cached_reference_log_probs(
     dataset: &Dataset,
     load: impl FnOnce() -> Result<Model>,
     progress: &mut dyn Progress,
-) -> Result<CachedLogProbs> {
+) -> Result<(Vec<f64>, usize)> {
     let (samples, ranks) = (dataset.samples(), group.size());
     let path = key.file(dir);
     let mut cache = if group.rank() == 0 { Some(Cache::open(&path, key, samples.len())?) } else { None };
     let mut known = broadcast_numbers(group, cache.as_ref().map(|cache| cache.log_probs.as_slice()))?;
     let kept = known.len();
     if kept == samples.len() {
-        return Ok(CachedLogProbs { log_probs: known, kept });
+        return Ok((known, kept));
     }
     let model = load()?;
     progress.resume(WHAT, samples.len() as u64, known.len() as u64);
@@ -179,7 +173,7 @@ pub(crate) fn cached_reference_log_probs(
     if let Some(cache) = &cache {
         cache.file.sync()?;
     }
-    Ok(CachedLogProbs { log_probs: known, kept })
+    Ok((known, kept))
 }
 
 /// The numbers of rank 0, on every rank.

@@ -90,10 +90,8 @@ impl Step<'_> {
             if *share > 0.0 {
                 let Batch { packed, samples, sampled, .. } = batch;
                 done.tokens += packed.len() as u64;
-                let sampled = match sampled.is_empty() {
-                    true => None,
-                    false => Some((input.token_log_probs()?, sampled)),
-                };
+                let tokens = (!sampled.is_empty()).then(|| input.token_log_probs()).transpose()?;
+                let sampled = tokens.map(|tokens| (tokens, sampled));
                 let log_probs = input.log_probs().clone();
                 pending.push(Pending { share: *share, samples, log_probs, sampled, value: value.detach() });
             }

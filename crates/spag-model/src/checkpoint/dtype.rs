@@ -79,11 +79,6 @@ pub enum DtypeChoice {
 }
 
 impl DtypeChoice {
-    /// Whether it is left to the device and the checkpoint, which is the default.
-    pub fn is_auto(&self) -> bool {
-        *self == Self::Auto
-    }
-
     /// The number format for a checkpoint on `device`.
     pub fn resolve(self, config: &ModelConfig, device: &Device) -> WeightDtype {
         match self {

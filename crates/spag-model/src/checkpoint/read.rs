@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::path::Path;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 use half::bf16;
 use sha2::{Digest, Sha256};
 
 use super::gguf::is_gguf;
 use super::source::Source;
 use super::tensor_file::read_chunks;
-use super::weight_file::{Stored, WeightFile};
+use super::weight_file::{Stored, Weight, WeightFile};
 use super::weight_files::{MODEL, WeightFiles};
 use super::{LoadOptions, WeightDtype};
 use crate::config::ModelConfig;
@@ -137,13 +137,13 @@ fn copy_into(
     }
     let mut read = Ok(());
     let to = buffers.view(layer, view)?;
-    match to.dtype() {
-        DType::BF16 => bf16::update(&to, |out| {
-            read = file.read(reader, tensor, out, bf16::from_f32);
+    match buffers.dtype() {
+        WeightDtype::F32 => cpu::update(&to, |out| {
+            read = file.read(reader, tensor, out);
             Ok(())
         })?,
-        _ => cpu::update(&to, |out| {
-            read = file.read(reader, tensor, out, |x| x);
+        WeightDtype::Bf16 => bf16::update(&to, |out| {
+            read = file.read(reader, tensor, out);
             Ok(())
         })?,
     }
@@ -152,17 +152,14 @@ fn copy_into(
 
 /// Reads a stored tensor, flat, into host memory.
 fn on_host(file: &WeightFile, reader: &mut File, tensor: Stored<'_>, dtype: WeightDtype) -> Result<Tensor> {
-    let len = tensor.info.shape.iter().product();
+    fn read<T: Weight>(file: &WeightFile, reader: &mut File, tensor: Stored<'_>) -> Result<Tensor> {
+        let mut values = vec![T::zero(); tensor.info.shape.iter().product()];
+        file.read(reader, tensor, &mut values)?;
+        let len = values.len();
+        Ok(Tensor::from_vec(values, len, &Device::Cpu)?)
+    }
     match dtype {
-        WeightDtype::F32 => {
-            let mut values = vec![0f32; len];
-            file.read(reader, tensor, &mut values, |x| x)?;
-            Ok(Tensor::from_vec(values, len, &Device::Cpu)?)
-        }
-        WeightDtype::Bf16 => {
-            let mut values = vec![bf16::ZERO; len];
-            file.read(reader, tensor, &mut values, bf16::from_f32)?;
-            Ok(Tensor::from_vec(values, len, &Device::Cpu)?)
-        }
+        WeightDtype::F32 => read::<f32>(file, reader, tensor),
+        WeightDtype::Bf16 => read::<bf16>(file, reader, tensor),
     }
 }

@@ -5,19 +5,20 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use candle_core::quantized::GgmlDType;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError};
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use spag_io::quote;
 
-use super::weight_file::{RowOrder, StoredDtype, TensorInfo};
-use crate::error::{Error, Result};
+use super::weight_file::{Format, RowOrder, StoredDtype, TensorInfo};
+use crate::error::Result;
 
 /// Bytes of a header, at most; as in the safetensors library.
 const MAX_HEADER: u64 = 100_000_000;
 
 /// Reads and checks the header of a file of `length_of_file` bytes.
 pub(super) fn tensors(path: &Path, mut file: File, length_of_file: u64) -> Result<BTreeMap<String, TensorInfo>> {
-    let wrong = |e: SafeTensorError| Error::Safetensors { path: path.to_owned(), reason: quote(&e.to_string()) };
+    let wrong = |e: SafeTensorError| Format::Safetensors.invalid(path, quote(&e.to_string()));
     let io = spag_io::Error::io(path);
     let mut length = [0; 8];
     if length_of_file < length.len() as u64 {
@@ -43,20 +44,13 @@ pub(super) fn tensors(path: &Path, mut file: File, length_of_file: u64) -> Resul
     }
     let located = |(name, info): (String, &safetensors::tensor::TensorInfo)| {
         let dtype = match info.dtype {
-            Dtype::F32 => StoredDtype::F32,
-            Dtype::F16 => StoredDtype::F16,
-            Dtype::BF16 => StoredDtype::Bf16,
+            Dtype::F32 => StoredDtype::Read(GgmlDType::F32),
+            Dtype::F16 => StoredDtype::Read(GgmlDType::F16),
+            Dtype::BF16 => StoredDtype::Read(GgmlDType::BF16),
             other => StoredDtype::Other(format!("{other:?}")),
         };
-        (
-            name,
-            TensorInfo {
-                dtype,
-                shape: info.shape.clone(),
-                start: data + info.data_offsets.0 as u64,
-                rows: RowOrder::AsUsed,
-            },
-        )
+        let start = data + info.data_offsets.0 as u64;
+        (name, TensorInfo { dtype, shape: info.shape.clone(), start, rows: RowOrder::AsUsed })
     };
     Ok(metadata.tensors().into_iter().map(located).collect())
 }

@@ -34,11 +34,6 @@ impl ShardSize {
     pub fn bytes(self) -> u64 {
         self.0
     }
-
-    /// Whether this is the default.
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 impl Default for ShardSize {

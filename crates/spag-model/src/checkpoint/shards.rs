@@ -9,7 +9,7 @@ use std::path::Path;
 
 use candle_core::Tensor;
 use serde_json::json;
-use spag_io::write_atomically;
+use spag_io::write_json_atomically;
 
 use super::WriteOptions;
 use super::tensor_file::{self, TensorEntry, TensorProvider, WrittenFile};
@@ -92,10 +92,10 @@ pub(super) fn write_tensors(
         map.extend(shard.iter().map(|(_, _, view)| (view.name.clone(), file.clone())));
     }
     let total = layout.len() * options.dtype.bytes();
-    let text = json!({"metadata": {"total_size": total}, "weight_map": map});
+    let contents = json!({"metadata": {"total_size": total}, "weight_map": map});
     // The single file of an earlier checkpoint would come before the index.
     remove(&single)?;
-    write_atomically(&index, format!("{text:#}\n"))?;
+    write_json_atomically(&index, &contents)?;
     remove_other_shards(dir, stem, count);
     Ok(written)
 }

@@ -12,6 +12,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use spag_io::AtomicFile;
 
 use super::WeightDtype;
+use super::weight_file::Format;
 use crate::error::{Error, Result};
 use crate::params::View;
 use spag_ops::cpu::{self, Stored};
@@ -123,7 +124,7 @@ fn header(path: &Path, entries: &[TensorEntry<'_>], dtype: WeightDtype) -> Resul
     });
     // transformers rejects files without this entry.
     let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    let failed = |reason: String| Error::Safetensors { path: path.to_owned(), reason };
+    let failed = |reason: String| Format::Safetensors.invalid(path, reason);
     let metadata = Metadata::new(Some(format), infos.collect()).map_err(|e| failed(e.to_string()))?;
     let mut json = serde_json::to_vec(&metadata).map_err(|e| failed(e.to_string()))?;
     json.resize(json.len().next_multiple_of(8), b' ');

@@ -5,16 +5,19 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use candle_core::WithDType;
+use candle_core::quantized::GgmlDType;
+use half::bf16;
 use rayon::prelude::*;
 
-use super::gguf::{self, Block, WithBlocks};
+use super::gguf::{Gguf, separate_halves};
 use super::{safetensors, torch};
 use crate::error::{Error, Result};
 
 /// Bytes read at a time, at most.
 const PIECE: usize = 16 << 20;
 /// Bytes converted per task, at most.
-const SHARE: usize = 1 << 18;
+const SHARE: usize = 1 << 16;
 
 /// A format of weight files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +40,14 @@ impl Format {
         }
     }
 
-    fn invalid(self, path: &Path, reason: String) -> Error {
-        let path = path.to_owned();
-        match self {
-            Self::Safetensors => Error::Safetensors { path, reason },
-            Self::Torch => Error::Torch { path, reason },
-            Self::Gguf => Error::Gguf { path, reason },
-        }
+    /// The error of a file of this format.
+    pub(super) fn invalid(self, path: &Path, reason: String) -> Error {
+        let what = match self {
+            Self::Safetensors => "not a valid safetensors file",
+            Self::Torch => "not a PyTorch file of weights",
+            Self::Gguf => "this GGUF file cannot be used",
+        };
+        Error::WeightFile { path: path.to_owned(), what, reason }
     }
 
     /// The number formats that are read, for messages.
@@ -60,7 +64,7 @@ pub(super) struct WeightFile {
     pub(super) path: PathBuf,
     format: Format,
     /// By name, so that the same one of several errors is always reported.
-    tensors: BTreeMap<String, TensorInfo>,
+    pub(super) tensors: BTreeMap<String, TensorInfo>,
 }
 
 /// Where a tensor is in its file: little-endian elements, one after the other, last index first.
@@ -88,11 +92,8 @@ pub(super) enum RowOrder {
 /// Number format of a stored tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StoredDtype {
-    F32,
-    F16,
-    Bf16,
-    /// Quantised, in blocks; rows are whole blocks.
-    Block(Block),
+    /// One that candle knows; rows are whole blocks.
+    Read(GgmlDType),
     /// One that is not read: its name.
     Other(String),
 }
@@ -115,19 +116,19 @@ pub(super) enum Values {
 }
 
 /// A number format of weights in memory.
-pub(super) trait Weight: Copy + Send + Sync {
-    fn is_finite(self) -> bool;
+pub(super) trait Weight: WithDType {
+    fn rounded(number: f32) -> Self;
 }
 
 impl Weight for f32 {
-    fn is_finite(self) -> bool {
-        self.is_finite()
+    fn rounded(number: f32) -> Self {
+        number
     }
 }
 
-impl Weight for half::bf16 {
-    fn is_finite(self) -> bool {
-        self.is_finite()
+impl Weight for bf16 {
+    fn rounded(number: f32) -> Self {
+        Self::from_f32(number)
     }
 }
 
@@ -145,105 +146,54 @@ impl WeightFile {
         let tensors = match format {
             Format::Safetensors => safetensors::tensors(path, file, length)?,
             Format::Torch => torch::tensors(path, file, length)?,
-            Format::Gguf => gguf::tensors(path, file, length)?,
+            Format::Gguf => Gguf::open(path)?.weights()?,
         };
         Ok(Self { path: path.to_owned(), format, tensors })
     }
 
-    /// All tensors, sorted by name.
-    pub(super) fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> {
-        self.tensors.iter().map(|(name, info)| (name.as_str(), info))
-    }
-
-    /// Whether a tensor is in this file.
-    pub(super) fn contains(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
-    }
-
-    /// Opens the file for [`WeightFile::read`].
-    pub(super) fn reader(&self) -> Result<File> {
-        Ok(File::open(&self.path).map_err(spag_io::Error::io(&self.path))?)
-    }
-
     /// Reads a tensor of a supported number format into `out`, converted to `T`. Holds at most one piece of the file in
-    /// memory, and of tensors whose rows are reordered one head per thread.
-    pub(super) fn read<T: Weight>(
-        &self,
-        file: &mut File,
-        tensor: Stored<'_>,
-        out: &mut [T],
-        narrow: impl Fn(f32) -> T + Sync,
-    ) -> Result<()> {
-        let mut reading = Reading { from: self, file, tensor, out, narrow };
-        match &tensor.info.dtype {
-            StoredDtype::F32 => reading.with(|b, [x]: &mut [f32; 1]| *x = f32::from_le_bytes(*b)),
-            StoredDtype::Bf16 => reading.with(|b, [x]: &mut [f32; 1]| *x = half::bf16::from_le_bytes(*b).to_f32()),
-            StoredDtype::F16 => reading.with(|b, [x]: &mut [f32; 1]| *x = half::f16::from_le_bytes(*b).to_f32()),
-            StoredDtype::Block(block) => block.dispatch(&mut reading),
-            StoredDtype::Other(other) => Err(self.unsupported(tensor.name, other)),
-        }?;
-        if let RowOrder::Interleaved { head } = tensor.info.rows {
-            gguf::separate_halves(reading.out, head, tensor.info.shape.iter().skip(1).product());
-        }
-        Ok(())
-    }
-
-    /// Whether [`WeightFile::read`] supports a number format.
-    pub(super) fn check_dtype(&self, name: &str, info: &TensorInfo) -> Result<()> {
-        match &info.dtype {
-            StoredDtype::F32 | StoredDtype::Bf16 | StoredDtype::F16 | StoredDtype::Block(_) => Ok(()),
-            StoredDtype::Other(other) => Err(self.unsupported(name, other)),
-        }
-    }
-
-    fn unsupported(&self, name: &str, dtype: &str) -> Error {
-        let (path, name, dtype) = (self.path.clone(), name.to_owned(), dtype.to_owned());
-        Error::Dtype { path, name, dtype, supported: self.format.dtypes() }
-    }
-}
-
-/// A tensor that is being read.
-struct Reading<'a, T, F> {
-    from: &'a WeightFile,
-    file: &'a mut File,
-    tensor: Stored<'a>,
-    out: &'a mut [T],
-    narrow: F,
-}
-
-impl<T: Weight, F: Fn(f32) -> T + Sync> WithBlocks for &mut Reading<'_, T, F> {
-    type Output = Result<()>;
-
-    /// Reads blocks of `B` numbers in `N` bytes; numbers that are stored as they are make blocks of one.
-    fn with<const N: usize, const B: usize>(self, read: impl Fn(&[u8; N], &mut [f32; B]) + Sync) -> Result<()> {
-        let Stored { name, info, values } = self.tensor;
-        let io = spag_io::Error::io(&self.from.path);
-        self.file.seek(SeekFrom::Start(info.start)).map_err(io)?;
-        let (piece_len, share_len) = (PIECE / N * B, SHARE / N * B);
-        let mut bytes = vec![0; self.out.len().min(piece_len) / B * N];
-        for (piece, part) in self.out.chunks_mut(piece_len).enumerate() {
-            let bytes = &mut bytes[..part.len() / B * N];
-            self.file.read_exact(bytes).map_err(io)?;
+    /// memory, the numbers of a share of it per thread, and of tensors whose rows are reordered one head per thread.
+    pub(super) fn read<T: Weight>(&self, file: &mut File, tensor: Stored<'_>, out: &mut [T]) -> Result<()> {
+        let Stored { name, info, values } = tensor;
+        let io = spag_io::Error::io(&self.path);
+        let format = self.check_dtype(name, info)?;
+        file.seek(SeekFrom::Start(info.start)).map_err(io)?;
+        let (elements, size) = (format.block_size(), format.type_size());
+        let (piece_len, share_len) = (PIECE / size * elements, SHARE / size * elements);
+        // Words, because candle reads blocks in place.
+        let mut words = vec![0u32; (out.len().min(piece_len) / elements * size).div_ceil(4)];
+        for (piece, part) in out.chunks_mut(piece_len).enumerate() {
+            let bytes = &mut bytemuck::cast_slice_mut(&mut words)[..part.len() / elements * size];
+            file.read_exact(bytes).map_err(io)?;
             // Found in the same pass: it costs less than reading the memory once more.
-            let shares = part.par_chunks_mut(share_len).zip(bytes.par_chunks(share_len / B * N));
+            let shares = part.par_chunks_mut(share_len).zip(bytes.par_chunks(share_len / elements * size));
             let finite = shares.map(|(out, bytes)| {
-                let mut finite = true;
-                out.as_chunks_mut::<B>().0.iter_mut().zip(bytes.as_chunks::<N>().0).for_each(|(out, bytes)| {
-                    let mut block = [0.0; B];
-                    read(bytes, &mut block);
-                    for (out, value) in out.iter_mut().zip(block) {
-                        *out = (self.narrow)(value);
-                        finite &= out.is_finite();
-                    }
-                });
-                finite
+                let numbers = format.from_data(bytes.into()).dequantize(out.len())?;
+                let numbers = numbers.as_slice::<f32>()?;
+                out.iter_mut().zip(numbers).for_each(|(out, number)| *out = T::rounded(*number));
+                // Without an early end, so that it is vectorised.
+                Ok::<_, Error>(out.iter().fold(true, |finite, number| finite & number.to_f64().is_finite()))
             });
-            if finite.reduce(|| true, |one, other| one & other) || values == Values::Any {
+            if finite.try_reduce(|| true, |one, other| Ok(one & other))? || values == Values::Any {
                 continue;
             }
-            let index = piece * piece_len + part.iter().position(|value| !value.is_finite()).unwrap_or(0);
-            return Err(Error::NotFinite { path: self.from.path.clone(), name: name.to_owned(), index });
+            let index = piece * piece_len + part.iter().position(|value| !value.to_f64().is_finite()).unwrap_or(0);
+            return Err(Error::NotFinite { path: self.path.clone(), name: name.to_owned(), index });
+        }
+        if let RowOrder::Interleaved { head } = info.rows {
+            separate_halves(out, head, info.shape.iter().skip(1).product());
         }
         Ok(())
+    }
+
+    /// The number format of a tensor, if [`WeightFile::read`] supports it.
+    pub(super) fn check_dtype(&self, name: &str, info: &TensorInfo) -> Result<GgmlDType> {
+        match &info.dtype {
+            StoredDtype::Read(format) => Ok(*format),
+            StoredDtype::Other(other) => {
+                let (path, name, dtype) = (self.path.clone(), name.to_owned(), other.clone());
+                Err(Error::Dtype { path, name, dtype, supported: self.format.dtypes() })
+            }
+        }
     }
 }

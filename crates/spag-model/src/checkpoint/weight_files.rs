@@ -2,6 +2,7 @@
 //! no use, or is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
@@ -37,11 +38,11 @@ fn find(dir: &Path, stem: &str) -> Result<Found> {
     let torch = (stem == MODEL).then_some((Format::Torch, "pytorch_model"));
     for (format, stem) in [(Format::Safetensors, stem)].into_iter().chain(torch) {
         let single = dir.join(format!("{stem}{}", format.extension()));
-        if exists(&single)? {
+        if single.try_exists().map_err(spag_io::Error::io(&single))? {
             return Ok(Found { format, paths: vec![single], index: None });
         }
         let index = dir.join(format!("{stem}{}.index.json", format.extension()));
-        if exists(&index)? {
+        if index.try_exists().map_err(spag_io::Error::io(&index))? {
             let map = read_index(&index, format)?;
             let shards: BTreeSet<&String> = map.values().collect();
             let paths = shards.into_iter().map(|shard| dir.join(shard)).collect();
@@ -57,14 +58,6 @@ fn find(dir: &Path, stem: &str) -> Result<Found> {
         what: "weights",
         expected: "model.safetensors or pytorch_model.bin, or the index of either (.index.json) with its shards",
     })
-}
-
-fn exists(path: &Path) -> Result<bool> {
-    match std::fs::metadata(path) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(spag_io::Error::io(path)(error).into()),
-    }
 }
 
 /// The shard of every tensor. Shards lie in the folder of the index: another folder's files are not this checkpoint.
@@ -106,7 +99,7 @@ impl WeightFiles {
         if let Some((index, map)) = index {
             for (name, shard) in map {
                 let file = files.iter().find(|file| file.path.ends_with(&shard));
-                if !file.is_some_and(|file| file.contains(&name)) {
+                if !file.is_some_and(|file| file.tensors.contains_key(&name)) {
                     let reason = format!("it says that tensor `{}` is in {shard}, which lacks it", quote(&name));
                     return Err(Error::Json { path: index, what: "index of weights", reason });
                 }
@@ -131,14 +124,14 @@ impl WeightFiles {
     pub(super) fn read(
         &self,
         layout: &Layout,
-        mut read: impl FnMut(&WeightFile, &mut std::fs::File, Stored<'_>, (usize, usize)) -> Result<()>,
+        mut read: impl FnMut(&WeightFile, &mut File, Stored<'_>, (usize, usize)) -> Result<()>,
     ) -> Result<()> {
         self.check(layout)?;
-        let mut open: Option<(&Path, std::fs::File)> = None;
+        let mut open: Option<(&Path, File)> = None;
         self.for_each(layout, |file, name, info, at| {
             let mut reader = match open.take() {
                 Some((path, reader)) if path == file.path => reader,
-                _ => file.reader()?,
+                _ => File::open(&file.path).map_err(spag_io::Error::io(&file.path))?,
             };
             let tensor = Stored { name, info, values: self.values };
             read(file, &mut reader, tensor, at)?;
@@ -164,8 +157,8 @@ impl WeightFiles {
         let mut unused: Option<(&Path, &str)> = None;
         let mut others = 0;
         for file in &self.files {
-            for (name, info) in file.tensors() {
-                if let Some(at) = missing.remove(name) {
+            for (name, info) in &file.tensors {
+                if let Some(at) = missing.remove(name.as_str()) {
                     let expected = &layout.layers[at.0].views[at.1].shape;
                     if info.shape != *expected {
                         let (path, name) = (self.dir.clone(), name.to_owned());

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use candle_core::Device;
-use serde_json::{Map, Value};
-use spag_io::write_atomically;
+use spag_io::{write_atomically, write_json_atomically};
 
 use super::shards::{write_buffers, write_tensors};
 use super::tensor_file::WrittenFile;
@@ -107,18 +106,12 @@ fn write_config(config: &ModelConfig, tokenizer: Option<&Tokenizer>, dir: &Path,
             keys.insert("eos_token_id".into(), tokenizer.eos().into());
         }
     }
-    Ok(write_atomically(dir.join("config.json"), config_json(keys, options.dtype))?)
-}
-
-/// `config.json` with the number format of the weights: under the key of transformers 5 if the source has it, else under the
-/// older one.
-fn config_json(mut keys: Map<String, Value>, dtype: WeightDtype) -> String {
+    // The number format is under the key of transformers 5 if the source has it, else under the older one.
     let key = if keys.contains_key("dtype") { "dtype" } else { "torch_dtype" };
     for name in ["dtype", "torch_dtype"] {
         if name == key || keys.contains_key(name) {
-            keys.insert(name.into(), dtype.torch_name().into());
+            keys.insert(name.into(), options.dtype.torch_name().into());
         }
     }
-    // Serializing plain numbers and strings cannot fail.
-    serde_json::to_string_pretty(&keys).unwrap_or_default() + "\n"
+    Ok(write_json_atomically(dir.join("config.json"), &keys)?)
 }

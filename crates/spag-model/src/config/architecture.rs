@@ -262,7 +262,7 @@ struct Defaults {
 
 /// The keys that all families have: a model without biases, head norms and windows, with RoPE.
 fn common(keys: Keys<'_>, defaults: &Defaults) -> Result<Architecture> {
-    common_with(keys, defaults, Rope::parse(keys)?)
+    common_with(keys, defaults, Rope::parse(keys, rope::THETA)?)
 }
 
 /// As [`common`], with this rotation.
@@ -306,12 +306,17 @@ fn common_with(keys: Keys<'_>, defaults: &Defaults, rope: Rope) -> Result<Archit
     })
 }
 
+/// `attention_bias` of all layers of attention, and `mlp_bias`. Families without the latter refuse it.
+fn biases(keys: Keys<'_>) -> Result<Biases> {
+    let [attention, mlp] = [keys.truth("attention_bias")?, keys.truth("mlp_bias")?].map(Option::unwrap_or_default);
+    Ok(Biases { qkv: attention, output: attention, mlp })
+}
+
 /// LLaMA 1 to 3, SmolLM2, and everything else that transformers computes as `LlamaForCausalLM`.
 fn llama(keys: Keys<'_>) -> Result<Architecture> {
     refuse(keys, &["sliding_window", "use_sliding_window", "layer_types"])?;
     let mut model = common(keys, &Defaults { positions: 2048, ..Defaults::default() })?;
-    let attention = keys.truth("attention_bias")?.unwrap_or(false);
-    model.biases = Biases { qkv: attention, output: attention, mlp: keys.truth("mlp_bias")?.unwrap_or(false) };
+    model.biases = biases(keys)?;
     Ok(model)
 }
 
@@ -339,8 +344,7 @@ fn qwen2(keys: Keys<'_>) -> Result<Architecture> {
 fn qwen3(keys: Keys<'_>) -> Result<Architecture> {
     refuse(keys, &["mlp_bias"])?;
     let mut model = common(keys, &Defaults { positions: 1 << 15, kv_heads: Some(32), head_dim: Some(128) })?;
-    let attention = keys.truth("attention_bias")?.unwrap_or(false);
-    model.biases = Biases { qkv: attention, output: attention, mlp: false };
+    model.biases = biases(keys)?;
     model.head_norm = HeadNorm::QueriesAndKeys;
     model.windows = windows::of_qwen(keys, &model)?;
     Ok(model)
@@ -353,8 +357,7 @@ fn olmo2(keys: Keys<'_>) -> Result<Architecture> {
     if keys.get("rms_norm_eps").is_none() {
         model.rms_norm_eps = 1e-5;
     }
-    let attention = keys.truth("attention_bias")?.unwrap_or(false);
-    model.biases = Biases { qkv: attention, output: attention, mlp: false };
+    model.biases = biases(keys)?;
     (model.norms, model.head_norm) = (Norms::After, HeadNorm::WholeWidth);
     Ok(model)
 }
@@ -369,8 +372,7 @@ fn gemma3(keys: Keys<'_>) -> Result<Architecture> {
     if keys.get("tie_word_embeddings").is_none() {
         model.head = OutputHead::Tied;
     }
-    let attention = keys.truth("attention_bias")?.unwrap_or(false);
-    model.biases = Biases { qkv: attention, output: attention, mlp: false };
+    model.biases = biases(keys)?;
     (model.norms, model.norm_weights) = (Norms::BeforeAndAfter, NormWeights::FactorsLessOne);
     (model.activation, model.embeddings) = (Activation::GeGlu, Embeddings::TimesSqrtHidden);
     (model.head_norm, model.window_rope) = (HeadNorm::QueriesAndKeys, Some(in_window));

@@ -25,20 +25,9 @@ pub use rope::{Rope, RopeScaling};
 /// Bytes of a `config.json`, at most. Those of published models have a few thousand.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Names of dropout probabilities in the configurations of published models.
-const DROPOUTS: [&str; 11] = [
-    "attention_dropout",
-    "attention_probs_dropout_prob",
-    "attn_pdrop",
-    "dropout",
-    "embd_pdrop",
-    "embedding_dropout",
-    "hidden_dropout",
-    "hidden_dropout_prob",
-    "resid_dropout",
-    "resid_pdrop",
-    "residual_dropout",
-];
+/// Names of dropout probabilities in the configurations of published models, separated by blanks.
+const DROPOUTS: &str = "attention_dropout attention_probs_dropout_prob attn_pdrop dropout embd_pdrop embedding_dropout \
+                        hidden_dropout hidden_dropout_prob resid_dropout resid_pdrop residual_dropout";
 
 /// A `config.json`: the architecture that it describes, and all of its keys as they were read.
 ///
@@ -135,7 +124,7 @@ impl ModelConfig {
     /// The first key that asks for dropout while the model is trained, and its value.
     pub fn dropout(&self) -> Option<(&'static str, String)> {
         let asks = |value: &Value| !value.is_null() && *value != false && value.as_f64() != Some(0.0);
-        DROPOUTS.into_iter().find_map(|key| {
+        DROPOUTS.split_whitespace().find_map(|key| {
             let value = self.keys.get(key).filter(|value| asks(value))?;
             Some((key, quote(&value.to_string())))
         })

@@ -1,6 +1,6 @@
 //! The frequencies of RoPE and how a `config.json` states them.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use spag_io::quote;
 
 use super::keys::Keys;
@@ -39,8 +39,8 @@ pub enum RopeScaling {
     },
 }
 
-/// The base where a configuration names none.
-const THETA: f64 = 10_000.0;
+/// The base of most families where a configuration names none.
+pub(super) const THETA: f64 = 10_000.0;
 const FACTOR: f64 = 1e9;
 const SUPPORTED: &str = "default, linear and llama3 are supported";
 
@@ -50,22 +50,22 @@ impl Rope {
         Self { theta, scaling: RopeScaling::None }
     }
 
-    /// Reads `rope_theta` and `rope_scaling`, or `rope_parameters`, which holds both since transformers 5.
-    pub(super) fn parse(keys: Keys<'_>) -> Result<Self> {
-        let (scaling, parameters) = (keys.object("rope_scaling")?, keys.object("rope_parameters")?);
-        let (name, object) = match (scaling, parameters) {
+    /// Reads `rope_theta` and `rope_scaling`, or `rope_parameters`, which holds both since transformers 5. `base` is the base
+    /// where a configuration names none.
+    pub(super) fn parse(keys: Keys<'_>, base: f64) -> Result<Self> {
+        let outer = keys.number("rope_theta")?;
+        match (keys.object("rope_scaling")?, keys.object("rope_parameters")?) {
             (Some(one), Some(other)) if one.0 != other.0 => {
-                return fail(
-                    "`rope_scaling` and `rope_parameters` are both there and differ; remove one of them".into(),
-                );
+                fail("`rope_scaling` and `rope_parameters` are both there and differ; remove one of them".into())
             }
-            (_, Some(parameters)) => ("rope_parameters", parameters),
-            (Some(scaling), None) => ("rope_scaling", scaling),
-            (None, None) => {
-                let rope = Self::new(keys.number("rope_theta")?.unwrap_or(THETA));
-                return rope.check().map(|()| rope);
-            }
-        };
+            (_, Some(parameters)) => Self::of_object("rope_parameters", parameters, outer, base),
+            (Some(scaling), None) => Self::of_object("rope_scaling", scaling, outer, base),
+            (None, None) => Self::new(outer.unwrap_or(base)).checked(),
+        }
+    }
+
+    /// Reads the object `name`; `outer` is the base that is named outside of it.
+    fn of_object(name: &str, object: Keys<'_>, outer: Option<f64>, base: f64) -> Result<Self> {
         if object.0.values().any(Value::is_object) {
             return fail(format!("`{name}` has other values for each kind of layer; this is not supported"));
         }
@@ -75,7 +75,6 @@ impl Rope {
             }
         }
         let inner = object.number("rope_theta")?;
-        let outer = keys.number("rope_theta")?;
         if let (Some(inner), Some(outer)) = (inner, outer)
             && inner != outer
         {
@@ -106,12 +105,11 @@ impl Rope {
             }
             other => return fail(format!("`{name}` is of type \"{}\"; {SUPPORTED}", quote(other))),
         };
-        let rope = Self { theta: inner.or(outer).unwrap_or(THETA), scaling };
-        rope.check().map(|()| rope)
+        Self { theta: inner.or(outer).unwrap_or(base), scaling }.checked()
     }
 
-    fn check(&self) -> Result<()> {
-        check_f32("rope_theta", self.theta, 1e30)
+    fn checked(self) -> Result<Self> {
+        check_f32("rope_theta", self.theta, 1e30).map(|()| self)
     }
 
     /// The frequency of each pair of a head's elements, in f32 as transformers computes them.
@@ -150,22 +148,13 @@ pub(super) fn of_kinds(keys: Keys<'_>) -> Result<(Rope, Rope)> {
     const BASES: [f64; 2] = [1_000_000.0, THETA];
     let kinds = keys.object("rope_parameters")?.filter(|object| object.0.values().any(Value::is_object));
     let Some(kinds) = kinds else {
-        let mut everywhere = Rope::parse(keys)?;
-        let inner = keys.object("rope_parameters")?.map(|object| object.contains("rope_theta")).unwrap_or(false);
-        if keys.get("rope_theta").is_none() && !inner {
-            everywhere.theta = BASES[0];
-        }
+        let everywhere = Rope::parse(keys, BASES[0])?;
         let in_window = Rope::new(keys.number("rope_local_base_freq")?.unwrap_or(BASES[1]));
-        return in_window.check().map(|()| (everywhere, in_window));
+        return Ok((everywhere, in_window.checked()?));
     };
-    let of = |kind: &str, base: f64| {
-        let mut only = Map::new();
-        if let Some(object) = kinds.object(kind)? {
-            only.insert("rope_parameters".into(), Value::Object(object.0.clone()));
-        }
-        let rope = Rope::parse(Keys(&only))?;
-        let named = kinds.object(kind)?.is_some_and(|object| object.contains("rope_theta"));
-        Ok::<_, crate::error::Error>(if named { rope } else { Rope { theta: base, ..rope } })
+    let of = |kind: &str, base: f64| match kinds.object(kind)? {
+        Some(object) => Rope::of_object("rope_parameters", object, None, base),
+        None => Ok(Rope::new(base)),
     };
     Ok((of("full_attention", BASES[0])?, of("sliding_attention", BASES[1])?))
 }
@@ -176,7 +165,7 @@ mod tests {
 
     fn parse(json: &str) -> Result<Rope> {
         let value: Value = serde_json::from_str(json).unwrap();
-        Rope::parse(Keys(value.as_object().unwrap()))
+        Rope::parse(Keys(value.as_object().unwrap()), THETA)
     }
 
     #[test]

@@ -9,86 +9,29 @@ use super::keys::Keys;
 use super::sizes::fail;
 use crate::error::Result;
 
-/// Off by default: null, false, 0, "none", or empty.
-const OFF: [&str; 56] = [
+/// Off by default: null, false, 0, "none", or empty. Names are separated by blanks.
+const OFF: [&str; 6] = [
     // Scores and logits that are capped or clipped.
-    "attn_logit_softcapping",
-    "attn_logit_softcap",
-    "final_logit_softcapping",
-    "logits_soft_cap",
-    "clip_qkv",
-    "query_pre_attn_scalar",
+    "attn_logit_softcapping attn_logit_softcap final_logit_softcapping logits_soft_cap clip_qkv query_pre_attn_scalar",
     // Other norms of queries and keys.
-    "use_qk_norm",
-    "qk_norm",
-    "qk_layernorm",
-    "use_post_norm",
-    "apply_residual_connection_post_layernorm",
-    "norm_reorder",
+    "use_qk_norm qk_norm qk_layernorm use_post_norm apply_residual_connection_post_layernorm norm_reorder",
     // Other attention.
-    "alibi",
-    "use_alibi",
-    "attention_chunk_size",
-    "attention_sink_size",
-    "attn_temperature_tuning",
-    "sliding_window_pattern",
-    "interleaved_sliding_window",
-    "no_rope_layers",
-    "no_rope_layer_interval",
-    "nope_layer_interval",
-    "kv_lora_rank",
-    "q_lora_rank",
-    "kv_shared_layer_index",
-    "num_kv_shared_layers",
-    "cross_attention_layers",
-    "cross_attention_hidden_size",
-    "add_cross_attention",
-    "multi_query",
-    "new_decoder_architecture",
-    "use_parallel_residual",
-    "parallel_attn",
-    "rotary_dim",
+    "alibi use_alibi attention_chunk_size attention_sink_size attn_temperature_tuning sliding_window_pattern \
+     interleaved_sliding_window no_rope_layers no_rope_layer_interval nope_layer_interval kv_lora_rank q_lora_rank \
+     kv_shared_layer_index num_kv_shared_layers cross_attention_layers cross_attention_hidden_size add_cross_attention \
+     multi_query new_decoder_architecture use_parallel_residual parallel_attn rotary_dim",
     // Biases under other names.
-    "use_bias",
-    "bias",
-    "qkv_bias",
-    "use_qkv_bias",
-    "attention_out_bias",
-    "add_bias_linear",
-    "lm_head_bias",
+    "use_bias bias qkv_bias use_qkv_bias attention_out_bias add_bias_linear lm_head_bias",
     // Mixtures of experts.
-    "num_experts",
-    "num_local_experts",
-    "num_experts_per_tok",
-    "n_routed_experts",
-    "n_shared_experts",
-    "moe_intermediate_size",
-    "moe_num_experts",
+    "num_experts num_local_experts num_experts_per_tok n_routed_experts n_shared_experts moe_intermediate_size \
+     moe_num_experts",
     // Other kinds of model or of weights.
-    "is_encoder_decoder",
-    "pruned_heads",
-    "quantization_config",
-    "compression_config",
-    "layers_block_type",
-    "attn_layer_period",
-    "scale_depth",
-    "dim_model_base",
+    "is_encoder_decoder pruned_heads quantization_config compression_config layers_block_type attn_layer_period \
+     scale_depth dim_model_base",
 ];
 /// One by default.
-const ONE: [&str; 12] = [
-    "partial_rotary_factor",
-    "rotary_pct",
-    "rotary_percentage",
-    "rope_ratio",
-    "rope_factor",
-    "embedding_multiplier",
-    "attention_multiplier",
-    "residual_multiplier",
-    "logits_scaling",
-    "logit_scale",
-    "scale_emb",
-    "embedding_scale",
-];
+const ONE: &str = "partial_rotary_factor rotary_pct rotary_percentage rope_ratio rope_factor embedding_multiplier \
+                   attention_multiplier residual_multiplier logits_scaling logit_scale scale_emb embedding_scale";
 
 /// Refuses a configuration with a key that asks for a computation that is not implemented.
 pub(super) fn check(keys: Keys<'_>, computes: Computes) -> Result<()> {
@@ -104,8 +47,8 @@ pub(super) fn check(keys: Keys<'_>, computes: Computes) -> Result<()> {
     if !["rope", "rotary"].iter().any(|kind| positions.eq_ignore_ascii_case(kind)) {
         return fail(format!("`position_embedding_type` is \"{}\"; it is not supported", quote(positions)));
     }
-    let off = OFF.iter().map(|key| (*key, is_off as fn(&Value) -> bool));
-    let one = ONE.iter().map(|key| (*key, is_one as fn(&Value) -> bool));
+    let off = OFF.into_iter().flat_map(str::split_whitespace).map(|key| (key, is_off as fn(&Value) -> bool));
+    let one = ONE.split_whitespace().map(|key| (key, is_one as fn(&Value) -> bool));
     for (key, is_default) in off.chain(one).filter(|(key, _)| !computes.keys.contains(key)) {
         if let Some(value) = keys.get(key).filter(|value| !is_default(value)) {
             let value = quote(&value.to_string());

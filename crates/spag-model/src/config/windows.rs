@@ -1,5 +1,6 @@
 //! The sliding window of each block, as `config.json` describes it.
 
+use serde_json::Value;
 use spag_io::quote;
 
 use super::architecture::Architecture;
@@ -14,50 +15,46 @@ pub(super) fn of_qwen(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Option
         true => Some(4096),
         false => None,
     };
-    let Some(types) = keys.list("layer_types")? else {
+    let Some(sliding) = sliding(keys, model)? else {
         let full = keys.size("max_window_layers")?.unwrap_or(28);
         return of_blocks(model, window, |layer| layer >= full);
     };
-    if types.len() != model.num_hidden_layers {
-        let layers = model.num_hidden_layers;
-        return fail(format!("`layer_types` has {} entries for {layers} layers", types.len()));
+    if window.is_none() && sliding.contains(&true) {
+        return fail(
+            "`layer_types` has \"sliding_attention\", which is supported with `use_sliding_window` and `sliding_window`"
+                .into(),
+        );
     }
-    let mut sliding = Vec::with_capacity(types.len());
-    for kind in types {
-        sliding.push(match (kind.as_str(), window) {
-            (Some("full_attention"), _) => false,
-            (Some("sliding_attention"), Some(_)) => true,
-            _ => {
-                let kind = quote(&kind.to_string());
-                return fail(format!(
-                    "`layer_types` has {kind}; \"full_attention\" is supported, and \"sliding_attention\" with \
-                     `use_sliding_window` and `sliding_window`"
-                ));
-            }
-        });
-    }
-    of_blocks(model, window, |layer| sliding.get(layer) == Some(&true))
+    of_blocks(model, window, |layer| sliding[layer])
 }
 
 /// `layer_types`, or all blocks but every `sliding_window_pattern`-th, have the window.
 pub(super) fn of_gemma(keys: Keys<'_>, model: &Architecture) -> Result<Vec<Option<usize>>> {
     let window = Some(keys.size("sliding_window")?.unwrap_or(4096));
-    let Some(types) = keys.list("layer_types")? else {
+    let Some(sliding) = sliding(keys, model)? else {
         let pattern =
             keys.size("sliding_window_pattern")?.or(keys.size("_sliding_window_pattern")?).unwrap_or(6).max(1);
         return of_blocks(model, window, |layer| (layer + 1) % pattern != 0);
     };
+    of_blocks(model, window, |layer| sliding[layer])
+}
+
+/// Which blocks have a window by `layer_types`, if the key is there.
+fn sliding(keys: Keys<'_>, model: &Architecture) -> Result<Option<Vec<bool>>> {
+    let Some(types) = keys.list("layer_types")? else { return Ok(None) };
     if types.len() != model.num_hidden_layers {
         let layers = model.num_hidden_layers;
         return fail(format!("`layer_types` has {} entries for {layers} layers", types.len()));
     }
-    if let Some(other) =
-        types.iter().find(|kind| !["full_attention", "sliding_attention"].map(Some).contains(&kind.as_str()))
-    {
-        let other = quote(&other.to_string());
-        return fail(format!("`layer_types` has {other}; \"full_attention\" and \"sliding_attention\" are supported"));
-    }
-    of_blocks(model, window, |layer| types[layer].as_str() == Some("sliding_attention"))
+    let is_sliding = |kind: &Value| match kind.as_str() {
+        Some("full_attention") => Ok(false),
+        Some("sliding_attention") => Ok(true),
+        _ => {
+            let kind = quote(&kind.to_string());
+            fail(format!("`layer_types` has {kind}; \"full_attention\" and \"sliding_attention\" are supported"))
+        }
+    };
+    types.iter().map(is_sliding).collect::<Result<_>>().map(Some)
 }
 
 /// The window of each block; those that `sliding` names have `window`.

@@ -12,7 +12,7 @@ use spag_ops::sample::SampleError;
 #[non_exhaustive]
 pub enum RequestError {
     /// The prompt could not be encoded, or the completion could not be decoded.
-    #[error("{path}: this tokenizer cannot {action} a text: {reason}", path = path.display())]
+    #[error("{path}: this tokenizer cannot {action} a text: {reason}")]
     Encoding {
         /// The tokenizer file.
         path: PathBuf,
@@ -87,8 +87,7 @@ pub enum RequestError {
     /// The logits of the request contain NaN or infinity, with finite weights.
     #[error(
         "{path}: the model's logits are not finite: its weights are so large that a product overflows; use an earlier \
-         checkpoint",
-        path = path.display()
+         checkpoint"
     )]
     LogitsNotFinite {
         /// The checkpoint folder.

@@ -20,11 +20,6 @@ pub enum BosRule {
 }
 
 impl BosRule {
-    /// Whether it is the default.
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// The value of the flag or key: `None` is [`BosRule::AsTokenizer`].
     pub fn flag(self) -> Option<bool> {
         match self {

@@ -44,7 +44,7 @@ impl Detokenizer {
         self.window.push(id);
         let before = tokenizer.decode(&self.window[..self.emitted])?;
         self.held = after(tokenizer.decode(&self.window)?, &before);
-        if self.held.is_empty() || self.held.ends_with(REPLACEMENT) || tokenizer.may_change_bytes_before(id) {
+        if self.held.is_empty() || self.held.ends_with(REPLACEMENT) || tokenizer.encoder.is_byte_of_run(id) {
             return Ok(String::new());
         }
         self.window.drain(..self.emitted);

@@ -22,15 +22,15 @@ pub enum SpecialTokens {
 /// A pipeline of the tokenizers library, in which special tokens are matched or not.
 pub(super) struct Encoder {
     /// Takes special tokens as text.
-    plain: Pipeline,
+    pub(super) plain: Pipeline,
     /// Matches them; made when it is needed first.
     matching: OnceLock<Pipeline>,
     /// Special tokens by id.
-    special: HashMap<u32, String>,
+    pub(super) special: HashMap<u32, String>,
     /// Their texts.
-    special_texts: SpecialTexts,
+    pub(super) special_texts: SpecialTexts,
     /// Whether special tokens are matched in a text as it is written.
-    is_literal: bool,
+    pub(super) is_literal: bool,
     /// SentencePiece's decoder, if it decodes instead of the pipeline.
     pieces: Option<PieceDecoder>,
     /// The token of what is not in the vocabulary. It may occur in any text.
@@ -48,21 +48,6 @@ impl Encoder {
         Self { plain: pipeline, matching: OnceLock::new(), special, special_texts, is_literal, pieces, unknown }
     }
 
-    /// The texts of special tokens.
-    pub(super) fn special_texts(&self) -> &SpecialTexts {
-        &self.special_texts
-    }
-
-    /// Whether special tokens are matched in a text as it is written.
-    pub(super) fn is_literal(&self) -> bool {
-        self.is_literal
-    }
-
-    /// The pipeline, for questions about its vocabulary.
-    pub(super) fn pipeline(&self) -> &Pipeline {
-        &self.plain
-    }
-
     /// The text of a token: for an added token as it is written, else as in the vocabulary.
     pub(super) fn token(&self, id: u32) -> Option<String> {
         self.special.get(&id).cloned().or_else(|| self.plain.id_to_token(id))
@@ -74,7 +59,7 @@ impl Encoder {
     }
 
     /// Whether a token is a byte of a run that the pipeline decodes as a whole: without a valid character at its end, all
-    /// bytes of the run are replaced.
+    /// bytes of the run are replaced, so that the text of the last ones depends on the next token.
     pub(super) fn is_byte_of_run(&self, id: u32) -> bool {
         let is_byte = |token: String| byte_token(&token).is_some();
         self.pieces.is_none() && self.plain.id_to_token(id).is_some_and(is_byte)
@@ -138,11 +123,6 @@ impl Encoder {
             }
         }
         Ok(text)
-    }
-
-    /// Special tokens by id.
-    pub(super) fn special(&self) -> &HashMap<u32, String> {
-        &self.special
     }
 }
 

@@ -32,7 +32,7 @@ const COMPANIONS: [&str; 9] =
 pub(super) struct Files {
     /// The folder, or the GGUF file that they were made of.
     pub(super) dir: PathBuf,
-    /// Names and contents.
+    /// Names and contents, the tokenizer first.
     pub(super) all: Vec<(String, Vec<u8>)>,
 }
 
@@ -49,11 +49,6 @@ impl Files {
             }
         }
         Ok(Self { dir: dir.to_owned(), all })
-    }
-
-    /// Files that are in no folder, the tokenizer first; errors name `path`.
-    pub(super) fn made(path: &Path, all: Vec<(String, Vec<u8>)>) -> Self {
-        Self { dir: path.to_owned(), all }
     }
 
     /// The file that the tokenizer is read from.

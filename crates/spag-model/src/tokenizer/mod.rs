@@ -127,9 +127,7 @@ impl Tokenizer {
         if text.len() as f64 * self.expansion > MAX_NORMALIZED {
             return Err(self.failed("encode", format!("its {} bytes are too many; shorten it", text.len())));
         }
-        let ids = catch_panic(|| self.encoder.encode(text, special))
-            .map_err(|panic| self.failed("encode", panic))?
-            .map_err(|e| self.failed("encode", e.to_string()))?;
+        let ids = self.attempt("encode", || self.encoder.encode(text, special))?;
         let embeddings = self.embeddings.unwrap_or(usize::MAX);
         match ids.iter().find(|id| **id as usize >= embeddings) {
             Some(id) => Err(self.failed(
@@ -146,9 +144,7 @@ impl Tokenizer {
     /// # Errors
     /// Tokens that this tokenizer cannot decode.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        catch_panic(|| self.encoder.decode(ids))
-            .map_err(|panic| self.failed("decode", panic))?
-            .map_err(|e| self.failed("decode", e.to_string()))
+        self.attempt("decode", || self.encoder.decode(ids))
     }
 
     /// Whether a token can have text. If not, decoding skips it.
@@ -156,10 +152,10 @@ impl Tokenizer {
         self.encoder.has_text(id)
     }
 
-    /// Whether the text of a last token `id`, and of the bytes before it, depends on the next token, even if all characters
-    /// are complete.
-    fn may_change_bytes_before(&self, id: u32) -> bool {
-        self.encoder.is_byte_of_run(id)
+    /// What the library returns, or an error if it fails or panics.
+    fn attempt<T>(&self, action: &'static str, run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
+        let outcome = catch_panic(run).and_then(|outcome| outcome.map_err(|error| error.to_string()));
+        outcome.map_err(|reason| self.failed(action, reason))
     }
 
     fn failed(&self, action: &'static str, reason: String) -> Error {
@@ -203,7 +199,7 @@ impl Tokenizer {
 
     /// Vocabulary size, including added tokens.
     pub fn vocab_size(&self) -> usize {
-        self.encoder.pipeline().get_vocab_size(true)
+        self.encoder.plain.get_vocab_size(true)
     }
 
     /// Carries further files, by name, into every checkpoint that is written with this tokenizer.

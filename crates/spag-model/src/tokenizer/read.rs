@@ -79,8 +79,11 @@ impl Tokenizer {
             .map_err(|e| invalid(e.to_string()))?;
         definition.check_added_tokens(&pipeline).map_err(refuse)?;
 
-        let bos = bos_token(&pipeline, &roles, fallback.bos);
-        let own = eos(&pipeline, &roles, &fallback.eos).ok_or_else(|| {
+        let bos = match roles.has_no_bos() {
+            true => None,
+            false => token(&pipeline, roles.named("bos_token"), fallback.bos.as_slice(), "<s>"),
+        };
+        let own = token(&pipeline, roles.named("eos_token"), &fallback.eos, "</s>").ok_or_else(|| {
             refuse("this tokenizer has no eos_token; name one in tokenizer_config.json (a game needs one)".into())
         })?;
         let mut eos = vec![own];
@@ -113,19 +116,10 @@ impl Tokenizer {
     }
 }
 
-/// The BOS token, if the tokenizer has one.
-fn bos_token(pipeline: &Pipeline, roles: &Roles, configured: Option<u32>) -> Option<u32> {
-    if roles.has_no_bos() {
-        return None;
-    }
-    let named = roles.named("bos_token").and_then(|token| pipeline.token_to_id(token));
-    let known = configured.filter(|id| pipeline.id_to_token(*id).is_some());
-    named.or(known).or_else(|| pipeline.token_to_id("<s>"))
-}
-
-/// The tokenizer's own EOS.
-fn eos(pipeline: &Pipeline, roles: &Roles, configured: &[u32]) -> Option<u32> {
-    let named = roles.named("eos_token").and_then(|token| pipeline.token_to_id(token));
-    let known = configured.iter().copied().find(|id| pipeline.id_to_token(*id).is_some());
-    named.or(known).or_else(|| pipeline.token_to_id("</s>"))
+/// The token that has a role: the one that the tokenizer's files name, else the first known one of `config.json`, else the
+/// usual one.
+fn token(pipeline: &Pipeline, named: Option<&str>, configured: &[u32], usual: &str) -> Option<u32> {
+    let named = named.and_then(|token| pipeline.token_to_id(token));
+    let known = || configured.iter().copied().find(|id| pipeline.id_to_token(*id).is_some());
+    named.or_else(known).or_else(|| pipeline.token_to_id(usual))
 }

@@ -45,7 +45,7 @@ impl SpecialTexts {
 impl Tokenizer {
     /// Where the texts of special tokens are in a text, in order of their first bytes. They may overlap.
     pub fn special_texts<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
-        self.encoder.special_texts().find(text)
+        self.encoder.special_texts.find(text)
     }
 
     /// The tokens of a prompt, with BOS if this tokenizer has one and the operator's part does not begin with it.
@@ -76,7 +76,7 @@ impl Tokenizer {
         if !is_own {
             return self.encode_text(text);
         }
-        if !self.encoder.is_literal() {
+        if !self.encoder.is_literal {
             return self.encode_apart(prompt);
         }
         // Between breaks, special tokens are matched, and none spans a break.

@@ -1,7 +1,5 @@
 //! The text of single tokens, and of texts whose special tokens are shown: what servers and their clients ask for.
 
-use spag_io::catch_panic;
-
 use super::{REPLACEMENT, Tokenizer};
 use crate::error::Result;
 
@@ -13,7 +11,7 @@ impl Tokenizer {
 
     /// The special tokens: ids and texts, in no particular order.
     pub fn special_tokens(&self) -> impl Iterator<Item = (u32, &str)> {
-        self.encoder.special().iter().map(|(id, text)| (*id, text.as_str()))
+        self.encoder.special.iter().map(|(id, text)| (*id, text.as_str()))
     }
 
     /// A token as it is written in the vocabulary, e.g. `▁the`, `Ġthe` or `</s>`; `None` for ids beyond it.
@@ -25,7 +23,7 @@ impl Tokenizer {
     /// name, of a byte token that byte. An id beyond the vocabulary has none.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
         let Some(piece) = self.encoder.token(id) else { return Vec::new() };
-        if self.encoder.special().contains_key(&id) {
+        if self.encoder.special.contains_key(&id) {
             return piece.into_bytes();
         }
         match self.text_after_anchor(id).filter(|text| !text.contains(REPLACEMENT)) {
@@ -49,16 +47,15 @@ impl Tokenizer {
     /// # Errors
     /// Tokens that this tokenizer cannot decode.
     pub fn decode_with_special(&self, ids: &[u32]) -> Result<String> {
-        catch_panic(|| self.encoder.decode_with_special(ids))
-            .map_err(|panic| self.failed("decode", panic))?
-            .map_err(|e| self.failed("decode", e.to_string()))
+        self.attempt("decode", || self.encoder.decode_with_special(ids))
     }
 }
 
 /// The byte of a token like `<0x0A>`.
 pub(super) fn byte_token(piece: &str) -> Option<u8> {
     let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
-    if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
+    let hex = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if hex { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
 /// The bytes of a token of a byte-level vocabulary, where each character is a byte: visible ones of Latin-1 are themselves,
@@ -77,6 +74,14 @@ fn byte_level(piece: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_two_hexadecimal_digits() {
+        assert_eq!((byte_token("<0x0A>"), byte_token("<0xfF>")), (Some(10), Some(255)));
+        for other in ["<0x>", "<0x+1>", "<0x100>", "0x0A", "<0xé>", "<0x0A"] {
+            assert_eq!(byte_token(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn byte_tokens_and_byte_level_characters_are_bytes() {

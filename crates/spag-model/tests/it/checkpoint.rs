@@ -186,7 +186,7 @@ fn damaged_files_are_rejected_by_name() {
     ] {
         std::fs::write(&path, bytes).unwrap();
         let error = load_model(dir.path()).unwrap_err();
-        assert!(matches!(error, Error::Safetensors { .. }), "{error}");
+        assert!(matches!(error, Error::WeightFile { .. }), "{error}");
         let text = error.to_string();
         assert!(text.contains("model.safetensors: not a valid safetensors file") && text.contains(reason), "{text}");
     }

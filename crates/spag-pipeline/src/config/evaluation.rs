@@ -26,7 +26,7 @@ spag_io::settings! {
         /// Games of the last model against itself, or 0.
         pub self_play_games: usize [limits::GAMES_OR_NONE] = 300;
         /// Games of every two epochs against each other, per seat, or 0. With them the report rates all models.
-        #[serde(skip_serializing_if = "is_zero")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
         pub arena_games: usize [limits::GAMES_OR_NONE] = 0;
         /// Seed of the evaluation games, independent of the run's seed.
         pub seed: u64 = 1_000_003;
@@ -53,7 +53,7 @@ spag_io::settings! {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub whole: Vec<WholeFor>;
         /// Number format of the weights: `f32`, `bf16`, or `auto`, which is f32 on a CPU.
-        #[serde(skip_serializing_if = "DtypeChoice::is_auto")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
         pub dtype: DtypeChoice;
         /// Ask in chats, with each model's own template, as `spag eval --apply_chat_template`.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -105,10 +105,6 @@ spag_io::settings! {
         #[arg(value_name = "GBIT")]
         pub network: Option<f64> [SIZE];
     }
-}
-
-fn is_zero(value: &usize) -> bool {
-    *value == 0
 }
 
 impl BenchmarkSettings {

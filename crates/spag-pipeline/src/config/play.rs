@@ -29,7 +29,7 @@ spag_io::settings! {
         #[serde(skip_serializing_if = "is_default_failed")]
         pub max_failed_in_a_row: usize [limits::FAILED_IN_A_ROW] = FAILED_IN_A_ROW;
         /// Number format of the weights: `auto`, `f32` or `bf16`.
-        #[serde(skip_serializing_if = "DtypeChoice::is_auto")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
         pub dtype: DtypeChoice;
     } + {
         /// Requests to servers that play.

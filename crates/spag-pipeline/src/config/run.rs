@@ -33,7 +33,7 @@ spag_io::settings! {
         /// Hugging Face folder of the base model.
         pub base_model: PathBuf = PathBuf::from("data/tiny-llama");
         /// Whether prompts, samples and questions of benchmarks begin with BOS; as the base model's tokenizer says if absent.
-        #[serde(skip_serializing_if = "BosRule::is_default")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
         pub add_bos_token: BosRule;
         /// The lexicon of the small world; the built-in one if absent. Only read by runs that use the small world.
         pub lexicon: Option<PathBuf>;

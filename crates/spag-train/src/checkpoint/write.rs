@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use spag_io::{sync_folder, write_atomically};
+use spag_io::{sync_folder, write_json_atomically};
 use spag_model::{Tokenizer, WeightSource, WriteOptions, WrittenFile, save_checkpoint, write_buffers};
 use spag_run::Provenance;
 
@@ -98,8 +98,7 @@ fn fill(dir: &Path, learner: &Learner, origin: &Origin<'_>) -> Result<()> {
         reference_sha256: origin.reference_sha256.clone(),
         files,
     };
-    let text = serde_json::to_vec_pretty(&state).map_err(|e| Error::io(inner.join(STATE_FILE))(e.into()))?;
-    write_atomically(inner.join(STATE_FILE), text)?;
+    write_json_atomically(inner.join(STATE_FILE), &state)?;
     sync_folder(&inner)?;
     Ok(sync_folder(dir)?)
 }

@@ -49,13 +49,6 @@ pub enum Optim {
     Muon,
 }
 
-impl Optim {
-    /// Whether settings files leave it out.
-    pub(super) fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// The order of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -76,13 +69,6 @@ pub enum FirstStepRate {
     Min,
     /// The learning rate of the flags: DeepSpeed up to 0.15.2, whose scheduler sets no rate before the first step.
     Max,
-}
-
-impl FirstStepRate {
-    /// Whether settings files leave it out.
-    pub(super) fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// When evaluations and checkpoints happen: transformers' `IntervalStrategy`.

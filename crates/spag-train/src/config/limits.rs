@@ -2,9 +2,9 @@
 //!
 //! They hold every setting that trains, and end far before numbers overflow in 32-bit floats or counts in 64 bits.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
-use spag_io::{Limits, parser};
+use spag_io::parser;
 
 /// Samples of a micro-batch.
 pub const BATCH: RangeInclusive<usize> = 1..=65_536;
@@ -29,30 +29,10 @@ pub const GRAD_NORM: RangeInclusive<f64> = 0.0..=1e30;
 /// Coefficients of a loss.
 pub const COEFFICIENT: RangeInclusive<f64> = 0.0..=1e6;
 
-/// Shares from 0.
-#[derive(Clone, Copy, Debug)]
-pub enum Share {
-    /// Up to 1: steps of warm-up.
-    UpToOne,
-    /// Below 1: the decay of a moving average.
-    BelowOne,
-}
-
-impl Limits for Share {
-    type Number = f64;
-
-    fn allow(&self, number: f64) -> bool {
-        match self {
-            Self::UpToOne => (0.0..=1.0).contains(&number),
-            Self::BelowOne => (0.0..1.0).contains(&number),
-        }
-    }
-
-    fn expected(&self) -> String {
-        let most = if matches!(self, Self::UpToOne) { "1" } else { "below 1" };
-        format!("expected a number from 0 to {most}")
-    }
-}
+/// Share of the steps that are warm-up.
+pub const WARMUP_RATIO: RangeInclusive<f64> = 0.0..=1.0;
+/// Decay of a moving average.
+pub const DECAY: Range<f64> = 0.0..1.0;
 
 /// Parses `--max_steps`: 0 and -1 leave the number of steps to the epochs.
 pub(super) fn max_steps(text: &str) -> Result<Option<usize>, String> {
@@ -73,7 +53,7 @@ mod tests {
 
     #[test]
     fn decay_is_below_one() {
-        let decay = parser(Share::BelowOne);
+        let decay = parser(DECAY);
         assert!(["1", "-0.1", "nan", "x"].iter().all(|text| decay(text).is_err()) && decay("0.999") == Ok(0.999));
     }
 

@@ -54,28 +54,28 @@ spag_io::settings! {
         /// Learning rate of the first step under a scheduler of --deepspeed: min (warmup_min_lr, as in DeepSpeed since 0.15.3)
         /// or max (--learning_rate, as in earlier versions).
         #[arg(value_name = "RATE", help_heading = "Optimizer")]
-        #[serde(skip_serializing_if = "FirstStepRate::is_default")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
         pub deepspeed_first_step: FirstStepRate = FirstStepRate::Min;
         /// Share of all steps used for the linear warm-up.
         #[arg(value_name = "X", help_heading = "Optimizer")]
-        pub warmup_ratio: f64 [limits::Share::UpToOne] = 0.0;
+        pub warmup_ratio: f64 [limits::WARMUP_RATIO] = 0.0;
         /// Number of warm-up steps; overrides --warmup_ratio unless 0.
         #[arg(value_name = "N", default_value = "0", value_parser = limits::warmup_steps, help_heading = "Optimizer")]
         pub warmup_steps: ::std::option::Option<usize> [limits::WARMUP_STEPS];
         /// Optimizer: adamw_torch, sgd (without momentum), or muon: the orthogonalised momentum for matrices of blocks, AdamW for
         /// all other parameters.
         #[arg(value_name = "NAME", help_heading = "Optimizer")]
-        #[serde(skip_serializing_if = "Optim::is_default")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
         pub optim: Optim = Optim::AdamW;
         /// Weight decay; decoupled from the gradient, except for sgd.
         #[arg(value_name = "X", help_heading = "Optimizer")]
         pub weight_decay: f64 [limits::WEIGHT_DECAY] = 0.0;
         /// Decay rate β1 of the first moment.
         #[arg(value_name = "X", help_heading = "Optimizer")]
-        pub adam_beta1: f64 [limits::Share::BelowOne] = 0.9;
+        pub adam_beta1: f64 [limits::DECAY] = 0.9;
         /// Decay rate β2 of the second moment.
         #[arg(value_name = "X", help_heading = "Optimizer")]
-        pub adam_beta2: f64 [limits::Share::BelowOne] = 0.999;
+        pub adam_beta2: f64 [limits::DECAY] = 0.999;
         /// ε, added to the root of the second moment.
         #[arg(value_name = "X", default_value = "1e-8", help_heading = "Optimizer")]
         pub adam_epsilon: f64 [limits::EPSILON] = 1e-8;
@@ -107,7 +107,7 @@ spag_io::settings! {
         /// Largest file of a saved model, such as 5GB, 200MB or a number of bytes. A larger model is written as several files with
         /// an index.
         #[arg(value_name = "SIZE", help_heading = "Output")]
-        #[serde(skip_serializing_if = "ShardSize::is_default")]
+        #[serde(skip_serializing_if = "spag_io::is_default")]
         pub max_shard_size: ShardSize = ShardSize::default();
         /// When to evaluate: no, steps or epoch [default: epoch if --eval_data_path is given].
         // Without such data it is `No`, the default of files: there is nothing to evaluate.

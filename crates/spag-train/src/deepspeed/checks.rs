@@ -1,9 +1,7 @@
 //! Settings of the file that contradict each other.
 
-use super::{
-    Problem, RunFacts,
-    read::{COUNT, DEVICE, Reader, STAGE, SWITCH},
-};
+use super::RunFacts;
+use super::read::{COUNT, DEVICE, Reader, STAGE, SWITCH};
 use crate::config::{Placement, ZeroStage};
 
 /// Reports settings of the file that contradict each other.
@@ -13,9 +11,7 @@ pub(super) fn check(reader: &mut Reader<'_>, run: &RunFacts<'_>) {
         offload(reader, "zero_optimization.offload_optimizer", ZeroStage::OptimizerState),
         offload(reader, "zero_optimization.offload_param", ZeroStage::Parameters),
     ];
-    for reason in found.into_iter().chain(offloads).flatten() {
-        reader.report(Problem::Inconsistent(reason));
-    }
+    reader.problems.extend(found.into_iter().chain(offloads).flatten());
 }
 
 /// DeepSpeed's `_batch_assertion`: total = micro-batch × accumulation × processes.

@@ -32,25 +32,23 @@ mod read;
 mod resolve;
 mod scheduler;
 mod schema;
-mod settings;
 #[cfg(test)]
 mod tests;
 
 use std::path::Path;
 
+use serde::Serialize;
 use serde_json::Value;
 use spag_io::quote;
 
-use crate::config::TrainConfig;
+use crate::config::{ShardingPlan, TrainConfig};
 use crate::error::Result;
 use crate::schedule::Schedule;
-use read::{Reader, shown};
+use read::Reader;
 
-pub use error::{DeepSpeedError, Problem};
-pub use settings::DeepSpeed;
+pub use error::DeepSpeedError;
 
 pub(crate) use scheduler::{Scheduler, SchedulerParams, WarmupType};
-use settings::{AdamWParams, Offload, Optimizer, Switch, Zero};
 
 /// The most bytes of a DeepSpeed file.
 const MAX_BYTES: u64 = 1 << 26;
@@ -81,6 +79,23 @@ impl RunFacts<'_> {
     }
 }
 
+/// The resolved settings of a DeepSpeed file: numbers instead of `"auto"`, DeepSpeed's defaults for absent keys. Written as
+/// JSON, they are a valid DeepSpeed file.
+///
+/// Settings that repeat a flag always equal the flag.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct DeepSpeed {
+    /// All settings.
+    resolved: Value,
+    /// Sharding and offloads.
+    #[serde(skip)]
+    sharding_plan: ShardingPlan,
+    /// A schedule of DeepSpeed, which replaces `--lr_scheduler_type`, as in transformers.
+    #[serde(skip)]
+    pub(crate) scheduler: Option<Scheduler>,
+}
+
 impl DeepSpeed {
     /// Reads `path`, fills in `"auto"` from `run` and checks the rest against it.
     ///
@@ -96,15 +111,24 @@ impl DeepSpeed {
     }
 
     /// As [`DeepSpeed::load`], for parsed JSON.
-    fn resolve(root: &Value, run: &RunFacts<'_>) -> Result<Self, Vec<Problem>> {
+    fn resolve(root: &Value, run: &RunFacts<'_>) -> Result<Self, Vec<String>> {
         let Some(object) = root.as_object() else {
-            let key = "the file".to_owned();
-            return Err(vec![Problem::Invalid { key, expected: "a JSON object", value: shown(root) }]);
+            return Err(vec![error::invalid("the file", "a JSON object", root)]);
         };
         let mut reader = Reader::new(root, schema::check(object));
         checks::check(&mut reader, run);
-        let settings = resolve::resolve(&mut reader, run);
-        let problems = reader.into_problems();
-        if problems.is_empty() { Ok(settings) } else { Err(problems) }
+        let (sharding_plan, scheduler) = resolve::resolve(&mut reader, run);
+        let Reader { problems, resolved, .. } = reader;
+        if problems.is_empty() { Ok(Self { sharding_plan, scheduler, resolved }) } else { Err(problems) }
+    }
+
+    /// Sharding and offloads of the file.
+    pub fn sharding_plan(&self) -> ShardingPlan {
+        self.sharding_plan
+    }
+
+    /// The name of the file's scheduler, which replaces `--lr_scheduler_type`.
+    pub fn scheduler_name(&self) -> Option<&'static str> {
+        self.scheduler.as_ref().map(Scheduler::name)
     }
 }

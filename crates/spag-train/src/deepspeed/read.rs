@@ -1,8 +1,10 @@
 //! Typed values of the JSON by their path. Problems are collected, so that all are reported at once.
 
+use serde::Serialize;
 use serde_json::Value;
 
-use super::{Problem, WarmupType};
+use super::WarmupType;
+use super::error::{invalid, shown, unsupported};
 use crate::config::{Placement, ZeroStage, limits};
 
 /// How a value is parsed, and how messages describe it.
@@ -72,26 +74,17 @@ pub(super) enum Given<T> {
     Value(T),
 }
 
-/// The file and its problems so far.
+/// The file, its problems so far, and its settings with `"auto"` filled in.
 pub(super) struct Reader<'a> {
     root: &'a Value,
-    problems: Vec<Problem>,
+    pub(super) problems: Vec<String>,
+    pub(super) resolved: Value,
 }
 
 impl<'a> Reader<'a> {
     /// A file with the problems of its keys.
-    pub(super) fn new(root: &'a Value, problems: Vec<Problem>) -> Self {
-        Self { root, problems }
-    }
-
-    /// All problems.
-    pub(super) fn into_problems(self) -> Vec<Problem> {
-        self.problems
-    }
-
-    /// Adds a problem.
-    pub(super) fn report(&mut self, problem: Problem) {
-        self.problems.push(problem);
+    pub(super) fn new(root: &'a Value, problems: Vec<String>) -> Self {
+        Self { root, problems, resolved: Value::Null }
     }
 
     /// The value at `key`, unless it is absent or `null`.
@@ -106,57 +99,56 @@ impl<'a> Reader<'a> {
 
     /// The value at `key`. An invalid one is reported, unless it is refused already.
     pub(super) fn given<T>(&mut self, key: &str, kind: Kind<T>) -> Given<T> {
-        let refused =
-            |problem: &Problem| matches!(problem, Problem::Unsupported { key: refused, .. } if refused == key);
+        let refused = |problem: &String| problem.starts_with(&unsupported(key));
         let Some(value) = self.find(key).filter(|_| !self.problems.iter().any(refused)) else { return Given::Absent };
         match (kind.read)(value) {
             Some(value) => Given::Value(value),
             None if value == "auto" => Given::Auto,
             None => {
-                self.report(Problem::Invalid { key: key.to_owned(), expected: kind.expected, value: shown(value) });
+                self.problems.push(invalid(key, kind.expected, value));
                 Given::Absent
             }
         }
     }
 
+    /// Resolves `key` to `value`.
+    pub(super) fn set(&mut self, key: &str, value: impl Serialize) {
+        let place = key.split('.').fold(&mut self.resolved, |value, part| &mut value[part]);
+        // Numbers and names always serialize.
+        *place = serde_json::to_value(value).unwrap_or_default();
+    }
+
     /// The value at `key`, or DeepSpeed's default if it is absent or `"auto"`.
-    pub(super) fn or<T: Clone>(&mut self, key: &str, kind: Kind<T>, default: T) -> T {
-        self.or_auto(key, kind, default.clone(), default)
+    pub(super) fn or<T: Copy + Serialize>(&mut self, key: &str, kind: Kind<T>, default: T) -> T {
+        self.or_auto(key, kind, default, default)
     }
 
     /// The value at `key`, `auto` if it is `"auto"`, or `default` if it is absent.
-    pub(super) fn or_auto<T>(&mut self, key: &str, kind: Kind<T>, auto: T, default: T) -> T {
-        match self.given(key, kind) {
+    pub(super) fn or_auto<T: Copy + Serialize>(&mut self, key: &str, kind: Kind<T>, auto: T, default: T) -> T {
+        let value = match self.given(key, kind) {
             Given::Value(value) => value,
             Given::Auto => auto,
             Given::Absent => default,
-        }
+        };
+        self.set(key, value);
+        value
     }
 
     /// The flag's value. A different value at `key` is reported.
     pub(super) fn agree<T>(&mut self, key: &str, kind: Kind<T>, flag: &'static str, flag_value: T) -> T
     where
-        T: Clone + PartialEq + Into<Value>,
+        T: Copy + PartialEq + Serialize + Into<Value>,
     {
         if let Given::Value(value) = self.given(key, kind)
             && value != flag_value
         {
-            let (value, flag_value) = (shown(&value.into()), shown(&flag_value.clone().into()));
-            self.report(Problem::Mismatch { key: key.to_owned(), value, flag, flag_value });
+            let (value, flag_value) = (shown(&value.into()), shown(&flag_value.into()));
+            let remedy = "write \"auto\" to take the flag's value";
+            self.problems.push(format!("`{key}` is {value}, but {flag} is {flag_value}; {remedy}"));
         }
+        self.set(key, flag_value);
         flag_value
     }
-}
-
-/// A value as JSON for a message, shortened if it is long.
-pub(super) fn shown(value: &Value) -> String {
-    const MOST: usize = 60;
-    let text = value.to_string();
-    let text = match text.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    };
-    spag_io::escape(&text).into_owned()
 }
 
 /// JSON parses `5e8` as a float.

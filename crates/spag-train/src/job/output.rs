@@ -114,26 +114,6 @@ impl RunWriter<'_> {
     }
 }
 
-impl Observer for RunWriter<'_> {
-    fn record(&mut self, record: &Record) -> Result<()> {
-        self.output.check()?;
-        self.metrics.append(record)?;
-        self.scalars(record.step, "train", &record.named())
-    }
-
-    fn evaluated(&mut self, record: &EvalRecord) -> Result<()> {
-        self.metrics.append(record)?;
-        self.scalars(record.step, "eval", &[("loss", record.eval_loss), ("runtime", record.eval_runtime)])
-    }
-
-    fn save(&mut self, learner: &Learner) -> Result<()> {
-        let saved = self.write_checkpoint(learner);
-        self.output.unless_gone(saved)?;
-        // A folder that was removed in between has been made again, with this checkpoint alone.
-        self.output.check()
-    }
-}
-
 /// Rank 0 writes. The other ranks have `None`, and take part in the collectives of a checkpoint.
 pub(super) struct RankObserver<'a>(pub(super) Option<RunWriter<'a>>);
 
@@ -146,17 +126,22 @@ impl RankObserver<'_> {
 
 impl Observer for RankObserver<'_> {
     fn record(&mut self, record: &Record) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), |writer| writer.record(record))
+        let Some(writer) = &mut self.0 else { return Ok(()) };
+        writer.output.check()?;
+        writer.metrics.append(record)?;
+        writer.scalars(record.step, "train", &record.named())
     }
 
     fn evaluated(&mut self, record: &EvalRecord) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), |writer| writer.evaluated(record))
+        let Some(writer) = &mut self.0 else { return Ok(()) };
+        writer.metrics.append(record)?;
+        writer.scalars(record.step, "eval", &[("loss", record.eval_loss), ("runtime", record.eval_runtime)])
     }
 
     fn save(&mut self, learner: &Learner) -> Result<()> {
-        match &mut self.0 {
-            Some(writer) => writer.save(learner),
-            None => checkpoint::follow_write(learner),
-        }
+        let Some(writer) = &self.0 else { return checkpoint::follow_write(learner) };
+        writer.output.unless_gone(writer.write_checkpoint(learner))?;
+        // A folder that was removed in between has been made again, with this checkpoint alone.
+        writer.output.check()
     }
 }

@@ -15,7 +15,7 @@ use spag_ops::OpenDevice;
 use spag_run::Provenance;
 
 use super::output::{OutputDir, RankObserver};
-use super::provenance::Sources;
+use super::provenance::sources;
 use super::{Start, TrainJob};
 use crate::batch_sampler::BatchSampler;
 use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
@@ -27,7 +27,7 @@ use crate::learner::{Learner, ModelShard};
 use crate::loss;
 use crate::memory::fit;
 use crate::offline::OfflineRun;
-use crate::reference::{CachedLogProbs, ReferenceKey, cached_reference_log_probs};
+use crate::reference::{ReferenceKey, cached_reference_log_probs};
 use crate::summary::TrainSummary;
 
 /// Reads, trains and writes, as one of the ranks of the launcher's environment. The weights are written last, so a folder
@@ -104,11 +104,10 @@ fn train(
         ..job.clone()
     };
     // The other ranks write no model.
-    let sources = output.as_ref().map(|_| Sources::read(job)).transpose()?;
-    if let Some(warning) = sources.as_ref().and_then(|sources| sources.warning.as_ref()) {
-        progress.message(warning);
+    let (made_from, warning) = output.as_ref().map(|_| sources(job)).transpose()?.unwrap_or_default();
+    if let Some(warning) = warning {
+        progress.message(&warning);
     }
-    let made_from = sources.map(|sources| sources.record).unwrap_or_default();
     let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
     let scheduler = deepspeed.as_ref().and_then(|settings| settings.scheduler.clone());
     let data_sha256 = dataset.content_digest();
@@ -156,14 +155,10 @@ fn train(
     let mut observer = RankObserver(writer);
     run.run(&mut learner, eval.as_ref(), &mut observer, progress)?;
     observer.finish()?;
-    if let Some(output) = &output {
-        output.check()?;
-    }
+    output.as_ref().map_or(Ok(()), OutputDir::check)?;
     finish(job, &learner, &tokenizer, &made_from)?;
     // The folder may have been removed while the model was written into it.
-    if let Some(output) = &output {
-        output.check()?;
-    }
+    output.as_ref().map_or(Ok(()), OutputDir::check)?;
     // A launcher may take the exit of a rank for the end of the run, so no rank exits before all files are written.
     group.barrier()?;
     Ok(TrainSummary { resumed_at, ..TrainSummary::new(learner.position(), dataset.dropped(), started.elapsed()) })
@@ -257,7 +252,7 @@ fn with_reference(
     let key = ReferenceKey::new(&dataset, job.config.max_length, job.reference_dir(), options.dtype)?;
     let load = || -> Result<Model> { Ok(load_model_with(job.reference_dir(), options)?) };
     let dir = job.output_dir.join("ref_log_probs");
-    let CachedLogProbs { log_probs, kept } = cached_reference_log_probs(group, &dir, &key, &dataset, load, progress)?;
+    let (log_probs, kept) = cached_reference_log_probs(group, &dir, &key, &dataset, load, progress)?;
     let dataset = dataset.with_reference(log_probs)?;
     let (path, digest) = (key.file(&dir), dataset.reference_digest());
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -2,7 +2,7 @@
 //!
 //! Legend: n tokens of a micro-batch, d hidden size, f feed-forward size, q query size, kv key/value size, v vocabulary.
 
-use spag_model::{Activations, Architecture, ModelConfig, OutputHead, SavedElements, WeightDtype};
+use spag_model::{Activations, Architecture, ModelConfig, OutputHead, SavedElements};
 use spag_ops::log_prob::{DEVICE_CHUNK_ELEMENTS, KEEP_ELEMENTS, chunk_rows, rounded_gradient_bytes};
 use spag_ops::matmul::packed_right_bytes;
 
@@ -51,10 +51,7 @@ impl StepMemory {
             }
         };
         let logits = 4 * (n * v).min(DEVICE_CHUNK_ELEMENTS as u64);
-        let logit_gradients = match config.dtype() {
-            WeightDtype::F32 => 0,
-            WeightDtype::Bf16 => logits / 2,
-        };
+        let logit_gradients = if config.bf16 { logits / 2 } else { 0 };
         // Rows, normed rows, and a gradient of each.
         let head = logits + logit_gradients + 4 * input + normalised_head(&model.architecture, element);
         Self { kept, block, head, allowance: ALLOWANCE }
@@ -69,10 +66,7 @@ impl StepMemory {
         // In bf16 what attention and the MLP save is rounded. So are the values that SwiGLU gives, but not their gradients.
         let rounded = config.dtype().bytes() as u64 * n * (saved.activations as u64 - raw - d);
         let read_again = rounded + 4 * n * (raw + d);
-        let activated = match config.dtype() {
-            WeightDtype::F32 => 0,
-            WeightDtype::Bf16 => 2 * n * f,
-        };
+        let activated = if config.bf16 { 2 * n * f } else { 0 };
         let input = 4 * n * d;
         let normed = 2 * config.dtype().bytes() as u64 * n * d;
         let (kept, tensors) = match config.activations() {
@@ -96,16 +90,12 @@ impl StepMemory {
         // Products in bf16 pack their operands. The largest left operands are the gradients of a chunk of logits, whose memory is
         // kept for the next micro-batch.
         let chunk = n.min(chunk_rows(v as usize) as u64) * v;
-        let packed = |left: u64, right: u64| match config.dtype() {
-            WeightDtype::F32 => 0,
-            WeightDtype::Bf16 => rounded_gradient_bytes() * left + packed_right_bytes() * right,
+        let packed = |left: u64, right: u64| match config.bf16 {
+            true => rounded_gradient_bytes() * left + packed_right_bytes() * right,
+            false => 0,
         };
         // In bf16 the stored rows are widened, and the normalised ones rounded.
-        let elements = match config.dtype() {
-            WeightDtype::F32 => size_of::<f32>(),
-            WeightDtype::Bf16 => 2 * size_of::<f32>(),
-        };
-        let normalised = normalised_head(&model.architecture, elements as u64);
+        let normalised = normalised_head(&model.architecture, if config.bf16 { 8 } else { 4 });
         Self {
             kept,
             block: tensors + activated + 4 * logits + packed(chunk, d * f + n * (d + f)),
@@ -162,6 +152,8 @@ fn tokens(config: &TrainConfig) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use spag_model::WeightDtype;
+
     use super::*;
 
     fn memory(activations: Activations, dtype: WeightDtype, tokens: usize) -> StepMemory {

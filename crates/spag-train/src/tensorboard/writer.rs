@@ -38,7 +38,7 @@ impl EventWriter {
     /// the order of their names. `N` is the first number that is still free.
     ///
     /// # Errors
-    /// [`Error::Io`] if the folder or file cannot be made or written.
+    /// [`Error::File`] if the folder or file cannot be made or written.
     pub fn create(dir: &Path, start_step: usize) -> Result<Self> {
         fs::create_dir_all(dir).map_err(Error::io(dir))?;
         let prefix = format!(
@@ -59,7 +59,7 @@ impl EventWriter {
     /// `step` counts optimizer steps taken, this one included.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be written.
+    /// [`Error::File`] if the file cannot be written.
     pub fn scalars(&mut self, step: usize, values: &[(&str, f64)]) -> Result<()> {
         Event::scalars(wall_time(), step, values).map_or(Ok(()), |event| self.write(&event))
     }
@@ -71,7 +71,7 @@ impl EventWriter {
 
     fn write(&mut self, event: &Event) -> Result<()> {
         // One write per record and no buffer that a kill could lose.
-        self.file.write_all(&event.framed()).map_err(|source| Error::Io { path: self.path.clone(), source })
+        self.file.write_all(&event.framed()).map_err(Error::io(&self.path))
     }
 }
 
@@ -83,7 +83,7 @@ fn create_unused(dir: &Path, prefix: &str) -> Result<(File, PathBuf)> {
         match File::create_new(&path) {
             Ok(file) => return Ok((file, path)),
             Err(source) if source.kind() == ErrorKind::AlreadyExists && number < u32::MAX => number += 1,
-            Err(source) => return Err(Error::Io { path, source }),
+            Err(source) => return Err(Error::io(&path)(source)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The keys of a `config.json` from the metadata of a GGUF file.
 
+use candle_core::quantized::GgmlDType;
 use serde_json::{Map, Value, json};
 use spag_io::quote;
 
@@ -21,11 +22,13 @@ const NEUTRAL: [(&str, f64); 9] = [
     ("rope.scaling.attn_factor", 1.0),
 ];
 
+const EPSILON: &str = "attention.layer_norm_rms_epsilon";
+
 impl Gguf {
     /// The configuration of the model.
     ///
     /// # Errors
-    /// [`Error::Gguf`] naming the key: one that is missing or of another type, or that asks for a computation that is not
+    /// [`Error::WeightFile`] naming the key: one that is missing or of another type, or that asks for a computation that is not
     /// supported; or as [`ModelConfig::from_keys`].
     pub(crate) fn config(&self) -> Result<ModelConfig> {
         ModelConfig::from_keys(self.keys()?).map_err(|error| match error {
@@ -56,7 +59,7 @@ impl Gguf {
             "num_key_value_heads": kv,
             "head_dim": head,
             "max_position_embeddings": self.required_size("context_length")?,
-            "rms_norm_eps": self.required_number("attention.layer_norm_rms_epsilon")?,
+            "rms_norm_eps": self.number(EPSILON)?.ok_or_else(|| self.missing(EPSILON))?,
             "rope_theta": theta,
             "rope_scaling": rope::scaling(self, theta, head)?,
             "vocab_size": self.vocabulary()?,
@@ -148,8 +151,8 @@ impl Gguf {
     /// Whether the model had 16 bits a weight before it was quantised, or has.
     fn torch_dtype(&self) -> &'static str {
         match self.tensors.get(names::EMBEDDING).map(|embedding| &embedding.dtype) {
-            Some(StoredDtype::F32) => "float32",
-            Some(StoredDtype::F16) => "float16",
+            Some(StoredDtype::Read(GgmlDType::F32)) => "float32",
+            Some(StoredDtype::Read(GgmlDType::F16)) => "float16",
             _ => "bfloat16",
         }
     }
@@ -173,10 +176,6 @@ impl Gguf {
 
     fn required_size(&self, name: &str) -> Result<usize> {
         self.size(name)?.ok_or_else(|| self.missing(name))
-    }
-
-    fn required_number(&self, name: &str) -> Result<f64> {
-        self.number(name)?.ok_or_else(|| self.missing(name))
     }
 
     fn missing(&self, name: &str) -> Error {

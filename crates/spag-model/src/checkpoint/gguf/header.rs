@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use crate::checkpoint::weight_file::Format;
 use crate::error::{Error, Result};
 
 /// Bytes of a header, at most. Those of published models have some 20 MB.
@@ -14,24 +15,14 @@ pub(super) struct Header {
     path: PathBuf,
     file: BufReader<File>,
     /// Offset of the next byte.
-    at: u64,
+    pub(super) at: u64,
     /// Bytes of the file.
-    length: u64,
+    pub(super) length: u64,
 }
 
 impl Header {
     pub(super) fn new(path: &Path, file: File, length: u64) -> Self {
         Self { path: path.to_owned(), file: BufReader::new(file), at: 0, length }
-    }
-
-    /// Offset of the next byte.
-    pub(super) fn position(&self) -> u64 {
-        self.at
-    }
-
-    /// Bytes of the file.
-    pub(super) fn length(&self) -> u64 {
-        self.length
     }
 
     /// Bytes that are left.
@@ -40,7 +31,7 @@ impl Header {
     }
 
     pub(super) fn invalid(&self, reason: String) -> Error {
-        Error::Gguf { path: self.path.clone(), reason }
+        Format::Gguf.invalid(&self.path, reason)
     }
 
     /// The next `N` bytes.

@@ -31,23 +31,18 @@ pub(crate) enum Value {
 /// All keys of a file.
 pub(crate) struct Metadata(HashMap<String, Value>);
 
-/// The number of a type in the file.
-#[derive(Clone, Copy)]
-struct Kind(u32);
+/// The numbers of types in the file.
+const TEXT: u32 = 8;
+const ARRAY: u32 = 9;
 
-const TEXT: Kind = Kind(8);
-const ARRAY: Kind = Kind(9);
-
-impl Kind {
-    /// Bytes of a value, at least.
-    fn bytes(self) -> Option<u64> {
-        match self.0 {
-            0 | 1 | 7 => Some(1),
-            2 | 3 => Some(2),
-            4..=6 => Some(4),
-            8 | 10..=12 => Some(8),
-            _ => None,
-        }
+/// Bytes of a value of a type, at least.
+fn least_bytes(kind: u32) -> Option<u64> {
+    match kind {
+        0 | 1 | 7 => Some(1),
+        2 | 3 => Some(2),
+        4..=6 => Some(4),
+        TEXT | 10..=12 => Some(8),
+        _ => None,
     }
 }
 
@@ -64,11 +59,10 @@ impl Metadata {
             if key.len() > MAX_KEY {
                 return Err(header.invalid(format!("a key has {} bytes; at most {MAX_KEY} are read", key.len())));
             }
-            let kind = Kind(header.u32()?);
-            let value = match kind.0 {
-                kind if kind == ARRAY.0 => array(header, &key, &mut elements)?,
-                kind if kind == TEXT.0 => Value::Text(header.text()?),
-                _ => scalar(header, &key, kind)?,
+            let value = match header.u32()? {
+                ARRAY => array(header, &key, &mut elements)?,
+                TEXT => Value::Text(header.text()?),
+                kind => scalar(header, &key, kind)?,
             };
             if values.insert(key.clone(), value).is_some() {
                 return Err(header.invalid(format!("key `{}` is there twice", quote(&key))));
@@ -148,8 +142,8 @@ impl Metadata {
 }
 
 /// A number or a truth value.
-fn scalar(header: &mut Header, key: &str, kind: Kind) -> Result<Value> {
-    Ok(match kind.0 {
+fn scalar(header: &mut Header, key: &str, kind: u32) -> Result<Value> {
+    Ok(match kind {
         6 => Value::Float(shortest(f32::from_le_bytes(header.bytes()?))),
         12 => Value::Float(f64::from_le_bytes(header.bytes()?)),
         7 => Value::Bool(truth(header, key)?),
@@ -157,8 +151,8 @@ fn scalar(header: &mut Header, key: &str, kind: Kind) -> Result<Value> {
     })
 }
 
-fn int(header: &mut Header, key: &str, kind: Kind) -> Result<i64> {
-    Ok(match kind.0 {
+fn int(header: &mut Header, key: &str, kind: u32) -> Result<i64> {
+    Ok(match kind {
         // Truth values only in arrays, which nothing here reads.
         0 | 7 => u8::from_le_bytes(header.bytes()?).into(),
         1 => i8::from_le_bytes(header.bytes()?).into(),
@@ -183,9 +177,9 @@ fn truth(header: &mut Header, key: &str) -> Result<bool> {
 
 /// An array, whose elements are counted down from `elements`.
 fn array(header: &mut Header, key: &str, elements: &mut u64) -> Result<Value> {
-    let (kind, count) = (Kind(header.u32()?), header.u64()?);
-    let Some(bytes) = kind.bytes() else {
-        let what = if kind.0 == ARRAY.0 { "arrays, which are not read".into() } else { format!("type {}", kind.0) };
+    let (kind, count) = (header.u32()?, header.u64()?);
+    let Some(bytes) = least_bytes(kind) else {
+        let what = if kind == ARRAY { "arrays, which are not read".into() } else { format!("type {kind}") };
         return Err(header.invalid(format!("key `{}` is an array of {what}", quote(key))));
     };
     if count.checked_mul(bytes).is_none_or(|bytes| bytes > header.left()) {
@@ -196,10 +190,10 @@ fn array(header: &mut Header, key: &str, elements: &mut u64) -> Result<Value> {
     };
     *elements = left;
     let all = 0..count;
-    Ok(match kind.0 {
+    Ok(match kind {
         6 => Value::Floats(all.map(|_| Ok(f32::from_le_bytes(header.bytes()?))).collect::<Result<_>>()?),
         12 => Value::Floats(all.map(|_| Ok(f64::from_le_bytes(header.bytes()?) as f32)).collect::<Result<_>>()?),
-        8 => Value::Texts(all.map(|_| header.text()).collect::<Result<_>>()?),
+        TEXT => Value::Texts(all.map(|_| header.text()).collect::<Result<_>>()?),
         _ => Value::Ints(all.map(|_| int(header, key, kind)).collect::<Result<_>>()?),
     })
 }

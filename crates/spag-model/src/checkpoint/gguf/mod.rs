@@ -4,9 +4,6 @@
 //! The header is read by a parser of ours within limits, since the file is data of others. Versions 2 and 3 are read,
 //! little-endian.
 
-mod block;
-mod blocks_256;
-mod blocks_32;
 mod config;
 mod header;
 mod metadata;
@@ -24,10 +21,9 @@ use spag_io::quote;
 
 use self::header::Header;
 use self::tensors::Entry;
-use super::weight_file::TensorInfo;
+use super::weight_file::{Format, TensorInfo};
 use crate::error::{Error, Result};
 
-pub(super) use self::block::{Block, WithBlocks};
 pub(crate) use self::metadata::Metadata;
 pub(super) use self::rows::separate_halves;
 
@@ -39,7 +35,7 @@ const MAX_ALIGNMENT: usize = 1 << 20;
 
 /// The header of a GGUF file.
 pub(crate) struct Gguf {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     pub(crate) metadata: Metadata,
     tensors: BTreeMap<String, Entry>,
 }
@@ -56,11 +52,6 @@ impl Gguf {
         let io = spag_io::Error::io(path);
         let file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
-        Self::read(path, file, length)
-    }
-
-    /// Reads and checks the header of an open file of `length` bytes.
-    fn read(path: &Path, file: File, length: u64) -> Result<Self> {
         let mut header = Header::new(path, file, length);
         if header.left() < 4 || header.bytes()? != MAGIC {
             return Err(header.invalid("it does not begin as a GGUF file; a checkpoint is that or a folder".into()));
@@ -88,13 +79,9 @@ impl Gguf {
         Ok(Self { path: path.to_owned(), metadata, tensors })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// An error of this file.
     pub(crate) fn invalid(&self, reason: String) -> Error {
-        Error::Gguf { path: self.path.clone(), reason }
+        Format::Gguf.invalid(&self.path, reason)
     }
 
     /// The architecture, if it is supported.
@@ -110,7 +97,7 @@ impl Gguf {
     }
 
     /// The tensors under the names of Hugging Face.
-    fn weights(&self) -> Result<BTreeMap<String, TensorInfo>> {
+    pub(super) fn weights(&self) -> Result<BTreeMap<String, TensorInfo>> {
         let mut weights = BTreeMap::new();
         for (name, Entry { dtype, shape, start, .. }) in &self.tensors {
             if name == names::ROPE_FREQS {
@@ -125,9 +112,4 @@ impl Gguf {
         }
         Ok(weights)
     }
-}
-
-/// Reads and checks the header of a file of `length` bytes.
-pub(super) fn tensors(path: &Path, file: File, length: u64) -> Result<BTreeMap<String, TensorInfo>> {
-    Gguf::read(path, file, length)?.weights()
 }

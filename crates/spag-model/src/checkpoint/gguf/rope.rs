@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
+use candle_core::quantized::GgmlDType;
 use serde_json::{Value, json};
 use spag_io::quote;
 
@@ -60,7 +61,7 @@ fn factors(gguf: &Gguf) -> Result<Option<Vec<f32>>> {
     let &[count @ 1..=MAX_FACTORS] = entry.shape.as_slice() else {
         return Err(gguf.invalid(format!("tensor `{}` has shape {:?}", names::ROPE_FREQS, entry.shape)));
     };
-    if entry.dtype != StoredDtype::F32 {
+    if entry.dtype != StoredDtype::Read(GgmlDType::F32) {
         return Err(gguf.invalid(format!("tensor `{}` is not in F32", names::ROPE_FREQS)));
     }
     let mut bytes = vec![0; 4 * count];
@@ -68,7 +69,7 @@ fn factors(gguf: &Gguf) -> Result<Option<Vec<f32>>> {
         file.seek(SeekFrom::Start(entry.start))?;
         file.read_exact(&mut bytes)
     };
-    File::open(gguf.path()).and_then(read).map_err(spag_io::Error::io(gguf.path()))?;
+    File::open(&gguf.path).and_then(read).map_err(spag_io::Error::io(&gguf.path))?;
     let factors: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     Ok(Some(factors).filter(|factors| factors.iter().any(|factor| *factor != 1.0)))
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use candle_core::quantized::GgmlDType;
 use spag_io::quote;
 
-use super::block::Block;
 use super::header::Header;
 use crate::checkpoint::weight_file::StoredDtype;
 use crate::error::Result;
@@ -44,9 +44,9 @@ pub(super) fn read(header: &mut Header, count: u64, alignment: u64) -> Result<BT
             return Err(header.invalid(format!("tensor `{}` is there twice", quote(&name))));
         }
     }
-    let data = header.position().next_multiple_of(alignment);
+    let data = header.at.next_multiple_of(alignment);
     for (name, tensor) in &mut tensors {
-        let place = |offset: u64| offset.checked_add(data).filter(|offset| *offset <= header.length());
+        let place = |offset: u64| offset.checked_add(data).filter(|offset| *offset <= header.length);
         let (start, end) = (place(tensor.start), tensor.end.map(place));
         let (Some(start), None | Some(Some(_))) = (start, end) else {
             return Err(header.invalid(format!("tensor `{}` ends beyond the file; is it incomplete?", quote(name))));
@@ -74,9 +74,10 @@ fn entry(header: &mut Header, name: &str, alignment: u64) -> Result<Entry> {
     if !start.is_multiple_of(alignment) {
         return Err(invalid(format!("begins at {start}, which is no multiple of {alignment}")));
     }
-    let (dtype, elements, bytes) = number_format(kind);
+    let dtype = number_format(kind);
     let mut end = None;
-    if let (Some(elements), Some(bytes)) = (elements, bytes) {
+    if let StoredDtype::Read(dtype) = dtype {
+        let (elements, bytes) = (dtype.block_size() as u64, dtype.type_size() as u64);
         let row = sizes.first().copied().unwrap_or(1);
         if !row.is_multiple_of(elements) {
             return Err(invalid(format!("has rows of {row} numbers, which are no whole blocks of {elements}")));
@@ -89,49 +90,43 @@ fn entry(header: &mut Header, name: &str, alignment: u64) -> Result<Entry> {
     Ok(Entry { dtype, shape, start, end })
 }
 
-/// The number format with this number in ggml, and the elements and bytes of a block if it is read.
-fn number_format(kind: u32) -> (StoredDtype, Option<u64>, Option<u64>) {
-    let plain = match kind {
-        0 => Some((StoredDtype::F32, 4)),
-        1 => Some((StoredDtype::F16, 2)),
-        30 => Some((StoredDtype::Bf16, 2)),
-        _ => None,
-    };
-    if let Some((dtype, bytes)) = plain {
-        return (dtype, Some(1), Some(bytes));
-    }
-    match Block::of(kind) {
-        Some(block) => {
-            let (elements, bytes) = block.size();
-            (StoredDtype::Block(block), Some(elements as u64), Some(bytes as u64))
-        }
-        None => (StoredDtype::Other(other_name(kind)), None, None),
-    }
+/// The number format with this number in ggml.
+fn number_format(kind: u32) -> StoredDtype {
+    StoredDtype::Read(match kind {
+        0 => GgmlDType::F32,
+        1 => GgmlDType::F16,
+        2 => GgmlDType::Q4_0,
+        3 => GgmlDType::Q4_1,
+        6 => GgmlDType::Q5_0,
+        7 => GgmlDType::Q5_1,
+        8 => GgmlDType::Q8_0,
+        9 => GgmlDType::Q8_1,
+        10 => GgmlDType::Q2K,
+        11 => GgmlDType::Q3K,
+        12 => GgmlDType::Q4K,
+        13 => GgmlDType::Q5K,
+        14 => GgmlDType::Q6K,
+        15 => GgmlDType::Q8K,
+        30 => GgmlDType::BF16,
+        other => return StoredDtype::Other(other_name(other)),
+    })
 }
 
-/// The names of number formats that are not read.
+/// The names of number formats that are not read: those from number 16 on, and others.
+const OTHERS: [&str; 14] = [
+    "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8", "I16", "I32", "I64", "F64",
+    "IQ1_M",
+];
+
+/// The name of a number format that is not read.
 fn other_name(kind: u32) -> String {
-    let name = match kind {
-        16 => "IQ2_XXS",
-        17 => "IQ2_XS",
-        18 => "IQ3_XXS",
-        19 => "IQ1_S",
-        20 => "IQ4_NL",
-        21 => "IQ3_S",
-        22 => "IQ2_S",
-        23 => "IQ4_XS",
-        24 => "I8",
-        25 => "I16",
-        26 => "I32",
-        27 => "I64",
-        28 => "F64",
-        29 => "IQ1_M",
-        34 => "TQ1_0",
-        35 => "TQ2_0",
-        39 => "MXFP4",
-        _ => return format!("{kind} of ggml"),
+    let named = match kind {
+        34 => Some(&"TQ1_0"),
+        35 => Some(&"TQ2_0"),
+        39 => Some(&"MXFP4"),
+        _ => kind.checked_sub(16).and_then(|at| OTHERS.get(at as usize)),
     };
-    name.to_owned()
+    named.map_or_else(|| format!("{kind} of ggml"), |name| (*name).to_owned())
 }
 
 /// Refuses tensors that share bytes.

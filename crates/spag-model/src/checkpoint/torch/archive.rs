@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use spag_io::quote;
 
+use crate::checkpoint::weight_file::Format;
 use crate::error::{Error, Result};
 
 /// Bytes of the directory, at most. An entry takes about a hundred.
@@ -99,7 +100,7 @@ impl Archive {
     }
 
     pub(super) fn invalid(&self, reason: &str) -> Error {
-        Error::Torch { path: self.path.clone(), reason: reason.to_owned() }
+        Format::Torch.invalid(&self.path, reason.to_owned())
     }
 
     /// The names of all entries, sorted.

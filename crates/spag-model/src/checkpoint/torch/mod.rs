@@ -12,12 +12,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use candle_core::quantized::GgmlDType;
 use spag_io::quote;
 
 use self::archive::{Archive, Place};
 use self::pickle::PickledTensor;
-use super::weight_file::{RowOrder, StoredDtype, TensorInfo};
-use crate::error::{Error, Result};
+use super::weight_file::{Format, RowOrder, StoredDtype, TensorInfo};
+use crate::error::Result;
 
 /// Bytes of the pickle, at most. It names tensors and has no weights: some hundred bytes for each.
 const MAX_PICKLE: u64 = 4 << 20;
@@ -28,7 +29,7 @@ pub(super) fn tensors(path: &Path, mut file: File, length: u64) -> Result<BTreeM
     let mut magic = Vec::new();
     (&mut file).take(4).read_to_end(&mut magic).map_err(spag_io::Error::io(path))?;
     if magic != b"PK\x03\x04" {
-        return Err(Error::Torch { path: path.to_owned(), reason: other_format(&magic) });
+        return Err(Format::Torch.invalid(path, other_format(&magic)));
     }
     let archive = Archive::open(path.to_owned(), file, length)?;
     let folder = folder(&archive)?;
@@ -92,7 +93,7 @@ fn check_apart<'a>(archive: &Archive, places: impl Iterator<Item = &'a Place>) -
 
 /// Checks a tensor against its storage, whose bytes are at `start..end`.
 fn located(tensor: &PickledTensor<'_>, start: u64, end: u64) -> std::result::Result<TensorInfo, String> {
-    let (dtype, size) = number_format(tensor);
+    let dtype = number_format(tensor);
     let PickledTensor { storage, offset, shape, strides, .. } = tensor;
     let count = shape.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
     let too_large = || format!("has a shape of too many elements: {shape:?}");
@@ -108,7 +109,9 @@ fn located(tensor: &PickledTensor<'_>, start: u64, end: u64) -> std::result::Res
         ));
     }
     // The size of the elements of other formats does not matter: no such tensor is read.
-    if let Some(size) = size {
+    let mut first = start;
+    if let StoredDtype::Read(format) = dtype {
+        let size = format.type_size() as u64;
         let needed = offset.checked_add(count).ok_or_else(too_large)?;
         let held = (end - start) / size;
         // The length of an untyped storage is in bytes.
@@ -120,21 +123,20 @@ fn located(tensor: &PickledTensor<'_>, start: u64, end: u64) -> std::result::Res
                 held.min(stated)
             ));
         }
+        first = start.saturating_add(offset.saturating_mul(size));
     }
-    let start = start.saturating_add(offset.saturating_mul(size.unwrap_or(0)));
-    Ok(TensorInfo { dtype, shape, start, rows: RowOrder::AsUsed })
+    Ok(TensorInfo { dtype, shape, start: first, rows: RowOrder::AsUsed })
 }
 
 const UNTYPED: &str = "UntypedStorage";
 
-/// The number format of a tensor, and the bytes of an element if the format can be read.
-fn number_format(tensor: &PickledTensor<'_>) -> (StoredDtype, Option<u64>) {
-    match (tensor.dtype, tensor.storage.kind) {
-        (None, "FloatStorage") | (Some("float32"), "FloatStorage" | UNTYPED) => (StoredDtype::F32, Some(4)),
-        (None, "HalfStorage") | (Some("float16"), "HalfStorage" | UNTYPED) => (StoredDtype::F16, Some(2)),
-        (None, "BFloat16Storage") | (Some("bfloat16"), "BFloat16Storage" | UNTYPED) => (StoredDtype::Bf16, Some(2)),
-        (dtype, kind) => (StoredDtype::Other(format!("torch.{}", quote(dtype.unwrap_or(kind)))), None),
-    }
+fn number_format(tensor: &PickledTensor<'_>) -> StoredDtype {
+    StoredDtype::Read(match (tensor.dtype, tensor.storage.kind) {
+        (None, "FloatStorage") | (Some("float32"), "FloatStorage" | UNTYPED) => GgmlDType::F32,
+        (None, "HalfStorage") | (Some("float16"), "HalfStorage" | UNTYPED) => GgmlDType::F16,
+        (None, "BFloat16Storage") | (Some("bfloat16"), "BFloat16Storage" | UNTYPED) => GgmlDType::BF16,
+        (dtype, kind) => return StoredDtype::Other(format!("torch.{}", quote(dtype.unwrap_or(kind)))),
+    })
 }
 
 /// Whether elements follow each other in the order of their indices. Strides of sizes of one do not matter.

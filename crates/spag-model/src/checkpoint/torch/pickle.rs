@@ -37,9 +37,8 @@ pub(super) struct Storage<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Value<'a> {
-    None,
-    Bool,
-    Float,
+    /// One of a kind whose value does not matter: its name.
+    Other(&'static str),
     Int(i64),
     Text(&'a str),
     /// A name in a module.
@@ -54,9 +53,7 @@ enum Value<'a> {
 impl Value<'_> {
     fn kind(self) -> &'static str {
         match self {
-            Self::None => "None",
-            Self::Bool => "a bool",
-            Self::Float => "a float",
+            Self::Other(kind) => kind,
             Self::Int(_) => "an int",
             Self::Text(_) => "a text",
             Self::Global(..) => "a class or function",
@@ -125,11 +122,11 @@ impl<'a> Machine<'a> {
             // Protocol, and frames, which only matter to streams.
             0x80 => self.skip(1),
             0x95 => self.skip(8),
-            b'N' => self.push(Value::None),
-            0x88 | 0x89 => self.push(Value::Bool),
+            b'N' => self.push(Value::Other("None")),
+            0x88 | 0x89 => self.push(Value::Other("a bool")),
             b'G' => {
                 self.skip(8)?;
-                self.push(Value::Float)
+                self.push(Value::Other("a float"))
             }
             b'K' | b'M' => {
                 let value = self.number(if op == b'K' { 1 } else { 2 })?;
@@ -312,21 +309,15 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The storage of a persistent id: ("storage", type, key, device, length).
+    /// The storage of a persistent id: ("storage", type, key, device, length), and perhaps None.
     fn storage(&mut self) -> Result<()> {
         let Value::Tuple(id) = self.pop()? else { return Err(damaged()) };
-        match self.tuples.get(id).map(Vec::as_slice) {
-            Some(
-                [Value::Text("storage"), Value::Global(_, kind), Value::Text(key), Value::Text(_), Value::Int(len)]
-                | [
-                    Value::Text("storage"),
-                    Value::Global(_, kind),
-                    Value::Text(key),
-                    Value::Text(_),
-                    Value::Int(len),
-                    Value::None,
-                ],
-            ) => {
+        let id = match self.tuples.get(id).map_or(&[][..], Vec::as_slice) {
+            [id @ .., Value::Other("None")] => id,
+            id => id,
+        };
+        match id {
+            [Value::Text("storage"), Value::Global(_, kind), Value::Text(key), Value::Text(_), Value::Int(len)] => {
                 let len = u64::try_from(*len).map_err(|_| damaged())?;
                 self.push(Value::Storage(Storage { kind, key, len }))
             }

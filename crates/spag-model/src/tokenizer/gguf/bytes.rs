@@ -8,7 +8,7 @@ use super::vocabulary::{Kind, Vocabulary};
 
 /// The splits that the file names.
 pub(super) fn splits(vocabulary: &Vocabulary<'_>) -> Result<Splits, String> {
-    match vocabulary.metadata().text("tokenizer.ggml.pre")? {
+    match vocabulary.metadata.text("tokenizer.ggml.pre")? {
         Some(name) => Splits::named(name),
         None => {
             Err("it has no `tokenizer.ggml.pre`, which says how texts are split: it is from before llama.cpp wrote \
@@ -67,7 +67,7 @@ pub(super) fn definition(vocabulary: &Vocabulary<'_>, splits: &Splits) -> Result
 /// Pairs of parts, the first to merge first. A part can begin with a blank, but not have another.
 fn merges(vocabulary: &Vocabulary<'_>) -> Result<Vec<Value>, String> {
     let key = "tokenizer.ggml.merges";
-    let merges = vocabulary.metadata().texts(key)?.ok_or_else(|| format!("it has no `{key}`"))?;
+    let merges = vocabulary.metadata.texts(key)?.ok_or_else(|| format!("it has no `{key}`"))?;
     let pair = |merge: &String| {
         let at = merge.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
         match at.and_then(|at| Some((merge.get(..at)?, merge.get(at + 1..)?))) {

@@ -1,22 +1,22 @@
 //! The tokenizer of a GGUF file as the files of a Hugging Face folder, which a saved folder then carries.
 
 mod bytes;
+mod pieces;
 mod splits;
 mod vocabulary;
 
 use serde_json::{Map, Value, json};
 
-use self::vocabulary::{Kind, Model, Vocabulary};
+use self::vocabulary::{Model, Vocabulary};
 use super::files::{CONFIG, Files, GENERATION, JSON};
 use super::roles::Roles;
-use super::sentencepiece;
 use crate::checkpoint::gguf::Gguf;
 use crate::error::Result;
 
 /// `tokenizer.json`, `tokenizer_config.json` and `generation_config.json`, which say what the file says.
 ///
 /// # Errors
-/// [`Error::Gguf`](crate::Error::Gguf): a kind of tokenizer or a way of splitting texts that is not supported, or keys that
+/// [`Error::WeightFile`](crate::Error::Gguf): a kind of tokenizer or a way of splitting texts that is not supported, or keys that
 /// are missing or contradict each other.
 pub(super) fn files(gguf: &Gguf) -> Result<Files> {
     let made = || -> Result<_, String> {
@@ -28,7 +28,7 @@ pub(super) fn files(gguf: &Gguf) -> Result<Files> {
             }
             Model::Pieces => {
                 let config = config(&vocabulary, gguf, true)?;
-                let definition = sentencepiece::from_gguf(pieces(&vocabulary)?, &Roles::of_config(config.clone()))?;
+                let definition = pieces::definition(&vocabulary, &Roles::of_config(config.clone()))?;
                 (config, definition)
             }
         };
@@ -45,7 +45,7 @@ pub(super) fn files(gguf: &Gguf) -> Result<Files> {
         };
         written.into_iter().map(file).collect::<Result<Vec<_>, String>>()
     };
-    Ok(Files::made(gguf.path(), made().map_err(|reason| gguf.invalid(reason))?))
+    Ok(Files { dir: gguf.path.clone(), all: made().map_err(|reason| gguf.invalid(reason))? })
 }
 
 /// `tokenizer_config.json`. The class is that which takes `tokenizer.json` as it is in every version of transformers.
@@ -117,22 +117,4 @@ fn with_bos(mut definition: Map<String, Value>, config: &Value, bos: Option<u32>
         definition.insert("post_processor".to_owned(), processor);
     }
     Value::Object(definition)
-}
-
-/// The pieces of a SentencePiece model.
-fn pieces(vocabulary: &Vocabulary<'_>) -> Result<sentencepiece::GgufPieces, String> {
-    let key = "tokenizer.ggml.scores";
-    let scores = vocabulary.metadata().floats(key)?.ok_or_else(|| format!("it has no `{key}`"))?;
-    if scores.len() != vocabulary.tokens.len() {
-        return Err(format!("it has {} tokens and scores of {}", vocabulary.tokens.len(), scores.len()));
-    }
-    // Ids without a piece are at the end.
-    let last = (0..vocabulary.tokens.len()).rfind(|id| vocabulary.kind(*id) != Kind::Unused);
-    let count = last.map_or(0, |last| last + 1);
-    let pieces = vocabulary.tokens.iter().zip(scores).take(count).enumerate();
-    Ok(sentencepiece::GgufPieces {
-        pieces: pieces.map(|(id, (text, score))| (text.clone(), *score, vocabulary.kind(id) as i32)).collect(),
-        unknown: vocabulary.unknown.map_or(0, |id| id as usize),
-        space_prefix: vocabulary.setting("add_space_prefix", true)?,
-    })
 }

@@ -39,7 +39,8 @@ pub(super) enum Kind {
 
 /// A checked vocabulary.
 pub(super) struct Vocabulary<'a> {
-    metadata: &'a Metadata,
+    /// All keys, for those of one kind of vocabulary.
+    pub(super) metadata: &'a Metadata,
     pub(super) model: Model,
     /// In order of their ids.
     pub(super) tokens: &'a [String],
@@ -131,10 +132,5 @@ impl<'a> Vocabulary<'a> {
     /// The truth value of a key of the tokenizer, or `default`.
     pub(super) fn setting(&self, key: &str, default: bool) -> Result<bool, String> {
         Ok(self.metadata.truth(&format!("tokenizer.ggml.{key}"))?.unwrap_or(default))
-    }
-
-    /// The metadata, for keys of one kind of vocabulary.
-    pub(super) fn metadata(&self) -> &'a Metadata {
-        self.metadata
     }
 }

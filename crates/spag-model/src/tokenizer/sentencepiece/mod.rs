@@ -2,7 +2,6 @@
 //! tokenizers library.
 
 mod decoder;
-mod gguf;
 mod merges;
 mod message;
 mod pipeline;
@@ -12,12 +11,14 @@ use std::collections::HashSet;
 use prost::Message as _;
 use spag_io::quote;
 
-use self::message::{Model, NormalizerSpec, StoredPiece};
+use self::message::{Model, NormalizerSpec};
 use super::definition::{Definition, MAX_TOKEN};
 use super::roles::Roles;
+use super::token_text::byte_token;
 
 pub(super) use decoder::PieceDecoder;
-pub(super) use gguf::{GgufPieces, from_gguf};
+pub(super) use message::StoredPiece;
+pub(super) use pipeline::pipeline;
 
 /// Bytes of a `tokenizer.model`, at most. Those of published models have some 5 MB.
 const MAX_BYTES: usize = 16 << 20;
@@ -26,7 +27,7 @@ const MAX_PIECES: usize = 1 << 21;
 /// What stands for a blank in pieces.
 const BLANK: char = '▁';
 /// What SentencePiece decodes the unknown piece to if the file does not say.
-const UNKNOWN_SURFACE: &str = " \u{2047} ";
+pub(super) const UNKNOWN_SURFACE: &str = " \u{2047} ";
 
 /// The pipeline of a `tokenizer.model` with these contents, and SentencePiece's decoder if it decodes instead of the
 /// pipeline.
@@ -34,30 +35,30 @@ const UNKNOWN_SURFACE: &str = " \u{2047} ";
 /// # Errors
 /// A malformed file, or a model that is not supported.
 pub(super) fn read(bytes: &[u8], roles: &Roles) -> Result<(Definition, Option<PieceDecoder>), String> {
-    let (definition, decoder) = pipeline::pipeline(&PieceModel::read(bytes)?, roles)?;
+    let (definition, decoder) = pipeline(&PieceModel::read(bytes)?, roles)?;
     Ok((Definition::check(definition, &roles.all_named())?, decoder))
 }
 
 /// A checked model of kind BPE.
-struct PieceModel {
+pub(super) struct PieceModel {
     /// In order of their ids.
-    pieces: Vec<Piece>,
+    pub(super) pieces: Vec<Piece>,
     /// The id of the unknown piece.
-    unknown: usize,
+    pub(super) unknown: usize,
     /// What the unknown piece is decoded to.
-    unknown_surface: String,
-    byte_fallback: bool,
-    normalizer: Normalizer,
+    pub(super) unknown_surface: String,
+    pub(super) byte_fallback: bool,
+    pub(super) normalizer: Normalizer,
 }
 
-struct Piece {
-    text: String,
-    score: f32,
-    kind: Kind,
+pub(super) struct Piece {
+    pub(super) text: String,
+    pub(super) score: f32,
+    pub(super) kind: Kind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// Found by merging characters.
     Normal,
     /// Matched whole in a text, and not skipped in decoding.
@@ -69,15 +70,15 @@ enum Kind {
 }
 
 /// What is done to a text before it is split.
-struct Normalizer {
+pub(super) struct Normalizer {
     /// Replacements of characters, in the library's format; empty for none.
-    charsmap: Vec<u8>,
+    pub(super) charsmap: Vec<u8>,
     /// A blank is put in front of every text.
-    dummy_prefix: bool,
+    pub(super) dummy_prefix: bool,
     /// Blanks at the ends, and all but one of several in a row, are removed.
-    remove_extra_whitespaces: bool,
+    pub(super) remove_extra_whitespaces: bool,
     /// Decoding replaces characters.
-    denormalizes: bool,
+    pub(super) denormalizes: bool,
 }
 
 impl PieceModel {
@@ -133,7 +134,7 @@ impl PieceModel {
 
 impl Piece {
     /// The byte that it stands for.
-    fn byte(&self) -> Option<u8> {
+    pub(super) fn byte(&self) -> Option<u8> {
         match self.kind {
             Kind::Byte(byte) => Some(byte),
             _ => None,
@@ -156,7 +157,7 @@ impl Normalizer {
 }
 
 /// The pieces, checked.
-fn read_pieces(stored: Vec<StoredPiece>) -> Result<Vec<Piece>, String> {
+pub(super) fn read_pieces(stored: Vec<StoredPiece>) -> Result<Vec<Piece>, String> {
     if stored.len() > MAX_PIECES {
         return Err(format!("it has {} pieces; at most {MAX_PIECES} are supported", stored.len()));
     }
@@ -178,7 +179,7 @@ fn read_pieces(stored: Vec<StoredPiece>) -> Result<Vec<Piece>, String> {
             Some(2) => Kind::Unknown,
             Some(3) => Kind::Control,
             Some(4) => Kind::UserDefined,
-            Some(6) => match byte_of(&text) {
+            Some(6) => match byte_token(&text) {
                 Some(byte) => Kind::Byte(byte),
                 None => return refuse("stands for a byte, but is not of the form <0x00>"),
             },
@@ -190,25 +191,5 @@ fn read_pieces(stored: Vec<StoredPiece>) -> Result<Vec<Piece>, String> {
     match pieces.iter().enumerate().find(|(_, piece)| !seen.insert(piece.text.as_str())) {
         Some((id, piece)) => Err(format!("piece {id}, \"{}\", is there twice", piece.text)),
         None => Ok(pieces),
-    }
-}
-
-/// The byte of a piece such as `<0x0A>`.
-fn byte_of(piece: &str) -> Option<u8> {
-    let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
-    let hex = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if hex { u8::from_str_radix(digits, 16).ok() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_two_hexadecimal_digits() {
-        assert_eq!((byte_of("<0x0A>"), byte_of("<0xfF>")), (Some(10), Some(255)));
-        for other in ["<0x>", "<0x+1>", "<0x100>", "0x0A", "<0xé>", "<0x0A"] {
-            assert_eq!(byte_of(other), None, "{other}");
-        }
     }
 }

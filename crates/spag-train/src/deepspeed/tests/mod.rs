@@ -5,7 +5,6 @@ use std::{error::Error, path::Path};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::{Placement, ZeroStage};
 
 mod any;
 mod curves;
@@ -31,10 +30,7 @@ fn run(config: &TrainConfig) -> RunFacts<'_> {
 }
 
 fn problems(file: Value) -> Vec<String> {
-    match DeepSpeed::resolve(&file, &run(&config())) {
-        Ok(_) => Vec::new(),
-        Err(problems) => problems.iter().map(Problem::to_string).collect(),
-    }
+    DeepSpeed::resolve(&file, &run(&config())).err().unwrap_or_default()
 }
 
 fn resolved(file: Value) -> DeepSpeed {
@@ -50,40 +46,55 @@ fn at(key: &str, value: Value) -> Value {
 fn file_of_the_paper_resolves() -> Outcome {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/default_offload_opt_param.json");
     let settings = DeepSpeed::load(&path, &run(&config()))?;
-    let cpu = Offload { device: Placement::Host, pin_memory: true };
-    let expected = DeepSpeed {
-        train_batch_size: 128,
-        train_micro_batch_size_per_gpu: 2,
-        gradient_accumulation_steps: 8,
-        gradient_clipping: 1.0,
-        bf16: Switch { enabled: true },
-        fp16: Switch { enabled: false },
-        optimizer: Optimizer::AdamW(AdamWParams { lr: 5e-6, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.0 }),
-        scheduler: Some(Scheduler::WarmupDecayLR(SchedulerParams {
-            warmup_min_lr: 0.0,
-            warmup_max_lr: 5e-6,
-            warmup_num_steps: 30,
-            warmup_type: WarmupType::Log,
-            total_num_steps: Some(1000),
-        })),
-        zero_optimization: Zero {
-            stage: ZeroStage::Parameters,
-            offload_optimizer: cpu,
-            offload_param: cpu,
-            overlap_comm: true,
-            contiguous_gradients: true,
-            allgather_bucket_size: 500_000_000,
-            reduce_bucket_size: 16_777_216,
-            sub_group_size: 1_000_000_000,
-            stage3_prefetch_bucket_size: 15_099_494,
-            stage3_param_persistence_threshold: 40_960,
-            stage3_model_persistence_threshold: i64::MAX as u64,
-            stage3_max_live_parameters: 1_000_000_000,
-            stage3_max_reuse_distance: 1_000_000_000,
-            stage3_gather_16bit_weights_on_model_save: true,
+    let cpu = json!({"device": "cpu", "pin_memory": true});
+    let expected = json!({
+        "train_batch_size": 128,
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 8,
+        "gradient_clipping": 1.0,
+        "bf16": {"enabled": true},
+        "fp16": {"enabled": false},
+        "optimizer": {
+            "type": "AdamW",
+            "params": {"lr": 5e-6, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0}
         },
-    };
-    assert_eq!(settings, expected);
+        "scheduler": {
+            "type": "WarmupDecayLR",
+            "params": {
+                "warmup_min_lr": 0.0,
+                "warmup_max_lr": 5e-6,
+                "warmup_num_steps": 30,
+                "warmup_type": "log",
+                "total_num_steps": 1000
+            }
+        },
+        "zero_optimization": {
+            "stage": 3,
+            "offload_optimizer": cpu,
+            "offload_param": cpu,
+            "overlap_comm": true,
+            "contiguous_gradients": true,
+            "allgather_bucket_size": 500_000_000,
+            "reduce_bucket_size": 16_777_216,
+            "sub_group_size": 1_000_000_000,
+            "stage3_prefetch_bucket_size": 15_099_494,
+            "stage3_param_persistence_threshold": 40_960,
+            "stage3_model_persistence_threshold": i64::MAX,
+            "stage3_max_live_parameters": 1_000_000_000,
+            "stage3_max_reuse_distance": 1_000_000_000,
+            "stage3_gather_16bit_weights_on_model_save": true
+        }
+    });
+    assert_eq!(serde_json::to_value(&settings)?, expected);
+    assert_eq!(settings.sharding_plan, ShardingPlan::all()[8]);
+    let scheduler = Scheduler::WarmupDecayLR(SchedulerParams {
+        warmup_min_lr: 0.0,
+        warmup_max_lr: 5e-6,
+        warmup_num_steps: 30,
+        warmup_type: WarmupType::Log,
+        total_num_steps: Some(1000),
+    });
+    assert_eq!(settings.scheduler, Some(scheduler));
     Ok(())
 }
 
@@ -97,24 +108,37 @@ fn resolved_settings_resolve_to_themselves() -> Outcome {
     Ok(())
 }
 
+/// `zero_optimization` of the resolved settings.
+fn zero(file: Value) -> Value {
+    resolved(file).resolved["zero_optimization"].clone()
+}
+
 #[test]
 fn absent_keys_take_deepspeed_defaults() {
-    let zero = resolved(json!({"zero_optimization": {"stage": 2}})).zero_optimization;
-    assert!(!zero.overlap_comm && zero.contiguous_gradients && !zero.stage3_gather_16bit_weights_on_model_save);
-    assert_eq!(zero.offload_optimizer, Offload { device: Placement::Device, pin_memory: false });
-    assert_eq!((zero.reduce_bucket_size, zero.stage3_prefetch_bucket_size), (500_000_000, 50_000_000));
-    assert!(resolved(json!({"zero_optimization": {"stage": 3}})).zero_optimization.overlap_comm);
-    assert_eq!(resolved(json!({})).zero_optimization.stage, ZeroStage::Disabled);
+    let found = zero(json!({"zero_optimization": {"stage": 2}}));
+    for (key, value) in [
+        ("overlap_comm", json!(false)),
+        ("contiguous_gradients", json!(true)),
+        ("stage3_gather_16bit_weights_on_model_save", json!(false)),
+        ("offload_optimizer", json!({"device": "none", "pin_memory": false})),
+        ("reduce_bucket_size", json!(500_000_000)),
+        ("stage3_prefetch_bucket_size", json!(50_000_000)),
+    ] {
+        assert_eq!(found[key], value, "{key}");
+    }
+    assert_eq!(zero(json!({"zero_optimization": {"stage": 3}}))["overlap_comm"], true);
+    assert_eq!(zero(json!({}))["stage"], 0);
     // transformers leaves these two alone below stage 3, and DeepSpeed takes its default for what is left "auto".
     let auto = json!({"stage": 2, "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"});
-    let zero = resolved(json!({"zero_optimization": auto})).zero_optimization;
-    assert_eq!((zero.stage3_prefetch_bucket_size, zero.stage3_param_persistence_threshold), (50_000_000, 100_000));
+    let found = zero(json!({"zero_optimization": auto}));
+    let both = [&found["stage3_prefetch_bucket_size"], &found["stage3_param_persistence_threshold"]];
+    assert_eq!(both, [50_000_000, 100_000]);
 }
 
 #[test]
 fn numbers_may_be_written_as_floats() {
-    let zero = resolved(json!({"zero_optimization": {"stage": 2.0, "reduce_bucket_size": 2e8}})).zero_optimization;
-    assert_eq!((zero.stage, zero.reduce_bucket_size), (ZeroStage::Gradients, 200_000_000));
+    let found = zero(json!({"zero_optimization": {"stage": 2.0, "reduce_bucket_size": 2e8}}));
+    assert_eq!([&found["stage"], &found["reduce_bucket_size"]], [2, 200_000_000]);
     resolved(json!({"gradient_clipping": 1, "train_batch_size": 128.0, "optimizer": {"params": {"weight_decay": 0}}}));
 }
 
