@@ -12,7 +12,8 @@ use cudarc::driver::{CudaEvent, CudaStream};
 use super::communicator::{Communicator, ID_LEN, Operation, bind, driver, new_id, sum_type, version};
 use super::memory::address;
 use super::watchdog::{PendingCollectives, run_watchdog};
-use crate::tcp::{GroupState, RingPosition, thread, thread_ended};
+use crate::net::thread;
+use crate::tcp::{GroupState, RingPosition, thread_ended};
 use crate::{Collective, Error, JoinOptions, LaunchEnv, Pending, ProcessGroup, Result, TcpGroup, Traffic};
 use crate::{agree, broadcast_text};
 

@@ -16,7 +16,7 @@ use super::remaining;
 use super::token::{PROOF_LEN, Token, random_bytes};
 
 /// Incremented when any message between ranks changes.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 const MAGIC: &[u8] = b"SPAGdist";
 const NONCE_LEN: usize = 32;
 const HELLO_LEN: usize = 8 + 4 + 1 + 4 + SESSION_LEN + NONCE_LEN;
