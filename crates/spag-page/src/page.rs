@@ -6,8 +6,9 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::post;
 use rand::Rng;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use spag_game::{JudgeKind, PromptSet};
 use spag_selfplay::{LengthSettings, SamplingSettings};
@@ -16,7 +17,7 @@ use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
 use crate::assets;
 use crate::error::{Error, Result};
 use crate::game::{Game, PlayRules, stream};
-use crate::runs::{self, RunFolder};
+use crate::runs::{self, RunFolder, json_route};
 
 /// The largest seed that JavaScript can hold exactly.
 const LARGEST_SEED: u64 = (1 << 53) - 1;
@@ -89,14 +90,13 @@ impl Page {
         for (path, handler) in assets::routes(&assets::PLAY) {
             routes = routes.route(path, Access::Everybody, handler);
         }
-        let of = |site: &Arc<Site>| site.clone();
-        let (settings, word, judge, turn) = (of(&site), of(&site), of(&site), site);
+        let (judge, turn) = (site.clone(), site.clone());
         routes = routes
-            .route("/page/settings", Access::Key, get(async move || json_response(&settings.settings())))
-            .route("/page/word", Access::Key, get(async move || json_response(&word.word())))
+            .route("/page/settings", Access::Key, json_route(&services, &site, Site::settings))
+            .route("/page/word", Access::Key, json_route(&services, &site, Site::word))
             .route("/page/judge", Access::Key, post(async move |request: Request| judge.judge(request).await))
             .route("/page/turn", Access::Key, post(async move |request: Request| turn.turn(request).await));
-        runs::add_routes(routes, run, services)
+        runs::add_routes(routes, run, &services)
     }
 }
 
@@ -114,23 +114,24 @@ struct Site {
 }
 
 impl Site {
-    fn settings(&self) -> Value {
+    fn settings(&self, _: &IgnoredAny) -> std::result::Result<Value, ApiError> {
         let model = |model: &ModelHandle| json!({"name": model.name(), "max_new_tokens": self.page.rules.utterance_tokens(model)});
-        json!({
+        Ok(json!({
             "models": self.services.models().iter().map(model).collect::<Vec<_>>(),
             "max_turns": self.page.max_turns,
             "judge": self.page.rules.judge,
             "words": self.page.words.len(),
             "run": self.page.run.as_ref().map(|run| run.name()),
             "longest_utterance": crate::game::SAID_BY_PERSON,
-        })
+        }))
     }
 
     /// A word, and the seed of a game.
-    fn word(&self) -> Value {
+    fn word(&self, _: &IgnoredAny) -> std::result::Result<Value, ApiError> {
         let mut rng = rand::rng();
         let word = self.page.words.get(rng.random_range(0..self.page.words.len()));
-        json!({self.page.rules.judge.labels().item_key: word, "max_turns": self.page.max_turns, "seed": rng.random_range(0..=LARGEST_SEED)})
+        let seed = rng.random_range(0..=LARGEST_SEED);
+        Ok(json!({self.page.rules.judge.labels().item_key: word, "max_turns": self.page.max_turns, "seed": seed}))
     }
 
     async fn judge(self: Arc<Self>, request: Request) -> Answered {

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use spag_io::catch_panic;
 use spag_model::{Engine, Event, Generate, GenerationStats, Request, RequestId};
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -80,9 +81,12 @@ impl Drop for Sequences {
 }
 
 impl Sequences {
-    /// The next event; `None` after the last.
-    pub(crate) fn poll_next(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Option<SequenceEvent>> {
-        self.events.poll_recv(context)
+    /// The next event if it has come, which is `None` after the last.
+    pub(crate) fn try_next(&mut self) -> Option<Option<SequenceEvent>> {
+        match self.events.try_recv() {
+            Err(TryRecvError::Empty) => None,
+            received => Some(received.ok()),
+        }
     }
 
     /// The next event; `None` after the last.

@@ -4,7 +4,6 @@
 //! the form of errors are the same.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::extract::Request;
@@ -155,10 +154,19 @@ impl Generation {
     ///
     /// # Errors
     /// The request failed, or the engine. There are no more events then.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Event, ApiError>> {
-        self.sequences.poll_next(context).map(|event| match event {
-            Some(SequenceEvent::Of(_, event @ (Event::Prompt(_) | Event::Token(_) | Event::Finished(_)))) => Ok(event),
-            other => Err(failure(other)),
-        })
+    pub async fn next(&mut self) -> Result<Event, ApiError> {
+        read(self.sequences.next().await)
+    }
+
+    /// As [`Generation::next`], if the event has come.
+    pub fn try_next(&mut self) -> Option<Result<Event, ApiError>> {
+        self.sequences.try_next().map(read)
+    }
+}
+
+fn read(event: Option<SequenceEvent>) -> Result<Event, ApiError> {
+    match event {
+        Some(SequenceEvent::Of(_, event @ (Event::Prompt(_) | Event::Token(_) | Event::Finished(_)))) => Ok(event),
+        other => Err(failure(other)),
     }
 }

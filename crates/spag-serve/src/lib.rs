@@ -27,3 +27,4 @@ pub use extension::{Access, Generation, ModelHandle, Routes, Services};
 pub use limits::Limits;
 pub use model::ModelToServe;
 pub use server::{Ended, Server, ServerConfig};
+pub use stream::event_response;

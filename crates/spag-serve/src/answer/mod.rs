@@ -148,6 +148,11 @@ impl Pieces {
         self.0.extend_from_slice(b"data: [DONE]\n\n");
     }
 
+    /// Whether nothing was appended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes what was appended.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
