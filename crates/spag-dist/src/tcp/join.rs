@@ -49,10 +49,9 @@ pub(crate) fn join_ranks(env: &LaunchEnv, options: &JoinOptions) -> Result<Joine
 
 /// Listens for the previous rank.
 fn listen_for_ring(ip: IpAddr, token: &Token) -> Result<(SocketAddr, Acceptor)> {
-    let listener = TcpListener::bind((ip, 0)).map_err(Error::system("a listening port for the ring"))?;
-    let address = listener.local_addr().map_err(Error::system("a listening port for the ring"))?;
-    let acceptor = Acceptor::start(listener, token.clone()).map_err(Error::system("a thread for the ring's port"))?;
-    Ok((address, acceptor))
+    let system = Error::system("a listening port for the ring");
+    let listener = TcpListener::bind((ip, 0)).map_err(&system)?;
+    Ok((listener.local_addr().map_err(&system)?, Acceptor::start(listener, token.clone())?))
 }
 
 fn accept_ranks(
