@@ -59,7 +59,8 @@ pub(crate) struct EngineHandle {
     commands: Sender<Command>,
     /// Places of sequences: running, waiting, and those whose answers are being sent.
     places: Arc<Semaphore>,
-    capacity: usize,
+    /// Sequences that a request may have, if no other is open.
+    pub(crate) capacity: usize,
     fault: Arc<OnceLock<String>>,
     groups: std::sync::atomic::AtomicU64,
 }
@@ -128,11 +129,6 @@ impl EngineHandle {
         };
         thread::Builder::new().name("engine".into()).spawn(run).map_err(Error::Start)?;
         Ok(Self { commands, places: Arc::new(Semaphore::new(capacity)), capacity, fault, groups: 0.into() })
-    }
-
-    /// Sequences that a request may have, if no other is open.
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity
     }
 
     /// Why the engine has failed.

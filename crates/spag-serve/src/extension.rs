@@ -74,7 +74,7 @@ impl Services {
 
     /// All models; the first answers requests that name none.
     pub fn models(&self) -> Vec<ModelHandle> {
-        self.0.pool.all().iter().cloned().map(ModelHandle).collect()
+        self.0.pool.models.iter().cloned().map(ModelHandle).collect()
     }
 
     /// The model with a name.
@@ -116,7 +116,7 @@ impl Services {
     /// # Errors
     /// The queue is full, or the engine has failed.
     pub fn generate(&self, model: &ModelHandle, request: spag_model::Request) -> Result<Generation, ApiError> {
-        let sequences = model.0.engine().submit(vec![request], Detail::Tokens)?;
+        let sequences = model.0.engine.submit(vec![request], Detail::Tokens)?;
         Ok(Generation { sequences, _busy: self.0.drain.enter() })
     }
 }
@@ -134,12 +134,12 @@ impl ModelHandle {
 
     /// Its encoder of prompts, with its chat template.
     pub fn encoder(&self) -> &PromptEncoder {
-        self.0.encoder()
+        &self.0.encoder
     }
 
     /// Tokens of a prompt and its completion, at most.
     pub fn max_length(&self) -> usize {
-        self.0.max_length()
+        self.0.max_length
     }
 }
 

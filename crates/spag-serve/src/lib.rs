@@ -5,7 +5,6 @@ mod answer;
 mod api;
 mod auth;
 mod background;
-mod chat;
 mod drain;
 mod engine_thread;
 mod error;

@@ -84,7 +84,7 @@ impl WatchPage {
         Self(Arc::new(Watched { run, view, answered: Mutex::new(None) }))
     }
 
-    /// The routes of the page, for [`Server::bind_site`](spag_serve::Server::bind_site).
+    /// The routes of the page, for [`Server::bind_with`](spag_serve::Server::bind_with) without models.
     pub fn routes(&self, services: Services) -> Routes {
         let mut routes = Routes::new();
         for (path, handler) in assets::routes(&assets::WATCH) {
