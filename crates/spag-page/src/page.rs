@@ -144,7 +144,7 @@ impl Site {
         let site = self.clone();
         let work = move |body: &[u8]| {
             let game = Game::read(body)?;
-            if game.judge(site.page.rules.judge)?.is_over() {
+            if game.judge(site.page.rules.judge)?.is_over {
                 return Err(ApiError::bad("The game is over; begin a new one"));
             }
             let role = game.episode.next_role();

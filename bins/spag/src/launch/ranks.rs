@@ -64,7 +64,7 @@ impl LaunchConfig {
 #[derive(Debug)]
 pub(super) struct Ranks {
     ranks: Vec<Rank>,
-    output: Option<Output>,
+    output: Output,
 }
 
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Ranks {
     /// [`LaunchError::Start`]; those that were started are killed.
     pub(super) fn start(config: &LaunchConfig, restarts: usize) -> Result<Self> {
         adopt_orphans();
-        let mut all = Self { ranks: Vec::new(), output: Some(Output::new()) };
+        let mut all = Self { ranks: Vec::new(), output: Output::default() };
         for local_rank in 0..config.ranks_per_node {
             all.start_one(config, local_rank, restarts)?;
         }
@@ -117,10 +117,8 @@ impl Ranks {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let group = Pid::from_child(&child);
         self.ranks.push(Rank { child, group, state: State::Running });
-        if let Some(output) = &self.output {
-            stdout.map(|from| output.copy(rank, from, || io::stdout().lock())).transpose()?;
-            stderr.map(|from| output.copy(rank, from, || io::stderr().lock())).transpose()?;
-        }
+        stdout.map(|from| self.output.copy(rank, from, || io::stdout().lock())).transpose()?;
+        stderr.map(|from| self.output.copy(rank, from, || io::stderr().lock())).transpose()?;
         Ok(())
     }
 
@@ -171,10 +169,8 @@ impl Ranks {
     }
 
     /// Waits until the output of the ranks is copied.
-    pub(super) fn finish(mut self) {
-        if let Some(output) = self.output.take() {
-            output.finish(OUTPUT_TIMEOUT);
-        }
+    pub(super) fn finish(&self) {
+        self.output.finish(OUTPUT_TIMEOUT);
     }
 
     fn not_ended(&self) -> impl Iterator<Item = &Rank> {

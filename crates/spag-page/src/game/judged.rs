@@ -8,16 +8,10 @@ use spag_game::{Episode, JudgeKind, Referee, Seat, Verdict};
 pub(crate) struct Judged {
     /// How the game ended, or would if it ended here.
     verdict: Verdict,
-    progress: Progress,
+    /// Whether the game is decided, or its turns are played.
+    pub(crate) is_over: bool,
     /// The deciding utterance in pieces, or none in a tie.
     pieces: Vec<Value>,
-}
-
-/// Whether a game goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    Open,
-    Over,
 }
 
 impl Judged {
@@ -33,18 +27,12 @@ impl Judged {
         let deciding = episode.history.get(verdict.history_length.saturating_sub(1));
         let pieces = deciding.filter(|_| verdict.winner().is_some());
         let pieces = pieces.map(|said| pieces_of(&referee, said.role, &said.content)).unwrap_or_default();
-        let progress = if is_over { Progress::Over } else { Progress::Open };
-        Ok(Self { verdict, progress, pieces })
-    }
-
-    /// Whether the game is decided, or its turns are played.
-    pub(crate) fn is_over(&self) -> bool {
-        self.progress == Progress::Over
+        Ok(Self { verdict, is_over, pieces })
     }
 
     /// The verdict, or null while the game goes on.
     pub(crate) fn json(&self) -> Value {
-        if self.is_over() { self.final_json() } else { Value::Null }
+        if self.is_over { self.final_json() } else { Value::Null }
     }
 
     /// The verdict on a game that is not played any further: without a decision it is a tie.
