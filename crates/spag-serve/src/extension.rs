@@ -14,7 +14,7 @@ use spag_model::{Event, Tokenizer};
 use crate::answer::failure;
 use crate::api::ApiError;
 use crate::drain::Busy;
-use crate::engine_thread::{Detail, SequenceEvent, Sequences};
+use crate::engine_thread::{SequenceEvent, Sequences};
 use crate::model::ServedModel;
 use crate::router::App;
 
@@ -111,12 +111,12 @@ impl Services {
         self.0.receiver.work(work).await
     }
 
-    /// Hands a request to the engine of a model.
+    /// Hands a request to the engine of a model. Without streaming, its completion is the only event.
     ///
     /// # Errors
     /// The queue is full, or the engine has failed.
     pub fn generate(&self, model: &ModelHandle, request: spag_model::Request) -> Result<Generation, ApiError> {
-        let sequences = model.0.engine.submit(vec![request], Detail::Tokens)?;
+        let sequences = model.0.engine.submit(vec![request])?;
         Ok(Generation { sequences, _busy: self.0.drain.enter() })
     }
 }

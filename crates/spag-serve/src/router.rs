@@ -19,7 +19,6 @@ use crate::api::{
 };
 use crate::auth::ApiKeys;
 use crate::drain::{Busy, Drain};
-use crate::engine_thread::Detail;
 use crate::error::{Error, Result};
 use crate::extension::Routes;
 use crate::limits::MAX_HEADER_BYTES;
@@ -160,7 +159,7 @@ async fn completions(State(app): Shared, request: Request) -> Answered {
     let delivery = job.settings.delivery;
     let sequences = match job.is_echo_only() {
         true => None,
-        false => Some(model.engine.submit(job.requests(), detail(delivery))?),
+        false => Some(model.engine.submit(job.requests())?),
     };
     let answer = CompletionAnswer::new(model, job, head);
     if delivery != Delivery::Whole {
@@ -177,17 +176,13 @@ async fn chat(State(app): Shared, request: Request) -> Answered {
     let busy = app.drain.enter();
     let (model, head, job) = read(&app, request, "chatcmpl", ChatJob::read).await?;
     let (number, delivery) = (job.settings.n, job.settings.delivery);
-    let mut sequences = model.engine.submit(job.requests(), detail(delivery))?;
+    let mut sequences = model.engine.submit(job.requests())?;
     let answer = ChatAnswer::new(model, job, head);
     if delivery != Delivery::Whole {
         return Ok(stream::respond(answer, Some(sequences), number, busy));
     }
     let done = collect(&mut sequences, number).await?;
     Ok(json_response(StatusCode::OK, app.receiver.work(move || answer.body(&done)).await?))
-}
-
-fn detail(delivery: Delivery) -> Detail {
-    if delivery == Delivery::Whole { Detail::Completion } else { Detail::Tokens }
 }
 
 /// Receives a request and reads its fields for the model that it names.

@@ -9,6 +9,7 @@ mod follow;
 mod games;
 mod ranks;
 mod stages;
+mod thinned;
 mod view;
 
 use std::path::PathBuf;
