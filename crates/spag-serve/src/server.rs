@@ -102,7 +102,7 @@ impl Server {
         let address = listener.local_addr().map_err(listen)?;
         let (fault, faulty) = watch::channel(false);
         let (pool, metrics) = ModelPool::start(models, &limits, &fault)?;
-        let app = Arc::new(App { pool, metrics, keys, receiver: Receiver::new(limits), drain: Drain::new() });
+        let app = Arc::new(App { pool, metrics, keys, receiver: Receiver::new(limits), drain: Drain::default() });
         let router = router(app.clone(), &cors_origins, add(Services::new(app.clone())))?;
         Ok(Self { runtime, listener, address, app, router, limits, faulty })
     }
