@@ -1,10 +1,8 @@
 //! Copies the output of the ranks line by line, each line with its rank.
 
-use std::{
-    io::{self, Read, Write},
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::io::{self, Read, Write};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use spag_cli::{Error, Result};
 

@@ -1,13 +1,11 @@
 //! The rank processes of this machine.
 
-use std::{
-    ffi::OsString,
-    io,
-    os::unix::process::CommandExt,
-    path::PathBuf,
-    process::{self, Child, Command, Stdio},
-    time::Duration,
-};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{self, Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{
     Pid, Signal as Unix, WaitId, WaitIdOptions, WaitOptions, kill_process_group, test_kill_process_group, waitid,
