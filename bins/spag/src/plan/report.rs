@@ -143,9 +143,8 @@ impl<'a> Report<'a> {
                 giga(gpu.host_link_bytes),
             ),
             format!(
-                "assumed: {:.0}% of the FLOP/s, {:.0}% of the memory bandwidth and {:.0}% of the link bandwidth are reached",
+                "assumed: {:.0}% of the FLOP/s and {:.0}% of the link bandwidth are reached",
                 100.0 * assumed.flops_share,
-                100.0 * assumed.memory_share,
                 100.0 * assumed.link_share
             ),
             format!(
