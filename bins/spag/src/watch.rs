@@ -43,7 +43,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<()> {
     let page = WatchPage::open(args.run_dir)?;
     let keys = args.api_key_file.as_ref().map(ApiKeys::read).transpose()?;
     let is_open = keys.is_none();
-    let server = Server::bind_site(config(args.host, args.port, keys), |services| page.routes(services))?;
+    let server = Server::bind_with(config(args.host, args.port, keys), Vec::new(), |services| page.routes(services))?;
     let address = server.address();
     if is_open && !address.ip().is_loopback() {
         exit::note(format_args!(
@@ -73,7 +73,7 @@ impl OwnPage {
     pub(crate) fn start(run_dir: &Path, port: u16) -> Result<Self> {
         let page = WatchPage::of_run(run_dir);
         let config = config("127.0.0.1".to_owned(), port, None);
-        let server = Server::bind_site(config, |services| page.routes(services))?.start();
+        let server = Server::bind_with(config, Vec::new(), |services| page.routes(services))?.start();
         exit::note(format_args!("the run can be watched on http://{}", server.address()));
         Ok(Self { page, _server: server })
     }

@@ -3,8 +3,8 @@
 //! - [`LaunchEnv`] reads rank, world size and rendezvous from the environment of a launcher (`spag launch`, `torchrun`,
 //!   `srun`, `mpirun`).
 //! - [`ProcessGroup`] runs [`Collective`]s on tensors of one dimension. [`Single`] is the group of one process,
-//!   [`TcpGroup`] a ring of CPU ranks, `NcclGroup` (feature `cuda`) a group of NVIDIA GPUs, and [`Simulated`] a model of
-//!   links that this machine does not have. [`join`] and [`join_on`] choose between them.
+//!   [`TcpGroup`] a ring of CPU ranks, and `NcclGroup` (feature `cuda`) a group of NVIDIA GPUs. [`join`] and [`join_on`]
+//!   choose between them.
 //! - [`queue`] assigns the items of a list to ranks, and reassigns those of ranks that die.
 //!
 //! Models, tokens and games are not part of this crate; buffers have lengths, not shapes.
@@ -41,7 +41,6 @@ mod group;
 mod nccl;
 mod net;
 pub mod queue;
-mod simulated;
 mod tcp;
 
 pub use env::{DEFAULT_PORT, LaunchEnv, Launcher, MAX_WORLD_SIZE, Rendezvous};
@@ -51,7 +50,6 @@ pub use group::{Collective, Pending, ProcessGroup, Single, Traffic};
 #[cfg(feature = "cuda")]
 pub use nccl::NcclGroup;
 pub use net::{JoinOptions, PortChoice, RESTART_COUNT_VARIABLE, Token};
-pub use simulated::{Link, Links, Simulated};
 pub use tcp::TcpGroup;
 
 /// Joins the process group of `env` for buffers on `device`: [`Single`] for one process, otherwise a [`TcpGroup`] for the

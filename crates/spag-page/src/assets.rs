@@ -1,9 +1,8 @@
 //! The files of the page, inside the binary.
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 
 /// A file that everybody may read.
@@ -81,10 +80,10 @@ impl Asset {
     fn answer(&self, tag: &HeaderValue, request: &HeaderMap) -> Response {
         let known = request.get(header::IF_NONE_MATCH).map(HeaderValue::as_bytes).unwrap_or_default();
         let is_known = known.split(|byte| *byte == b',').any(|one| one.trim_ascii() == tag.as_bytes());
-        let mut response = Response::new(if is_known { Body::empty() } else { Body::from(self.text) });
-        if is_known {
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-        }
+        let mut response = match is_known {
+            true => StatusCode::NOT_MODIFIED.into_response(),
+            false => self.text.into_response(),
+        };
         let headers = response.headers_mut();
         guard(headers, POLICY);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind));

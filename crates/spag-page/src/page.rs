@@ -6,17 +6,18 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::post;
 use rand::Rng;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use spag_game::{JudgeKind, PromptSet, Rules};
+use spag_game::{JudgeKind, PromptSet, Rules, taboo};
 use spag_selfplay::{LengthSettings, SamplingSettings};
 use spag_serve::{Access, ApiError, ModelHandle, Routes, Services};
 
 use crate::assets;
 use crate::error::{Error, Result};
 use crate::game::{Game, PlayRules, stream};
-use crate::runs::{self, RunFolder};
+use crate::runs::{self, RunFolder, json_route};
 
 /// The largest seed that JavaScript can hold exactly.
 const LARGEST_SEED: u64 = (1 << 53) - 1;
@@ -90,14 +91,13 @@ impl Page {
         for (path, handler) in assets::routes(&assets::PLAY) {
             routes = routes.route(path, Access::Everybody, handler);
         }
-        let of = |site: &Arc<Site>| site.clone();
-        let (settings, word, judge, turn) = (of(&site), of(&site), of(&site), site);
+        let (judge, turn) = (site.clone(), site.clone());
         routes = routes
-            .route("/page/settings", Access::Key, get(async move || json_response(&settings.settings())))
-            .route("/page/word", Access::Key, get(async move || json_response(&word.word())))
+            .route("/page/settings", Access::Key, json_route(&services, &site, Site::settings))
+            .route("/page/word", Access::Key, json_route(&services, &site, Site::word))
             .route("/page/judge", Access::Key, post(async move |request: Request| judge.judge(request).await))
             .route("/page/turn", Access::Key, post(async move |request: Request| turn.turn(request).await));
-        runs::add_routes(routes, run, services)
+        runs::add_routes(routes, run, &services)
     }
 }
 
@@ -115,23 +115,24 @@ struct Site {
 }
 
 impl Site {
-    fn settings(&self) -> Value {
+    fn settings(&self, _: &IgnoredAny) -> std::result::Result<Value, ApiError> {
         let model = |model: &ModelHandle| json!({"name": model.name(), "max_new_tokens": self.page.rules.utterance_tokens(model)});
-        json!({
+        Ok(json!({
             "models": self.services.models().iter().map(model).collect::<Vec<_>>(),
             "max_turns": self.page.max_turns,
             "judge": self.page.rules.game.rules.judge,
             "words": self.page.words.len(),
             "run": self.page.run.as_ref().map(|run| run.name()),
             "longest_utterance": crate::game::SAID_BY_PERSON,
-        })
+        }))
     }
 
     /// A word, and the seed of a game.
-    fn word(&self) -> Value {
+    fn word(&self, _: &IgnoredAny) -> std::result::Result<Value, ApiError> {
         let mut rng = rand::rng();
         let word = self.page.words.get(rng.random_range(0..self.page.words.len()));
-        json!({spag_game::taboo::LABELS.item_key: word, "max_turns": self.page.max_turns, "seed": rng.random_range(0..=LARGEST_SEED)})
+        let seed = rng.random_range(0..=LARGEST_SEED);
+        Ok(json!({taboo::LABELS.item_key: word, "max_turns": self.page.max_turns, "seed": seed}))
     }
 
     async fn judge(self: Arc<Self>, request: Request) -> Answered {
@@ -144,7 +145,7 @@ impl Site {
         let site = self.clone();
         let work = move |body: &[u8]| {
             let game = Game::read(body)?;
-            if game.judge(&site.page.rules.game)?.is_over() {
+            if game.judge(&site.page.rules.game)?.is_over {
                 return Err(ApiError::bad("The game is over; begin a new one"));
             }
             let role = game.episode.next_role();

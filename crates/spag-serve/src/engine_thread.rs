@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Instant;
 
 use spag_io::catch_panic;
-use spag_model::{Engine, Event, Generate, GenerationStats, Request, RequestId};
+use spag_model::{Engine, Event, Generate, GenerationStats, Request, RequestId, Streamed};
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -19,15 +20,6 @@ use crate::answer::finish_reason;
 use crate::api::ApiError;
 use crate::error::{Error, Result};
 use crate::metrics::EngineMetrics;
-
-/// Which events a client needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Detail {
-    /// Every token.
-    Tokens,
-    /// The completion.
-    Completion,
-}
 
 /// What happens to the sequences of an HTTP request, which are counted from 0.
 #[derive(Debug)]
@@ -48,7 +40,6 @@ enum Command {
 struct Submission {
     group: u64,
     requests: Vec<Request>,
-    detail: Detail,
     events: UnboundedSender<SequenceEvent>,
     arrived: Instant,
 }
@@ -58,7 +49,8 @@ pub(crate) struct EngineHandle {
     commands: Sender<Command>,
     /// Places of sequences: running, waiting, and those whose answers are being sent.
     places: Arc<Semaphore>,
-    capacity: usize,
+    /// Sequences that a request may have, if no other is open.
+    pub(crate) capacity: usize,
     fault: Arc<OnceLock<String>>,
     groups: std::sync::atomic::AtomicU64,
 }
@@ -80,9 +72,12 @@ impl Drop for Sequences {
 }
 
 impl Sequences {
-    /// The next event; `None` after the last.
-    pub(crate) fn poll_next(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Option<SequenceEvent>> {
-        self.events.poll_recv(context)
+    /// The next event if it has come, which is `None` after the last.
+    pub(crate) fn try_next(&mut self) -> Option<Option<SequenceEvent>> {
+        match self.events.try_recv() {
+            Err(TryRecvError::Empty) => None,
+            received => Some(received.ok()),
+        }
     }
 
     /// The next event; `None` after the last.
@@ -126,11 +121,6 @@ impl EngineHandle {
         Ok(Self { commands, places: Arc::new(Semaphore::new(capacity)), capacity, fault, groups: 0.into() })
     }
 
-    /// Sequences that a request may have, if no other is open.
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity
-    }
-
     /// Why the engine has failed.
     pub(crate) fn fault(&self) -> Option<&str> {
         self.fault.get().map(String::as_str)
@@ -140,7 +130,7 @@ impl EngineHandle {
     ///
     /// # Errors
     /// The queue is full, or the engine has failed.
-    pub(crate) fn submit(&self, requests: Vec<Request>, detail: Detail) -> Result<Sequences, ApiError> {
+    pub(crate) fn submit(&self, requests: Vec<Request>) -> Result<Sequences, ApiError> {
         let failed = || ApiError::unavailable("The engine of this model has failed; the server must be started again");
         if self.fault().is_some() {
             return Err(failed());
@@ -154,7 +144,7 @@ impl EngineHandle {
         };
         let (sender, events) = unbounded_channel();
         let group = self.groups.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let submission = Submission { group, requests, detail, events: sender, arrived: Instant::now() };
+        let submission = Submission { group, requests, events: sender, arrived: Instant::now() };
         self.commands.send(Command::Submit(submission)).map_err(|_| failed())?;
         Ok(Sequences { events, group, abort: self.commands.clone(), _places: places })
     }
@@ -165,7 +155,8 @@ struct Open {
     group: u64,
     /// Its number within the HTTP request.
     index: usize,
-    detail: Detail,
+    /// Whether the client needs every token; otherwise the completion.
+    streams: bool,
     events: UnboundedSender<SequenceEvent>,
     arrived: Instant,
     last_token: Option<Instant>,
@@ -213,15 +204,16 @@ impl Worker {
     }
 
     fn submit(&mut self, submission: Submission) {
-        let Submission { group, requests, detail, events, arrived } = submission;
+        let Submission { group, requests, events, arrived } = submission;
         // The client may have gone while the command was under way.
         if events.is_closed() {
             return;
         }
         for (index, request) in requests.into_iter().enumerate() {
+            let streams = request.config.stream != Streamed::No;
             match self.engine.submit(request) {
                 Ok(id) => {
-                    let open = Open { group, index, detail, events: events.clone(), arrived, last_token: None };
+                    let open = Open { group, index, streams, events: events.clone(), arrived, last_token: None };
                     self.open.insert(id, open);
                     self.groups.entry(group).or_default().push(id);
                 }
@@ -256,7 +248,7 @@ impl Worker {
             Event::Failed(_) => Some("error"),
             Event::Prompt(_) | Event::Token(_) => None,
         };
-        let is_needed = open.detail == Detail::Tokens || end.is_some();
+        let is_needed = open.streams || end.is_some();
         let is_gone = is_needed && open.events.send(SequenceEvent::Of(open.index, event)).is_err();
         let group = open.group;
         if let Some(reason) = end {

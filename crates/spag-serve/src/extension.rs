@@ -4,7 +4,6 @@
 //! the form of errors are the same.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::extract::Request;
@@ -15,7 +14,7 @@ use spag_model::{Event, Tokenizer};
 use crate::answer::failure;
 use crate::api::ApiError;
 use crate::drain::Busy;
-use crate::engine_thread::{Detail, SequenceEvent, Sequences};
+use crate::engine_thread::{SequenceEvent, Sequences};
 use crate::model::ServedModel;
 use crate::router::App;
 
@@ -75,7 +74,7 @@ impl Services {
 
     /// All models; the first answers requests that name none.
     pub fn models(&self) -> Vec<ModelHandle> {
-        self.0.pool.all().iter().cloned().map(ModelHandle).collect()
+        self.0.pool.models.iter().cloned().map(ModelHandle).collect()
     }
 
     /// The model with a name.
@@ -112,12 +111,12 @@ impl Services {
         self.0.receiver.work(work).await
     }
 
-    /// Hands a request to the engine of a model.
+    /// Hands a request to the engine of a model. Without streaming, its completion is the only event.
     ///
     /// # Errors
     /// The queue is full, or the engine has failed.
     pub fn generate(&self, model: &ModelHandle, request: spag_model::Request) -> Result<Generation, ApiError> {
-        let sequences = model.0.engine().submit(vec![request], Detail::Tokens)?;
+        let sequences = model.0.engine.submit(vec![request])?;
         Ok(Generation { sequences, _busy: self.0.drain.enter() })
     }
 }
@@ -135,12 +134,12 @@ impl ModelHandle {
 
     /// Its encoder of prompts, with its chat template.
     pub fn encoder(&self) -> &PromptEncoder {
-        self.0.encoder()
+        &self.0.encoder
     }
 
     /// Tokens of a prompt and its completion, at most.
     pub fn max_length(&self) -> usize {
-        self.0.max_length()
+        self.0.max_length
     }
 }
 
@@ -155,10 +154,19 @@ impl Generation {
     ///
     /// # Errors
     /// The request failed, or the engine. There are no more events then.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Event, ApiError>> {
-        self.sequences.poll_next(context).map(|event| match event {
-            Some(SequenceEvent::Of(_, event @ (Event::Prompt(_) | Event::Token(_) | Event::Finished(_)))) => Ok(event),
-            other => Err(failure(other)),
-        })
+    pub async fn next(&mut self) -> Result<Event, ApiError> {
+        read(self.sequences.next().await)
+    }
+
+    /// As [`Generation::next`], if the event has come.
+    pub fn try_next(&mut self) -> Option<Result<Event, ApiError>> {
+        self.sequences.try_next().map(read)
+    }
+}
+
+fn read(event: Option<SequenceEvent>) -> Result<Event, ApiError> {
+    match event {
+        Some(SequenceEvent::Of(_, event @ (Event::Prompt(_) | Event::Token(_) | Event::Finished(_)))) => Ok(event),
+        other => Err(failure(other)),
     }
 }

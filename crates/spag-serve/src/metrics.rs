@@ -3,7 +3,8 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, text::encode};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, text::encode};
+use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -35,23 +36,8 @@ struct EndLabels {
     reason: &'static str,
 }
 
-type ByModel<M> = Family<ModelLabel, M>;
+type Share = Gauge<f64, AtomicU64>;
 type Histograms = Family<ModelLabel, Histogram, fn() -> Histogram>;
-
-#[derive(Default)]
-struct EngineFamilies {
-    ended: Family<EndLabels, Counter>,
-    prompt_tokens: ByModel<Counter>,
-    cached_tokens: ByModel<Counter>,
-    generated_tokens: ByModel<Counter>,
-    steps: ByModel<Counter>,
-    preemptions: ByModel<Counter>,
-    running: ByModel<Gauge>,
-    waiting: ByModel<Gauge>,
-    pages_used: ByModel<Gauge>,
-    pages: ByModel<Gauge>,
-    hit_rate: ByModel<Gauge<f64, AtomicU64>>,
-}
 
 /// The metrics of one model's engine.
 #[derive(Clone)]
@@ -77,7 +63,7 @@ pub(crate) struct EngineMetrics {
     /// All pages.
     pub(crate) pages: Gauge,
     /// Share of prompt tokens found in the KV cache.
-    pub(crate) hit_rate: Gauge<f64, AtomicU64>,
+    pub(crate) hit_rate: Share,
     /// Sequences of a forward pass.
     pub(crate) batch: Histogram,
     /// From the arrival of a request to the first token of a sequence.
@@ -96,6 +82,16 @@ fn sizes() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 2.0, 11))
 }
 
+/// Registers a metric of each model.
+fn by_model<M>(registry: &mut Registry, name: &str, help: &str) -> Family<ModelLabel, M>
+where
+    M: EncodeMetric + TypedMetric + Default + Send + Sync + std::fmt::Debug + 'static,
+{
+    let family = Family::default();
+    registry.register(name, help, Family::clone(&family));
+    family
+}
+
 impl Metrics {
     /// Metrics of a server of these models, and those of each engine.
     pub(crate) fn new<'a>(models: impl IntoIterator<Item = &'a str>) -> (Self, Vec<EngineMetrics>) {
@@ -103,41 +99,47 @@ impl Metrics {
         let (responses, connections) = (Family::default(), Gauge::default());
         registry.register("http_responses", "HTTP responses by route and status", Family::clone(&responses));
         registry.register("http_connections", "Open connections", connections.clone());
-        let engines = EngineFamilies::default();
-        engines.register(&mut registry);
-        let histograms =
-            |registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>, make: fn() -> Histogram| {
-                let family = Histograms::new_with_constructor(make);
-                match unit {
-                    Some(unit) => registry.register_with_unit(name, help, unit, family.clone()),
-                    None => registry.register(name, help, family.clone()),
-                }
-                family
-            };
-        let s = || Some(Unit::Seconds);
-        let batch = histograms(&mut registry, "batch_sequences", "Sequences of a forward pass", None, sizes);
-        let first = histograms(&mut registry, "time_to_first_token", "From a request to a first token", s(), seconds);
-        let next = histograms(&mut registry, "time_per_output_token", "Between two tokens of a sequence", s(), seconds);
-        let whole = histograms(&mut registry, "sequence_time", "From a request to the end of a sequence", s(), seconds);
+        let ended = Family::<EndLabels, Counter>::default();
+        registry.register("sequences_ended", "Sequences by how they ended", ended.clone());
+        let r = &mut registry;
+        let prompt_tokens = by_model::<Counter>(r, "prompt_tokens", "Prompt tokens");
+        let cached_tokens = by_model::<Counter>(r, "cached_prompt_tokens", "Prompt tokens found in the KV cache");
+        let generated_tokens = by_model::<Counter>(r, "generated_tokens", "Generated tokens");
+        let steps = by_model::<Counter>(r, "steps", "Forward passes");
+        let preemptions = by_model::<Counter>(r, "preemptions", "Preempted sequences");
+        let running = by_model::<Gauge>(r, "sequences_running", "Sequences in the batch");
+        let waiting = by_model::<Gauge>(r, "sequences_waiting", "Sequences that wait for a place in the batch");
+        let pages_used = by_model::<Gauge>(r, "kv_pages_used", "Pages of the KV cache that sequences hold");
+        let pages = by_model::<Gauge>(r, "kv_pages", "Pages of the KV cache");
+        let hit_rate = by_model::<Share>(r, "cache_hit_rate", "Share of prompt tokens found in the KV cache");
+        let batch = Histograms::new_with_constructor(sizes);
+        r.register("batch_sequences", "Sequences of a forward pass", batch.clone());
+        let mut times = |name, help| {
+            let family = Histograms::new_with_constructor(seconds);
+            r.register_with_unit(name, help, Unit::Seconds, family.clone());
+            family
+        };
+        let first_token = times("time_to_first_token", "From a request to a first token");
+        let next_token = times("time_per_output_token", "Between two tokens of a sequence");
+        let whole = times("sequence_time", "From a request to the end of a sequence");
         let of = |model: &str| {
             let label = ModelLabel { model: model.to_owned() };
-            let families = &engines;
             EngineMetrics {
                 model: model.to_owned(),
-                ended: families.ended.clone(),
-                prompt_tokens: families.prompt_tokens.get_or_create_owned(&label),
-                cached_tokens: families.cached_tokens.get_or_create_owned(&label),
-                generated_tokens: families.generated_tokens.get_or_create_owned(&label),
-                steps: families.steps.get_or_create_owned(&label),
-                preemptions: families.preemptions.get_or_create_owned(&label),
-                running: families.running.get_or_create_owned(&label),
-                waiting: families.waiting.get_or_create_owned(&label),
-                pages_used: families.pages_used.get_or_create_owned(&label),
-                pages: families.pages.get_or_create_owned(&label),
-                hit_rate: families.hit_rate.get_or_create_owned(&label),
+                ended: ended.clone(),
+                prompt_tokens: prompt_tokens.get_or_create_owned(&label),
+                cached_tokens: cached_tokens.get_or_create_owned(&label),
+                generated_tokens: generated_tokens.get_or_create_owned(&label),
+                steps: steps.get_or_create_owned(&label),
+                preemptions: preemptions.get_or_create_owned(&label),
+                running: running.get_or_create_owned(&label),
+                waiting: waiting.get_or_create_owned(&label),
+                pages_used: pages_used.get_or_create_owned(&label),
+                pages: pages.get_or_create_owned(&label),
+                hit_rate: hit_rate.get_or_create_owned(&label),
                 batch: batch.get_or_create_owned(&label),
-                first_token: first.get_or_create_owned(&label),
-                next_token: next.get_or_create_owned(&label),
+                first_token: first_token.get_or_create_owned(&label),
+                next_token: next_token.get_or_create_owned(&label),
                 whole: whole.get_or_create_owned(&label),
             }
         };
@@ -155,22 +157,6 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
-    }
-}
-
-impl EngineFamilies {
-    fn register(&self, registry: &mut Registry) {
-        registry.register("sequences_ended", "Sequences by how they ended", self.ended.clone());
-        registry.register("prompt_tokens", "Prompt tokens", self.prompt_tokens.clone());
-        registry.register("cached_prompt_tokens", "Prompt tokens found in the KV cache", self.cached_tokens.clone());
-        registry.register("generated_tokens", "Generated tokens", self.generated_tokens.clone());
-        registry.register("steps", "Forward passes", self.steps.clone());
-        registry.register("preemptions", "Preempted sequences", self.preemptions.clone());
-        registry.register("sequences_running", "Sequences in the batch", self.running.clone());
-        registry.register("sequences_waiting", "Sequences that wait for a place in the batch", self.waiting.clone());
-        registry.register("kv_pages_used", "Pages of the KV cache that sequences hold", self.pages_used.clone());
-        registry.register("kv_pages", "Pages of the KV cache", self.pages.clone());
-        registry.register("cache_hit_rate", "Share of prompt tokens found in the KV cache", self.hit_rate.clone());
     }
 }
 

@@ -32,11 +32,13 @@ pub struct ModelToServe {
 /// A model with its engine.
 pub(crate) struct ServedModel {
     name: String,
-    encoder: PromptEncoder,
-    texts: TokenTexts,
-    max_length: usize,
-    vocabulary: usize,
-    engine: EngineHandle,
+    pub(crate) encoder: PromptEncoder,
+    pub(crate) texts: TokenTexts,
+    /// Tokens of a prompt and its completion, at most.
+    pub(crate) max_length: usize,
+    /// The number of embeddings: each token id is below it.
+    pub(crate) vocabulary: usize,
+    pub(crate) engine: EngineHandle,
 }
 
 impl ServedModel {
@@ -69,28 +71,6 @@ impl ServedModel {
         self.encoder.tokenizer()
     }
 
-    pub(crate) fn encoder(&self) -> &PromptEncoder {
-        &self.encoder
-    }
-
-    pub(crate) fn texts(&self) -> &TokenTexts {
-        &self.texts
-    }
-
-    /// Tokens of a prompt and its completion, at most.
-    pub(crate) fn max_length(&self) -> usize {
-        self.max_length
-    }
-
-    /// The number of embeddings: each token id is below it.
-    pub(crate) fn vocabulary(&self) -> usize {
-        self.vocabulary
-    }
-
-    pub(crate) fn engine(&self) -> &EngineHandle {
-        &self.engine
-    }
-
     /// The chat template.
     ///
     /// # Errors
@@ -108,11 +88,6 @@ impl ServedModel {
         })
     }
 
-    /// Why it answers no chats.
-    pub(crate) fn chat_error(&self) -> Option<spag_chat::Error> {
-        self.encoder.template().err()
-    }
-
     /// A token id.
     pub(crate) fn token(&self, value: &Value) -> Option<u32> {
         whole(value).filter(|id| *id < self.vocabulary).and_then(|id| u32::try_from(id).ok())
@@ -121,7 +96,7 @@ impl ServedModel {
 
 /// All models of a server.
 pub(crate) struct ModelPool {
-    models: Vec<Arc<ServedModel>>,
+    pub(crate) models: Vec<Arc<ServedModel>>,
     /// Indices by name, in the order in which they are listed.
     names: Vec<(String, usize)>,
     by_name: HashMap<String, usize>,
@@ -163,11 +138,6 @@ impl ModelPool {
         Ok((Self { models, names, by_name, created }, metrics))
     }
 
-    /// The models.
-    pub(crate) fn all(&self) -> &[Arc<ServedModel>] {
-        &self.models
-    }
-
     /// The model with a name, or the first without one.
     ///
     /// # Errors
@@ -190,7 +160,7 @@ impl ModelPool {
             "owned_by": "spag",
             "root": model.name(),
             "parent": null,
-            "max_model_len": model.max_length(),
+            "max_model_len": model.max_length,
         }))
     }
 
@@ -202,7 +172,7 @@ impl ModelPool {
 
     /// The first engine that failed: the model's name and the cause.
     pub(crate) fn fault(&self) -> Option<(&str, &str)> {
-        self.models.iter().find_map(|model| Some((model.name(), model.engine().fault()?)))
+        self.models.iter().find_map(|model| Some((model.name(), model.engine.fault()?)))
     }
 }
 

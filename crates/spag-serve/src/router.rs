@@ -20,7 +20,6 @@ use crate::api::{
 };
 use crate::auth::ApiKeys;
 use crate::drain::{Busy, Drain};
-use crate::engine_thread::Detail;
 use crate::error::{Error, Result};
 use crate::extension::Routes;
 use crate::limits::MAX_HEADER_BYTES;
@@ -65,20 +64,11 @@ struct Gate {
     open: Vec<&'static str>,
 }
 
-/// Whether a server has the routes of OpenAI's API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Api {
-    /// It has models to answer them.
-    Served,
-    /// It has no models.
-    Absent,
-}
-
 /// The routes of a server, and those that a program adds.
 ///
 /// # Errors
 /// An origin that no browser sends, or two routes with one path.
-pub(crate) fn router(app: Arc<App>, api: Api, origins: &[String], routes: Routes) -> Result<Router> {
+pub(crate) fn router(app: Arc<App>, origins: &[String], routes: Routes) -> Result<Router> {
     let gate = Arc::new(Gate { app: app.clone(), added: routes.paths(), open: routes.open() });
     let mut paths: HashSet<&str> = ROUTES.into();
     if let Some(path) = gate.added.iter().find(|path| !paths.insert(path)) {
@@ -88,10 +78,7 @@ pub(crate) fn router(app: Arc<App>, api: Api, origins: &[String], routes: Routes
         .route(HEALTH, get(health))
         .route("/version", get(|| async { ok(&json!({"version": env!("CARGO_PKG_VERSION")})) }))
         .route(METRICS, get(metrics));
-    let router = match api {
-        Api::Served => of_models(router),
-        Api::Absent => router,
-    };
+    let router = if app.pool.models.is_empty() { router } else { of_models(router) };
     let router = routes
         .add_to(router)
         .fallback(async |request: Request| ApiError::no_route(request.method().as_str(), request.uri().path()))
@@ -178,7 +165,7 @@ async fn completions(State(app): Shared, request: Request) -> Answered {
     let delivery = job.settings.delivery;
     let sequences = match job.is_echo_only() {
         true => None,
-        false => Some(model.engine().submit(job.requests(), detail(delivery))?),
+        false => Some(model.engine.submit(job.requests())?),
     };
     let answer = CompletionAnswer::new(model, job, head);
     if delivery != Delivery::Whole {
@@ -195,17 +182,13 @@ async fn chat(State(app): Shared, request: Request) -> Answered {
     let busy = app.drain.enter();
     let (model, head, job) = read(&app, request, "chatcmpl", ChatJob::read).await?;
     let (number, delivery) = (job.settings.n, job.settings.delivery);
-    let mut sequences = model.engine().submit(job.requests(), detail(delivery))?;
+    let mut sequences = model.engine.submit(job.requests())?;
     let answer = ChatAnswer::new(model, job, head);
     if delivery != Delivery::Whole {
         return Ok(stream::respond(answer, Some(sequences), number, busy));
     }
     let done = collect(&mut sequences, number).await?;
     Ok(json_response(StatusCode::OK, app.receiver.work(move || answer.body(&done)).await?))
-}
-
-fn detail(delivery: Delivery) -> Detail {
-    if delivery == Delivery::Whole { Detail::Completion } else { Detail::Tokens }
 }
 
 /// Receives a request and reads its fields for the model that it names.

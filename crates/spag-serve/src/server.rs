@@ -24,7 +24,7 @@ use crate::extension::{Routes, Services};
 use crate::limits::{HEADER_BUFFER, Limits, MAX_HEADERS, WORKERS};
 use crate::model::{ModelPool, ModelToServe};
 use crate::receive::Receiver;
-use crate::router::{Api, App, router};
+use crate::router::{App, router};
 
 /// Threads of the network, at most. Engines have their own.
 const NETWORK_THREADS: usize = 4;
@@ -78,29 +78,13 @@ impl Server {
         Self::bind_with(config, models, |_| Routes::new())
     }
 
-    /// As [`Server::bind`], with the routes that `add` returns beside its own.
+    /// As [`Server::bind`], with the routes that `add` returns beside its own. Without models it has these, `/health`,
+    /// `/version` and `/metrics`.
     ///
     /// # Errors
     /// As [`Server::bind`], or an added route has the path of another one.
     pub fn bind_with(
         config: ServerConfig,
-        models: Vec<ModelToServe>,
-        add: impl FnOnce(Services) -> Routes,
-    ) -> Result<Self> {
-        Self::bind_api(config, Api::Served, models, add)
-    }
-
-    /// Listens without models. It has the routes that `add` returns, `/health`, `/version` and `/metrics`.
-    ///
-    /// # Errors
-    /// The address cannot be listened on, or an added route has the path of another one.
-    pub fn bind_site(config: ServerConfig, add: impl FnOnce(Services) -> Routes) -> Result<Self> {
-        Self::bind_api(config, Api::Absent, Vec::new(), add)
-    }
-
-    fn bind_api(
-        config: ServerConfig,
-        api: Api,
         models: Vec<ModelToServe>,
         add: impl FnOnce(Services) -> Routes,
     ) -> Result<Self> {
@@ -118,8 +102,8 @@ impl Server {
         let address = listener.local_addr().map_err(listen)?;
         let (fault, faulty) = watch::channel(false);
         let (pool, metrics) = ModelPool::start(models, &limits, &fault)?;
-        let app = Arc::new(App { pool, metrics, keys, receiver: Receiver::new(limits), drain: Drain::new() });
-        let router = router(app.clone(), api, &cors_origins, add(Services::new(app.clone())))?;
+        let app = Arc::new(App { pool, metrics, keys, receiver: Receiver::new(limits), drain: Drain::default() });
+        let router = router(app.clone(), &cors_origins, add(Services::new(app.clone())))?;
         Ok(Self { runtime, listener, address, app, router, limits, faulty })
     }
 
@@ -130,7 +114,7 @@ impl Server {
 
     /// The names of models that answer no chats, with the cause: no chat template, or one that cannot be used.
     pub fn without_chats(&self) -> impl Iterator<Item = (&str, spag_chat::Error)> {
-        self.app.pool.all().iter().filter_map(|model| Some((model.name(), model.chat_error()?)))
+        self.app.pool.models.iter().filter_map(|model| Some((model.name(), model.encoder.template().err()?)))
     }
 
     /// Serves until SIGTERM or SIGINT. Then new requests are refused, and the server ends when the others have.

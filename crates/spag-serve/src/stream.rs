@@ -1,13 +1,11 @@
-//! Bodies of server-sent events.
+//! Responses of server-sent events.
 
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use hyper::body::{Bytes, Frame};
+use futures_util::stream::unfold;
 use spag_model::Event;
 
 use crate::answer::{Pieces, StreamedAnswer, failure};
@@ -16,108 +14,102 @@ use crate::drain::Busy;
 use crate::engine_thread::{SequenceEvent, Sequences};
 use crate::limits::MAX_COALESCED;
 
-/// A response that streams an answer of `open` sequences; `None` if there is nothing to compute.
-///
-/// The server does not end before `busy` is dropped.
-pub(crate) fn respond(
-    answer: impl StreamedAnswer + Unpin,
-    sequences: Option<Sequences>,
-    open: usize,
-    busy: Busy,
-) -> Response {
-    let open = if sequences.is_some() { open } else { 0 };
-    let body = EventBody { answer, sequences, open, state: State::New, _busy: busy };
-    let mut response = Response::new(Body::new(body));
+/// A response of server-sent events: what `next` gives, until it gives nothing. `cache` is the header `cache-control`.
+pub fn event_response<S, F>(cache: &'static str, state: S, next: impl Fn(S) -> F + Send + 'static) -> Response
+where
+    S: Send + 'static,
+    F: Future<Output = Option<(Vec<u8>, S)>> + Send + 'static,
+{
+    let pieces = unfold(state, move |state| {
+        let next = next(state);
+        async { next.await.map(|(bytes, state)| (Ok::<_, Infallible>(bytes), state)) }
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
     // Proxies must pass events on at once.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-struct EventBody<A> {
+/// A response that streams an answer of `open` sequences; `None` if there is nothing to compute.
+///
+/// The server does not end before `busy` is dropped.
+pub(crate) fn respond(
+    mut answer: impl StreamedAnswer,
+    sequences: Option<Sequences>,
+    open: usize,
+    busy: Busy,
+) -> Response {
+    let open = if sequences.is_some() { open } else { 0 };
+    let mut pieces = Pieces::default();
+    let begun = answer.begin(&mut pieces);
+    let mut stream = EventStream { answer, sequences, open, pieces, ended: false, _busy: busy };
+    if let Err(error) = begun {
+        stream.fail(&ApiError::server(error.to_string()));
+    }
+    event_response("no-cache", stream, EventStream::next)
+}
+
+struct EventStream<A> {
     answer: A,
     sequences: Option<Sequences>,
     /// Sequences that have not ended.
     open: usize,
-    state: State,
+    /// What is to be sent.
+    pieces: Pieces,
+    ended: bool,
     _busy: Busy,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    New,
-    Sending,
-    Ended,
-}
+impl<A: StreamedAnswer> EventStream<A> {
+    /// The next piece of the stream: as many events as have come.
+    async fn next(mut self) -> Option<(Vec<u8>, Self)> {
+        let mut events = 0;
+        while !self.ended && (self.pieces.is_empty() || events < MAX_COALESCED) {
+            let Some(sequences) = self.sequences.as_mut().filter(|_| self.open > 0) else {
+                self.answer.end(&mut self.pieces);
+                self.end();
+                break;
+            };
+            let event = match sequences.try_next() {
+                Some(event) => event,
+                None if self.pieces.is_empty() => sequences.next().await,
+                None => break,
+            };
+            events += 1;
+            self.receive(event);
+        }
+        let bytes = self.pieces.take();
+        (!bytes.is_empty()).then_some((bytes, self))
+    }
 
-impl<A: StreamedAnswer> EventBody<A> {
     /// Appends what an event gives to the stream.
-    fn receive(&mut self, event: Option<SequenceEvent>, stream: &mut Pieces) {
+    fn receive(&mut self, event: Option<SequenceEvent>) {
         match event {
             Some(SequenceEvent::Of(at, Event::Finished(completion))) => {
-                self.answer.finish(at, &completion, stream);
+                self.answer.finish(at, &completion, &mut self.pieces);
                 self.open = self.open.saturating_sub(1);
             }
             Some(SequenceEvent::Of(at, event @ (Event::Prompt(_) | Event::Token(_)))) => {
-                if let Err(error) = self.answer.event(at, event, stream) {
-                    self.fail(&ApiError::server(error.to_string()), stream);
+                if let Err(error) = self.answer.event(at, event, &mut self.pieces) {
+                    self.fail(&ApiError::server(error.to_string()));
                 }
             }
-            other => self.fail(&failure(other), stream),
+            other => self.fail(&failure(other)),
         }
     }
 
     /// Ends the stream with an error, and the sequences with it.
-    fn fail(&mut self, error: &ApiError, stream: &mut Pieces) {
-        stream.push(&error.body());
-        stream.done();
-        self.sequences = None;
-        self.state = State::Ended;
+    fn fail(&mut self, error: &ApiError) {
+        self.pieces.push(&error.body());
+        self.pieces.done();
+        self.end();
     }
-}
 
-impl<A: StreamedAnswer + Unpin> hyper::body::Body for EventBody<A> {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let this = self.get_mut();
-        let mut stream = Pieces::default();
-        if this.state == State::New {
-            this.state = State::Sending;
-            if let Err(error) = this.answer.begin(&mut stream) {
-                this.fail(&ApiError::server(error.to_string()), &mut stream);
-            }
-        }
-        let mut is_waiting = false;
-        for _ in 0..MAX_COALESCED {
-            if this.state != State::Sending || this.open == 0 {
-                break;
-            }
-            let Some(sequences) = &mut this.sequences else { break };
-            let Poll::Ready(event) = sequences.poll_next(context) else {
-                is_waiting = true;
-                break;
-            };
-            this.receive(event, &mut stream);
-        }
-        if this.state == State::Sending && this.open == 0 {
-            this.answer.end(&mut stream);
-            this.sequences = None;
-            this.state = State::Ended;
-        }
-        match stream.take() {
-            bytes if !bytes.is_empty() => Poll::Ready(Some(Ok(Frame::data(Bytes::from(bytes))))),
-            _ if this.state == State::Ended => Poll::Ready(None),
-            _ => {
-                // The channel wakes this task if it was found empty.
-                if !is_waiting {
-                    context.waker().wake_by_ref();
-                }
-                Poll::Pending
-            }
-        }
+    fn end(&mut self) {
+        self.sequences = None;
+        self.ended = true;
     }
 }

@@ -64,11 +64,7 @@ fn numbers_out_of_range_are_refused() {
         ("spag", vec!["arena"], vec!["games", "taboo_max_turns", "max_failed_in_a_row", "max_new_tokens"]),
         ("spag", vec!["generate"], vec!["max_new_tokens", "max_length", "top_k"]),
         ("spag", vec!["eval"], vec!["limit", "max_length"]),
-        (
-            "spag",
-            vec!["bench", "train"],
-            vec!["batch", "seq", "steps", "warmup", "accumulation", "threads", "simulate"],
-        ),
+        ("spag", vec!["bench", "train"], vec!["batch", "seq", "steps", "warmup", "accumulation", "threads"]),
         ("spag", vec!["bench", "play"], vec!["games", "turns", "new_tokens", "threads"]),
         ("spag", vec!["bench", "generate"], vec!["prompt", "new_tokens", "batch", "rounds", "threads"]),
         (
@@ -89,7 +85,6 @@ fn numbers_out_of_range_are_refused() {
     for (name, command, flags) in [
         ("spag-play", vec![], vec!["temperature", "top_p", "requests_per_minute", "request_timeout"]),
         ("spag-assign-rewards", vec![], vec!["decay_weight"]),
-        ("spag", vec!["bench", "train"], vec!["link_bandwidth", "link_latency"]),
         ("spag", vec!["bench", "play"], vec!["temperature"]),
         ("spag", vec!["plan"], vec!["gpu_memory", "host_memory", "network"]),
     ] {
@@ -121,7 +116,7 @@ fn sizes_that_only_together_are_too_large_are_refused() {
     for (flags, words) in [
         (vec!["--batch", "65536", "--seq", "1024"], ["--batch 65536 --seq 1024", "67108864 tokens"]),
         (vec!["--steps", "1000000", "--batch", "1000"], ["--batch 1000", "more than 1.00 GiB"]),
-        (vec!["--simulate", "2,65536", "--accumulation", "65536"], ["--batch 8", "more than 1.00 GiB"]),
+        (vec!["--accumulation", "65536"], ["--batch 8", "more than 1.00 GiB"]),
     ] {
         refused("spag", dir, &[&bench[..], &flags].concat(), &words);
     }

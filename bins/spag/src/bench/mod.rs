@@ -2,7 +2,6 @@
 
 mod generate;
 mod play;
-mod ranks;
 mod train;
 
 use std::ops::RangeInclusive;

@@ -1,18 +1,20 @@
-//! `spag bench train`: measures the speed of training, on one rank, on several, or with modelled ranks.
+//! `spag bench train`: measures the speed of training, on one rank or several.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
-use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup, Simulated, Single};
+use spag_dist::{JoinOptions, LaunchEnv, ProcessGroup};
 use spag_io::{format_gib, gib};
 use spag_model::{LoadOptions, WeightDtype, load_config, load_model_with};
 use spag_ops::OpenDevice;
 use spag_selfplay::limits;
-use spag_train::{ModelShard, RankMemory, StepTiming, TimingConfig, TrainConfig, peak_memory_of, time_steps_of_rank};
+use spag_train::{
+    ModelShard, RankMemory, ShardingPlan, StepTiming, TimingConfig, TrainConfig, ZeroStage, peak_memory_of,
+    time_steps_of_rank,
+};
 
-use super::ranks::RankArgs;
 use super::{BATCH, STEPS, TOKENS, cpu_path, round};
 use spag_cli::{DeviceArgs, Error, Result, exit, flags, threads};
 
@@ -57,37 +59,29 @@ pub(crate) struct TrainArgs {
     dtype: WeightDtype,
     #[command(flatten)]
     device: DeviceArgs,
-    #[command(flatten)]
-    ranks: RankArgs,
+    /// What is split over the ranks: 0 nothing, 1 AdamW's state, 2 gradients too, 3 parameters too.
+    #[arg(long, value_name = "STAGE", default_value = "0", help_heading = "Ranks")]
+    zero_stage: ZeroStage,
     /// Seed of the tokens.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
 
+impl TrainArgs {
+    fn plan(&self) -> ShardingPlan {
+        ShardingPlan { stage: self.zero_stage, ..ShardingPlan::default() }
+    }
+}
+
 pub(super) fn run(args: &TrainArgs) -> Result<()> {
     let env = LaunchEnv::detect()?;
     let device = args.device.open()?;
-    let most_ranks = args.ranks.simulate.iter().copied().max().unwrap_or(env.world_size);
-    check_size(args, most_ranks)?;
+    check_size(args, env.world_size)?;
     check_memory(args, &device)?;
-    if args.ranks.simulate.is_empty() {
-        let group = spag_dist::join_on(&env, &JoinOptions::detect()?, device.device())?;
-        let (ranks, first) = (group.size(), group.rank() == 0);
-        let measured = measure(args, &device, group)?;
-        return if first { exit::say(line(args, &device, &measured, ranks)) } else { Ok(()) };
-    }
-    let links = args.ranks.links()?;
-    exit::note(format_args!("modelled links: {links}"));
-    let alone = measure(args, &device, Arc::new(Single))?;
-    exit::say(line(args, &device, &alone, 1))?;
-    for ranks in &args.ranks.simulate {
-        let measured = measure(args, &device, Arc::new(Simulated::new(*ranks, links.clone())))?;
-        let mut row = line(args, &device, &measured, *ranks);
-        row["simulated"] = json!(true);
-        row["efficiency"] = json!(round(alone.seconds / measured.seconds, 4));
-        exit::say(row)?;
-    }
-    Ok(())
+    let group = spag_dist::join_on(&env, &JoinOptions::detect()?, device.device())?;
+    let (ranks, first) = (group.size(), group.rank() == 0);
+    let measured = measure(args, &device, group)?;
+    if first { exit::say(line(args, &device, &measured, ranks)) } else { Ok(()) }
 }
 
 /// Rejects micro-batches and data that no device can hold, before anything is allocated. Every step of every rank has
@@ -127,7 +121,7 @@ fn check_memory(args: &TrainArgs, device: &OpenDevice) -> Result<()> {
         bf16: args.dtype == WeightDtype::Bf16,
         ..TrainConfig::default()
     };
-    let (needed, free) = (RankMemory::on_cpu(&model, &config, args.ranks.plan(), 1).on_device(), device.memory()?.free);
+    let (needed, free) = (RankMemory::on_cpu(&model, &config, args.plan(), 1).on_device(), device.memory()?.free);
     if needed <= free {
         return Ok(());
     }
@@ -155,7 +149,7 @@ fn measure(args: &TrainArgs, device: &OpenDevice, group: Arc<dyn ProcessGroup>) 
     }
     threads::run_on(args.threads, || -> Result<_> {
         let reference = args.reference.then(|| load_model_with(&args.model_name_or_path, &options)).transpose()?;
-        let shard = ModelShard { dir: &args.model_name_or_path, options: &options, plan: args.ranks.plan(), group };
+        let shard = ModelShard { dir: &args.model_name_or_path, options: &options, plan: args.plan(), group };
         Ok(time_steps_of_rank(shard, reference, &timing)?)
     })
 }
@@ -185,7 +179,7 @@ fn line(args: &TrainArgs, device: &OpenDevice, measured: &StepTiming, ranks: usi
         "checkpointing": args.checkpointing,
         "accumulation": args.accumulation,
         "ranks": ranks,
-        "zero_stage": args.ranks.zero_stage.number(),
+        "zero_stage": args.zero_stage.number(),
         "bytes_sent_per_step": measured.traffic.sent,
         "cpu_path": cpu_path(device),
     })

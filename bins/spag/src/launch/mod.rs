@@ -10,14 +10,12 @@ mod ranks;
 mod signals;
 mod supervise;
 
-use std::{
-    ffi::OsString,
-    net::Ipv4Addr,
-    num::NonZero,
-    path::PathBuf,
-    thread,
-    time::{Duration, Instant},
-};
+use std::ffi::OsString;
+use std::net::Ipv4Addr;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use spag_cli::{Error, Result, exit, flags};

@@ -1,11 +1,8 @@
 //! Copies the output of the ranks line by line, each line with its rank.
 
-use std::{
-    io::{self, Read, Write},
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
-    thread,
-    time::{Duration, Instant},
-};
+use std::io::{self, Read, Write};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use spag_cli::{Error, Result};
 
@@ -15,49 +12,32 @@ const MAX_LINE: usize = 1 << 20;
 const CHUNK: usize = 64 << 10;
 
 /// The threads that copy output.
-#[derive(Debug)]
-pub(super) struct Output {
-    /// Each thread holds a clone; the channel closes when all threads have ended.
-    running: Sender<()>,
-    ended: Receiver<()>,
-}
+#[derive(Debug, Default)]
+pub(super) struct Output(Vec<JoinHandle<()>>);
 
 impl Output {
-    pub(super) fn new() -> Self {
-        let (running, ended) = channel();
-        Self { running, ended }
-    }
-
     /// Copies `from` to what `to` opens, until either is closed.
     ///
     /// # Errors
     /// No thread can be started.
     pub(super) fn copy<W: Write>(
-        &self,
+        &mut self,
         rank: usize,
         mut from: impl Read + Send + 'static,
         to: impl Fn() -> W + Send + 'static,
     ) -> Result<()> {
-        let running = self.running.clone();
-        let copy = move || {
-            // On a failure the pipe closes, which the rank notices.
-            let _ = copy_lines(rank, &mut from, to);
-            drop(running);
-        };
+        // On a failure the pipe closes, which the rank notices.
+        let copy = move || drop(copy_lines(rank, &mut from, to));
         let started = thread::Builder::new().name(format!("output of rank {rank}")).spawn(copy);
-        started.map(drop).map_err(|source| Error::from(super::LaunchError::Start { rank, source }))
+        self.0.push(started.map_err(|source| Error::from(super::LaunchError::Start { rank, source }))?);
+        Ok(())
     }
 
     /// Waits until all output is copied, or the timeout: a process that outlives its rank may hold the pipe open.
-    pub(super) fn finish(self, timeout: Duration) {
-        drop(self.running);
+    pub(super) fn finish(&self, timeout: Duration) {
         let until = Instant::now() + timeout;
-        while let Ok(()) | Err(RecvTimeoutError::Timeout) =
-            self.ended.recv_timeout(until.saturating_duration_since(Instant::now()))
-        {
-            if Instant::now() >= until {
-                return;
-            }
+        while self.0.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
+            thread::sleep(super::POLL_INTERVAL);
         }
     }
 }

@@ -1,11 +1,10 @@
 //! Looks up the program of the ranks.
 
-use std::{
-    ffi::OsStr,
-    fs,
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
-    path::{Path, PathBuf},
-};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 /// Finds a program as a shell does: by its path if it contains a slash, otherwise in the folders of `search` (in the
 /// format of PATH). `spag` and `spag-*` are looked up in `beside` first.

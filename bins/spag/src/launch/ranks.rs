@@ -1,13 +1,11 @@
 //! The rank processes of this machine.
 
-use std::{
-    ffi::OsString,
-    io,
-    os::unix::process::CommandExt,
-    path::PathBuf,
-    process::{self, Child, Command, Stdio},
-    time::Duration,
-};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{self, Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{
     Pid, Signal as Unix, WaitId, WaitIdOptions, WaitOptions, kill_process_group, test_kill_process_group, waitid,
@@ -64,7 +62,7 @@ impl LaunchConfig {
 #[derive(Debug)]
 pub(super) struct Ranks {
     ranks: Vec<Rank>,
-    output: Option<Output>,
+    output: Output,
 }
 
 #[derive(Debug)]
@@ -91,7 +89,7 @@ impl Ranks {
     /// [`LaunchError::Start`]; those that were started are killed.
     pub(super) fn start(config: &LaunchConfig, restarts: usize) -> Result<Self> {
         adopt_orphans();
-        let mut all = Self { ranks: Vec::new(), output: Some(Output::new()) };
+        let mut all = Self { ranks: Vec::new(), output: Output::default() };
         for local_rank in 0..config.ranks_per_node {
             all.start_one(config, local_rank, restarts)?;
         }
@@ -117,10 +115,8 @@ impl Ranks {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let group = Pid::from_child(&child);
         self.ranks.push(Rank { child, group, state: State::Running });
-        if let Some(output) = &self.output {
-            stdout.map(|from| output.copy(rank, from, || io::stdout().lock())).transpose()?;
-            stderr.map(|from| output.copy(rank, from, || io::stderr().lock())).transpose()?;
-        }
+        stdout.map(|from| self.output.copy(rank, from, || io::stdout().lock())).transpose()?;
+        stderr.map(|from| self.output.copy(rank, from, || io::stderr().lock())).transpose()?;
         Ok(())
     }
 
@@ -171,10 +167,8 @@ impl Ranks {
     }
 
     /// Waits until the output of the ranks is copied.
-    pub(super) fn finish(mut self) {
-        if let Some(output) = self.output.take() {
-            output.finish(OUTPUT_TIMEOUT);
-        }
+    pub(super) fn finish(&self) {
+        self.output.finish(OUTPUT_TIMEOUT);
     }
 
     fn not_ended(&self) -> impl Iterator<Item = &Rank> {

@@ -91,8 +91,6 @@ pub(crate) struct Assumptions {
     pub(crate) memory_share: f64,
     /// Share of a link's bandwidth that is reached.
     pub(crate) link_share: f64,
-    /// Bytes per second that the optimizers of all ranks of a host move in the host's memory.
-    pub(crate) host_memory_bytes: f64,
     /// Bytes per second between hosts, per host and in each direction.
     pub(crate) network_bytes: f64,
     /// GiB that the driver takes of a GPU.
@@ -105,7 +103,6 @@ impl Assumptions {
             flops_share: 0.5,
             memory_share: 0.8,
             link_share: 0.7,
-            host_memory_bytes: 200e9,
             network_bytes: network_gbit * 1e9 / 8.0,
             driver_gib: 0.6,
         }

@@ -1,4 +1,4 @@
-//! `spag plan`: the memory and the time that a training run needs on given hardware.
+//! `spag plan`: the memory that a training run needs on given hardware, and a bound of its time.
 
 mod hardware;
 mod of_run;
@@ -12,13 +12,13 @@ use clap::Args;
 
 use hardware::Gpu;
 use report::Report;
-use settings::{Settings, TrainingSection};
+use settings::{Settings, TrainingFlags};
 use spag_cli::{Result, exit};
 use spag_pipeline::MachineSettings;
 
 pub(crate) use of_run::plan_of_run;
 
-/// Show how much memory a training run needs, what fits, and about how long a step takes.
+/// Show how much memory a training run needs, what fits, and how long a step takes at least.
 ///
 /// Without --zero_stage and --deepspeed, all stages and offloads are compared.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     machine: MachineSettings,
     #[command(flatten)]
-    training: TrainingSection,
+    training: TrainingFlags,
     /// Print JSON: bytes and seconds.
     #[arg(long)]
     json: bool,
@@ -44,7 +44,7 @@ pub(crate) struct PlanArgs {
 
 pub(crate) fn run(args: PlanArgs) -> Result<()> {
     let json = args.json;
-    let (settings, model) = Settings::new(args)?;
+    let (settings, model) = Settings::of_flags(args)?;
     let report = Report::new(&model, &settings);
     if json {
         return exit::say(format_args!("{:#}", report.json()));

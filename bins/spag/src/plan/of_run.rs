@@ -9,10 +9,9 @@ use spag_pipeline::{HardwareSettings, PlannedTraining, RunConfig, RunPlan, SAMPL
 use spag_selfplay::text_table;
 use spag_train::{Placement, RankMemory, ShardingPlan};
 
-use super::PlanArgs;
 use super::hardware::{Assumptions, Gpu};
-use super::report::{Choice, Report};
-use super::settings::{Settings, TrainingSection};
+use super::report::{Report, Row};
+use super::settings::Settings;
 use spag_cli::{Error, Result};
 
 /// Utterances of a game: an assumption.
@@ -71,7 +70,7 @@ impl Planner<'_> {
         )
     }
 
-    /// The table of stages. Hours of training are upper bounds, those of playing lower bounds.
+    /// The table of stages. Hours are bounds by the hardware's peaks, for samples of the maximum length.
     fn stages(&self, plan: &RunPlan) -> Result<String> {
         let header = [
             "stage",
@@ -82,7 +81,7 @@ impl Planner<'_> {
             "Mtokens played",
             "Mtokens trained",
             "h play ≥",
-            "h train ≤",
+            "h train ≥",
         ];
         let (mut rows, mut played, mut trained) = (Vec::new(), 0.0, 0.0);
         for stage in &plan.stages {
@@ -146,33 +145,18 @@ impl Planner<'_> {
     fn hours_of_training(&self, training: Option<&PlannedTraining>) -> Result<Option<f64>> {
         let Some(training) = training else { return Ok(None) };
         let choice = self.choice(training)?;
-        Ok(choice.map(|choice| training.steps as f64 * choice.step_seconds / 3600.0))
+        Ok(choice.map(|choice| training.steps as f64 * choice.time.step / 3600.0))
     }
 
     /// The plan of a training on the GPUs; `None` on a CPU.
-    fn choice(&self, training: &PlannedTraining) -> Result<Option<Choice>> {
+    fn choice(&self, training: &PlannedTraining) -> Result<Option<Row>> {
         let Some(gpu) = self.gpu else { return Ok(None) };
-        let settings = &training.settings;
-        let job = &settings.job;
-        let args = PlanArgs {
-            config: None,
-            model_name_or_path: Some(self.config.base_model.clone()),
-            gpu: Some(gpu),
-            machine: self.config.hardware.machine,
-            training: TrainingSection {
-                per_device_train_batch_size: Some(settings.per_device_train_batch_size),
-                gradient_accumulation_steps: Some(settings.gradient_accumulation_steps),
-                max_length: Some(settings.max_length),
-                bf16: Some(settings.bf16),
-                gradient_checkpointing: Some(settings.gradient_checkpointing),
-                deepspeed: job.deepspeed.clone(),
-                zero_stage: job.zero_stage,
-                offload_optimizer: job.zero_stage.and(job.offload_optimizer),
-                offload_param: job.zero_stage.and(job.offload_param),
-            },
-            json: false,
-        };
-        let (settings, model) = Settings::new(args)?;
+        let mut training = training.settings.clone();
+        if training.job.zero_stage.is_none() {
+            (training.job.offload_optimizer, training.job.offload_param) = (None, None);
+        }
+        let machine = self.config.hardware.machine;
+        let (settings, model) = Settings::new(self.config.base_model.clone(), Some(gpu), machine, training)?;
         Ok(Report::new(&model, &settings).choice())
     }
 
@@ -187,17 +171,16 @@ impl Planner<'_> {
             }
             seen.push(&training.settings);
             let text = match self.choice(training)? {
-                Some(Choice { plan, device_bytes, host_bytes, missing, .. }) => {
-                    let lacks = if missing > 0.0 {
-                        format!("; {missing:.2} GiB ARE MISSING, see `spag plan` for what helps")
-                    } else {
-                        String::new()
+                Some(row) => {
+                    let lacks = match row.lacks() {
+                        0.0 => String::new(),
+                        missing => format!("; {missing:.2} GiB ARE MISSING, see `spag plan` for what helps"),
                     };
                     format!(
                         "{} on each GPU, {} on each host with {}{lacks}",
-                        format_gib(device_bytes),
-                        format_gib(host_bytes),
-                        plan.flags()
+                        format_gib(row.memory.on_device()),
+                        format_gib(row.host_bytes),
+                        row.plan.flags()
                     )
                 }
                 None => {

@@ -10,17 +10,17 @@ use spag_train::{Placement, PlannedRun, RankMemory, ShardingPlan};
 
 use super::hardware::{Assumptions, Figures};
 use super::settings::Settings;
-use super::time::{StepTime, format_name};
+use super::time::StepBound;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// The figures of one plan.
-struct Row {
-    plan: ShardingPlan,
-    memory: RankMemory,
+pub(super) struct Row {
+    pub(super) plan: ShardingPlan,
+    pub(super) memory: RankMemory,
     /// For all GPUs of a host.
-    host_bytes: u64,
-    time: StepTime,
+    pub(super) host_bytes: u64,
+    pub(super) time: StepBound,
     /// Missing GiB of the device, or 0.
     missing: f64,
     /// Missing GiB of the host, or 0.
@@ -28,21 +28,14 @@ struct Row {
 }
 
 impl Row {
-    fn fits(&self) -> bool {
-        self.missing == 0.0 && self.missing_on_host == 0.0
-    }
-}
-
-/// The plan of a training in a run.
-pub(super) struct Choice {
-    pub(super) plan: ShardingPlan,
-    /// On each GPU.
-    pub(super) device_bytes: u64,
-    /// On each host, for all its GPUs.
-    pub(super) host_bytes: u64,
     /// GiB that a GPU or a host lacks, or 0.
-    pub(super) missing: f64,
-    pub(super) step_seconds: f64,
+    pub(super) fn lacks(&self) -> f64 {
+        self.missing.max(self.missing_on_host)
+    }
+
+    fn fits(&self) -> bool {
+        self.lacks() == 0.0
+    }
 }
 
 /// Everything that the report is made from.
@@ -75,7 +68,7 @@ impl<'a> Report<'a> {
     fn run(&self, plan: ShardingPlan) -> PlannedRun<'_> {
         PlannedRun {
             model: self.model,
-            config: self.settings.train_config(),
+            config: self.settings.config.clone(),
             plan,
             world_size: self.settings.gpus,
             local_size: self.settings.local_gpus(),
@@ -90,7 +83,7 @@ impl<'a> Report<'a> {
             plan,
             memory,
             host_bytes: run.on_host(),
-            time: StepTime::new(&self.model.architecture, self.settings, &plan, &self.gpu, &self.assumed),
+            time: StepBound::new(&self.model.architecture, self.settings, &plan, &self.gpu, &self.assumed),
             missing: over(gib(memory.on_device()), self.usable()),
             missing_on_host: self.settings.host_memory.map_or(0.0, |available| over(gib(run.on_host()), available)),
         }
@@ -109,23 +102,18 @@ impl<'a> Report<'a> {
     }
 
     /// The requested plan; if none is, the fastest that fits, or the one that lacks the least memory.
-    pub(super) fn choice(&self) -> Option<Choice> {
-        let rows = self.rows();
-        let row = self.best(&rows).or_else(|| rows.iter().min_by(|a, b| a.missing.total_cmp(&b.missing)))?;
-        Some(Choice {
-            plan: row.plan,
-            device_bytes: row.memory.on_device(),
-            host_bytes: row.host_bytes,
-            missing: row.missing.max(row.missing_on_host),
-            step_seconds: row.time.step,
-        })
+    pub(super) fn choice(&self) -> Option<Row> {
+        let mut rows = self.rows();
+        let chosen = self.best(&rows).or_else(|| least_missing(&rows))?.plan;
+        let at = rows.iter().position(|row| row.plan == chosen)?;
+        Some(rows.swap_remove(at))
     }
 
     fn playing(&self) -> Playing {
         let settings = |games: usize| GenerationMemorySettings {
-            dtype: self.settings.dtype(),
-            activations: self.settings.dtype(),
-            cached_tokens: games.saturating_mul(self.settings.max_length),
+            dtype: self.settings.config.dtype(),
+            activations: self.settings.config.dtype(),
+            cached_tokens: games.saturating_mul(self.settings.config.max_length),
             running: games,
             step_tokens: EngineConfig::DEFAULT_STEP_TOKENS,
             prompt_log_probs: PromptLogProbs::None,
@@ -135,7 +123,7 @@ impl<'a> Report<'a> {
         let room = self.usable() * GIB - none.total() as f64;
         Playing {
             weights: none.parameters,
-            bytes_per_token: GenerationMemory::per_token(self.model, self.settings.dtype()),
+            bytes_per_token: GenerationMemory::per_token(self.model, self.settings.config.dtype()),
             work: one.block + one.logits,
             games: (room.max(0.0) / (one.total() - none.total()).max(1) as f64) as u64,
         }
@@ -148,26 +136,24 @@ impl<'a> Report<'a> {
             format!(
                 "published for {}: {:.0} TFLOP/s in {}, memory {}, links between GPUs {}, to the host {}, in each direction",
                 gpu.name,
-                gpu.flops(self.settings.dtype()) / 1e12,
-                format_name(self.settings.dtype()),
+                gpu.flops(self.settings.config.dtype()) / 1e12,
+                self.settings.config.dtype(),
                 giga(gpu.memory_bytes),
                 giga(gpu.link_bytes),
                 giga(gpu.host_link_bytes),
             ),
             format!(
-                "assumed: {:.0}% of the FLOP/s, {:.0}% of the memory bandwidth and {:.0}% of the link bandwidth are reached",
+                "assumed: {:.0}% of the FLOP/s and {:.0}% of the link bandwidth are reached",
                 100.0 * assumed.flops_share,
-                100.0 * assumed.memory_share,
                 100.0 * assumed.link_share
             ),
             format!(
-                "assumed: {} between hosts (--network), {} of a host's memory for the optimizer, {} GiB of each GPU for the \
-                 driver",
+                "assumed: {} between hosts (--network), {} GiB of each GPU for the driver",
                 giga(assumed.network_bytes),
-                giga(assumed.host_memory_bytes),
                 assumed.driver_gib
             ),
-            "assumed: every sequence has --max_length tokens; communication overlaps with computation, updates do not"
+            "a step takes no less than its products, its communication and its uploads each: measured times are longer; \
+             assumed: every sequence has --max_length tokens"
                 .into(),
         ]
     }
@@ -208,22 +194,22 @@ impl<'a> Report<'a> {
             "{}: {:.2} billion parameters, {}\n{} × {}, {} GiB each{}\n{} × {} tokens per micro-batch, {} micro-batches per step, {}\n",
             escape(&settings.model.display().to_string()),
             spag_model::Layout::new(&self.model.architecture).len() as f64 / 1e9,
-            format_name(settings.dtype()),
+            settings.config.dtype(),
             settings.gpus,
             self.gpu.name,
             settings.gpu_memory,
             settings.host_memory.map(|memory| format!("; {memory} GiB per host")).unwrap_or_default(),
-            settings.per_device_train_batch_size,
-            settings.max_length,
-            settings.gradient_accumulation_steps,
-            if settings.gradient_checkpointing { "activations recomputed" } else { "activations kept" },
+            settings.config.per_device_train_batch_size,
+            settings.config.max_length,
+            settings.config.gradient_accumulation_steps,
+            if settings.config.gradient_checkpointing { "activations recomputed" } else { "activations kept" },
         );
         if let Some(scheduler) = settings.scheduler {
             let _ = writeln!(out, "schedule: {scheduler} of the DeepSpeed file, which replaces --lr_scheduler_type");
         }
         let rows = self.rows();
         let best = self.best(&rows);
-        let detailed = best.or_else(|| rows.iter().min_by(|a, b| a.missing.total_cmp(&b.missing)));
+        let detailed = best.or_else(|| least_missing(&rows));
         if rows.len() > 1 {
             out.push_str(&self.table(&rows, best));
         }
@@ -287,9 +273,9 @@ impl<'a> Report<'a> {
         let time = &row.time;
         let _ = writeln!(
             out,
-            "a step takes about {:.2} s ({:.0} tokens/s in all): computation {:.2} s, links {:.2} s, links to the host {:.2} s, \
-             update {:.2} s",
-            time.step, time.tokens_per_second, time.compute, time.links, time.host_links, time.update
+            "a step takes at least {:.2} s (at most {:.0} tokens/s in all): products {:.2} s, links {:.2} s, links to the host \
+             {:.2} s",
+            time.step, time.tokens_per_second, time.compute, time.links, time.host_links
         );
         out
     }
@@ -302,7 +288,11 @@ impl<'a> Report<'a> {
             playing.bytes_per_token / 1024,
             format_gib(playing.work),
             playing.games,
-            self.settings.max_length
+            self.settings.config.max_length
         )
     }
+}
+
+fn least_missing(rows: &[Row]) -> Option<&Row> {
+    rows.iter().min_by(|a, b| a.missing.total_cmp(&b.missing))
 }

@@ -1,15 +1,15 @@
 //! The settings of a plan: flags, which override a plan file.
 
-use std::{
-    ops::RangeInclusive,
-    path::{Path, PathBuf},
-};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use spag_cli::{Error, Result, flags};
-use spag_model::{ModelConfig, WeightDtype, load_config};
-use spag_pipeline::{MachineSettings, read_toml};
+use spag_model::{ModelConfig, load_config};
+use spag_pipeline::{MachineSettings, TrainSettings, read_toml};
 use spag_train::deepspeed::{DeepSpeed, RunFacts};
 use spag_train::{Placement, ShardingPlan, ShardingRequest, TrainConfig, ZeroStage};
 
@@ -29,7 +29,7 @@ spag_io::settings! {
         /// The hardware.
         hardware: HardwareSection;
         /// The training.
-        training: TrainingSection;
+        training: TrainingFlags;
     }
 
     /// The model of a plan file.
@@ -49,7 +49,7 @@ spag_io::settings! {
 
     /// The training settings, in flags and in a plan file.
     #[derive(Args)]
-    pub(super) flags TrainingSection {
+    pub(super) flags TrainingFlags {
         /// Samples of a micro-batch [default: 8]
         #[arg(value_name = "N")]
         pub(super) per_device_train_batch_size: Option<usize> [BATCH];
@@ -93,11 +93,8 @@ pub(super) struct Settings {
     pub(super) host_memory: Option<f64>,
     /// Gbit/s between hosts, per host.
     pub(super) network: f64,
-    pub(super) per_device_train_batch_size: usize,
-    pub(super) gradient_accumulation_steps: usize,
-    pub(super) max_length: usize,
-    pub(super) bf16: bool,
-    pub(super) gradient_checkpointing: bool,
+    #[serde(flatten)]
+    pub(super) config: TrainConfig,
     /// The DeepSpeed file's scheduler, which replaces `--lr_scheduler_type`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) scheduler: Option<&'static str>,
@@ -107,22 +104,6 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// As settings of the trainer.
-    pub(super) fn train_config(&self) -> TrainConfig {
-        TrainConfig {
-            per_device_train_batch_size: self.per_device_train_batch_size,
-            gradient_accumulation_steps: self.gradient_accumulation_steps,
-            max_length: self.max_length,
-            bf16: self.bf16,
-            gradient_checkpointing: self.gradient_checkpointing,
-            ..TrainConfig::default()
-        }
-    }
-
-    pub(super) fn dtype(&self) -> WeightDtype {
-        self.train_config().dtype()
-    }
-
     /// GPUs that share a host.
     pub(super) fn local_gpus(&self) -> usize {
         self.gpus.min(self.gpus_per_node)
@@ -132,7 +113,7 @@ impl Settings {
     ///
     /// # Errors
     /// A file that cannot be read, an unknown key, no model, or settings that contradict each other.
-    pub(super) fn new(args: PlanArgs) -> Result<(Self, ModelConfig)> {
+    pub(super) fn of_flags(args: PlanArgs) -> Result<(Self, ModelConfig)> {
         let mut plan_file = None;
         let (file, model) = match args.config {
             Some(path) if path.extension().is_some_and(|end| end == "toml") => {
@@ -145,67 +126,69 @@ impl Settings {
             }
             other => (PlanFile::default(), other),
         };
-        let (flag, hardware) = (args.machine, file.hardware.machine);
         let Some(model) = args.model_name_or_path.or(model) else {
             let problem = "no model is named: pass a config.json, a plan file, or --model_name_or_path";
             return Err(Error::BadValue { flag: "spag plan".into(), problem: problem.into() });
         };
-        let gpu_memory = flag.gpu_memory.or(hardware.gpu_memory);
-        let gpu = args.gpu.or(file.hardware.gpu).unwrap_or(match gpu_memory {
+        let defaults = TrainingFlags { max_length: Some(2048), ..TrainingFlags::default() };
+        let machine = layered(&[file.hardware.machine, args.machine])?;
+        let training = layered(&[defaults, file.training, args.training])?;
+        Self::new(model, args.gpu.or(file.hardware.gpu), machine, training).map_err(|error| match (&plan_file, error) {
+            (Some(path), Error::BadValue { flag, problem }) => {
+                Error::BadValue { flag: path.display().to_string(), problem: format!("{flag}: {problem}") }
+            }
+            (_, error) => error,
+        })
+    }
+
+    /// Resolves the settings of a training, and reads the model's configuration. The kind of GPU follows from its memory by
+    /// default.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or settings that contradict each other.
+    pub(super) fn new(
+        model: PathBuf,
+        gpu: Option<Gpu>,
+        machine: MachineSettings,
+        training: TrainSettings,
+    ) -> Result<(Self, ModelConfig)> {
+        let gpu = gpu.unwrap_or(match machine.gpu_memory {
             Some(memory) if memory <= 48.0 => Gpu::A100Sxm40,
             Some(memory) if memory <= 96.0 => Gpu::A100Sxm80,
             _ => Gpu::H200,
         });
-        let (gpus, gpus_per_node) = (flag.gpus.or(hardware.gpus), flag.gpus_per_node.or(hardware.gpus_per_node));
-        let (flag_host_memory, flag_network) = (flag.host_memory, flag.network);
-        let (flag, file) = (args.training, file.training);
-        let settings = Self {
+        let TrainSettings { config, job } = training;
+        let mut settings = Self {
             model,
             gpu,
-            gpus: gpus.unwrap_or(1),
-            gpus_per_node: gpus_per_node.unwrap_or(8),
-            gpu_memory: gpu_memory.unwrap_or(gpu.figures().memory_gib),
-            host_memory: flag_host_memory.or(hardware.host_memory),
-            network: flag_network.or(hardware.network).unwrap_or(200.0),
-            per_device_train_batch_size: flag
-                .per_device_train_batch_size
-                .or(file.per_device_train_batch_size)
-                .unwrap_or(8),
-            gradient_accumulation_steps: flag
-                .gradient_accumulation_steps
-                .or(file.gradient_accumulation_steps)
-                .unwrap_or(1),
-            max_length: flag.max_length.or(file.max_length).unwrap_or(2048),
-            bf16: flag.bf16.or(file.bf16).unwrap_or(false),
-            gradient_checkpointing: flag.gradient_checkpointing.or(file.gradient_checkpointing).unwrap_or(false),
+            gpus: machine.gpus.unwrap_or(1),
+            gpus_per_node: machine.gpus_per_node.unwrap_or(8),
+            gpu_memory: machine.gpu_memory.unwrap_or(gpu.figures().memory_gib),
+            host_memory: machine.host_memory,
+            network: machine.network.unwrap_or(200.0),
+            config,
             scheduler: None,
             plan: None,
         };
-        settings.check().map_err(|error| match &plan_file {
-            Some(path) => bad_file(path, &error),
-            None => error,
-        })?;
+        settings.check()?;
         let path = &settings.model;
         let is_config = path.extension().is_some_and(|extension| extension == "json");
-        let config = if is_config { ModelConfig::from_file(path) } else { load_config(path) }?;
-        let stage = flag.zero_stage.or(file.zero_stage);
-        let optimizer = flag.offload_optimizer.or(file.offload_optimizer);
-        let parameters = flag.offload_param.or(file.offload_param);
-        let mut scheduler = None;
-        let plan = match (stage, flag.deepspeed.or(file.deepspeed)) {
+        let model = if is_config { ModelConfig::from_file(path) } else { load_config(path) }?;
+        let (optimizer, parameters) = (job.offload_optimizer, job.offload_param);
+        settings.plan = match (job.zero_stage, job.deepspeed) {
             (Some(_), Some(file)) => {
                 let problem = "it names a stage, and so does --zero_stage; omit one of them";
                 return Err(bad_setting("deepspeed", file.display(), problem));
             }
             (None, Some(file)) => {
                 let run = RunFacts {
-                    config: &settings.train_config(),
+                    config: &settings.config,
                     world_size: settings.gpus,
                     total_steps: 1000,
-                    hidden_size: config.architecture.hidden_size,
+                    hidden_size: model.architecture.hidden_size,
                 };
                 let file = DeepSpeed::load(&file, &run)?;
-                scheduler = file.scheduler_name();
+                settings.scheduler = file.scheduler_name();
                 let file = file.sharding_plan();
                 Some(checked_plan(file.stage, file.optimizer, file.parameters)?)
             }
@@ -220,16 +203,17 @@ impl Settings {
             }
             (None, None) => None,
         };
-        Ok((Self { plan, scheduler, ..settings }, config))
+        Ok((settings, model))
     }
 
     /// Checks what depends on several settings. The ranges of each are checked where it is read.
     fn check(&self) -> Result<()> {
-        let tokens = self.per_device_train_batch_size.saturating_mul(self.max_length);
+        let TrainConfig { per_device_train_batch_size, max_length, .. } = self.config;
+        let tokens = per_device_train_batch_size.saturating_mul(max_length);
         if tokens > TOKENS {
             let problem =
-                format!("with --max_length {} a micro-batch has {tokens} tokens, more than {TOKENS}", self.max_length);
-            return Err(bad_setting("per_device_train_batch_size", self.per_device_train_batch_size, &problem));
+                format!("with --max_length {max_length} a micro-batch has {tokens} tokens, more than {TOKENS}");
+            return Err(bad_setting("per_device_train_batch_size", per_device_train_batch_size, &problem));
         }
         if self.gpus > self.gpus_per_node && !self.gpus.is_multiple_of(self.gpus_per_node) {
             return Err(bad_setting("gpus", self.gpus, "not a multiple of --gpus_per_node"));
@@ -244,8 +228,20 @@ fn checked_plan(stage: ZeroStage, optimizer: Placement, parameters: Placement) -
     Ok(ShardingPlan { stage, optimizer, parameters })
 }
 
-fn bad_file(path: &Path, error: &dyn std::fmt::Display) -> Error {
-    Error::BadValue { flag: path.display().to_string(), problem: error.to_string().trim_end().to_owned() }
+/// Settings that are given in layers, of which later ones win.
+fn layered<L: Serialize, T: DeserializeOwned>(layers: &[L]) -> Result<T> {
+    let merge = || {
+        let mut given = Map::new();
+        for layer in layers {
+            given.extend(
+                serde_json::from_value::<Map<_, _>>(serde_json::to_value(layer)?)?
+                    .into_iter()
+                    .filter(|(_, value)| !value.is_null()),
+            );
+        }
+        serde_json::from_value(Value::Object(given))
+    };
+    merge().map_err(|error: serde_json::Error| Error::BadValue { flag: "spag plan".into(), problem: error.to_string() })
 }
 
 fn bad_setting(name: &str, value: impl std::fmt::Display, problem: &str) -> Error {

@@ -242,27 +242,6 @@ fn bench_train_prints_the_keys_of_the_baseline() {
     }
 }
 
-/// With links so slow that they dominate a step.
-#[test]
-fn modelled_ranks_print_links_and_efficiency() {
-    let mut bench = program("spag");
-    bench.args(["bench", "train", "--model_name_or_path"]).arg(tiny());
-    bench.args(["--batch", "1", "--seq", "16", "--steps", "2", "--warmup", "1", "--zero_stage", "3"]);
-    let (out, err) = run(bench.args(["--simulate", "2,8", "--links", "own", "--link_bandwidth", "0.02"]), 0);
-    assert!(err.contains("modelled links: own links: 0.02 GB/s each way, 50 µs a hop"), "{err}");
-    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let [alone, two, eight] = &lines[..] else { panic!("{out}") };
-    assert_eq!([alone, two, eight].map(|line| line["ranks"].as_u64()), [Some(1), Some(2), Some(8)]);
-    let sent = |line: &Value| line["bytes_sent_per_step"].as_u64().unwrap();
-    let whole = 4 * alone["params"].as_u64().unwrap();
-    assert!(sent(alone) == 0 && sent(two) > whole && sent(eight) > sent(two) && sent(eight) < 3 * whole, "{out}");
-    // Each byte takes 50 ns.
-    let efficiency = |line: &Value| line["efficiency"].as_f64().unwrap();
-    assert!(efficiency(two) > 0.0 && efficiency(two) < 0.9 && efficiency(eight) < 0.9, "{out}");
-    let (_, err) = run(program("spag").args(["bench", "train", "--model_name_or_path", "m", "--links", "tin"]), 2);
-    assert!(!err.is_empty());
-}
-
 /// The keys that the comparison with transformers reads.
 #[test]
 fn bench_play_prints_its_settings_and_work() {

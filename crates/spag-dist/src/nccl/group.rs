@@ -1,6 +1,5 @@
 //! The process group over NCCL.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -12,7 +11,8 @@ use cudarc::driver::{CudaEvent, CudaStream};
 use super::communicator::{Communicator, ID_LEN, Operation, bind, driver, new_id, sum_type, version};
 use super::memory::address;
 use super::watchdog::{PendingCollectives, run_watchdog};
-use crate::tcp::{GroupState, RingPosition, thread, thread_ended};
+use crate::net::thread;
+use crate::tcp::{GroupState, RingPosition, thread_ended};
 use crate::{Collective, Error, JoinOptions, LaunchEnv, Pending, ProcessGroup, Result, TcpGroup, Traffic};
 use crate::{agree, broadcast_text};
 
@@ -32,8 +32,6 @@ pub struct NcclGroup {
     /// `None` during drop.
     jobs: Mutex<Option<Sender<Job>>>,
     threads: Vec<JoinHandle<()>>,
-    sent: AtomicU64,
-    received: AtomicU64,
 }
 
 /// A collective that has been started.
@@ -91,8 +89,6 @@ impl NcclGroup {
             pending: Arc::new(PendingCollectives::default()),
             jobs: Mutex::new(None),
             threads: Vec::new(),
-            sent: AtomicU64::new(0),
-            received: AtomicU64::new(0),
         };
         group.connect(&state, options.collective_timeout).inspect_err(|error| group.tcp.abort(&error.to_string()))?;
         Ok(group)
@@ -143,9 +139,7 @@ impl NcclGroup {
         if buffer.elem_count() == 0 {
             return Ok(Pending::done());
         }
-        let traffic = collective.ring_traffic(self.rank(), self.size());
-        self.sent.fetch_add(traffic.sent, Ordering::Relaxed);
-        self.received.fetch_add(traffic.received, Ordering::Relaxed);
+        state.add_traffic(collective.ring_traffic(self.rank(), self.size()));
         let (enqueued, result) = mpsc::channel();
         {
             // The lock keeps the order of collectives equal to that of their events.
@@ -234,11 +228,7 @@ impl ProcessGroup for NcclGroup {
     }
 
     fn traffic(&self) -> Traffic {
-        let tcp = self.tcp.traffic();
-        Traffic {
-            sent: tcp.sent + self.sent.load(Ordering::Relaxed),
-            received: tcp.received + self.received.load(Ordering::Relaxed),
-        }
+        self.tcp.traffic()
     }
 
     fn abort(&self, reason: &str) {

@@ -5,14 +5,15 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
 use super::handshake::{self, HandshakeError, Hello};
-use super::{Token, Waker, poll_until, remaining};
+use super::{Token, Waker, poll_until, remaining, thread};
+use crate::{Error, Result};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Concurrent handshakes; one more closes the oldest.
@@ -51,14 +52,14 @@ impl Acceptor {
     ///
     /// # Errors
     /// A system without free threads or sockets.
-    pub(crate) fn start(listener: TcpListener, token: Token) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        let shared = Arc::new(Shared { stop: AtomicBool::new(false), waker: Waker::new()?, arrivals: Waker::new()? });
+    pub(crate) fn start(listener: TcpListener, token: Token) -> Result<Self> {
+        let system = Error::system("a listening port");
+        listener.set_nonblocking(true).map_err(&system)?;
+        let waker = || Waker::new().map_err(&system);
+        let shared = Arc::new(Shared { stop: AtomicBool::new(false), waker: waker()?, arrivals: waker()? });
         let (sender, connections) = mpsc::sync_channel(MAX_WAITING);
         let state = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("acceptor".into())
-            .spawn(move || accept_all(&listener, &token, &sender, &state))?;
+        let thread = thread("acceptor", move || accept_all(&listener, &token, &sender, &state))?;
         Ok(Self { connections, shared, thread: Some(thread) })
     }
 
@@ -91,36 +92,20 @@ impl Drop for Acceptor {
     }
 }
 
-/// A connection during its handshake.
-struct Handshake {
-    /// To close it early; `None` after the handshake.
-    stream: Arc<Mutex<Option<TcpStream>>>,
-    thread: JoinHandle<()>,
-}
-
-impl Handshake {
-    fn close(&self) {
-        if let Some(stream) = take(&self.stream) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-fn take(stream: &Mutex<Option<TcpStream>>) -> Option<TcpStream> {
-    stream.lock().unwrap_or_else(PoisonError::into_inner).take()
-}
-
 fn accept_all(listener: &TcpListener, token: &Token, connections: &SyncSender<Incoming>, shared: &Arc<Shared>) {
-    let mut handshakes: Vec<Handshake> = Vec::new();
+    let mut handshakes: Vec<Weak<TcpStream>> = Vec::new();
     while !shared.stop.load(Ordering::Acquire) {
-        handshakes.retain(|one| !one.thread.is_finished());
+        handshakes.retain(|stream| stream.strong_count() > 0);
         match listener.accept() {
             Ok((stream, from)) => {
                 if handshakes.len() >= MAX_HANDSHAKES {
-                    handshakes.remove(0).close();
+                    close(&handshakes.remove(0));
                 }
-                let started = spawn_handshake(stream, from, token.clone(), connections.clone(), Arc::clone(shared));
-                handshakes.extend(started);
+                let stream = Arc::new(stream);
+                handshakes.push(Arc::downgrade(&stream));
+                let (token, connections, shared) = (token.clone(), connections.clone(), Arc::clone(shared));
+                // Closes the connection if no thread can be started.
+                let _ = thread("handshake", move || authenticate(stream, from, &token, &connections, &shared));
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let far = Instant::now() + Duration::from_secs(3600);
@@ -130,46 +115,42 @@ fn accept_all(listener: &TcpListener, token: &Token, connections: &SyncSender<In
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }
     }
-    for one in handshakes {
-        one.close();
-        let _ = one.thread.join();
+    handshakes.iter().for_each(close);
+}
+
+/// Closes a connection during its handshake, which then fails.
+fn close(stream: &Weak<TcpStream>) {
+    if let Some(stream) = stream.upgrade() {
+        let _ = stream.shutdown(Shutdown::Both);
     }
 }
 
-/// Authenticates a connection on a new thread. Closes it if no thread can be started.
-fn spawn_handshake(
-    mut stream: TcpStream,
+fn authenticate(
+    stream: Arc<TcpStream>,
     from: SocketAddr,
-    token: Token,
-    connections: SyncSender<Incoming>,
-    shared: Arc<Shared>,
-) -> Option<Handshake> {
-    let handle = Arc::new(Mutex::new(Some(stream.try_clone().ok()?)));
-    let own_handle = Arc::clone(&handle);
-    let thread = std::thread::Builder::new().name("handshake".into()).spawn(move || {
-        let result = receive(&mut stream, &token);
-        // The accepting thread cannot close the connection from here on; `None` if it already has.
-        if take(&own_handle).is_none() {
-            return;
+    token: &Token,
+    connections: &SyncSender<Incoming>,
+    shared: &Shared,
+) {
+    let result = receive(&stream, token);
+    // The accepting thread cannot close the connection from here on; `None` if it is about to.
+    let Some(stream) = Arc::into_inner(stream) else { return };
+    let incoming = match result {
+        Ok(hello) => Incoming::Accepted(hello, stream, from),
+        Err(HandshakeError::Token(hello)) => Incoming::Rejected(hello, from, "it has another token".into()),
+        Err(HandshakeError::Protocol(version)) => {
+            let own = handshake::PROTOCOL;
+            let reason = format!("it speaks version {version} of the protocol, and this program version {own}");
+            Incoming::Rejected(None, from, reason)
         }
-        let incoming = match result {
-            Ok(hello) => Incoming::Accepted(hello, stream, from),
-            Err(HandshakeError::Token(hello)) => Incoming::Rejected(hello, from, "it has another token".into()),
-            Err(HandshakeError::Protocol(version)) => {
-                let own = handshake::PROTOCOL;
-                let reason = format!("it speaks version {version} of the protocol, and this program version {own}");
-                Incoming::Rejected(None, from, reason)
-            }
-            Err(HandshakeError::Io(_)) => return,
-        };
-        // If the queue is full, the connection is dropped, and the other side retries.
-        let _ = connections.try_send(incoming);
-        shared.arrivals.wake();
-    });
-    Some(Handshake { stream: handle, thread: thread.ok()? })
+        Err(HandshakeError::Io(_)) => return,
+    };
+    // If the queue is full, the connection is dropped, and the other side retries.
+    let _ = connections.try_send(incoming);
+    shared.arrivals.wake();
 }
 
-fn receive(stream: &mut TcpStream, token: &Token) -> Result<Hello, HandshakeError> {
+fn receive(stream: &TcpStream, token: &Token) -> Result<Hello, HandshakeError> {
     // Whether an accepted socket inherits this from its listener depends on the system.
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;

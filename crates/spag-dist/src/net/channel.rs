@@ -108,6 +108,11 @@ impl Channel {
         self.ended
     }
 
+    /// Whether neither side has closed the connection.
+    pub(crate) fn is_open(&mut self) -> bool {
+        self.read_available().is_ok() && !self.ended
+    }
+
     /// Whether the send buffer is empty.
     pub(crate) fn is_flushed(&self) -> bool {
         self.outgoing.is_empty()
@@ -157,27 +162,17 @@ impl Channel {
         }
     }
 
-    /// Sends what is queued on all channels, and closes them when the other sides have closed them too: closing a
-    /// connection with unread data would discard what was sent.
-    pub(crate) fn close_all<'a>(channels: impl IntoIterator<Item = &'a mut Self>, deadline: Instant) {
-        let mut open: Vec<(&mut Self, bool)> = channels.into_iter().map(|channel| (channel, false)).collect();
-        while !remaining(deadline).is_zero() {
-            open.retain_mut(|(channel, closed)| {
-                if channel.flush().is_err() || channel.read_available().is_err() {
-                    return false;
-                }
-                channel.incoming.clear();
-                if channel.is_flushed() && !*closed {
-                    channel.close_sending();
-                    *closed = true;
-                }
-                !channel.ended
-            });
-            let sockets: Vec<_> = open.iter().map(|(channel, _)| channel.socket()).collect();
-            if open.is_empty() || poll_until(&sockets, deadline).is_err() {
-                return;
-            }
+    /// Sends what is queued, then closes the sending direction, and discards what arrives. `false` once the other side has
+    /// closed the connection too, or it is broken.
+    pub(crate) fn finish(&mut self) -> bool {
+        if self.flush().is_err() || self.read_available().is_err() {
+            return false;
         }
+        self.incoming.clear();
+        if self.is_flushed() {
+            self.close_sending();
+        }
+        !self.ended
     }
 
     fn wait(&self, deadline: Instant) -> io::Result<()> {

@@ -16,7 +16,7 @@ use super::remaining;
 use super::token::{PROOF_LEN, Token, random_bytes};
 
 /// Incremented when any message between ranks changes.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 const MAGIC: &[u8] = b"SPAGdist";
 const NONCE_LEN: usize = 32;
 const HELLO_LEN: usize = 8 + 4 + 1 + 4 + SESSION_LEN + NONCE_LEN;
@@ -33,25 +33,11 @@ pub(crate) const NO_SESSION: Session = [0; SESSION_LEN];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     /// To rank 0, to join the group.
-    Group,
+    Group = 1,
     /// To the next rank of the ring.
-    Ring,
+    Ring = 2,
     /// To rank 0's work queue.
-    Queue,
-}
-
-impl Service {
-    fn code(self) -> u8 {
-        match self {
-            Self::Group => 1,
-            Self::Ring => 2,
-            Self::Queue => 3,
-        }
-    }
-
-    fn from_code(code: u8) -> Option<Self> {
-        [Self::Group, Self::Ring, Self::Queue].into_iter().find(|service| service.code() == code)
-    }
+    Queue = 3,
 }
 
 /// What a client wants, and who it is.
@@ -81,14 +67,14 @@ impl From<io::Error> for HandshakeError {
 
 /// The client's side; returns when the server is authenticated and has the client's proof.
 pub(crate) fn send(
-    stream: &mut TcpStream,
+    stream: &TcpStream,
     token: &Token,
     hello: Hello,
     nonce: [u8; NONCE_LEN],
     deadline: Instant,
 ) -> Result<(), HandshakeError> {
     let rank = hello.rank.to_le_bytes();
-    let said = [MAGIC, &PROTOCOL.to_le_bytes()[..], &[hello.service.code()], &rank, &hello.session, &nonce].concat();
+    let said = [MAGIC, &PROTOCOL.to_le_bytes()[..], &[hello.service as u8], &rank, &hello.session, &nonce].concat();
     write_by(stream, &said, deadline)?;
 
     let mut answer = [0; CHALLENGE_LEN];
@@ -105,7 +91,7 @@ pub(crate) fn send(
 
 /// The server's side; returns the authenticated client's hello.
 pub(crate) fn receive(
-    stream: &mut TcpStream,
+    stream: &TcpStream,
     token: &Token,
     nonce: [u8; NONCE_LEN],
     deadline: Instant,
@@ -125,7 +111,10 @@ pub(crate) fn receive(
     let Some((code, rest)) = rest.split_first() else { return Err(wrong_protocol()) };
     let Some((rank, rest)) = rest.split_first_chunk::<4>() else { return Err(wrong_protocol()) };
     let Some((session, _)) = rest.split_first_chunk::<SESSION_LEN>() else { return Err(wrong_protocol()) };
-    let Some(service) = Service::from_code(*code) else { return Err(wrong_protocol()) };
+    let services = [Service::Group, Service::Ring, Service::Queue];
+    let Some(service) = services.into_iter().find(|service| *service as u8 == *code) else {
+        return Err(wrong_protocol());
+    };
     let hello = Hello { service, rank: u32::from_le_bytes(*rank), session: *session };
 
     let mut proof = [0; PROOF_LEN];
@@ -171,7 +160,7 @@ fn is_closed(error: &io::Error) -> bool {
 }
 
 /// Fills `bytes`. The deadline holds for all of them, however slowly they arrive.
-fn read_by(stream: &mut TcpStream, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
+fn read_by(mut stream: &TcpStream, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         let left = remaining(deadline);
         if left.is_zero() {
@@ -189,7 +178,7 @@ fn read_by(stream: &mut TcpStream, mut bytes: &mut [u8], deadline: Instant) -> i
     Ok(())
 }
 
-fn write_by(stream: &mut TcpStream, bytes: &[u8], deadline: Instant) -> io::Result<()> {
+fn write_by(mut stream: &TcpStream, bytes: &[u8], deadline: Instant) -> io::Result<()> {
     let left = remaining(deadline);
     if left.is_zero() {
         return Err(ErrorKind::TimedOut.into());

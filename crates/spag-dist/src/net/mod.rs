@@ -4,7 +4,9 @@ mod acceptor;
 mod channel;
 mod endpoint;
 mod handshake;
+mod joining;
 mod options;
+mod peers;
 mod rendezvous;
 mod token;
 mod token_file;
@@ -14,7 +16,20 @@ pub(crate) use acceptor::{Acceptor, Incoming};
 pub(crate) use channel::Channel;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use handshake::{Hello, NO_SESSION, Service, Session, new_session};
+pub(crate) use joining::{Applicant, Membership, Welcome};
 pub use options::{JoinOptions, PortChoice, RESTART_COUNT_VARIABLE};
+pub(crate) use peers::{PeerEvent, Peers};
 pub(crate) use rendezvous::{Connection, RendezvousListener, connect, connect_to_rank0};
 pub use token::Token;
 pub(crate) use wait::{Waker, poll_until, remaining};
+
+use crate::{Error, Result};
+
+/// Starts a thread of a group or a queue.
+///
+/// # Errors
+/// The system has no more threads.
+pub(crate) fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>> {
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    builder.spawn(work).map_err(Error::system("a thread that talks to other ranks"))
+}

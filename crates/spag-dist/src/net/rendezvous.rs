@@ -43,7 +43,7 @@ impl RendezvousListener {
                 (token, Some(file))
             }
         };
-        let acceptor = Acceptor::start(listener, token.clone()).map_err(Error::system("the listening port"))?;
+        let acceptor = Acceptor::start(listener, token.clone())?;
         Ok(Self { acceptor, token, address, file })
     }
 
@@ -138,13 +138,13 @@ fn connect_once(
     timeout: Duration,
 ) -> Result<TcpStream, HandshakeError> {
     let deadline = Instant::now() + timeout;
-    let mut stream = TcpStream::connect_timeout(address, timeout)?;
+    let stream = TcpStream::connect_timeout(address, timeout)?;
     // Linux connects a socket to itself if its ephemeral port is the one that it connects to.
     if stream.local_addr()? == stream.peer_addr()? {
         return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
     }
     stream.set_nodelay(true)?;
     let nonce = handshake::nonce().map_err(io::Error::other)?;
-    handshake::send(&mut stream, token, hello, nonce, deadline)?;
+    handshake::send(&stream, token, hello, nonce, deadline)?;
     Ok(stream)
 }

@@ -27,11 +27,10 @@
 mod client;
 mod server;
 mod tracker;
-mod worker;
 
 use serde::{Deserialize, Serialize};
 
-use crate::net::{Endpoint, RendezvousListener};
+use crate::net::{Endpoint, Membership, RendezvousListener};
 use crate::{Error, JoinOptions, LaunchEnv, PortChoice, ProcessGroup, Result, broadcast_text};
 use client::Client;
 use server::Server;
@@ -42,13 +41,6 @@ const MAX_ITEMS: usize = 4096;
 /// From a rank to rank 0.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Request {
-    /// The first message.
-    Join {
-        version: String,
-        world_size: usize,
-        task: String,
-        items: usize,
-    },
     Heartbeat,
     /// Asks for at most this many items.
     Next {
@@ -62,8 +54,7 @@ enum Request {
 /// From rank 0 to another rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Reply {
-    Joined,
-    /// The queue has failed, or this rank does not fit.
+    /// The queue has failed.
     Failed(Error),
     Heartbeat,
     Assigned(Assignment),
@@ -104,14 +95,15 @@ impl Queue {
     /// # Errors
     /// Rank 0 cannot be reached, or has another task, number of items, world size, version or token.
     pub fn open(env: &LaunchEnv, options: &JoinOptions, task: &str, items: usize) -> Result<Self> {
+        let membership = membership(env, options, task, items);
         if env.rank != 0 {
-            return Ok(Self(Side::Client(Client::open(env, options, task, items)?)));
+            return Ok(Self(Side::Client(Client::open(env, options, membership)?)));
         }
         let listener = match env.world_size {
             1 => None,
             _ => Some(RendezvousListener::bind(env, options, &Endpoint::new(env, options)?)?),
         };
-        Ok(Self(Side::Server(Server::start(env, options, listener, task, items)?)))
+        Ok(Self(Side::Server(Server::start(env, options, listener, membership, items)?)))
     }
 
     /// As [`Queue::open`] while `group` is in use: rank 0 binds any free port and sends its number over the group.
@@ -137,7 +129,8 @@ impl Queue {
         endpoint.port = 0;
         let listener = RendezvousListener::bind(env, options, &endpoint)?;
         broadcast_text(group, &listener.address.port().to_string())?;
-        Ok(Self(Side::Server(Server::start(env, options, Some(listener), task, items)?)))
+        let membership = membership(env, options, task, items);
+        Ok(Self(Side::Server(Server::start(env, options, Some(listener), membership, items)?)))
     }
 
     /// The next piece, of one to `at_most` items. A rank without items waits while others may still return some.
@@ -163,7 +156,7 @@ impl Queue {
     /// has ended is left to its launcher, which sees that.
     pub fn close(self) -> Vec<Error> {
         match self.0 {
-            Side::Server(server) => server.close(),
+            Side::Server(mut server) => server.close(),
             Side::Client(_) => Vec::new(),
         }
     }
@@ -178,4 +171,9 @@ impl Queue {
             Side::Client(client) => client.done(items),
         }
     }
+}
+
+/// What the ranks of a queue have in common.
+fn membership(env: &LaunchEnv, options: &JoinOptions, task: &str, items: usize) -> Membership {
+    Membership::new(env, options, &[("the work", task.to_owned()), ("the number of items", items.to_string())])
 }

@@ -12,7 +12,7 @@ use super::join::join_ranks;
 use super::ring::Ring;
 use super::schedule::RingPosition;
 use super::state::{Command, GroupState};
-use crate::net::JoinOptions;
+use crate::net::{JoinOptions, Peers, thread};
 use crate::{Collective, Error, LaunchEnv, Pending, ProcessGroup, Result, Traffic};
 
 /// How long [`TcpGroup::abort`] waits until its message is sent.
@@ -42,9 +42,7 @@ impl TcpGroup {
         let state = Arc::new(GroupState::new(RingPosition { rank: env.rank, size: env.world_size })?);
         let control = Control {
             state: Arc::clone(&state),
-            heartbeat_interval: options.heartbeat_interval,
-            heartbeat_timeout: options.heartbeat_timeout,
-            peers: std::mem::take(&mut joined.peers),
+            peers: std::mem::replace(&mut joined.peers, Peers::new(options)),
             suspect: None,
             mismatch: None,
         };
@@ -65,12 +63,6 @@ impl TcpGroup {
     pub(crate) fn state(&self) -> &Arc<GroupState> {
         &self.state
     }
-}
-
-/// Starts a thread of a process group.
-pub(crate) fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    let builder = std::thread::Builder::new().name(name.to_owned());
-    builder.spawn(work).map_err(Error::system("a thread for the group"))
 }
 
 /// The error if the thread that runs collectives has ended.

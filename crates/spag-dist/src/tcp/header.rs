@@ -1,5 +1,6 @@
 //! The header that a rank sends to the next one before a collective's data.
 
+use bytemuck::{Pod, Zeroable};
 use candle_core::DType;
 
 use crate::Collective;
@@ -8,14 +9,16 @@ use crate::Collective;
 pub(crate) const HEADER_LEN: usize = 32;
 
 /// Identifies a collective. The headers of all ranks must be equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
 pub(crate) struct Header {
     /// How many collectives the group has started before.
     pub(crate) sequence: u64,
+    length: u64,
+    root: u32,
     kind: u8,
     format: u8,
-    root: u32,
-    length: u64,
+    unused: [u8; 10],
 }
 
 /// [`Collective::name`].
@@ -31,23 +34,15 @@ impl Header {
         let (format, length) =
             collective.buffer().map_or((DType::U8, 0), |buffer| (buffer.dtype(), buffer.elem_count() as u64));
         let format = FORMATS.iter().position(|known| *known == format)? as u8;
-        Some(Self { sequence, kind, format, root, length })
+        Some(Self { sequence, length, root, kind, format, unused: [0; 10] })
     }
 
     pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN] {
-        let mut bytes = [0; HEADER_LEN];
-        bytes[..8].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.length.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.root.to_le_bytes());
-        bytes[20] = self.kind;
-        bytes[21] = self.format;
-        bytes
+        bytemuck::cast(self)
     }
 
     pub(crate) fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Self {
-        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-        let root = u32::from_le_bytes(std::array::from_fn(|byte| bytes[16 + byte]));
-        Self { sequence: number(0), length: number(8), root, kind: bytes[20], format: bytes[21] }
+        bytemuck::cast(*bytes)
     }
 }
 

@@ -26,7 +26,7 @@ mod state;
 
 pub use group::TcpGroup;
 #[cfg(feature = "cuda")]
-pub(crate) use group::{thread, thread_ended};
+pub(crate) use group::thread_ended;
 #[cfg(feature = "cuda")]
 pub(crate) use schedule::RingPosition;
 #[cfg(feature = "cuda")]

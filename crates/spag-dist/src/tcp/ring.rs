@@ -14,8 +14,8 @@ use super::header::{HEADER_LEN, Header};
 use super::memory::with_bytes;
 use super::schedule::{OnReceive, Schedule};
 use super::state::GroupState;
+use crate::Error;
 use crate::net::poll_until;
-use crate::{Error, Traffic};
 
 /// Bytes that one call moves: few enough to stay in a core's cache between receiving and adding.
 const SLICE: usize = 256 << 10;
@@ -105,8 +105,8 @@ impl Ring {
         Ok(Self { next, previous, scratch: vec![0; SLICE / size_of::<u64>()] })
     }
 
-    /// Runs one collective; returns the payload bytes that it has moved.
-    pub(crate) fn run(&mut self, op: RingOp<'_>, state: &GroupState) -> Result<Traffic, RingError> {
+    /// Runs one collective.
+    pub(crate) fn run(&mut self, op: RingOp<'_>, state: &GroupState) -> Result<(), RingError> {
         let mut transfer = Transfer {
             op,
             sent: Progress::default(),
@@ -115,7 +115,6 @@ impl Ring {
             partial: 0,
         };
         transfer.skip_completed();
-        let mut traffic = Traffic::default();
         let mut moved_at = Instant::now();
         while !transfer.is_done() {
             if state.has_failed() {
@@ -123,9 +122,7 @@ impl Ring {
             }
             let sent = transfer.send(&mut self.next)?;
             let received = transfer.receive(&mut self.previous, &mut self.scratch)?;
-            traffic.sent += sent.payload as u64;
-            traffic.received += received.payload as u64;
-            if sent.any || received.any {
+            if sent || received {
                 moved_at = Instant::now();
                 continue;
             }
@@ -143,16 +140,8 @@ impl Ring {
             poll_until(&sockets, deadline).map_err(|error| RingError::Next(error.to_string()))?;
             state.ring_waker.clear();
         }
-        Ok(traffic)
+        Ok(())
     }
-}
-
-/// What one call has sent or received.
-#[derive(Clone, Copy, Default)]
-struct Moved {
-    any: bool,
-    /// Bytes without those of the header.
-    payload: usize,
 }
 
 impl Transfer<'_> {
@@ -191,9 +180,10 @@ impl Transfer<'_> {
         HEADER_LEN - self.sent.header + self.payload()
     }
 
-    fn send(&mut self, next: &mut TcpStream) -> Result<Moved, RingError> {
+    /// Sends what can be sent; returns whether that is anything.
+    fn send(&mut self, next: &mut TcpStream) -> Result<bool, RingError> {
         if self.sendable() == 0 {
-            return Ok(Moved::default());
+            return Ok(false);
         }
         let header = self.op.header.to_bytes();
         let header = &header[self.sent.header..];
@@ -210,35 +200,34 @@ impl Transfer<'_> {
         let written = match result {
             Ok(0) => return Err(RingError::Next("its connection accepts no more data".into())),
             Ok(written) => written,
-            Err(error) if would_block(&error) => return Ok(Moved::default()),
+            Err(error) if would_block(&error) => return Ok(false),
             Err(error) => return Err(RingError::Next(error.to_string())),
         };
         let of_header = written.min(header.len());
         self.sent.header += of_header;
         self.sent.offset += written - of_header;
         self.skip_completed();
-        Ok(Moved { any: true, payload: written - of_header })
+        Ok(true)
     }
 
-    fn receive(&mut self, previous: &mut TcpStream, scratch: &mut [u64]) -> Result<Moved, RingError> {
+    /// Receives what has arrived; returns whether that is anything.
+    fn receive(&mut self, previous: &mut TcpStream, scratch: &mut [u64]) -> Result<bool, RingError> {
         if self.received.header < HEADER_LEN {
             return self.receive_header(previous);
         }
-        let Some(step) = self.op.schedule.get(self.received.step) else { return Ok(Moved::default()) };
+        let Some(step) = self.op.schedule.get(self.received.step) else { return Ok(false) };
         let start = step.receive.start + self.received.offset;
         let left = step.receive.len() - self.received.offset;
         let (OnReceive::Add, Some(add)) = (step.on_receive, self.op.add) else {
             let result = with_bytes(self.op.buffer, |bytes| previous.read(&mut bytes[start..][..left.min(SLICE)]))?;
-            let Some(read) = received(result)? else { return Ok(Moved::default()) };
+            let Some(read) = received(result)? else { return Ok(false) };
             self.received.offset += read;
             self.skip_completed();
-            return Ok(Moved { any: true, payload: read });
+            return Ok(true);
         };
         let scratch: &mut [u8] = bytemuck::cast_slice_mut(scratch);
         let wanted = left.min(scratch.len());
-        let Some(read) = received(previous.read(&mut scratch[self.partial..wanted]))? else {
-            return Ok(Moved::default());
-        };
+        let Some(read) = received(previous.read(&mut scratch[self.partial..wanted]))? else { return Ok(false) };
         let available = self.partial + read;
         let whole = available - available % self.op.buffer.dtype().size_in_bytes();
         with_bytes(self.op.buffer, |bytes| add(&mut bytes[start..][..whole], &scratch[..whole]))?;
@@ -246,12 +235,12 @@ impl Transfer<'_> {
         self.partial = available - whole;
         self.received.offset += whole;
         self.skip_completed();
-        Ok(Moved { any: true, payload: read })
+        Ok(true)
     }
 
-    fn receive_header(&mut self, previous: &mut TcpStream) -> Result<Moved, RingError> {
+    fn receive_header(&mut self, previous: &mut TcpStream) -> Result<bool, RingError> {
         let Some(read) = received(previous.read(&mut self.their_header[self.received.header..]))? else {
-            return Ok(Moved::default());
+            return Ok(false);
         };
         self.received.header += read;
         if self.received.header == HEADER_LEN {
@@ -260,7 +249,7 @@ impl Transfer<'_> {
                 return Err(RingError::OutOfStep(theirs));
             }
         }
-        Ok(Moved { any: true, payload: 0 })
+        Ok(true)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The state that a group's threads share: collectives started, ranks that left, and the first failure.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,8 +33,6 @@ pub(crate) struct GroupState {
     state: Mutex<State>,
     changed: Condvar,
     failed: AtomicBool,
-    sent: AtomicU64,
-    received: AtomicU64,
     /// Wakes the thread that runs collectives.
     pub(crate) ring_waker: Waker,
     pub(crate) control_waker: Waker,
@@ -52,6 +50,7 @@ struct State {
     idle: bool,
     /// The latest collectives that this rank has begun to run, newest first.
     begun: VecDeque<Header>,
+    traffic: Traffic,
 }
 
 impl GroupState {
@@ -66,11 +65,10 @@ impl GroupState {
                 commands: Vec::new(),
                 idle: true,
                 begun: VecDeque::new(),
+                traffic: Traffic::default(),
             }),
             changed: Condvar::new(),
             failed: AtomicBool::new(false),
-            sent: AtomicU64::new(0),
-            received: AtomicU64::new(0),
             ring_waker: waker()?,
             control_waker: waker()?,
         })
@@ -220,11 +218,12 @@ impl GroupState {
     }
 
     pub(crate) fn add_traffic(&self, moved: Traffic) {
-        self.sent.fetch_add(moved.sent, Ordering::Relaxed);
-        self.received.fetch_add(moved.received, Ordering::Relaxed);
+        let traffic = &mut self.state().traffic;
+        traffic.sent += moved.sent;
+        traffic.received += moved.received;
     }
 
     pub(crate) fn traffic(&self) -> Traffic {
-        Traffic { sent: self.sent.load(Ordering::Relaxed), received: self.received.load(Ordering::Relaxed) }
+        self.state().traffic
     }
 }

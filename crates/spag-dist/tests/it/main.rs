@@ -3,7 +3,6 @@
 mod launch_env;
 mod queue;
 mod ranks;
-mod simulated;
 mod single;
 mod tcp;
 mod tcp_join;

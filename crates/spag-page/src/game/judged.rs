@@ -8,16 +8,10 @@ use spag_game::{Episode, Game, Verdict, replay};
 pub(crate) struct Judged {
     /// How the game ended, or would if it ended here.
     verdict: Verdict,
-    progress: Progress,
+    /// Whether the game is decided, or its turns are played.
+    pub(crate) is_over: bool,
     /// The deciding utterance in pieces, or none without a winner.
     pieces: Vec<Value>,
-}
-
-/// Whether a game goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    Open,
-    Over,
 }
 
 impl Judged {
@@ -27,25 +21,20 @@ impl Judged {
     /// It is not one of this game.
     pub(crate) fn of(episode: &Episode, game: &dyn Game) -> spag_game::Result<Self> {
         let view = episode.view();
-        let (verdict, progress) = match replay(game, &view)? {
-            Some(verdict) => (verdict, Progress::Over),
-            None => (game.judge().judge(&view)?, Progress::Open),
+        let (verdict, is_over) = match replay(game, &view)? {
+            Some(verdict) => (verdict, true),
+            None => (game.judge().judge(&view)?, false),
         };
         let pieces = match (verdict.winner(), verdict.history_length.checked_sub(1)) {
             (Some(_), Some(deciding)) => pieces_of(game, episode, deciding)?,
             _ => Vec::new(),
         };
-        Ok(Self { verdict, progress, pieces })
-    }
-
-    /// Whether the game is decided, or its turns are played.
-    pub(crate) fn is_over(&self) -> bool {
-        self.progress == Progress::Over
+        Ok(Self { verdict, is_over, pieces })
     }
 
     /// The verdict, or null while the game goes on.
     pub(crate) fn json(&self) -> Value {
-        if self.is_over() { self.final_json() } else { Value::Null }
+        if self.is_over { self.final_json() } else { Value::Null }
     }
 
     /// The verdict on a game that is not played any further: without a decision it is a tie.

@@ -2,22 +2,16 @@
 //!
 //! Prompt, seed and settings are those of `spag-play`, so that the same game has the same utterance.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::Body;
-use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use hyper::body::{Bytes, Frame};
 use serde_json::{Value, json};
 use spag_game::{Taboo, UtteranceRule, game_seed};
 use spag_model::{
     Completion, CompletionText, Detokenizer, Event, GenerationConfig, Prompt, Request, Sampling, Streamed, Tokenizer,
 };
 use spag_selfplay::{LengthSettings, chat_settings};
-use spag_serve::{ApiError, Generation, ModelHandle};
+use spag_serve::{ApiError, Generation, ModelHandle, event_response};
 
 use super::Game;
 
@@ -78,16 +72,11 @@ pub(crate) fn stream(
 ) -> Response {
     let (rules, utterances) = (rules.game.clone(), rules.game.prompts.utterances());
     let tokenizer = model.tokenizer().clone();
-    let body = UtteranceBody { game, rules, utterances, tokenizer, turn, preview, state: State::Speaking };
-    let mut response = Response::new(Body::new(body));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
+    let stream = UtteranceStream { game, rules, utterances, tokenizer, turn, preview, ended: false };
+    event_response("no-store", stream, UtteranceStream::next)
 }
 
-struct UtteranceBody {
+struct UtteranceStream {
     game: Game,
     rules: Taboo,
     utterances: UtteranceRule,
@@ -95,25 +84,38 @@ struct UtteranceBody {
     /// Kept until all is sent, with its place in the queue.
     turn: Generation,
     preview: Detokenizer,
-    state: State,
+    ended: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Speaking,
-    Ended,
-}
+impl UtteranceStream {
+    /// The next piece of the stream: as many events as have come.
+    async fn next(mut self) -> Option<(Vec<u8>, Self)> {
+        let (mut text, mut tokens) = (String::new(), 0);
+        while !self.ended && (text.is_empty() || tokens < COALESCED) {
+            let event = match self.turn.try_next() {
+                Some(event) => event,
+                None if text.is_empty() => self.turn.next().await,
+                None => break,
+            };
+            tokens += 1;
+            match event {
+                Ok(Event::Token(token)) => match self.preview.push(&self.tokenizer, token.token.token) {
+                    // Only the preview lacks a token that cannot be decoded.
+                    Ok(delta) if !delta.is_empty() => text.push_str(&format!("data: {}\n\n", json!({"delta": delta}))),
+                    _ => {}
+                },
+                Ok(Event::Finished(completion)) => text.push_str(&self.finish(completion)),
+                Ok(Event::Prompt(_) | Event::Failed(_)) => {}
+                Err(error) => text.push_str(&self.end(&error.body())),
+            }
+        }
+        (!text.is_empty()).then_some((text.into_bytes(), self))
+    }
 
-/// Server-sent events: `data` and the mark of the end.
-fn events(data: &[Value]) -> String {
-    data.iter().map(|data| format!("data: {data}\n\n")).collect()
-}
-
-impl UtteranceBody {
     /// The last events of a stream.
-    fn end(&mut self, last: Value) -> String {
-        self.state = State::Ended;
-        events(&[last]) + "data: [DONE]\n\n"
+    fn end(&mut self, last: &Value) -> String {
+        self.ended = true;
+        format!("data: {last}\n\ndata: [DONE]\n\n")
     }
 
     fn finish(&mut self, completion: Completion) -> String {
@@ -128,46 +130,6 @@ impl UtteranceBody {
             }),
             Err(error) => error.body(),
         };
-        self.end(last)
-    }
-}
-
-impl hyper::body::Body for UtteranceBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let this = self.get_mut();
-        let mut text = String::new();
-        for _ in 0..COALESCED {
-            if this.state == State::Ended {
-                break;
-            }
-            match this.turn.poll_next(context) {
-                Poll::Pending if text.is_empty() => return Poll::Pending,
-                Poll::Pending => break,
-                Poll::Ready(Ok(Event::Token(token))) => {
-                    match this.preview.push(&this.tokenizer, token.token.token) {
-                        // Only the preview lacks a token that cannot be decoded.
-                        Ok(delta) if !delta.is_empty() => text.push_str(&events(&[json!({"delta": delta})])),
-                        _ => {}
-                    }
-                }
-                Poll::Ready(Ok(Event::Finished(completion))) => text.push_str(&this.finish(completion)),
-                Poll::Ready(Ok(Event::Prompt(_) | Event::Failed(_))) => {}
-                Poll::Ready(Err(error)) => text.push_str(&this.end(error.body())),
-            }
-        }
-        if !text.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::data(Bytes::from(text)))));
-        }
-        match this.state {
-            State::Ended => Poll::Ready(None),
-            State::Speaking => {
-                // Tokens without text: there may be more.
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-        }
+        self.end(&last)
     }
 }

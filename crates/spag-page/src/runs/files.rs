@@ -25,34 +25,29 @@ pub(super) struct GameFile {
 /// # Errors
 /// The folder cannot be read.
 pub(super) fn list(root: &Path, labels: &Labels) -> io::Result<Vec<GameFile>> {
-    let mut stages = Vec::new();
+    let mut files = Vec::new();
     for name in names(root, |kind| kind.is_dir())? {
         let file = root.join(&name).join("episodes.jsonl");
         if name != "eval" && fs::symlink_metadata(file).is_ok_and(|file| file.is_file()) {
             let title = format!("{}: games of this stage", shown(&name));
-            stages.push(GameFile { file: format!("{name}/episodes.jsonl"), group: "Training games", title });
+            files.push(GameFile { file: format!("{name}/episodes.jsonl"), group: "Training games", title });
         }
     }
-    let eval = root.join("eval");
-    // A run that has not been evaluated yet.
-    let files = if eval.is_dir() { names(&eval, |kind| kind.is_file())? } else { Vec::new() };
-    let pairs = pairs("eval", "Evaluation", files, labels);
-    // Games on words that were held out.
-    let held_out = eval.join("held-out");
-    let is_folder = fs::symlink_metadata(&held_out).is_ok_and(|found| found.is_dir());
-    let files = if is_folder { names(&held_out, |kind| kind.is_file())? } else { Vec::new() };
-    let held_out = self::pairs("eval/held-out", "Evaluation, words held out", files, labels);
-    Ok(stages.into_iter().chain(pairs).chain(held_out).take(MOST).collect())
-}
-
-/// The files of pairs of players among the names in a folder.
-fn pairs(folder: &str, group: &'static str, names: Vec<String>, labels: &Labels) -> Vec<GameFile> {
-    let pair = |name: String| {
-        let (first, second) = name.strip_suffix(".jsonl")?.split_once("-vs-")?;
-        let title = labels.pairing(&shown(first), &shown(second));
-        Some(GameFile { file: format!("{folder}/{name}"), group, title })
-    };
-    names.into_iter().filter_map(pair).collect()
+    // A run that has not been evaluated yet has none of these folders.
+    for (folder, group) in [("eval", "Evaluation"), ("eval/held-out", "Evaluation, words held out")] {
+        if !fs::symlink_metadata(root.join(folder)).is_ok_and(|found| found.is_dir()) {
+            continue;
+        }
+        // The files of pairs of players.
+        for name in names(&root.join(folder), |kind| kind.is_file())? {
+            if let Some((first, second)) = name.strip_suffix(".jsonl").and_then(|name| name.split_once("-vs-")) {
+                let title = labels.pairing(&shown(first), &shown(second));
+                files.push(GameFile { file: format!("{folder}/{name}"), group, title });
+            }
+        }
+    }
+    files.truncate(MOST);
+    Ok(files)
 }
 
 /// The name of a stage or a model as in reports.

@@ -26,7 +26,7 @@ use files::GameFile;
 use index::{Entry, GameIndex};
 use report::Tickets;
 
-pub(crate) use routes::{AnyQuery, add_routes, read as read_query};
+pub(crate) use routes::{add_routes, json_route};
 
 /// Bytes of the resolved settings of a run.
 const MAX_SETTINGS: u64 = 1 << 20;

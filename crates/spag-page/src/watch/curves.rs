@@ -8,56 +8,18 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use super::follow::{Follower, Found, Line};
+use super::thinned::Thinned;
 
-/// Points of a curve, at most twice as many. Of a longer one, every second is kept, or every fourth and so on.
-const POINTS: usize = 250;
 /// Curves of a stage.
 const MOST: usize = 40;
 /// Bytes of a curve's name.
 const NAME: usize = 64;
 
-/// Numbers by step.
-#[derive(Debug, Default)]
-struct Curve {
-    points: Vec<(f64, f64)>,
-    /// The last point, which may not be among them.
-    last: Option<(f64, f64)>,
-    /// One of so many points is kept.
-    every: usize,
-    /// Points so far.
-    seen: usize,
-}
-
-impl Curve {
-    fn add(&mut self, step: f64, value: f64) {
-        self.every = self.every.max(1);
-        if self.seen.is_multiple_of(self.every) {
-            self.points.push((step, value));
-        }
-        self.seen += 1;
-        self.last = Some((step, value));
-        if self.points.len() >= 2 * POINTS {
-            let mut at = 0;
-            self.points.retain(|_| {
-                at += 1;
-                at % 2 == 1
-            });
-            self.every *= 2;
-        }
-    }
-
-    fn json(&self) -> Vec<[f64; 2]> {
-        let mut points = self.points.clone();
-        points.extend(self.last.filter(|last| points.last() != Some(last)));
-        points.into_iter().map(|(step, value)| [step, value]).collect()
-    }
-}
-
 /// The curves of a stage.
 #[derive(Debug)]
 pub(super) struct Curves {
     follower: Follower,
-    curves: BTreeMap<String, Curve>,
+    curves: BTreeMap<String, Thinned<[f64; 2]>>,
     /// Changes with the curves.
     version: u64,
     /// The last line about training.
@@ -101,7 +63,7 @@ impl Curves {
         let numbers = row.iter().filter(|(name, _)| *name != "step" && name.len() <= NAME);
         for (name, value) in numbers.filter_map(|(name, value)| Some((name, value.as_f64()?))) {
             if self.curves.len() < MOST || self.curves.contains_key(name) {
-                self.curves.entry(name.clone()).or_default().add(step, value);
+                self.curves.entry(name.clone()).or_default().add([step, value]);
             }
         }
         if row.contains_key("loss") {
@@ -121,8 +83,9 @@ impl Curves {
 
     /// All curves by name, as lists of [step, value].
     pub(super) fn json(&self) -> Value {
+        let points = |curve: &Thinned<[f64; 2]>| json!(curve.iter().collect::<Vec<_>>());
         let curves: Map<String, Value> =
-            self.curves.iter().map(|(name, curve)| (name.clone(), json!(curve.json()))).collect();
+            self.curves.iter().map(|(name, curve)| (name.clone(), points(curve))).collect();
         json!({"version": self.version, "curves": curves, "unreadable": self.unreadable})
     }
 }
@@ -132,6 +95,7 @@ mod tests {
     use std::fs;
     use std::time::Duration;
 
+    use super::super::thinned::POINTS;
     use super::*;
 
     fn update(curves: &mut Curves) -> Value {
@@ -168,9 +132,9 @@ mod tests {
 
     #[test]
     fn long_curves_keep_their_ends_and_a_bounded_number_of_points() {
-        let mut curve = Curve::default();
-        (0..100_001).for_each(|step| curve.add(f64::from(step), 1.0));
-        let points = curve.json();
+        let mut curve = Thinned::default();
+        (0..100_001).for_each(|step| curve.add([f64::from(step), 1.0]));
+        let points: Vec<_> = curve.iter().collect();
         assert!((POINTS..=2 * POINTS).contains(&points.len()), "{}", points.len());
         assert_eq!((points[0][0], points[points.len() - 1][0]), (0.0, 100_000.0));
         assert!(points.windows(2).all(|pair| pair[0][0] < pair[1][0]));

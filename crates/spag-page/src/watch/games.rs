@@ -12,11 +12,10 @@ use spag_game::{Episode, Game, Judge, Labels, Tally};
 
 use super::feed::Feed;
 use super::follow::{Follower, Found, Line};
+use super::thinned::Thinned;
 
 /// Games of a file that are told apart by their numbers.
 const NUMBERED: usize = 1 << 20;
-/// Points of the win rates, at most twice as many.
-const POINTS: usize = 200;
 /// Files of games.
 const MAX_SETS: usize = 500;
 
@@ -37,9 +36,7 @@ struct GameSet {
     shown: HashSet<u64>,
     counts: Tally,
     /// Counts after some of the games.
-    course: Vec<Tally>,
-    /// They are kept once in so many games.
-    every: usize,
+    course: Thinned<Tally>,
     unreadable: usize,
 }
 
@@ -64,8 +61,7 @@ impl GameSet {
             known: HashSet::new(),
             shown: HashSet::new(),
             counts: Tally::new(labels),
-            course: Vec::new(),
-            every: 1,
+            course: Thinned::default(),
             unreadable: 0,
         }
     }
@@ -88,8 +84,7 @@ impl GameSet {
         if found.contains(&Found::Restarted) {
             // The finished file replaces those of the ranks; or a stage begins again.
             self.shown.extend(self.known.drain());
-            (self.counts, self.course, self.every, self.unreadable) =
-                (Tally::new(self.counts.labels()), Vec::new(), 1, 0);
+            (self.counts, self.course, self.unreadable) = (Tally::new(self.counts.labels()), Thinned::default(), 0);
             self.followers.values_mut().for_each(Follower::restart);
             found = self.read(deadline, judge, feed)?;
         }
@@ -140,22 +135,13 @@ impl GameSet {
             return None;
         }
         self.counts.add(&verdict);
-        if self.counts.games().is_multiple_of(self.every) {
-            self.course.push(self.counts.clone());
-        }
-        if self.course.len() >= 2 * POINTS {
-            self.every *= 2;
-            let every = self.every;
-            self.course.retain(|counts| counts.games().is_multiple_of(every));
-        }
+        self.course.add(self.counts.clone());
         Some((number, episode))
     }
 
     /// Counts and the course of the win rates.
     fn json(&self) -> Value {
         let counts = &self.counts;
-        let course = self.course.iter().chain((self.course.last() != Some(counts)).then_some(counts));
-        let course = course.filter(|counts| counts.games() > 0);
         let labels = counts.labels();
         let [first, second] = labels.seats;
         let point = |counts: &Tally| [counts.games(), counts.wins(first), counts.wins(second)];
@@ -172,7 +158,7 @@ impl GameSet {
             "endings": endings.collect::<Vec<_>>(),
             "failed": self.failures,
             "unreadable": self.unreadable,
-            "course": course.map(point).collect::<Vec<_>>(),
+            "course": self.course.iter().map(point).collect::<Vec<_>>(),
         })
     }
 }
@@ -274,6 +260,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::feed::NEWEST;
+    use super::super::thinned::POINTS;
     use spag_game::{Taboo, taboo};
 
     use super::*;

@@ -9,21 +9,21 @@ mod follow;
 mod games;
 mod ranks;
 mod stages;
+mod thinned;
 mod view;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::routing::get;
 use serde::Deserialize;
+use serde_json::Value;
 use spag_game::Taboo;
 use spag_serve::{Access, ApiError, Routes, Services};
 
 use crate::assets;
 use crate::error::{Error, Result};
-use crate::page::{Answered, json_response};
-use crate::runs::{self, AnyQuery, RunFolder, read_query};
+use crate::runs::{self, RunFolder, json_route};
 use view::View;
 
 /// Time within which an open page asks again: a hidden one asks every ten seconds.
@@ -85,34 +85,18 @@ impl WatchPage {
         Self(Arc::new(Watched { run, view, answered: Mutex::new(None) }))
     }
 
-    /// The routes of the page, for [`Server::bind_site`](spag_serve::Server::bind_site).
+    /// The routes of the page, for [`Server::bind_with`](spag_serve::Server::bind_with) without models.
     pub fn routes(&self, services: Services) -> Routes {
         let mut routes = Routes::new();
         for (path, handler) in assets::routes(&assets::WATCH) {
             routes = routes.route(path, Access::Everybody, handler);
         }
-        let (live, live_services) = (self.0.clone(), services.clone());
-        let (curves, curves_services) = (self.0.clone(), services.clone());
-        routes = routes
-            .route(
-                "/page/live",
-                Access::Key,
-                get(async move |query: AnyQuery<LiveQuery>| {
-                    let query = read_query(query)?;
-                    let watched = live.clone();
-                    live_services.work(move || watched.live(&query)).await
-                }),
-            )
-            .route(
-                "/page/live/curves",
-                Access::Key,
-                get(async move |query: AnyQuery<CurvesQuery>| {
-                    let query = read_query(query)?;
-                    let watched = curves.clone();
-                    curves_services.work(move || watched.curves(&query)).await
-                }),
-            );
-        runs::add_routes(routes, Some(self.0.run.clone()), services)
+        routes = routes.route("/page/live", Access::Key, json_route(&services, &self.0, Watched::live)).route(
+            "/page/live/curves",
+            Access::Key,
+            json_route(&services, &self.0, Watched::curves),
+        );
+        runs::add_routes(routes, Some(self.0.run.clone()), &services)
     }
 
     /// Waits until an open page has got the state as it is now, 12 seconds at most. Without an open page, it returns at once.
@@ -134,20 +118,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watched {
-    fn live(&self, query: &LiveQuery) -> Answered {
+    fn live(&self, query: &LiveQuery) -> std::result::Result<Value, ApiError> {
         let began = Instant::now();
         let mut view = lock(&self.view);
         view.update(&self.run);
         let body = view.json(&self.run, query.epoch, query.from);
         drop(view);
         *lock(&self.answered) = Some(began);
-        Ok(json_response(&body))
+        Ok(body)
     }
 
-    fn curves(&self, query: &CurvesQuery) -> Answered {
-        match lock(&self.view).curves(&query.stage) {
-            Some(body) => Ok(json_response(&body)),
-            None => Err(ApiError::field("stage", format!("this run has no stage {}", spag_io::quote(&query.stage)))),
-        }
+    fn curves(&self, query: &CurvesQuery) -> std::result::Result<Value, ApiError> {
+        let none = || ApiError::field("stage", format!("this run has no stage {}", spag_io::quote(&query.stage)));
+        lock(&self.view).curves(&query.stage).ok_or_else(none)
     }
 }

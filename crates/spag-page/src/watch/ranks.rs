@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use spag_io::abridge;
 use spag_run::{RankState, RankStatus};
@@ -20,7 +21,8 @@ const GONE: Duration = Duration::from_secs(4);
 const SHOWN: usize = 4096;
 
 /// Whether a rank works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Life {
     /// It works.
     Running,
@@ -34,19 +36,6 @@ pub(super) enum Life {
     Gone,
     /// Its process is there but has written nothing for long: it was stopped, or its disk hangs.
     Silent,
-}
-
-impl Life {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Finished => "finished",
-            Self::Stopped => "stopped",
-            Self::Failed => "failed",
-            Self::Gone => "gone",
-            Self::Silent => "silent",
-        }
-    }
 }
 
 /// A rank of the last launch.
@@ -146,7 +135,7 @@ fn rank_json(Rank { status, life, age }: &Rank) -> Value {
         "rank": status.rank,
         "host": text(&status.host),
         "pid": status.pid,
-        "state": life.name(),
+        "state": life,
         "stage": text(&status.stage),
         "part": text(&status.part),
         "done": status.done,

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use spag_io::quote;
 
@@ -33,7 +34,8 @@ struct StageView {
 }
 
 /// The state of a run as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum RunState {
     /// There are no stages yet.
     Waiting,
@@ -48,21 +50,6 @@ enum RunState {
     Interrupted,
     /// No process has said what it does: a run of an earlier version, or one that loads its first model.
     Unknown,
-}
-
-impl RunState {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Running => "running",
-            Self::Silent => "silent",
-            Self::Finished => "finished",
-            Self::Stopped => "stopped",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 /// What is known of a run.
@@ -177,7 +164,7 @@ impl View {
             "epoch": self.epoch,
             "name": folder.name(),
             "folder": quote(&folder.root().display().to_string()),
-            "state": state.name(),
+            "state": state,
             "stage": first.map(|rank| quote(&rank.status.stage)),
             "report": has_report,
             "is_behind": self.is_behind,

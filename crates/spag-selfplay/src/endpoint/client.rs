@@ -9,10 +9,9 @@ use spag_io::TurnPrompt;
 use super::EndpointStats;
 use super::backoff::Backoff;
 use super::config::EndpointConfig;
-use super::pool::Pool;
+use super::pool::{Pool, Stopped};
 use super::protocol::{PromptStyle, request_body};
-use super::rate_limiter::Stopped;
-use super::transport::{Attempt, Contact, Pause};
+use super::transport::{Attempt, Trouble};
 use crate::player_spec::EndpointSpec;
 
 /// A turn that waits for an utterance.
@@ -104,11 +103,10 @@ impl Client {
         let mut tries = Tries::new(self.pool.servers.len(), self.config.retry.tries);
         loop {
             let lease = self.pool.lease(job.game, &tries.made, tries.most)?;
-            let limiter = &lease.server.limiter;
-            limiter.acquire()?;
+            lease.acquire()?;
             self.count(|stats| stats.requests += 1);
             tries.begin(lease.index, lease.answers);
-            let (reason, after, pause, contact) = match lease.server.transport.send(&body) {
+            let (reason, after, trouble) = match lease.server.transport.send(&body) {
                 Attempt::Utterance(text, usage) => {
                     lease.answered();
                     self.count(|stats| stats.add(usage));
@@ -120,15 +118,15 @@ impl Client {
                     return Err(AnswerError::Turn(TurnFailure::new(message)));
                 }
                 Attempt::Fatal(message) => return Err(AnswerError::Fatal(PolicyError::new(message))),
-                Attempt::Retry { reason, after, pause, contact } => (reason, after, pause, contact),
+                Attempt::Retry { reason, after, trouble } => (reason, after, trouble),
             };
-            if contact == Contact::Lost && tries.has_others(lease.index) {
+            if trouble == Trouble::NoAnswer && tries.has_others(lease.index) {
                 // Another URL may answer at once.
                 tries.give_up(lease.index);
             }
             if tries.are_made(lease.index) {
                 // A server that answers other turns works; it is this turn that it cannot answer.
-                if contact == Contact::Lost || !lease.has_answered_since(tries.answers(lease.index)) {
+                if trouble == Trouble::NoAnswer || !lease.has_answered_since(tries.answers(lease.index)) {
                     lease.failed(&reason);
                 }
                 if !tries.has_others(lease.index) {
@@ -140,14 +138,13 @@ impl Client {
             }
             self.count(|stats| stats.retries += 1);
             let wait = backoff.next(after);
-            match pause {
+            if trouble == Trouble::Busy {
                 // The next request then waits too, or goes to another URL.
-                Pause::AllRequests => limiter.pause_all(wait),
-                Pause::ThisRequest => {
-                    // Others may use its slot.
-                    drop(lease);
-                    limiter.sleep(wait)?;
-                }
+                lease.pause(wait);
+            } else {
+                // Others may use its slot.
+                drop(lease);
+                self.pool.sleep(wait)?;
             }
         }
     }

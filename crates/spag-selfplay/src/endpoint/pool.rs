@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::config::EndpointConfig;
-use super::rate_limiter::{RateLimiter, Stopped};
+use super::rate_limiter::RateLimit;
 use super::scheduler::{Scheduler, Standing};
 use super::transport::Transport;
 use crate::player_spec::EndpointSpec;
@@ -12,11 +12,14 @@ use crate::player_spec::EndpointSpec;
 /// The longest wait for a free slot, after which pauses and rests are looked at again.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// A server with its own connections and limits.
+/// The player was dropped.
+#[derive(Debug)]
+pub(super) struct Stopped;
+
+/// A server with its own connections.
 pub(super) struct Server {
     pub(super) url: String,
     pub(super) transport: Transport,
-    pub(super) limiter: RateLimiter,
 }
 
 /// All servers of an endpoint.
@@ -29,6 +32,8 @@ pub(super) struct Pool {
 
 struct State {
     scheduler: Scheduler,
+    /// By server.
+    limits: Vec<RateLimit>,
     stopped: bool,
 }
 
@@ -43,44 +48,56 @@ pub(super) struct Lease<'a> {
 
 impl Pool {
     pub(super) fn new(spec: &EndpointSpec, config: &EndpointConfig) -> Self {
-        let server = |url: &String| Server {
-            url: url.clone(),
-            transport: Transport::new(url, spec.style, config),
-            limiter: RateLimiter::new(config.requests_per_minute),
-        };
+        let server = |url: &String| Server { url: url.clone(), transport: Transport::new(url, spec.style, config) };
         let servers: Vec<Server> = spec.servers.urls().iter().map(server).collect();
         let scheduler = Scheduler::new(servers.len(), config.in_flight, config.retry.rest);
-        let state = Mutex::new(State { scheduler, stopped: false });
+        let limits = servers.iter().map(|_| RateLimit::new(config.requests_per_minute)).collect();
+        let state = Mutex::new(State { scheduler, limits, stopped: false });
         Self { servers, state, changed: Condvar::new(), report: config.report }
     }
 
     /// Opens a turn of a game on a server; waits for one with a free slot. `tries` are those that the turn has had on each
     /// server, of which it must not have had `most` on all.
     pub(super) fn lease(&self, game: usize, tries: &[u32], most: u32) -> Result<Lease<'_>, Stopped> {
-        let mut state = self.lock();
-        loop {
-            if state.stopped {
-                return Err(Stopped);
-            }
-            let standing = |(server, tries): (&Server, &u32)| match () {
+        self.wait(|State { scheduler, limits, .. }, now| {
+            let standing = |(limit, tries): (&RateLimit, &u32)| match () {
                 () if *tries >= most => Standing::Spent,
-                () if server.limiter.is_paused() => Standing::Paused,
+                () if limit.is_paused(now) => Standing::Paused,
                 () => Standing::Open,
             };
-            let standings: Vec<Standing> = self.servers.iter().zip(tries).map(standing).collect();
-            let opened = state.scheduler.open(game, &standings, Instant::now());
-            if let Some((index, server)) = opened.and_then(|index| Some((index, self.servers.get(index)?))) {
-                return Ok(Lease { pool: self, index, server, answers: state.scheduler.answers(index) });
-            }
-            state = self.changed.wait_timeout(state, WAIT).unwrap_or_else(PoisonError::into_inner).0;
-        }
+            let standings: Vec<Standing> = limits.iter().zip(tries).map(standing).collect();
+            let index = scheduler.open(game, &standings, now).ok_or(WAIT)?;
+            let server = self.servers.get(index).ok_or(WAIT)?;
+            Ok(Lease { pool: self, index, server, answers: scheduler.answers(index) })
+        })
+    }
+
+    /// Waits in this thread only.
+    pub(super) fn sleep(&self, wait: Duration) -> Result<(), Stopped> {
+        let until = Instant::now() + wait;
+        self.wait(|_, now| if now >= until { Ok(()) } else { Err(until - now) })
     }
 
     /// Makes all current and later waits return [`Stopped`].
     pub(super) fn stop(&self) {
         self.lock().stopped = true;
         self.changed.notify_all();
-        self.servers.iter().for_each(|server| server.limiter.stop());
+    }
+
+    /// Waits until `ready` returns a result; otherwise it returns after which time to call it again.
+    fn wait<T>(&self, mut ready: impl FnMut(&mut State, Instant) -> Result<T, Duration>) -> Result<T, Stopped> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped {
+                return Err(Stopped);
+            }
+            match ready(&mut state, Instant::now()) {
+                Ok(result) => return Ok(result),
+                Err(wait) => {
+                    state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        }
     }
 
     /// The state is valid even if a thread panicked.
@@ -90,6 +107,18 @@ impl Pool {
 }
 
 impl Lease<'_> {
+    /// Waits until a request may be sent to the server.
+    pub(super) fn acquire(&self) -> Result<(), Stopped> {
+        self.pool.wait(|state, now| state.limits.get_mut(self.index).map_or(Ok(()), |limit| limit.take(now)))
+    }
+
+    /// Pauses all requests to the server from now on.
+    pub(super) fn pause(&self, pause: Duration) {
+        if let Some(limit) = self.pool.lock().limits.get_mut(self.index) {
+            limit.pause(Instant::now() + pause);
+        }
+    }
+
     /// The server has answered this turn.
     pub(super) fn answered(&self) {
         if self.pool.lock().scheduler.answered(self.index) {
@@ -115,5 +144,35 @@ impl Drop for Lease<'_> {
     fn drop(&mut self) {
         self.pool.lock().scheduler.close(self.index);
         self.pool.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PromptStyle, Servers};
+
+    #[test]
+    fn pause_delays_all_requests_and_stop_ends_all_waits() {
+        let servers = Servers::One("http://127.0.0.1:9/v1".into());
+        let spec = EndpointSpec { servers, model: "m".into(), style: PromptStyle::Chat, key_variable: None };
+        let pool = Pool::new(&spec, &EndpointConfig::default());
+        let lease = pool.lease(0, &[0], 1).unwrap();
+        lease.pause(Duration::from_millis(40));
+        lease.pause(Duration::from_millis(1));
+        let began = Instant::now();
+        lease.acquire().unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(38));
+        let is_paused = || pool.lock().limits[0].is_paused(Instant::now());
+        assert!(!is_paused());
+        lease.pause(Duration::from_secs(3600));
+        assert!(is_paused());
+        std::thread::scope(|scope| {
+            let waiting = [scope.spawn(|| lease.acquire()), scope.spawn(|| pool.sleep(Duration::from_secs(3600)))];
+            std::thread::sleep(Duration::from_millis(5));
+            pool.stop();
+            assert!(waiting.into_iter().all(|thread| thread.join().unwrap().is_err()));
+        });
+        assert!(lease.acquire().is_err() && pool.lease(1, &[0], 1).is_err());
     }
 }

@@ -1,85 +1,34 @@
-//! Delays requests: while the server asks for a pause, and to keep a maximum rate.
+//! When the next request may be sent to a server: after a pause that it asked for, and at a maximum rate.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The player was dropped.
-#[derive(Debug)]
-pub(super) struct Stopped;
-
-/// Shared by all threads of a player.
-pub(super) struct RateLimiter {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-struct State {
+/// The pause and the rate of one server.
+pub(super) struct RateLimit {
     paused_until: Option<Instant>,
     bucket: Option<TokenBucket>,
-    stopped: bool,
 }
 
-impl RateLimiter {
+impl RateLimit {
     pub(super) fn new(requests_per_minute: Option<f64>) -> Self {
-        let bucket = requests_per_minute.map(|rate| TokenBucket::new(rate, Instant::now()));
-        Self { state: Mutex::new(State { paused_until: None, bucket, stopped: false }), changed: Condvar::new() }
+        Self { paused_until: None, bucket: requests_per_minute.map(|rate| TokenBucket::new(rate, Instant::now())) }
     }
 
-    /// Waits until a request may be sent.
-    pub(super) fn acquire(&self) -> Result<(), Stopped> {
-        let mut state = self.lock();
-        loop {
-            if state.stopped {
-                return Err(Stopped);
-            }
-            let now = Instant::now();
-            let wait = match state.paused_until.filter(|until| *until > now) {
-                Some(until) => until - now,
-                None => match state.bucket.as_mut().map_or(Ok(()), |bucket| bucket.take(now)) {
-                    Ok(()) => return Ok(()),
-                    Err(wait) => wait,
-                },
-            };
-            state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+    /// Takes the place of a request, or returns the time to wait for one.
+    pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
+        match self.paused_until.filter(|until| *until > now) {
+            Some(until) => Err(until - now),
+            None => self.bucket.as_mut().map_or(Ok(()), |bucket| bucket.take(now)),
         }
     }
 
-    /// Whether requests wait because of [`RateLimiter::pause_all`].
-    pub(super) fn is_paused(&self) -> bool {
-        self.lock().paused_until.is_some_and(|until| until > Instant::now())
+    /// Whether requests wait because of [`RateLimit::pause`].
+    pub(super) fn is_paused(&self, now: Instant) -> bool {
+        self.paused_until.is_some_and(|until| until > now)
     }
 
-    /// Pauses all requests for `pause` from now on. A longer pause in progress is kept.
-    pub(super) fn pause_all(&self, pause: Duration) {
-        let mut state = self.lock();
-        let until = Instant::now() + pause;
-        state.paused_until = Some(state.paused_until.map_or(until, |before| before.max(until)));
-    }
-
-    /// Waits in this thread only.
-    pub(super) fn sleep(&self, wait: Duration) -> Result<(), Stopped> {
-        let until = Instant::now() + wait;
-        let mut state = self.lock();
-        loop {
-            if state.stopped {
-                return Err(Stopped);
-            }
-            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
-                return Ok(());
-            };
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Makes all current and later waits return [`Stopped`].
-    pub(super) fn stop(&self) {
-        self.lock().stopped = true;
-        self.changed.notify_all();
-    }
-
-    /// The state is valid even if a thread panicked.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Pauses all requests until a time. A longer pause in progress is kept.
+    pub(super) fn pause(&mut self, until: Instant) {
+        self.paused_until = self.paused_until.max(Some(until));
     }
 }
 
@@ -136,25 +85,5 @@ mod tests {
         // After a long pause, no more than one second's worth is stored.
         now += Duration::from_secs(600);
         assert_eq!((0..9).filter(|_| bucket.take(now).is_ok()).count(), 2);
-    }
-
-    #[test]
-    fn pause_delays_all_requests_and_stop_ends_all_waits() {
-        let limiter = RateLimiter::new(None);
-        limiter.pause_all(Duration::from_millis(40));
-        limiter.pause_all(Duration::from_millis(1));
-        let began = Instant::now();
-        limiter.acquire().unwrap();
-        assert!(began.elapsed() >= Duration::from_millis(38));
-        assert!(!limiter.is_paused());
-        limiter.pause_all(Duration::from_secs(3600));
-        assert!(limiter.is_paused());
-        std::thread::scope(|scope| {
-            let waiting = [scope.spawn(|| limiter.acquire()), scope.spawn(|| limiter.sleep(Duration::from_secs(3600)))];
-            std::thread::sleep(Duration::from_millis(5));
-            limiter.stop();
-            assert!(waiting.into_iter().all(|thread| thread.join().unwrap().is_err()));
-        });
-        assert!(limiter.acquire().is_err());
     }
 }

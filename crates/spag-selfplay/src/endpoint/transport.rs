@@ -27,26 +27,19 @@ pub(super) enum Attempt {
         reason: String,
         /// The wait that the server asks for.
         after: Option<Duration>,
-        pause: Pause,
-        contact: Contact,
+        trouble: Trouble,
     },
 }
 
-/// Which requests wait before a retry.
+/// What is wrong with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pause {
-    ThisRequest,
-    /// All requests, since the server has too many of them.
-    AllRequests,
-}
-
-/// Whether there is a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Contact {
+pub(super) enum Trouble {
+    /// It has too many requests: all of them wait.
+    Busy,
     /// It has answered, though not with an utterance.
-    Made,
+    NoUtterance,
     /// No connection, or no whole answer in time.
-    Lost,
+    NoAnswer,
 }
 
 /// The HTTP client of one URL.
@@ -97,22 +90,15 @@ impl Transport {
         let message = || server_message(&bytes, key);
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let after = header(header::RETRY_AFTER).and_then(|value| retry_after(value, SystemTime::now()));
-        let retry = |pause| Attempt::Retry {
-            reason: format!("{} says {status}: {}", self.url, message()),
-            after,
-            pause,
-            contact: Contact::Made,
-        };
+        let retry =
+            |trouble| Attempt::Retry { reason: format!("{} says {status}: {}", self.url, message()), after, trouble };
         match status.as_u16() {
             200..=299 => match read_answer(self.style, &bytes, key) {
                 (Content::Text(text), usage) => Attempt::Utterance(text, usage),
                 (Content::NoText(reason), usage) => Attempt::Refused(reason, usage),
-                (Content::Invalid(reason), _) => Attempt::Retry {
-                    reason: format!("{}: {reason}", self.url),
-                    after,
-                    pause: Pause::ThisRequest,
-                    contact: Contact::Made,
-                },
+                (Content::Invalid(reason), _) => {
+                    Attempt::Retry { reason: format!("{}: {reason}", self.url), after, trouble: Trouble::NoUtterance }
+                }
             },
             300..=399 => Attempt::Fatal(format!(
                 "{} redirects to {}; use that address instead",
@@ -138,8 +124,8 @@ impl Transport {
                 message(),
                 self.base_url
             )),
-            429 => retry(Pause::AllRequests),
-            408 | 409 | 425 | 500..=599 => retry(Pause::ThisRequest),
+            429 => retry(Trouble::Busy),
+            408 | 409 | 425 | 500..=599 => retry(Trouble::NoUtterance),
             _ => Attempt::Refused(format!("{} says {status}: {}", self.url, message()), Usage::default()),
         }
     }
@@ -150,7 +136,7 @@ impl Transport {
         match error {
             ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => Attempt::Fatal(reason),
             ureq::Error::BodyExceedsLimit(_) => Attempt::Refused(reason, Usage::default()),
-            _ => Attempt::Retry { reason, after: None, pause: Pause::ThisRequest, contact: Contact::Lost },
+            _ => Attempt::Retry { reason, after: None, trouble: Trouble::NoAnswer },
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use spag_model::{Completion, Event, TokenEvent};
 
-use super::{Head, Pieces, StreamedAnswer, Usage, UsageField, finish_reason, generated, json_text};
-use crate::api::{ApiError, ChatJob, ChatLogProb, Delivery, StreamUsage};
+use super::{Head, Pieces, StreamedAnswer, finish_reason, generated};
+use crate::api::{ApiError, ChatJob, ChatLogProb};
 use crate::model::ServedModel;
 
 const OBJECT: &str = "chat.completion";
@@ -63,14 +63,13 @@ pub(crate) struct ChatAnswer {
     model: Arc<ServedModel>,
     job: ChatJob,
     head: Head,
-    usage: Usage,
 }
 
 impl ChatAnswer {
     /// An answer without choices.
-    pub(crate) fn new(model: Arc<ServedModel>, job: ChatJob, head: Head) -> Self {
-        let usage = Usage { prompt: job.prompt.len(), ..Usage::default() };
-        Self { model, job, head, usage }
+    pub(crate) fn new(model: Arc<ServedModel>, job: ChatJob, mut head: Head) -> Self {
+        head.usage.prompt = job.prompt.len();
+        Self { model, job, head }
     }
 
     /// The whole body.
@@ -80,7 +79,7 @@ impl ChatAnswer {
     pub(crate) fn body(mut self, completions: &[Completion]) -> Result<String, ApiError> {
         let mut choices = Vec::with_capacity(completions.len());
         for (index, completion) in completions.iter().enumerate() {
-            self.usage.add(completion);
+            self.head.usage.add(completion);
             let log_probs = self.job.log_probs.map(|top| {
                 let tokens = generated(completion);
                 LogProbs::of(tokens.iter().map(|token| ChatLogProb::new(&self.model, token, top)).collect())
@@ -92,11 +91,11 @@ impl ChatAnswer {
                 finish_reason: finish_reason(completion.finish),
             });
         }
-        json_text(&self.head.body(OBJECT, &choices, UsageField::Of(self.usage.body())))
+        self.head.whole(OBJECT, &choices)
     }
 
     fn push_piece(&self, choice: ChoicePiece<'_>, stream: &mut Pieces) {
-        stream.push(&self.head.body(PIECE, &[choice], UsageField::of_piece(self.job.settings.delivery)));
+        self.head.push(PIECE, choice, self.job.settings.delivery, stream);
     }
 }
 
@@ -122,7 +121,7 @@ impl StreamedAnswer for ChatAnswer {
     }
 
     fn finish(&mut self, sequence: usize, completion: &Completion, stream: &mut Pieces) {
-        self.usage.add(completion);
+        self.head.usage.add(completion);
         let finish_reason = Some(finish_reason(completion.finish));
         self.push_piece(
             ChoicePiece { index: sequence, delta: Delta::default(), logprobs: None, finish_reason },
@@ -131,9 +130,6 @@ impl StreamedAnswer for ChatAnswer {
     }
 
     fn end(&mut self, stream: &mut Pieces) {
-        if self.job.settings.delivery == Delivery::Stream(StreamUsage::Sent) {
-            stream.push(&self.head.body::<ChoicePiece<'_>>(PIECE, &[], UsageField::Of(self.usage.body())));
-        }
-        stream.done();
+        self.head.end(PIECE, self.job.settings.delivery, stream);
     }
 }

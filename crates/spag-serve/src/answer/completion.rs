@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use spag_model::{Completion, Detokenizer, Event, TokenEvent, TokenLogProb};
 
-use super::{Head, Pieces, StreamedAnswer, Usage, UsageField, finish_reason, generated, json_text};
-use crate::api::{ApiError, CompletionJob, Delivery, Echo, LegacyBuilder, LegacyLogProbs, StreamUsage};
+use super::{Head, Pieces, StreamedAnswer, finish_reason, generated};
+use crate::api::{ApiError, CompletionJob, Echo, LegacyBuilder, LegacyLogProbs};
 use crate::model::ServedModel;
 
 const OBJECT: &str = "text_completion";
@@ -25,17 +25,16 @@ pub(crate) struct CompletionAnswer {
     model: Arc<ServedModel>,
     job: CompletionJob,
     head: Head,
-    usage: Usage,
     /// Log-probabilities of each sequence that is streamed.
     builders: Vec<Option<LegacyBuilder>>,
 }
 
 impl CompletionAnswer {
     /// An answer without choices.
-    pub(crate) fn new(model: Arc<ServedModel>, job: CompletionJob, head: Head) -> Self {
-        let usage = Usage { prompt: job.prompts.iter().map(|prompt| prompt.tokens.len()).sum(), ..Usage::default() };
+    pub(crate) fn new(model: Arc<ServedModel>, job: CompletionJob, mut head: Head) -> Self {
+        head.usage.prompt = job.prompts.iter().map(|prompt| prompt.tokens.len()).sum();
         let sequences = job.prompts.len() * job.settings.n;
-        let mut answer = Self { model, job, head, usage, builders: Vec::new() };
+        let mut answer = Self { model, job, head, builders: Vec::new() };
         answer.builders = (0..sequences).map(|at| answer.builder(at)).collect();
         answer
     }
@@ -46,7 +45,7 @@ impl CompletionAnswer {
     /// The tokenizer cannot decode a prompt or a token.
     pub(crate) fn body(mut self, completions: &[Completion]) -> Result<String, ApiError> {
         let choices = self.choices(completions).map_err(|error| ApiError::server(error.to_string()))?;
-        json_text(&self.head.body(OBJECT, &choices, UsageField::Of(self.usage.body())))
+        self.head.whole(OBJECT, &choices)
     }
 
     fn choices(&mut self, completions: &[Completion]) -> spag_model::Result<Vec<Choice>> {
@@ -55,7 +54,7 @@ impl CompletionAnswer {
             let mut text = self.echoed(at)?;
             let (mut log_probs, mut finish) = (None, "length");
             if let Some(completion) = completions.get(at) {
-                self.usage.add(completion);
+                self.head.usage.add(completion);
                 text.push_str(&completion.text);
                 finish = finish_reason(completion.finish);
                 let mut lists = LegacyLogProbs::default();
@@ -122,7 +121,7 @@ impl CompletionAnswer {
     }
 
     fn push_piece(&self, choice: Choice, stream: &mut Pieces) {
-        stream.push(&self.head.body(OBJECT, &[choice], UsageField::of_piece(self.job.settings.delivery)));
+        self.head.push(OBJECT, choice, self.job.settings.delivery, stream);
     }
 }
 
@@ -160,15 +159,12 @@ impl StreamedAnswer for CompletionAnswer {
     }
 
     fn finish(&mut self, sequence: usize, completion: &Completion, stream: &mut Pieces) {
-        self.usage.add(completion);
+        self.head.usage.add(completion);
         let finish_reason = Some(finish_reason(completion.finish));
         self.push_piece(Choice { index: sequence, text: String::new(), logprobs: None, finish_reason }, stream);
     }
 
     fn end(&mut self, stream: &mut Pieces) {
-        if self.job.settings.delivery == Delivery::Stream(StreamUsage::Sent) {
-            stream.push(&self.head.body::<Choice>(OBJECT, &[], UsageField::Of(self.usage.body())));
-        }
-        stream.done();
+        self.head.end(OBJECT, self.job.settings.delivery, stream);
     }
 }

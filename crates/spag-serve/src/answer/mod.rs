@@ -55,13 +55,14 @@ struct PromptDetails {
     cached_tokens: usize,
 }
 
-/// What all parts of an answer state.
+/// What all parts of an answer state, and the tokens so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     id: String,
     created: u64,
     /// The name by which the client asked for the model.
     model: String,
+    usage: Usage,
 }
 
 impl Head {
@@ -69,7 +70,31 @@ impl Head {
     pub(crate) fn new(prefix: &str, model: String) -> Self {
         let id = format!("{prefix}-{:016x}{:016x}", rand::random::<u64>(), rand::random::<u64>());
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        Self { id, created, model }
+        Self { id, created, model, usage: Usage::default() }
+    }
+
+    /// The text of a whole answer.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON.
+    fn whole<C: Serialize>(&self, object: &'static str, choices: &[C]) -> Result<String, ApiError> {
+        let body = self.body(object, choices, UsageField::Of(self.usage.body()));
+        serde_json::to_string(&body).map_err(|error| ApiError::server(error.to_string()))
+    }
+
+    /// Appends a piece of an answer.
+    fn push(&self, object: &'static str, choice: impl Serialize, delivery: Delivery, stream: &mut Pieces) {
+        let sends_usage = delivery == Delivery::Stream(StreamUsage::Sent);
+        let usage = if sends_usage { UsageField::Null } else { UsageField::Absent };
+        stream.push(&self.body(object, &[choice], usage));
+    }
+
+    /// Appends the end of an answer.
+    fn end(&self, object: &'static str, delivery: Delivery, stream: &mut Pieces) {
+        if delivery == Delivery::Stream(StreamUsage::Sent) {
+            stream.push(&self.body::<()>(object, &[], UsageField::Of(self.usage.body())));
+        }
+        stream.done();
     }
 
     fn body<'a, C>(&'a self, object: &'static str, choices: &'a [C], usage: UsageField) -> Body<'a, C> {
@@ -103,16 +128,6 @@ impl UsageField {
     fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }
-
-    /// That of a piece before the last.
-    fn of_piece(delivery: Delivery) -> Self {
-        if delivery == Delivery::Stream(StreamUsage::Sent) { Self::Null } else { Self::Absent }
-    }
-}
-
-/// The text of a whole answer.
-fn json_text(body: &impl Serialize) -> Result<String, ApiError> {
-    serde_json::to_string(body).map_err(|error| ApiError::server(error.to_string()))
 }
 
 /// An answer that is sent piece by piece: each piece is one event of the stream.
@@ -146,6 +161,11 @@ impl Pieces {
     /// Appends the event that ends a stream.
     pub(crate) fn done(&mut self) {
         self.0.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    /// Whether nothing was appended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Takes what was appended.

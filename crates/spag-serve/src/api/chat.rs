@@ -8,8 +8,8 @@ use spag_model::{CompletionText, GenerationConfig, LogProbs, Prompt, Request};
 use super::completions::{check_length, check_sequences, generation};
 use super::error::ApiError;
 use super::fields::{Fields, Refused};
+use super::messages::messages;
 use super::sampling::{IGNORED, Settings, is_empty, never};
-use crate::chat;
 use crate::limits::MAX_TOP;
 use crate::model::ServedModel;
 
@@ -68,7 +68,7 @@ impl ChatJob {
         let prompt = conversation(&mut fields, model)?;
         fields.finish(&IGNORED)?;
         // Without a limit the answer may use all that is left of the context.
-        let max_tokens = max_tokens.unwrap_or_else(|| model.max_length().saturating_sub(prompt.len()).max(1));
+        let max_tokens = max_tokens.unwrap_or_else(|| model.max_length.saturating_sub(prompt.len()).max(1));
         check_length(prompt.len(), max_tokens, model)?;
         check_sequences(1, settings.n, model)?;
         if settings.min_tokens > max_tokens {
@@ -95,7 +95,7 @@ impl ChatJob {
 /// The tokens of the conversation in `messages`, with the fields that change what the template writes.
 pub(super) fn conversation(fields: &mut Fields, model: &ServedModel) -> Result<Vec<u32>, ApiError> {
     let template = model.template()?;
-    let messages = chat::messages(fields.take("messages"))?;
+    let messages = messages(fields.take("messages"))?;
     let prompts = fields.truth("add_generation_prompt")?.unwrap_or(true);
     let more = fields.object("chat_template_kwargs")?.unwrap_or_default();
     let own = ["messages", "tools", "documents", "add_generation_prompt"];
@@ -105,7 +105,9 @@ pub(super) fn conversation(fields: &mut Fields, model: &ServedModel) -> Result<V
     let mut variables = Map::from_iter([("add_generation_prompt".to_owned(), Value::Bool(prompts))]);
     variables.extend([("tools".to_owned(), Value::Null), ("documents".to_owned(), Value::Null)]);
     variables.extend(more);
-    let tokens = chat::encode(template, model.tokenizer(), messages, &variables)?;
+    // BOS is there if the template writes it.
+    let tokens = spag_chat::encode_messages(template, model.tokenizer(), messages, &variables)
+        .map_err(|error| ApiError::field("messages", error))?;
     if tokens.is_empty() {
         return Err(ApiError::field("messages", "the conversation has no tokens"));
     }

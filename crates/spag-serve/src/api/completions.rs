@@ -104,7 +104,7 @@ pub(super) fn generation(settings: &Settings, max_tokens: usize, text: Completio
 
 /// Refuses more sequences than a request may have.
 pub(super) fn check_sequences(prompts: usize, n: usize, model: &ServedModel) -> Result<(), ApiError> {
-    let most = MAX_SEQUENCES.min(model.engine().capacity());
+    let most = MAX_SEQUENCES.min(model.engine.capacity);
     if prompts.saturating_mul(n) > most {
         let problem = format!(
             "{prompts} prompts with {n} completions each are more than {most} sequences, the most of a request"
@@ -116,7 +116,7 @@ pub(super) fn check_sequences(prompts: usize, n: usize, model: &ServedModel) -> 
 
 /// Refuses prompts that do not fit. They are never cut.
 pub(super) fn check_length(prompt: usize, max_tokens: usize, model: &ServedModel) -> Result<(), ApiError> {
-    let context = model.max_length();
+    let context = model.max_length;
     if prompt.saturating_add(max_tokens) > context {
         return Err(ApiError::too_long(context, prompt, max_tokens));
     }

@@ -41,7 +41,7 @@ impl LegacyBuilder {
         chosen: Option<&TokenLogProb>,
         into: &mut LegacyLogProbs,
     ) -> spag_model::Result<()> {
-        into.tokens.push(model.texts().text(token));
+        into.tokens.push(model.texts.text(token));
         into.token_logprobs.push(chosen.map(|chosen| number(chosen.log_prob)));
         into.top_logprobs.push(chosen.map(|chosen| self.alternatives(model, chosen)));
         into.text_offset.push(self.characters);
@@ -52,7 +52,7 @@ impl LegacyBuilder {
     /// The most likely tokens and the chosen one, by their texts. If several have one text, it is that of the chosen token,
     /// else of the most likely one; the others are named `token_id:` and their id.
     fn alternatives(&self, model: &ServedModel, chosen: &TokenLogProb) -> Map<String, Value> {
-        let named = keys(top_and_chosen(chosen, self.top), chosen.token, |token| model.texts().text(token));
+        let named = keys(top_and_chosen(chosen, self.top), chosen.token, |token| model.texts.text(token));
         named.into_iter().map(|(key, log_prob)| (key, number(log_prob).into())).collect()
     }
 }
@@ -101,7 +101,7 @@ struct ChatAlternative {
 impl ChatLogProb {
     /// A token with its `top` most likely alternatives.
     pub(crate) fn new(model: &ServedModel, chosen: &TokenLogProb, top: usize) -> Self {
-        let texts = model.texts();
+        let texts = &model.texts;
         let alternative = |(token, log_prob): &(u32, f32)| ChatAlternative {
             token: texts.text(*token),
             logprob: number(*log_prob),

@@ -71,7 +71,7 @@ fn of_tokens(at: &str, ids: &[Value], model: &ServedModel) -> Result<PromptInput
 /// The token ids of the list at `at`.
 pub(super) fn token_ids(at: &str, ids: &[Value], model: &ServedModel) -> Result<Vec<u32>, ApiError> {
     let token = |(place, id): (usize, &Value)| {
-        let problem = || format!("expected token ids from 0 to {}, not {}", model.vocabulary() - 1, shown(id));
+        let problem = || format!("expected token ids from 0 to {}, not {}", model.vocabulary - 1, shown(id));
         model.token(id).ok_or_else(|| ApiError::field(format!("{at}[{place}]"), problem()))
     };
     ids.iter().enumerate().map(token).collect()

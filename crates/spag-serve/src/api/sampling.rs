@@ -125,7 +125,7 @@ impl Settings {
             n: fields.whole("n", 1..=MAX_N)?.unwrap_or(1),
             sampling: sampling(fields)?,
             seed: fields.seed("seed")?.unwrap_or_else(rand::random),
-            min_tokens: fields.whole("min_tokens", 0..=model.max_length())?.unwrap_or(0),
+            min_tokens: fields.whole("min_tokens", 0..=model.max_length)?.unwrap_or(0),
             stop_strings: stop_strings(fields.take("stop"))?,
             stop_tokens: stop_tokens(fields.take("stop_token_ids"), model)?,
             eos: if fields.truth("ignore_eos")? == Some(true) { EosRule::Ignored } else { EosRule::Ends },
@@ -213,7 +213,7 @@ fn stop_strings(value: Option<Value>) -> Result<Vec<String>, ApiError> {
 
 fn stop_tokens(value: Option<Value>, model: &ServedModel) -> Result<Vec<u32>, ApiError> {
     let Some(value) = value else { return Ok(Vec::new()) };
-    let expected = format!("expected a list of at most {MAX_STOP_TOKENS} token ids below {}", model.vocabulary());
+    let expected = format!("expected a list of at most {MAX_STOP_TOKENS} token ids below {}", model.vocabulary);
     let wrong = || ApiError::field("stop_token_ids", &expected);
     let list = value.as_array().filter(|list| list.len() <= MAX_STOP_TOKENS).ok_or_else(wrong)?;
     list.iter().map(|id| model.token(id).ok_or_else(wrong)).collect()

@@ -21,9 +21,8 @@ pub(crate) fn tokenize(mut fields: Fields, model: &ServedModel) -> Result<Value,
         None => conversation(&mut fields, model)?,
     };
     fields.finish(&[])?;
-    let texts: Option<Vec<String>> =
-        with_texts.then(|| tokens.iter().map(|token| model.texts().text(*token)).collect());
-    Ok(json!({"count": tokens.len(), "max_model_len": model.max_length(), "tokens": tokens, "token_strs": texts}))
+    let texts: Option<Vec<String>> = with_texts.then(|| tokens.iter().map(|token| model.texts.text(*token)).collect());
+    Ok(json!({"count": tokens.len(), "max_model_len": model.max_length, "tokens": tokens, "token_strs": texts}))
 }
 
 /// The text of tokens, with the names of special tokens.
@@ -54,7 +53,7 @@ pub(crate) fn tokenizer_info(model: &ServedModel) -> Value {
     }
     let template = model.template().ok().map(|template| template.source().to_owned());
     info.insert("chat_template".into(), template.into());
-    info.insert("max_model_len".into(), model.max_length().into());
+    info.insert("max_model_len".into(), model.max_length.into());
     info.insert("vocab_size".into(), tokenizer.vocab_size().into());
     info.into()
 }

@@ -28,7 +28,7 @@ fn server(time: Duration) -> (Background, mpsc::Receiver<()>) {
         };
         Routes::new().route("/slow", Access::Everybody, get(slow))
     };
-    (Server::bind_site(config, routes).unwrap().start(), began)
+    (Server::bind_with(config, Vec::new(), routes).unwrap().start(), began)
 }
 
 fn ask(server: &Background) -> std::thread::JoinHandle<Result<String, ureq::Error>> {

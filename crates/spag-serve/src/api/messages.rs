@@ -3,14 +3,15 @@
 use serde_json::{Map, Value};
 use spag_io::quote;
 
-use crate::api::{ApiError, Fields, shown};
+use super::error::ApiError;
+use super::fields::{Fields, shown};
 use crate::limits::MAX_MESSAGES;
 
 /// Roles of OpenAI's API that templates know. Each template decides which it takes, and in what order.
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
 /// The messages of a request for a template: `role`, `content` as text, and the keys that templates may read.
-pub(crate) fn messages(value: Option<Value>) -> Result<Vec<Value>, ApiError> {
+pub(super) fn messages(value: Option<Value>) -> Result<Vec<Value>, ApiError> {
     let Some(Value::Array(list)) = value else {
         return Err(ApiError::field("messages", "expected a list of messages"));
     };
