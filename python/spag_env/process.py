@@ -1,8 +1,10 @@
 """A game of `spag env` in a child process: one JSON line each way (docs/ENVIRONMENTS.md)."""
 
 import collections
+import contextlib
 import json
 import os
+import select
 import shutil
 import subprocess
 import threading
@@ -47,10 +49,11 @@ class EnvProcess:
     """`spag env --game GAME [--data DATA]`. `answer` is the last answer, `views[player]` what a player has seen.
 
     The program is `program`, else the variable SPAG, else `spag` on the PATH. `command` replaces program and
-    subcommand, for example by `[python, "textarena_child.py"]`. Not thread-safe: one process plays one game at a time.
+    subcommand, for example by `[python, "textarena_child.py"]`. A request waits at most `timeout` seconds. One process
+    plays one game at a time, from one thread.
     """
 
-    def __init__(self, game, data=None, program=None, command=None):
+    def __init__(self, game, data=None, program=None, command=None, timeout=60):
         if command is None:
             program = program or os.environ.get("SPAG") or shutil.which("spag")
             if program is None:
@@ -63,6 +66,8 @@ class EnvProcess:
         # stderr is read all the time: a full pipe would stop the child.
         self.reader = threading.Thread(target=self.diagnostics.extend, args=(self.process.stderr,), daemon=True)
         self.reader.start()
+        self.timeout, self.arrivals = timeout, select.poll()
+        self.arrivals.register(self.process.stdout, select.POLLIN)
         self.answer, self.views = None, (View(), View())
 
     def reset(self, seed=None, **options):
@@ -77,23 +82,29 @@ class EnvProcess:
 
     def close(self):
         """Ends the process. It may be called twice."""
-        if self.process.poll() is None:
-            try:
-                self.process.communicate(b'{"type":"close"}\n', timeout=5)
-            except (subprocess.TimeoutExpired, OSError, ValueError):
-                self.process.kill()
-                self.process.wait()
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()  # the end of stdin ends the program
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.reader.join()
+        self.process.stdout.close()
+        self.process.stderr.close()
 
     def request(self, request):
-        """Sends one request and returns the answer; raises EnvError for an `error` answer and for a dead process."""
+        """Sends one request and returns the answer. An `error` answer and a dead or silent process raise EnvError."""
         try:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
+            if not self.arrivals.poll(self.timeout * 1000):
+                raise TimeoutError(f"waited {self.timeout} s")
             answer = json.loads(self.process.stdout.readline())
         except (OSError, ValueError) as error:
             self.process.kill()
             code = self.process.wait()
-            self.reader.join(timeout=5)
+            self.reader.join()
             diagnostics = b"".join(self.diagnostics).decode(errors="replace")
             raise EnvError("PROCESS_ENDED", f"exit code {code}, no answer ({error}); stderr:\n{diagnostics}") from error
         if answer["type"] == "error":

@@ -1,13 +1,4 @@
-"""The interface of a TextArena environment over `spag env`. It does not need the textarena package.
-
-    env = make("KuhnPoker-v0", rounds=5)
-    env.reset(num_players=2, seed=7)
-    done = False
-    while not done:
-        player, observation = env.get_observation()
-        done, info = env.step(agents[player](observation))
-    rewards, game_info = env.close()
-"""
+"""The interface of a TextArena environment over `spag env`. It does not need the textarena package."""
 
 import re
 
@@ -22,7 +13,8 @@ def make(env_id, data=None, program=None, command=None, **options):
     `KuhnPoker-v0-short`. `data`, `program` and `command` are those of `EnvProcess`.
     """
     name, form = re.fullmatch(r"(.*?)(-train|-raw)?", env_id).groups()
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name.removesuffix("-v0")).lower()
+    if ":" not in name:  # textarena:ID, of textarena_child.py, stays as it is
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name.removesuffix("-v0")).lower()
     return TextArenaEnv(EnvProcess(name, data, program, command), options, form)
 
 
@@ -41,7 +33,7 @@ class TextArenaEnv:
         self.turns, self.refused = {0: 0, 1: 0}, None
 
     def get_observation(self):
-        """The player to act, and its view or new messages. After the end the player is None and there is nothing new."""
+        """The player to act, and its view or new messages; after the end, None and nothing."""
         player = self.process.answer["player"]
         if self.form == "-raw":
             return player, [(m["from"], m["text"], m["kind"]) for m in self.process.answer["observations"]]
@@ -55,7 +47,7 @@ class TextArenaEnv:
         player = self.process.answer["player"] if self.process.answer else None
         answer = self.process.step(action)
         self.refused = player if answer["invalid"] else None
-        self.turns[player] += not answer["invalid"]
+        self.turns[player] += answer["done"] or not answer["invalid"]  # as TextArena counts
         return answer["done"], {}
 
     def close(self):

@@ -99,6 +99,14 @@ class Processes(unittest.TestCase):
             process.reset()
         self.assertEqual(caught.exception.code, "PROCESS_ENDED")
 
+    def test_silent_child(self):
+        command = [sys.executable, "-c", "import sys; print('stuck', file=sys.stderr, flush=True); sys.stdin.read()"]
+        with EnvProcess("tic-tac-toe", command=command, timeout=2) as process, self.assertRaises(EnvError) as caught:
+            process.reset()
+        self.assertEqual(caught.exception.code, "PROCESS_ENDED")
+        self.assertIn("waited 2 s", caught.exception.message)
+        self.assertIn("stuck", caught.exception.message)
+
     def test_close_ends_the_child(self):
         process = EnvProcess("tic-tac-toe")
         process.reset()
