@@ -9,6 +9,7 @@
 #   load       CLIENTS streams from one server at once (1000), beside slow, leaving and hostile clients
 #   launchers  the tests with torchrun, for which PyTorch is installed in target/torch
 #   tiny       the report of configs/tiny.toml on each of CPU_PATHS (avx2), line by line against tests/fixtures/tiny-report.txt
+#   python     scripts/python-tests.sh --all
 #
 # The first three draw their input from the seed that is printed; SEED=N repeats it. The exit code is 1 if there were faults.
 set -uo pipefail
@@ -58,15 +59,17 @@ tiny() {
   return $ended
 }
 
+python() { build && scripts/python-tests.sh --all; }
+
 # With tests, dependencies have the features that `cargo test` has compiled them with.
 build() { cargo build --release --workspace --bins --examples --tests --locked; }
 
-campaigns=(fuzz kills hostile load launchers tiny)
+campaigns=(fuzz kills hostile load launchers tiny python)
 if (($#)); then campaigns=("$@"); fi
 failed=()
 for campaign in "${campaigns[@]}"; do
   case $campaign in
-    fuzz | kills | hostile | load | launchers | tiny) ;;
+    fuzz | kills | hostile | load | launchers | tiny | python) ;;
     *) echo "no such campaign: $campaign" >&2; exit 2 ;;
   esac
   printf '\n== %s, seed %s\n' "$campaign" "$seed"
