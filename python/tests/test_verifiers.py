@@ -31,7 +31,7 @@ class Model(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.requests.append(body["messages"])
-        player = int("Player 1" in str(body["messages"][0]["content"]).split(".")[0])
+        player = int("player 1" in body["messages"][0]["content"].split(".")[0].lower())
         turn = sum(message["role"] == "assistant" for message in body["messages"])
         delta = {"role": "assistant", "content": MOVES[player][turn]}
         chunk = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": "scripted",
