@@ -41,8 +41,7 @@ class Game:
         self.env.reset(num_players=2, seed=self.seed)
         while isinstance(self.inner, textarena.core.Wrapper):
             self.inner = self.inner.env
-        self.state = self.inner.state
-        self.invalid = False
+        self.state, self.invalid = self.inner.state, False
         # Every refusal calls this method. TextArena's own flag is cleared before the step returns.
         refuse = self.state.set_invalid_move
 
