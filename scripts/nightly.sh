@@ -13,6 +13,7 @@
 #   api        the public items of spag-game and spag-rewards against those of the commit api_baseline, by cargo-semver-checks,
 #              which is compiled in target/ci
 #   tiny       the report of configs/tiny.toml on each of CPU_PATHS (avx2), line by line against tests/fixtures/tiny-report.txt
+#   python     scripts/python-tests.sh --all
 #
 # The first three draw their input from the seed that is printed; SEED=N repeats it. The exit code is 1 if there were faults.
 set -uo pipefail
@@ -86,15 +87,17 @@ api() {
   cargo semver-checks --baseline-rev $api_baseline -p spag-game -p spag-rewards
 }
 
+python() { build && scripts/python-tests.sh --all; }
+
 # With tests, dependencies have the features that `cargo test` has compiled them with.
 build() { cargo build --release --workspace --bins --examples --tests --locked; }
 
-campaigns=(fuzz kills hostile load launchers outside api tiny)
+campaigns=(fuzz kills hostile load launchers outside api tiny python)
 if (($#)); then campaigns=("$@"); fi
 failed=()
 for campaign in "${campaigns[@]}"; do
   case $campaign in
-    fuzz | kills | hostile | load | launchers | outside | api | tiny) ;;
+    fuzz | kills | hostile | load | launchers | outside | api | tiny | python) ;;
     *) echo "no such campaign: $campaign" >&2; exit 2 ;;
   esac
   printf '\n== %s, seed %s\n' "$campaign" "$seed"
