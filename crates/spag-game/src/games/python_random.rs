@@ -2,16 +2,25 @@
 
 use rand_mt::Mt;
 
-/// The generator of Python's `random.Random`, seeded with a whole number.
+/// The generator of Python's `random.Random`, seeded with a whole number. Its 2.5 KiB are made by the first draw, since many games
+/// draw nothing.
 #[derive(Clone, Debug)]
-pub(crate) struct PythonRandom(Mt);
+pub(crate) struct PythonRandom {
+    seed: u64,
+    generator: Option<Box<Mt>>,
+}
 
 impl PythonRandom {
     /// `random.seed(seed)`.
     pub(crate) fn new(seed: u64) -> Self {
+        Self { seed, generator: None }
+    }
+
+    fn next_u32(&mut self) -> u32 {
         // Python keys the generator with the 32-bit limbs of the seed, without leading zeros.
-        let (low, high) = (seed as u32, (seed >> 32) as u32);
-        Self(if high == 0 { Mt::new_with_key([low]) } else { Mt::new_with_key([low, high]) })
+        let (low, high) = (self.seed as u32, (self.seed >> 32) as u32);
+        let make = || if high == 0 { Mt::new_with_key([low]) } else { Mt::new_with_key([low, high]) };
+        self.generator.get_or_insert_with(|| Box::new(make())).next_u32()
     }
 
     /// A number below `n`, which is at least 1.
@@ -19,7 +28,7 @@ impl PythonRandom {
         // Python takes the bits of n, not of n − 1, so that even `below(1)` draws.
         let bits = 32 - n.max(1).leading_zeros();
         loop {
-            let drawn = self.0.next_u32() >> (32 - bits);
+            let drawn = self.next_u32() >> (32 - bits);
             if drawn < n.max(1) {
                 return drawn;
             }
