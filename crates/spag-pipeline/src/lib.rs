@@ -40,7 +40,7 @@ pub use config::{
 pub use error::{Error, Result};
 pub use play_stats::PlayStats;
 pub use report::{
-    HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, Round, RoundGames, RoundTraining,
-    SamplePair, ShownGame, ShownUtterance, StageSeconds, render_html, render_text,
+    ExactPlay, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, Round, RoundGames,
+    RoundTraining, SamplePair, ShownGame, ShownUtterance, StageSeconds, render_html, render_text,
 };
 pub use run::{DiskPlan, Ended, PlannedStage, PlannedTraining, RunPlan, SAMPLES_PER_GAME, plan_run, run, run_on};

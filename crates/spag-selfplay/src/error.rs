@@ -72,6 +72,20 @@ pub enum Error {
     /// A prompt has no tokens: the model has no template for a chat, or the tokenizer refuses the text.
     #[error(transparent)]
     Prompt(Box<spag_chat::Error>),
+    /// An action that the player can never say.
+    #[error("the action \"{}\" has more tokens than an utterance, {utterance}", spag_io::quote(action))]
+    LongAction {
+        /// The action.
+        action: String,
+        /// The maximum tokens of an utterance.
+        utterance: usize,
+    },
+    /// The exact meter is for Kuhn poker.
+    #[error("{game} has no exploitability here; kuhn-poker has")]
+    NotKuhnPoker {
+        /// The name of the game.
+        game: &'static str,
+    },
     /// An error of the game, such as an episode that cannot be judged.
     #[error(transparent)]
     Game(#[from] spag_game::Error),
@@ -104,6 +118,8 @@ impl Classify for Error {
             | Self::BadSetting { .. }
             | Self::BadArena(_)
             | Self::TooManyGames(_)
+            | Self::LongAction { .. }
+            | Self::NotKuhnPoker { .. }
             | Self::Render { .. } => ErrorClass::BadInput,
         }
     }

@@ -21,6 +21,7 @@ mod error;
 mod action_scores;
 mod digest;
 mod endpoint;
+mod kuhn_meter;
 mod model_player;
 mod player_spec;
 mod players;
@@ -47,6 +48,7 @@ pub use job::{
     Finished, JobFiles, JobObserver, OpenJob, PlayJob, Played, PlayerWork, Ranks, RunStats, SoFar, game_specs,
     games_on_cycled_words, games_per_word,
 };
+pub use kuhn_meter::KuhnMeter;
 pub use model_player::{ContextBudget, ModelPlayer, chat_settings};
 pub use player_spec::{EndpointSpec, PlayerSpec};
 pub use players::{AnyPlayer, PlayerPair};

@@ -15,7 +15,7 @@ use super::folder::{RunFolder, StageDone, StageFolder};
 use super::models::Model;
 use super::pairings::{Pairing, WordSet, epochs, pairings};
 use super::rounds::{round_games, round_training};
-use super::stages::{BENCHMARKS, EVALUATION, SCORES, SOURCES};
+use super::stages::{BENCHMARKS, EVALUATION, EXACT, SCORES, SOURCES};
 use crate::config::{ImitationSource, ImitationSources, RunConfig, SftShare};
 use crate::error::Result;
 use crate::play_stats::PlayStats;
@@ -90,6 +90,7 @@ impl ReportBuilder<'_> {
             imitation: self.imitation()?,
             held_out,
             ratings: self.ratings()?,
+            exact: read_json(self.eval.file(EXACT))?.unwrap_or_default(),
             benchmarks: self.benchmarks()?,
         })
     }

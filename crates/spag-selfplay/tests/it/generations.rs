@@ -11,7 +11,7 @@ use spag_model::{
     Checkpoint, Engine, EngineConfig, Event, Generate, GenerationConfig, LogProbs, MemoryBudget, Prompt, PromptRange,
     Request, Sampling,
 };
-use spag_selfplay::ModelPlayer;
+use spag_selfplay::{KuhnMeter, ModelPlayer};
 use spag_tests::root;
 
 fn games(tokens: TokenRecords) -> Vec<FinishedGame> {
@@ -117,4 +117,42 @@ fn utterances_report_the_version_of_the_weights() {
     let said = after.iter_mut().flat_map(|game| &mut game.episode.history);
     said.filter_map(|utterance| utterance.generation.as_mut()).for_each(|generation| generation.policy_version = 0);
     assert_eq!(after, before);
+}
+
+#[test]
+fn actions_are_scored_as_they_are_sampled() {
+    let mut player = player();
+    let games = games_of(&mut player, TokenRecords::Kept);
+    let tokenizer = Checkpoint::load(root().join("data/tiny-llama")).unwrap().tokenizer;
+    let (mut turns, mut sampled) = (Vec::new(), Vec::new());
+    for game in &games {
+        for (at, said) in game.episode.history.iter().enumerate() {
+            let generation = said.generation.as_ref().unwrap();
+            // Other tokens can have the same text.
+            let mut tokens = tokenizer.encode_text(&said.content).unwrap();
+            tokens.push(tokenizer.eos());
+            if tokens == generation.token_ids {
+                turns.push((
+                    prompts().playing_prompt(&game.episode.history[..at], "tiger", 3),
+                    vec![said.content.clone()],
+                ));
+                sampled.push(generation.model_log_probs.iter().map(|log_prob| f64::from(*log_prob)).sum::<f64>());
+            }
+        }
+    }
+    assert!(sampled.len() >= 5, "{}", sampled.len());
+    for (scored, sampled) in player.action_log_probs(&turns).unwrap().into_iter().zip(sampled) {
+        assert!((scored[0] - sampled).abs() < 1e-3, "{scored:?} {sampled}");
+    }
+}
+
+#[test]
+fn kuhn_poker_is_measured_also_where_its_prompts_are_cut() {
+    let game = |name: &str| spag_game::open_game(name, Default::default(), None, Default::default()).unwrap();
+    let mut player = player();
+    let meter = KuhnMeter::of(&mut player, &*game("kuhn-poker")).unwrap();
+    // This model does not know the game.
+    assert!((0.9..=1.0).contains(&meter.invalid), "{meter:?}");
+    assert!(meter.exploitability > 0.0 && meter.bold.as_flattened().iter().all(|p| (0.0..=1.0).contains(p)));
+    assert!(KuhnMeter::of(&mut player, &*game("nim")).unwrap_err().to_string().contains("nim"));
 }

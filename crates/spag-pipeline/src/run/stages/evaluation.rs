@@ -2,21 +2,25 @@
 
 use std::fs;
 
-use spag_io::Progress;
-use spag_selfplay::PlayerPair;
+use spag_game::games::kuhn_poker;
+use spag_io::{Progress, write_json_atomically};
+use spag_selfplay::{AnyPlayer, KuhnMeter, PlayerPair};
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
+use crate::report::ExactPlay;
 use crate::run::context::{RunContext, StageProgress};
 use crate::run::folder::{StageDone, StageFolder};
 use crate::run::games::{GameSet, Note};
 use crate::run::models::{self, Model};
-use crate::run::pairings::{WordSet, pairings};
+use crate::run::pairings::{WordSet, epochs, pairings};
 use crate::run::stage::{Stage, StageKind};
 use crate::seeds::stage_seed;
 
 /// The name of the stage.
 pub(in crate::run) const EVALUATION: &str = "eval";
+/// The file of exact measures.
+pub(in crate::run) const EXACT: &str = "exact.json";
 
 pub(super) fn stage(config: &RunConfig) -> Stage {
     let stage = Stage::measuring(EVALUATION, StageKind::Evaluate, Box::new(evaluate));
@@ -61,5 +65,23 @@ fn evaluate(run: RunContext<'_>, eval: &StageFolder, progress: &mut dyn Progress
         total += count;
     }
     done.note_count("games", total);
+    done.timed("exact", || run.ranks.on_rank_0(|| measure(run, eval)))?;
     Ok(done)
+}
+
+/// Measures IM and the evaluated epochs exactly, in games that have such a measure.
+fn measure(run: RunContext<'_>, eval: &StageFolder) -> Result<()> {
+    let game = &*run.inputs.game;
+    if game.labels().name != kuhn_poker::LABELS.name {
+        return Ok(());
+    }
+    let mut measured: Vec<ExactPlay> = Vec::new();
+    let models = run.made.contains(&Model::Im).then_some(Model::Im).into_iter().chain(epochs(run.config, run.made));
+    for model in models {
+        if let AnyPlayer::Model { mut player, .. } = run.player(model, run.config.evaluation.sampling.sampling())? {
+            let kuhn = KuhnMeter::of(&mut player, game)?;
+            measured.push(ExactPlay { model: model.name(), kuhn });
+        }
+    }
+    Ok(write_json_atomically(eval.file(EXACT), &measured)?)
 }

@@ -13,7 +13,7 @@ use super::stage::Stage;
 use crate::config::RunConfig;
 
 pub(super) use benchmarks::{FOLDER as BENCHMARKS, SCORES};
-pub(super) use evaluation::EVALUATION;
+pub(super) use evaluation::{EVALUATION, EXACT};
 pub(super) use imitation::SOURCES;
 
 /// The stages of a run in order: base → im → spag-1 … spag-k → eval → benchmarks.

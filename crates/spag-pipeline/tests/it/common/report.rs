@@ -50,6 +50,7 @@ pub(crate) fn made_up(seed: u64) -> Report {
     .collect();
     Report {
         game: None,
+        exact: Vec::new(),
         run_dir: "runs/tiny".to_owned(),
         seed: 0,
         evaluation_seed: 1_000_003,
