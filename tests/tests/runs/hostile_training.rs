@@ -64,7 +64,7 @@ fn numbers_out_of_range_are_refused_with_flag_and_range() {
         ("lm_kl_coeff", vec!["1e308", "inf"], "at most 1000000"),
         ("lm_sft_coeff", vec!["1e308"], "at most 1000000"),
         ("clip_range", vec!["1e308"], "at most 1000000"),
-        ("warmup_ratio", vec!["1.5", "nan"], "from 0 to 1"),
+        ("warmup_ratio", vec!["1.5", "nan"], "at most 1"),
         ("num_train_epochs", vec!["1e18", "0", "-1", "nan"], "at most 1000000"),
         ("max_steps", vec!["9223372036854775807", "-2"], "1000000000000"),
         ("warmup_steps", vec!["18446744073709551615"], "at most 1000000000000"),
