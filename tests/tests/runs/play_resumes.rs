@@ -107,21 +107,24 @@ fn killed_ten_times_gives_the_same_bytes() {
 
 #[test]
 fn one_two_and_three_ranks_play_the_same_games_once() {
+    // They take seconds, so that a rank that starts late has some of them.
+    const EACH: usize = 20;
+    const GAMES: usize = WORDS.len() * EACH;
     let works: Vec<_> = (1..=3).map(|_| tempfile::tempdir().unwrap()).collect();
     for (work, of) in works.iter().zip(1..) {
         let dir = work.path();
-        Ranks::start(of, |_| play(dir, 4)).succeed();
-        assert_eq!(recorded(dir), each_once(48));
+        Ranks::start(of, |_| play(dir, EACH)).succeed();
+        assert_eq!(recorded(dir), each_once(GAMES));
         for each in 0..of {
             let lines = fs::read_to_string(file(dir, &format!("rank{each}.jsonl"))).unwrap().lines().count();
-            assert!(lines >= 48 / of / 4, "rank {each} of {of} has played {lines} games");
+            assert!(lines > 0, "rank {each} of {of} has played no game");
         }
         assert!(results(dir) == results(works[0].path()), "{of} processes");
         assert_eq!(summary(dir), summary(works[0].path()));
         // A repeated command plays nothing, with any number of ranks.
         for again in [of, of + 1] {
-            Ranks::start(again, |_| play(dir, 4)).succeed();
-            assert_eq!(recorded(dir), each_once(48));
+            Ranks::start(again, |_| play(dir, EACH)).succeed();
+            assert_eq!(recorded(dir), each_once(GAMES));
             assert!(results(dir) == results(works[0].path()), "{again} processes after {of}");
         }
     }
