@@ -120,7 +120,7 @@ fn play(args: &PlayArgs, env: &LaunchEnv) -> Result<()> {
     if job.recorded() < total {
         let mut players = args.players.open_pair(specs, &keys, env.local_size)?;
         let max_length = args.players.sampling.max_length();
-        let notes = check_context(&players, &*game, &longest, args.games.taboo_max_turns, max_length)?;
+        let notes = check_context(&players, &*game, &longest, args.games.max_turns(), max_length)?;
         if env.rank == 0 {
             notes.iter().for_each(|note| exit::note(format_args!("note: {note}")));
         }
@@ -214,7 +214,7 @@ fn job<'g>(
     let sampling = &args.players.sampling;
     Ok(PlayJob {
         game,
-        games: games_per_word(words, args.games_per_word, args.games.taboo_max_turns, sampling.seed)?,
+        games: games_per_word(words, args.games_per_word, args.games.max_turns(), sampling.seed)?,
         players: players(args, game.labels(), prompts)?,
         play: PlayConfig { tokens: args.record_tokens.into(), ..args.games.play_config() },
         files: JobFiles::with_results(&args.output_dir, stem(args)),

@@ -12,7 +12,7 @@ use crate::{PromptArgs, Result, flags, prompts, sampling::TokenSource};
 pub struct GameArgs {
     /// Maximum number of turns in a game, at most 1000. A turn is one utterance of each player.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = flags::within(limits::TURNS), help_heading = "Games")]
-    pub taboo_max_turns: usize,
+    taboo_max_turns: usize,
     /// Stop after N consecutive failed games, so that a dead endpoint cannot exhaust the word list.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = flags::within(limits::FAILED_IN_A_ROW), help_heading = "Games")]
     max_failed_in_a_row: usize,
@@ -24,6 +24,11 @@ pub struct GameArgs {
 }
 
 impl GameArgs {
+    /// Turns of a game.
+    pub fn max_turns(&self) -> usize {
+        self.rules.turns(self.taboo_max_turns)
+    }
+
     /// The limits of a run.
     pub fn play_config(&self) -> PlayConfig {
         PlayConfig { max_failed_in_a_row: self.max_failed_in_a_row, ..PlayConfig::default() }

@@ -77,9 +77,20 @@ fn is_taboo(name: &String) -> bool {
 }
 
 impl GameSettings {
-    /// Whether the game is Adversarial Taboo, whose games are about target words. The games of others follow from their seeds.
-    pub fn is_taboo(&self) -> bool {
+    /// Whether games are about items of a list and have a number of turns, as those of Adversarial Taboo. Those of other games
+    /// follow from their seeds and options.
+    pub fn has_items(&self) -> bool {
         is_taboo(&self.game)
+    }
+
+    /// The turns of a game: `max_turns`, or 0 if its options say when it ends.
+    pub fn turns(&self, max_turns: usize) -> usize {
+        if self.has_items() { max_turns } else { 0 }
+    }
+
+    /// The name of the game in reports; none for Adversarial Taboo.
+    pub fn reported_name(&self) -> Option<String> {
+        (!is_taboo(&self.game)).then(|| self.game.clone())
     }
 
     /// What the games are about: the target words of `data` in Adversarial Taboo, or else one empty item.
@@ -88,8 +99,8 @@ impl GameSettings {
     /// Adversarial Taboo without a list, or a list that cannot be read.
     pub fn items(&self, data: Option<&Path>) -> spag_game::Result<WordList> {
         match data {
-            Some(path) if self.is_taboo() => WordList::read(path),
-            None if self.is_taboo() => Err(Error::NoData { game: TABOO, needs: "a list of target words" }),
+            Some(path) if self.has_items() => WordList::read(path),
+            None if self.has_items() => Err(Error::NoData { game: TABOO, needs: "a list of target words" }),
             _ => Ok(WordList { words: vec![String::new()], repeated: 0, blank_lines: 0 }),
         }
     }
@@ -101,7 +112,7 @@ impl GameSettings {
 
     /// The game and what its verdicts depend on, as records of games have it.
     pub fn describe(&self) -> String {
-        match (self.is_taboo(), &self.game_options) {
+        match (self.has_items(), &self.game_options) {
             (true, None) => format!("judge={}", self.judge),
             (_, None) => format!("game={}", self.game),
             (_, Some(options)) => format!("game={}; game_options={options}", self.game),
@@ -118,7 +129,7 @@ impl GameSettings {
         prompts: &PromptSet,
         data: Option<&Path>,
     ) -> spag_game::Result<Arc<dyn Game>> {
-        if self.is_taboo() && self.game_options.is_none() {
+        if self.has_items() && self.game_options.is_none() {
             return Ok(Arc::new(Rules { judge: self.judge, after_decision }.game(prompts)));
         }
         let options = parse_options(self.game_options.as_deref().unwrap_or_default());

@@ -69,7 +69,7 @@ pub(crate) fn run(args: ArenaArgs) -> Result<()> {
     let sampling = &args.playing.sampling;
     let settings = ArenaSettings {
         games: args.games,
-        max_turns: args.rules.taboo_max_turns,
+        max_turns: args.rules.max_turns(),
         seed: sampling.seed,
         rules: args.rules.rules.clone(),
         sampling: sampling.describe(TokenSource::of(arena.players.iter().map(|player| &player.player))),
@@ -126,7 +126,7 @@ impl<'a> Arena<'a> {
         });
         spag_cli::prompts::check_models(&folders.collect::<Vec<_>>(), &prompts, None)?;
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
-        let (max_turns, seed) = (args.rules.taboo_max_turns, args.playing.sampling.seed);
+        let (max_turns, seed) = (args.rules.max_turns(), args.playing.sampling.seed);
         let games = games_on_cycled_words(&words, args.games, max_turns, seed);
         let game = args.rules.rules.open(AfterDecision::Stop, &prompts, args.words.as_deref())?;
         Ok(Self { args, players, described, pairings, games, game, prompts, keys })

@@ -62,8 +62,14 @@ impl Renderer {
             Some(number) => format!("game {number}, row {row}"),
             None => format!("row {row}"),
         };
-        let turns = if episode.max_turns == 1 { "turn" } else { "turns" };
-        let head = format!("{number}: {} ({} {turns} at most)", limit_marks(&escape(&episode.item)), episode.max_turns);
+        let head = match episode.max_turns {
+            // A game whose seed and options say what it is about.
+            0 if episode.item.is_empty() => number,
+            turns => {
+                let unit = if turns == 1 { "turn" } else { "turns" };
+                format!("{number}: {} ({turns} {unit} at most)", limit_marks(&escape(&episode.item)))
+            }
+        };
         let lines = wrap(&head, self.width).into_iter().map(|line| paint(HEAD, line) + "\n");
         lines.collect()
     }

@@ -55,7 +55,7 @@ impl RunConfig {
     fn check_game(&self) -> std::result::Result<(), (&'static str, String)> {
         let game = &self.rules.game;
         let source = |source| self.imitation.source.has(source);
-        if self.rules.is_taboo() {
+        if self.rules.has_items() {
             return match source(ImitationSource::Random) {
                 true => {
                     Err(("imitation.source", format!("\"random\" needs a game with a list of actions, not {game}")))

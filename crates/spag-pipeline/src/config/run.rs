@@ -134,7 +134,7 @@ impl RunConfig {
     pub fn uses_small_world(&self) -> bool {
         let texts = self.sft.file.is_none() && self.sft.share != SftShare::PerSample(0.0);
         let scripted = self.imitation.source.has(ImitationSource::Scripted);
-        let words = self.rules.is_taboo() && self.words.file.is_none();
+        let words = self.rules.has_items() && self.words.file.is_none();
         self.lexicon.is_some() || words || scripted || texts
     }
 

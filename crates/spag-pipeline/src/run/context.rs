@@ -148,7 +148,7 @@ impl RunInputs {
         let lexicon = config.uses_small_world().then(|| load_lexicon(config.lexicon.as_deref())).transpose()?;
         let file = config.words.file.as_deref();
         let words: Vec<String> = match file {
-            None if config.rules.is_taboo() => lexicon.iter().flat_map(Lexicon::words).map(str::to_owned).collect(),
+            None if config.rules.has_items() => lexicon.iter().flat_map(Lexicon::words).map(str::to_owned).collect(),
             file => {
                 let list = config.rules.items(file)?;
                 if let Some(path) = file.filter(|_| !list.is_plain()) {

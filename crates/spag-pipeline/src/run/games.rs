@@ -60,7 +60,7 @@ impl GameSet<'_> {
             let RunContext { config, ranks, inputs, .. } = run;
             let job = PlayJob {
                 game: &*inputs.game,
-                games: games_on_cycled_words(self.words, self.count, config.max_turns, self.seed),
+                games: games_on_cycled_words(self.words, self.count, config.rules.turns(config.max_turns), self.seed),
                 players: self.players,
                 play: PlayConfig {
                     max_failed_in_a_row: config.self_play.max_failed_in_a_row,

@@ -73,7 +73,7 @@ impl ReportBuilder<'_> {
         games.extend(self.last_own_games()?);
         Ok(Report {
             run_dir: self.folder.root.display().to_string(),
-            game: (!config.rules.is_taboo()).then(|| config.rules.game.clone()),
+            game: config.rules.reported_name(),
             seed: config.seed,
             evaluation_seed: config.evaluation.seed,
             settings: settings(config),
@@ -224,7 +224,7 @@ impl ReportBuilder<'_> {
         }
         let settings = ArenaSettings {
             games: config.evaluation.arena_games,
-            max_turns: config.max_turns,
+            max_turns: config.rules.turns(config.max_turns),
             seed: config.evaluation.seed,
             rules: config.rules.clone(),
             sampling: format!("temperature={}", config.evaluation.sampling.temperature),
