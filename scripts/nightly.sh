@@ -9,7 +9,7 @@
 #   load       CLIENTS streams from one server at once (1000), beside slow, leaving and hostile clients
 #   launchers  the tests with torchrun, for which PyTorch is installed in target/torch
 #   outside    a crate of its own that adds a game and a rule of credit to spag-game and spag-rewards: it is built, which takes
-#              about 15 s on two quiet cores, and run
+#              about 17 s on two quiet cores, and run
 #   api        the public items of spag-game and spag-rewards against those of the commit api_baseline, by cargo-semver-checks,
 #              which is compiled in target/ci
 #   tiny       the report of configs/tiny.toml on each of CPU_PATHS (avx2), line by line against tests/fixtures/tiny-report.txt
