@@ -35,7 +35,7 @@ impl RecordedGameArgs {
     /// The game is unknown or needs a file.
     pub fn game_of(&self, episodes: &mut EpisodeReader, prompts: &PromptSet) -> Result<Arc<dyn Game>> {
         match episodes.game() {
-            Some((name, options)) => Ok(open_game(&name, options, self.game_data.as_deref(), prompts.format())?),
+            Some((name, options)) => Ok(open_game(&name, &options, self.game_data.as_deref(), prompts.format())?),
             None => Ok(Arc::new(Rules { judge: self.judge, ..Rules::default() }.game(prompts))),
         }
     }

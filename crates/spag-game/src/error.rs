@@ -42,14 +42,6 @@ pub enum Error {
         /// What is wrong.
         reason: &'static str,
     },
-    /// A game has no file of what it is about.
-    #[error("the game {game} needs {needs}: name a file")]
-    NoData {
-        /// The name of the game.
-        game: &'static str,
-        /// What the file has.
-        needs: &'static str,
-    },
     /// The name of a judge is unknown.
     #[error("unknown judge \"{}\"; there are \"paper\" and \"whole-word\"", quote(name))]
     UnknownJudge {
@@ -184,7 +176,6 @@ impl Classify for Error {
             Self::Line { .. }
             | Self::Prompts { .. }
             | Self::Item { .. }
-            | Self::NoData { .. }
             | Self::UnknownJudge { .. }
             | Self::UnknownGame { .. }
             | Self::GameOption { .. }

@@ -4,6 +4,7 @@ mod answer;
 mod request;
 
 use serde_json::{Map, Value};
+use spag_io::PromptFormat;
 
 pub use answer::{Code, Observation, Problem, Reply};
 pub use request::Request;
@@ -54,7 +55,7 @@ impl Session {
     /// # Errors
     /// There is no such game, or data are missing or not of this game.
     pub fn new(name: &str, data: Option<GameData>) -> Result<Self> {
-        games::by_name(name, &Map::new(), data.as_ref())?;
+        games::by_name(name, &Map::new(), data.as_ref(), PromptFormat::Plain)?;
         Ok(Self { name: name.to_owned(), data, playing: None })
     }
 
@@ -75,7 +76,7 @@ impl Session {
     /// An option is unknown or out of range. A game in progress goes on.
     pub fn reset(&mut self, seed: u64, options: &Map<String, Value>) -> Result<Observation<'_>, Problem> {
         let start = || {
-            let game = games::by_name(&self.name, options, self.data.as_ref())?;
+            let game = games::by_name(&self.name, options, self.data.as_ref(), PromptFormat::Plain)?;
             let state = game.start_seeded(seed)?;
             Ok(Playing { game, state, given: [0; SEATS], verdict: None })
         };

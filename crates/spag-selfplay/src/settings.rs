@@ -100,7 +100,9 @@ impl GameSettings {
     pub fn items(&self, data: Option<&Path>) -> spag_game::Result<WordList> {
         match data {
             Some(path) if self.has_items() => WordList::read(path),
-            None if self.has_items() => Err(Error::NoData { game: TABOO, needs: "a list of target words" }),
+            None if self.has_items() => {
+                Err(Error::GameData { game: TABOO.to_owned(), reason: "it needs a list of target words, one a line" })
+            }
             _ => Ok(WordList { words: vec![String::new()], repeated: 0, blank_lines: 0 }),
         }
     }
@@ -133,7 +135,7 @@ impl GameSettings {
             return Ok(Arc::new(Rules { judge: self.judge, after_decision }.game(prompts)));
         }
         let options = parse_options(self.game_options.as_deref().unwrap_or_default());
-        open_game(&self.game, options, data, prompts.format())
+        open_game(&self.game, &options, data, prompts.format())
     }
 }
 

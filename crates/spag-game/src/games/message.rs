@@ -1,7 +1,7 @@
 //! Messages: what the players of a game are shown.
 
 use serde::{Serialize, Serializer};
-use spag_io::{PromptText, TurnPrompt};
+use spag_io::{ChatMessage, ChatRole, PromptText, TurnPrompt};
 
 use crate::seat::Seat;
 
@@ -78,4 +78,24 @@ pub(crate) fn view(messages: &[Message], seat: Seat) -> TurnPrompt {
         text.push("\n");
     }
     TurnPrompt::Plain(text)
+}
+
+/// A player's view of a game as a chat: what it said are the messages of the model, and what it was told before each of them is
+/// one of the user.
+pub(crate) fn chat(messages: &[Message], seat: Seat) -> TurnPrompt {
+    let mut chat: Vec<ChatMessage> = Vec::new();
+    for Message { from, text, .. } in messages.iter().filter(|message| message.is_for(seat)) {
+        let is_own = matches!(from, Sender::Player(from) if from.index() == seat.index());
+        let role = if is_own { ChatRole::Assistant } else { ChatRole::User };
+        match chat.last_mut().filter(|last| last.role == role) {
+            Some(last) => last.content.push("\n"),
+            None => chat.push(ChatMessage::new(role, PromptText::default())),
+        }
+        let Some(ChatMessage { content, .. }) = chat.last_mut() else { continue };
+        match from {
+            Sender::Game => content.push(text),
+            Sender::Player(_) => content.push_said(text),
+        }
+    }
+    TurnPrompt::Chat(chat)
 }

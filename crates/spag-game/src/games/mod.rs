@@ -23,7 +23,6 @@ pub mod truth_and_deception;
 
 pub use open::{game_labels, open_game, parse_options};
 
-use crate::labels::Labels;
 use crate::seat::Seat;
 use crate::verdict::Ending;
 
@@ -31,31 +30,18 @@ pub use data::{DataKind, FactPair, GameData};
 pub use message::{Message, MessageKind, Sender};
 pub use native::SeededGame;
 pub use perfect_play::PerfectPlay;
-pub use registry::{by_name, data_kind};
+pub use registry::{by_name, data_kind, labels};
 pub use shared::{DRAW, INVALID};
-
-/// The labels of all games.
-pub static LABELS: &[&Labels] = &[
-    &taboo::LABELS,
-    &kuhn_poker::LABELS,
-    &tic_tac_toe::LABELS,
-    &connect_four::LABELS,
-    &nim::LABELS,
-    &liars_dice::LABELS,
-    &dont_say_it::LABELS,
-    &truth_and_deception::LABELS,
-    &simple_negotiation::LABELS,
-];
 
 /// The seat of this name in one of the games, or in a game that has no names for its seats.
 pub(crate) fn seat(name: &str) -> Option<Seat> {
-    let known = LABELS.iter().flat_map(|labels| labels.seats).chain([Seat::FIRST, Seat::SECOND]);
+    let known = labels().flat_map(|labels| labels.seats).chain([Seat::FIRST, Seat::SECOND]);
     known.into_iter().find(|seat| seat.name() == name)
 }
 
 /// The ending of this name in one of the games, with its place in the order of reports. Endings of several games are last.
 pub(crate) fn ending(name: &str) -> Option<(usize, Ending)> {
-    let own = LABELS.iter().flat_map(|labels| labels.endings).filter(|ending| !shared::ENDINGS.contains(ending));
+    let own = labels().flat_map(|labels| labels.endings).filter(|ending| !shared::ENDINGS.contains(ending));
     let all = own.chain(&shared::ENDINGS).enumerate();
     all.map(|(place, ending)| (place, *ending)).find(|(_, ending)| ending.name == name)
 }

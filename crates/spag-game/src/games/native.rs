@@ -3,9 +3,9 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
-use spag_io::TurnPrompt;
+use spag_io::{PromptFormat, TurnPrompt};
 
-use super::message::{Message, MessageKind, view};
+use super::message::{Message, MessageKind, chat, view};
 use super::options::Options;
 use super::python_random::PythonRandom;
 use super::table::Table;
@@ -88,17 +88,21 @@ pub trait SeededGame: Game {
 #[derive(Debug)]
 pub(crate) struct NativeGame<N> {
     pub(crate) native: N,
+    /// The options that it was made of.
+    options: Map<String, Value>,
     /// Refusals that a player may have within a turn without losing.
-    pub(crate) error_allowance: u32,
+    error_allowance: u32,
+    /// The form of prompts.
+    format: PromptFormat,
 }
 
 impl<N: Native> NativeGame<N> {
     /// The game with the option that all games have, once the game's own are read.
-    pub(crate) fn new(native: N, options: Options<'_>) -> Result<Self> {
-        let mut options = options;
+    pub(crate) fn new(native: N, mut options: Options<'_>, format: PromptFormat) -> Result<Self> {
+        let given = options.given().clone();
         let error_allowance = options.integer("error_allowance", 0..=99, 1)? as u32;
         options.finish()?;
-        Ok(Self { native, error_allowance })
+        Ok(Self { native, options: given, error_allowance, format })
     }
 
     fn begin(&self, item: &str, seed: u64) -> Result<Box<dyn Match>> {
@@ -108,13 +112,17 @@ impl<N: Native> NativeGame<N> {
             table.tell_only(player, MessageKind::Prompt, position.prompt(player));
         }
         position.begin(&mut table);
-        Ok(Box::new(NativeMatch::<N> { position, table }))
+        Ok(Box::new(NativeMatch::<N> { position, table, format: self.format }))
     }
 }
 
 impl<N: Native> Game for NativeGame<N> {
     fn labels(&self) -> &'static Labels {
         N::LABELS
+    }
+
+    fn settings(&self) -> Map<String, Value> {
+        self.options.clone()
     }
 
     fn start(&self, spec: &GameSpec) -> Result<Box<dyn Match + '_>> {
@@ -135,6 +143,7 @@ impl<N: Native> SeededGame for NativeGame<N> {
 struct NativeMatch<N: Native> {
     position: N::Position,
     table: Table,
+    format: PromptFormat,
 }
 
 impl<N: Native> fmt::Debug for NativeMatch<N> {
@@ -149,15 +158,21 @@ impl<N: Native> Match for NativeMatch<N> {
     }
 
     fn prompt(&self, seat: Seat, _: &Episode) -> TurnPrompt {
-        view(self.table.messages(), seat)
+        match self.format {
+            PromptFormat::Plain => view(self.table.messages(), seat),
+            PromptFormat::Chat => chat(self.table.messages(), seat),
+        }
     }
 
     fn utterances(&self) -> UtteranceRule {
-        UtteranceRule::Trimmed
+        match self.format {
+            PromptFormat::Plain => UtteranceRule::Trimmed,
+            PromptFormat::Chat => UtteranceRule::Message,
+        }
     }
 
     fn apply(&mut self, text: &str) -> Ruling {
-        let Self { position, table } = self;
+        let Self { position, table, .. } = self;
         if !table.is_over() {
             let action = match N::ACTION_TEXT {
                 ActionText::Bracketed if !text.contains(['[', ']']) => format!("[{text}]"),

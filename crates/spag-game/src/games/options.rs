@@ -20,6 +20,11 @@ impl<'a> Options<'a> {
         Self { game, given, known: Vec::new() }
     }
 
+    /// All options, also unknown ones.
+    pub(crate) fn given(&self) -> &'a Map<String, Value> {
+        self.given
+    }
+
     fn take(&mut self, name: &'static str) -> Option<&'a Value> {
         self.known.push(name);
         self.given.get(name)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use spag_io::{nearest_name, quote};
+use spag_io::{PromptFormat, nearest_name, quote};
 
 use super::connect_four::{self, ConnectFour};
 use super::data::{DataKind, FactPair, GameData, NO_DATA};
@@ -24,7 +24,7 @@ use crate::labels::Labels;
 type Make = fn(&mut Options<'_>, Data<'_>) -> Result<Made>;
 
 /// A game whose options were read, but for those that all games have.
-type Made = Box<dyn FnOnce(Options<'_>) -> Result<Box<dyn SeededGame>>>;
+type Made = Box<dyn FnOnce(Options<'_>, PromptFormat) -> Result<Box<dyn SeededGame>>>;
 
 /// A game of the table.
 struct Entry {
@@ -34,7 +34,7 @@ struct Entry {
 }
 
 fn made<N: Native>(native: N) -> Made {
-    Box::new(move |options| Ok(Box::new(NativeGame::new(native, options)?)))
+    Box::new(move |options, format| Ok(Box::new(NativeGame::new(native, options, format)?)))
 }
 
 static GAMES: &[Entry] = &[
@@ -96,6 +96,11 @@ impl Data<'_> {
     }
 }
 
+/// What files, reports and pages call the parts of each game, in the order of the table.
+pub fn labels() -> impl Iterator<Item = &'static Labels> {
+    GAMES.iter().map(|entry| entry.labels)
+}
+
 fn entry(name: &str) -> Result<&'static Entry> {
     GAMES.iter().find(|entry| entry.labels.name == name).ok_or_else(|| {
         let names = GAMES.iter().map(|entry| entry.labels.name);
@@ -115,21 +120,27 @@ pub fn data_kind(name: &str) -> Result<DataKind> {
     Ok(entry(name)?.data)
 }
 
-/// The game of this name, with these options and data. `docs/GAMES.md` lists games and options.
+/// The game of this name, with these options and data, and prompts of this form. `docs/GAMES.md` lists games and options.
 ///
 /// ```
 /// use serde_json::{Map, json};
 /// use spag_game::games;
+/// use spag_io::PromptFormat;
 ///
 /// let options = Map::from_iter([("rounds".to_owned(), json!(1))]);
-/// let game = games::by_name("kuhn-poker", &options, None)?;
+/// let game = games::by_name("kuhn-poker", &options, None, PromptFormat::Plain)?;
 /// assert_eq!(game.start_seeded(7)?.to_move().index(), 1);
 /// # Ok::<(), spag_game::Error>(())
 /// ```
 ///
 /// # Errors
 /// There is no such game, an option is unknown or out of range, or data are missing or not of this game.
-pub fn by_name(name: &str, options: &Map<String, Value>, data: Option<&GameData>) -> Result<Box<dyn SeededGame>> {
+pub fn by_name(
+    name: &str,
+    options: &Map<String, Value>,
+    data: Option<&GameData>,
+    format: PromptFormat,
+) -> Result<Box<dyn SeededGame>> {
     let entry = entry(name)?;
     if entry.data == DataKind::None && data.is_some() {
         return Err(Error::GameData { game: name.to_owned(), reason: NO_DATA });
@@ -137,5 +148,5 @@ pub fn by_name(name: &str, options: &Map<String, Value>, data: Option<&GameData>
     let game = entry.labels.name;
     let mut options = Options::new(game, options);
     let made = (entry.make)(&mut options, Data { game, data })?;
-    made(options)
+    made(options, format)
 }

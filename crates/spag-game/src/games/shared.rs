@@ -25,7 +25,7 @@ pub const DRAW: Ending = Ending::new(&EndingLabel {
 /// The endings of more than one game, in the order of reports. They follow those of each game.
 pub(super) const ENDINGS: [Ending; 2] = [DRAW, INVALID];
 
-/// An ending by the rules that either seat can win, or nobody.
+/// An ending by the rules that either seat or neither can win.
 macro_rules! ending {
     ($(#[$doc:meta])* $constant:ident, $name:literal, $title:literal, $description:literal) => {
         $(#[$doc])*

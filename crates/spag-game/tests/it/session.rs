@@ -69,7 +69,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn every_text_is_answered(
-        game in prop::sample::select(games::LABELS.iter().map(|labels| labels.name).collect::<Vec<_>>()),
+        game in prop::sample::select(games::labels().map(|labels| labels.name).collect::<Vec<_>>()),
         seed: u64,
         texts in prop::collection::vec(text(), 1..60),
     ) {
@@ -122,7 +122,7 @@ proptest! {
 #[test]
 fn legal_actions_are_accepted() {
     let mut listed = 0;
-    for labels in games::LABELS {
+    for labels in games::labels() {
         let mut session = session(labels.name);
         for seed in 0..40usize {
             answer(&mut session, &json!({"type": "reset", "seed": seed}));

@@ -148,7 +148,7 @@ fn actions_are_scored_as_they_are_sampled() {
 
 #[test]
 fn kuhn_poker_is_measured_also_where_its_prompts_are_cut() {
-    let game = |name: &str| spag_game::open_game(name, Default::default(), None, Default::default()).unwrap();
+    let game = |name: &str| spag_game::open_game(name, &Default::default(), None, Default::default()).unwrap();
     let mut player = player();
     let meter = KuhnMeter::of(&mut player, &*game("kuhn-poker")).unwrap();
     // This model does not know the game.
