@@ -19,15 +19,14 @@ pub(crate) fn check_context(
     max_turns: usize,
     max_length: Option<usize>,
 ) -> Result<Vec<String>> {
-    // A word that the tokenizer cannot encode fails its own games.
-    let prompts = first_prompts(game, word, max_turns)?;
-    let prompts = match prompts.iter().all(|(role, prompt)| players.player(*role).context_budget(prompt).is_ok()) {
-        true => prompts,
-        false => first_prompts(game, "a", max_turns)?,
+    let budgets = |word| -> Result<Vec<_>> {
+        let prompts = first_prompts(game, word, max_turns)?.into_iter();
+        prompts.map(|(role, prompt)| Ok((role, players.player(role).context_budget(&prompt)?, prompt))).collect()
     };
     let mut notes = Vec::new();
-    for (role, prompt) in prompts {
-        let Some((folder, budget)) = players.player(role).context_budget(&prompt)? else { continue };
+    // A word that the tokenizer cannot encode fails its own games.
+    for (role, budget, prompt) in budgets(word).or_else(|_| budgets("a"))? {
+        let Some((folder, budget)) = budget else { continue };
         let cut = budget.cut();
         if cut > 0 && max_length.is_none_or(|asked| asked > budget.room()) {
             let (folder, word) = (folder.to_owned(), word.to_owned());

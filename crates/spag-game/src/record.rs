@@ -6,7 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use spag_io::{JsonlAppender, read_complete_lines};
 
 use crate::driver::{FailedGame, FinishedGame, GameSink, GameSpec};
@@ -156,12 +156,11 @@ impl GameRecord {
     }
 
     fn annotate(&self, mut episode: Episode, game: usize, seed: u64) -> Episode {
-        // Its own keys come first.
+        // They come first.
         let keys = [(GAME, Value::from(game)), (SEED, seed.into()), (PLAYERS, self.players.as_str().into())];
-        let keys = keys.into_iter().map(|(key, value)| (key.to_owned(), value));
-        let others: Map<String, Value> = std::mem::take(&mut episode.extra);
-        let others = others.into_iter().filter(|(key, _)| ![GAME, SEED, PLAYERS].contains(&key.as_str()));
-        episode.extra = keys.chain(others).collect();
+        for (at, (key, value)) in keys.into_iter().enumerate() {
+            episode.extra.shift_insert(at, key.to_owned(), value);
+        }
         episode
     }
 

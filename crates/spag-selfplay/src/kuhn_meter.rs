@@ -38,6 +38,9 @@ impl KuhnMeter {
     /// # Errors
     /// The game is not Kuhn poker, or the model cannot read a prompt of it.
     pub fn of(player: &mut ModelPlayer, game: &dyn Game) -> Result<Self> {
+        if game.labels().name != LABELS.name {
+            return Err(Error::NotKuhnPoker { game: game.labels().name });
+        }
         let mut turns = Vec::new();
         for (said, actions) in DECISIONS {
             for card in CARDS {
@@ -62,8 +65,7 @@ impl KuhnMeter {
 
 /// The prompt of a player with a card after these actions of the first round.
 fn prompt(game: &dyn Game, said: &[&str], card: &str) -> Result<TurnPrompt> {
-    let is_kuhn = game.labels().name == LABELS.name;
-    for seed in (0..SEEDS).filter(|_| is_kuhn) {
+    for seed in 0..SEEDS {
         let mut state = game.start(&GameSpec { game: 0, item: String::new(), max_turns: 0, seed })?;
         let mut episode = Episode::new("", 0);
         for action in said {

@@ -99,7 +99,7 @@ impl ReportBuilder<'_> {
     fn matches(&self, words: WordSet) -> Result<(PlayStats, Vec<Match>)> {
         let games = |players| self.play(Pairing { players, words });
         if !self.run.made.contains(&Model::Im) {
-            return Ok((self.stats(&[]), Vec::new()));
+            return Ok((self.stats(&self.count(&[]), &[]), Vec::new()));
         }
         let baseline = games([Model::Im, Model::Im])?;
         let mut matches = Vec::new();
@@ -126,9 +126,9 @@ impl ReportBuilder<'_> {
         self.judged(&pairing.file(&self.eval))
     }
 
-    /// The statistics of games.
-    fn stats(&self, games: &[(Episode, Verdict)]) -> PlayStats {
-        PlayStats::of(&self.count(games), games, self.run.inputs.lexicon.as_ref())
+    /// The statistics of games with these counts.
+    fn stats(&self, counts: &Tally, games: &[(Episode, Verdict)]) -> PlayStats {
+        PlayStats::of(counts, games, self.run.inputs.lexicon.as_ref())
     }
 
     fn count(&self, games: &[(Episode, Verdict)]) -> Tally {
@@ -140,8 +140,10 @@ impl ReportBuilder<'_> {
     /// The statistics of a pairing.
     fn play(&self, pairing: Pairing) -> Result<PlayStats> {
         let games = self.games(pairing)?;
-        self.counted.borrow_mut().insert(pairing.file(&self.eval), self.count(&games));
-        Ok(self.stats(&games))
+        let counts = self.count(&games);
+        let stats = self.stats(&counts, &games);
+        self.counted.borrow_mut().insert(pairing.file(&self.eval), counts);
+        Ok(stats)
     }
 
     /// The counts of a pairing, whose games are only read if they were not counted before.
@@ -165,7 +167,7 @@ impl ReportBuilder<'_> {
                 let games = self.judged(&stage.episodes())?;
                 let mut stats = GameStats::new(self.run.inputs.game.labels());
                 games.iter().for_each(|(episode, verdict)| stats.add(episode, verdict));
-                let play = self.stats(&games);
+                let play = self.stats(stats.counts(), &games);
                 let player = model.before().map_or_else(|| self.imitated(), Model::name);
                 trained.games.push(NamedPlay { name: player, play });
                 round.games = Some(round_games(&stats));
