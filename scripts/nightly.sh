@@ -80,7 +80,7 @@ outside() {
 }
 
 # The newest commit that changed public items of both crates on purpose.
-api_baseline=302d5dea70a734d01fbe9633bf1f1bdedafb8864
+api_baseline=525508938d5533cf0231c0609ddd6279f69936e4
 api() {
   PATH="$PATH:$PWD/target/ci/bin"
   command -v cargo-semver-checks >/dev/null || cargo install --quiet --locked cargo-semver-checks --root target/ci || return
