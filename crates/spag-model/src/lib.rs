@@ -60,5 +60,6 @@ pub use memory::{GenerationMemory, GenerationMemorySettings, PromptLogProbs};
 pub use model::{Activations, Forward, Model, Network, SavedElements};
 pub use packed::{PackedBatch, Targets};
 pub use params::{FlatBuffers, GradientSink, LayerLayout, Layout, Part, Update, View, WeightSource};
+pub use spag_ops::matmul::Arithmetic;
 pub use spag_ops::sample::{Sampling, TokenLogProb};
 pub use tokenizer::{BosRule, Detokenizer, SpecialIds, SpecialTokens, Tokenizer};

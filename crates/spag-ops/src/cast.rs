@@ -1,13 +1,15 @@
 //! Conversion between f32 and bf16.
 
+use std::ops::Range;
+
 use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
 use super::cpu::{self, Stored};
-use super::pool;
 use super::product::{Element, Values, round};
+use super::{pool, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, blocks, module, vector_len};
 
 /// Elements per task.
@@ -99,6 +101,35 @@ pub fn narrowed(wide: Tensor) -> Result<Tensor> {
     round_into(&wide, &narrow)?;
     pool::recycle(wide)?;
     Ok(narrow)
+}
+
+/// Rounds columns of activations [N, width], computed in f32 on a CPU, in place to the numbers that `dtype` has, nearest even.
+/// Tensors of `dtype` are left as they are.
+///
+/// # Errors
+/// Columns beyond the width, or a tensor that is not contiguous f32.
+pub fn round_columns(x: &Tensor, columns: Range<usize>, dtype: DType) -> Result<()> {
+    let width = x.dim(1)?;
+    if columns.end > width {
+        bail!("rounding columns {columns:?} of {width}");
+    }
+    if x.dtype() == dtype {
+        return Ok(());
+    }
+    let rows = CHUNK.div_ceil(width.max(1));
+    cpu::update(x, |x| {
+        x.par_chunks_mut(rows * width.max(1)).for_each(|x| {
+            simd::vectorized(
+                #[inline(always)]
+                || {
+                    for row in x.chunks_exact_mut(width) {
+                        row[columns.clone()].iter_mut().for_each(|x| *x = x.narrow().widen());
+                    }
+                },
+            );
+        });
+        Ok(())
+    })
 }
 
 /// Rounds `wide` (f32) to nearest even into `narrow` (bf16), in place.

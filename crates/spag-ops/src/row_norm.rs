@@ -4,9 +4,9 @@ use candle_core::{DType, Result, Tensor, bail};
 use half::bf16;
 use rayon::prelude::*;
 
-use super::cpu::{self, Stored};
+use super::pool::Pooled;
 use super::product::Element;
-use super::{cast, pool, simd};
+use super::{cpu, pool, simd};
 use crate::kernels::{self, Arg, Kernels, Launch, Module, module, suffix};
 
 /// Smallest divisor.
@@ -34,10 +34,10 @@ fn divisor(length: f32) -> f32 {
     if length < SMALLEST { SMALLEST } else { length }
 }
 
-/// `w` [V, D] → rows of length one [V, D]; rows of zeros stay zeros.
+/// `w` [V, D] → rows of length one [V, D], in the number format of `w`; rows of zeros stay zeros.
 ///
 /// # Errors
-/// A tensor that is not contiguous f32 (kernels also accept bf16).
+/// A tensor that is not contiguous f32 or bf16.
 pub fn forward(w: &Tensor) -> Result<Tensor> {
     let d = check(w)?;
     if let Some(kernels) = kernels::of(w.device())? {
@@ -45,16 +45,27 @@ pub fn forward(w: &Tensor) -> Result<Tensor> {
         launch(&*kernels, "forward", &[Arg::In(w), Arg::Out(&normed)], w)?;
         return Ok(normed);
     }
-    let mut normed = pool::values(w.elem_count());
-    cpu::read(w, |w| {
-        normed.par_chunks_mut(d * ROWS).zip(w.par_chunks(d * ROWS)).for_each(|(normed, w)| {
+    match w.dtype() {
+        DType::BF16 => forward_in::<bf16>(w, d),
+        _ => forward_in::<f32>(w, d),
+    }
+}
+
+/// [`forward`] on a CPU, in a number format.
+fn forward_in<T: Element + Pooled>(w: &Tensor, d: usize) -> Result<Tensor> {
+    let mut normed = pool::values::<T>(w.elem_count());
+    T::read(w, |w| {
+        let tasks = normed.par_chunks_mut(d * ROWS).zip(w.par_chunks(d * ROWS));
+        tasks.for_each_init(Vec::new, |scratch, (normed, w)| {
             simd::vectorized(
                 #[inline(always)]
                 || {
                     for (normed, w) in normed.chunks_exact_mut(d).zip(w.chunks_exact(d)) {
-                        let divisor = divisor(length(w));
-                        for (normed, w) in normed.iter_mut().zip(w) {
-                            *normed = w / divisor;
+                        scratch.clear();
+                        scratch.extend(w.iter().map(|w| w.widen()));
+                        let divisor = divisor(length(scratch));
+                        for (normed, w) in normed.iter_mut().zip(&*scratch) {
+                            *normed = T::nearest(w / divisor);
                         }
                     }
                 },
@@ -63,64 +74,6 @@ pub fn forward(w: &Tensor) -> Result<Tensor> {
         Ok(())
     })?;
     cpu::tensor(normed, w.dims2()?)
-}
-
-/// What [`forward`] divides each row of `w` [V, D] by, `[V]`. `w` is on the CPU, f32 or bf16.
-///
-/// # Errors
-/// A tensor that is not contiguous, or of another format.
-pub fn lengths(w: &Tensor) -> Result<Vec<f32>> {
-    fn of_rows<T: Element>(w: &[T], d: usize) -> Vec<f32> {
-        let row_length = |wide: &mut Vec<f32>, row: &[T]| {
-            wide.clear();
-            wide.extend(row.iter().map(|value| value.widen()));
-            simd::vectorized(
-                #[inline(always)]
-                || divisor(length(wide)),
-            )
-        };
-        w.par_chunks(d).map_init(Vec::new, row_length).collect()
-    }
-    let d = check(w)?;
-    match w.dtype() {
-        DType::BF16 => bf16::read(w, |w| Ok(of_rows(w, d))),
-        _ => cpu::read(w, |w| Ok(of_rows(w, d))),
-    }
-}
-
-/// As [`lengths`], of the rows converted to `dtype`. A few rows at a time are converted.
-///
-/// # Errors
-/// As [`lengths`].
-pub fn lengths_in(w: &Tensor, dtype: DType) -> Result<Vec<f32>> {
-    /// Rows that are converted at a time.
-    const ROWS: usize = 4096;
-    if w.dtype() == dtype {
-        return lengths(w);
-    }
-    let rows = w.dims2()?.0;
-    let chunks = (0..rows).step_by(ROWS).map(|first| w.narrow(0, first, ROWS.min(rows - first)));
-    let lengths = chunks.map(|chunk| lengths(&cast::converted(&chunk?, dtype)?)).collect::<Result<Vec<_>>>()?;
-    Ok(lengths.concat())
-}
-
-/// Divides column j of `y` [N, V] by `divisors[j]`, in place on the CPU.
-///
-/// # Errors
-/// Another number of divisors than columns, or a tensor that is not contiguous f32.
-pub fn divide_columns(y: &Tensor, divisors: &[f32]) -> Result<()> {
-    let (n, v) = y.dims2()?;
-    if divisors.len() != v {
-        bail!("row_norm: {} divisors for y [{n}, {v}]", divisors.len());
-    }
-    cpu::update(y, |y| {
-        y.par_chunks_mut(v.max(1)).for_each(|row| {
-            for (value, divisor) in row.iter_mut().zip(divisors) {
-                *value /= divisor;
-            }
-        });
-        Ok(())
-    })
 }
 
 /// Adds the gradient of `w` [V, D] to `dw` [V, D], given that of [`forward`]'s result; both f32.

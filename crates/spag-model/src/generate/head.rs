@@ -4,34 +4,28 @@ use candle_core::{DType, Result, Tensor};
 
 use crate::config::OutputHead;
 use crate::model::Model;
-use crate::params::Part;
-use spag_ops::kernels;
+use spag_ops::cast::converted;
 use spag_ops::packed_linear::{self, PackedWeight};
 use spag_ops::row_norm;
 
-/// The output head: a packed matrix, [V, D].
+/// The output head: a packed matrix, [V, D], with normalised rows if the architecture says so.
 pub(super) struct Head {
     kind: OutputHead,
     weight: PackedWeight,
-    /// The lengths of the rows, if a head with normalised rows is packed as it is stored: dividing a few logits by them takes
-    /// less memory than a normalised matrix in f32.
-    lengths: Option<Vec<f32>>,
 }
 
 impl Head {
-    /// Packs the head of a model: in its own memory if nothing else uses the parameters.
+    /// Packs the head of a model: in its own memory if nothing else uses it.
     pub(super) fn new(model: &Model) -> crate::Result<Self> {
-        let (kind, parameters) = (model.config().architecture.head, model.parameters());
-        let pack = |weight: Tensor| match parameters.is_shared() {
-            true => PackedWeight::new(&weight),
-            false => PackedWeight::in_place(&[weight])?.pop().ok_or_else(|| candle_core::Error::msg("no output head")),
+        let (kind, weight) = (model.config().architecture.head, model.head()?);
+        let is_own = kind == OutputHead::Normalised || !model.parameters().is_shared();
+        let weight = match is_own {
+            false => PackedWeight::new(&weight)?,
+            true => {
+                PackedWeight::in_place(&[weight])?.pop().ok_or_else(|| candle_core::Error::msg("no output head"))?
+            }
         };
-        if kind != OutputHead::Normalised || kernels::of(parameters.device())?.is_some() {
-            return Ok(Self { kind, weight: pack(model.head()?)?, lengths: None });
-        }
-        let stored = model.stored(parameters.layout().layers.len().saturating_sub(1), Part::Head)?;
-        let lengths = row_norm::lengths(&stored)?;
-        Ok(Self { kind, weight: pack(stored)?, lengths: Some(lengths) })
+        Ok(Self { kind, weight })
     }
 
     /// Whether the head is the embedding.
@@ -41,12 +35,10 @@ impl Head {
 
     /// Packs another stored matrix [V, D] in the memory of this one. `dtype` is the number format of the engine's weights.
     pub(super) fn refresh(&mut self, stored: &Tensor, dtype: DType) -> Result<()> {
-        match &mut self.lengths {
-            Some(lengths) => *lengths = row_norm::lengths_in(stored, dtype)?,
-            None if self.kind == OutputHead::Normalised => return self.weight.repack(&row_norm::forward(stored)?),
-            None => {}
+        match self.kind {
+            OutputHead::Normalised => self.weight.repack(&row_norm::forward(&converted(stored, dtype)?)?),
+            OutputHead::Plain | OutputHead::Tied => self.weight.repack(stored),
         }
-        self.weight.repack(stored)
     }
 
     /// Vocabulary size, V.
@@ -56,19 +48,12 @@ impl Head {
 
     /// Logits [N, V] of normed outputs [N, D].
     pub(super) fn forward(&self, normed: &Tensor) -> Result<Tensor> {
-        self.scaled(packed_linear::forward(normed, &self.weight, None)?)
+        packed_linear::forward(normed, &self.weight, None)
     }
 
     /// As [`Head::forward`], in f32 for every number format.
     pub(super) fn forward_f32(&self, normed: &Tensor) -> Result<Tensor> {
-        self.scaled(packed_linear::forward_f32(normed, &self.weight)?)
-    }
-
-    fn scaled(&self, logits: Tensor) -> Result<Tensor> {
-        if let Some(lengths) = &self.lengths {
-            row_norm::divide_columns(&logits, lengths)?;
-        }
-        Ok(logits)
+        packed_linear::forward_f32(normed, &self.weight)
     }
 
     /// The rows of tokens, [N, D]: their embeddings, if the head is the embedding.

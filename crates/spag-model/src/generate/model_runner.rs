@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::model::block::{self, BlockPass, Used};
 use crate::model::{AttentionShape, EmbeddingScale, Model, Unsharded};
 use crate::params::{Layout, Part, WeightSource};
-use spag_ops::cast::{convert_into, converted};
+use spag_ops::cast::{convert_into, converted, round_columns};
 use spag_ops::kernels::{self, Kernels};
 use spag_ops::paged_attention::{self, Span};
 use spag_ops::pool::{Pool, recycle};
@@ -112,8 +112,10 @@ impl BlockPass for GeneratePass<'_, '_> {
         if let (Some(table), Some(positions)) = (&self.shape.ropes[self.layer], &self.inputs.positions) {
             rotate_leading(&qkv, rotated, positions, table, Direction::Forward)?;
         }
-        let began = Instant::now();
         let (keys, values) = (&self.cache.keys[self.layer], &self.cache.values[self.layer]);
+        // As the training pass stores them, so that both have the same log-probabilities.
+        round_columns(&qkv, 0..queries, keys.dtype())?;
+        let began = Instant::now();
         let plan = &self.inputs.plan;
         paged_attention::append(&qkv, keys, values, plan)?;
         let attended = paged_attention::forward(&qkv, keys, values, plan, &self.shape.masks[self.layer])?;
@@ -128,6 +130,7 @@ impl BlockPass for GeneratePass<'_, '_> {
 
     fn activate(&mut self, input: &Tensor) -> candle_core::Result<Tensor> {
         let gate_up = self.block.gate_up.forward(input, None)?;
+        round_columns(&gate_up, 0..gate_up.dim(1)?, self.cache.keys[self.layer].dtype())?;
         let activated = self.shape.activation.forward_joined(&gate_up)?;
         recycle(gate_up)?;
         Ok(activated)

@@ -71,10 +71,7 @@ impl<'a> Head<'a> {
         }
         let matrix = required(layout, &last.buffer, last.index, Part::Head)?;
         let (matrix, stored) = match head {
-            OutputHead::Normalised => {
-                let stored = in_compute_dtype(&matrix)?;
-                (row_norm::forward(&stored)?.to_dtype(matrix.dtype())?, Some(stored))
-            }
+            OutputHead::Normalised => (row_norm::forward(&matrix)?, Some(in_compute_dtype(&matrix)?)),
             OutputHead::Plain | OutputHead::Tied => (matrix, None),
         };
         Ok(Self { norm, matrix, stored, _layers: vec![last] })

@@ -85,13 +85,13 @@ impl Model {
     }
 
     /// The output head, [V, D], as the product takes it: the embedding, or a matrix that may have been normalised. It has
-    /// the number format of the parameters, unless it is normalised.
+    /// the number format of the parameters.
     pub(crate) fn head(&self) -> Result<Tensor> {
         let last = self.parameters.layout().layers.len().saturating_sub(1);
         match self.config().architecture.head {
             OutputHead::Tied => self.stored(0, Part::Embedding),
             OutputHead::Plain => self.stored(last, Part::Head),
-            OutputHead::Normalised => Ok(row_norm::forward(&self.part(last, Part::Head)?)?),
+            OutputHead::Normalised => Ok(row_norm::forward(&self.stored(last, Part::Head)?)?),
         }
     }
 

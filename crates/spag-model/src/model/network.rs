@@ -15,6 +15,7 @@ use crate::packed::{PackedBatch, Targets};
 use crate::params::{GradientSink, Layout, Part, Update, WeightSource};
 use spag_ops::kernels;
 use spag_ops::log_prob::{self, LogProbs};
+use spag_ops::matmul::Arithmetic;
 use spag_ops::pool::{Pool, recycle};
 use spag_ops::{embedding, matmul, rms_norm};
 
@@ -73,6 +74,15 @@ impl Network {
     pub fn new(config: &ModelConfig) -> Result<Self> {
         let (shape, layout) = (AttentionShape::new(&config.architecture)?, Layout::new(&config.architecture));
         Ok(Self { config: config.clone(), layout, shape, pool: Arc::default() })
+    }
+
+    /// The same network, whose training pass multiplies queries, keys and values of bf16 in this arithmetic on a CPU.
+    ///
+    /// Created, it is [`Arithmetic::Bf16`], the fastest. With [`Arithmetic::F32`] log-probabilities have the bits of
+    /// generation, whatever its batches and pages were, as those of models in f32 always have.
+    pub fn with_attention(mut self, arithmetic: Arithmetic) -> Self {
+        self.shape.attention = arithmetic;
+        self
     }
 
     /// The configuration.

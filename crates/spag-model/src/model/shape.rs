@@ -8,6 +8,7 @@ use crate::config::{Architecture, Norms, Position, Rope};
 use crate::packed::PackedBatch;
 use spag_ops::attention::{Heads, Mask, Sequences, Slopes};
 use spag_ops::glu::Activation;
+use spag_ops::matmul::Arithmetic;
 use spag_ops::rms_norm::RmsNorm;
 use spag_ops::rope::{Direction, Positions, RopeTable, rotate};
 
@@ -25,6 +26,8 @@ pub(crate) struct AttentionShape {
     pub(crate) norms: Norms,
     /// The activation of the MLP.
     pub(crate) activation: Activation,
+    /// How the training pass multiplies queries, keys and values of bf16 on a CPU.
+    pub(crate) attention: Arithmetic,
 }
 
 impl AttentionShape {
@@ -53,6 +56,7 @@ impl AttentionShape {
             norm: RmsNorm { eps: model.rms_norm_eps as f32, offset: model.norm_weights.offset() },
             norms: model.norms,
             activation: model.activation,
+            attention: Arithmetic::Bf16,
         })
     }
 
@@ -71,6 +75,7 @@ pub(super) struct BatchShape {
     pub(super) norm: RmsNorm,
     pub(super) norms: Norms,
     pub(super) activation: Activation,
+    pub(super) attention: Arithmetic,
     pub(super) masks: Arc<[Mask]>,
     pub(super) sequences: Sequences,
     ropes: Arc<[Option<Arc<RopeTable>>]>,
@@ -85,6 +90,7 @@ impl BatchShape {
             norm: shape.norm,
             norms: shape.norms,
             activation: shape.activation,
+            attention: shape.attention,
             masks: shape.masks.clone(),
             sequences: Sequences::new(&batch.bounds, device)?,
             ropes: shape.ropes.clone(),

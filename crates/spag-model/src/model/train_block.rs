@@ -100,7 +100,8 @@ impl BlockPass for TrainPass<'_> {
         shape.rotate(&k, self.layer, Direction::Forward)?;
         let (q, k, v) = (w.stored(q)?, w.stored(k)?, w.stored(v)?);
         let mask = &shape.masks[self.layer];
-        let (attended, lse) = attention::forward(&q, &k, &v, &shape.sequences, shape.heads, mask)?;
+        let (attended, lse) =
+            attention::forward_in([&q, &k, &v], &shape.sequences, shape.heads, mask, shape.attention)?;
         self.heads = Some(SavedHeads { raw, q, k, v, lse });
         Ok(attended)
     }

@@ -9,6 +9,7 @@ mod cpu_paths;
 mod engine;
 mod eos;
 mod events;
+mod exact;
 mod families;
 mod family_samples;
 mod generate;

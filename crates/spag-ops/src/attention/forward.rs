@@ -12,6 +12,7 @@ use super::{Heads, Held, LogSumExp, Mask, Sequences, Task, check, device, key_st
 use crate::cast::{narrowed, widened};
 use crate::cpu::{self, SharedMut, Stored};
 use crate::kernels;
+use crate::matmul::Arithmetic;
 use crate::product::{Buffer, COLUMNS, Element, LANES, Left, Output, Right, Target};
 use crate::{pool, simd};
 
@@ -31,24 +32,48 @@ pub fn forward(
     heads: Heads,
     mask: &Mask,
 ) -> Result<(Tensor, LogSumExp)> {
+    forward_in([q, k, v], sequences, heads, mask, Arithmetic::Bf16)
+}
+
+/// As [`forward`], with a choice of how a CPU multiplies tensors of bf16: [`Arithmetic::Bf16`] is the fastest; [`Arithmetic::F32`]
+/// widens them, and gives the bits of [paged attention](crate::paged_attention).
+///
+/// # Errors
+/// As [`forward`].
+pub fn forward_in(
+    [q, k, v]: [&Tensor; 3],
+    sequences: &Sequences,
+    heads: Heads,
+    mask: &Mask,
+    arithmetic: Arithmetic,
+) -> Result<(Tensor, LogSumExp)> {
     check(q, k, v, sequences, heads, mask)?;
     if let Some(kernels) = kernels::of(q.device())? {
         let (out, lse) = device::forward(&*kernels, (q, k, v), sequences, heads, mask)?;
         return Ok((out, LogSumExp(Held::Device(lse))));
     }
     let (out, lse) = match q.dtype() {
+        DType::BF16 if arithmetic == Arithmetic::F32 => widened_forward([q, k, v], sequences, heads, mask)?,
         #[cfg(target_arch = "x86_64")]
         DType::BF16 if is_tiled(heads) => run::<InTiles>([q, k, v], sequences, heads, mask)?,
         #[cfg(target_arch = "x86_64")]
         DType::BF16 if is_paired(heads) => run::<InBf16>([q, k, v], sequences, heads, mask)?,
-        DType::BF16 => {
-            let [q, k, v] = [widened(q)?, widened(k)?, widened(v)?];
-            let (out, lse) = run::<InF32>([&q, &k, &v], sequences, heads, mask)?;
-            (narrowed(out)?, lse)
-        }
+        DType::BF16 => widened_forward([q, k, v], sequences, heads, mask)?,
         _ => run::<InF32>([q, k, v], sequences, heads, mask)?,
     };
     Ok((out, LogSumExp(Held::Host(lse))))
+}
+
+/// [`forward`] of bf16 on a CPU, multiplied in f32.
+fn widened_forward(
+    [q, k, v]: [&Tensor; 3],
+    sequences: &Sequences,
+    heads: Heads,
+    mask: &Mask,
+) -> Result<(Tensor, Vec<f32>)> {
+    let [q, k, v] = [widened(q)?, widened(k)?, widened(v)?];
+    let (out, lse) = run::<InF32>([&q, &k, &v], sequences, heads, mask)?;
+    Ok((narrowed(out)?, lse))
 }
 
 /// [`forward`] on a CPU.

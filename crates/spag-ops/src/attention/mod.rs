@@ -18,7 +18,7 @@ mod tiles;
 
 pub use backward::backward;
 pub(crate) use forward::exponentials;
-pub use forward::forward;
+pub use forward::{forward, forward_in};
 pub(crate) use mask::MaskOnDevice;
 pub use mask::{Mask, Slopes};
 pub use sequences::Sequences;

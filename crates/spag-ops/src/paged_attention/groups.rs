@@ -32,7 +32,7 @@ pub(super) struct Read {
     pub(super) rows: Range<usize>,
     /// One past the last key that any of them attends to.
     pub(super) seen: usize,
-    /// Whether the page's share overwrites the output of these rows or is added to it.
+    /// Whether the page's share overwrites the output of these rows or continues its sums.
     pub(super) output: Output,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Group<'a> {
 
     /// All pages in the order in which they are read: those [shared](Self::shared) by all rows, then each row's own.
     pub(super) fn reads(&self, shared: &Range<usize>, first: impl Fn(&Row<'a>) -> usize) -> Vec<Read> {
-        let initial = if shared.is_empty() { Output::Overwrite } else { Output::Accumulate };
+        let initial = if shared.is_empty() { Output::Overwrite } else { Output::Continue };
         let longest = self.rows.last().map_or(&[][..], |row| row.pages);
         let rows = (0..self.rows.len(), self.seen());
         let mut all: Vec<Read> = reads(longest, shared.clone(), rows, Output::Overwrite).collect();
@@ -122,7 +122,7 @@ fn reads(
 ) -> impl Iterator<Item = Read> {
     let begin = range.start;
     range.map(move |index| {
-        let output = if index == begin { output } else { Output::Accumulate };
+        let output = if index == begin { output } else { Output::Continue };
         Read { page: pages[index], index, rows: rows.clone(), seen, output }
     })
 }

@@ -95,6 +95,13 @@ unsafe fn kernel<const M: usize, const V: usize>(
     };
     // SAFETY: rows below M, all columns of a panel and steps below k, of which the last may lack a partner.
     unsafe {
+        if output == Output::Continue {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm512_maskz_loadu_ps(keep(v * LANES, n), c.base.wrapping_add(i * c.row + v * LANES));
+                }
+            }
+        }
         // The sums are added to these lines at the end. They arrive while the products are computed.
         for line in (0..M).flat_map(|i| (0..V).map(move |v| i * c.row + v * LANES)) {
             _mm_prefetch::<_MM_HINT_T0>(c.base.wrapping_add(line).cast());
@@ -165,18 +172,23 @@ fn bf16_pairs(bits: __m512i) -> __m512bh {
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn add_to(sums: __m512, c: Target, row: usize, column: usize, n: usize, output: Output) {
-    let keep = match n.saturating_sub(column) {
-        0 => return,
-        columns if columns < LANES => (1 << columns) - 1,
-        _ => u16::MAX,
-    };
+    let keep = keep(column, n);
     let offset = row * c.row + column;
     // SAFETY: the mask excludes columns from n on.
     unsafe {
         let sums = match output {
-            Output::Overwrite => sums,
+            Output::Overwrite | Output::Continue => sums,
             Output::Accumulate => _mm512_add_ps(_mm512_maskz_loadu_ps(keep, c.base.wrapping_add(offset)), sums),
         };
         _mm512_mask_storeu_ps(c.at.wrapping_add(offset), keep, sums);
+    }
+}
+
+/// The mask of a register of the columns from `column` on, as far as they are below `n`.
+#[inline(always)]
+fn keep(column: usize, n: usize) -> __mmask16 {
+    match n.saturating_sub(column) {
+        columns if columns < LANES => (1 << columns) - 1,
+        _ => u16::MAX,
     }
 }

@@ -1,6 +1,6 @@
 //! How weights are packed, and the innermost product on them.
 
-use super::{COLUMNS, Element, Left, Output, ROWS, Right, Target, tile};
+use super::{CHAIN_STEPS, COLUMNS, DEPTH, Element, Left, Output, ROWS, Right, Target, tile};
 
 /// The order in which a thread reads blocks of a right operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,10 +24,12 @@ pub(crate) trait Format: Sized + 'static {
     const ROWS: usize;
     /// Rows of a call of [`Format::tile`] at most: one tile, or several with the same block of the right operand.
     const BLOCK: usize = Self::ROWS;
-    /// Maximum steps of a sum between updates of the output: a block of a panel stays in a cache.
+    /// Maximum steps of a chain, a sum between updates of the output: a block of a panel stays in a cache.
     const DEPTH: usize;
-    /// Blocks of a sum, except the last, have a multiple of these steps.
+    /// Steps that are read together.
     const STEPS: usize;
+    /// Chains, except the last, have a multiple of these steps, which `STEPS` divides.
+    const CHAIN_STEPS: usize = Self::STEPS;
     /// The order in which blocks of the right operand are read.
     const ORDER: Order = Order::StepsOfPanel;
 
@@ -65,8 +67,9 @@ impl<T: Element> Format for Widened<T> {
     type Activation = f32;
 
     const ROWS: usize = ROWS;
-    const DEPTH: usize = 128;
+    const DEPTH: usize = DEPTH;
     const STEPS: usize = 1;
+    const CHAIN_STEPS: usize = CHAIN_STEPS;
 
     fn begin() -> Self {
         Self(std::marker::PhantomData)

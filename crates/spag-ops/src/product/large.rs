@@ -12,17 +12,14 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::blocks::{Operand, Packed};
-use super::buffer::LANES;
 #[cfg(target_arch = "x86_64")]
 use super::instructions::{Avx2, Avx512};
 use super::instructions::{InstructionSet, Nesting, Portable};
 use super::source::Source;
 use super::tile::ROWS;
-use super::{CpuPath, Output, PARTS, Side, Start, Target};
+use super::{CHAIN_STEPS, CpuPath, DEPTH, Output, PARTS, Side, Start, Target, chain_len};
 use crate::cpu::SharedMut;
 
-/// Maximum steps of a chain: of a sum between updates of the output.
-const DEPTH: usize = 256;
 /// Smaller products run on the calling thread: waking another takes longer.
 const SMALL: usize = 1 << 21;
 
@@ -113,7 +110,7 @@ fn grid<I: InstructionSet>(tiles: usize, panels: usize, parts: usize) -> (usize,
 
 /// The chains of a sum of `k` steps. At least one, so that the output of an empty sum is written.
 fn chains(k: usize) -> impl Iterator<Item = Range<usize>> {
-    let depth = k.div_ceil(k.div_ceil(DEPTH).max(1)).next_multiple_of(LANES).max(1);
+    let depth = chain_len(k, DEPTH, CHAIN_STEPS);
     (0..k.max(1)).step_by(depth).map(move |first| first..(first + depth).min(k))
 }
 

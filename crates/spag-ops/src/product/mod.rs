@@ -51,12 +51,26 @@ pub(crate) use tile::{COLUMNS, ROWS, tile};
 
 use super::cpu::{self, Stored};
 
-/// Whether a product overwrites its output or is added to it.
+/// Whether a product overwrites its output, is added to it, or continues its sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Output {
     Overwrite,
+    /// A chain of its own, whose sum is added to the output.
     Accumulate,
+    /// The chain that the output is the sum of so far: the bits of one product over the steps of both.
+    Continue,
 }
+
+/// Steps of the chains of a sum of `k` steps, but for the last: at most `most` of them, and a multiple of `multiple`. It follows
+/// from k alone, so a row of a product depends only on its own values.
+pub(crate) fn chain_len(k: usize, most: usize, multiple: usize) -> usize {
+    k.div_ceil(k.div_ceil(most).max(1)).next_multiple_of(multiple).max(1)
+}
+
+/// Most steps of a chain of fused multiply-adds. Training and generation have the same, and so the same bits.
+pub(crate) const DEPTH: usize = 256;
+/// What the steps of a chain of fused multiply-adds are a multiple of, but for the last chain.
+pub(crate) const CHAIN_STEPS: usize = LANES;
 
 /// The initial value of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::memory::{Memory, SharedMemory};
-use super::{Element, Format, Left, Next, Order, Output, PARTS, Right, Start, Target, Values};
+use super::{Element, Format, Left, Next, Order, Output, PARTS, Right, Start, Target, Values, chain_len};
 use crate::cpu::SharedMut;
 
 /// Prefetch distance in cache lines for few rows: the latency of memory.
@@ -170,9 +170,8 @@ impl<F: Format> Panels<F> {
     unsafe fn part(&self, product: &Product<'_, F::Activation>, rows: Range<usize>, panels: Range<usize>) {
         let (k, n) = (self.k, self.n);
         let Product { a, c, start } = product;
-        // Follows from k alone, so that a row of the result depends only on its own values.
-        let depth = k.div_ceil(k.div_ceil(F::DEPTH).max(1)).next_multiple_of(F::STEPS);
-        let blocks = k.div_ceil(depth.max(1)).max(1);
+        let depth = chain_len(k, F::DEPTH, F::CHAIN_STEPS);
+        let blocks = k.div_ceil(depth).max(1);
         let block = |index: usize| match F::ORDER {
             Order::StepsOfPanel => (panels.start + index / blocks, index % blocks * depth),
             Order::PanelsOfSteps => (panels.start + index % panels.len(), index / panels.len() * depth),

@@ -104,14 +104,14 @@ impl Tiles {
             // While these rows are computed, the lines of those below them arrive.
             let below = match output {
                 Output::Overwrite => c.rows(ROWS).at.cast_const(),
-                Output::Accumulate => c.rows(ROWS).base,
+                Output::Accumulate | Output::Continue => c.rows(ROWS).base,
             };
             let mut lines = Lines::new(below, c.row, blocks.len());
             if m <= TILE_ROWS {
                 self.configure(Shape::One(m as u8));
                 match output {
                     Output::Overwrite => registers::zero(),
-                    Output::Accumulate => registers::load_upper(to.base, to.row),
+                    Output::Accumulate | Output::Continue => registers::load_upper(to.base, to.row),
                 }
                 blocks.for_each(prefetch, |step, b| {
                     registers::add_one_by_two(a.at.wrapping_add(step), a.row, b, blocks.row());
@@ -122,7 +122,7 @@ impl Tiles {
                 let half = to.rows(TILE_ROWS);
                 match output {
                     Output::Overwrite => registers::zero(),
-                    Output::Accumulate => {
+                    Output::Accumulate | Output::Continue => {
                         registers::load_upper(to.base, to.row);
                         registers::load_lower(half.base, to.row);
                     }
@@ -159,7 +159,7 @@ impl Tiles {
             return c;
         }
         let edge = self.edge.0.as_mut_ptr();
-        if output == Output::Accumulate {
+        if output != Output::Overwrite {
             for row in 0..m {
                 // SAFETY: guaranteed by the caller; the edge has room for all rows.
                 unsafe { std::ptr::copy_nonoverlapping(c.base.add(row * c.row), edge.add(row * COLUMNS), n) }

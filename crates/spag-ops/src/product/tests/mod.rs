@@ -199,15 +199,15 @@ proptest! {
         m in 0usize..=ROWS, k in 0usize..70, n in 0usize..=COLUMNS, pad in 0usize..5, seed in 0u64..1000,
     ) {
         let (a, b, base) = (random(m * k, seed), random(k * n, seed + 1), random(m * n, seed + 2));
-        for output in [Output::Overwrite, Output::Accumulate] {
+        for output in [Output::Overwrite, Output::Accumulate, Output::Continue] {
             let zero = vec![0f32; m * n];
-            let want = reference((m, k, n), &a, &b, if output == Output::Accumulate { &base } else { &zero });
+            let want = reference((m, k, n), &a, &b, if output == Output::Overwrite { &zero } else { &base });
             type Tile = unsafe fn((usize, usize, usize), Left, Right, Target, Output);
             let mut results = Vec::new();
             for (run, what) in [(tile::<f32> as Tile, "chosen"), (portable::tile::<f32> as Tile, "portable")] {
                 let row = n + pad;
                 let mut c = vec![f32::NAN; m * row];
-                if output == Output::Accumulate {
+                if output != Output::Overwrite {
                     for i in 0..m {
                         c[i * row..i * row + n].copy_from_slice(&base[i * n..(i + 1) * n]);
                     }

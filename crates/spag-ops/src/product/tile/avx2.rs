@@ -88,10 +88,21 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize, const FULL: bool>(
             Next::Spread(next) => (next, T::PER_LINE),
         };
         let streams = matches!(b.next, Next::Stream(_));
-        if output == Output::Accumulate {
-            for i in 0..M {
-                for v in (0..V).step_by(2) {
-                    _mm_prefetch::<_MM_HINT_T0>(c.base.wrapping_add(i * c.row + v * LANES).cast());
+        match output {
+            Output::Overwrite => {}
+            Output::Accumulate => {
+                for i in 0..M {
+                    for v in (0..V).step_by(2) {
+                        _mm_prefetch::<_MM_HINT_T0>(c.base.wrapping_add(i * c.row + v * LANES).cast());
+                    }
+                }
+            }
+            Output::Continue => {
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        let base = c.base.add(i * c.row + v * LANES);
+                        *sum = if FULL { _mm256_loadu_ps(base) } else { _mm256_maskload_ps(base, mask(columns)) };
+                    }
                 }
             }
         }
@@ -139,14 +150,14 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize, const FULL: bool>(
                 let (base, at) = (c.base.add(i * c.row + v * LANES), c.at.add(i * c.row + v * LANES));
                 if FULL {
                     let sum = match output {
-                        Output::Overwrite => *sum,
+                        Output::Overwrite | Output::Continue => *sum,
                         Output::Accumulate => _mm256_add_ps(_mm256_loadu_ps(base), *sum),
                     };
                     _mm256_storeu_ps(at, sum);
                 } else {
                     let mask = mask(columns);
                     let sum = match output {
-                        Output::Overwrite => *sum,
+                        Output::Overwrite | Output::Continue => *sum,
                         Output::Accumulate => _mm256_add_ps(_mm256_maskload_ps(base, mask), *sum),
                     };
                     _mm256_maskstore_ps(at, mask, sum);

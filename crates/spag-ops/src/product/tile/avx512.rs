@@ -66,10 +66,21 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize>(
             Next::Spread(next) => (next, T::PER_LINE),
         };
         let (streams, spreads) = (matches!(b.next, Next::Stream(_)), matches!(b.next, Next::Spread(_)));
-        if output == Output::Accumulate {
-            for i in 0..M {
-                for v in 0..V {
-                    _mm_prefetch::<_MM_HINT_T0>(c.base.wrapping_add(i * c.row + v * LANES).cast());
+        match output {
+            Output::Overwrite => {}
+            Output::Accumulate => {
+                for i in 0..M {
+                    for v in 0..V {
+                        _mm_prefetch::<_MM_HINT_T0>(c.base.wrapping_add(i * c.row + v * LANES).cast());
+                    }
+                }
+            }
+            Output::Continue => {
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        let keep = if v + 1 == V { mask } else { u16::MAX };
+                        *sum = _mm512_maskz_loadu_ps(keep, c.base.add(i * c.row + v * LANES));
+                    }
                 }
             }
         }
@@ -105,7 +116,7 @@ unsafe fn kernel<T: Element, const M: usize, const V: usize>(
                 let offset = i * c.row + v * LANES;
                 let keep = if v + 1 == V { mask } else { u16::MAX };
                 let sum = match output {
-                    Output::Overwrite => *sum,
+                    Output::Overwrite | Output::Continue => *sum,
                     Output::Accumulate => _mm512_add_ps(_mm512_maskz_loadu_ps(keep, c.base.add(offset)), *sum),
                 };
                 _mm512_mask_storeu_ps(c.at.add(offset), keep, sum);

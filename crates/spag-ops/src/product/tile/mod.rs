@@ -18,7 +18,7 @@ pub(crate) const ROWS: usize = 6;
 /// Columns of the widest tile.
 pub(crate) const COLUMNS: usize = 64;
 
-/// `c[m, n] = [c +] a[m, k]·b[k, n]` with m ≤ [`ROWS`] and n ≤ [`COLUMNS`].
+/// `c[m, n] = [c +] a[m, k]·b[k, n]`, or the chains of c continued, with m ≤ [`ROWS`] and n ≤ [`COLUMNS`].
 ///
 /// # Safety
 /// All elements within the extents must be readable (`a`, `b`) or exclusively owned (`c`).

@@ -17,6 +17,12 @@ pub(crate) unsafe fn tile<T: Element>(
     for (i, first) in (0..m).flat_map(|i| (0..n).step_by(COLUMNS).map(move |first| (i, first))) {
         let width = COLUMNS.min(n - first);
         let mut sums = [0f32; COLUMNS];
+        if output == Output::Continue {
+            for (j, sum) in sums.iter_mut().enumerate().take(width) {
+                // SAFETY: row i and column first + j of the extents.
+                *sum = unsafe { *c.base.add(i * c.row + first + j) };
+            }
+        }
         for p in 0..k {
             // SAFETY: step p, row i and the columns from `first` on are within the extents.
             unsafe {
@@ -32,7 +38,7 @@ pub(crate) unsafe fn tile<T: Element>(
             // SAFETY: row i and column first + j of the extents.
             unsafe {
                 *c.at.add(offset) = match output {
-                    Output::Overwrite => *sum,
+                    Output::Overwrite | Output::Continue => *sum,
                     Output::Accumulate => *c.base.add(offset) + sum,
                 };
             }

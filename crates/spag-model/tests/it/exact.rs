@@ -1,0 +1,105 @@
+//! The log-probabilities of the training pass have the bits of those at sampling, on every path of the processor, whatever the
+//! batch, chunks, pages and shared prefixes were.
+
+use std::sync::Arc;
+
+use crate::common::config;
+use candle_core::Device;
+use spag_model::{
+    Activations, Arithmetic, Checkpoint, Completion, Engine, EngineConfig, Generate, GenerationConfig, LoadOptions,
+    LogProbs, Model, PackedBatch, PrefixSharing, PromptRange, Request, Sampling, Targets, WeightDtype,
+};
+use spag_ops::CpuPath;
+use spag_tests::{fixture, test_process};
+
+/// Starts [`on_this_path`] for each path: a process has one.
+#[test]
+fn training_has_the_log_probabilities_of_sampling_on_every_path() {
+    for path in CpuPath::ALL.into_iter().filter(|path| path.is_available()) {
+        let mut test = test_process("exact::on_this_path");
+        test.env("SPAG_CPU", path.name());
+        let output = test.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{path}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
+        eprintln!("{path}: tested");
+    }
+}
+
+/// The path that `SPAG_CPU` selects, in a process that was started for it.
+#[test]
+fn on_this_path() {
+    if std::env::var_os("SPAG_CPU").is_none() {
+        return;
+    }
+    let mut folders: Vec<_> =
+        std::fs::read_dir(fixture("families")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // Slow where the compiler has no fused multiply-add.
+    folders.retain(|path| path.is_dir() && CpuPath::current() != CpuPath::Portable);
+    folders.push(fixture("tiny-llama"));
+    for folder in folders {
+        for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
+            let load = || Checkpoint::load_with(&folder, &LoadOptions { device: Device::Cpu, dtype }).unwrap();
+            let what = format!("{}, {dtype:?}", folder.display());
+            let (compared, differing) = compare(&load(), load);
+            assert!(compared > 500, "{what}: {compared}");
+            assert_eq!(differing, 0, "{what}: {differing} of {compared} differ");
+        }
+    }
+}
+
+/// Compares log-probabilities of prompts and of sampled tokens: how many there are, and how many differ.
+fn compare(checkpoint: &Checkpoint, load: impl Fn() -> Checkpoint) -> (usize, usize) {
+    // Beginnings that are shared, and lengths on both sides of pages, chains and tiles.
+    let encode = |text: &str| checkpoint.tokenizer.encode_prompt(text, Default::default()).unwrap();
+    let rules =
+        encode(&"Two players take turns. The first one knows a word, which the other one has to find. ".repeat(3));
+    let turns = ["What is it?", "It has four legs, and knights ride on it.", "世界 🐎 ok", ""];
+    let mut prompts: Vec<Vec<u32>> = turns.map(|turn| [rules.clone(), encode(turn)].concat()).into();
+    prompts.push(vec![3; 40]);
+    prompts.push(encode("a"));
+    let log_probs = LogProbs { prompt: Some(PromptRange::All), top: 0 };
+    let settings = GenerationConfig { log_probs, max_new_tokens: 40, ..config(Sampling::at_temperature(1.0)) };
+    let settings = Arc::new(GenerationConfig { min_new_tokens: 20, ..settings });
+    let requests: Vec<Request> = (0..3)
+        .flat_map(|seed| prompts.iter().map(move |prompt| (seed, prompt)))
+        .map(|(seed, prompt)| Request { prompt: prompt.clone().into(), seed, config: settings.clone() })
+        .collect();
+    let (mut compared, mut differing) = (0, 0);
+    // Pages of three sizes; preemptions in the first; chunks of 17 tokens in the second; one sequence after the other in the third.
+    for (page_size, max_running, max_step_tokens, prefix_sharing) in
+        [(16, 20, 200, PrefixSharing::On), (64, 3, 17, PrefixSharing::On), (48, 1, 500, PrefixSharing::Off)]
+    {
+        let pages = if page_size == 16 { 40 } else { 100 };
+        let setting = EngineConfig { max_length: 400, page_size, pages, max_running, max_step_tokens, prefix_sharing };
+        let done = Engine::new(&load(), setting).unwrap().generate(requests.clone()).unwrap();
+        for (pair, requests) in done.chunks(2).zip(requests.chunks(2)) {
+            let (found, bad) = of_training(&checkpoint.model, pair, requests);
+            compared += found;
+            differing += bad;
+        }
+    }
+    (compared, differing)
+}
+
+/// Some completions as one batch of training.
+fn of_training(model: &Model, done: &[Completion], requests: &[Request]) -> (usize, usize) {
+    let (mut sequences, mut targets, mut sampled) =
+        (Vec::new(), Targets { rows: vec![], tokens: vec![] }, Vec::<f32>::new());
+    let mut first = 0;
+    for (done, request) in done.iter().zip(requests) {
+        let spag_model::Prompt::Tokens(prompt) = &request.prompt else { unreachable!() };
+        let tokens = [&prompt[..], &done.token_ids].concat();
+        let of_prompt = done.prompt_log_probs.iter().flatten().flatten().map(|one| one.log_prob);
+        sampled.extend(of_prompt.chain(done.model_log_probs.iter().copied()));
+        targets.rows.extend(first..first + tokens.len() as u32 - 1);
+        targets.tokens.extend(&tokens[1..]);
+        first += tokens.len() as u32;
+        sequences.push(tokens);
+    }
+    let batch = PackedBatch::new(sequences.iter().map(Vec::as_slice));
+    let network = model.network().clone().with_attention(Arithmetic::F32);
+    let forward = network.forward(model.parameters(), batch, targets, Activations::Keep).unwrap();
+    let learned = forward.read_log_probs().unwrap();
+    assert_eq!(learned.len(), sampled.len());
+    (learned.len(), learned.iter().zip(&sampled).filter(|(a, b)| a.to_bits() != b.to_bits()).count())
+}
