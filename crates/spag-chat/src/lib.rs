@@ -14,6 +14,7 @@
 //! ```
 
 mod error;
+mod history;
 mod json;
 mod prompt_encoder;
 mod rendered;
@@ -22,6 +23,7 @@ mod template;
 mod traits;
 
 pub use error::{Error, Result};
+pub use history::PromptHistory;
 pub use prompt_encoder::PromptEncoder;
 pub use rendered::encode_messages;
 pub use template::{ChatTemplate, RenderError, object, special_tokens};

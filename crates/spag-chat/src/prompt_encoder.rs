@@ -38,9 +38,25 @@ impl PromptEncoder {
     /// The model has no template for a chat or one that refuses it, or the tokenizer cannot encode the text.
     pub fn encode(&self, prompt: &TurnPrompt) -> Result<Vec<u32>> {
         match prompt {
-            TurnPrompt::Plain(text) => Ok(self.tokenizer.encode_said_prompt(text)?),
+            TurnPrompt::Plain(text) => self.begin(prompt, text),
             TurnPrompt::Chat(messages) => self.encode_chat(messages),
         }
+    }
+
+    /// The text of a prompt, as it is encoded.
+    pub(crate) fn text(&self, prompt: &TurnPrompt) -> Result<PromptText> {
+        match prompt {
+            TurnPrompt::Plain(text) => Ok(text.clone()),
+            TurnPrompt::Chat(messages) => self.rendered(messages),
+        }
+    }
+
+    /// The tokens of the begin of a prompt's text.
+    pub(crate) fn begin(&self, prompt: &TurnPrompt, text: &PromptText) -> Result<Vec<u32>> {
+        Ok(match prompt {
+            TurnPrompt::Plain(_) => self.tokenizer.encode_said_prompt(text)?,
+            TurnPrompt::Chat(_) => self.tokenizer.encode_said(text)?,
+        })
     }
 
     /// The tokens of a chat, with the begin of the answer.
@@ -48,14 +64,18 @@ impl PromptEncoder {
     /// # Errors
     /// As [`PromptEncoder::encode`].
     pub fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<u32>> {
+        Ok(self.tokenizer.encode_said(&self.rendered(messages)?)?)
+    }
+
+    /// The text of a chat, with the begin of the answer.
+    fn rendered(&self, messages: &[ChatMessage]) -> Result<PromptText> {
         let chat = self.chat()?;
-        let rendered = match (chat.system, messages) {
+        match (chat.system, messages) {
             (SystemMessage::FirstUser, [system, first, rest @ ..]) if system.role == ChatRole::System => {
-                render(&chat.template, &self.tokenizer, &[&[joined(system, first)], rest].concat())?
+                render(&chat.template, &self.tokenizer, &[&[joined(system, first)], rest].concat())
             }
-            _ => render(&chat.template, &self.tokenizer, messages)?,
-        };
-        Ok(self.tokenizer.encode_said(&rendered)?)
+            _ => render(&chat.template, &self.tokenizer, messages),
+        }
     }
 
     /// The token that ends an answer in a chat.

@@ -25,6 +25,7 @@ mod kuhn_meter;
 mod model_player;
 mod player_spec;
 mod players;
+mod sampled_turns;
 mod servers;
 mod settings;
 
@@ -53,6 +54,7 @@ pub use model_player::{ContextBudget, ModelPlayer, chat_settings};
 pub use player_spec::{EndpointSpec, PlayerSpec};
 pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};
+pub use sampled_turns::SampledTurn;
 pub use servers::Servers;
 pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};
 pub use text_table::{number_or_dash, text_table};

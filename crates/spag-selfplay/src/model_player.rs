@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use spag_chat::PromptEncoder;
-use spag_game::{Generation, Policy, PolicyError, PollMode, Reply, Said, TurnFailure, TurnRequest, UtteranceRule};
+use spag_game::{
+    Generation, Policy, PolicyError, PollMode, Reply, Said, Seat, TurnFailure, TurnRequest, UtteranceRule,
+};
 use spag_io::TurnPrompt;
 use spag_model::{
     Checkpoint, Completion, CompletionText, Engine, EngineConfig, Event, Generate, GenerationConfig, GenerationStats,
@@ -12,6 +14,7 @@ use spag_model::{
 };
 
 use crate::error::Result;
+use crate::sampled_turns::{SampledGames, SampledTurn};
 
 /// A model that answers turn requests through an engine.
 ///
@@ -21,6 +24,7 @@ pub struct ModelPlayer<E = Engine> {
     engine: E,
     encoder: PromptEncoder,
     settings: Settings,
+    prompts: Prompts,
     /// The turns of open requests.
     turns: HashMap<RequestId, OpenTurn>,
     /// Games whose turn has a text that the tokenizer cannot encode.
@@ -29,7 +33,18 @@ pub struct ModelPlayer<E = Engine> {
 
 struct OpenTurn {
     game: usize,
+    seat: Seat,
     rule: UtteranceRule,
+    /// The tokens of the prompt, if they are kept.
+    prompt: Vec<u32>,
+}
+
+/// How prompts become tokens.
+enum Prompts {
+    /// Each as a whole, as the reference does.
+    Encoded,
+    /// Piece by piece, with the sampled tokens of the player's own utterances.
+    Verbatim(SampledGames),
 }
 
 /// The settings of an utterance under each rule.
@@ -140,7 +155,23 @@ impl<E: Generate> ModelPlayer<E> {
     /// [`GenerationConfig::text`] and, in chats, the settings of [`chat_settings`].
     pub fn new(engine: E, encoder: PromptEncoder, config: GenerationConfig) -> Self {
         let settings = Settings::new(config);
-        Self { engine, encoder, settings, turns: HashMap::new(), unanswered: Vec::new() }
+        Self { engine, encoder, settings, prompts: Prompts::Encoded, turns: HashMap::new(), unanswered: Vec::new() }
+    }
+
+    /// The same player, whose prompts have its own utterances as the tokens that it sampled ([`PromptHistory`]), and which keeps
+    /// the tokens of its turns until [`ModelPlayer::take_turns`] takes them.
+    ///
+    /// [`PromptHistory`]: spag_chat::PromptHistory
+    pub fn with_verbatim_history(self) -> Self {
+        Self { prompts: Prompts::Verbatim(SampledGames::default()), ..self }
+    }
+
+    /// The turns of a game that has ended, in order; none without [`ModelPlayer::with_verbatim_history`].
+    pub fn take_turns(&mut self, game: usize) -> Vec<SampledTurn> {
+        match &mut self.prompts {
+            Prompts::Encoded => Vec::new(),
+            Prompts::Verbatim(games) => games.take(game),
+        }
     }
 
     /// The work of the engine so far.
@@ -152,16 +183,22 @@ impl<E: Generate> ModelPlayer<E> {
 impl<E: Generate> Policy for ModelPlayer<E> {
     fn submit(&mut self, turn: &TurnRequest<'_>) -> Result<(), PolicyError> {
         let config = self.settings.of(turn.utterances, &self.encoder).map_err(PolicyError::caused_by)?;
-        let tokens = match self.encoder.encode(turn.prompt) {
+        let encoded = match &mut self.prompts {
+            Prompts::Encoded => self.encoder.encode(turn.prompt),
+            Prompts::Verbatim(games) => games.prompt(&self.encoder, turn),
+        };
+        let tokens = match encoded {
             Ok(tokens) => tokens,
             Err(error) => {
                 self.unanswered.push(without_tokens(turn.game, error)?);
                 return Ok(());
             }
         };
+        let prompt = if matches!(self.prompts, Prompts::Verbatim(_)) { tokens.clone() } else { Vec::new() };
         match self.engine.submit(Request { prompt: Prompt::Tokens(tokens), seed: turn.seed, config }) {
             Ok(id) => {
-                self.turns.insert(id, OpenTurn { game: turn.game, rule: turn.utterances });
+                let turn = OpenTurn { game: turn.game, seat: turn.role, rule: turn.utterances, prompt };
+                self.turns.insert(id, turn);
             }
             Err(error) => self.unanswered.push(failed(turn.game, error)?),
         }
@@ -174,10 +211,17 @@ impl<E: Generate> Policy for ModelPlayer<E> {
         let mut replies = std::mem::take(&mut self.unanswered);
         for (id, event) in events {
             // Nothing is streamed, so every event is the last of its request.
-            let Some(OpenTurn { game, rule }) = self.turns.remove(&id) else { continue };
+            let Some(OpenTurn { game, seat, rule, mut prompt }) = self.turns.remove(&id) else { continue };
             match event {
                 Event::Finished(completion) => {
-                    replies.push(Reply { game, utterance: Ok(said(completion, rule)) });
+                    let (finish, truncated) = (completion.finish, completion.truncated_tokens);
+                    let said = said(completion, rule);
+                    if let (Prompts::Verbatim(games), Some(generation)) = (&mut self.prompts, &said.generation) {
+                        prompt.drain(..truncated.min(prompt.len()));
+                        let turn = SampledTurn { seat, prompt, finish, generation: generation.clone() };
+                        games.said(&self.encoder, game, &said.text, turn).map_err(PolicyError::caused_by)?;
+                    }
+                    replies.push(Reply { game, utterance: Ok(said) });
                 }
                 Event::Failed(error) => replies.push(failed(game, error)?),
                 Event::Prompt(_) | Event::Token(_) => {}

@@ -65,7 +65,10 @@ impl Detokenizer {
 
 impl Tokenizer {
     /// What `completion` adds to the text of `prompt`: all pieces of [`Detokenizer::continuing`] together.
-    pub(crate) fn decode_continued(&self, prompt: &[u32], completion: &[u32]) -> Result<String> {
+    ///
+    /// # Errors
+    /// Tokens that this tokenizer cannot decode.
+    pub fn decode_continued(&self, prompt: &[u32], completion: &[u32]) -> Result<String> {
         let context = self.context(prompt);
         Ok(after(self.decode(&[&context, completion].concat())?, &self.decode(&context)?))
     }

@@ -5,3 +5,4 @@ mod endpoint;
 mod endpoint_pool;
 mod generations;
 mod special_tokens;
+mod verbatim;
