@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::{arena, bench, data, env, eval, generate, init_model, launch, make_base, plan, run, serve, show, watch};
+use crate::{arena, bench, compare, data, env, eval, generate, init_model, launch, make_base, plan, run, serve, show, watch};
 use spag_cli::{Result, flags};
 
 /// Self-play of adversarial language games: play, assign rewards, train, repeat.
@@ -19,6 +19,7 @@ pub(crate) struct SpagArgs {
 enum Command {
     Run(run::RunArgs),
     Watch(watch::WatchArgs),
+    Compare(compare::CompareArgs),
     Arena(Box<arena::ArenaArgs>),
     Show(show::ShowArgs),
     Eval(Box<eval::EvalArgs>),
@@ -45,6 +46,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     match args.command {
         Command::Run(args) => run::run(args),
         Command::Watch(args) => watch::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Arena(args) => arena::run(*args),
         Command::Show(args) => show::run(args),
         Command::Eval(args) => eval::run(*args),

@@ -3,6 +3,7 @@
 mod arena;
 mod bench;
 mod commands;
+mod compare;
 mod data;
 mod env;
 mod eval;

@@ -204,12 +204,37 @@ pub enum Error {
     #[error(transparent)]
     Eval(#[from] spag_eval::Error),
 
+    /// The learner's log-probabilities are not those at sampling, although both compute on a CPU.
+    #[error(
+        "update {update}: the learner's log-probabilities differ from those at sampling by up to {max:e} (mean {mean:e}, {tokens} \
+         tokens), and on a CPU they are the same; this is a fault of the program, please report it"
+    )]
+    LogProbGap {
+        /// The update, from 0.
+        update: usize,
+        /// The largest difference.
+        max: f64,
+        /// The mean difference.
+        mean: f64,
+        /// Tokens compared.
+        tokens: u64,
+    },
+
+    /// What ranks exchange cannot be read.
+    #[error("the ranks' results cannot be exchanged: {0}")]
+    Exchange(serde_json::Error),
+
     /// An error of the lexicon.
     #[error(transparent)]
     World(#[from] spag_world::Error),
 }
 
 impl Error {
+    /// Wraps an error of what ranks exchange.
+    pub(crate) fn exchange(error: serde_json::Error) -> Self {
+        Self::Exchange(error)
+    }
+
     /// Wraps an operating system error: `.map_err(Error::io("create it", &path))`.
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
@@ -250,6 +275,8 @@ impl Classify for Error {
             Self::Eval(error) => error.class(),
             Self::World(error) => error.class(),
             Self::RunLocked { .. }
+            | Self::LogProbGap { .. }
+            | Self::Exchange(_)
             | Self::Prepare { .. }
             | Self::TooLittleDisk { .. }
             | Self::Stopped { .. }

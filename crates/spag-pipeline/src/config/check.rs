@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use spag_io::{PromptFormat, in_range};
 use spag_selfplay::PromptStyle;
 
+use super::online::RunMethod;
 use super::run::RunConfig;
 use super::sources::{ImitationSource, SftShare, endpoint};
 use crate::error::{Error, Result};
@@ -21,13 +22,37 @@ impl RunConfig {
         {
             return bad("sft.share", format!("{expected}, not {share}"));
         }
+        self.check_online()?;
         let mut epochs = self.evaluation.epochs.iter().flatten();
-        match epochs.find(|epoch| !(1..=self.epochs).contains(*epoch)) {
+        let last = match (self.method, &self.online) {
+            (RunMethod::Online, online) => online.clone().unwrap_or_default().parts(),
+            (RunMethod::Offline, _) => self.epochs,
+        };
+        match epochs.find(|epoch| !(1..=last).contains(*epoch)) {
             Some(epoch) => {
-                bad("evaluation.epochs", format!("epoch {epoch} does not exist; the run has 1 to {}", self.epochs))
+                bad("evaluation.epochs", format!("epoch {epoch} does not exist; the run has 1 to {last}"))
             }
             None => Ok(()),
         }
+    }
+
+    /// Checks the settings of an on-policy run.
+    fn check_online(&self) -> Result<()> {
+        let bad = |setting, message: &str| Err(Error::BadSetting { setting, message: message.to_owned() });
+        let online = match (self.method, &self.online) {
+            (RunMethod::Offline, None) => return Ok(()),
+            (RunMethod::Offline, Some(_)) => {
+                return bad("method", "[online] is of runs with method = \"online\"; set it, or remove the table");
+            }
+            (RunMethod::Online, online) => online.clone().unwrap_or_default(),
+        };
+        if self.self_play.player.is_some() {
+            return bad("self_play.player", "an on-policy run plays with its own weights; remove it");
+        }
+        if self.self_play.play_on {
+            return bad("self_play.play_on", "an on-policy run ends a game when it is decided; remove it");
+        }
+        online.check()
     }
 
     /// Checks values that depend on others.

@@ -11,6 +11,7 @@ use spag_train::{TrainConfig, TrainMethod};
 
 use super::evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, StopRules};
 use super::layers::{find_input, load_config};
+use super::online::{OnlineSettings, RunMethod};
 use super::play::SelfPlaySettings;
 use super::sources::{ImitationSettings, ImitationSource, SftSettings, SftShare, WordSettings};
 use super::train::TrainSettings;
@@ -44,7 +45,11 @@ spag_io::settings! {
         pub prompt_format: PromptFormat = PromptFormat::Plain;
         /// Maximum turns of a game; a turn is one utterance of each player.
         pub max_turns: usize [TURNS] = 5;
-        /// Rounds of self-play and training: SPAG-1 … SPAG-`epochs`.
+        /// `offline`: rounds of self-play and training; `online`: updates on games of the model as it is.
+        #[serde(skip_serializing_if = "spag_io::is_default")]
+        pub method: RunMethod;
+        /// Rounds of self-play and training: SPAG-1 … SPAG-`epochs`. With `method = "online"`, the models that are measured, which
+        /// follow from `[online]`.
         pub epochs: usize [0..=1000] = 3;
         /// The target words.
         pub words: WordSettings;
@@ -52,6 +57,8 @@ spag_io::settings! {
         pub imitation: ImitationSettings;
         /// Self-play.
         pub self_play: SelfPlaySettings;
+        /// Updates of an on-policy run. `Some` after loading, if `method` is `online`.
+        pub online: Option<OnlineSettings>;
         /// Credit assignment.
         pub rewards: RewardSettings;
         /// General text among the samples.
@@ -93,6 +100,9 @@ impl RunConfig {
         let layers = load_config::<Self>(file, overrides)?;
         layers.check(Self::check)?;
         let mut config = layers.config;
+        if let (RunMethod::Online, online) = (config.method, &mut config.online) {
+            config.epochs = online.get_or_insert_default().parts();
+        }
         config.check_sources()?;
         config.base_model = find_input("base_model", &config.base_model, file)?;
         for (setting, path) in config.optional_inputs() {

@@ -1,12 +1,14 @@
 //! The report of a run as data, as text and as a page.
 
 mod charts;
+mod compare;
 mod data;
 mod page;
 mod rounds;
 mod svg;
 mod text;
 
+pub use compare::{Arm, PairedSeeds, read_arms, render_arms};
 pub use data::{
     ExactPlay, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame,
     ShownUtterance, StageSeconds,

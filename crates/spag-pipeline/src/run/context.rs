@@ -7,7 +7,7 @@ use spag_chat::PromptEncoder;
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::{Game, PromptSet};
 use spag_io::{Progress, PromptFormat, quote};
-use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, Sampling, load_config, load_tokenizer};
+use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, Sampling, WeightDtype, load_config, load_tokenizer};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
 
@@ -38,8 +38,13 @@ impl RunContext<'_> {
 
     /// Loads a checkpoint to the run's device, in the number format of `choice`.
     pub(super) fn load(&self, model: &Path, choice: DtypeChoice) -> Result<Checkpoint> {
+        let device = self.config.device.open(self.ranks.env.local_rank)?;
+        self.load_in(model, choice.resolve(&load_config(model)?, device.device()))
+    }
+
+    /// As [`RunContext::load`], in a number format.
+    pub(super) fn load_in(&self, model: &Path, dtype: WeightDtype) -> Result<Checkpoint> {
         let device = self.config.device.open(self.ranks.env.local_rank)?.device().clone();
-        let dtype = choice.resolve(&load_config(model)?, &device);
         let Checkpoint { model, tokenizer } = Checkpoint::load_with(model, &LoadOptions { device, dtype })?;
         Ok(Checkpoint { model, tokenizer: tokenizer.with_bos_rule(self.config.add_bos_token) })
     }
@@ -56,9 +61,20 @@ impl RunContext<'_> {
         sampling: Sampling,
         (setting, max_new_tokens): (&'static str, usize),
     ) -> Result<AnyPlayer> {
-        let settings = &self.config.self_play;
         let folder = model.folder(self.config);
         let checkpoint = self.load(&folder, self.config.self_play.dtype)?;
+        let (player, games) = self.engine_player(checkpoint, sampling, (setting, max_new_tokens))?;
+        Ok(AnyPlayer::Model { player: Box::new(player), games, folder })
+    }
+
+    /// A checkpoint as a player, and the number of games that it plays at a time.
+    pub(super) fn engine_player(
+        &self,
+        checkpoint: Checkpoint,
+        sampling: Sampling,
+        (setting, max_new_tokens): (&'static str, usize),
+    ) -> Result<(ModelPlayer, usize)> {
+        let settings = &self.config.self_play;
         let positions = checkpoint.model.config().architecture.max_position_embeddings;
         if max_new_tokens >= positions {
             return Err(Error::BadSetting {
@@ -78,8 +94,7 @@ impl RunContext<'_> {
         let engines = if on_cpu { self.ranks.env.local_size } else { 1 };
         let max_length = both.unwrap_or(positions).min(positions);
         let engine = settings.engine.for_model(&checkpoint.model, max_length, engines)?;
-        let player = Box::new(ModelPlayer::load(checkpoint, generation, engine)?);
-        Ok(AnyPlayer::Model { player, games: engine.max_running, folder })
+        Ok((ModelPlayer::load(checkpoint, generation, engine)?, engine.max_running))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use spag_game::read_episodes;
+use spag_game::{SEATS, read_episodes};
 use spag_io::{Silent, folder_size, free_disk};
 use spag_model::{Layout, load_config};
 use spag_rewards::{AlpacaTemplate, read_samples, read_sft_samples};
@@ -13,7 +13,7 @@ use super::models::{self, Model};
 use super::pairings::pairings;
 use super::stage::{Stage, StageKind};
 use super::stages;
-use crate::config::{ImitationSource, RunConfig, SftShare, TrainSettings};
+use crate::config::{ImitationSource, OnlineSettings, RunConfig, SftShare, TrainSettings};
 use crate::error::{Error, Result};
 
 /// Samples of a game on average: an assumption. GPT-4's games and the first round of a run with LLaMA-2-7B have about as many.
@@ -109,15 +109,10 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<Run
         let (games, training) = match stage.kind {
             StageKind::Train(Model::Base) => (0, None),
             StageKind::Train(Model::Im) => imitation(config, words, ranks)?,
-            StageKind::Train(Model::Spag(_)) => {
-                let games = config.self_play.games.unwrap_or(words);
-                let samples = games.saturating_mul(SAMPLES_PER_GAME);
-                let sft = match config.sft.share {
-                    SftShare::PerSample(share) => (share * samples as f64).round() as usize,
-                    SftShare::All(_) => sft_rows,
-                };
-                (games, Some(training(&config.train, samples.saturating_add(sft), ranks)))
-            }
+            StageKind::Train(Model::Spag(epoch)) => match &config.online {
+                Some(online) => on_policy(config, online, epoch),
+                None => round(config, words, sft_rows, ranks),
+            },
             StageKind::Evaluate => {
                 let made: Vec<Model> = models::all(config).collect();
                 (pairings(config, &made).into_iter().map(|(_, games)| games).sum(), None)
@@ -137,6 +132,28 @@ fn plan_with(config: &RunConfig, inputs: &RunInputs, ranks: usize) -> Result<Run
     let next = planned.iter().filter_map(|stage| stage.training.as_ref()).map(|t| Written::by(t, parameters).next);
     disk.checkpoints += next.max().unwrap_or(0);
     Ok(RunPlan { words, held_out: inputs.words.held_out.len(), stages: planned, disk })
+}
+
+/// The games and the training of a round.
+fn round(config: &RunConfig, words: usize, sft_rows: usize, ranks: usize) -> (usize, Option<PlannedTraining>) {
+    let games = config.self_play.games.unwrap_or(words);
+    let samples = games.saturating_mul(SAMPLES_PER_GAME);
+    let sft = match config.sft.share {
+        SftShare::PerSample(share) => (share * samples as f64).round() as usize,
+        SftShare::All(_) => sft_rows,
+    };
+    (games, Some(training(&config.train, samples.saturating_add(sft), ranks)))
+}
+
+/// The games and the updates of a part of an on-policy run, which keeps its last checkpoint. Both seats learn.
+fn on_policy(config: &RunConfig, online: &OnlineSettings, epoch: usize) -> (usize, Option<PlannedTraining>) {
+    let steps = online.part(epoch).len();
+    let games = steps.saturating_mul(online.games_per_update);
+    let mut settings = config.train.clone();
+    settings.config.save_strategy = IntervalStrategy::Steps;
+    settings.config.save_steps = online.save_updates.min(steps.max(1));
+    settings.config.save_total_limit = Some(1);
+    (games, Some(PlannedTraining { samples: games.saturating_mul(SEATS * SAMPLES_PER_GAME), steps, settings }))
 }
 
 /// The games and the training of the imitation stage.

@@ -3,6 +3,7 @@
 mod common;
 mod config;
 mod mixed_sources;
+mod online;
 mod own_games;
 mod report;
 mod run;

@@ -11,8 +11,8 @@ use spag_io::{Progress, Silent};
 use spag_pipeline::{Error, Report, RunConfig, make_base, run};
 
 /// Panics after a number of progress updates, like a killed process.
-struct PanicAfter {
-    steps: usize,
+pub(crate) struct PanicAfter {
+    pub(crate) steps: usize,
 }
 
 impl Progress for PanicAfter {
@@ -24,7 +24,7 @@ impl Progress for PanicAfter {
 }
 
 /// The files of a run folder that must not depend on interruptions, without seconds and rates.
-fn contents(folder: &Path) -> BTreeMap<String, Vec<Value>> {
+pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<Value>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop() {
@@ -53,7 +53,7 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<Value>> {
 
 fn timeless(mut value: Value) -> Value {
     if let Some(map) = value.as_object_mut() {
-        let clock = ["seconds", "resumed", "tokens_per_second", "model_tflops", "peak_memory_gib", "stages"];
+        let clock = ["seconds", "play_seconds", "learn_seconds", "refresh_seconds", "resumed", "tokens_per_second", "model_tflops", "peak_memory_gib", "stages"];
         let places = ["run_dir", "model_name_or_path", "train_data_path", "output_dir", "model_dir"];
         for key in clock.into_iter().chain(places) {
             map.remove(key);

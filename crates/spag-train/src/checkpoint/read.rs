@@ -91,6 +91,22 @@ impl SavedRun {
         Ok(Checkpoint::load(&self.dir)?)
     }
 
+    /// Whether a folder has the state of a run.
+    pub(crate) fn is_saved(dir: &Path) -> bool {
+        dir.join(TRAINER_STATE).join(STATE_FILE).is_file()
+    }
+
+    /// Restores the optimizer and the position of a learner whose model is that of the checkpoint, of a run without files of
+    /// data.
+    ///
+    /// # Errors
+    /// Buffers that do not fit the model.
+    pub(crate) fn restore_optimizer(&self, learner: &mut Learner) -> Result<()> {
+        learner.state().restore_optimizer(&self.dir.join(TRAINER_STATE))?;
+        learner.resume_at(self.state.position.clone(), self.state.optimizer_updates);
+        Ok(())
+    }
+
     /// Restores the optimizer and the position of a learner whose model is that of the checkpoint.
     ///
     /// # Errors
@@ -105,8 +121,6 @@ impl SavedRun {
             );
             return Err(Error::Checkpoint { path: self.dir.clone(), reason });
         }
-        learner.state().restore_optimizer(&self.dir.join(TRAINER_STATE))?;
-        learner.resume_at(self.state.position.clone(), self.state.optimizer_updates);
-        Ok(())
+        self.restore_optimizer(learner)
     }
 }

@@ -4,6 +4,7 @@ mod base;
 mod benchmarks;
 mod evaluation;
 mod imitation;
+mod online;
 mod self_play;
 
 use super::context::RunContext;
@@ -22,7 +23,10 @@ pub(super) fn list(config: &RunConfig) -> Vec<Stage> {
     if !config.imitation.source.is_none() {
         stages.push(imitation::stage(config));
     }
-    stages.extend((1..=config.epochs).map(|epoch| self_play::stage(config, epoch)));
+    stages.extend((1..=config.epochs).map(|epoch| match &config.online {
+        Some(settings) => online::stage(config, settings, epoch),
+        None => self_play::stage(config, epoch),
+    }));
     stages.push(evaluation::stage(config));
     stages.extend(config.benchmarks.as_ref().map(|benchmarks| benchmarks::stage(config, benchmarks)));
     stages

@@ -1,0 +1,176 @@
+//! A part of an on-policy run: play a batch of games, take a step on them, play on.
+//!
+//! One process holds the engine that plays and the learner. New weights go from one to the other in memory. Every
+//! [`OnlineSettings::save_updates`] updates the learner, the estimator's state and the lengths of the files are saved; a run that
+//! was killed goes on from there, with the same games and the same weights.
+//!
+//! [`OnlineSettings::save_updates`]: crate::OnlineSettings::save_updates
+
+mod play;
+mod record;
+mod trajectories;
+
+use std::ops::Range;
+use std::time::Instant;
+
+use spag_io::Progress;
+use spag_ops::kernels;
+use spag_rewards::advantage::Estimator;
+use spag_run::{PlayedGames, Provenance};
+use spag_selfplay::ModelPlayer;
+use spag_train::{LogProbGap, OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
+
+use self::play::Batch;
+use self::record::{Files, Saved, Seconds, UpdateRecord};
+use crate::config::{OnlineSettings, RunConfig};
+use crate::error::{Error, Result};
+use crate::run::context::{RunContext, StageProgress};
+use crate::run::folder::{StageDone, StageFolder};
+use crate::run::models::Model;
+use crate::run::stage::Stage;
+
+/// The stage of the updates after which the model of an epoch is measured.
+pub(super) fn stage(config: &RunConfig, settings: &OnlineSettings, epoch: usize) -> Stage {
+    let model = Model::Spag(epoch);
+    let before = model.before().unwrap_or(Model::Im);
+    let part = Part { settings: settings.clone(), updates: settings.part(epoch), before };
+    let stage = Stage::making(model, Box::new(move |run, stage, progress| part.run(run, stage, progress)));
+    let folder = StageFolder::new(config.run_dir.join(&stage.name), &stage.name);
+    let outputs = vec![folder.episodes(), folder.metrics(), model.folder(config)];
+    Stage { inputs: vec![before.folder(config)], outputs, parts: vec!["play", "learn", "refresh", "save"], ..stage }
+}
+
+/// Consecutive updates of a run.
+struct Part {
+    settings: OnlineSettings,
+    updates: Range<usize>,
+    before: Model,
+}
+
+impl Part {
+    fn run(&self, run: RunContext<'_>, stage: &StageFolder, progress: &mut dyn Progress) -> Result<StageDone> {
+        let mut done = StageDone::default();
+        let mut learner = self.learner(run, stage, &mut done)?;
+        let saved = self.saved(run, stage, learner.learner().position().step)?;
+        let mut estimator = self.settings.estimator()?;
+        if let Some(saved) = &saved {
+            estimator.restore(&saved.estimator)?;
+        }
+        let begin = saved.as_ref().map_or(0, |saved| saved.updates).max(self.updates.start);
+        let mut files = run.ranks.is_rank_0().then(|| Files::open(run, stage, saved.as_ref())).transpose()?;
+        let seed = run.seed(stage, "play", &mut done);
+        let mut player = self.player(run, &mut learner)?;
+        player.refresh(learner.learner().weights(), begin as u64)?;
+
+        let progress = &mut StageProgress { stage: &stage.name, inner: progress };
+        let count = |update: usize| (update - self.updates.start) as u64;
+        progress.resume("updates", self.updates.len() as u64, count(begin));
+        for update in begin..self.updates.end {
+            let record = self.update(run, (&mut player, &mut learner, &mut *estimator), (update, seed), &mut files)?;
+            progress.advance(count(update + 1), &record.note());
+            let Seconds { play, learn, refresh } = record.seconds;
+            for (part, seconds) in [("play", play), ("learn", learn), ("refresh", refresh)] {
+                *done.seconds.entry(part.to_owned()).or_default() += seconds;
+            }
+            let next = update + 1;
+            if next == self.updates.end || (next - self.updates.start).is_multiple_of(self.settings.save_updates) {
+                let step = learner.learner().position().step;
+                done.timed("save", || {
+                    if let Some(files) = &files {
+                        Saved::write(stage, step, next, estimator.state(), files)?;
+                    }
+                    Ok(learner.save()?)
+                })?;
+            }
+        }
+        progress.end();
+        done.note_count("games", self.updates.len() * self.settings.games_per_update);
+        done.note_count("updates", self.updates.len());
+        learner.write_model(&stage.model())?;
+        run.ranks.barrier()?;
+        Ok(done)
+    }
+
+    /// One update: games, their advantages, a step of the learner, and its weights in the engine.
+    fn update(
+        &self,
+        run: RunContext<'_>,
+        (player, learner, estimator): (&mut ModelPlayer, &mut OnlineLearner, &mut dyn Estimator),
+        (update, seed): (usize, u64),
+        files: &mut Option<Files>,
+    ) -> Result<UpdateRecord> {
+        let mut seconds = Seconds::default();
+        let mut timed = Instant::now();
+        let mut lap = || std::mem::replace(&mut timed, Instant::now()).elapsed().as_secs_f64();
+        let batch = Batch::play(run, &self.settings, player, update, seed)?;
+        seconds.play = lap();
+        let advantages = batch.advantages(run, estimator)?;
+        let trajectories = trajectories::of(&batch.games, &advantages);
+        let any = run.ranks.group.size() > 1 || !trajectories.is_empty();
+        let step = match any {
+            true => learner.learner().step_if_any(&trajectories)?,
+            false => None,
+        };
+        seconds.learn = lap();
+        if let Some(step) = &step {
+            self.check_gap(run, learner, update, step.log_prob_gap)?;
+        }
+        player.refresh(learner.learner().weights(), update as u64 + 1)?;
+        seconds.refresh = lap();
+        let record = UpdateRecord::new(run, update, &batch, &trajectories, step.as_ref(), seconds)?;
+        if let Some(files) = files {
+            files.append(&record)?;
+        }
+        Ok(record)
+    }
+
+    /// On a CPU the learner's log-probabilities have the bits of those at sampling.
+    fn check_gap(&self, run: RunContext<'_>, learner: &mut OnlineLearner, update: usize, gap: LogProbGap) -> Result<()> {
+        let is_exact = kernels::of(learner.learner().weights().device()).is_ok_and(|kernels| kernels.is_none());
+        if !is_exact || gap.max == 0.0 {
+            return Ok(());
+        }
+        let _ = run;
+        Err(Error::LogProbGap { update, max: gap.max, mean: gap.mean(), tokens: gap.tokens })
+    }
+
+    /// The learner, from its last checkpoint or the model before.
+    fn learner(&self, run: RunContext<'_>, stage: &StageFolder, done: &mut StageDone) -> Result<OnlineLearner> {
+        let RunContext { config, ranks, inputs, .. } = run;
+        let seed = run.seed(stage, "train", done);
+        let before = StageFolder::new(config.run_dir.join(self.before.stage()), &self.before.stage());
+        let earlier = if self.updates.start > 0 { latest_checkpoint(&before.dir)? } else { None };
+        let games = vec![PlayedGames::new(seed, &inputs.words.training)];
+        let job = OnlineJob {
+            model: earlier.unwrap_or_else(|| self.before.folder(config)),
+            output_dir: stage.dir.clone(),
+            config: TrainConfig { seed, ..config.train.config.clone() },
+            sharding: config.train.job.clone(),
+            steps: self.settings.updates,
+            device: config.device,
+            add_bos_token: config.add_bos_token,
+            made_from: Provenance { wordings: vec![inputs.prompts.wordings().clone()], games },
+        };
+        Ok(OnlineLearner::open(job, &ranks.env, ranks.group.clone(), self.settings.loss(config))?)
+    }
+
+    /// What was saved with the learner's step: by this part, or at the end of the one before.
+    fn saved(&self, run: RunContext<'_>, stage: &StageFolder, step: usize) -> Result<Option<Saved>> {
+        if let Some(saved) = Saved::read(stage, step)? {
+            return Ok(Some(saved));
+        }
+        if self.updates.start == 0 {
+            return Ok(None);
+        }
+        let before = StageFolder::new(run.config.run_dir.join(self.before.stage()), &self.before.stage());
+        Ok(Saved::read(&before, step)?.map(Saved::of_part_before))
+    }
+
+    /// The engine that plays, with the learner's number format.
+    fn player(&self, run: RunContext<'_>, learner: &mut OnlineLearner) -> Result<ModelPlayer> {
+        let checkpoint = run.load_in(&self.before.folder(run.config), learner.job().config.dtype())?;
+        let length = ("self_play.max_new_tokens", run.config.self_play.length.max_new_tokens);
+        let (player, _) = run.engine_player(checkpoint, OnlineSettings::SAMPLING, length)?;
+        Ok(player.with_verbatim_history())
+    }
+}

@@ -1,0 +1,271 @@
+//! The files of an on-policy run: its games, a line of metrics for each update, and what a resumed run goes on from.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use spag_dist::{ProcessGroup, gather_numbers, gather_texts};
+use spag_game::SEATS;
+use spag_io::{read_json, write_json_atomically};
+use spag_train::{StepRecord, Trajectory};
+
+use super::play::{Batch, Played};
+use crate::error::{Error, Result};
+use crate::run::context::RunContext;
+use crate::run::folder::StageFolder;
+
+/// What is saved beside a checkpoint of the learner.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Saved {
+    /// Updates of the run so far.
+    pub(super) updates: usize,
+    /// The estimator's state.
+    pub(super) estimator: Value,
+    /// Bytes of the stage's episodes, of its metrics, and of the run's metrics.
+    lengths: [u64; 3],
+}
+
+impl Saved {
+    fn path(stage: &StageFolder, step: usize) -> PathBuf {
+        stage.file(&format!("online-{step}.json"))
+    }
+
+    /// What was saved with the learner's step `step`.
+    pub(super) fn read(stage: &StageFolder, step: usize) -> Result<Option<Self>> {
+        Ok(read_json(Self::path(stage, step))?)
+    }
+
+    /// As the next part of the run finds it: its own files are empty.
+    pub(super) fn of_part_before(self) -> Self {
+        Self { lengths: [0, 0, self.lengths[2]], ..self }
+    }
+
+    /// Saves the state before the learner's checkpoint of this step is written.
+    pub(super) fn write(stage: &StageFolder, step: usize, updates: usize, estimator: Value, files: &Files) -> Result<()> {
+        files.sync()?;
+        let lengths = files.lengths()?;
+        Ok(write_json_atomically(Self::path(stage, step), &Self { updates, estimator, lengths })?)
+    }
+}
+
+/// The files that grow with each update.
+pub(super) struct Files {
+    episodes: Grown,
+    metrics: Grown,
+    run_metrics: Grown,
+}
+
+/// A file that grows.
+struct Grown {
+    path: PathBuf,
+    file: File,
+}
+
+impl Grown {
+    /// Opens a file, of which the first `length` bytes are kept.
+    fn open(path: PathBuf, length: u64) -> Result<Self> {
+        let io = Error::io("write it", &path);
+        let file = File::options().create(true).append(true).open(&path);
+        let file = file.and_then(|file| file.set_len(length).map(|()| file)).map_err(io)?;
+        Ok(Self { path, file })
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        self.file.write_all(text.as_bytes()).map_err(Error::io("write it", &self.path))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(Error::io("write it", &self.path))
+    }
+
+    fn length(&self) -> Result<u64> {
+        Ok(fs::metadata(&self.path).map_err(Error::io("read it", &self.path))?.len())
+    }
+}
+
+impl Files {
+    /// Opens the files as they were when `saved` was written.
+    pub(super) fn open(run: RunContext<'_>, stage: &StageFolder, saved: Option<&Saved>) -> Result<Self> {
+        let [episodes, metrics, run_metrics] = saved.map_or([0; 3], |saved| saved.lengths);
+        let of_run: &Path = &run.config.run_dir;
+        Ok(Self {
+            episodes: Grown::open(stage.episodes(), episodes)?,
+            metrics: Grown::open(stage.metrics(), metrics)?,
+            run_metrics: Grown::open(of_run.join("metrics.jsonl"), run_metrics)?,
+        })
+    }
+
+    fn all(&self) -> [&Grown; 3] {
+        [&self.episodes, &self.metrics, &self.run_metrics]
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.all().into_iter().try_for_each(Grown::sync)
+    }
+
+    fn lengths(&self) -> Result<[u64; 3]> {
+        let [episodes, metrics, run_metrics] = self.all().map(Grown::length);
+        Ok([episodes?, metrics?, run_metrics?])
+    }
+
+    /// Appends the games of an update and its line of metrics.
+    pub(super) fn append(&mut self, record: &UpdateRecord) -> Result<()> {
+        self.episodes.write(&record.episodes)?;
+        let line = format!("{}\n", serde_json::to_string(&record.line).map_err(Error::exchange)?);
+        self.metrics.write(&line)?;
+        self.run_metrics.write(&line)
+    }
+}
+
+/// Seconds of the parts of an update.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seconds {
+    pub(super) play: f64,
+    pub(super) learn: f64,
+    pub(super) refresh: f64,
+}
+
+/// What an update did, over all ranks.
+pub(super) struct UpdateRecord {
+    line: Map<String, Value>,
+    /// The games as lines, in their order; on rank 0.
+    episodes: String,
+    pub(super) seconds: Seconds,
+}
+
+/// Numbers of the games and samples of an update that ranks add.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    games: f64,
+    failed: f64,
+    /// By seat.
+    wins: [f64; SEATS],
+    rewards: [f64; SEATS],
+    utterances: f64,
+    empty: f64,
+    tokens: f64,
+    /// −Σ ln p of the sampled tokens: their number times an estimate of the entropy.
+    surprisal: f64,
+    samples: f64,
+}
+
+impl Sums {
+    fn of(batch: &Batch, trajectories: &[Trajectory]) -> Self {
+        let mut sums = Self { games: batch.games.len() as f64, failed: batch.failed as f64, ..Self::default() };
+        for Played { game, turns, rewarded } in &batch.games {
+            for (seat, reward) in rewarded.rewards.iter().enumerate() {
+                sums.rewards[seat] += reward;
+            }
+            if let Some(winner) = game.verdict.winner() {
+                sums.wins[winner.index()] += 1.0;
+            }
+            for (turn, said) in turns.iter().zip(&game.episode.history) {
+                sums.utterances += 1.0;
+                sums.empty += f64::from(u8::from(said.content.trim().is_empty()));
+                sums.tokens += turn.generation.token_ids.len() as f64;
+                sums.surprisal -= turn.generation.model_log_probs.iter().map(|l| f64::from(*l)).sum::<f64>();
+            }
+        }
+        sums.samples = trajectories.iter().map(|trajectory| trajectory.spans.len() as f64).sum();
+        sums
+    }
+
+    fn numbers(&self) -> Vec<f64> {
+        let Self { games, failed, wins, rewards, utterances, empty, tokens, surprisal, samples } = self;
+        [&[*games, *failed, *utterances, *empty, *tokens, *surprisal, *samples][..], wins, rewards].concat()
+    }
+
+    /// The sums over all ranks.
+    fn over(self, group: &dyn ProcessGroup) -> Result<Self> {
+        let all = gather_numbers(group, &self.numbers())?;
+        let sum = |at: usize| all.iter().filter_map(|rank| rank.get(at)).sum::<f64>();
+        let seats = |at: usize| std::array::from_fn(|seat| sum(at + seat));
+        Ok(Self {
+            games: sum(0),
+            failed: sum(1),
+            utterances: sum(2),
+            empty: sum(3),
+            tokens: sum(4),
+            surprisal: sum(5),
+            samples: sum(6),
+            wins: seats(7),
+            rewards: seats(7 + SEATS),
+        })
+    }
+}
+
+impl UpdateRecord {
+    /// Gathers the games and numbers of all ranks.
+    pub(super) fn new(
+        run: RunContext<'_>,
+        update: usize,
+        batch: &Batch,
+        trajectories: &[Trajectory],
+        step: Option<&StepRecord>,
+        seconds: Seconds,
+    ) -> Result<Self> {
+        let group = &*run.ranks.group;
+        let row = |played: &Played| Ok((played.game.game, serde_json::to_string(&played.game.episode)?));
+        let own: Vec<(usize, String)> =
+            batch.games.iter().map(row).collect::<serde_json::Result<_>>().map_err(Error::exchange)?;
+        let mut all: Vec<(usize, String)> = Vec::new();
+        for text in gather_texts(group, &serde_json::to_string(&own).map_err(Error::exchange)?)? {
+            all.extend(serde_json::from_str::<Vec<(usize, String)>>(&text).map_err(Error::exchange)?);
+        }
+        all.sort();
+        let sums = Sums::of(batch, trajectories).over(group)?;
+        let episodes = all.iter().map(|(_, row)| format!("{row}\n")).collect();
+        Ok(Self { line: line(run, update, &sums, step, seconds), episodes, seconds })
+    }
+
+    /// A short note for the progress.
+    pub(super) fn note(&self) -> String {
+        let number = |key: &str| self.line.get(key).and_then(Value::as_f64);
+        let shown = [("loss", "loss"), ("log_prob_gap_max", "gap"), ("entropy", "entropy")];
+        let shown = shown.into_iter().filter_map(|(key, name)| Some(format!("{name} {:.4}", number(key)?)));
+        shown.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A line of `metrics.jsonl`. The numbers of a step are absent if no utterance has an advantage.
+fn line(
+    run: RunContext<'_>,
+    update: usize,
+    sums: &Sums,
+    step: Option<&StepRecord>,
+    seconds: Seconds,
+) -> Map<String, Value> {
+    let mut line = Map::new();
+    let mut add = |key: String, value: f64| line.insert(key, value.into());
+    let mean = |sum: f64, count: f64| if count > 0.0 { sum / count } else { 0.0 };
+    add("games".into(), sums.games);
+    add("failed_games".into(), sums.failed);
+    for seat in run.inputs.game.labels().seats {
+        add(format!("{}_wins", seat.name()), mean(sums.wins[seat.index()], sums.games));
+        add(format!("{}_reward", seat.name()), mean(sums.rewards[seat.index()], sums.games));
+    }
+    add("utterances".into(), sums.utterances);
+    add("empty_utterances".into(), mean(sums.empty, sums.utterances));
+    add("tokens_per_utterance".into(), mean(sums.tokens, sums.utterances));
+    add("entropy".into(), mean(sums.surprisal, sums.tokens));
+    add("samples".into(), sums.samples);
+    if let Some(step) = step {
+        add("loss".into(), step.loss);
+        add("grad_norm".into(), step.grad_norm);
+        add("learning_rate".into(), step.learning_rate);
+        add("tokens".into(), step.tokens as f64);
+        add("log_prob_gap_max".into(), step.log_prob_gap.max);
+        add("log_prob_gap_mean".into(), step.log_prob_gap.mean());
+        add("log_prob_gap_tokens".into(), step.log_prob_gap.tokens as f64);
+        for (name, value) in step.metrics.iter() {
+            add(name.to_owned(), value);
+        }
+    }
+    add("play_seconds".into(), seconds.play);
+    add("learn_seconds".into(), seconds.learn);
+    add("refresh_seconds".into(), seconds.refresh);
+    let numbered = [("update", update + 1), ("step", update + 1)].map(|(key, value)| (key.to_owned(), value.into()));
+    numbered.into_iter().chain(line).collect()
+}

@@ -1,0 +1,129 @@
+//! A learner of an on-policy run with its folder: it trains on trajectories that the run makes with its own policy.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use spag_dist::{LaunchEnv, ProcessGroup, broadcast_text};
+use spag_model::{BosRule, LoadOptions, Tokenizer, check_checkpoint, load_tokenizer, save_checkpoint};
+use spag_ops::DeviceChoice;
+use spag_run::Provenance;
+
+use crate::checkpoint::{self, Origin, SavedRun, latest_checkpoint};
+use crate::config::{JobSettings, ShardingRequest, TrainConfig};
+use crate::error::{Error, Result};
+use crate::learner::{Learner, ModelShard};
+use crate::loss::Loss;
+use crate::memory::fit;
+
+/// What an on-policy run trains, and where.
+#[derive(Clone, Debug)]
+pub struct OnlineJob {
+    /// Folder of the model that is trained, or a checkpoint of an earlier part of the run, whose optimizer goes on.
+    pub model: PathBuf,
+    /// Folder of the checkpoints.
+    pub output_dir: PathBuf,
+    /// The settings of the learner.
+    pub config: TrainConfig,
+    /// How the learner is sharded.
+    pub sharding: JobSettings,
+    /// Steps of the whole run, which the learning rate follows.
+    pub steps: usize,
+    /// The device that trains.
+    pub device: DeviceChoice,
+    /// Whether prompts begin with BOS.
+    pub add_bos_token: BosRule,
+    /// What the games of the run are, beside what the model's record has.
+    pub made_from: Provenance,
+}
+
+/// A learner with its folder, on one of the ranks.
+pub struct OnlineLearner {
+    learner: Learner,
+    tokenizer: Tokenizer,
+    job: OnlineJob,
+    made_from: Provenance,
+}
+
+impl OnlineLearner {
+    /// Opens the last checkpoint of the job's folder, or else its model. The loss is `loss`; a CPU computes log-probabilities
+    /// with the bits of generation.
+    ///
+    /// # Errors
+    /// A model or a checkpoint that cannot be read, or too little memory.
+    pub fn open(job: OnlineJob, env: &LaunchEnv, group: Arc<dyn ProcessGroup>, loss: Box<dyn Loss>) -> Result<Self> {
+        if group.rank() == 0 {
+            checkpoint::remove_leftovers(&job.output_dir)?;
+        }
+        let own = if group.rank() == 0 { latest_checkpoint(&job.output_dir)? } else { None };
+        let named = broadcast_text(&*group, &own.map(|dir| dir.to_string_lossy().into_owned()).unwrap_or_default())?;
+        let dir = if named.is_empty() { job.model.clone() } else { PathBuf::from(named) };
+        let saved = SavedRun::is_saved(&dir).then(|| SavedRun::open(&dir)).transpose()?;
+        let device = job.device.open(env.local_rank)?;
+        let tokenizer = load_tokenizer(&dir)?.with_bos_rule(job.add_bos_token);
+        let architecture = check_checkpoint(&dir)?;
+        let JobSettings { zero_stage, offload_param, offload_optimizer, .. } = &job.sharding;
+        let request = ShardingRequest::new(*zero_stage, *offload_optimizer, offload_param.unwrap_or_default(), None)?;
+        let plan = fit(&architecture, &job.config, request, (group.size(), env.local_size), &device)?;
+        let options = LoadOptions { device: device.device().clone(), dtype: job.config.dtype() };
+        let shard = ModelShard { dir: &dir, options: &options, plan, group };
+        let mut learner = Learner::load(shard, &job.config, job.steps)?.with_loss(loss).with_exact_attention();
+        if let Some(saved) = &saved {
+            saved.restore_optimizer(&mut learner)?;
+        }
+        if !learner.is_finite()? {
+            return Err(Error::NotFiniteModel { path: dir });
+        }
+        let mut made_from = job.made_from.clone();
+        if let Some(model) = Provenance::read_of(&job.model)? {
+            made_from.extend(Provenance { wordings: Vec::new(), games: model.games });
+        }
+        Ok(Self { learner, tokenizer, job, made_from })
+    }
+
+    /// The learner.
+    pub fn learner(&mut self) -> &mut Learner {
+        &mut self.learner
+    }
+
+    /// The number format and the folder of the first model.
+    pub fn job(&self) -> &OnlineJob {
+        &self.job
+    }
+
+    /// Writes `checkpoint-STEP` and deletes those before it. All ranks have to call it.
+    ///
+    /// # Errors
+    /// A full disk, or a lost rank. Earlier checkpoints are kept then.
+    pub fn save(&self) -> Result<()> {
+        if self.learner.group().rank() > 0 {
+            return checkpoint::follow_write(&self.learner);
+        }
+        let origin = Origin {
+            tokenizer: &self.tokenizer,
+            config: &self.job.config,
+            scheduler: None,
+            data_sha256: "",
+            samples: 0,
+            ranks: self.learner.group().size(),
+            reference_sha256: Default::default(),
+            made_from: &self.made_from,
+        };
+        checkpoint::write(&self.job.output_dir, &self.learner, &origin)?;
+        checkpoint::prune(&self.job.output_dir, 1)
+    }
+
+    /// Writes the model to a folder, on rank 0. All ranks have to call it.
+    ///
+    /// # Errors
+    /// A full disk, or a lost rank.
+    pub fn write_model(&self, dir: &Path) -> Result<()> {
+        if self.learner.group().rank() > 0 {
+            return checkpoint::gather_layers(self.learner.weights());
+        }
+        std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
+        self.made_from.write_of(dir)?;
+        let (network, options) = (self.learner.network(), self.job.config.write_options());
+        save_checkpoint(network.config(), self.learner.weights(), Some(&self.tokenizer), dir, options)?;
+        Ok(())
+    }
+}
