@@ -25,6 +25,32 @@ pub enum Error {
         /// The name.
         given: String,
     },
+    /// A setting of an estimator or of rewards is out of its range, or the batch too small for the estimator.
+    #[error("estimator setting `{setting}` is {given}; use {remedy}")]
+    Estimator {
+        /// The setting.
+        setting: &'static str,
+        /// Its value.
+        given: String,
+        /// What to use.
+        remedy: &'static str,
+    },
+    /// An estimator compares games of a group, and the batch has one of it.
+    #[error("the batch has one game of {kind} about {key:?}; group compares at least two: play each item more often")]
+    LoneGame {
+        /// The kind of the game.
+        kind: String,
+        /// What the games of the group have in common.
+        key: String,
+    },
+    /// An advantage cannot be learned.
+    #[error("an utterance of the game about {key:?} has the advantage {value}; use finite rewards of moderate size")]
+    Advantage {
+        /// What the game is about.
+        key: String,
+        /// The advantage.
+        value: f64,
+    },
     /// An episode cannot be judged.
     #[error("row {row}: {source}")]
     Judge {
@@ -103,6 +129,9 @@ impl Classify for Error {
             Self::Game(error) => error.class(),
             Self::Threads { .. } => ErrorClass::Failure,
             Self::DecayWeight { .. }
+            | Self::Estimator { .. }
+            | Self::LoneGame { .. }
+            | Self::Advantage { .. }
             | Self::UnknownRewardNorm { .. }
             | Self::Judge { .. }
             | Self::LongGame { .. }

@@ -1,6 +1,7 @@
 //! Credit assignment for Adversarial Taboo: judged games to rewarded samples, and converters of other data. No tensors.
 #![doc = include_str!("../README.md")]
 
+mod advantage;
 mod config;
 mod convert;
 mod credit;
@@ -12,6 +13,10 @@ mod sample;
 mod sample_file;
 mod summary;
 
+pub use advantage::{
+    Advantages, BatchShape, Deviation, Estimator, EstimatorSettings, EstimatorState, Group, NormaliseOrder,
+    OutcomeRewards, Rae, RandomWinner, RewardedGame, Signed, Turn, TurnBaseline, Winner,
+};
 pub use config::{CreditConfig, RewardNorm};
 pub use convert::{AlpacaRow, AlpacaTemplate, Demonstration, convert_alpaca, convert_imitation, read_sft_samples};
 pub use credit::{

@@ -1,0 +1,137 @@
+//! Estimators of advantages: the games of a batch, with rewards, to one number for every utterance. One estimator a file.
+//!
+//! [`EstimatorSettings`] chooses; [`OutcomeRewards`] gives the rewards.
+
+mod baseline;
+mod group;
+mod outcome;
+mod rae;
+mod random_winner;
+mod settings;
+mod signed;
+mod turn_baseline;
+mod winner;
+
+use spag_game::{Labels, SEATS, Seat, Verdict};
+
+use crate::{Error, Result};
+
+pub use baseline::EstimatorState;
+pub use group::{Deviation, Group};
+pub use outcome::OutcomeRewards;
+pub use rae::Rae;
+pub use random_winner::RandomWinner;
+pub use settings::{BatchShape, EstimatorSettings};
+pub use signed::Signed;
+pub use turn_baseline::{NormaliseOrder, TurnBaseline};
+pub use winner::Winner;
+
+/// A finished game of a batch. Made from a verdict; read by estimators.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RewardedGame {
+    /// The kind of the game: [`Labels::name`], or any name that games with one baseline share.
+    pub kind: String,
+    /// What games of a group have in common: the item, and who has which role if that varies.
+    pub key: String,
+    /// The rewards, by [`Seat::index`].
+    pub rewards: [f64; SEATS],
+    /// The seat that won by the rules: [`Verdict::rewarded_winner`].
+    pub winner: Option<Seat>,
+    /// The utterances, in order, up to the deciding one.
+    pub turns: Vec<Turn>,
+}
+
+/// An utterance of a game, without its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Who spoke.
+    pub seat: Seat,
+    /// Tokens of the response that are learned, an end token included. An utterance with 0, as of a player that does not
+    /// learn, has no advantage.
+    pub tokens: usize,
+}
+
+/// The advantages of a batch: for each game one for each turn, `None` for utterances that are left out.
+pub type Advantages = Vec<Vec<Option<f64>>>;
+
+/// How advantages follow from rewards.
+///
+/// ```
+/// use spag_game::{Verdict, taboo};
+/// use spag_rewards::{EstimatorSettings, OutcomeRewards, RewardedGame, Turn};
+///
+/// # fn main() -> spag_rewards::Result<()> {
+/// let turn = |seat| Turn { seat, tokens: 9 };
+/// let turns = vec![turn(taboo::ATTACKER), turn(taboo::DEFENDER)];
+/// let verdict = Verdict::of(taboo::RIGHT_GUESS, 2);
+/// let game = RewardedGame::new(&taboo::LABELS, "apple", &verdict, turns, &OutcomeRewards::default());
+/// let mut estimator = EstimatorSettings::Rae(Default::default()).build();
+/// assert_eq!(estimator.advantages(&[game.clone()])?, [[Some(-1.0), Some(1.0)]]);
+/// // The baselines have moved towards the rewards.
+/// assert_eq!(estimator.advantages(&[game])?, [[Some(-0.95), Some(0.95)]]);
+/// # Ok(())
+/// # }
+/// ```
+pub trait Estimator: Send {
+    /// The advantage of every utterance of a batch, whose games are in order.
+    ///
+    /// # Errors
+    /// A batch that the formula is not made for, or an advantage that is not finite.
+    fn advantages(&mut self, games: &[RewardedGame]) -> Result<Advantages>;
+
+    /// What later batches depend on. With it a resumed run continues bit by bit.
+    fn state(&self) -> EstimatorState {
+        EstimatorState::default()
+    }
+
+    /// Continues with the state of an estimator of the same settings.
+    fn restore(&mut self, state: EstimatorState) {
+        let _ = state;
+    }
+}
+
+impl RewardedGame {
+    /// A game of `labels`, with its rewards. Of `turns` those up to the deciding one are kept.
+    pub fn new(
+        labels: &Labels,
+        key: impl Into<String>,
+        verdict: &Verdict,
+        mut turns: Vec<Turn>,
+        rewards: &OutcomeRewards,
+    ) -> Self {
+        turns.truncate(verdict.history_length);
+        let (kind, rewards) = (labels.name.to_owned(), rewards.of(verdict, labels));
+        Self { kind, key: key.into(), rewards, winner: verdict.rewarded_winner(), turns }
+    }
+
+    /// The indices of the turns of a seat that are learned.
+    fn turns_of(&self, seat: usize) -> impl DoubleEndedIterator<Item = usize> {
+        let turns = self.turns.iter().enumerate();
+        turns.filter(move |(_, turn)| turn.seat.index() == seat && turn.tokens > 0).map(|(at, _)| at)
+    }
+
+    /// The advantages of a game in which a turn has what `of` gives for its index.
+    fn advantages(&self, of: impl Fn(usize, &Turn) -> Option<f64>) -> Result<Vec<Option<f64>>> {
+        let each = self.turns.iter().enumerate().map(|(at, turn)| {
+            let advantage = of(at, turn).filter(|_| turn.tokens > 0);
+            match advantage {
+                Some(value) if !value.is_finite() => Err(Error::Advantage { key: self.key.clone(), value }),
+                advantage => Ok(advantage),
+            }
+        });
+        each.collect()
+    }
+}
+
+/// Refuses a setting of an estimator or of rewards that is not in its range, which `remedy` names.
+fn check(setting: &'static str, given: f64, valid: bool, remedy: &'static str) -> Result<()> {
+    if valid { Ok(()) } else { Err(Error::Estimator { setting, given: given.to_string(), remedy }) }
+}
+
+/// Checks a discount per turn.
+fn check_gamma(gamma: f64) -> Result<()> {
+    check("gamma", gamma, gamma > 0.0 && gamma <= 1.0, "a number above 0 and up to 1; 1 discounts nothing")
+}
+
+#[cfg(test)]
+mod tests;
