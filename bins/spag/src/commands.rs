@@ -4,7 +4,9 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::{arena, bench, compare, data, env, eval, generate, init_model, launch, make_base, plan, run, serve, show, watch};
+use crate::{
+    arena, bench, compare, data, env, eval, generate, init_model, launch, make_base, plan, run, serve, show, watch,
+};
 use spag_cli::{Result, flags};
 
 /// Self-play of adversarial language games: play, assign rewards, train, repeat.

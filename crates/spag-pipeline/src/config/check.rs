@@ -29,9 +29,7 @@ impl RunConfig {
             (RunMethod::Offline, _) => self.epochs,
         };
         match epochs.find(|epoch| !(1..=last).contains(*epoch)) {
-            Some(epoch) => {
-                bad("evaluation.epochs", format!("epoch {epoch} does not exist; the run has 1 to {last}"))
-            }
+            Some(epoch) => bad("evaluation.epochs", format!("epoch {epoch} does not exist; the run has 1 to {last}")),
             None => Ok(()),
         }
     }

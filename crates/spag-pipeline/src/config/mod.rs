@@ -21,7 +21,7 @@ use crate::error::Result;
 pub use base::{BaseConfig, DocumentSettings, ProbeSettings, ShapeSettings, TokenizerSettings};
 pub use evaluation::{BenchmarkSettings, EvaluationSettings, HardwareSettings, MachineSettings, StopRules, WholeFor};
 pub use layers::read_toml;
-pub use online::{OnlineSettings, RunMethod};
+pub use online::{Control, EstimatorChoice, OnlineSettings, PolicyLength, PolicyLoss, PolicyLossSettings, RunMethod};
 pub use play::SelfPlaySettings;
 pub use run::{RewardSettings, RunConfig};
 pub(crate) use sources::endpoint;

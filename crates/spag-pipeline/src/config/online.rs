@@ -1,10 +1,10 @@
 //! `[online]`: on-policy self-play in place of rounds.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use serde::{Deserialize, Serialize};
 use spag_model::Sampling;
-use spag_rewards::advantage::{Estimator, EstimatorSettings, OutcomeRewards};
+use spag_rewards::{BatchShape, EstimatorSettings, OutcomeRewards};
 use spag_selfplay::limits;
 use spag_train::loss::{Length, Loss, PolicyGradient, Ratio};
 
@@ -35,11 +35,13 @@ spag_io::settings! {
         pub save_updates: usize [1..=10_000_000] = 10;
         /// Consecutive games on one word.
         pub group_size: usize [1..=4096] = 1;
-    } + {
+        /// What makes advantages of rewards: a name, or a table with `name` and its settings.
+        pub estimator: EstimatorChoice;
         /// The rewards of games.
-        pub outcomes: OutcomeRewards;
-        /// What makes advantages of rewards.
-        pub estimator: EstimatorSettings;
+        pub rewards: OutcomeRewards;
+        /// What the same budget shows without a part of the signal.
+        pub control: Option<Control>;
+    } + {
         /// The loss.
         pub policy_loss: PolicyLossSettings;
     }
@@ -57,6 +59,45 @@ spag_io::settings! {
         /// What the sum over an utterance's tokens is divided by: `max_new_tokens`, or `own`, its length.
         pub length: PolicyLength;
     }
+}
+
+/// An estimator as configurations write it: `"rae"`, or a table `{ name = "rae", decay = 0.9 }`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "toml::Value")]
+pub struct EstimatorChoice(EstimatorSettings);
+
+impl Default for EstimatorChoice {
+    fn default() -> Self {
+        Self(EstimatorSettings::Rae(Default::default()))
+    }
+}
+
+impl Deref for EstimatorChoice {
+    type Target = EstimatorSettings;
+
+    fn deref(&self) -> &EstimatorSettings {
+        &self.0
+    }
+}
+
+impl TryFrom<toml::Value> for EstimatorChoice {
+    type Error = toml::de::Error;
+
+    fn try_from(value: toml::Value) -> Result<Self, toml::de::Error> {
+        let table = match value {
+            name @ toml::Value::String(_) => toml::Value::Table([("name".to_owned(), name)].into_iter().collect()),
+            other => other,
+        };
+        table.try_into().map(Self)
+    }
+}
+
+/// A run with the same budget and a part of the signal removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Control {
+    /// The winner of every game is drawn.
+    RandomWinner,
 }
 
 /// What importance ratios do.
@@ -118,11 +159,6 @@ impl OnlineSettings {
         of(epoch.saturating_sub(1))..of(epoch)
     }
 
-    /// The estimator, in its first state.
-    pub(crate) fn estimator(&self) -> Result<Box<dyn Estimator>> {
-        Ok(self.estimator.build()?)
-    }
-
     /// The loss of the learner.
     pub(crate) fn loss(&self, config: &RunConfig) -> Box<dyn Loss> {
         Box::new(self.policy_loss.build(config.self_play.length.max_new_tokens))
@@ -138,6 +174,10 @@ impl OnlineSettings {
             );
             return bad("online.group_size", message);
         }
-        self.estimator.check(self.group_size).or_else(|(setting, message)| bad(setting, message))
+        let batch = BatchShape { games: self.games_per_update, games_per_key: self.group_size };
+        self.estimator
+            .check(batch)
+            .and(self.rewards.check())
+            .or_else(|error| bad("online.estimator", error.to_string()))
     }
 }

@@ -54,7 +54,8 @@ pub fn read_arms(folders: &[PathBuf]) -> Result<Vec<Arm>> {
         }
         match arms.iter_mut().find(|(known, _)| *known == settings) {
             Some((_, arm)) if arm.reports.iter().any(|other| other.seed == report.seed) => {
-                let message = format!("the arm {} has seed {} already; leave one of them out", quote(&arm.name), report.seed);
+                let message =
+                    format!("the arm {} has seed {} already; leave one of them out", quote(&arm.name), report.seed);
                 return Err(bad(message));
             }
             Some((_, arm)) => arm.reports.push(report),
@@ -78,9 +79,10 @@ fn read_report(folder: &Path) -> Result<Report> {
 fn read_settings(folder: &Path) -> Result<Table> {
     let path = folder.join("config.resolved.toml");
     let text = read_text(&path, MAX_SETTINGS)?;
-    let mut table: Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| Error::Malformed { place: path.display().to_string(), message: error.to_string() })?;
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| Error::Malformed {
+        place: path.display().to_string(),
+        message: error.to_string(),
+    })?;
     ["seed", "run_dir", "device", "hardware"].into_iter().for_each(|key| drop(table.remove(key)));
     Ok(table)
 }
@@ -204,13 +206,19 @@ fn table(arms: &[Arm], labels: &Labels, words: Words) -> String {
 /// The last model's mean score over the tasks of the benchmarks, minus the base model's, averaged over seeds.
 fn benchmarks(arms: &[Arm]) -> String {
     let mean = |scores: &spag_eval::ModelScores| {
-        let scores: Vec<f64> = scores.tasks.iter().filter(|task| task.group.is_none()).filter_map(|task| Some(task.main()?.value.value)).collect();
+        let scores: Vec<f64> = scores
+            .tasks
+            .iter()
+            .filter(|task| task.group.is_none())
+            .filter_map(|task| Some(task.main()?.value.value))
+            .collect();
         scores.iter().sum::<f64>() / scores.len().max(1) as f64
     };
     let rows: Vec<Vec<String>> = arms
         .iter()
         .filter_map(|arm| {
-            let scored = arm.reports.iter().filter_map(|report| Some((report.benchmarks.first()?, report.benchmarks.last()?)));
+            let scored =
+                arm.reports.iter().filter_map(|report| Some((report.benchmarks.first()?, report.benchmarks.last()?)));
             let changes: Vec<f64> = scored.map(|(base, last)| 100.0 * (mean(last) - mean(base))).collect();
             let average = changes.iter().sum::<f64>() / changes.len().max(1) as f64;
             (!changes.is_empty()).then(|| vec![arm.name.clone(), changes.len().to_string(), format!("{average:+.1}")])
@@ -219,7 +227,10 @@ fn benchmarks(arms: &[Arm]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    format!("Benchmarks: last model minus base model, mean over tasks\n\n{}\n", text_table(&["arm", "seeds", "points"], &rows))
+    format!(
+        "Benchmarks: last model minus base model, mean over tasks\n\n{}\n",
+        text_table(&["arm", "seeds", "points"], &rows)
+    )
 }
 
 #[cfg(test)]

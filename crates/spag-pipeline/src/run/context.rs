@@ -7,7 +7,9 @@ use spag_chat::PromptEncoder;
 use spag_dist::{LaunchEnv, ProcessGroup, agree, broadcast_text};
 use spag_game::{Game, PromptSet};
 use spag_io::{Progress, PromptFormat, quote};
-use spag_model::{Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, Sampling, WeightDtype, load_config, load_tokenizer};
+use spag_model::{
+    Checkpoint, DtypeChoice, GenerationConfig, LoadOptions, Sampling, WeightDtype, load_config, load_tokenizer,
+};
 use spag_selfplay::{AnyPlayer, ModelPlayer};
 use spag_world::Lexicon;
 

@@ -41,7 +41,11 @@ fn every_update_learns_from_exactly_what_was_sampled() {
         for (at, line) in metrics.iter().enumerate() {
             assert_eq!((line["update"].as_u64(), line["games"].as_f64()), (Some(at as u64 + 1), Some(8.0)));
             if let Some(tokens) = line.get("log_prob_gap_tokens") {
-                assert_eq!((&line["log_prob_gap_max"], &line["log_prob_gap_mean"]), (&0.0.into(), &0.0.into()), "{line}");
+                assert_eq!(
+                    (&line["log_prob_gap_max"], &line["log_prob_gap_mean"]),
+                    (&0.0.into(), &0.0.into()),
+                    "{line}"
+                );
                 compared += tokens.as_f64().unwrap() as u64;
             }
         }

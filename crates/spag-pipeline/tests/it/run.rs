@@ -53,7 +53,17 @@ pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<Value>> {
 
 fn timeless(mut value: Value) -> Value {
     if let Some(map) = value.as_object_mut() {
-        let clock = ["seconds", "play_seconds", "learn_seconds", "refresh_seconds", "resumed", "tokens_per_second", "model_tflops", "peak_memory_gib", "stages"];
+        let clock = [
+            "seconds",
+            "play_seconds",
+            "learn_seconds",
+            "refresh_seconds",
+            "resumed",
+            "tokens_per_second",
+            "model_tflops",
+            "peak_memory_gib",
+            "stages",
+        ];
         let places = ["run_dir", "model_name_or_path", "train_data_path", "output_dir", "model_dir"];
         for key in clock.into_iter().chain(places) {
             map.remove(key);

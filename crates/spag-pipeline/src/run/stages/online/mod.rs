@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use spag_io::Progress;
 use spag_ops::kernels;
-use spag_rewards::advantage::Estimator;
+use spag_rewards::Estimator;
 use spag_run::{PlayedGames, Provenance};
 use spag_selfplay::ModelPlayer;
 use spag_train::{LogProbGap, OnlineJob, OnlineLearner, TrainConfig, latest_checkpoint};
@@ -52,9 +52,9 @@ impl Part {
         let mut done = StageDone::default();
         let mut learner = self.learner(run, stage, &mut done)?;
         let saved = self.saved(run, stage, learner.learner().position().step)?;
-        let mut estimator = self.settings.estimator()?;
+        let mut estimator = self.settings.estimator.build();
         if let Some(saved) = &saved {
-            estimator.restore(&saved.estimator)?;
+            estimator.restore(saved.estimator.clone());
         }
         let begin = saved.as_ref().map_or(0, |saved| saved.updates).max(self.updates.start);
         let mut files = run.ranks.is_rank_0().then(|| Files::open(run, stage, saved.as_ref())).transpose()?;
@@ -125,7 +125,13 @@ impl Part {
     }
 
     /// On a CPU the learner's log-probabilities have the bits of those at sampling.
-    fn check_gap(&self, run: RunContext<'_>, learner: &mut OnlineLearner, update: usize, gap: LogProbGap) -> Result<()> {
+    fn check_gap(
+        &self,
+        run: RunContext<'_>,
+        learner: &mut OnlineLearner,
+        update: usize,
+        gap: LogProbGap,
+    ) -> Result<()> {
         let is_exact = kernels::of(learner.learner().weights().device()).is_ok_and(|kernels| kernels.is_none());
         if !is_exact || gap.max == 0.0 {
             return Ok(());

@@ -2,14 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 use spag_dist::gather_texts;
-use spag_game::{CollectedGames, FinishedGame, GameSpec, PlayConfig, Seats, game_seed, play_games};
+use spag_game::{
+    CollectedGames, FinishedGame, GameSpec, Labels, PlayConfig, SEATS, Seat, Seats, game_seed, play_games,
+};
 use spag_model::FinishReason;
-use spag_rewards::advantage::{Estimator, Offence, RewardedGame, RewardedTurn};
+use spag_rewards::{Estimator, OutcomeRewards, RandomWinner, RewardedGame, Turn};
 use spag_selfplay::{ModelPlayer, SampledTurn};
 
-use crate::config::OnlineSettings;
+use crate::config::{Control, OnlineSettings};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
+use crate::seeds::stage_seed;
 
 /// The games of an update on this rank, in their order.
 pub(super) struct Batch {
@@ -26,11 +29,32 @@ pub(super) struct Played {
     pub(super) rewarded: RewardedGame,
 }
 
-/// A game with its number, for the other ranks.
+/// A game of another rank for the estimator.
 #[derive(Serialize, Deserialize)]
-struct Numbered {
+struct Exchanged {
     game: usize,
-    rewarded: RewardedGame,
+    kind: String,
+    key: String,
+    rewards: [f64; SEATS],
+    /// Index of the seat.
+    winner: Option<usize>,
+    /// Seat and tokens.
+    turns: Vec<(usize, usize)>,
+}
+
+impl Exchanged {
+    fn of(Played { game, rewarded, .. }: &Played) -> Self {
+        let RewardedGame { kind, key, rewards, winner, turns } = rewarded.clone();
+        let turns = turns.iter().map(|turn| (turn.seat.index(), turn.tokens)).collect();
+        Self { game: game.game, kind, key, rewards, winner: winner.map(Seat::index), turns }
+    }
+
+    fn rewarded(self, labels: &Labels) -> RewardedGame {
+        let seat = |index: usize| labels.seats[index % SEATS];
+        let turns = self.turns.into_iter().map(|(index, tokens)| Turn { seat: seat(index), tokens }).collect();
+        let winner = self.winner.map(seat);
+        RewardedGame { kind: self.kind, key: self.key, rewards: self.rewards, winner, turns }
+    }
 }
 
 impl Batch {
@@ -74,17 +98,21 @@ impl Batch {
 
     /// The advantages of the utterances of this rank's games. All ranks estimate those of all games, so that their baselines
     /// agree.
-    pub(super) fn advantages(&self, run: RunContext<'_>, estimator: &mut dyn Estimator) -> Result<Vec<Vec<Option<f64>>>> {
-        let numbered = |played: &Played| Numbered { game: played.game.game, rewarded: played.rewarded.clone() };
-        let own: Vec<Numbered> = self.games.iter().map(numbered).collect();
+    pub(super) fn advantages(
+        &self,
+        run: RunContext<'_>,
+        estimator: &mut dyn Estimator,
+    ) -> Result<Vec<Vec<Option<f64>>>> {
+        let labels = run.inputs.game.labels();
+        let own: Vec<Exchanged> = self.games.iter().map(Exchanged::of).collect();
         let text = serde_json::to_string(&own).map_err(Error::exchange)?;
-        let mut all: Vec<(usize, RewardedGame)> = Vec::new();
+        let mut all: Vec<Exchanged> = Vec::new();
         for text in gather_texts(&*run.ranks.group, &text)? {
-            let games: Vec<Numbered> = serde_json::from_str(&text).map_err(Error::exchange)?;
-            all.extend(games.into_iter().map(|one| (one.game, one.rewarded)));
+            all.extend(serde_json::from_str::<Vec<Exchanged>>(&text).map_err(Error::exchange)?);
         }
-        all.sort_by_key(|(game, _)| *game);
-        let (numbers, games): (Vec<usize>, Vec<RewardedGame>) = all.into_iter().unzip();
+        all.sort_by_key(|one| one.game);
+        let numbers: Vec<usize> = all.iter().map(|one| one.game).collect();
+        let games: Vec<RewardedGame> = all.into_iter().map(|one| one.rewarded(labels)).collect();
         let advantages = estimator.advantages(&games)?;
         let of_own = |played: &Played| {
             let at = numbers.binary_search(&played.game.game).ok();
@@ -94,19 +122,30 @@ impl Batch {
     }
 }
 
-/// A game as the estimator sees it.
+/// A game as the estimator sees it. An utterance that is empty or too long counts as a broken rule of its seat.
 fn rewarded(
     run: RunContext<'_>,
     settings: &OnlineSettings,
     game: &FinishedGame,
     turns: &[SampledTurn],
 ) -> RewardedGame {
-    let labels = run.inputs.game.labels();
-    let offence = game.episode.history.iter().zip(turns).find_map(|(said, turn)| {
-        let is_empty = said.content.trim().is_empty();
-        (is_empty || turn.finish == FinishReason::Length).then_some(Offence { seat: turn.seat })
+    let (labels, rewards) = (run.inputs.game.labels(), &settings.rewards);
+    let tokens = turns.iter().map(|turn| Turn { seat: turn.seat, tokens: turn.generation.token_ids.len() }).collect();
+    let mut rewarded = RewardedGame::new(labels, game.episode.item.as_str(), &game.verdict, tokens, rewards);
+    let offender = game.episode.history.iter().zip(turns).find_map(|(said, turn)| {
+        let is_refused = said.content.trim().is_empty() || turn.finish == FinishReason::Length;
+        is_refused.then_some(turn.seat)
     });
-    let rewards = settings.outcomes.rewards(&game.verdict, labels, offence);
-    let turns = turns.iter().map(|turn| RewardedTurn { seat: turn.seat, tokens: turn.generation.token_ids.len() });
-    RewardedGame { kind: run.config.rules.game.clone(), item: game.episode.item.clone(), rewards, turns: turns.collect() }
+    if let Some(offender) = offender {
+        let OutcomeRewards { invalid, other_invalid, .. } = *rewards;
+        rewarded.rewards = labels.seats.map(|seat| if seat == offender { invalid } else { other_invalid });
+        rewarded.winner = None;
+    }
+    match settings.control {
+        None => rewarded,
+        Some(Control::RandomWinner) => {
+            let seed = stage_seed(run.config.seed, "online/random_winner");
+            RandomWinner { seed }.replace(rewarded, game.game, labels, rewards)
+        }
+    }
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use spag_dist::{ProcessGroup, gather_numbers, gather_texts};
 use spag_game::SEATS;
 use spag_io::{read_json, write_json_atomically};
+use spag_rewards::EstimatorState;
 use spag_train::{StepRecord, Trajectory};
 
 use super::play::{Batch, Played};
@@ -22,7 +23,7 @@ pub(super) struct Saved {
     /// Updates of the run so far.
     pub(super) updates: usize,
     /// The estimator's state.
-    pub(super) estimator: Value,
+    pub(super) estimator: EstimatorState,
     /// Bytes of the stage's episodes, of its metrics, and of the run's metrics.
     lengths: [u64; 3],
 }
@@ -43,7 +44,13 @@ impl Saved {
     }
 
     /// Saves the state before the learner's checkpoint of this step is written.
-    pub(super) fn write(stage: &StageFolder, step: usize, updates: usize, estimator: Value, files: &Files) -> Result<()> {
+    pub(super) fn write(
+        stage: &StageFolder,
+        step: usize,
+        updates: usize,
+        estimator: EstimatorState,
+        files: &Files,
+    ) -> Result<()> {
         files.sync()?;
         let lengths = files.lengths()?;
         Ok(write_json_atomically(Self::path(stage, step), &Self { updates, estimator, lengths })?)
