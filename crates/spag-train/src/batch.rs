@@ -15,8 +15,10 @@ pub struct Batch {
     pub targets: Targets,
     /// Everything else about the samples.
     pub samples: Vec<BatchSample>,
-    /// Targets whose log-probability at sampling is known, by their index, with that log-probability.
-    pub(crate) sampled: Vec<(usize, f32)>,
+    /// Log-probability of each target at sampling, where it is known, `[M]`.
+    pub sampling_log_probs: Vec<Option<f32>>,
+    /// Log-probability of each target under the reference model, where it has been computed, `[M]`.
+    pub ref_log_probs: Vec<Option<f32>>,
 }
 
 /// A span of a trajectory in a batch, without its tokens.
@@ -46,16 +48,21 @@ impl Batch {
         let mut start = 0u32;
         for trajectory in trajectories {
             for span in &trajectory.spans {
-                let (first_target, predicted) = (batch.targets.rows.len(), span.predicted_tokens());
-                for (offset, id) in predicted.clone().zip(&trajectory.ids[predicted.clone()]) {
+                let predicted = span.predicted_tokens();
+                let in_sequence = predicted.clone().zip(trajectory.ids[predicted].iter().copied());
+                for (offset, id) in in_sequence.chain(span.leaf.map(|leaf| (span.tokens.end, leaf))) {
                     // The row before a label predicts it.
                     batch.targets.rows.push(start + offset as u32 - 1);
-                    batch.targets.tokens.push(*id);
+                    batch.targets.tokens.push(id);
                 }
-                if let Some(log_probs) = &span.sampling_log_probs {
-                    let known = &log_probs[log_probs.len().saturating_sub(predicted.len())..];
-                    batch.sampled.extend((first_target..).zip(known.iter().copied()));
-                }
+                let of_targets = |labels: &Option<Vec<f32>>| match labels {
+                    Some(labels) => {
+                        labels.iter().copied().map(Some).skip(labels.len().saturating_sub(span.predicted())).collect()
+                    }
+                    None => vec![None; span.predicted()],
+                };
+                batch.sampling_log_probs.extend(of_targets(&span.sampling_log_probs));
+                batch.ref_log_probs.extend(of_targets(&span.ref_token_log_probs));
                 batch.samples.push(BatchSample {
                     row: trajectory.row,
                     weight: span.weight,
@@ -138,8 +145,27 @@ mod tests {
         // The label at position 0 is not predicted.
         assert_eq!(batch.targets.rows, [0, 2, 3, 8]);
         assert_eq!(batch.targets.tokens, [11, 13, 14, 14]);
-        assert_eq!(batch.sampled, [(0, -0.25)]);
+        assert_eq!(batch.sampling_log_probs, [Some(-0.25), None, None, None]);
         let rewards: Vec<f64> = batch.samples.iter().map(|sample| sample.reward).collect();
         assert_eq!((rewards, batch.samples[0].labels, batch.samples[0].predicted), (vec![1.0, -1.0, 0.0], 2, 1));
+    }
+
+    #[test]
+    fn a_leaf_is_a_second_target_of_the_last_row() {
+        let ended = |tokens, log_probs| Span {
+            leaf: Some(2),
+            sampling_log_probs: Some(log_probs),
+            ref_token_log_probs: Some(vec![-3.0; 3]),
+            ..Span::new(tokens, 1.0)
+        };
+        let spans = vec![ended(0..2, vec![-0.5, -0.25, -0.125]), Span { leaf: Some(2), ..Span::new(3..3, 1.0) }];
+        let batch = Batch::new(&[Trajectory { row: 0, ids: vec![10, 11, 12, 13], spans }]);
+        assert_eq!(batch.packed.len(), 4);
+        // 13 and the second leaf would both follow the token at position 2.
+        assert_eq!((batch.targets.rows, batch.targets.tokens), (vec![0, 1, 2], vec![11, 2, 2]));
+        assert_eq!(batch.sampling_log_probs, [Some(-0.25), Some(-0.125), None]);
+        assert_eq!(batch.ref_log_probs, [Some(-3.0), Some(-3.0), None]);
+        let counts: Vec<_> = batch.samples.iter().map(|sample| (sample.labels, sample.predicted)).collect();
+        assert_eq!(counts, [(3, 2), (1, 1)]);
     }
 }

@@ -81,6 +81,9 @@ pub enum Error {
     /// The loss reads ℓ_ref, and the samples have none.
     #[error("the loss needs the reference model's log-probabilities, which these samples do not have")]
     NoReference,
+    /// A penalty in the reward reads log-probabilities at sampling, and the span has none.
+    #[error("the penalty in the reward needs the log-probabilities at sampling, which this span does not have")]
+    NoSampling,
     /// There is not one ℓ_ref for each sample.
     #[error("{log_probs} reference log-probabilities for {samples} samples")]
     ReferenceLength {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spag_dist::{ProcessGroup, gather_numbers};
-use spag_model::{Activations, LoadOptions, Model, Network, WeightSource, load_config};
+use spag_model::{Activations, Arithmetic, LoadOptions, Model, Network, WeightSource, load_config};
 use spag_ops::kernels;
 
 use crate::config::{ShardingPlan, TrainConfig};
@@ -125,6 +125,17 @@ impl Learner {
         })
     }
 
+    /// The same learner with another loss than its configuration's.
+    pub fn with_loss(self, loss: Box<dyn Loss>) -> Self {
+        Self { loss, ..self }
+    }
+
+    /// The same learner, whose log-probabilities on a CPU have the bits of generation also in bf16
+    /// ([`Network::with_attention`]). Plans of memory know it as [`RankMemory::on_cpu_exact`](crate::RankMemory::on_cpu_exact).
+    pub fn with_exact_attention(self) -> Self {
+        Self { network: self.network.with_attention(Arithmetic::F32), ..self }
+    }
+
     /// The same learner with the learning rates of a DeepSpeed file.
     pub(crate) fn with_scheduler(mut self, scheduler: Option<Scheduler>) -> Self {
         if let Some(scheduler) = scheduler {
@@ -195,7 +206,7 @@ impl Learner {
 
     /// One optimizer step on trajectories: this rank's, if there are several, whose numbers may differ. They are split into
     /// micro-batches of `per_device_train_batch_size`; the step's loss is the mean of the micro-batches' losses, weighted by
-    /// their trajectories, over all ranks.
+    /// their spans, over all ranks. Trajectories without spans are left out.
     ///
     /// A step whose loss or gradients are not finite is skipped.
     ///
@@ -204,19 +215,33 @@ impl Learner {
     /// lost rank.
     pub fn step(&mut self, trajectories: &[Trajectory]) -> Result<StepRecord> {
         trajectories.iter().try_for_each(Trajectory::check)?;
-        let counts = gather_numbers(self.group(), &[trajectories.len() as f64])?.concat();
-        let (total, most) = (counts.iter().sum::<f64>(), counts.iter().fold(0.0, |most: f64, count| most.max(*count)));
+        let learned: Vec<&Trajectory> = trajectories.iter().filter(|one| !one.spans.is_empty()).collect();
+        let spans = |trajectories: &[&Trajectory]| trajectories.iter().map(|one| one.spans.len()).sum::<usize>() as f64;
+        let counts = gather_numbers(self.group(), &[learned.len() as f64, spans(&learned)])?;
+        let most = counts.iter().fold(0.0, |most: f64, rank| most.max(rank[0]));
+        let total: f64 = counts.iter().map(|rank| rank[1]).sum();
         if total == 0.0 {
-            return Err(Error::NoSamples("a step without trajectories".into()));
+            return Err(Error::NoSamples("a step without trajectories that have spans".into()));
         }
-        let chunks = trajectories.chunks(self.micro_batch).map(|chunk| chunk.iter().collect::<Vec<_>>());
+        let chunks = learned.chunks(self.micro_batch);
         let mut own: Vec<MicroBatch<'_>> =
-            chunks.map(|trajectories| MicroBatch { share: trajectories.len() as f64 / total, trajectories }).collect();
+            chunks.map(|chunk| MicroBatch { trajectories: chunk.to_vec(), share: spans(chunk) / total }).collect();
         // Ranks with fewer micro-batches take part in the collectives of the others.
-        let span = Span { ref_log_prob: Some(0.0), ..Span::new(1..2, 0.0) };
+        let reference = (Some(0.0), Some(vec![0.0]));
+        let span = Span { ref_log_prob: reference.0, ref_token_log_probs: reference.1, ..Span::new(1..2, 0.0) };
         let filler = Trajectory { row: 0, ids: vec![0; 2], spans: vec![span] };
         own.resize((most as usize).div_ceil(self.micro_batch), MicroBatch { trajectories: vec![&filler], share: 0.0 });
         self.step_on(&own)
+    }
+
+    /// As [`Learner::step`]; `None` if no rank has a trajectory with a span.
+    ///
+    /// # Errors
+    /// As [`Learner::step`].
+    pub fn step_if_any(&mut self, trajectories: &[Trajectory]) -> Result<Option<StepRecord>> {
+        let own = trajectories.iter().any(|one| !one.spans.is_empty());
+        let any = gather_numbers(self.group(), &[f64::from(u8::from(own))])?.concat();
+        if any.iter().all(|any| *any == 0.0) { Ok(None) } else { self.step(trajectories).map(Some) }
     }
 
     /// As [`Learner::step`] on this rank's micro-batches, whose shares sum to 1 over all ranks. All ranks have as many.

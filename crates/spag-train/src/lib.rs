@@ -67,7 +67,7 @@ pub use metrics::{EvalRecord, ProcessMemory, Record, peak_memory_of};
 pub use offline::{Observer, train_samples};
 pub use online::{OnlineJob, OnlineLearner};
 pub use position::{Position, StepLoss};
-pub use reference::reference_log_probs;
+pub use reference::{add_reference, reference_log_probs};
 pub use summary::TrainSummary;
 pub use tensorboard::EventWriter;
 pub use timing::{StepTiming, TimingConfig, median, time_steps, time_steps_of_rank};

@@ -22,13 +22,14 @@ impl LogProbGap {
         self.sum / self.tokens.max(1) as f64
     }
 
-    /// Adds the targets of a micro-batch that `sampled` names, from the log-probabilities `[M]` (f64) of all. Waits for the
+    /// Adds the targets of a micro-batch, from their log-probabilities `[M]` (f64) and those at sampling. Waits for the
     /// device.
-    pub(crate) fn add(&mut self, log_probs: &Tensor, sampled: &[(usize, f32)]) -> Result<()> {
-        let log_probs = log_probs.to_vec1::<f64>()?;
-        for (target, sampled) in sampled {
-            let gap = (log_probs[*target] - f64::from(*sampled)).abs();
-            *self = self.and(&Self { max: gap, sum: gap, tokens: 1 });
+    pub(crate) fn add(&mut self, log_probs: &Tensor, sampled: &[Option<f32>]) -> Result<()> {
+        for (log_prob, sampled) in log_probs.to_vec1::<f64>()?.into_iter().zip(sampled) {
+            if let Some(sampled) = sampled {
+                let gap = (log_prob - f64::from(*sampled)).abs();
+                *self = self.and(&Self { max: gap, sum: gap, tokens: 1 });
+            }
         }
         Ok(())
     }

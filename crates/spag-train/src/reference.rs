@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use spag_dist::{ProcessGroup, gather_numbers};
 use spag_io::{JsonlAppender, Progress, hex};
-use spag_model::{Model, WeightDtype, weights_digest};
+use spag_model::{Model, Network, WeightDtype, WeightSource, weights_digest};
 
 use crate::batch::Batch;
 use crate::dataset::Dataset;
@@ -40,6 +40,30 @@ pub fn reference_log_probs(model: &Model, samples: &[Trajectory], progress: &mut
     Ok(all)
 }
 
+/// Gives every span its log-probabilities under a reference model, per label and their mean ℓ_ref.
+///
+/// With the network of a [`Learner`](crate::Learner) and the weights of the reference, both compute in the same arithmetic: the
+/// log-probabilities of equal weights are equal.
+///
+/// # Errors
+/// As [`reference_log_probs`].
+pub fn add_reference(network: &Network, weights: &dyn WeightSource, trajectories: &mut [Trajectory]) -> Result<()> {
+    for range in passes(trajectories, 0) {
+        let part = &mut trajectories[range];
+        let batch = Batch::new(&*part);
+        let log_probs = network.log_probs(weights, &batch.packed, &batch.targets)?;
+        let means = means(&batch, &log_probs, &RowOrigins::default())?;
+        let (mut log_probs, mut means) = (log_probs.into_iter(), means.into_iter());
+        for span in part.iter_mut().flat_map(|trajectory| &mut trajectory.spans) {
+            // A label that is not predicted has none.
+            let unpredicted = std::iter::repeat_n(0.0, span.labels() - span.predicted());
+            let of_span = unpredicted.chain(log_probs.by_ref().take(span.predicted())).collect();
+            (span.ref_token_log_probs, span.ref_log_prob) = (Some(of_span), means.next());
+        }
+    }
+    Ok(())
+}
+
 /// The passes over the samples from `start` on, which has to be the end of an earlier pass: which samples share a pass
 /// depends on the first one.
 fn passes(samples: &[Trajectory], start: usize) -> Vec<Range<usize>> {
@@ -59,7 +83,12 @@ fn passes(samples: &[Trajectory], start: usize) -> Vec<Range<usize>> {
 /// ℓ_ref of the spans of one pass, whose rows are named by `origins`.
 fn pass(model: &Model, samples: &[Trajectory], origins: &RowOrigins) -> Result<Vec<f64>> {
     let batch = Batch::new(samples);
-    let log_probs = Tensor::new(model.log_probs(&batch.packed, &batch.targets)?, &Device::Cpu)?;
+    means(&batch, &model.log_probs(&batch.packed, &batch.targets)?, origins)
+}
+
+/// ℓ_ref of the samples of a batch from the log-probability of each target.
+fn means(batch: &Batch, log_probs: &[f32], origins: &RowOrigins) -> Result<Vec<f64>> {
+    let log_probs = Tensor::new(log_probs, &Device::Cpu)?;
     let means = batch.mean_log_probs(&log_probs.to_dtype(DType::F64)?)?.to_vec1::<f64>()?;
     match batch.samples.iter().zip(&means).find(|(_, mean)| !mean.is_finite()) {
         Some((sample, value)) => {

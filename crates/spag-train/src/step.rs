@@ -67,7 +67,7 @@ struct Pending {
     /// ℓ of each sample.
     log_probs: Tensor,
     /// The log-probability of every target, and of some of them at sampling; `None` if none is known.
-    sampled: Option<(Tensor, Vec<(usize, f32)>)>,
+    sampled: Option<(Tensor, Vec<Option<f32>>)>,
     value: LossValue,
 }
 
@@ -88,10 +88,11 @@ impl Step<'_> {
                 self.network.backward(self.weights, forward, &upstream, self.gradients)?;
             }
             if *share > 0.0 {
-                let Batch { packed, samples, sampled, .. } = batch;
+                let Batch { packed, samples, sampling_log_probs, .. } = batch;
                 done.tokens += packed.len() as u64;
-                let tokens = (!sampled.is_empty()).then(|| input.token_log_probs()).transpose()?;
-                let sampled = tokens.map(|tokens| (tokens, sampled));
+                let any_known = sampling_log_probs.iter().any(Option::is_some);
+                let tokens = any_known.then(|| input.token_log_probs()).transpose()?;
+                let sampled = tokens.map(|tokens| (tokens, sampling_log_probs));
                 let log_probs = input.log_probs().clone();
                 pending.push(Pending { share: *share, samples, log_probs, sampled, value: value.detach() });
             }

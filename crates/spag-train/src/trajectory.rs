@@ -21,8 +21,11 @@ pub struct Trajectory {
 /// Consecutive tokens of a trajectory that are learned together: a target, or an utterance. Losses read one ℓ for each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// The labels, as positions of the trajectory's tokens.
+    /// The labels, as positions of the trajectory's tokens. May be empty if there is a leaf.
     pub tokens: Range<usize>,
+    /// One more label, which was sampled after `tokens` and is not part of the sequence: an end token before a conversation
+    /// that goes on with other tokens. The token before the end of `tokens` predicts it, as it does the token that follows.
+    pub leaf: Option<u32>,
     /// Game or SFT.
     pub kind: SampleKind,
     /// Its weight in the loss, w.
@@ -31,7 +34,9 @@ pub struct Span {
     pub reward: f64,
     /// ℓ_ref: mean log-probability of the labels under the reference model, if it has been computed.
     pub ref_log_prob: Option<f64>,
-    /// Log-probability of each label under the policy that sampled it, if it is known.
+    /// Log-probability of each label under the reference model, the leaf's last, if it has been computed.
+    pub ref_token_log_probs: Option<Vec<f32>>,
+    /// Log-probability of each label under the policy that sampled it, the leaf's last, if it is known.
     pub sampling_log_probs: Option<Vec<f32>>,
 }
 
@@ -46,7 +51,7 @@ impl Trajectory {
         self.spans.iter().map(Span::predicted).sum()
     }
 
-    /// Labels as the reference pads them: -100 for tokens that are not labels.
+    /// Labels as the reference pads them: -100 for tokens that are not labels. Leaves have no position, so none of them.
     pub fn label_ids(&self) -> Vec<i64> {
         let mut labels = vec![-100; self.ids.len()];
         for at in self.spans.iter().flat_map(|span| span.tokens.clone()) {
@@ -55,27 +60,35 @@ impl Trajectory {
         labels
     }
 
-    /// Refuses spans that are empty, overlap or do not fit the tokens, and numbers that are not finite.
+    /// Refuses spans that have no label, overlap or do not fit the tokens, and numbers that are not finite.
     ///
     /// # Errors
     /// [`Error::Sample`] with the trajectory's row.
     pub fn check(&self) -> Result<()> {
         let refused = |reason: String| Err(Error::Sample { row: self.row, reason });
         let mut end = 0;
-        for Span { tokens, weight, reward, sampling_log_probs, .. } in &self.spans {
-            if tokens.is_empty() || tokens.start < end || tokens.end > self.ids.len() {
-                let (Range { start, end: stop }, length) = (tokens, self.ids.len());
+        for span in &self.spans {
+            let Span { tokens, weight, reward, .. } = span;
+            let Range { start, end: stop } = *tokens;
+            if start > stop || span.labels() == 0 || start < end || stop > self.ids.len() {
+                let length = self.ids.len();
                 return refused(format!(
                     "the span {start}..{stop} is empty, overlaps an earlier one or exceeds {length} tokens"
                 ));
             }
-            if let Some(count) = sampling_log_probs.as_ref().map(Vec::len).filter(|count| *count != tokens.len()) {
-                return refused(format!("{count} sampling log-probabilities for {} labels", tokens.len()));
+            if span.leaf.is_some() && stop == 0 {
+                return refused("a leaf at the start of the sequence, where no token predicts it".into());
+            }
+            let known = [("sampling", &span.sampling_log_probs), ("reference", &span.ref_token_log_probs)];
+            for (what, log_probs) in known {
+                if let Some(count) = log_probs.as_ref().map(Vec::len).filter(|count| *count != span.labels()) {
+                    return refused(format!("{count} {what} log-probabilities for {} labels", span.labels()));
+                }
             }
             if !(weight.is_finite() && reward.is_finite()) {
                 return refused(format!("weight {weight} and reward {reward} must be finite"));
             }
-            end = tokens.end;
+            end = stop;
         }
         Ok(())
     }
@@ -84,25 +97,40 @@ impl Trajectory {
 impl Span {
     /// A span of a game with weight 1.
     pub fn new(tokens: Range<usize>, reward: f64) -> Self {
-        Self { tokens, kind: SampleKind::Game, weight: 1.0, reward, ref_log_prob: None, sampling_log_probs: None }
+        let kind = SampleKind::Game;
+        let (ref_log_prob, ref_token_log_probs, sampling_log_probs) = (None, None, None);
+        Self { tokens, leaf: None, kind, weight: 1.0, reward, ref_log_prob, ref_token_log_probs, sampling_log_probs }
     }
 
-    /// Number of labels: the denominator of ℓ.
+    /// The same span with a penalty on its distance from the reference model: its reward less `coefficient` times the sum over
+    /// its labels of k1 = ln π_sampling − ln π_ref. It is a part of the reward, so no gradient flows through it.
+    ///
+    /// # Errors
+    /// [`Error::NoReference`] or [`Error::NoSampling`] if log-probabilities are missing.
+    pub fn with_kl_penalty(mut self, coefficient: f64) -> Result<Self> {
+        let sampling = self.sampling_log_probs.as_ref().ok_or(Error::NoSampling)?;
+        let reference = self.ref_token_log_probs.as_ref().ok_or(Error::NoReference)?;
+        let k1: f64 = sampling.iter().zip(reference).map(|(own, other)| f64::from(*own) - f64::from(*other)).sum();
+        self.reward -= coefficient * k1;
+        Ok(self)
+    }
+
+    /// Number of labels, the leaf included: the denominator of ℓ.
     ///
     /// A label at position 0 (a target that alone fills `max_length`) has no token before it and is not predicted; as in
     /// the reference it counts here and adds nothing to the sum.
     pub fn labels(&self) -> usize {
-        self.tokens.len()
+        self.tokens.len() + usize::from(self.leaf.is_some())
     }
 
-    /// The labels that are predicted.
+    /// The labels in the sequence that are predicted.
     pub(crate) fn predicted_tokens(&self) -> Range<usize> {
         self.tokens.start.max(1)..self.tokens.end
     }
 
-    /// Number of labels that are predicted.
+    /// Number of labels that are predicted, the leaf included.
     pub fn predicted(&self) -> usize {
-        self.predicted_tokens().len()
+        self.predicted_tokens().len() + usize::from(self.leaf.is_some())
     }
 }
 
@@ -115,16 +143,33 @@ mod tests {
         let trajectory = |spans: Vec<Span>| Trajectory { row: 4, ids: vec![7; 6], spans };
         let sampled = |count| Span { sampling_log_probs: Some(vec![-1.0; count]), ..Span::new(1..3, 0.5) };
         assert!(trajectory(vec![sampled(2), Span::new(3..6, -1.0)]).check().is_ok());
+        // An utterance that is only its end token.
+        let ended = |tokens| Span { leaf: Some(9), ..Span::new(tokens, 1.0) };
+        assert!(trajectory(vec![ended(2..2), ended(3..6)]).check().is_ok());
         for (spans, why) in [
             (vec![Span::new(2..2, 1.0)], "2..2 is empty"),
             (vec![Span::new(1..4, 1.0), Span::new(3..5, 1.0)], "3..5 is empty, overlaps"),
             (vec![Span::new(4..7, 1.0)], "exceeds 6 tokens"),
             (vec![sampled(3)], "3 sampling log-probabilities for 2 labels"),
             (vec![Span::new(1..2, f64::NAN)], "reward NaN"),
+            (vec![Span { leaf: Some(9), ..sampled(2) }], "2 sampling log-probabilities for 3 labels"),
+            (vec![Span { ref_token_log_probs: Some(vec![]), ..sampled(2) }], "0 reference log-probabilities for 2"),
+            (vec![Span { leaf: Some(9), ..Span::new(0..0, 1.0) }], "no token predicts it"),
+            (vec![Span { leaf: Some(9), ..Span::new(7..7, 1.0) }], "exceeds 6 tokens"),
         ] {
             let said = trajectory(spans).check().unwrap_err().to_string();
             assert!(said.contains(why) && said.starts_with("row 5 of the training data"), "{said}");
         }
+    }
+
+    #[test]
+    fn a_penalty_is_the_sum_of_differences_from_the_reference() {
+        let (sampling_log_probs, ref_token_log_probs) = (Some(vec![-0.5, -1.0]), Some(vec![-1.5, -0.75]));
+        let span = Span { leaf: Some(2), sampling_log_probs, ref_token_log_probs, ..Span::new(1..2, 1.0) };
+        assert_eq!(span.clone().with_kl_penalty(0.5).unwrap().reward, 1.0 - 0.5 * (1.0 - 0.25));
+        let without = Span { ref_token_log_probs: None, ..span.clone() };
+        assert!(matches!(without.with_kl_penalty(0.5), Err(Error::NoReference)));
+        assert!(matches!(Span { sampling_log_probs: None, ..span }.with_kl_penalty(0.5), Err(Error::NoSampling)));
     }
 
     #[test]
@@ -133,5 +178,7 @@ mod tests {
             Trajectory { row: 0, ids: vec![5, 6, 7, 8, 9], spans: vec![Span::new(0..2, 1.0), Span::new(3..4, 1.0)] };
         assert_eq!(trajectory.label_ids(), [5, 6, -100, 8, -100]);
         assert_eq!((trajectory.predicted(), trajectory.prompt_len()), (2, 0));
+        let ended = Span { leaf: Some(2), ..trajectory.spans[0].clone() };
+        assert_eq!((ended.labels(), ended.predicted()), (3, 2));
     }
 }

@@ -34,8 +34,7 @@ fn on_this_path() {
     let mut folders: Vec<_> =
         std::fs::read_dir(fixture("families")).unwrap().map(|entry| entry.unwrap().path()).collect();
     // Slow where the compiler has no fused multiply-add.
-    folders
-        .retain(|path| path.is_dir() && std::env::var("SPAG_CPU").is_ok_and(|path| path != CpuPath::Portable.name()));
+    folders.retain(|path| path.is_dir() && CpuPath::selected().unwrap() != CpuPath::Portable);
     folders.push(fixture("tiny-llama"));
     for folder in folders {
         for dtype in [WeightDtype::F32, WeightDtype::Bf16] {

@@ -14,6 +14,9 @@ pub struct LossInput {
     log_probs: Tensor,
     /// Of the whole micro-batch.
     token_log_probs: Tensor,
+    /// Of these samples' tokens.
+    sampling_log_probs: Vec<Option<f32>>,
+    ref_token_log_probs: Vec<Option<f32>>,
     /// Where in `token_log_probs` these samples' tokens are, if they are not all.
     token_rows: Option<Vec<u32>>,
 }
@@ -28,7 +31,14 @@ impl LossInput {
         // Variables: the leaves that gradients are computed for.
         let log_probs = Var::from_tensor(&batch.mean_log_probs(&tokens)?)?.into_inner();
         let token_log_probs = Var::from_tensor(&tokens)?.into_inner();
-        Ok(Self { samples: batch.samples.clone(), log_probs, token_log_probs, token_rows: None })
+        Ok(Self {
+            samples: batch.samples.clone(),
+            log_probs,
+            token_log_probs,
+            sampling_log_probs: batch.sampling_log_probs.clone(),
+            ref_token_log_probs: batch.ref_log_probs.clone(),
+            token_rows: None,
+        })
     }
 
     /// The samples, S.
@@ -58,12 +68,15 @@ impl LossInput {
             return Ok(self.clone());
         }
         let (mut samples, mut rows, mut token_rows) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut sampling_log_probs, mut ref_token_log_probs) = (Vec::new(), Vec::new());
         let mut first_token = 0;
         for (row, sample) in self.samples.iter().enumerate() {
             let tokens = first_token..first_token + sample.predicted;
             if keep(sample) {
                 samples.push(*sample);
                 rows.push(row as u32);
+                sampling_log_probs.extend_from_slice(&self.sampling_log_probs[tokens.clone()]);
+                ref_token_log_probs.extend_from_slice(&self.ref_token_log_probs[tokens.clone()]);
                 token_rows.extend(tokens.clone().map(|at| self.token_rows.as_ref().map_or(at as u32, |rows| rows[at])));
             }
             first_token = tokens.end;
@@ -72,8 +85,14 @@ impl LossInput {
             true => Tensor::zeros(0, DType::F64, self.log_probs.device())?,
             false => self.log_probs.index_select(&Tensor::new(rows, self.log_probs.device())?, 0)?,
         };
-        let token_log_probs = self.token_log_probs.clone();
-        Ok(Self { samples, log_probs, token_log_probs, token_rows: Some(token_rows) })
+        Ok(Self {
+            samples,
+            log_probs,
+            token_log_probs: self.token_log_probs.clone(),
+            sampling_log_probs,
+            ref_token_log_probs,
+            token_rows: Some(token_rows),
+        })
     }
 
     /// ℓ: each sample's mean log-probability over its labels, `[S]`.
@@ -135,6 +154,28 @@ impl LossInput {
     /// [`Error::NoReference`] if a sample has none, or a failure of the device.
     pub fn ref_log_probs(&self) -> Result<Tensor> {
         let values: Option<Vec<f64>> = self.samples.iter().map(|sample| sample.ref_log_prob).collect();
+        Ok(Tensor::new(values.ok_or(Error::NoReference)?, self.log_probs.device())?)
+    }
+
+    /// The log-probability of every predicted token under the policy that sampled it, `[M]`, a constant. Where it is unknown,
+    /// it is the learner's own: an importance ratio of 1.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    pub fn sampling_log_probs(&self) -> Result<Tensor> {
+        let own = self.token_log_probs()?.detach();
+        let known: Vec<u8> = self.sampling_log_probs.iter().map(|one| u8::from(one.is_some())).collect();
+        let values: Vec<f64> = self.sampling_log_probs.iter().map(|one| one.map_or(0.0, f64::from)).collect();
+        let (known, values) = (Tensor::new(known, own.device())?, Tensor::new(values, own.device())?);
+        Ok(known.where_cond(&values, &own)?)
+    }
+
+    /// The log-probability of every predicted token under the reference model, `[M]`, a constant.
+    ///
+    /// # Errors
+    /// [`Error::NoReference`] if a token has none, or a failure of the device.
+    pub fn ref_token_log_probs(&self) -> Result<Tensor> {
+        let values: Option<Vec<f64>> = self.ref_token_log_probs.iter().map(|one| one.map(f64::from)).collect();
         Ok(Tensor::new(values.ok_or(Error::NoReference)?, self.log_probs.device())?)
     }
 

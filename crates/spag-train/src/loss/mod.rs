@@ -1,10 +1,12 @@
-//! Losses. One loss a file; [`build`] chooses.
+//! Losses. One loss a file; [`build`] chooses that of a configuration, and
+//! [`Learner::with_loss`](crate::Learner::with_loss) takes any.
 //!
 //! A [`Loss`] computes its value with tensor operations from the log-probabilities of a micro-batch ([`LossInput`]);
 //! automatic differentiation gives the gradient.
 
 mod input;
 mod offline_po;
+mod policy_gradient;
 mod sft;
 mod sft_with_kl;
 #[cfg(test)]
@@ -18,6 +20,7 @@ use crate::metrics::{Metric, MetricValues};
 
 pub use input::LossInput;
 pub use offline_po::OfflinePo;
+pub use policy_gradient::{Length, PolicyGradient, Ratio};
 pub use sft::Sft;
 pub use sft_with_kl::SftWithKl;
 

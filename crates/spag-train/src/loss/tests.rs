@@ -1,5 +1,7 @@
 //! Every loss against finite differences, and two losses that only this file defines: a token-level and a pairwise one.
 
+mod policy_gradient;
+
 use candle_core::{Device, Tensor};
 use proptest::prelude::*;
 use spag_rewards::SampleKind;

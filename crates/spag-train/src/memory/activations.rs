@@ -2,7 +2,7 @@
 //!
 //! Legend: n tokens of a micro-batch, d hidden size, f feed-forward size, q query size, kv key/value size, v vocabulary.
 
-use spag_model::{Activations, Architecture, ModelConfig, OutputHead, SavedElements};
+use spag_model::{Activations, Architecture, Arithmetic, ModelConfig, OutputHead, SavedElements};
 use spag_ops::log_prob::{DEVICE_CHUNK_ELEMENTS, KEEP_ELEMENTS, chunk_rows, rounded_gradient_bytes};
 use spag_ops::matmul::packed_right_bytes;
 
@@ -57,9 +57,11 @@ impl StepMemory {
         Self { kept, block, head, allowance: ALLOWANCE }
     }
 
-    /// On a CPU, freed tensors stay in a pool for the next micro-batch and are reused by size. Tensors of different
+    /// On a CPU, with what attention multiplies bf16 in: in f32, copies of queries, keys and values while it runs.
+    ///
+    /// Freed tensors stay in a pool for the next micro-batch and are reused by size. Tensors of different
     /// sizes therefore add up, even if they are needed at different times.
-    pub(super) fn on_cpu(model: &ModelConfig, config: &TrainConfig) -> Self {
+    pub(super) fn on_cpu(model: &ModelConfig, config: &TrainConfig, attention: Arithmetic) -> Self {
         let n = tokens(config) as u64;
         let Sizes { d, f, q, kv, v, blocks, saved, raw } = Sizes::of(&model.architecture);
         let lse = 4 * n * saved.sums as u64;
@@ -81,6 +83,8 @@ impl StepMemory {
                 (blocks * input, lse + rounded + 4 * n * (2 * q + 2 * kv + middle + f + 2 * raw))
             }
         };
+        // The output in f32 takes the place of a gradient.
+        let widened = if config.bf16 && attention == Arithmetic::F32 { 4 * n * (q + 2 * kv) } else { 0 };
         let (logits, pieces) = if n * v <= KEEP_ELEMENTS as u64 {
             (n * v, 0)
         } else {
@@ -98,8 +102,8 @@ impl StepMemory {
         let normalised = normalised_head(&model.architecture, if config.bf16 { 8 } else { 4 });
         Self {
             kept,
-            block: tensors + activated + 4 * logits + packed(chunk, d * f + n * (d + f)),
-            head: tensors + activated + 4 * logits + pieces + packed(chunk, v * d + n * d) + normalised,
+            block: tensors + widened + activated + 4 * logits + packed(chunk, d * f + n * (d + f)),
+            head: tensors + widened + activated + 4 * logits + pieces + packed(chunk, v * d + n * d) + normalised,
             allowance: 0,
         }
     }

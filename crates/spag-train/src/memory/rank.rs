@@ -3,7 +3,7 @@
 use std::fmt;
 
 use spag_io::format_gib;
-use spag_model::{Layout, ModelConfig, WeightDtype};
+use spag_model::{Arithmetic, Layout, ModelConfig, WeightDtype};
 
 use super::activations::StepMemory;
 use super::whole_layers::{LayerBytes, Whole, WholeLayers};
@@ -47,7 +47,13 @@ impl RankMemory {
     /// The same on CPUs, where device and host are one memory.
     pub fn on_cpu(model: &ModelConfig, config: &TrainConfig, plan: ShardingPlan, world_size: usize) -> Self {
         let plan = ShardingPlan { stage: plan.stage, ..ShardingPlan::default() };
-        Self::new(model, config, &StepMemory::on_cpu(model, config), plan, world_size)
+        Self::new(model, config, &StepMemory::on_cpu(model, config, Arithmetic::Bf16), plan, world_size)
+    }
+
+    /// The same of a learner [with exact attention](crate::Learner::with_exact_attention).
+    pub fn on_cpu_exact(model: &ModelConfig, config: &TrainConfig, plan: ShardingPlan, world_size: usize) -> Self {
+        let plan = ShardingPlan { stage: plan.stage, ..ShardingPlan::default() };
+        Self::new(model, config, &StepMemory::on_cpu(model, config, Arithmetic::F32), plan, world_size)
     }
 
     fn new(

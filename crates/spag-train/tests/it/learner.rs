@@ -13,9 +13,10 @@ use spag_model::{
 };
 use spag_rewards::SampleKind;
 use spag_tests::{fixture, reserve_port};
+use spag_train::loss::{Length, PolicyGradient, Ratio};
 use spag_train::{
-    Learner, ModelShard, ShardingPlan, Span, StepRecord, TrainConfig, TrainMethod, Trajectory, ZeroStage, encode,
-    train_samples,
+    Learner, ModelShard, ShardingPlan, Span, StepRecord, TrainConfig, TrainMethod, Trajectory, ZeroStage,
+    add_reference, encode, train_samples,
 };
 
 use crate::training_fixture::cases;
@@ -80,6 +81,73 @@ fn spans_of_one_trajectory_are_learned_as_trajectories_of_one_span() {
     }
 }
 
+/// A leaf is learned as in a sequence of its own that ends with it.
+#[test]
+fn a_leaf_is_learned_as_the_end_of_another_trajectory() {
+    let case = &cases(WeightDtype::F32)[0];
+    let ids: Vec<u32> = (3..40).collect();
+    let sampled = |count| Some(vec![-3.0; count]);
+    let span = |tokens: std::ops::Range<usize>, reward| Span {
+        sampling_log_probs: sampled(tokens.len()),
+        ref_token_log_probs: sampled(tokens.len()),
+        ..Span::new(tokens, reward)
+    };
+    // Two utterances with an end token that the sequence does not have, and one that is only its end token.
+    let (end, places) = (2, [(5..9, 1.0), (15..16, -0.5), (20..20, 0.25)]);
+    let with_leaves = places.clone().map(|(tokens, reward)| Span {
+        leaf: Some(end),
+        sampling_log_probs: sampled(tokens.len() + 1),
+        ref_token_log_probs: sampled(tokens.len() + 1),
+        ..span(tokens, reward)
+    });
+    let together = Trajectory { row: 0, ids: ids.clone(), spans: with_leaves.to_vec() };
+    let apart = places.map(|(tokens, reward)| {
+        let ids = [&ids[..tokens.end], &[end]].concat();
+        Trajectory { row: 0, ids, spans: vec![span(tokens.start..tokens.end + 1, reward)] }
+    });
+    let config = TrainConfig { per_device_train_batch_size: 8, ..TrainConfig::default() };
+    for ratio in [Ratio::None, Ratio::Clip { low: 0.2, high: 0.2 }] {
+        let step = |trajectories: &[Trajectory]| {
+            let model = copy_of(&case.checkpoint.model);
+            let loss = PolicyGradient { ratio, length: Length::Constant(16), kl: 0.1 };
+            let learner = Learner::new(&model, &config, 1).unwrap().with_loss(Box::new(loss));
+            { learner }.step(trajectories).unwrap()
+        };
+        let (one, three) = (step(std::slice::from_ref(&together)), step(&apart));
+        assert_eq!((one.log_prob_gap.tokens, three.log_prob_gap.tokens), (8, 8));
+        assert!(one.grad_norm > 0.0 && one.loss != 0.0);
+        let gaps = [&one, &three].map(|step| (step.log_prob_gap.max, step.log_prob_gap.mean()));
+        for (got, want) in
+            [(one.loss, three.loss), (one.grad_norm, three.grad_norm), (gaps[0].0, gaps[1].0), (gaps[0].1, gaps[1].1)]
+        {
+            assert!((got - want).abs() <= 2e-6 * want.abs(), "{ratio:?}: {got} against {want}");
+        }
+    }
+}
+
+/// However trajectories of several spans are split into micro-batches, each span counts the same.
+#[test]
+fn a_step_is_the_mean_over_spans() {
+    let case = &cases(WeightDtype::F32)[0];
+    let ids: Vec<u32> = (3..40).collect();
+    let trajectory = |spans: &[(usize, f64)]| Trajectory {
+        row: 0,
+        ids: ids.clone(),
+        spans: spans.iter().map(|(start, reward)| Span::new(*start..start + 4, *reward)).collect(),
+    };
+    let all = [trajectory(&[(4, 1.0), (12, -0.5), (20, 2.0)]), trajectory(&[]), trajectory(&[(6, 0.5)])];
+    let step = |micro_batch| {
+        let config = TrainConfig { per_device_train_batch_size: micro_batch, ..TrainConfig::default() };
+        let model = copy_of(&case.checkpoint.model);
+        let loss = PolicyGradient { ratio: Ratio::None, length: Length::Own, kl: 0.0 };
+        Learner::new(&model, &config, 1).unwrap().with_loss(Box::new(loss)).step(&all).unwrap()
+    };
+    let (one, several) = (step(3), step(1));
+    for (got, want) in [(several.loss, one.loss), (several.grad_norm, one.grad_norm)] {
+        assert!((got - want).abs() <= 2e-6 * want.abs(), "{got} against {want}");
+    }
+}
+
 #[test]
 fn what_an_engine_sampled_has_the_learners_log_probabilities_until_it_learns() {
     let checkpoint = Checkpoint::load(fixture("tiny-llama")).unwrap();
@@ -110,6 +178,66 @@ fn what_an_engine_sampled_has_the_learners_log_probabilities_until_it_learns() {
     assert!(second.max > 1e-2, "{second:?}");
     let without = Trajectory { spans: vec![Span::new(4..5, 1.0)], ..trajectories[0].clone() };
     assert_eq!(learner.step(&[without]).unwrap().log_prob_gap.tokens, 0);
+}
+
+/// With exact attention, the log-probabilities of the first step have the bits of those at sampling, also where a leaf stands
+/// in for the last token of an utterance, and the reference's have those of the learner.
+#[test]
+fn exact_attention_has_the_log_probabilities_of_sampling() {
+    for dtype in [WeightDtype::F32, WeightDtype::Bf16] {
+        let options = LoadOptions { dtype, ..LoadOptions::default() };
+        let load = || Checkpoint::load_with(fixture("tiny-llama"), &options).unwrap();
+        let settings = GenerationConfig {
+            max_new_tokens: 30,
+            sampling: Sampling::at_temperature(1.0),
+            ..GenerationConfig::default()
+        };
+        let settings = Arc::new(settings);
+        let engine_config = EngineConfig::new(load().model.config(), 4, MemoryBudget::host());
+        let mut engine = Engine::from_checkpoint(load(), engine_config).unwrap();
+        let prompts: Vec<Vec<u32>> = (0..16).map(|prompt| (3..40 + 9 * prompt).collect()).collect();
+        let requests = prompts.iter().zip(0..).map(|(prompt, seed)| Request {
+            prompt: Prompt::Tokens(prompt.clone()),
+            seed,
+            config: settings.clone(),
+        });
+        let completions = engine.generate(requests.collect()).unwrap();
+        let trajectory = |(row, (prompt, completion)): (usize, (&Vec<u32>, spag_model::Completion))| {
+            let (last, said) = completion.token_ids.split_last().unwrap();
+            let span = Span {
+                leaf: Some(*last),
+                // At temperature 1 without filters, the sampling distribution is the model's.
+                sampling_log_probs: Some(completion.model_log_probs),
+                ..Span::new(prompt.len()..prompt.len() + said.len(), 1.0)
+            };
+            Trajectory { row, ids: [prompt, said, &[50, 60, 70]].concat(), spans: vec![span] }
+        };
+        let mut all: Vec<Trajectory> = prompts.iter().zip(completions).enumerate().map(trajectory).collect();
+        let config = TrainConfig {
+            bf16: dtype == WeightDtype::Bf16,
+            learning_rate: 1e-2,
+            per_device_train_batch_size: 4,
+            ..TrainConfig::default()
+        };
+        let (model, reference) = (load().model, load().model);
+        let loss = PolicyGradient { ratio: Ratio::Clip { low: 0.2, high: 0.2 }, length: Length::Own, kl: 0.1 };
+        let learner = Learner::new(&model, &config, 4).unwrap();
+        let mut learner = learner.with_exact_attention().with_loss(Box::new(loss));
+        add_reference(learner.network(), reference.parameters(), &mut all).unwrap();
+        let tokens: usize = all.iter().map(Trajectory::predicted).sum();
+        assert!(tokens > 100, "{tokens}");
+        for span in all.iter().flat_map(|one| &one.spans) {
+            assert_eq!(span.ref_token_log_probs, span.sampling_log_probs);
+            assert!(span.ref_log_prob.is_some());
+        }
+        let first = learner.step(&all).unwrap();
+        let gap = first.log_prob_gap;
+        assert_eq!((gap.max, gap.mean(), gap.tokens as usize), (0.0, 0.0, tokens), "{dtype:?}");
+        let metric = |name| first.metrics.get(name).unwrap();
+        assert_eq!((metric("importance_ratio_min"), metric("importance_ratio_max"), metric("kl")), (1.0, 1.0, 0.0));
+        let second = learner.step(&all).unwrap();
+        assert!(second.log_prob_gap.max > 1e-2 && second.metrics.get("kl").unwrap() > 0.0, "{dtype:?}: {second:?}");
+    }
 }
 
 #[test]

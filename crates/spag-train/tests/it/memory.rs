@@ -10,7 +10,10 @@ use spag_io::format_gib;
 use spag_model::{LoadOptions, Model, ModelConfig, WeightDtype, WriteOptions, save_model};
 use spag_ops::CpuPath;
 use spag_tests::{reserve_port, test_process};
-use spag_train::{ModelShard, RankMemory, ShardingPlan, TimingConfig, TrainConfig, ZeroStage, time_steps_of_rank};
+use spag_train::{
+    Learner, ModelShard, RankMemory, ShardingPlan, Span, TimingConfig, TrainConfig, Trajectory, ZeroStage,
+    time_steps_of_rank,
+};
 
 /// Tokens of a sequence.
 const SEQ: usize = 128;
@@ -79,6 +82,8 @@ struct Case {
     batch: usize,
     ranks: usize,
     stage: u8,
+    /// The learner's attention is exact.
+    exact: bool,
 }
 
 impl Case {
@@ -99,7 +104,8 @@ impl Case {
             gradient_checkpointing: self.recompute,
             ..TrainConfig::default()
         };
-        let memory = RankMemory::on_cpu(&self.shape.config(), &config, self.plan(), self.ranks);
+        let plan = if self.exact { RankMemory::on_cpu_exact } else { RankMemory::on_cpu };
+        let memory = plan(&self.shape.config(), &config, self.plan(), self.ranks);
         self.ranks as u64 * (memory.on_device() + self.beside())
     }
 
@@ -135,6 +141,25 @@ impl Case {
         });
     }
 
+    fn learn_exactly(self, shard: ModelShard<'_>) {
+        let config = TrainConfig {
+            per_device_train_batch_size: self.batch,
+            bf16: self.bf16,
+            gradient_checkpointing: self.recompute,
+            ..TrainConfig::default()
+        };
+        let mut learner = Learner::load(shard, &config, STEPS).unwrap().with_exact_attention();
+        let token = |row: usize, at: usize| ((row * 31 + at * 7) % self.shape.vocabulary) as u32;
+        for _ in 0..STEPS {
+            let trajectory = |row| Trajectory {
+                row,
+                ids: (0..SEQ).map(|at| token(row, at)).collect(),
+                spans: vec![Span::new(1..SEQ, 1.0)],
+            };
+            learner.step(&(0..self.batch * ACCUMULATION).map(trajectory).collect::<Vec<_>>()).unwrap();
+        }
+    }
+
     fn train_rank(self, dir: &Path, rank: usize, port: u16) {
         let group: Arc<dyn ProcessGroup> = match self.ranks {
             1 => Arc::new(Single),
@@ -154,7 +179,10 @@ impl Case {
         // Threads of its own, as a process has them: a rank that waits for others must not hold up theirs.
         let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let shard = ModelShard { dir, options: &options, plan: self.plan(), group };
-        threads.install(|| time_steps_of_rank(shard, None, &timing)).unwrap();
+        threads.install(|| match self.exact {
+            true => self.learn_exactly(shard),
+            false => drop(time_steps_of_rank(shard, None, &timing).unwrap()),
+        });
     }
 }
 
@@ -195,7 +223,7 @@ fn assert_as_planned(cases: &[Case], tolerance: f64) {
 
 #[test]
 fn one_process_takes_what_is_planned() {
-    let case = |shape, bf16, recompute, batch| Case { shape, bf16, recompute, batch, ranks: 1, stage: 0 };
+    let case = |shape, bf16, recompute, batch| Case { shape, bf16, recompute, batch, ranks: 1, stage: 0, exact: false };
     let grouped = Shape { kv_heads: 2, ..BLOCKS };
     let wide = Shape { vocabulary: 12_000, ..BLOCKS };
     let cases = [
@@ -217,10 +245,36 @@ fn models_of_other_families_take_what_is_planned() {
     let mut cases = Vec::new();
     for (shape, batch) in [(qwen3, 8), (baichuan, 12)] {
         for (bf16, recompute) in [(false, false), (false, true), (true, true)] {
-            cases.push(Case { shape, bf16, recompute, batch, ranks: 1, stage: 0 });
+            cases.push(Case { shape, bf16, recompute, batch, ranks: 1, stage: 0, exact: false });
         }
     }
     assert_as_planned(&cases, 0.1);
+}
+
+/// Exact attention takes more than the fastest, by what is planned.
+#[test]
+fn exact_attention_takes_what_is_planned() {
+    let grouped = Shape { kv_heads: 2, ..BLOCKS };
+    let wide = Shape { vocabulary: 12_000, ..BLOCKS };
+    let case = |shape, exact| Case { shape, bf16: true, recompute: true, batch: 10, ranks: 1, stage: 0, exact };
+    let cases = [BLOCKS, grouped, wide].map(|shape| case(shape, true));
+    assert_as_planned(&cases, 0.1);
+    // Slower paths of the processor have no arithmetic of bf16, and widen always.
+    if CpuPath::selected().unwrap() >= CpuPath::Avx512Bf16 {
+        for exact in cases {
+            let dir = tempfile::tempdir().unwrap();
+            save_model(&Model::init(&exact.shape.config(), 1).unwrap(), dir.path(), WriteOptions::new(exact.dtype()))
+                .unwrap();
+            let fastest = case(exact.shape, false);
+            let (taken, planned) =
+                (exact.taken(dir.path()) - fastest.taken(dir.path()), exact.planned() - fastest.planned());
+            let ratio = planned as f64 / taken as f64;
+            assert!((ratio - 1.0).abs() < 0.1, "{exact:?}: {planned} bytes planned, {taken} taken");
+        }
+    }
+    // In f32 nothing is widened.
+    let plans = [false, true].map(|exact| Case { bf16: false, ..case(BLOCKS, exact) }.planned());
+    assert_eq!(plans[0], plans[1]);
 }
 
 /// Every stage, with and without recomputation.
@@ -228,7 +282,7 @@ fn stages(shape: Shape, ranks: usize, bf16: bool) {
     let mut cases = Vec::new();
     for stage in 0..=3 {
         for recompute in [false, true] {
-            cases.push(Case { shape, bf16, recompute, batch: 2, ranks, stage });
+            cases.push(Case { shape, bf16, recompute, batch: 2, ranks, stage, exact: false });
         }
     }
     assert_as_planned(&cases, 0.05);

@@ -1,0 +1,176 @@
+//! Policy gradients on tokens, for utterances of the learner's own games.
+
+use candle_core::{DType, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::{Loss, LossInput, LossValue, divide, mean};
+use crate::batch::BatchSample;
+use crate::error::{Error, Result};
+use crate::metrics::Metric;
+
+/// The policy part of the loss.
+const POLICY: Metric = Metric::mean("policy");
+/// The mean over tokens of k3, an estimate of KL(policy ‖ reference), before β.
+const KL: Metric = Metric::mean("kl");
+const RATIO_MEAN: Metric = Metric::mean("importance_ratio_mean");
+const RATIO_MIN: Metric = Metric::min("importance_ratio_min");
+const RATIO_MAX: Metric = Metric::max("importance_ratio_max");
+/// Share of tokens whose importance ratio is outside the range that [`Ratio`] allows.
+const CLIPPED: Metric = Metric::mean("clipped_fraction");
+/// Mean −ln π of the sampled tokens: an estimate of the entropy.
+const ENTROPY: Metric = Metric::mean("entropy");
+
+/// mean over samples of w/n · Σ_t (L_t + β·k3_t), where L_t is the loss of [`Ratio`] with the sample's reward as advantage A,
+/// n the [`Length`], and k3 = e^(ln π_ref − ln π) − (ln π_ref − ln π) − 1 (Schulman 2020, "Approximating KL divergence"; the
+/// penalty of GRPO). Demonstrations count as samples with their reward.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PolicyGradient {
+    /// What importance ratios do.
+    pub ratio: Ratio,
+    /// What the sum over a sample's tokens is divided by.
+    pub length: Length,
+    /// β. With 0 no reference model is needed.
+    pub kl: f64,
+}
+
+/// The loss L of a token with advantage A, probability π and importance ratio ρ = π/π_sampling. Where ρ is 1, all have the
+/// gradient of [`Ratio::None`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ratio {
+    /// REINFORCE: −A·ln π.
+    None,
+    /// PPO (Schulman et al. 2017): −min(A·ρ, A·clip(ρ, 1 − low, 1 + high)).
+    Clip {
+        /// From 0 to 1.
+        low: f64,
+        /// At least 0. DAPO's "clip higher" has more than `low`.
+        high: f64,
+    },
+    /// Truncated importance sampling (IMPALA, Espeholt et al. 2018): −min(ρ, cap)·A·ln π; no gradient through ρ.
+    Truncated {
+        /// At least 1.
+        cap: f64,
+    },
+    /// Masked importance sampling (IcePop, 2025): −ρ·A·ln π; no gradient through ρ. 0 if ρ is outside \[1/cap, cap\].
+    Masked {
+        /// At least 1.
+        cap: f64,
+    },
+}
+
+/// What the sum over a sample's tokens is divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Length {
+    /// A constant, which `max_new_tokens` is made for: every token counts the same (Dr. GRPO, Liu et al. 2025).
+    Constant(usize),
+    /// The sample's labels: every sample counts the same.
+    Own,
+}
+
+impl PolicyGradient {
+    /// Refuses coefficients that the formulas are not made for.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] with the name, the value and the range.
+    pub fn check(&self) -> Result<()> {
+        let refused = |name, given: f64, range| {
+            Err(Error::Setting { name, reason: format!("{given} is out of range; use {range}") })
+        };
+        match self.ratio {
+            Ratio::Clip { low, .. } if !(0.0..=1.0).contains(&low) => refused("clip_low", low, "0 to 1")?,
+            Ratio::Clip { high, .. } if !(high >= 0.0 && high.is_finite()) => {
+                refused("clip_high", high, "a finite number of at least 0")?;
+            }
+            Ratio::Truncated { cap } | Ratio::Masked { cap } if !(cap >= 1.0 && cap.is_finite()) => {
+                refused("ratio_cap", cap, "a finite number of at least 1")?;
+            }
+            _ => {}
+        }
+        if self.length == Length::Constant(0) {
+            return refused("max_new_tokens", 0.0, "at least 1");
+        }
+        if !(self.kl >= 0.0 && self.kl.is_finite()) {
+            return refused("kl_coeff", self.kl, "a finite number of at least 0");
+        }
+        Ok(())
+    }
+
+    /// Factor of a sample's tokens in the mean over samples.
+    fn share(&self, sample: &BatchSample) -> f64 {
+        let length = match self.length {
+            Length::Constant(length) => length,
+            Length::Own => sample.labels,
+        };
+        sample.weight / length.max(1) as f64
+    }
+}
+
+impl Ratio {
+    /// L of every token, and 1 for each whose ratio is outside the range, from A, ln π, and ln π − ln π_sampling; `[M]`.
+    fn losses(self, advantages: &Tensor, log_probs: &Tensor, ratio: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
+        let (outside, objective) = match self {
+            Self::None => (None, (advantages * log_probs)?),
+            Self::Clip { low, high } => {
+                let within = ratio.clamp(1.0 - low, 1.0 + high)?;
+                let (plain, clipped) = ((advantages * ratio)?, (advantages * &within)?);
+                // If both are equal, the gradient is that of the unclipped one.
+                (Some(ratio.ne(&within)?), plain.le(&clipped)?.where_cond(&plain, &clipped)?)
+            }
+            Self::Truncated { cap } => {
+                let factor = ratio.detach().clamp(0.0, cap)?;
+                (Some(ratio.gt(cap)?), ((advantages * factor)? * log_probs)?)
+            }
+            Self::Masked { cap } => {
+                let ratio = ratio.detach();
+                let outside = ratio.ne(&ratio.clamp(1.0 / cap, cap)?)?;
+                let factor = outside.where_cond(&ratio.zeros_like()?, &ratio)?;
+                (Some(outside), ((advantages * factor)? * log_probs)?)
+            }
+        };
+        let outside = outside.map(|outside| outside.to_dtype(DType::F64)).transpose()?;
+        Ok((objective.neg()?, outside))
+    }
+}
+
+impl Loss for PolicyGradient {
+    fn metrics(&self) -> &'static [Metric] {
+        &[POLICY, KL, RATIO_MEAN, RATIO_MIN, RATIO_MAX, CLIPPED, ENTROPY]
+    }
+
+    fn needs_reference(&self) -> bool {
+        self.kl > 0.0
+    }
+
+    fn evaluate(&self, input: &LossInput) -> Result<LossValue> {
+        let log_probs = input.token_log_probs()?;
+        if log_probs.elem_count() == 0 {
+            let loss = Tensor::zeros((), DType::F64, log_probs.device())?;
+            return Ok(LossValue { loss, metrics: Vec::new() });
+        }
+        let ratio = (&log_probs - input.sampling_log_probs()?)?.exp()?;
+        let share = input.per_token(|sample| self.share(sample))?;
+        let over_samples = |each: Tensor| divide(&(&share * each)?.sum_all()?, input.samples().len());
+        let (losses, outside) = self.ratio.losses(&input.per_token(|sample| sample.reward)?, &log_probs, &ratio)?;
+        let policy = over_samples(losses)?;
+        let mut loss = policy.clone();
+        let mut metrics = vec![
+            (RATIO_MEAN, mean(&ratio)?),
+            (RATIO_MIN, ratio.min_all()?),
+            (RATIO_MAX, ratio.max_all()?),
+            (ENTROPY, mean(&log_probs.neg()?)?),
+            (POLICY, policy),
+        ];
+        if self.needs_reference() {
+            let difference = (input.ref_token_log_probs()? - &log_probs)?;
+            let k3 = ((difference.exp()? - difference)? - 1.0)?;
+            metrics.push((KL, mean(&k3)?));
+            loss = (loss + (over_samples(k3)? * self.kl)?)?;
+        }
+        if let Some(outside) = outside {
+            metrics.push((CLIPPED, mean(&outside)?));
+        }
+        Ok(LossValue { loss, metrics })
+    }
+}
