@@ -55,6 +55,8 @@ pub struct Episode {
 
 /// The key of the seed of a game's draws.
 pub(crate) const SEED: &str = "seed";
+/// The key of an utterance that was refused: the name of the [`Refusal`](crate::Refusal).
+pub(crate) const REFUSAL: &str = "refusal";
 /// The key of the name of a game.
 pub(crate) const GAME_NAME: &str = "game_name";
 /// The key of the options of a game, an object.

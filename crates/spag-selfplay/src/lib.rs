@@ -38,6 +38,7 @@ mod timing;
 pub mod arena;
 mod game_stats;
 mod rate;
+mod refusals;
 mod text_table;
 
 pub use digest::{checkpoint_fingerprint, content_digest};
@@ -53,6 +54,7 @@ pub use model_player::{ContextBudget, ModelPlayer, chat_settings};
 pub use player_spec::{EndpointSpec, PlayerSpec};
 pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};
+pub use refusals::Refusals;
 pub use servers::Servers;
 pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};
 pub use text_table::{number_or_dash, text_table};

@@ -134,7 +134,7 @@ impl GameSet {
         if self.known.len() < NUMBERED && !self.known.insert(number) {
             return None;
         }
-        self.counts.add(&verdict);
+        self.counts.add_game(&episode, &verdict);
         self.course.add(self.counts.clone());
         Some((number, episode))
     }

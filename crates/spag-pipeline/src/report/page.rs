@@ -9,8 +9,9 @@ use super::charts;
 use super::data::{HeldOut, Report, SamplePair, ShownGame};
 use super::rounds::{GAME_TITLE, TRAINING_COLUMNS, TRAINING_TITLE, game_columns, game_rows, training_rows};
 use super::text::{
-    EXACT_COLUMNS, EXACT_TITLE, SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, change, ending_columns, ending_row,
-    exact_rows, has_clues, held_out_title, pairings, percent, source_rows, stage_rows, win_columns, win_rows,
+    EXACT_COLUMNS, EXACT_TITLE, REFUSAL_TITLE, SOURCE_COLUMNS, SOURCE_TITLE, STAGE_COLUMNS, change, ending_columns,
+    ending_row, exact_rows, has_clues, held_out_title, pairings, percent, refusal_columns, refusal_rows, source_rows,
+    stage_rows, win_columns, win_rows,
 };
 
 /// The report as a page. Texts of the run are escaped; colours follow the reader's light or dark scheme.
@@ -108,6 +109,10 @@ fn tables(report: &Report) -> String {
         &header(&ending_columns(report.labels())),
         &endings,
     );
+    let refused = refusal_rows(report);
+    if !refused.is_empty() {
+        all += &table(REFUSAL_TITLE, &header(&refusal_columns(report.labels())), &refused);
+    }
     if !report.exact.is_empty() {
         all += &table(EXACT_TITLE, &EXACT_COLUMNS, &exact_rows(report));
     }

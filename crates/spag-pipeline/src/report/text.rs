@@ -3,7 +3,7 @@
 use spag_eval::render_table;
 use spag_game::Labels;
 use spag_io::escape;
-use spag_selfplay::{Change, KuhnMeter, Rate, arena, text_table};
+use spag_selfplay::{Change, KuhnMeter, Rate, Refusals, arena, text_table};
 
 use super::data::{
     ExactPlay, HeldOut, ImitationPart, Match, Report, SamplePair, ShownGame, ShownUtterance, StageSeconds,
@@ -156,6 +156,10 @@ fn endings(report: &Report, out: &mut String) {
         .into_iter()
         .map(|(name, play)| ending_row(escape(&name).into_owned(), play, |rate| percent(rate.share)));
     out.push_str(&table(&ending_columns(report.labels()), &rows.collect::<Vec<_>>()));
+    let refused = refusal_rows(report);
+    if !refused.is_empty() {
+        out.push_str(&format!("\n{REFUSAL_TITLE}\n\n{}", table(&refusal_columns(report.labels()), &refused)));
+    }
     if has_clues(report) {
         out.push_str(&format!(
             "\n  The rules do not forbid untrue clues: where their share grows, part of the {first}'s gain is lying.\n"
@@ -183,6 +187,27 @@ pub(super) fn ending_row(name: String, play: &PlayStats, show: impl Fn(Rate) -> 
     row.extend(play.endings.iter().map(|(_, rate)| show(*rate)));
     row.extend([format!("{:.2}", play.mean_turns), show(play.true_clues)]);
     row
+}
+
+/// The title of the table of refused utterances.
+pub(super) const REFUSAL_TITLE: &str = "Refused utterances, % of each seat's [95%]; games lost by them";
+
+/// Headers of the table of refused utterances.
+pub(super) fn refusal_columns(labels: &Labels) -> Vec<String> {
+    let [first, second] = labels.seats;
+    let seats = labels.seats.into_iter().flat_map(|seat| [seat.to_string(), "games lost".to_owned()]);
+    std::iter::once(format!("{first} – {second}")).chain(seats).collect()
+}
+
+/// The table of refused utterances without its header; empty for a game that refuses nothing.
+pub(super) fn refusal_rows(report: &Report) -> Vec<Vec<String>> {
+    let row = |(name, play): (String, &PlayStats)| {
+        let seats = play.refusals?;
+        let cells = seats.values().iter();
+        let cells = cells.flat_map(|Refusals { refused, games_lost }| [refused.to_string(), games_lost.to_string()]);
+        Some(std::iter::once(escape(&name).into_owned()).chain(cells).collect())
+    };
+    pairings(report).into_iter().filter_map(row).collect()
 }
 
 /// All sets of games of the report with the names of the players, evaluation first.

@@ -133,7 +133,7 @@ impl ReportBuilder<'_> {
 
     fn count(&self, games: &[(Episode, Verdict)]) -> Tally {
         let mut counts = Tally::new(self.run.inputs.game.labels());
-        games.iter().for_each(|(_, verdict)| counts.add(verdict));
+        games.iter().for_each(|(episode, verdict)| counts.add_game(episode, verdict));
         counts
     }
 

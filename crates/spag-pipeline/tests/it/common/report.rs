@@ -115,6 +115,7 @@ fn play(rng: &mut ChaCha8Rng, games: usize, shares: [f64; 5], turns: f64, truth:
         }),
         mean_turns: turns,
         true_clues: Rate::new((truth * 1500.0) as usize, 1500),
+        refusals: None,
     }
 }
 
