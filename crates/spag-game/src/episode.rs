@@ -84,6 +84,12 @@ impl Episode {
         }
     }
 
+    /// Whether the episode names this game with these options. One without a name is of Adversarial Taboo.
+    pub fn is_of(&self, game: &dyn Game) -> bool {
+        let keys = game.record_keys();
+        [GAME_NAME, GAME_OPTIONS].into_iter().all(|key| self.extra.get(key) == keys.get(key))
+    }
+
     /// Appends an utterance.
     pub fn push(&mut self, role: Seat, content: impl Into<String>) {
         self.history.push(Utterance::new(role, content));

@@ -22,6 +22,7 @@ mod action_scores;
 mod digest;
 mod endpoint;
 mod kuhn_meter;
+mod mix;
 mod model_player;
 mod player_spec;
 mod players;
@@ -50,6 +51,7 @@ pub use job::{
     games_on_cycled_words, games_per_word,
 };
 pub use kuhn_meter::KuhnMeter;
+pub use mix::GameShare;
 pub use model_player::{ContextBudget, ModelPlayer, chat_settings};
 pub use player_spec::{EndpointSpec, PlayerSpec};
 pub use players::{AnyPlayer, PlayerPair};
