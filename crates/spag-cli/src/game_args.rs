@@ -24,6 +24,11 @@ pub struct GameArgs {
 }
 
 impl GameArgs {
+    /// Turns of a game of Adversarial Taboo.
+    pub fn taboo_max_turns(&self) -> usize {
+        self.taboo_max_turns
+    }
+
     /// Turns of a game.
     pub fn max_turns(&self) -> usize {
         self.rules.turns(self.taboo_max_turns)
@@ -45,10 +50,15 @@ impl GameArgs {
     /// The game, its options and the prompts in records of games. A record without `utterances` has trimmed ones. The rule does not
     /// apply to endpoints.
     pub fn describe(&self, source: TokenSource, prompts: &PromptSet) -> String {
+        Self::describe_game(&self.rules, source, prompts)
+    }
+
+    /// As [`GameArgs::describe`], of a game with these rules.
+    pub fn describe_game(rules: &GameSettings, source: TokenSource, prompts: &PromptSet) -> String {
         let rule = match (source, prompts.utterances()) {
             (TokenSource::Endpoints, _) | (TokenSource::Checkpoint, UtteranceRule::Trimmed) => String::new(),
             (TokenSource::Checkpoint, rule) => format!("; utterances={}", rule.name()),
         };
-        format!("{}; prompts={}{rule}", self.rules.describe(), prompts::fingerprint(prompts))
+        format!("{}; prompts={}{rule}", rules.describe(), prompts::fingerprint(prompts))
     }
 }

@@ -55,6 +55,8 @@ pub struct Episode {
 
 /// The key of the seed of a game's draws.
 pub(crate) const SEED: &str = "seed";
+/// The key of an utterance that was refused: the name of the [`Refusal`](crate::Refusal).
+pub(crate) const REFUSAL: &str = "refusal";
 /// The key of the name of a game.
 pub(crate) const GAME_NAME: &str = "game_name";
 /// The key of the options of a game, an object.
@@ -78,8 +80,15 @@ impl Episode {
             item: Cow::Borrowed(&self.item),
             max_turns: self.max_turns,
             seed: self.extra.get(SEED).and_then(Value::as_u64).unwrap_or_default(),
+            game_name: self.extra.get(GAME_NAME).and_then(Value::as_str).map(str::to_owned),
             extra: IgnoredAny,
         }
+    }
+
+    /// Whether the episode names this game with these options. One without a name is of Adversarial Taboo.
+    pub fn is_of(&self, game: &dyn Game) -> bool {
+        let keys = game.record_keys();
+        [GAME_NAME, GAME_OPTIONS].into_iter().all(|key| self.extra.get(key) == keys.get(key))
     }
 
     /// Appends an utterance.
@@ -121,6 +130,9 @@ pub struct EpisodeView<'a> {
     /// The seed of the game's draws; 0 if the record has none.
     #[serde(default, deserialize_with = "seed")]
     pub seed: u64,
+    /// The name of its game, if the record has one.
+    #[serde(default, deserialize_with = "game_name")]
+    pub game_name: Option<String>,
     #[serde(flatten)]
     extra: IgnoredAny,
 }
@@ -128,6 +140,10 @@ pub struct EpisodeView<'a> {
 /// Files of other programs may have anything under this key.
 fn seed<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
     Ok(Value::deserialize(deserializer)?.as_u64().unwrap_or_default())
+}
+
+fn game_name<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<String>, D::Error> {
+    Ok(Value::deserialize(deserializer)?.as_str().map(str::to_owned))
 }
 
 /// Reads episodes from a JSON list or JSONL, each with its 1-based row. Their judge checks them. Memory does not grow with

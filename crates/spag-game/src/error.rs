@@ -84,6 +84,14 @@ pub enum Error {
         /// The role whose turn it was.
         expected: Seat,
     },
+    /// A recorded game is of another game than those that are read.
+    #[error("the game is {}, not {expected}; a file is read as games of one kind, that of its first row", quote(found))]
+    OtherGame {
+        /// Its name.
+        found: String,
+        /// The game that is read.
+        expected: &'static str,
+    },
     /// A recorded game has no end.
     #[error("the game is not decided after its {utterances} utterances")]
     Unfinished {
@@ -181,6 +189,7 @@ impl Classify for Error {
             | Self::GameOption { .. }
             | Self::GameData { .. }
             | Self::RolesOutOfOrder { .. }
+            | Self::OtherGame { .. }
             | Self::Unfinished { .. }
             | Self::Ended { .. }
             | Self::DuplicateGame { .. }

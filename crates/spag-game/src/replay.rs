@@ -22,9 +22,9 @@ impl<G: Game + ?Sized> Judge for Replay<'_, G> {
 /// Utterances after the end do not count.
 ///
 /// # Errors
-/// There is no game about the item, or an utterance is not that of the seat to move.
+/// The episode is of another game, there is no game about the item, or an utterance is not that of the seat to move.
 pub fn replay<G: Game + ?Sized>(game: &G, episode: &EpisodeView<'_>) -> Result<Option<Verdict>> {
-    let mut state = game.start(&spec(episode))?;
+    let mut state = start(game, episode)?;
     for at in 0..episode.history.len() {
         if let Some(verdict) = apply(state.as_mut(), episode, at)?.verdict {
             return Ok(Some(verdict));
@@ -35,7 +35,7 @@ pub fn replay<G: Game + ?Sized>(game: &G, episode: &EpisodeView<'_>) -> Result<O
 
 /// The prompt that the utterance at `utterance` answered.
 pub(crate) fn prompt<G: Game + ?Sized>(game: &G, episode: &EpisodeView<'_>, utterance: usize) -> Result<TurnPrompt> {
-    let mut state = game.start(&spec(episode))?;
+    let mut state = start(game, episode)?;
     let mut said = Episode::new(&*episode.item, episode.max_turns);
     for at in 0..utterance.min(episode.history.len()) {
         if apply(state.as_mut(), episode, at)?.verdict.is_some() {
@@ -46,8 +46,14 @@ pub(crate) fn prompt<G: Game + ?Sized>(game: &G, episode: &EpisodeView<'_>, utte
     Ok(state.prompt(state.to_move(), &said))
 }
 
-fn spec(episode: &EpisodeView<'_>) -> GameSpec {
-    GameSpec { game: 0, item: episode.item.clone().into_owned(), max_turns: episode.max_turns, seed: episode.seed }
+/// A match of the game of an episode, which must be of this game if it names one.
+fn start<'g, G: Game + ?Sized>(game: &'g G, episode: &EpisodeView<'_>) -> Result<Box<dyn Match + 'g>> {
+    let expected = game.labels().name;
+    if let Some(found) = episode.game_name.as_deref().filter(|name| *name != expected) {
+        return Err(Error::OtherGame { found: found.to_owned(), expected });
+    }
+    let item = episode.item.clone().into_owned();
+    game.start(&GameSpec { game: 0, item, max_turns: episode.max_turns, seed: episode.seed })
 }
 
 fn apply(state: &mut dyn Match, episode: &EpisodeView<'_>, at: usize) -> Result<Ruling> {

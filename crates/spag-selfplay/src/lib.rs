@@ -22,6 +22,7 @@ mod action_scores;
 mod digest;
 mod endpoint;
 mod kuhn_meter;
+mod mix;
 mod model_player;
 mod player_spec;
 mod players;
@@ -39,6 +40,7 @@ mod timing;
 pub mod arena;
 mod game_stats;
 mod rate;
+mod refusals;
 mod text_table;
 
 pub use digest::{checkpoint_fingerprint, content_digest};
@@ -50,10 +52,12 @@ pub use job::{
     games_on_cycled_words, games_per_word,
 };
 pub use kuhn_meter::KuhnMeter;
+pub use mix::GameShare;
 pub use model_player::{ContextBudget, ModelPlayer, chat_settings};
 pub use player_spec::{EndpointSpec, PlayerSpec};
 pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};
+pub use refusals::Refusals;
 pub use sampled_turns::SampledTurn;
 pub use servers::Servers;
 pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};

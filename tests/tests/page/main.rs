@@ -12,6 +12,7 @@ mod browser_views;
 mod browser_watch;
 mod browser_watch_run;
 mod models;
+mod other_games;
 mod routes;
 mod run_routes;
 mod watch_routes;

@@ -28,11 +28,16 @@ pub(crate) enum After {
 /// All layers add nothing, so the logits depend on the last token alone: its embedding is a row of random signs, and the
 /// row of its successor in the output head is the same. No token of the text may occur twice.
 pub(crate) fn scripted(folder: &Path, text: &str, after: After) -> PathBuf {
+    scripted_after(folder, END_OF_PROMPT, text, after)
+}
+
+/// As [`scripted`], after prompts that end in `begin`.
+pub(crate) fn scripted_after(folder: &Path, begin: &str, text: &str, after: After) -> PathBuf {
     copy_folder(root().join("data/tiny-llama"), folder);
     let tokenizer = load_tokenizer(folder).unwrap();
     let said = tokenizer.encode_text(text).unwrap();
     assert_eq!(said.iter().collect::<HashSet<_>>().len(), said.len(), "{text:?} has a token twice: {said:?}");
-    let begin = *tokenizer.encode_text(END_OF_PROMPT).unwrap().last().unwrap();
+    let begin = *tokenizer.encode_text(begin).unwrap().last().unwrap();
     let mut chain = vec![begin];
     chain.extend(&said);
     chain.push(if after == After::Ends { tokenizer.eos() } else { said[0] });

@@ -1,14 +1,14 @@
 //! `spag arena`: every two of several players play each other in both roles; prints win rates and ratings.
 
 mod bar;
+mod games;
 mod table;
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use spag_dist::{LaunchEnv, Launcher};
-use spag_game::{AfterDecision, Game, GameSpec, PromptSet, Tally};
+use spag_game::{PromptSet, Tally};
 use spag_io::{Progress, write_atomically};
 use spag_model::load_config;
 use spag_selfplay::{
@@ -17,10 +17,11 @@ use spag_selfplay::{
         ArenaSettings, ArenaTable, NamedPlayer, Pairing, SelfPlay, check_files, check_players, pairings, player_index,
         record_file, render_csv, render_json, render_text,
     },
-    games_on_cycled_words, limits,
+    limits,
 };
 
 use bar::{Bar, PairingBar};
+use games::{ArenaGame, Asked};
 use spag_cli::{Error, GameArgs, PlayerArgs, Result, TerminalProgress, TokenSource, exit, flags, threads};
 use table::{Table, Work};
 
@@ -28,7 +29,8 @@ use table::{Table, Work};
 ///
 /// Finished games are appended to <attacker>_vs_<defender>.jsonl in --output_dir. The same command resumes a stopped
 /// arena. Prints win rates with Wilson intervals and Elo ratings (a Bradley-Terry model with an advantage of the attacker)
-/// with 95% intervals, and writes them to arena.json and arena.csv.
+/// with 95% intervals, and writes them to arena.json and arena.csv. Each of several games (--game A,B or --config) has a table
+/// of its own, and its files in a folder of its name.
 #[derive(Debug, Args)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct ArenaArgs {
@@ -53,6 +55,9 @@ pub(crate) struct ArenaArgs {
     /// Number of games of each pair of players, per assignment of roles, at most 1000000.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = flags::within(limits::GAMES), help_heading = "Games")]
     games: usize,
+    /// The configuration of a run whose games are rated, [[games]] or game, in place of --game. Each has --games games.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["game", "game_options"], help_heading = "Games")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     rules: GameArgs,
 
@@ -65,20 +70,33 @@ pub(crate) fn run(args: ArenaArgs) -> Result<()> {
     require_single_process(&LaunchEnv::detect()?)?;
     threads::start()?;
     let arena = Arena::new(&args)?;
-    let results = arena.play()?;
     let sampling = &args.playing.sampling;
-    let settings = ArenaSettings {
-        games: args.games,
-        max_turns: args.rules.max_turns(),
-        seed: sampling.seed,
-        rules: args.rules.rules.clone(),
-        sampling: sampling.describe(TokenSource::of(arena.players.iter().map(|player| &player.player))),
-        anchor: args.anchor.clone(),
-    };
-    let table = ArenaTable::new(settings, &arena.players, &results)?;
-    arena.write("arena.json", &render_json(&table)?)?;
-    arena.write("arena.csv", &render_csv(&table)?)?;
-    exit::say(format_args!("{}\ngames, arena.json and arena.csv in {}", render_text(&table), args.output_dir.display()))
+    let sampling = sampling.describe(TokenSource::of(arena.players.iter().map(|player| &player.player)));
+    for (game, results) in arena.games.iter().zip(arena.play()?) {
+        let settings = ArenaSettings {
+            games: args.games,
+            max_turns: game.max_turns,
+            seed: args.playing.sampling.seed,
+            rules: game.rules.clone(),
+            sampling: sampling.clone(),
+            anchor: args.anchor.clone(),
+        };
+        let table = ArenaTable::new(settings, &arena.players, &results)?;
+        let folder = game.output_dir(&args.output_dir);
+        write(&folder, "arena.json", &render_json(&table)?)?;
+        write(&folder, "arena.csv", &render_csv(&table)?)?;
+        let title = game.folder.as_ref().map(|name| format!("── {name} ──\n\n")).unwrap_or_default();
+        exit::say(format_args!(
+            "{title}{}\ngames, arena.json and arena.csv in {}",
+            render_text(&table),
+            folder.display()
+        ))?;
+    }
+    Ok(())
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+    Ok(write_atomically(folder.join(name), text.as_bytes())?)
 }
 
 /// The most players: each two play each other.
@@ -91,9 +109,7 @@ struct Arena<'a> {
     /// The description of each player in records.
     described: Vec<String>,
     pairings: Vec<Pairing>,
-    /// The games of every pairing.
-    games: Vec<GameSpec>,
-    game: Arc<dyn Game>,
+    games: Vec<ArenaGame>,
     prompts: PromptSet,
     keys: EndpointKeys,
 }
@@ -114,11 +130,6 @@ impl<'a> Arena<'a> {
         check_files(&players, &pairings)?;
         let keys = EndpointKeys::from_env(players.iter().map(|player| &player.player))?;
         keys.notes().iter().for_each(|note| exit::note(format_args!("note: {note}")));
-        let list = args.rules.rules.items(args.words.as_deref())?;
-        if let Some(path) = args.words.as_ref().filter(|_| !list.is_plain()) {
-            exit::note(format_args!("note: {}: {list}", path.display()));
-        }
-        let words = list.words;
         let prompts = args.rules.prompts()?;
         let folders = players.iter().filter_map(|player| match &player.player {
             PlayerSpec::Model(folder) => Some(folder.as_path()),
@@ -126,29 +137,34 @@ impl<'a> Arena<'a> {
         });
         spag_cli::prompts::check_models(&folders.collect::<Vec<_>>(), &prompts, None)?;
         let described = players.iter().map(|player| describe(&args.playing, player)).collect::<Result<_>>()?;
-        let (max_turns, seed) = (args.rules.max_turns(), args.playing.sampling.seed);
-        let games = games_on_cycled_words(&words, args.games, max_turns, seed);
-        let game = args.rules.rules.open(AfterDecision::Stop, &prompts, args.words.as_deref())?;
-        Ok(Self { args, players, described, pairings, games, game, prompts, keys })
+        let asked = Asked {
+            args: &args.rules,
+            config: args.config.as_deref(),
+            data: args.words.as_deref(),
+            count: args.games,
+            seed: args.playing.sampling.seed,
+        };
+        let games = ArenaGame::all(&asked, &prompts)?;
+        Ok(Self { args, players, described, pairings, games, prompts, keys })
     }
 
     /// Opens the games of a pairing.
-    fn open(&self, pairing: Pairing) -> Result<OpenJob<'_>> {
-        let path = self.args.output_dir.join(record_file(&self.players, pairing));
+    fn open<'g>(&self, game: &'g ArenaGame, pairing: Pairing) -> Result<OpenJob<'g>> {
+        let path = game.output_dir(&self.args.output_dir).join(record_file(&self.players, pairing));
         let who = |player: usize| self.described.get(player).map_or("", String::as_str);
         let seated = pairing.0.into_iter().filter_map(|player| self.players.get(player));
         let source = TokenSource::of(seated.map(|player| &player.player));
-        let labels = self.game.labels();
+        let labels = game.game.labels();
         let players = labels.seats.into_iter().zip(pairing.0).map(|(seat, player)| format!("{seat}={}", who(player)));
         let players = format!(
             "{}; {}; {}",
             players.collect::<Vec<_>>().join("; "),
-            self.args.rules.describe(source, &self.prompts),
+            GameArgs::describe_game(&game.rules, source, &self.prompts),
             self.args.playing.sampling.describe(source)
         );
         let job = PlayJob {
-            game: &*self.game,
-            games: self.games.clone(),
+            game: &*game.game,
+            games: game.specs.clone(),
             players,
             play: self.args.rules.play_config(),
             files: JobFiles::records_only(path),
@@ -157,14 +173,16 @@ impl<'a> Arena<'a> {
         Ok(job.open()?)
     }
 
-    /// Plays the missing games of all pairings and counts the endings of all games.
-    fn play(&self) -> Result<Vec<(Pairing, Tally)>> {
+    /// Plays the missing games of all pairings and counts the endings of all games, of each game on its own.
+    fn play(&self) -> Result<Vec<Vec<(Pairing, Tally)>>> {
         // Opens all records before the first game, so that a record of other players is reported at once.
-        let mut done = 0;
-        for pairing in &self.pairings {
-            done += self.open(*pairing)?.recorded();
+        let (mut done, mut total) = (0, 0);
+        for game in &self.games {
+            for pairing in &self.pairings {
+                done += self.open(game, *pairing)?.recorded();
+                total += game.specs.len();
+            }
         }
-        let total = self.games.len() * self.pairings.len();
         if done > 0 {
             let folder = self.args.output_dir.display();
             exit::note(format_args!(
@@ -175,11 +193,15 @@ impl<'a> Arena<'a> {
         progress.resume("arena", total as u64, done as u64);
         let mut bar = Bar { progress: &mut progress, done };
         let mut table = Table::new(&self.args.playing, &self.players, &self.keys);
-        let results =
-            self.pairings.iter().map(|pairing| Ok((*pairing, self.play_pairing(*pairing, &mut table, &mut bar)?)));
-        let results: Vec<(Pairing, Tally)> = results.collect::<Result<_>>()?;
+        let mut results: Vec<Vec<(Pairing, Tally)>> = self.games.iter().map(|_| Vec::new()).collect();
+        // Players that are loaded play all games.
+        for pairing in &self.pairings {
+            for (game, results) in self.games.iter().zip(&mut results) {
+                results.push((*pairing, self.play_pairing(game, *pairing, &mut table, &mut bar)?));
+            }
+        }
         progress.end();
-        let failed: usize = results.iter().map(|(_, counts)| counts.failed).sum();
+        let failed: usize = results.iter().flatten().map(|(_, counts)| counts.failed).sum();
         if failed > 0 {
             exit::note(format_args!(
                 "note: {failed} games failed; see the files named _failed.jsonl; the same command plays them again"
@@ -197,10 +219,16 @@ impl<'a> Arena<'a> {
         Ok(results)
     }
 
-    fn play_pairing(&self, pairing: Pairing, table: &mut Table<'_>, bar: &mut Bar<'_>) -> Result<Tally> {
-        let mut job = self.open(pairing)?;
+    fn play_pairing(
+        &self,
+        game: &ArenaGame,
+        pairing: Pairing,
+        table: &mut Table<'_>,
+        bar: &mut Bar<'_>,
+    ) -> Result<Tally> {
+        let mut job = self.open(game, pairing)?;
         if job.recorded() < job.total() {
-            let mut observer = PairingBar { bar, name: self.name(pairing) };
+            let mut observer = PairingBar { bar, name: self.name(game, pairing) };
             table.seat(pairing, |players| {
                 job.play_pair(players, &mut observer)?;
                 Ok(())
@@ -208,7 +236,7 @@ impl<'a> Arena<'a> {
         }
         let run = job.run_stats();
         // The statistics of the record, so that a resumed arena has the same results.
-        let mut counts = Tally::new(self.game.labels());
+        let mut counts = Tally::new(game.game.labels());
         if let Finished::Written { stats, missing, .. } = job.finish(&run)? {
             counts = stats.counts().clone();
             counts.failed = missing;
@@ -216,13 +244,10 @@ impl<'a> Arena<'a> {
         Ok(counts)
     }
 
-    fn name(&self, pairing: Pairing) -> String {
+    fn name(&self, game: &ArenaGame, pairing: Pairing) -> String {
         let name = |player: usize| self.players.get(player).map_or("", |player| player.name.as_str());
-        pairing.0.map(name).join(" – ")
-    }
-
-    fn write(&self, name: &str, text: &str) -> Result<()> {
-        Ok(write_atomically(self.args.output_dir.join(name), text.as_bytes())?)
+        let pair = pairing.0.map(name).join(" – ");
+        game.folder.as_ref().map_or_else(|| pair.clone(), |game| format!("{game}: {pair}"))
     }
 }
 

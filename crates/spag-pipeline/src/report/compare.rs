@@ -48,7 +48,7 @@ pub fn read_arms(folders: &[PathBuf]) -> Result<Vec<Arm>> {
         let (report, settings) = (read_report(folder)?, read_settings(folder)?);
         let bad = |message: String| Error::Malformed { place: folder.display().to_string(), message };
         if let Some((_, first)) = arms.first()
-            && first.reports.iter().any(|other| other.game != report.game)
+            && first.reports.iter().any(|other| other.first.game != report.first.game)
         {
             return Err(bad("it is of another game than the runs before it".to_owned()));
         }
@@ -131,8 +131,10 @@ impl Words {
     /// IM against itself, and the last model's games.
     fn of(self, report: &Report) -> Option<(&crate::PlayStats, &Match)> {
         match self {
-            Self::Trained => Some((&report.baseline, report.matches.last()?)),
-            Self::HeldOut => report.held_out.as_ref().and_then(|held| Some((&held.baseline, held.matches.last()?))),
+            Self::Trained => Some((&report.first.baseline, report.first.matches.last()?)),
+            Self::HeldOut => {
+                report.first.held_out.as_ref().and_then(|held| Some((&held.baseline, held.matches.last()?)))
+            }
         }
     }
 
@@ -161,7 +163,7 @@ fn sign_flips(differences: &[f64]) -> Option<PairedSeeds> {
 /// A table of arms: how the last model's win rates in both seats differ from those of IM, pooled over seeds, with 95% intervals,
 /// and how arms differ from the first one, seed by seed.
 pub fn render_arms(arms: &[Arm]) -> String {
-    let Some(labels) = arms.iter().flat_map(|arm| &arm.reports).map(Report::labels).next() else {
+    let Some(labels) = arms.iter().flat_map(|arm| &arm.reports).map(|report| report.first.labels()).next() else {
         return String::new();
     };
     let mut text = String::new();

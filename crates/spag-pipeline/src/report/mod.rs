@@ -10,8 +10,8 @@ mod text;
 
 pub use compare::{Arm, PairedSeeds, read_arms, render_arms};
 pub use data::{
-    ExactPlay, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair, ShownGame,
-    ShownUtterance, StageSeconds,
+    ExactPlay, GameReport, HeldOut, ImitationPart, LossCurve, LossPoint, Match, NamedPlay, Report, SamplePair,
+    ShownGame, ShownUtterance, StageSeconds,
 };
 pub use page::render_html;
 pub use rounds::{Round, RoundGames, RoundTraining};

@@ -2,6 +2,7 @@
 
 mod common;
 mod config;
+mod games;
 mod mixed_sources;
 mod online;
 mod own_games;

@@ -34,7 +34,7 @@ fn every_update_learns_from_exactly_what_was_sampled() {
     for (name, more) in [("f32", &[][..]), ("bf16", &["train.bf16=true"])] {
         let config = config(&root.path().join(name), more);
         let report = run(&config, &mut Silent).unwrap();
-        assert_eq!(report.matches.len(), 2);
+        assert_eq!(report.first.matches.len(), 2);
         let metrics = lines(&config.run_dir.join("metrics.jsonl"));
         assert_eq!(metrics.len(), 6);
         let mut compared = 0;

@@ -146,7 +146,7 @@ impl Part {
         let seed = run.seed(stage, "train", done);
         let before = StageFolder::new(config.run_dir.join(self.before.stage()), &self.before.stage());
         let earlier = if self.updates.start > 0 { latest_checkpoint(&before.dir)? } else { None };
-        let games = vec![PlayedGames::new(seed, &inputs.words.training)];
+        let games = vec![PlayedGames::new(seed, &play::only_game(run)?.words.training)];
         let job = OnlineJob {
             model: earlier.unwrap_or_else(|| self.before.folder(config)),
             output_dir: stage.dir.clone(),

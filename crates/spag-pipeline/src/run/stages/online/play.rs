@@ -12,6 +12,7 @@ use spag_selfplay::{ModelPlayer, SampledTurn};
 use crate::config::{Control, OnlineSettings};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
+use crate::run::run_games::OpenGame;
 use crate::seeds::stage_seed;
 
 /// The games of an update on this rank, in their order.
@@ -66,8 +67,9 @@ impl Batch {
         update: usize,
         seed: u64,
     ) -> Result<Self> {
-        let RunContext { config, ranks, inputs, .. } = run;
-        let (words, max_turns) = (&inputs.words.training, config.rules.turns(config.max_turns));
+        let RunContext { config, ranks, .. } = run;
+        let OpenGame { game, rules, words, .. } = only_game(run)?;
+        let (words, max_turns) = (&words.training, rules.turns(config.max_turns));
         let first = update * settings.games_per_update;
         let specs = (first..first + settings.games_per_update)
             .filter(|game| game % ranks.group.size() == ranks.group.rank())
@@ -81,15 +83,16 @@ impl Batch {
             tokens: config.self_play.record_tokens.into(),
         };
         let mut games = CollectedGames::default();
-        play_games(&*inputs.game, specs, Seats::SelfPlay(player), &play, &mut games)?;
+        play_games(&**game, specs, Seats::SelfPlay(player), &play, &mut games)?;
         let failed = games.failed.len();
         for failed in &games.failed {
             player.take_turns(failed.game);
         }
         games.finished.sort_by_key(|game| game.game);
+        let labels = game.labels();
         let played = |game: FinishedGame| {
             let turns = player.take_turns(game.game);
-            let rewarded = rewarded(run, settings, &game, &turns);
+            let rewarded = rewarded(run, labels, settings, &game, &turns);
             Played { game, turns, rewarded }
         };
         let games: Vec<Played> = { games.finished }.into_iter().map(played).collect();
@@ -103,7 +106,7 @@ impl Batch {
         run: RunContext<'_>,
         estimator: &mut dyn Estimator,
     ) -> Result<Vec<Vec<Option<f64>>>> {
-        let labels = run.inputs.game.labels();
+        let labels = only_game(run)?.game.labels();
         let own: Vec<Exchanged> = self.games.iter().map(Exchanged::of).collect();
         let text = serde_json::to_string(&own).map_err(Error::exchange)?;
         let mut all: Vec<Exchanged> = Vec::new();
@@ -122,14 +125,24 @@ impl Batch {
     }
 }
 
+/// The game of an on-policy run.
+///
+/// # Errors
+/// None, which a checked configuration rules out.
+pub(super) fn only_game(run: RunContext<'_>) -> Result<&OpenGame> {
+    let none = || Error::BadSetting { setting: "games", message: "there is no game".to_owned() };
+    run.inputs.games.first().ok_or_else(none)
+}
+
 /// A game as the estimator sees it. An utterance that is empty or too long counts as a broken rule of its seat.
 fn rewarded(
     run: RunContext<'_>,
+    labels: &Labels,
     settings: &OnlineSettings,
     game: &FinishedGame,
     turns: &[SampledTurn],
 ) -> RewardedGame {
-    let (labels, rewards) = (run.inputs.game.labels(), &settings.rewards);
+    let rewards = &settings.rewards;
     let tokens = turns.iter().map(|turn| Turn { seat: turn.seat, tokens: turn.generation.token_ids.len() }).collect();
     let mut rewarded = RewardedGame::new(labels, game.episode.item.as_str(), &game.verdict, tokens, rewards);
     let offender = game.episode.history.iter().zip(turns).find_map(|(said, turn)| {

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spag_dist::{ProcessGroup, gather_numbers, gather_texts};
-use spag_game::SEATS;
+use spag_game::{Labels, SEATS};
 use spag_io::{read_json, write_json_atomically};
 use spag_rewards::EstimatorState;
 use spag_train::{StepRecord, Trajectory};
 
-use super::play::{Batch, Played};
+use super::play::{Batch, Played, only_game};
 use crate::error::{Error, Result};
 use crate::run::context::RunContext;
 use crate::run::folder::StageFolder;
@@ -224,7 +224,8 @@ impl UpdateRecord {
         all.sort();
         let sums = Sums::of(batch, trajectories).over(group)?;
         let episodes = all.iter().map(|(_, row)| format!("{row}\n")).collect();
-        Ok(Self { line: line(run, update, &sums, step, seconds), episodes, seconds })
+        let labels = only_game(run)?.game.labels();
+        Ok(Self { line: line(labels, update, &sums, step, seconds), episodes, seconds })
     }
 
     /// A short note for the progress.
@@ -238,7 +239,7 @@ impl UpdateRecord {
 
 /// A line of `metrics.jsonl`. The numbers of a step are absent if no utterance has an advantage.
 fn line(
-    run: RunContext<'_>,
+    labels: &Labels,
     update: usize,
     sums: &Sums,
     step: Option<&StepRecord>,
@@ -249,7 +250,7 @@ fn line(
     let mean = |sum: f64, count: f64| if count > 0.0 { sum / count } else { 0.0 };
     add("games".into(), sums.games);
     add("failed_games".into(), sums.failed);
-    for seat in run.inputs.game.labels().seats {
+    for seat in labels.seats {
         add(format!("{}_wins", seat.name()), mean(sums.wins[seat.index()], sums.games));
         add(format!("{}_reward", seat.name()), mean(sums.rewards[seat.index()], sums.games));
     }
