@@ -21,12 +21,15 @@ mod error;
 mod action_scores;
 mod digest;
 mod endpoint;
+mod game_meter;
 mod kuhn_meter;
+mod meter_table;
 mod model_player;
 mod player_spec;
 mod players;
 mod servers;
 mod settings;
+mod solved_meter;
 
 // ── Runs ──
 mod job;
@@ -43,17 +46,20 @@ mod text_table;
 pub use digest::{checkpoint_fingerprint, content_digest};
 pub use endpoint::{ApiKey, EndpointConfig, EndpointKeys, EndpointPlayer, EndpointStats, PromptStyle, RetryConfig};
 pub use error::{Error, Result};
+pub use game_meter::GameMeter;
 pub use game_stats::{GameStats, SpeechStats};
 pub use job::{
     Finished, JobFiles, JobObserver, OpenJob, PlayJob, Played, PlayerWork, Ranks, RunStats, SoFar, game_specs,
     games_on_cycled_words, games_per_word,
 };
 pub use kuhn_meter::KuhnMeter;
+pub use meter_table::MeterTable;
 pub use model_player::{ContextBudget, ModelPlayer, chat_settings};
 pub use player_spec::{EndpointSpec, PlayerSpec};
 pub use players::{AnyPlayer, PlayerPair};
 pub use rate::{Change, Rate};
 pub use servers::Servers;
 pub use settings::{EndpointSettings, GameSettings, LengthSettings, SamplingSettings};
+pub use solved_meter::{MeterSize, SeatResults, SolvedMeter};
 pub use text_table::{number_or_dash, text_table};
 pub use timing::{Timing, TimingConfig, time_play};

@@ -2,6 +2,7 @@
 
 mod charts;
 mod data;
+mod exact;
 mod page;
 mod rounds;
 mod svg;

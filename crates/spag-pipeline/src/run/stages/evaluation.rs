@@ -2,9 +2,8 @@
 
 use std::fs;
 
-use spag_game::games::kuhn_poker;
 use spag_io::{Progress, write_json_atomically};
-use spag_selfplay::{AnyPlayer, KuhnMeter, PlayerPair};
+use spag_selfplay::{AnyPlayer, GameMeter, MeterSize, PlayerPair};
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
@@ -72,15 +71,15 @@ fn evaluate(run: RunContext<'_>, eval: &StageFolder, progress: &mut dyn Progress
 /// Measures IM and the evaluated epochs exactly, in games that have such a measure.
 fn measure(run: RunContext<'_>, eval: &StageFolder) -> Result<()> {
     let game = &*run.inputs.game;
-    if game.labels().name != kuhn_poker::LABELS.name {
+    if !GameMeter::exists_for(game)? {
         return Ok(());
     }
     let mut measured: Vec<ExactPlay> = Vec::new();
     let models = run.made.contains(&Model::Im).then_some(Model::Im).into_iter().chain(epochs(run.config, run.made));
     for model in models {
         if let AnyPlayer::Model { mut player, .. } = run.player(model, run.config.evaluation.sampling.sampling())? {
-            let kuhn = KuhnMeter::of(&mut player, game)?;
-            measured.push(ExactPlay { model: model.name(), kuhn });
+            let measure = GameMeter::of(&mut player, game, MeterSize::default())?;
+            measured.extend(measure.map(|measure| ExactPlay { model: model.name(), measure }));
         }
     }
     Ok(write_json_atomically(eval.file(EXACT), &measured)?)
